@@ -1,0 +1,76 @@
+# Everything a contributor or a machine runs, by name. `make help` lists it.
+# Each target installs what is missing, configures and builds; a second call is incremental.
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-compare build demo test check format format-check tidy asan tsan nightly \
+        bench bench-compare figures ci clean
+
+SOURCE_DIRS := src include tools testing bench tests examples fuzz
+CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
+
+help:            ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
+
+setup:           ## install what is missing to build and test (Debian packages)
+	@scripts/setup.sh
+
+setup-compare:   ## the same for the comparison with RocksDB and LMDB
+	@scripts/setup.sh compare
+
+build: build-release  ## release build; the command line is build/release/perdure
+
+demo: build      ## load real data, kill the loader, reopen, lose nothing
+	@scripts/demo.sh
+
+test: build      ## the fast tests, under 5 minutes on 2 cores
+	ctest --preset release
+
+check: format-check tidy test  ## what to run before a commit
+
+format: | setup  ## format the sources in place
+	@clang-format-19 -i $(CXX_FILES)
+
+format-check: | setup
+	@clang-format-19 --dry-run --Werror $(CXX_FILES)
+
+# Tests are left out: their macros drown the findings.
+tidy: build      ## clang-tidy over the library, the tools and the benchmarks
+	@run-clang-tidy-19 -quiet -p build/release \
+	    '^$(CURDIR)/(src|tools|testing|bench/(harness|workloads))/.*\.cc$$'
+
+asan: build-asan ## all fast tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	ctest --preset asan
+
+tsan: build-tsan ## all fast tests under ThreadSanitizer
+	ctest --preset tsan
+
+nightly: test asan tsan  ## everything above, and the long tests
+	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
+
+bench: build     ## one benchmark run of 1 M records, in about a minute
+	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
+	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
+
+figures: build bench-compare  ## the figures of docs/benchmarks.md: half an hour, 16 GB of memory
+	@scripts/figures.sh
+
+bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
+
+ci: test         ## what every change has to pass: test, and the `san` subset under ASan and TSan
+	$(MAKE) san-asan
+	$(MAKE) san-tsan
+
+clean:           ## remove all build trees
+	rm -rf build
+
+# A preset is configured once; ninja runs cmake again by itself when a CMake file or the set of
+# sources changes.
+build/%/build.ninja: CMakePresets.json | setup
+	cmake --preset $*
+
+.PRECIOUS: build/%/build.ninja
+build-%: build/%/build.ninja setup
+	cmake --build --preset $*
+
+san-%: build/%/build.ninja setup
+	cmake --build --preset $* --target san_tests
+	ctest --preset $* -L '^san$$'

@@ -1,0 +1,184 @@
+// LMDB: WRITEMAP, NOSYNC and MAPASYNC, one write transaction per operation, one reader per thread
+// that is reset and renewed. After a kill it keeps what `process` durability keeps; nothing more is
+// asked of it.
+#include <lmdb.h>
+
+#include <fmt/core.h>
+
+#include "bench/compare/foreign.h"
+
+namespace perdure::bench {
+namespace {
+
+MDB_val to_val(std::string_view bytes) noexcept {
+  return {.mv_size = bytes.size(), .mv_data = const_cast<char*>(bytes.data())};
+}
+std::string_view from_val(const MDB_val& value) noexcept {
+  return {static_cast<const char*>(value.mv_data), value.mv_size};
+}
+
+class LmdbSession : public Session {
+ public:
+  LmdbSession(MDB_env* env, MDB_dbi dbi, const ForeignOptions& options)
+      : env_(env), dbi_(dbi), options_(options) {
+    ready_ = ::mdb_txn_begin(env_, nullptr, MDB_RDONLY, &reader_) == 0 &&
+             ::mdb_cursor_open(reader_, dbi_, &cursor_) == 0;
+    if (ready_) ::mdb_txn_reset(reader_);
+  }
+  ~LmdbSession() override {
+    if (cursor_ != nullptr) ::mdb_cursor_close(cursor_);
+    if (reader_ != nullptr) ::mdb_txn_abort(reader_);
+  }
+
+  Outcome insert(const KeyRef& key, const ValueRef& value) override {
+    return put(key, value, MDB_NOOVERWRITE, MDB_KEYEXIST);
+  }
+  Outcome update(const KeyRef& key, const ValueRef& value) override {
+    return put(key, value, 0, 0);
+  }
+  Outcome erase(const KeyRef& key) override {
+    const Encoded encoded(key);
+    return write(
+        [&](MDB_txn* txn) {
+          MDB_val mdb_key = to_val(encoded.view());
+          return ::mdb_del(txn, dbi_, &mdb_key, nullptr);
+        },
+        MDB_NOTFOUND);
+  }
+
+  Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
+    const Encoded encoded(key);
+    if (const int error = renew(); error != 0) return failed(error);
+    MDB_val mdb_key = to_val(encoded.view());
+    MDB_val value{};
+    const int error = ::mdb_get(reader_, dbi_, &mdb_key, &value);
+    if (error == 0) visit(decode_value(options_.value, from_val(value)));
+    ::mdb_txn_reset(reader_);
+    if (error == MDB_NOTFOUND) return Outcome::no;
+    return error == 0 ? Outcome::yes : failed(error);
+  }
+
+  Outcome scan(const KeyRef& from, std::uint64_t limit,
+               FunctionRef<void(const KeyRef&, const ValueRef&)> visit) override {
+    const Encoded encoded(from);
+    if (const int error = renew(); error != 0) return failed(error);
+    int error = ::mdb_cursor_renew(reader_, cursor_);
+    MDB_val key = to_val(encoded.view());
+    MDB_val value{};
+    if (error == 0) error = ::mdb_cursor_get(cursor_, &key, &value, MDB_SET_RANGE);
+    for (; error == 0 && limit > 0; --limit) {
+      visit(decode_key(options_.key, from_val(key)), decode_value(options_.value, from_val(value)));
+      if (limit > 1) error = ::mdb_cursor_get(cursor_, &key, &value, MDB_NEXT);
+    }
+    ::mdb_txn_reset(reader_);
+    return error == 0 || error == MDB_NOTFOUND ? Outcome::yes : failed(error);
+  }
+
+ private:
+  Outcome failed(int error) { return fail(fmt::format("lmdb: {}", ::mdb_strerror(error))); }
+  int renew() { return ready_ ? ::mdb_txn_renew(reader_) : MDB_BAD_TXN; }
+
+  Outcome put(const KeyRef& key, const ValueRef& value, unsigned flags, int no_if) {
+    const Encoded encoded_key(key);
+    const Encoded encoded_value(value);
+    return write(
+        [&](MDB_txn* txn) {
+          MDB_val mdb_key = to_val(encoded_key.view());
+          MDB_val mdb_value = to_val(encoded_value.view());
+          return ::mdb_put(txn, dbi_, &mdb_key, &mdb_value, flags);
+        },
+        no_if);
+  }
+
+  // One transaction; `no_if` is the error that means "no" (0: none does).
+  template <class Body>
+  Outcome write(Body body, int no_if) {
+    MDB_txn* txn = nullptr;
+    int error = ::mdb_txn_begin(env_, nullptr, 0, &txn);
+    if (error != 0) return failed(error);
+    error = body(txn);
+    if (error != 0) {
+      ::mdb_txn_abort(txn);
+      return error == no_if ? Outcome::no : failed(error);
+    }
+    error = ::mdb_txn_commit(txn);
+    return error == 0 ? Outcome::yes : failed(error);
+  }
+
+  MDB_env* env_;
+  MDB_dbi dbi_;
+  const ForeignOptions& options_;
+  MDB_txn* reader_ = nullptr;
+  MDB_cursor* cursor_ = nullptr;
+  bool ready_ = false;
+};
+
+class LmdbSubject : public Subject {
+ public:
+  explicit LmdbSubject(const ForeignOptions& options)
+      : options_(options), folder_(options.path, "lmdb") {}
+  ~LmdbSubject() override { (void)close(); }
+
+  std::string name() const override { return "lmdb"; }
+  std::string medium() const override { return "page"; }
+  std::string durability() const override { return "process"; }
+  std::string version() const override {
+    return fmt::format("{}.{}.{}", MDB_VERSION_MAJOR, MDB_VERSION_MINOR, MDB_VERSION_PATCH);
+  }
+
+  Result<void> create() override {
+    if (auto made = folder_.create(); !made) return made;
+    return reopen();
+  }
+  Result<void> reopen() override {
+    constexpr unsigned kFlags = MDB_WRITEMAP | MDB_NOSYNC | MDB_MAPASYNC | MDB_NORDAHEAD;
+    constexpr unsigned kSpareReaders = 16;
+    int error = ::mdb_env_create(&env_);
+    if (error == 0) error = ::mdb_env_set_mapsize(env_, options_.max_size);
+    if (error == 0) error = ::mdb_env_set_maxreaders(env_, options_.threads + kSpareReaders);
+    if (error == 0) error = ::mdb_env_open(env_, folder_.path().c_str(), kFlags, 0600);
+    MDB_txn* txn = nullptr;
+    if (error == 0) error = ::mdb_txn_begin(env_, nullptr, 0, &txn);
+    if (error == 0) error = ::mdb_dbi_open(txn, nullptr, 0, &dbi_);
+    if (error == 0) {
+      error = ::mdb_txn_commit(txn);
+    } else if (txn != nullptr) {
+      ::mdb_txn_abort(txn);
+    }
+    if (error == 0) return {};
+    return failure(kExitIo,
+                   fmt::format("{}: lmdb: {}", folder_.path().string(), ::mdb_strerror(error)));
+  }
+  Result<void> close() override {
+    if (env_ != nullptr) ::mdb_env_close(env_);
+    env_ = nullptr;
+    return {};
+  }
+  void remove() override { folder_.remove(); }
+  std::unique_ptr<Session> session() override {
+    return std::make_unique<LmdbSession>(env_, dbi_, options_);
+  }
+  Footprint footprint() override {
+    MDB_envinfo info{};
+    MDB_stat stat{};
+    ::mdb_env_info(env_, &info);
+    ::mdb_env_stat(env_, &stat);
+    // The file has the size of the map; what is used ends with the last page.
+    return {.entries = stat.ms_entries,
+            .pm_bytes = (info.me_last_pgno + 1) * std::uint64_t{stat.ms_psize}};
+  }
+
+ private:
+  ForeignOptions options_;
+  StoreFolder folder_;
+  MDB_env* env_ = nullptr;
+  MDB_dbi dbi_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Subject> make_lmdb_subject(const ForeignOptions& options) {
+  return std::make_unique<LmdbSubject>(options);
+}
+
+}  // namespace perdure::bench

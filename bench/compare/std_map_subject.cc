@@ -1,0 +1,153 @@
+// std::map in DRAM: what an ordered map costs without persistence, with one mutex if threads share
+// it.
+#include <malloc.h>
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "bench/compare/foreign.h"
+
+namespace perdure::bench {
+namespace {
+
+template <class T, class Ref>
+T owned(const Ref& ref) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return std::string(ref.bytes);
+  } else {
+    return ref.word;
+  }
+}
+
+template <class Ref, class T>
+Ref borrowed(const T& value) noexcept {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return {.bytes = value};
+  } else {
+    return {.word = value};
+  }
+}
+
+template <class K, class V>
+struct Shared {
+  std::map<K, V, std::less<>> map;
+  std::mutex mutex;
+  bool locked = false;
+
+  std::unique_lock<std::mutex> lock() {
+    return locked ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+  }
+};
+
+template <class K, class V>
+class MapSession : public Session {
+ public:
+  explicit MapSession(Shared<K, V>& shared) : shared_(shared) {}
+
+  Outcome insert(const KeyRef& key, const ValueRef& value) override {
+    const auto lock = shared_.lock();
+    return answer(shared_.map.try_emplace(owned<K>(key), owned<V>(value)).second);
+  }
+  Outcome update(const KeyRef& key, const ValueRef& value) override {
+    const auto lock = shared_.lock();
+    const auto it = find(key);
+    if (it == shared_.map.end()) return Outcome::no;
+    it->second = owned<V>(value);
+    return Outcome::yes;
+  }
+  Outcome erase(const KeyRef& key) override {
+    const auto lock = shared_.lock();
+    const auto it = find(key);
+    if (it == shared_.map.end()) return Outcome::no;
+    shared_.map.erase(it);
+    return Outcome::yes;
+  }
+  Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
+    const auto lock = shared_.lock();
+    const auto it = find(key);
+    if (it == shared_.map.end()) return Outcome::no;
+    visit(borrowed<ValueRef>(it->second));
+    return Outcome::yes;
+  }
+  Outcome scan(const KeyRef& from, std::uint64_t limit,
+               FunctionRef<void(const KeyRef&, const ValueRef&)> visit) override {
+    const auto lock = shared_.lock();
+    auto it = shared_.map.lower_bound(view(from));
+    for (; limit > 0 && it != shared_.map.end(); --limit, ++it) {
+      visit(borrowed<KeyRef>(it->first), borrowed<ValueRef>(it->second));
+    }
+    return Outcome::yes;
+  }
+
+ private:
+  static Outcome answer(bool yes) noexcept { return yes ? Outcome::yes : Outcome::no; }
+  static auto view(const KeyRef& key) noexcept {
+    if constexpr (std::is_same_v<K, std::string>) {
+      return key.bytes;
+    } else {
+      return key.word;
+    }
+  }
+  auto find(const KeyRef& key) { return shared_.map.find(view(key)); }
+
+  Shared<K, V>& shared_;
+};
+
+template <class K, class V>
+class StdMapSubject : public Subject {
+ public:
+  explicit StdMapSubject(const ForeignOptions& options) { shared_.locked = options.threads > 1; }
+
+  std::string name() const override { return "std_map"; }
+  std::string medium() const override { return "dram"; }
+  std::string durability() const override { return "none"; }
+  std::string version() const override { return "libstdc++ " + std::to_string(__GLIBCXX__); }
+  bool persistent() const override { return false; }
+
+  Result<void> create() override {
+    heap_before_ = heap_bytes();
+    return {};
+  }
+  Result<void> reopen() override { return {}; }
+  Result<void> close() override { return {}; }
+  void remove() override { shared_.map.clear(); }
+  std::unique_ptr<Session> session() override {
+    return std::make_unique<MapSession<K, V>>(shared_);
+  }
+  Footprint footprint() override {
+    const std::uint64_t now = heap_bytes();
+    return {.entries = shared_.map.size(),
+            .pm_bytes = 0,
+            .dram_bytes = now > heap_before_ ? now - heap_before_ : 0};
+  }
+
+ private:
+  // Of all arenas, as the threads that inserted are gone; what the driver holds is small by
+  // comparison.
+  static std::uint64_t heap_bytes() {
+    const struct mallinfo2 info = ::mallinfo2();
+    return info.uordblks;
+  }
+
+  Shared<K, V> shared_;
+  std::uint64_t heap_before_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Subject> make_std_map_subject(const ForeignOptions& options) {
+  using Word = std::uint64_t;
+  if (options.key.is_string) {
+    if (options.value.is_string) {
+      return std::make_unique<StdMapSubject<std::string, std::string>>(options);
+    }
+    return std::make_unique<StdMapSubject<std::string, Word>>(options);
+  }
+  if (options.value.is_string) return std::make_unique<StdMapSubject<Word, std::string>>(options);
+  return std::make_unique<StdMapSubject<Word, Word>>(options);
+}
+
+}  // namespace perdure::bench

@@ -1,0 +1,140 @@
+#include "bench/harness/calibrate.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "bench/workloads/keys.h"
+#include "bench/workloads/random.h"
+#include "platform/real_platform.h"
+
+namespace perdure::bench {
+namespace {
+
+constexpr std::uint64_t kBytes = 1ULL << 30;
+constexpr unsigned kLineBits = 24;  // 64-byte lines in 1 GiB
+constexpr std::uint64_t kLines = 1ULL << kLineBits;
+constexpr std::size_t kRuns = 5;
+constexpr std::uint64_t kOperations = 1ULL << 20;  // of each run
+
+struct alignas(64) Line {
+  std::uint64_t next;  // load: the line to go to
+  std::uint64_t word;  // persist and cas
+};
+static_assert(sizeof(Line) == 64 && kLines * sizeof(Line) == kBytes);
+
+// The mapped file. Its name is gone as soon as it is open, so that nothing is left whatever
+// happens.
+class Area {
+ public:
+  Area() = default;
+  Area(const Area&) = delete;
+  Area& operator=(const Area&) = delete;
+  ~Area() {
+    if (base_ != MAP_FAILED) ::munmap(base_, kBytes);
+  }
+
+  Result<void> open(const std::string& beside) {
+    const std::string path = fmt::format("{}.calibrate.{}", beside, ::getpid());
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return failed(path, errno);
+    ::unlink(path.c_str());
+    const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(kBytes));
+    if (error == 0) base_ = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const int map_error = errno;
+    ::close(fd);
+    if (error != 0) return failed(path, error);
+    if (base_ == MAP_FAILED) return failed(path, map_error);
+    ::madvise(base_, kBytes, MADV_NOHUGEPAGE);
+    return {};
+  }
+  Line* lines() const noexcept { return static_cast<Line*>(base_); }
+
+ private:
+  static std::unexpected<Failure> failed(const std::string& path, int error) {
+    return failure(kExitIo, fmt::format("{}: {}; calibration needs 1 GiB there: name another place "
+                                        "with --path",
+                                        path, std::string_view(std::strerror(error))));
+  }
+
+  void* base_ = MAP_FAILED;
+};
+
+template <class Run>
+double median_of_runs(Run run) {
+  std::array<double, kRuns> results = {};
+  for (double& result : results) result = run() / static_cast<double>(kOperations);
+  std::ranges::sort(results);
+  return results[kRuns / 2];
+}
+
+// Nanoseconds that `body` takes.
+template <class Body>
+double timed(Body body) {
+  const std::uint64_t begin = RealPlatform::now_ns();
+  body();
+  return static_cast<double>(RealPlatform::now_ns() - begin);
+}
+
+}  // namespace
+
+Result<Calibration> calibrate(const std::string& path, Progress& progress) {
+  constexpr std::uint64_t kSteps = 4;
+  progress.start("calibrating", kSteps);
+  Area area;
+  if (auto opened = area.open(path); !opened) return std::unexpected(opened.error());
+  Line* const lines = area.lines();
+  RealPlatform platform;
+  platform.configure(FlushMode::cache_line, best_flush_instruction(), 0);
+
+  // Page by page first, as page faults in random order would take longer than all the rest. Then
+  // one cycle through all lines in the order of a bijection.
+  for (std::uint64_t i = 0; i < kLines; ++i) lines[i] = {};
+  for (std::uint64_t i = 0; i < kLines; ++i) {
+    lines[mix_bits(i, kLineBits)].next = mix_bits((i + 1) % kLines, kLineBits);
+  }
+  progress.show(1);
+
+  Calibration result;
+  std::uint64_t position = 0;
+  result.load_ns = median_of_runs([&] {
+    return timed([&] {
+      for (std::uint64_t i = 0; i < kOperations; ++i)
+        position = platform.load(lines[position].next);
+    });
+  });
+  progress.show(2);
+
+  Random random(position);  // uses the position, so that the loads cannot be optimised away
+  result.persist_ns = median_of_runs([&] {
+    return timed([&] {
+      for (std::uint64_t i = 0; i < kOperations; ++i) {
+        Line& line = lines[random.next() % kLines];
+        platform.store(line.word, i);
+        platform.flush(&line.word, sizeof(line.word), "bench.calibrate"_site);
+        (void)platform.fence("bench.calibrate"_site);
+      }
+    });
+  });
+  progress.show(3);
+
+  result.cas_ns = median_of_runs([&] {
+    return timed([&] {
+      for (std::uint64_t i = 0; i < kOperations; ++i) {
+        Line& line = lines[random.next() % kLines];
+        std::uint64_t expected = line.word;
+        platform.compare_exchange(line.word, expected, expected + 1);
+      }
+    });
+  });
+  progress.clear();
+  return result;
+}
+
+}  // namespace perdure::bench

@@ -1,0 +1,23 @@
+// Calibration: what this machine's memory costs beside a given file, so that figures from different
+// machines can be put side by side.
+#pragma once
+
+#include <string>
+
+#include "bench/harness/progress.h"
+#include "bench/workloads/data.h"
+
+namespace perdure::bench {
+
+// Nanoseconds each, over 1 GiB of a file beside `path`, mapped with 4 KiB pages (huge pages
+// refused), all pages touched before; medians of 5.
+struct Calibration {
+  double persist_ns = 0;  // 8-byte store, write-back and fence of a random line
+  double load_ns = 0;     // load of a random line, each address taken from the line before
+  double cas_ns = 0;      // uncontended compare-and-swap on a random line
+};
+
+// The file is removed afterwards, also on failure.
+Result<Calibration> calibrate(const std::string& path, Progress& progress);
+
+}  // namespace perdure::bench

@@ -1,0 +1,364 @@
+#include "bench/harness/driver.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "perdure/pool.h"
+
+namespace perdure::bench {
+namespace {
+
+std::uint64_t now_ns() noexcept {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
+}
+
+// What the clock costs: the least of several runs, as anything above it is a disturbance.
+struct ClockCost {
+  double pair_ns = 1e9;
+  std::uint64_t interval_ns = ~0ULL;
+};
+
+ClockCost measure_clock() noexcept {
+  constexpr int kRuns = 20;
+  constexpr std::uint64_t kPairs = 2000;
+  ClockCost cost;
+  for (int run = 0; run < kRuns; ++run) {
+    std::uint64_t within = 0;
+    const std::uint64_t begin = now_ns();
+    for (std::uint64_t i = 0; i < kPairs; ++i) {
+      const std::uint64_t start = now_ns();
+      within += now_ns() - start;
+    }
+    cost.pair_ns = std::min(cost.pair_ns, static_cast<double>(now_ns() - begin) / kPairs);
+    cost.interval_ns = std::min(cost.interval_ns, within / kPairs);
+  }
+  return cost;
+}
+
+Counters difference(const Counters& after, const Counters& before) noexcept {
+  return {.flushes = after.flushes - before.flushes,
+          .fences = after.fences - before.fences,
+          .written_lines = after.written_lines - before.written_lines,
+          .allocations = after.allocations - before.allocations};
+}
+
+void accumulate(Counters& sum, const Counters& part) noexcept {
+  sum.flushes += part.flushes;
+  sum.fences += part.fences;
+  sum.written_lines += part.written_lines;
+  sum.allocations += part.allocations;
+}
+
+// One thread of a phase. Aligned, so that progress does not share a line with a neighbour's
+// counters.
+class alignas(128) Worker {
+ public:
+  Worker(const Phase& phase, const WorkBlock& block, const ValueCodec& values, std::uint8_t newest,
+         std::uint64_t interval_ns)
+      : phase_(phase),
+        block_(block),
+        values_(values),
+        scratch_(values.scratch()),
+        newest_(newest),
+        interval_ns_(interval_ns) {}
+
+  void run(Session& session) {
+    session_ = &session;
+    const Counters before = thread_counters();
+    dispatch();
+    end_ns_ = now_ns();
+    counters_ = difference(thread_counters(), before);
+    if (failed_) error_ = session.error();
+  }
+
+  std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
+  std::uint64_t end_ns() const noexcept { return end_ns_; }
+  const Counters& counters() const noexcept { return counters_; }
+  const Histogram& latency() const noexcept { return latency_; }
+  std::uint64_t missing() const noexcept { return missing_; }
+  std::uint64_t unexpected() const noexcept { return unexpected_; }
+  const std::string& error() const noexcept { return error_; }
+  bool failed() const noexcept { return failed_; }
+
+ private:
+  // Calls op(i) for i in [0, n), one call in 16 between two readings of the clock.
+  template <class Op>
+  void loop(std::size_t n, std::uint64_t unit, Op op) {
+    constexpr std::size_t kReportEvery = 256 * kSampleEvery;
+    for (std::size_t i = 0; i < n && !failed_;) {
+      const std::uint64_t start = now_ns();
+      op(i);
+      const std::uint64_t taken = now_ns() - start;
+      latency_.record(taken > interval_ns_ ? taken - interval_ns_ : 0);
+      const std::size_t end = std::min(i + kSampleEvery, n);
+      for (++i; i < end; ++i) op(i);
+      if (i % kReportEvery == 0) done_.store(i * unit, std::memory_order_relaxed);
+    }
+  }
+
+  // A loop of its own for every kind, so that nothing but the operation is in it.
+  void dispatch() {
+    const std::size_t n = block_.size();
+    if (phase_.mixed) return loop(n, 1, [this](std::size_t i) { mixed(i); });
+    switch (phase_.kind) {
+      case OpKind::insert:
+        return loop(n, 1, [this](std::size_t i) { insert(i); });
+      case OpKind::read:
+        return loop(n, 1, [this](std::size_t i) { read(i); });
+      case OpKind::read_batch:
+        return loop((n + kBatchLength - 1) / kBatchLength, kBatchLength,
+                    [this](std::size_t i) { read_batch(i * kBatchLength); });
+      case OpKind::read_missing:
+        return loop(n, 1, [this](std::size_t i) { read_missing(i); });
+      case OpKind::update:
+        return loop(n, 1, [this](std::size_t i) { update(i); });
+      case OpKind::erase:
+        return loop(n, 1, [this](std::size_t i) { erase(i); });
+      case OpKind::scan:
+        return loop(n, 1, [this](std::size_t i) { scan(i, kScanLength); });
+      case OpKind::read_modify_write:
+        return loop(n, 1, [this](std::size_t i) { read_modify_write(i); });
+    }
+  }
+
+  void mixed(std::size_t i) {
+    switch (block_.kinds[i]) {
+      case OpKind::insert:
+        return insert(i);
+      case OpKind::update:
+        return update(i);
+      case OpKind::erase:
+        return erase(i);
+      case OpKind::scan:
+        return scan(i, block_.lengths[i]);
+      case OpKind::read_modify_write:
+        return read_modify_write(i);
+      default:
+        return read(i);
+    }
+  }
+
+  void insert(std::size_t i) {
+    count(session_->insert(block_.key(i), values_.make(block_.words[i], 0, scratch_)), unexpected_);
+  }
+  void update(std::size_t i) {
+    const ValueRef value = values_.make(block_.words[i], phase_.generation, scratch_);
+    count(session_->update(block_.key(i), value), missing_);
+  }
+  void erase(std::size_t i) { count(session_->erase(block_.key(i)), missing_); }
+  void read_modify_write(std::size_t i) {
+    read(i);
+    update(i);
+  }
+
+  void read(std::size_t i) {
+    bool right = false;
+    const Outcome outcome = session_->read(
+        block_.key(i), [&](const ValueRef& value) { right = plausible(block_.words[i], value); });
+    count(outcome == Outcome::yes && !right ? Outcome::no : outcome, missing_);
+  }
+
+  void read_batch(std::size_t begin) {
+    std::array<KeyRef, kBatchLength> keys;
+    const std::size_t n = std::min<std::size_t>(kBatchLength, block_.size() - begin);
+    for (std::size_t i = 0; i < n; ++i) keys[i] = block_.key(begin + i);
+    std::size_t right = 0;
+    const Outcome outcome = session_->read_batch(std::span<const KeyRef>(keys.data(), n),
+                                                 [&](std::size_t i, const ValueRef& value) {
+                                                   right += plausible(keys[i].word, value) ? 1 : 0;
+                                                 });
+    failed_ |= outcome == Outcome::failed;
+    missing_ += n - right;
+  }
+
+  void read_missing(std::size_t i) {
+    const Outcome outcome = session_->read(block_.key(i), [](const ValueRef&) {});
+    failed_ |= outcome == Outcome::failed;
+    unexpected_ += outcome == Outcome::yes ? 1 : 0;
+  }
+
+  // The start key is present, so that a scan must begin with it.
+  void scan(std::size_t i, std::uint64_t limit) {
+    const KeyRef from = block_.key(i);
+    std::uint64_t visited = 0;
+    bool first_right = false;
+    const Outcome outcome =
+        session_->scan(from, limit, [&](const KeyRef& key, const ValueRef& value) {
+          if (visited++ == 0) {
+            const bool same = from.bytes.empty() ? key.word == from.word : key.bytes == from.bytes;
+            first_right = same && plausible(from.word, value);
+          }
+          touched_ +=
+              value.bytes.empty() ? value.word : static_cast<unsigned char>(value.bytes.front());
+        });
+    failed_ |= outcome == Outcome::failed;
+    missing_ += first_right ? 0 : 1;
+    unexpected_ += visited > limit ? 1 : 0;
+  }
+
+  // A value of this key, no newer than what is being written: which generation exactly is seen when
+  // everything is read back, as looking it up here would cost a cache miss under the clock.
+  bool plausible(std::uint64_t word, const ValueRef& value) const noexcept {
+    const auto generation = values_.generation(word, value);
+    return generation.has_value() && *generation <= newest_;
+  }
+
+  void count(Outcome outcome, std::uint64_t& if_no) {
+    if (outcome == Outcome::yes) return;
+    if (outcome == Outcome::no) ++if_no;
+    failed_ |= outcome == Outcome::failed;
+  }
+
+  const Phase& phase_;
+  const WorkBlock& block_;
+  const ValueCodec& values_;
+  Session* session_ = nullptr;
+  std::string scratch_;
+  std::uint8_t newest_;
+  std::uint64_t interval_ns_;
+  bool failed_ = false;
+  std::uint64_t missing_ = 0;
+  std::uint64_t unexpected_ = 0;
+  std::uint64_t touched_ = 0;  // keeps the values of scans from being optimised away
+  std::atomic<std::uint64_t> done_{0};
+  std::uint64_t end_ns_ = 0;
+  Counters counters_;
+  Histogram latency_;
+  std::string error_;
+};
+
+// Starts task(t) for every t once all threads exist; answers the time of the release.
+class Starter {
+ public:
+  template <class Prepare, class Task>
+  std::uint64_t start(std::size_t threads, Prepare prepare, Task task) {
+    for (std::size_t t = 0; t < threads; ++t) {
+      threads_.emplace_back([this, t, prepare, task] {
+        auto prepared = prepare(t);
+        ready_.fetch_add(1, std::memory_order_acq_rel);
+        ready_.notify_one();
+        go_.wait(false, std::memory_order_acquire);
+        task(t, *prepared);
+        finished_.fetch_add(1, std::memory_order_release);
+      });
+    }
+    for (std::size_t seen = ready_.load(); seen < threads; seen = ready_.load()) ready_.wait(seen);
+    const std::uint64_t begin = now_ns();
+    go_.store(true, std::memory_order_release);
+    go_.notify_all();
+    return begin;
+  }
+  // Waits for all, showing how many operations done() says are done.
+  template <class Done>
+  void join(Progress& progress, Done done) {
+    while (progress.enabled() && finished_.load(std::memory_order_acquire) < threads_.size()) {
+      progress.show(done());
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    progress.clear();
+  }
+
+ private:
+  std::vector<std::thread> threads_;
+  std::atomic<std::size_t> ready_{0};
+  std::atomic<std::size_t> finished_{0};
+  std::atomic<bool> go_{false};
+};
+
+}  // namespace
+
+Driver::Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress)
+    : subject_(subject), keys_(keys), values_(values), progress_(progress) {
+  const ClockCost cost = measure_clock();
+  clock_ns_ = cost.pair_ns;
+  interval_ns_ = cost.interval_ns;
+}
+
+Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
+  const std::uint8_t newest = std::max(phase.generation, ledger.newest());
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (const WorkBlock& block : phase.blocks) {
+    workers.push_back(std::make_unique<Worker>(phase, block, values_, newest, interval_ns_));
+  }
+  PhaseResult result{.name = std::string(workload_name(phase.workload)),
+                     .operations = phase.operations};
+  progress_.start(result.name, phase.operations);
+  Starter starter;
+  const std::uint64_t begin = starter.start(
+      workers.size(), [&](std::size_t) { return subject_.session(); },
+      [&](std::size_t t, Session& session) { workers[t]->run(session); });
+  starter.join(progress_, [&] {
+    std::uint64_t sum = 0;
+    for (const auto& worker : workers) sum += worker->done();
+    return sum;
+  });
+
+  Counters counters;
+  for (const auto& worker : workers) {
+    if (worker->failed()) {
+      return failure(kExitIo, subject_.name() + ": " + result.name + ": " + worker->error());
+    }
+    const double clocked = static_cast<double>(worker->latency().count()) * clock_ns_;
+    const double taken = static_cast<double>(worker->end_ns() - begin) - clocked;
+    result.seconds = std::max(result.seconds, taken / 1e9);
+    result.latency.merge(worker->latency());
+    result.missing += worker->missing();
+    result.unexpected += worker->unexpected();
+    accumulate(counters, worker->counters());
+  }
+  if (subject_.counted()) result.counters = counters;
+  return result;
+}
+
+Result<std::uint64_t> Driver::read_back(const Ledger& ledger, std::uint32_t threads) {
+  const std::uint64_t total = ledger.present();
+  progress_.start("reading back", total);
+  std::atomic<std::uint64_t> done{0};
+  std::atomic<std::uint64_t> missing{0};
+  std::mutex mutex;
+  std::string error;
+  Starter starter;
+  starter.start(
+      threads, [&](std::size_t) { return subject_.session(); },
+      [&](std::size_t t, Session& session) {
+        constexpr std::uint64_t kReportEvery = 4096;
+        std::string bytes(keys_.max_length(), '\0');
+        const std::uint64_t begin = total * t / threads;
+        const std::uint64_t end = total * (t + 1) / threads;
+        for (std::uint64_t i = begin; i < end; ++i) {
+          const std::uint32_t index = ledger.index_at(i);
+          KeyRef key{.word = keys_.word(index)};
+          if (keys_.kind().is_string) {
+            key.bytes = std::string_view(bytes).substr(0, keys_.write(key.word, bytes.data()));
+          }
+          bool right = false;
+          const Outcome outcome = session.read(key, [&](const ValueRef& value) {
+            const auto generation = values_.generation(key.word, value);
+            right = generation.has_value() &&
+                    values_.same_generation(*generation, ledger.generation(index));
+          });
+          if (outcome == Outcome::failed) {
+            const std::scoped_lock lock(mutex);
+            error = session.error();
+            break;
+          }
+          if (!right) missing.fetch_add(1, std::memory_order_relaxed);
+          if ((i - begin) % kReportEvery == 0) done.fetch_add(std::min(kReportEvery, end - i));
+        }
+      });
+  starter.join(progress_, [&] { return done.load(); });
+  if (!error.empty()) return failure(kExitIo, subject_.name() + ": reading back: " + error);
+  return missing.load();
+}
+
+}  // namespace perdure::bench

@@ -1,0 +1,62 @@
+// Driver: runs the phases of a benchmark over a Subject and reads everything back.
+//
+// The operations of a phase and their keys exist before the clock starts; threads are started
+// before it too, wait, and are released together. Each has a contiguous block of the operations.
+// The clock stops when the last one is done.
+//
+// Every 16th operation is clocked on its own, for the percentiles. What those clock readings take
+// is measured beforehand and taken off again, so that `seconds` is the time of the loop without
+// them; an empty interval between two readings is taken off each latency. For read_batch the unit
+// of latency is the batch, of which every 16th is clocked; everything else counts single keys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bench/harness/histogram.h"
+#include "bench/harness/progress.h"
+#include "bench/harness/subject.h"
+#include "bench/workloads/keys.h"
+#include "bench/workloads/ledger.h"
+#include "bench/workloads/work.h"
+#include "perdure/stats.h"
+
+namespace perdure::bench {
+
+inline constexpr std::size_t kSampleEvery = 16;
+
+struct PhaseResult {
+  std::string name;
+  std::uint64_t operations = 0;
+  double seconds = 0;
+  Histogram latency;
+  std::optional<Counters> counters;  // of all threads together
+  std::uint64_t missing = 0;         // keys that must be there but were not found with their value
+  std::uint64_t unexpected = 0;      // keys found, or refused as existing, that must not be there
+
+  double mops() const noexcept {
+    return seconds > 0 ? static_cast<double>(operations) / seconds / 1e6 : 0;
+  }
+};
+
+class Driver {
+ public:
+  Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress);
+
+  // Runs the phase, which WorkMaker made for the state in `ledger`.
+  Result<PhaseResult> run(const Phase& phase, const Ledger& ledger);
+  // Reads every key back that must be present, with its value and generation; answers how many are
+  // not there. Not timed.
+  Result<std::uint64_t> read_back(const Ledger& ledger, std::uint32_t threads);
+
+ private:
+  Subject& subject_;
+  const KeySpace& keys_;
+  const ValueCodec& values_;
+  Progress& progress_;
+  double clock_ns_ = 0;            // two readings of the clock
+  std::uint64_t interval_ns_ = 0;  // between two readings with nothing in between
+};
+
+}  // namespace perdure::bench

@@ -1,0 +1,120 @@
+#include "bench/harness/kill_child.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+
+namespace perdure::bench {
+namespace {
+
+constexpr char kDirty = 'k';
+constexpr std::uint64_t kWarmUp = 2000;  // operations before the kill may come
+constexpr std::uint64_t kDistance =
+    500;  // a key is taken out this many insertions after it came in
+
+bool read_all(int fd, void* data, std::size_t size) noexcept {
+  auto* out = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::read(fd, out, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    out += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+void write_all(int fd, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+// Inserts and erases until it is killed; answers what failed.
+std::string work(Subject& subject, const KeySpace& keys, const ValueCodec& values,
+                 std::uint64_t first, int answer) {
+  if (auto opened = subject.reopen(); !opened) return opened.error().message;
+  const std::unique_ptr<Session> session = subject.session();
+  std::string bytes(keys.max_length(), '\0');
+  std::string scratch = values.scratch();
+  auto key_of = [&](std::uint64_t index) {
+    KeyRef key{.word = keys.word(index)};
+    if (keys.kind().is_string) {
+      key.bytes = std::string_view(bytes).substr(0, keys.write(key.word, bytes.data()));
+    }
+    return key;
+  };
+  for (std::uint64_t i = 0;; ++i) {
+    const KeyRef fresh = key_of(first + i);
+    if (session->insert(fresh, values.make(fresh.word, 0, scratch)) == Outcome::failed ||
+        (i >= kDistance && session->erase(key_of(first + i - kDistance)) == Outcome::failed)) {
+      return session->error();
+    }
+    if (i == kWarmUp) write_all(answer, std::string_view(&kDirty, 1));
+  }
+}
+
+}  // namespace
+
+KillChild::~KillChild() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  if (command_ >= 0) ::close(command_);
+  if (answer_ >= 0) ::close(answer_);
+}
+
+Result<void> KillChild::start(Subject& subject, const KeySpace& keys, const ValueCodec& values) {
+  std::array<int, 2> command = {};
+  std::array<int, 2> answer = {};
+  if (::pipe2(command.data(), O_CLOEXEC) != 0 || ::pipe2(answer.data(), O_CLOEXEC) != 0) {
+    return failure(kExitIo, fmt::format("pipe: {}", std::string_view(std::strerror(errno))));
+  }
+  pid_ = ::fork();
+  if (pid_ < 0) {
+    return failure(kExitIo, fmt::format("fork: {}", std::string_view(std::strerror(errno))));
+  }
+  if (pid_ == 0) {
+    ::close(command[1]);
+    ::close(answer[0]);
+    std::uint64_t first = 0;
+    // The end of the pipe means that the parent has no use for this process, or has died.
+    if (read_all(command[0], &first, sizeof(first))) {
+      write_all(answer[1], work(subject, keys, values, first, answer[1]));
+    }
+    ::_exit(0);
+  }
+  ::close(command[0]);
+  ::close(answer[1]);
+  command_ = command[1];
+  answer_ = answer[0];
+  return {};
+}
+
+Result<void> KillChild::dirty_and_kill(std::uint64_t first) {
+  write_all(command_, std::string_view(reinterpret_cast<const char*>(&first), sizeof(first)));
+  char byte = 0;
+  const bool answered = read_all(answer_, &byte, 1);
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+  if (answered && byte == kDirty) return {};
+  std::string message(1, byte);
+  while (answered && read_all(answer_, &byte, 1)) message += byte;
+  return failure(kExitIo, fmt::format("the process to be killed failed: {}",
+                                      answered ? message : "it ended without a word"));
+}
+
+}  // namespace perdure::bench

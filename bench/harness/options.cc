@@ -1,0 +1,277 @@
+#include "bench/harness/options.h"
+
+#include <fmt/core.h>
+#include <sys/statvfs.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace perdure::bench {
+namespace {
+
+constexpr const char* kMemoryFolder = "/dev/shm";
+constexpr std::uint64_t kMemoryWanted = 1_GiB;
+constexpr std::uint32_t kMaxThreads = 1024;
+constexpr std::array kEngines = {Engine::phast, Engine::level, Engine::clevel,
+                                 Engine::as,    Engine::ascs,  Engine::pskiplist};
+constexpr std::array<std::string_view, 4> kForeign = {"std_map", "lmdb", "rocksdb", "null"};
+constexpr std::array kDurabilities = {Durability::process, Durability::power, Durability::emulated};
+
+constexpr const char* kBenchFooter = R"(
+Every run starts with an empty pool, which is removed at the end. Without --workload, --calibrate
+measures the machine only; with it, the calibration goes into the result.
+
+EXAMPLES
+  perdure bench --workload load,read,update,scan,delete --records 1M --durability emulated
+  perdure bench --workload load,ycsb_a --key string:24 --value string:100 --threads 2 --json
+  perdure bench --calibrate --path /dev/shm/x.perdure
+
+EXIT STATUS
+  0 done   1 a key was missing or wrong   2 usage   3 cannot open or I/O error)";
+
+constexpr const char* kCompareFooter = R"(
+The same generated work through the same driver for every engine, one after the other.
+
+EXAMPLE
+  perdure-compare --engines phast,lmdb,rocksdb --workload load,read,delete --records 1M)";
+
+// What CLI11 fills in, before it is judged.
+struct Raw {
+  std::string engines;
+  std::string workloads;
+  std::string records = "1M";
+  std::string operations;
+  std::uint32_t threads = 1;
+  std::string distribution = "uniform";
+  std::string key = "u64";
+  std::string value = "u64";
+  std::string durability = "auto";
+  std::uint32_t write_latency_ns = 0;
+  std::string path;
+  std::string max_size = "64G";
+  std::uint64_t seed = 1;
+  bool json = false;
+  bool keep = false;
+  bool calibrate = false;
+};
+
+void declare(CLI::App& app, Program program, Raw& raw) {
+  if (program == Program::bench) {
+    raw.engines = "phast";
+    app.add_option("--engine", raw.engines, "engine (phast)");
+  } else {
+    raw.engines = "phast,std_map,lmdb,rocksdb";
+    app.add_option("--engines", raw.engines,
+                   "engines, of perdure and std_map, lmdb, rocksdb, null (" + raw.engines + ")");
+  }
+  app.add_option(
+      "--workload", raw.workloads,
+      "phases, in this order: load insert read read_batch read_missing update delete scan "
+      "churn ycsb_a .. ycsb_f, with commas between (load,insert,read,update,delete)");
+  app.add_option("--records", raw.records, "keys that load puts in (1M)");
+  app.add_option("--operations", raw.operations, "operations of every other phase (as --records)");
+  app.add_option("--threads", raw.threads, "threads (1)");
+  app.add_option("--distribution", raw.distribution,
+                 "uniform, zipfian, latest, sequential or clustered (uniform)");
+  app.add_option("--key", raw.key, "u64 or string:LEN (u64)");
+  app.add_option("--value", raw.value, "u64 or string:LEN (u64)");
+  app.add_option("--durability", raw.durability, "auto, process, power or emulated (auto)");
+  app.add_option("--write-latency-ns", raw.write_latency_ns,
+                 "emulated only: added after each write-back (0)");
+  app.add_option("--path", raw.path,
+                 "the pool (perdure-bench.perdure in /dev/shm if 1 GiB is free there, else here)");
+  app.add_option("--max-size", raw.max_size, "what the pool may grow to (64G)");
+  app.add_option("--seed", raw.seed, "the same seed gives the same work (1)");
+  app.add_flag("--json", raw.json, "print one JSON object");
+  app.add_flag("--keep", raw.keep, "leave the pool");
+  app.add_flag("--calibrate", raw.calibrate, "measure the memory (1 GiB beside --path)");
+}
+
+std::vector<std::string> split_list(std::string_view list) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t comma = list.find(',');
+    parts.emplace_back(list.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+Result<void> check_engines(Program program, const std::vector<std::string>& engines) {
+  if (program == Program::bench && engines.size() != 1) {
+    return failure(kExitUsage, "--engine takes one engine; perdure-compare takes several");
+  }
+  for (const std::string& name : engines) {
+    if (std::ranges::count(engines, name) > 1) {
+      return failure(kExitUsage, fmt::format("engine '{}' is named twice", name));
+    }
+    const bool foreign = std::ranges::find(kForeign, name) != kForeign.end();
+    if (foreign && program == Program::compare) continue;
+    if (foreign) {
+      return failure(kExitUsage, fmt::format("engine '{}' is measured by perdure-compare", name));
+    }
+    if (!find_engine(name)) return failure(kExitUsage, fmt::format("unknown engine '{}'", name));
+  }
+  return {};
+}
+
+std::string default_path() {
+  struct statvfs shm{};
+  const bool roomy = ::statvfs(kMemoryFolder, &shm) == 0 &&
+                     std::uint64_t{shm.f_bavail} * shm.f_frsize >= kMemoryWanted;
+  return std::string(roomy ? kMemoryFolder : ".") + "/perdure-bench.perdure";
+}
+
+Result<void> check_keys(const BenchOptions& options) {
+  const KeyScheme scheme = key_scheme(options.work.distribution, options.workloads);
+  if (scheme == KeyScheme::ycsb) {
+    const Distribution distribution = options.work.distribution;
+    if (distribution == Distribution::sequential || distribution == Distribution::clustered) {
+      return failure(
+          kExitUsage,
+          fmt::format("ycsb workloads bring their own keys: --distribution {} does not go "
+                      "with them",
+                      distribution_name(distribution)));
+    }
+    if (options.key.is_string && options.key.length < kMaxYcsbKeyLength) {
+      return failure(kExitUsage, fmt::format("YCSB's keys have up to {} characters: use --key "
+                                             "string:{}, or u64",
+                                             kMaxYcsbKeyLength, kMaxYcsbKeyLength));
+    }
+  }
+  if (options.key.is_string && options.key.length < kMinKeyLength) {
+    return failure(kExitUsage,
+                   fmt::format("--key string:{}: fewer than {} characters cannot keep the "
+                               "keys distinct",
+                               options.key.length, kMinKeyLength));
+  }
+  if (options.key.is_string && options.key.length > kMaxKeyBytes) {
+    return failure(kExitUsage, fmt::format("--key string:{}: keys have up to {} bytes",
+                                           options.key.length, kMaxKeyBytes));
+  }
+  return {};
+}
+
+Result<void> judge_work(const Raw& raw, BenchOptions& options) {
+  const std::string fallback = raw.calibrate ? "" : "load,insert,read,update,delete";
+  const std::string& list = raw.workloads.empty() ? fallback : raw.workloads;
+  if (!list.empty()) {
+    auto workloads = parse_workloads(list);
+    if (!workloads) return std::unexpected(workloads.error());
+    options.workloads = std::move(*workloads);
+  }
+  const auto records = parse_count(raw.records);
+  const auto operations = raw.operations.empty() ? records : parse_count(raw.operations);
+  if (!records) return failure(kExitUsage, "--records " + raw.records + ": not a number");
+  if (!operations) return failure(kExitUsage, "--operations " + raw.operations + ": not a number");
+  auto distribution = parse_distribution(raw.distribution);
+  if (!distribution) return std::unexpected(distribution.error());
+  options.work = {.records = *records,
+                  .operations = *operations,
+                  .threads = raw.threads,
+                  .distribution = *distribution,
+                  .seed = raw.seed};
+  if (raw.threads == 0 || raw.threads > kMaxThreads) {
+    return failure(kExitUsage, fmt::format("--threads {}: use 1 to {}", raw.threads, kMaxThreads));
+  }
+  if (options.workloads.empty()) return {};
+  return validate_work(options.work, options.workloads);
+}
+
+Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
+  const auto* durability = std::ranges::find(kDurabilities, raw.durability, durability_name);
+  if (durability != kDurabilities.end()) {
+    options.durability = *durability;
+  } else if (raw.durability != "auto") {
+    return failure(kExitUsage, "unknown durability '" + raw.durability +
+                                   "'; known: auto process power emulated");
+  }
+  if (raw.write_latency_ns != 0 && options.durability != Durability::emulated) {
+    return failure(kExitUsage, "--write-latency-ns goes with --durability emulated only");
+  }
+  const auto max_size = parse_bytes(raw.max_size);
+  if (!max_size || *max_size < kMinPoolSize || *max_size > kMaxPoolSize) {
+    return failure(kExitUsage, fmt::format("--max-size {}: use 1M to 4096G", raw.max_size));
+  }
+  options.max_size = *max_size;
+  return {};
+}
+
+Result<BenchOptions> judge(Program program, const Raw& raw) {
+  BenchOptions options{.engines = split_list(raw.engines),
+                       .write_latency_ns = raw.write_latency_ns,
+                       .path = raw.path.empty() ? default_path() : raw.path,
+                       .json = raw.json,
+                       .keep = raw.keep,
+                       .calibrate = raw.calibrate};
+  auto key = parse_data_kind(raw.key);
+  if (!key) return failure(kExitUsage, "--key: " + key.error().message);
+  auto value = parse_data_kind(raw.value);
+  if (!value) return failure(kExitUsage, "--value: " + value.error().message);
+  options.key = *key;
+  options.value = *value;
+  Result<void> checked = check_engines(program, options.engines);
+  if (checked) checked = judge_work(raw, options);
+  if (checked) checked = judge_pool(raw, options);
+  if (checked) checked = check_keys(options);
+  if (!checked) return std::unexpected(checked.error());
+  return options;
+}
+
+std::optional<std::uint64_t> parse_scaled(std::string_view text, std::uint64_t kilo) noexcept {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (suffix.empty()) return number;
+  constexpr std::string_view kSuffixes = "KMGT";
+  const std::size_t power =
+      kSuffixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(suffix.front()))));
+  if (power == std::string_view::npos) return std::nullopt;
+  suffix.remove_prefix(1);
+  if (!suffix.empty() && suffix != "iB" && suffix != "B") return std::nullopt;
+  for (std::size_t i = 0; i <= power; ++i) {
+    if (__builtin_mul_overflow(number, kilo, &number)) return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_count(std::string_view text) noexcept {
+  return parse_scaled(text, 1000);
+}
+std::optional<std::uint64_t> parse_bytes(std::string_view text) noexcept {
+  return parse_scaled(text, 1024);
+}
+
+std::optional<Engine> find_engine(std::string_view name) noexcept {
+  const auto* engine = std::ranges::find(kEngines, name, engine_name);
+  if (engine == kEngines.end()) return std::nullopt;
+  return *engine;
+}
+
+Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv) {
+  const bool bench = program == Program::bench;
+  CLI::App app(bench ? "Measures an engine and checks that it keeps what it was given."
+                     : "Measures perdure and other engines under the same driver.",
+               bench ? "perdure bench" : "perdure-compare");
+  app.footer(bench ? kBenchFooter : kCompareFooter);
+  Raw raw;
+  declare(app, program, raw);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    app.exit(help);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    return failure(kExitUsage, error.what());
+  }
+  auto options = judge(program, raw);
+  if (!options) return std::unexpected(options.error());
+  return std::move(*options);
+}
+
+}  // namespace perdure::bench

@@ -1,0 +1,251 @@
+#include "bench/harness/perdure_subject.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/workloads/work.h"
+#include "perdure/pool.h"
+
+namespace perdure::bench {
+namespace {
+
+// What the caller got wrong is a usage error, the rest is the machine's or the file's fault. The
+// library's messages mostly name the file; a bare code does not.
+Failure to_failure(const Status& status, std::string_view path) {
+  const bool usage =
+      status.code() == StatusCode::invalid_argument || status.code() == StatusCode::unsupported;
+  const std::string_view message = status.message();
+  return {usage ? kExitUsage : kExitIo, message.find(path) != std::string_view::npos
+                                            ? std::string(message)
+                                            : fmt::format("{}: {}", path, message)};
+}
+
+template <MapKey K>
+K to_map_key(const KeyRef& key) noexcept {
+  if constexpr (IntegerKey<K>) {
+    return key.word;
+  } else {
+    return key.bytes;
+  }
+}
+
+template <MapValue V>
+V to_map_value(const ValueRef& value) noexcept {
+  if constexpr (WordValue<V>) {
+    return value.word;
+  } else {
+    return value.bytes;
+  }
+}
+
+ValueRef from_map(std::uint64_t word) noexcept { return {.word = word}; }
+ValueRef from_map(std::string_view bytes) noexcept { return {.bytes = bytes}; }
+KeyRef from_map_key(std::uint64_t word) noexcept { return {.word = word}; }
+KeyRef from_map_key(std::string_view bytes) noexcept { return {.bytes = bytes}; }
+
+template <MapKey K, MapValue V>
+class MapSession : public Session {
+ public:
+  MapSession(Map<K, V>* map, OrderedMap<K, V>* ordered) : map_(map), ordered_(ordered) {}
+
+  Outcome insert(const KeyRef& key, const ValueRef& value) override {
+    return answer(map_->insert(to_map_key<K>(key), to_map_value<V>(value)));
+  }
+  Outcome update(const KeyRef& key, const ValueRef& value) override {
+    return answer(map_->update(to_map_key<K>(key), to_map_value<V>(value)));
+  }
+  Outcome erase(const KeyRef& key) override { return answer(map_->erase(to_map_key<K>(key))); }
+
+  Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
+    return answer(map_->read(to_map_key<K>(key), [&](const V& value) { visit(from_map(value)); }));
+  }
+
+  Outcome read_batch(std::span<const KeyRef> keys,
+                     FunctionRef<void(std::size_t, const ValueRef&)> visit) override {
+    std::array<K, kBatchLength> batch;
+    for (std::size_t i = 0; i < keys.size(); ++i) batch[i] = to_map_key<K>(keys[i]);
+    auto found = map_->find_many(std::span<const K>(batch.data(), keys.size()), found_);
+    if (!found) return fail(std::string(found.error().message()));
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (found_[i]) visit(i, from_map(*found_[i]));
+    }
+    return Outcome::yes;
+  }
+
+  Outcome scan(const KeyRef& from, std::uint64_t limit,
+               FunctionRef<void(const KeyRef&, const ValueRef&)> visit) override {
+    if (ordered_ == nullptr) return fail("the engine keeps no order");
+    auto visited = ordered_->scan(
+        ScanOptions<K>{.from = to_map_key<K>(from), .limit = limit},
+        [&](const K& key, const V& value) { visit(from_map_key(key), from_map(value)); });
+    if (!visited) return fail(std::string(visited.error().message()));
+    return Outcome::yes;
+  }
+
+ private:
+  Outcome answer(const Expected<bool>& result) {
+    if (!result) return fail(std::string(result.error().message()));
+    return *result ? Outcome::yes : Outcome::no;
+  }
+
+  Map<K, V>* map_;
+  OrderedMap<K, V>* ordered_;
+  std::array<std::optional<detail::Owned<V>>, kBatchLength> found_;
+};
+
+template <MapKey K, MapValue V>
+class PerdureSubject : public Subject {
+ public:
+  explicit PerdureSubject(const PerdureOptions& options) : options_(options) {}
+
+  std::string name() const override { return std::string(engine_name(options_.engine)); }
+  std::string medium() const override { return medium_; }
+  std::string durability() const override { return durability_; }
+  std::string version() const override { return std::string(perdure::version()); }
+  std::string file() const override { return options_.path; }
+  bool counted() const override { return true; }
+
+  Result<void> create() override;
+  Result<void> reopen() override { return open(false); }
+  Result<void> close() override;
+  void remove() override {
+    if (created_) ::unlink(options_.path.c_str());
+  }
+
+  std::unique_ptr<Session> session() override {
+    return std::make_unique<MapSession<K, V>>(
+        ordered_ ? static_cast<Map<K, V>*>(&*ordered_) : &*map_, ordered_ ? &*ordered_ : nullptr);
+  }
+  Footprint footprint() override;
+
+ private:
+  Result<void> remove_old();
+  Result<void> open(bool create);
+
+  PerdureOptions options_;
+  bool created_ = false;
+  std::string medium_;
+  std::string durability_;
+  std::optional<Pool> pool_;
+  std::optional<OrderedMap<K, V>> ordered_;
+  std::optional<Map<K, V>> map_;  // where the engine keeps no order
+};
+
+// Only a pool whose one map is the benchmark's is replaced.
+template <MapKey K, MapValue V>
+Result<void> PerdureSubject<K, V>::remove_old() {
+  const std::string& path = options_.path;
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return {};
+    return failure(kExitIo, fmt::format("{}: {}", path, std::string_view(std::strerror(errno))));
+  }
+  auto info = Pool::inspect(path);
+  // A run that was killed before its map existed leaves a pool without maps.
+  const bool ours =
+      S_ISREG(status.st_mode) && info.has_value() &&
+      (info->maps.empty() || (info->maps.size() == 1 && info->maps[0].name == kBenchMap));
+  if (!ours) {
+    return failure(kExitIo,
+                   fmt::format("{}: exists and is not a pool of perdure bench; it was left "
+                               "as it is: name another file with --path",
+                               path));
+  }
+  if (info->in_use) {
+    return failure(kExitIo,
+                   fmt::format("{}: in use by process {} on {}; wait for it, or name another "
+                               "file with --path",
+                               path, info->owner_pid, info->owner_host));
+  }
+  if (::unlink(path.c_str()) != 0) {
+    return failure(kExitIo, fmt::format("{}: {}", path, std::string_view(std::strerror(errno))));
+  }
+  return {};
+}
+
+template <MapKey K, MapValue V>
+Result<void> PerdureSubject<K, V>::create() {
+  if (auto removed = remove_old(); !removed) return removed;
+  auto opened = open(true);
+  // A refusal after the file was made (an engine that keeps no order, say) must not leave it
+  // behind.
+  if (!opened && created_) {
+    pool_.reset();
+    remove();
+  }
+  return opened;
+}
+
+template <MapKey K, MapValue V>
+Result<void> PerdureSubject<K, V>::open(bool create) {
+  auto pool = Pool::open(options_.path, {.create = create,
+                                         .must_create = create,
+                                         .durability = options_.durability,
+                                         .max_size = options_.max_size,
+                                         .write_latency_ns = options_.write_latency_ns});
+  if (!pool) return std::unexpected(to_failure(pool.error(), options_.path));
+  pool_.emplace(std::move(*pool));
+  created_ = true;
+  const MapOptions map_options{.engine = options_.engine, .create = create};
+  auto ordered = pool_->ordered_map<K, V>(kBenchMap, map_options);
+  if (ordered) {
+    ordered_.emplace(std::move(*ordered));
+  } else {
+    if (ordered.error() != StatusCode::unsupported || options_.needs_order) {
+      return std::unexpected(to_failure(ordered.error(), options_.path));
+    }
+    auto map = pool_->map<K, V>(kBenchMap, map_options);
+    if (!map) return std::unexpected(to_failure(map.error(), options_.path));
+    map_.emplace(std::move(*map));
+  }
+  const PoolInfo info = pool_->info();
+  medium_ = medium_name(info.medium);
+  durability_ = durability_name(info.durability);
+  return {};
+}
+
+template <MapKey K, MapValue V>
+Result<void> PerdureSubject<K, V>::close() {
+  ordered_.reset();
+  map_.reset();
+  if (!pool_) return {};
+  const Status status = pool_->close();
+  pool_.reset();
+  if (!status.ok()) return std::unexpected(to_failure(status, options_.path));
+  return {};
+}
+
+template <MapKey K, MapValue V>
+Footprint PerdureSubject<K, V>::footprint() {
+  const PoolStats pool = pool_->stats();
+  const MapStats map = ordered_ ? ordered_->stats() : map_->stats();
+  // The pool has no other map: what the heap keeps in DRAM is all this map's.
+  return {.entries = map.entries,
+          .pm_bytes = pool.assigned_bytes,
+          .dram_bytes = map.dram_bytes + pool.heap_dram_bytes,
+          .load_factor = map.load_factor};
+}
+
+}  // namespace
+
+std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options) {
+  using Bytes = std::string_view;
+  using Word = std::uint64_t;
+  if (options.key.is_string) {
+    if (options.value.is_string) return std::make_unique<PerdureSubject<Bytes, Bytes>>(options);
+    return std::make_unique<PerdureSubject<Bytes, Word>>(options);
+  }
+  if (options.value.is_string) return std::make_unique<PerdureSubject<Word, Bytes>>(options);
+  return std::make_unique<PerdureSubject<Word, Word>>(options);
+}
+
+}  // namespace perdure::bench

@@ -1,0 +1,30 @@
+// The subject that this is all about: a perdure pool with one map, through the public interface.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "bench/harness/subject.h"
+#include "perdure/options.h"
+
+namespace perdure::bench {
+
+// The name of the map in a pool of the benchmark; a pool with this map and no other is taken for
+// one of ours and may be replaced.
+inline constexpr const char* kBenchMap = "bench";
+
+struct PerdureOptions {
+  std::string path;
+  Engine engine = Engine::phast;
+  DataKind key = {};
+  DataKind value = {};
+  Durability durability = Durability::automatic;
+  std::uint64_t max_size = 64_GiB;
+  std::uint32_t write_latency_ns = 0;
+  bool needs_order = false;  // fail at create where the engine keeps none
+};
+
+std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options);
+
+}  // namespace perdure::bench

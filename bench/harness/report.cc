@@ -1,0 +1,183 @@
+#include "bench/harness/report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace perdure::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Enough digits to compute with, few enough to read.
+double rounded(double value, int digits) {
+  const double scale = std::pow(10.0, digits);
+  return std::round(value * scale) / scale;
+}
+
+Json optional_json(const std::optional<double>& value, int digits) {
+  return value ? Json(rounded(*value, digits)) : Json();
+}
+
+std::optional<double> per(const std::optional<std::uint64_t>& amount, std::uint64_t count) {
+  if (!amount || count == 0) return std::nullopt;
+  return static_cast<double>(*amount) / static_cast<double>(count);
+}
+
+struct PerOperation {
+  double flushes;
+  double fences;
+  double bytes_written;
+  double allocations;
+};
+
+PerOperation per_operation(const Counters& counters, std::uint64_t operations) {
+  const auto n = static_cast<double>(std::max<std::uint64_t>(operations, 1));
+  constexpr double kLineBytes = 64;
+  return {.flushes = static_cast<double>(counters.flushes) / n,
+          .fences = static_cast<double>(counters.fences) / n,
+          .bytes_written = static_cast<double>(counters.written_lines) * kLineBytes / n,
+          .allocations = static_cast<double>(counters.allocations) / n};
+}
+
+Json phase_json(const PhaseResult& phase) {
+  Json json = {{"name", phase.name},
+               {"operations", phase.operations},
+               {"seconds", rounded(phase.seconds, 6)},
+               {"mops", rounded(phase.mops(), 4)},
+               {"p50_ns", phase.latency.percentile(0.5)},
+               {"p99_ns", phase.latency.percentile(0.99)},
+               {"p999_ns", phase.latency.percentile(0.999)},
+               {"max_ns", phase.latency.max()},
+               {"flushes_per_op", nullptr},
+               {"fences_per_op", nullptr},
+               {"bytes_written_per_op", nullptr},
+               {"allocs_per_op", nullptr}};
+  if (phase.counters) {
+    const PerOperation each = per_operation(*phase.counters, phase.operations);
+    json["flushes_per_op"] = rounded(each.flushes, 4);
+    json["fences_per_op"] = rounded(each.fences, 4);
+    json["bytes_written_per_op"] = rounded(each.bytes_written, 2);
+    json["allocs_per_op"] = rounded(each.allocations, 4);
+  }
+  return json;
+}
+
+std::string phase_row(const PhaseResult& phase) {
+  std::string row = fmt::format("{:<14}{:>12}{:>10.3f}{:>9.3f}{:>9}{:>9}{:>10}{:>12}", phase.name,
+                                phase.operations, phase.seconds, phase.mops(),
+                                phase.latency.percentile(0.5), phase.latency.percentile(0.99),
+                                phase.latency.percentile(0.999), phase.latency.max());
+  if (phase.counters) {
+    const PerOperation each = per_operation(*phase.counters, phase.operations);
+    row += fmt::format("{:>9.2f}{:>8.2f}{:>9.1f}{:>8.3f}", each.flushes, each.fences,
+                       each.bytes_written, each.allocations);
+  }
+  return row + "\n";
+}
+
+std::string or_dash(const std::optional<double>& value, int digits) {
+  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
+}
+
+}  // namespace
+
+Json to_json(const Calibration& calibration) {
+  return {{"persist_ns", rounded(calibration.persist_ns, 2)},
+          {"load_ns", rounded(calibration.load_ns, 2)},
+          {"cas_ns", rounded(calibration.cas_ns, 2)}};
+}
+
+Json to_json(const RunResult& result, const BenchOptions& options) {
+  const Footprint& footprint = result.footprint;
+  Json phases = Json::array();
+  for (const PhaseResult& phase : result.phases) phases.push_back(phase_json(phase));
+  Json json = {
+      {"engine", result.engine},
+      {"medium", result.medium},
+      {"durability", result.durability},
+      {"threads", options.work.threads},
+      {"key", to_string(options.key)},
+      {"value", to_string(options.value)},
+      {"records", options.work.records},
+      {"seed", options.work.seed},
+      {"version", result.version},
+      {"calibration", result.calibration ? to_json(*result.calibration) : Json()},
+      {"phases", std::move(phases)},
+      {"bytes_per_entry_pm", optional_json(per(footprint.pm_bytes, footprint.entries), 2)},
+      {"bytes_per_entry_dram", optional_json(per(footprint.dram_bytes, footprint.entries), 2)},
+      {"load_factor", optional_json(footprint.load_factor, 4)},
+      {"resizes", Json::array()},  // none of the engines here rehashes
+      {"reopen_clean_seconds", optional_json(result.reopen_clean_seconds, 6)},
+      {"reopen_killed_seconds", optional_json(result.reopen_killed_seconds, 6)},
+      {"first_lookup_seconds", optional_json(result.first_lookup_seconds, 6)},
+      {"missing", result.missing}};
+  if (result.unexpected != 0) json["unexpected"] = result.unexpected;
+  return json;
+}
+
+std::string calibration_text(const Calibration& calibration) {
+  return fmt::format(
+      "write-back and fence {:.0f} ns, dependent load {:.0f} ns, compare-and-swap "
+      "{:.0f} ns (random 64-byte lines of 1 GiB)\n",
+      calibration.persist_ns, calibration.load_ns, calibration.cas_ns);
+}
+
+std::string table(const RunResult& result, const BenchOptions& options) {
+  std::string text = fmt::format(
+      "{} {}, {} on {}, {} thread{}, key {}, value {}, {} records, {}, seed {}\n", result.engine,
+      result.version, result.durability, result.medium, options.work.threads,
+      options.work.threads == 1 ? "" : "s", to_string(options.key), to_string(options.value),
+      options.work.records, distribution_name(options.work.distribution), options.work.seed);
+  if (result.calibration) text += calibration_text(*result.calibration);
+  text += fmt::format("\n{:<14}{:>12}{:>10}{:>9}{:>9}{:>9}{:>10}{:>12}{:>9}{:>8}{:>9}{:>8}\n",
+                      "phase", "operations", "seconds", "M/s", "p50 ns", "p99 ns", "p99.9 ns",
+                      "max ns", "flush/op", "fnc/op", "bytes/op", "alc/op");
+  for (const PhaseResult& phase : result.phases) text += phase_row(phase);
+  const Footprint& footprint = result.footprint;
+  text += fmt::format("\nbytes per entry: {} persistent, {} DRAM; load factor {}\n",
+                      or_dash(per(footprint.pm_bytes, footprint.entries), 1),
+                      or_dash(per(footprint.dram_bytes, footprint.entries), 1),
+                      or_dash(footprint.load_factor, 3));
+  if (result.reopen_clean_seconds) {
+    text += fmt::format("open: {} s after close, {} s after kill -9, first answer at {} s\n",
+                        or_dash(result.reopen_clean_seconds, 4),
+                        or_dash(result.reopen_killed_seconds, 4),
+                        or_dash(result.first_lookup_seconds, 4));
+  }
+  return text + fmt::format("missing: {}\n", result.missing);
+}
+
+std::string comparison(const std::vector<RunResult>& results, const BenchOptions& options) {
+  std::string text = fmt::format(
+      "M/s, {} thread{}, key {}, value {}, {} records, seed {}\n\n{:<10}", options.work.threads,
+      options.work.threads == 1 ? "" : "s", to_string(options.key), to_string(options.value),
+      options.work.records, options.work.seed, "engine");
+  for (const Workload workload : options.workloads) {
+    text += fmt::format("{:>13}", workload_name(workload));
+  }
+  text += fmt::format("{:>10}{:>10}{:>11}{:>9}\n", "B/entry", "+ DRAM", "reopen s", "missing");
+  for (const RunResult& result : results) {
+    text += fmt::format("{:<10}", result.engine);
+    for (const PhaseResult& phase : result.phases) text += fmt::format("{:>13.3f}", phase.mops());
+    const Footprint& footprint = result.footprint;
+    text += fmt::format("{:>10}{:>10}{:>11}{:>9}\n",
+                        or_dash(per(footprint.pm_bytes, footprint.entries), 1),
+                        or_dash(per(footprint.dram_bytes, footprint.entries), 1),
+                        or_dash(result.reopen_clean_seconds, 4), result.missing);
+  }
+  return text;
+}
+
+int judge_result(const RunResult& result) {
+  if (result.missing == 0 && result.unexpected == 0) return 0;
+  fmt::print(
+      stderr,
+      "perdure: {}: {} keys were not found with their value, {} were there that must not be\n",
+      result.engine, result.missing, result.unexpected);
+  return kExitViolation;
+}
+
+}  // namespace perdure::bench

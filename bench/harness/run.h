@@ -1,0 +1,36 @@
+// One run: a subject created, all phases, every key read back, closed and opened again, killed and
+// opened again, removed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/harness/calibrate.h"
+#include "bench/harness/driver.h"
+#include "bench/harness/options.h"
+#include "bench/harness/progress.h"
+#include "bench/harness/subject.h"
+
+namespace perdure::bench {
+
+struct RunResult {
+  std::string engine;
+  std::string medium;
+  std::string durability;
+  std::string version;
+  std::optional<Calibration> calibration;
+  std::vector<PhaseResult> phases;
+  Footprint footprint;  // before the first delete phase, else after the last phase
+  std::optional<double> reopen_clean_seconds;
+  std::optional<double> reopen_killed_seconds;
+  std::optional<double> first_lookup_seconds;  // from the start of the open after the kill
+  std::uint64_t missing = 0;
+  std::uint64_t unexpected = 0;
+};
+
+// The files are gone afterwards, also on failure, unless options.keep.
+Result<RunResult> run_subject(Subject& subject, const BenchOptions& options, Progress& progress);
+
+}  // namespace perdure::bench

@@ -1,0 +1,101 @@
+// KeySpace and ValueCodec: the i-th key, and the value that belongs to a key in a generation.
+//
+// Keys are a bijection of their index, so distinct indexes are distinct keys:
+//   mixed       u64: the splitmix64 finaliser of index + seed. Strings: a bijection of 60 bits
+//   written as
+//               15 hexadecimal digits, low nibble first, padded to the length asked for.
+//   sequential  2 * index; strings are its 15 hexadecimal digits, high nibble first, so that their
+//   order
+//               is the order of the numbers. (Odd numbers are the keys that are missing.)
+//   clustered   a bijection into an aligned 1/128 of the key space, strings as for sequential.
+//   ycsb        YCSB's hashed order: |FNV-1a-64(index)|; strings are "user" and its decimal digits,
+//   in
+//               their natural length. A hash, not a bijection: two of 10^7 collide with 3 in 10^6.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "bench/workloads/data.h"
+
+namespace perdure::bench {
+
+enum class KeyScheme : std::uint8_t { mixed, sequential, clustered, ycsb };
+
+// Fewer characters cannot hold the 60 bits that keep string keys distinct.
+inline constexpr std::uint32_t kMinKeyLength = 15;
+// "user" and 19 decimal digits.
+inline constexpr std::uint32_t kMaxYcsbKeyLength = 23;
+
+// A bijection of the `bits`-bit words, 8 <= bits <= 64.
+std::uint64_t mix_bits(std::uint64_t x, unsigned bits) noexcept;
+
+// 16 hexadecimal digits of `word`, low nibble first.
+std::array<char, 16> hex_low_first(std::uint64_t word) noexcept;
+
+class KeySpace {
+ public:
+  KeySpace(KeyScheme scheme, const DataKind& kind, std::uint64_t seed) noexcept;
+
+  const DataKind& kind() const noexcept { return kind_; }
+  KeyScheme scheme() const noexcept { return scheme_; }
+
+  // The key of `index`, index < 2^40.
+  std::uint64_t word(std::uint64_t index) const noexcept;
+  // A key that no index has; distinct for distinct indexes.
+  std::uint64_t missing_word(std::uint64_t index) const noexcept;
+  // String keys: writes the key named by `word` and answers its length, at most max_length().
+  std::size_t write(std::uint64_t word, char* out) const noexcept;
+  std::size_t max_length() const noexcept;
+
+ private:
+  KeyScheme scheme_;
+  DataKind kind_;
+  unsigned bits_;  // width of the words: 64, or the 60 that 15 digits hold
+  std::uint64_t offset_;
+};
+
+// Values carry the key and an update generation, so that a reader can tell a right value from a
+// wrong one, and an old one from a new one, without remembering anything: word(key) + generation,
+// where word() is a bijection. Strings are its 16 digits, low nibble first, then filler up to the
+// length (or cut off: values shorter than 16 are still checked, but no longer distinct).
+class ValueCodec {
+ public:
+  explicit ValueCodec(const DataKind& kind);
+
+  const DataKind& kind() const noexcept { return kind_; }
+  // What `make` writes into: one per thread.
+  std::string scratch() const { return filler_; }
+
+  ValueRef make(std::uint64_t key_word, std::uint8_t generation,
+                std::string& scratch) const noexcept {
+    const std::uint64_t word = base(key_word) + generation;
+    if (!kind_.is_string) return {.word = word};
+    const std::array<char, 16> digits = hex_low_first(word);
+    std::memcpy(scratch.data(), digits.data(), digits_);
+    return {.bytes = scratch};
+  }
+
+  // The generation of a value of this key; nothing if it is no value of this key.
+  std::optional<std::uint8_t> generation(std::uint64_t key_word,
+                                         const ValueRef& value) const noexcept;
+
+  // Strings shorter than 2 cannot tell all generations apart.
+  bool same_generation(std::uint8_t a, std::uint8_t b) const noexcept {
+    return ((a ^ b) & mask_ & 0xff) == 0;
+  }
+
+ private:
+  static std::uint64_t base(std::uint64_t key_word) noexcept;
+
+  DataKind kind_;
+  std::size_t digits_;  // of the value's word that are stored
+  std::uint64_t mask_;  // the bits of the word that they hold
+  std::string filler_;
+};
+
+}  // namespace perdure::bench

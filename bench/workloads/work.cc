@@ -1,0 +1,354 @@
+#include "bench/workloads/work.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "bench/workloads/distributions.h"
+#include "bench/workloads/ycsb.h"
+
+namespace perdure::bench {
+namespace {
+
+using enum Workload;
+
+constexpr std::array<std::pair<std::string_view, Workload>, 15> kWorkloads = {{
+    {"load", load},
+    {"insert", insert},
+    {"read", read},
+    {"read_batch", read_batch},
+    {"read_missing", read_missing},
+    {"update", update},
+    {"delete", erase},
+    {"scan", scan},
+    {"churn", churn},
+    {"ycsb_a", ycsb_a},
+    {"ycsb_b", ycsb_b},
+    {"ycsb_c", ycsb_c},
+    {"ycsb_d", ycsb_d},
+    {"ycsb_e", ycsb_e},
+    {"ycsb_f", ycsb_f},
+}};
+
+constexpr std::array<std::pair<std::string_view, Distribution>, 5> kDistributions = {{
+    {"uniform", Distribution::uniform},
+    {"zipfian", Distribution::zipfian},
+    {"latest", Distribution::latest},
+    {"sequential", Distribution::sequential},
+    {"clustered", Distribution::clustered},
+}};
+
+// Of the multi-version engine, which is not there yet.
+constexpr std::array<std::string_view, 4> kVersionedWorkloads = {"tag_insert", "history",
+                                                                 "find_version", "snapshot"};
+
+OpKind uniform_kind(Workload workload) noexcept {
+  switch (workload) {
+    case load:
+    case insert:
+      return OpKind::insert;
+    case read_batch:
+      return OpKind::read_batch;
+    case read_missing:
+      return OpKind::read_missing;
+    case update:
+      return OpKind::update;
+    case erase:
+      return OpKind::erase;
+    case scan:
+      return OpKind::scan;
+    default:
+      return OpKind::read;
+  }
+}
+
+char ycsb_letter(Workload workload) noexcept {
+  return static_cast<char>('a' + (static_cast<int>(workload) - static_cast<int>(ycsb_a)));
+}
+
+OpKind op_kind(YcsbOperation operation) noexcept {
+  switch (operation) {
+    case YcsbOperation::update:
+      return OpKind::update;
+    case YcsbOperation::insert:
+      return OpKind::insert;
+    case YcsbOperation::scan:
+      return OpKind::scan;
+    case YcsbOperation::read_modify_write:
+      return OpKind::read_modify_write;
+    case YcsbOperation::read:
+      break;
+  }
+  return OpKind::read;
+}
+
+bool writes_values(OpKind kind) noexcept {
+  return kind == OpKind::update || kind == OpKind::read_modify_write;
+}
+
+// A random permutation of [0, n).
+std::vector<std::uint32_t> permutation(std::uint64_t n, Random& random) {
+  std::vector<std::uint32_t> order(n);
+  std::iota(order.begin(), order.end(), 0U);
+  for (std::uint64_t i = n; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  return order;
+}
+
+}  // namespace
+
+std::string_view workload_name(Workload workload) noexcept {
+  return kWorkloads[static_cast<std::size_t>(workload)].first;
+}
+
+std::string_view distribution_name(Distribution distribution) noexcept {
+  return kDistributions[static_cast<std::size_t>(distribution)].first;
+}
+
+bool is_ycsb(Workload workload) noexcept { return workload >= ycsb_a; }
+
+bool needs_order(Workload workload) noexcept { return workload == scan || workload == ycsb_e; }
+
+Result<std::vector<Workload>> parse_workloads(std::string_view list) {
+  std::vector<Workload> workloads;
+  while (true) {
+    const std::size_t comma = list.find(',');
+    const std::string_view name = list.substr(0, comma);
+    const auto* row = std::ranges::find(kWorkloads, name, &decltype(kWorkloads)::value_type::first);
+    if (row == kWorkloads.end()) {
+      if (std::ranges::find(kVersionedWorkloads, name) != kVersionedWorkloads.end()) {
+        return failure(kExitUsage,
+                       fmt::format("workload '{}' needs engine pskiplist, which is planned", name));
+      }
+      std::string known;
+      for (const auto& entry : kWorkloads) known += fmt::format(" {}", entry.first);
+      return failure(kExitUsage, fmt::format("unknown workload '{}'; known:{}", name, known));
+    }
+    workloads.push_back(row->second);
+    if (comma == std::string_view::npos) return workloads;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+Result<Distribution> parse_distribution(std::string_view name) {
+  const auto* row =
+      std::ranges::find(kDistributions, name, &decltype(kDistributions)::value_type::first);
+  if (row != kDistributions.end()) return row->second;
+  std::string known;
+  for (const auto& entry : kDistributions) known += fmt::format(" {}", entry.first);
+  return failure(kExitUsage, fmt::format("unknown distribution '{}'; known:{}", name, known));
+}
+
+KeyScheme key_scheme(Distribution distribution, std::span<const Workload> workloads) noexcept {
+  if (std::ranges::any_of(workloads, is_ycsb)) return KeyScheme::ycsb;
+  if (distribution == Distribution::sequential) return KeyScheme::sequential;
+  if (distribution == Distribution::clustered) return KeyScheme::clustered;
+  return KeyScheme::mixed;
+}
+
+Result<void> validate_work(const WorkOptions& options, std::span<const Workload> workloads) {
+  if (options.records == 0) return failure(kExitUsage, "--records must be at least 1");
+  if (options.operations == 0) return failure(kExitUsage, "--operations must be at least 1");
+  std::uint64_t present = 0;
+  std::uint64_t used = 0;
+  std::uint64_t generations = 0;
+  bool gaps = false;
+  for (const Workload workload : workloads) {
+    const std::string_view name = workload_name(workload);
+    const bool adds = workload == load || workload == insert;
+    const std::uint64_t count = workload == load ? options.records : options.operations;
+    if (!adds && present == 0) {
+      return failure(kExitUsage,
+                     fmt::format("workload '{}' finds no keys: start the list with load "
+                                 "(each run starts with an empty pool)",
+                                 name));
+    }
+    if (is_ycsb(workload) && gaps) {
+      return failure(kExitUsage,
+                     fmt::format("workload '{}' needs all records: it cannot come after "
+                                 "delete or churn",
+                                 name));
+    }
+    if (workload == erase) {
+      if (options.operations > present) {
+        return failure(
+            kExitUsage,
+            fmt::format("delete removes distinct keys: --operations {} is more than the {} "
+                        "present at that point of the list",
+                        options.operations, present));
+      }
+      present -= options.operations;
+      gaps = true;
+    }
+    if (workload == churn) {
+      if (options.threads != 1) {
+        return failure(kExitUsage,
+                       "workload 'churn' deletes in order of insertion: use --threads 1");
+      }
+      gaps = true;
+    }
+    if (adds) present += count;
+    // Every YCSB mix and churn insert at most once per operation.
+    if (adds || is_ycsb(workload) || workload == churn) used += count;
+    generations += workload == update || is_ycsb(workload) ? 1 : 0;
+  }
+  if (used > std::numeric_limits<std::uint32_t>::max()) {
+    return failure(kExitUsage, "more than 2^32 keys in one run: lower --records or --operations");
+  }
+  if (generations > Ledger::kGenerationMax) {
+    return failure(kExitUsage, fmt::format("more than {} updating workloads in one run",
+                                           Ledger::kGenerationMax));
+  }
+  return {};
+}
+
+Phase WorkMaker::make(Workload workload, const Ledger& ledger) {
+  ++phase_;
+  Phase phase{
+      .workload = workload, .kind = uniform_kind(workload), .operations = options_.operations};
+  phase.blocks.resize(options_.threads);
+  if (workload == update || is_ycsb(workload)) phase.generation = ++generation_;
+  if (workload == load || workload == insert) {
+    make_fresh(phase, ledger, workload == load ? options_.records : options_.operations);
+  } else if (workload == churn) {
+    make_churn(phase, ledger);
+  } else if (is_ycsb(workload)) {
+    make_ycsb(phase, ledger);
+  } else {
+    make_chosen(phase, ledger);
+  }
+  fill_keys(phase);
+  return phase;
+}
+
+template <class F>
+void WorkMaker::split(Phase& phase, std::uint64_t count, F&& index_at) {
+  phase.operations = count;
+  for (std::uint64_t t = 0; t < options_.threads; ++t) {
+    const std::uint64_t begin = count * t / options_.threads;
+    const std::uint64_t end = count * (t + 1) / options_.threads;
+    std::vector<std::uint32_t>& indexes = phase.blocks[t].indexes;
+    indexes.resize(end - begin);
+    for (std::uint64_t i = begin; i < end; ++i) indexes[i - begin] = index_at(i);
+  }
+}
+
+void WorkMaker::make_fresh(Phase& phase, const Ledger& ledger, std::uint64_t count) {
+  split(phase, count,
+        [&](std::uint64_t i) { return static_cast<std::uint32_t>(ledger.used() + i); });
+}
+
+// `count` present keys by the distribution. Uniform choice is a permutation, as often as needed: no
+// key comes twice before all have come once. `distinct` keeps to that, whatever the distribution.
+std::vector<std::uint32_t> WorkMaker::choose(const Ledger& ledger, std::uint64_t count,
+                                             bool distinct) {
+  const std::uint64_t present = ledger.present();
+  std::vector<std::uint32_t> chosen(count);
+  Random random(stream(0));
+  if (options_.distribution == Distribution::zipfian && !distinct) {
+    const ScrambledZipfian zipfian(present);
+    for (std::uint32_t& index : chosen) index = ledger.index_at(zipfian.next(random));
+  } else if (options_.distribution == Distribution::latest && !distinct) {
+    const Zipfian zipfian(present);
+    for (std::uint32_t& index : chosen) {
+      index = ledger.index_at(present - 1 - zipfian.next(random));
+    }
+  } else if (options_.distribution == Distribution::sequential) {
+    for (std::uint64_t i = 0; i < count; ++i) chosen[i] = ledger.index_at(i % present);
+  } else {
+    std::vector<std::uint32_t> order;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (i % present == 0) order = permutation(present, random);
+      chosen[i] = ledger.index_at(order[i % present]);
+    }
+  }
+  return chosen;
+}
+
+void WorkMaker::make_chosen(Phase& phase, const Ledger& ledger) {
+  const std::vector<std::uint32_t> chosen =
+      choose(ledger, options_.operations, phase.workload == erase);
+  split(phase, options_.operations, [&](std::uint64_t i) { return chosen[i]; });
+}
+
+// Inserts the next key and deletes the oldest one, in turn.
+void WorkMaker::make_churn(Phase& phase, const Ledger& ledger) {
+  const std::uint64_t present = ledger.present();
+  phase.mixed = true;
+  split(phase, options_.operations, [&](std::uint64_t i) -> std::uint32_t {
+    const std::uint64_t pair = i / 2;
+    if (i % 2 == 0) return static_cast<std::uint32_t>(ledger.used() + pair);
+    if (pair < present) return ledger.index_at(pair);
+    return static_cast<std::uint32_t>(ledger.used() + pair - present);
+  });
+  std::vector<OpKind>& kinds = phase.blocks[0].kinds;
+  kinds.resize(phase.blocks[0].indexes.size());
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    kinds[i] = i % 2 == 0 ? OpKind::insert : OpKind::erase;
+  }
+}
+
+void WorkMaker::make_ycsb(Phase& phase, const Ledger& ledger) {
+  const std::uint64_t loaded = ledger.present();
+  YcsbChooser chooser(ycsb_letter(phase.workload), loaded, options_.operations);
+  phase.mixed = true;
+  std::uint64_t next_fresh = ledger.used();
+  for (std::uint64_t t = 0; t < options_.threads; ++t) {
+    WorkBlock& block = phase.blocks[t];
+    const std::uint64_t count = options_.operations * (t + 1) / options_.threads -
+                                options_.operations * t / options_.threads;
+    chooser.restart(stream(t));
+    block.indexes.resize(count);
+    block.kinds.resize(count);
+    block.lengths.resize(count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const YcsbRequest request = chooser.next();
+      // Without gaps, a loaded record's position is its index.
+      block.indexes[i] = static_cast<std::uint32_t>(
+          request.position < loaded ? request.position : next_fresh + (request.position - loaded));
+      block.kinds[i] = op_kind(request.operation);
+      block.lengths[i] = static_cast<std::uint8_t>(request.scan_length);
+    }
+    next_fresh += chooser.inserted();
+  }
+}
+
+void WorkMaker::fill_keys(Phase& phase) {
+  for (WorkBlock& block : phase.blocks) {
+    const std::size_t count = block.indexes.size();
+    block.words.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      block.words[i] = phase.kind == OpKind::read_missing ? keys_.missing_word(block.indexes[i])
+                                                          : keys_.word(block.indexes[i]);
+    }
+    if (!keys_.kind().is_string) continue;
+    block.arena.resize(count * keys_.max_length());
+    block.bytes.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      char* const out = block.arena.data() + i * keys_.max_length();
+      block.bytes[i] = std::string_view(out, keys_.write(block.words[i], out));
+    }
+  }
+}
+
+void WorkMaker::commit(const Phase& phase, Ledger& ledger) {
+  std::uint64_t added = 0;
+  std::vector<std::uint32_t> updated;
+  std::vector<std::uint32_t> erased;
+  for (const WorkBlock& block : phase.blocks) {
+    for (std::size_t i = 0; i < block.indexes.size(); ++i) {
+      const OpKind kind = phase.mixed ? block.kinds[i] : phase.kind;
+      if (kind == OpKind::insert) ++added;
+      if (kind == OpKind::erase) erased.push_back(block.indexes[i]);
+      if (writes_values(kind)) updated.push_back(block.indexes[i]);
+    }
+  }
+  ledger.add(added);
+  ledger.update(updated, phase.generation);
+  ledger.erase(erased);
+}
+
+}  // namespace perdure::bench

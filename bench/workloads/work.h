@@ -1,0 +1,127 @@
+// WorkMaker: the operations of a phase, all of them, with their keys, before the clock starts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/workloads/data.h"
+#include "bench/workloads/keys.h"
+#include "bench/workloads/ledger.h"
+#include "bench/workloads/random.h"
+
+namespace perdure::bench {
+
+enum class Workload : std::uint8_t {
+  load,
+  insert,
+  read,
+  read_batch,
+  read_missing,
+  update,
+  erase,  // "delete"
+  scan,
+  churn,
+  ycsb_a,
+  ycsb_b,
+  ycsb_c,
+  ycsb_d,
+  ycsb_e,
+  ycsb_f,
+};
+std::string_view workload_name(Workload workload) noexcept;
+// A comma-separated list of names.
+Result<std::vector<Workload>> parse_workloads(std::string_view list);
+bool is_ycsb(Workload workload) noexcept;
+// Whether it needs an engine that keeps order.
+bool needs_order(Workload workload) noexcept;
+
+enum class Distribution : std::uint8_t { uniform, zipfian, latest, sequential, clustered };
+std::string_view distribution_name(Distribution distribution) noexcept;
+Result<Distribution> parse_distribution(std::string_view name);
+
+enum class OpKind : std::uint8_t {
+  insert,
+  read,
+  read_batch,
+  read_missing,
+  update,
+  erase,
+  scan,
+  read_modify_write,
+};
+
+inline constexpr std::uint64_t kScanLength = 50;
+inline constexpr std::uint64_t kBatchLength = 16;
+
+// One thread's operations, in order. `bytes` is empty where keys are integers; `kinds` and
+// `lengths` where all operations are of the phase's kind and length.
+struct WorkBlock {
+  std::vector<std::uint32_t> indexes;
+  std::vector<std::uint64_t> words;
+  std::vector<std::string_view> bytes;
+  std::vector<OpKind> kinds;
+  std::vector<std::uint8_t> lengths;
+  std::vector<char> arena;  // what `bytes` points into
+
+  std::size_t size() const noexcept { return words.size(); }
+  KeyRef key(std::size_t i) const noexcept {
+    return {.word = words[i], .bytes = bytes.empty() ? std::string_view{} : bytes[i]};
+  }
+};
+
+struct Phase {
+  Workload workload = Workload::load;
+  OpKind kind = OpKind::read;  // unless the blocks have their own
+  bool mixed = false;
+  std::uint64_t operations = 0;
+  std::uint8_t generation = 0;  // of the values that it writes
+  std::vector<WorkBlock> blocks;
+};
+
+struct WorkOptions {
+  std::uint64_t records = 0;
+  std::uint64_t operations = 0;
+  std::uint32_t threads = 1;
+  Distribution distribution = Distribution::uniform;
+  std::uint64_t seed = 0;
+};
+
+// The key scheme that a distribution and a list of workloads ask for.
+KeyScheme key_scheme(Distribution distribution, std::span<const Workload> workloads) noexcept;
+
+class WorkMaker {
+ public:
+  WorkMaker(const WorkOptions& options, const KeySpace& keys) : options_(options), keys_(keys) {}
+
+  // The phase after all those committed so far. Deterministic from the seed and the phases before.
+  Phase make(Workload workload, const Ledger& ledger);
+  // Enters what the phase did into the ledger.
+  static void commit(const Phase& phase, Ledger& ledger);
+
+ private:
+  void make_fresh(Phase& phase, const Ledger& ledger, std::uint64_t count);
+  void make_chosen(Phase& phase, const Ledger& ledger);
+  void make_churn(Phase& phase, const Ledger& ledger);
+  void make_ycsb(Phase& phase, const Ledger& ledger);
+  std::vector<std::uint32_t> choose(const Ledger& ledger, std::uint64_t count, bool distinct);
+  // Splits positions [0, count) among the threads in contiguous blocks.
+  template <class F>
+  void split(Phase& phase, std::uint64_t count, F&& index_at);
+  void fill_keys(Phase& phase);
+  std::uint64_t stream(std::uint64_t thread) const noexcept {
+    return mix64(options_.seed + mix64((phase_ << 16) + thread));
+  }
+
+  WorkOptions options_;
+  const KeySpace& keys_;
+  std::uint64_t phase_ = 0;
+  std::uint8_t generation_ = 0;
+};
+
+// Refuses lists that no pool can serve, e.g. reading before anything is loaded.
+Result<void> validate_work(const WorkOptions& options, std::span<const Workload> workloads);
+
+}  // namespace perdure::bench

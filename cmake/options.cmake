@@ -1,0 +1,46 @@
+# What can be chosen at configure time, and the settings every target shares (perdure_build).
+
+option(PERDURE_TESTS "Build tests, testing/ and examples" ${PROJECT_IS_TOP_LEVEL})
+option(PERDURE_TOOLS "Build the command line and the benchmark harness" ${PROJECT_IS_TOP_LEVEL})
+option(PERDURE_WERROR "Turn warnings into errors" ${PROJECT_IS_TOP_LEVEL})
+option(PERDURE_LIBPMEM2 "Use libpmem2 to find out what a medium promises, when it is there" ON)
+option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB and LMDB)" OFF)
+option(PERDURE_FUZZ "Build fuzz/ with libFuzzer (clang)" OFF)
+option(PERDURE_COVERAGE "Instrument for gcov" OFF)
+set(PERDURE_SANITIZE "" CACHE STRING "Empty, address (with undefined) or thread")
+set_property(CACHE PERDURE_SANITIZE PROPERTY STRINGS "" address thread)
+
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  endif()
+  # -g1: backtraces with lines, at a fraction of the compile time and size of -g.
+  set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  find_program(PERDURE_CCACHE ccache)
+  if(PERDURE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${PERDURE_CCACHE}")
+  endif()
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_package(Threads REQUIRED)
+
+# Every target of this tree links perdure_build privately; nothing of it reaches users.
+add_library(perdure_build INTERFACE)
+target_compile_features(perdure_build INTERFACE cxx_std_23)
+target_compile_definitions(perdure_build INTERFACE PERDURE_VERSION="${PROJECT_VERSION}")
+# The root as well, so that includes read "testing/..." and "bench/..." outside src/.
+target_include_directories(perdure_build INTERFACE "${PROJECT_SOURCE_DIR}/src"
+                                                   "${PROJECT_SOURCE_DIR}")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  # The baseline every machine since 2009 has (SSE4.2, POPCNT). Whatever needs more uses target
+  # attributes and asks cpuid, so that one binary runs everywhere.
+  target_compile_options(perdure_build INTERFACE -march=x86-64-v2)
+endif()
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  target_compile_definitions(perdure_build INTERFACE _GLIBCXX_ASSERTIONS)
+endif()

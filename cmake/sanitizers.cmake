@@ -1,0 +1,32 @@
+# Instrumentation, added to perdure_build so that no target can be left out: a sanitizer that sees
+# half of a program reports nonsense about the other half.
+
+if(PERDURE_SANITIZE STREQUAL "address")
+  # vptr needs the RTTI that the library is built without.
+  set(flags -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all)
+  target_compile_definitions(perdure_build INTERFACE PERDURE_ASAN=1)
+elseif(PERDURE_SANITIZE STREQUAL "thread")
+  set(flags -fsanitize=thread)
+  target_compile_definitions(perdure_build INTERFACE PERDURE_TSAN=1)
+elseif(PERDURE_SANITIZE)
+  message(FATAL_ERROR "PERDURE_SANITIZE is '${PERDURE_SANITIZE}'; use address or thread")
+endif()
+if(PERDURE_SANITIZE)
+  list(APPEND flags -fno-omit-frame-pointer)
+  # Debug keeps the assertions; -O1 keeps the tests short.
+  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+  find_program(PERDURE_ADDR2LINE addr2line REQUIRED)  # what turns reports into file and line
+endif()
+if(PERDURE_FUZZ)
+  list(APPEND flags -fsanitize=fuzzer-no-link)
+endif()
+if(PERDURE_COVERAGE)
+  list(APPEND flags --coverage)
+endif()
+target_compile_options(perdure_build INTERFACE ${flags})
+target_link_options(perdure_build INTERFACE ${flags})
+
+# Tests that build an outside project against this tree cannot link an instrumented library.
+if(PERDURE_SANITIZE OR PERDURE_FUZZ OR PERDURE_COVERAGE)
+  set(PERDURE_INSTRUMENTED ON)
+endif()

@@ -1,0 +1,33 @@
+# Helpers shared by the folders' CMakeLists.txt.
+
+# perdure_glob(out pattern...): the sources below the calling folder, again at every build.
+function(perdure_glob out)
+  list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" OUTPUT_VARIABLE patterns)
+  file(GLOB found CONFIGURE_DEPENDS ${patterns})
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# perdure_register(name label...): what every test of the tree has in common.
+# A test finds the command line and the tree through its environment, and shrinks its node sizes
+# and repetitions when PERDURE_SAN=1.
+function(perdure_register name)
+  set(labels ${ARGN})
+  set(environment "PERDURE_CLI=${PROJECT_BINARY_DIR}/perdure"
+                  "PERDURE_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+                  "PERDURE_BUILD_DIR=${PROJECT_BINARY_DIR}"
+                  "PERDURE_CMAKE=${CMAKE_COMMAND}"
+                  "PERDURE_CXX=${CMAKE_CXX_COMPILER}")
+  if(PERDURE_SANITIZE)
+    # Not the symbolizer of whatever LLVM comes first in PATH: older ones fail on our debug info.
+    set(symbolizer "external_symbolizer_path=${PERDURE_ADDR2LINE}")
+    list(APPEND environment PERDURE_SAN=1 "ASAN_OPTIONS=${symbolizer}" "TSAN_OPTIONS=${symbolizer}"
+                            "UBSAN_OPTIONS=${symbolizer}:print_stacktrace=1")
+  endif()
+  if("nightly" IN_LIST labels)
+    set(timeout 7200)
+  else()
+    set(timeout 300)
+  endif()
+  set_tests_properties("${name}" PROPERTIES
+    LABELS "${labels}" ENVIRONMENT "${environment}" TIMEOUT ${timeout})
+endfunction()

@@ -1,0 +1,61 @@
+// Ordered maps: ranges, prefixes, both directions, and several maps in one pool.
+#include <perdure/perdure.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "scratch.h"
+
+namespace {
+
+using Bytes = std::string_view;
+
+// Integer keys: readings by second. Signed keys order as signed numbers.
+bool scan_readings(perdure::Pool& pool) {
+  auto readings = pool.ordered_map<std::int64_t, double>("readings");
+  if (!readings) return false;
+  for (std::int64_t second = -500; second < 500; ++second) {
+    if (!readings->upsert(second, static_cast<double>(second) / 2)) return false;
+  }
+  double sum = 0;
+  auto visited = readings->scan(-10, 11, [&](std::int64_t, double value) { sum += value; });
+  if (!visited) return false;
+  std::printf("%llu readings from -10 to 10, sum %.1f\n", static_cast<unsigned long long>(*visited),
+              sum);
+  return *visited == 21 && sum == 0;
+}
+
+// Byte-string keys: a prefix is a range. An iterator holds no lock between steps.
+bool scan_paths(perdure::Pool& pool) {
+  auto paths = pool.ordered_map<Bytes, Bytes>("paths");
+  if (!paths) return false;
+  for (const char* path : {"/usr/bin/awk", "/etc/hosts", "/usr/lib/libc.so", "/usr/bin/sed",
+                           "/usr/bin/perl", "/usr/binary"}) {
+    if (!paths->upsert(path, "file")) return false;
+  }
+  std::string joined;
+  for (auto it = paths->scan({.prefix = "/usr/bin/", .reverse = true}); it.valid(); it.next()) {
+    joined += it.key() + " ";
+  }
+  std::printf("below /usr/bin, descending: %s\n", joined.c_str());
+
+  // A callback may end the scan.
+  std::string first;
+  auto visited = paths->scan({.from = "/usr"}, [&](Bytes key, Bytes) {
+    first = key;
+    return false;
+  });
+  return visited && first == "/usr/bin/awk" && joined == "/usr/bin/sed /usr/bin/perl /usr/bin/awk ";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Scratch scratch(argc, argv, "ordered_scan");
+  auto pool = perdure::Pool::open(scratch.path());
+  if (!pool) return std::printf("%s\n", pool.error().message().data()), 1;
+  const bool right = scan_readings(*pool) && scan_paths(*pool);
+  return pool->close().ok() && right ? 0 : 1;
+}

@@ -1,0 +1,83 @@
+// Index: what an engine offers to Map and Store. Users need map.h and store.h; this header is installed
+// because Map is a template over it.
+//
+// Thread safety: every method may be called by any number of threads at once, except where said.
+// Durability: when a mutation returns, its effect has survived what the pool's durability promises; so
+// has everything a read returned (docs/durability.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "perdure/function_ref.h"
+#include "perdure/stats.h"
+#include "perdure/status.h"
+
+namespace perdure::detail {
+
+// An integer is its own word, order-preserving; a byte string's word is computed by the engine's codec
+// and left 0 by the caller.
+struct Key {
+  std::uint64_t word = 0;
+  std::string_view bytes = {};
+};
+
+// A value is a word (up to 8 bytes, little-endian in `word`, `size` of them used) or bytes.
+struct Value {
+  std::uint64_t word = 0;
+  std::string_view bytes = {};
+  std::uint32_t word_size = 0;  // 1..8: a word value; 0: bytes
+};
+
+struct Entry {
+  Key key;
+  Value value;
+};
+
+// Half-open interval [from, to); absent bounds are open. `reverse` visits it in descending order.
+struct ScanRange {
+  std::optional<Key> from = {};
+  std::optional<Key> to = {};
+  bool reverse = false;
+  std::uint64_t limit = ~std::uint64_t{0};  // a hint: the visitor stops the scan
+};
+
+class Index {
+ public:
+  virtual ~Index() = default;
+  Index() = default;
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
+
+  // True: inserted. False: the key exists and nothing changed.
+  virtual Expected<bool> insert(const Key& key, const Value& value) = 0;
+  // True: inserted. False: an existing value was replaced.
+  virtual Expected<bool> upsert(const Key& key, const Value& value) = 0;
+  // True: replaced. False: the key is absent and nothing changed.
+  virtual Expected<bool> update(const Key& key, const Value& value) = 0;
+  // True: removed. False: the key was absent.
+  virtual Expected<bool> erase(const Key& key) = 0;
+  // Calls `visit` with the value, under the reader's guard, and answers true; false if absent. Views in
+  // the value end with the call. `visit` must not call into the same pool's mutating functions.
+  virtual Expected<bool> read(const Key& key, FunctionRef<void(const Value&)> visit) = 0;
+  // Looks up all keys with their cache misses overlapped; visit(i, value) for those that are present.
+  // Answers how many were.
+  virtual Expected<std::uint64_t> read_many(
+      std::span<const Key> keys, FunctionRef<void(std::size_t, const Value&)> visit) = 0;
+
+  virtual void stats(MapStats& out) = 0;
+  // Verifies every invariant; call with no mutation in flight.
+  virtual void check(const CheckOptions& options, CheckReport& report) = 0;
+};
+
+class OrderedIndex : public Index {
+ public:
+  // Visits the range in key order, one batch per leaf; views end with the callback, which answers
+  // whether to go on. Each entry is linearizable and durable on its own; a scan is not a snapshot.
+  virtual Expected<void> scan(const ScanRange& range,
+                              FunctionRef<bool(std::span<const Entry>)> visit) = 0;
+};
+
+}  // namespace perdure::detail

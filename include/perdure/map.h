@@ -1,0 +1,316 @@
+// Map<K, V> and OrderedMap<K, V>: typed views of one named map in a pool.
+//
+// K: an integer or enum of up to 8 bytes, or std::string_view (up to 64 KiB, any bytes, "" too).
+// V: a trivially copyable type of up to 8 bytes, or std::string_view (up to 1 GiB).
+// A map's kinds are fixed when it is created; opening it with others fails with invalid_argument.
+//
+// Thread safety: all methods, from any number of threads. A Map must not outlive its Pool.
+// Absence is not an error: find answers an empty optional, erase answers false.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "perdure/index.h"
+
+namespace perdure {
+
+template <class K>
+concept IntegerKey = (std::integral<K> || std::is_enum_v<K>) && sizeof(K) <= 8;
+template <class K>
+concept MapKey = IntegerKey<K> || std::same_as<K, std::string_view>;
+template <class V>
+concept WordValue = std::is_trivially_copyable_v<V> && sizeof(V) <= 8 &&
+                    !std::same_as<V, std::string_view>;
+template <class V>
+concept MapValue = WordValue<V> || std::same_as<V, std::string_view>;
+
+namespace detail {
+
+template <IntegerKey K>
+constexpr bool key_is_signed() noexcept {
+  if constexpr (std::is_enum_v<K>) {
+    return std::is_signed_v<std::underlying_type_t<K>>;
+  } else {
+    return std::is_signed_v<K>;
+  }
+}
+
+// Integers keep their order as unsigned words: the sign bit of signed types is flipped.
+template <MapKey K>
+Key to_key(const K& key) noexcept {
+  if constexpr (std::same_as<K, std::string_view>) {
+    return {.bytes = key};
+  } else if constexpr (key_is_signed<K>()) {
+    return {.word = static_cast<std::uint64_t>(static_cast<std::int64_t>(key)) ^ (1ULL << 63)};
+  } else {
+    return {.word = static_cast<std::uint64_t>(key)};
+  }
+}
+
+template <MapKey K>
+K from_key(const Key& key) noexcept {
+  if constexpr (std::same_as<K, std::string_view>) {
+    return key.bytes;
+  } else if constexpr (key_is_signed<K>()) {
+    return static_cast<K>(static_cast<std::int64_t>(key.word ^ (1ULL << 63)));
+  } else {
+    return static_cast<K>(key.word);
+  }
+}
+
+template <MapValue V>
+Value to_value(const V& value) noexcept {
+  if constexpr (std::same_as<V, std::string_view>) {
+    return {.bytes = value};
+  } else {
+    Value out{.word_size = sizeof(V)};
+    std::memcpy(&out.word, &value, sizeof(V));
+    return out;
+  }
+}
+
+template <MapValue V>
+V from_value(const Value& value) noexcept {
+  if constexpr (std::same_as<V, std::string_view>) {
+    return value.bytes;
+  } else {
+    V out;
+    std::memcpy(static_cast<void*>(&out), &value.word, sizeof(V));
+    return out;
+  }
+}
+
+// What an owned copy of a value is: the word itself, or a std::string.
+template <MapValue V>
+using Owned = std::conditional_t<std::same_as<V, std::string_view>, std::string, V>;
+template <MapKey K>
+using OwnedKey = std::conditional_t<std::same_as<K, std::string_view>, std::string, K>;
+
+}  // namespace detail
+
+// The bounds of a scan: [from, to), all keys that start with `prefix` (byte strings), at most `limit`.
+template <MapKey K>
+struct ScanOptions {
+  std::optional<K> from = {};
+  std::optional<K> to = {};
+  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  bool reverse = false;
+};
+template <>
+struct ScanOptions<std::string_view> {
+  std::optional<std::string_view> from = {};
+  std::optional<std::string_view> to = {};
+  std::string_view prefix = {};
+  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  bool reverse = false;
+};
+
+// The half-open key interval that an options object means. `storage` owns a computed upper bound.
+detail::ScanRange scan_range(const ScanOptions<std::string_view>& options, std::string& storage);
+template <IntegerKey K>
+detail::ScanRange scan_range(const ScanOptions<K>& options, std::string&) {
+  detail::ScanRange range{.reverse = options.reverse, .limit = options.limit};
+  if (options.from) range.from = detail::to_key(*options.from);
+  if (options.to) range.to = detail::to_key(*options.to);
+  return range;
+}
+
+template <MapKey K, MapValue V>
+class Map {
+ public:
+  explicit Map(std::shared_ptr<detail::Index> index) noexcept : index_(std::move(index)) {}
+
+  // True: inserted. False: the key exists, nothing changed.
+  Expected<bool> insert(const K& key, const V& value) {
+    return index_->insert(detail::to_key(key), detail::to_value(value));
+  }
+  // Inserts or replaces. True: the key is new.
+  Expected<bool> upsert(const K& key, const V& value) {
+    return index_->upsert(detail::to_key(key), detail::to_value(value));
+  }
+  // Replaces. False: the key is absent.
+  Expected<bool> update(const K& key, const V& value) {
+    return index_->update(detail::to_key(key), detail::to_value(value));
+  }
+  // Removes. False: the key was absent.
+  Expected<bool> erase(const K& key) { return index_->erase(detail::to_key(key)); }
+
+  // A copy of the value, or nothing.
+  Expected<std::optional<detail::Owned<V>>> find(const K& key) {
+    std::optional<detail::Owned<V>> out;
+    auto found = index_->read(detail::to_key(key), [&](const detail::Value& value) {
+      out.emplace(detail::from_value<V>(value));
+    });
+    if (!found) return fail(std::move(found.error()));
+    return out;
+  }
+  Expected<bool> contains(const K& key) {
+    return index_->read(detail::to_key(key), [](const detail::Value&) {});
+  }
+  // Calls `visit(value)` without copying; the view ends with the call. Answers whether it is present.
+  template <class F>
+  Expected<bool> read(const K& key, F&& visit) {
+    return index_->read(detail::to_key(key), [&](const detail::Value& value) {
+      visit(detail::from_value<V>(value));
+    });
+  }
+  // Looks up keys[i] into values[i], cache misses overlapped; answers how many are present. Batches of
+  // 8 to 64 pay best. values.size() must be at least keys.size().
+  Expected<std::uint64_t> find_many(std::span<const K> keys,
+                                    std::span<std::optional<detail::Owned<V>>> values) {
+    if (values.size() < keys.size()) return fail(StatusCode::invalid_argument);
+    std::uint64_t present = 0;
+    std::array<detail::Key, kBatch> batch;
+    for (std::size_t begin = 0; begin < keys.size(); begin += kBatch) {
+      const std::size_t n = std::min(kBatch, keys.size() - begin);
+      for (std::size_t i = 0; i < n; ++i) {
+        batch[i] = detail::to_key(keys[begin + i]);
+        values[begin + i].reset();
+      }
+      auto found = index_->read_many(std::span<const detail::Key>(batch.data(), n),
+                                     [&](std::size_t i, const detail::Value& value) {
+                                       values[begin + i].emplace(detail::from_value<V>(value));
+                                     });
+      if (!found) return found;
+      present += *found;
+    }
+    return present;
+  }
+
+  MapStats stats() {
+    MapStats out;
+    index_->stats(out);
+    return out;
+  }
+
+ protected:
+  static constexpr std::size_t kBatch = 64;
+  std::shared_ptr<detail::Index> index_;
+};
+
+template <MapKey K, MapValue V>
+class OrderedMap : public Map<K, V> {
+ public:
+  explicit OrderedMap(std::shared_ptr<detail::OrderedIndex> index) noexcept
+      : Map<K, V>(index), ordered_(index.get()) {}
+
+  // Calls visit(key, value) in order for every entry of the range. `visit` may return void, or bool: false
+  // ends the scan. Answers how many entries were visited. Views end with the callback.
+  template <class F>
+  Expected<std::uint64_t> scan(const ScanOptions<K>& options, F&& visit) {
+    std::string storage;
+    std::uint64_t left = options.limit;
+    if (left == 0) return std::uint64_t{0};
+    auto done = ordered_->scan(
+        scan_range(options, storage), [&](std::span<const detail::Entry> entries) {
+          for (const detail::Entry& entry : entries) {
+            --left;
+            if (!call(visit, entry) || left == 0) return false;
+          }
+          return true;
+        });
+    if (!done) return fail(std::move(done.error()));
+    return options.limit - left;
+  }
+  template <class F>
+  Expected<std::uint64_t> scan(const K& from, const K& to, F&& visit) {
+    return scan(ScanOptions<K>{.from = from, .to = to}, std::forward<F>(visit));
+  }
+
+  // An input iterator over copies: keeps no guard between steps, so it may live long and mutations
+  // between steps are fine.
+  class Iterator {
+   public:
+    bool valid() const noexcept { return position_ < batch_.size(); }
+    const detail::OwnedKey<K>& key() const noexcept { return batch_[position_].first; }
+    const detail::Owned<V>& value() const noexcept { return batch_[position_].second; }
+    const Status& status() const noexcept { return status_; }
+    void next() {
+      if (++position_ >= batch_.size()) fill();
+    }
+
+   private:
+    friend class OrderedMap;
+    static constexpr std::uint64_t kStep = 64;
+
+    Iterator(OrderedMap* map, const ScanOptions<K>& options)
+        : map_(map), options_(options), left_(options.limit) {
+      if constexpr (std::same_as<K, std::string_view>) {
+        if (options.from) from_.emplace(*options.from);
+        if (options.to) to_.emplace(*options.to);
+        prefix_ = std::string(options.prefix);
+      }
+      fill();
+    }
+
+    // Fetches the next batch, from just past the last key delivered.
+    void fill() {
+      std::optional<detail::OwnedKey<K>> last;
+      if (!batch_.empty()) last = std::move(batch_.back().first);
+      batch_.clear();
+      position_ = 0;
+      if (left_ == 0 || done_) return;
+      ScanOptions<K> step = options_;
+      if constexpr (std::same_as<K, std::string_view>) {
+        step.from = from_ ? std::optional<std::string_view>(*from_) : std::nullopt;
+        step.to = to_ ? std::optional<std::string_view>(*to_) : std::nullopt;
+        step.prefix = prefix_;
+      }
+      if (last) (options_.reverse ? step.to : step.from) = K(*last);
+      // Going forward `from` is inclusive: ask for one more and drop the repeated key.
+      const bool repeats = last.has_value() && !options_.reverse;
+      step.limit = std::min(left_, kStep) + (repeats ? 1 : 0);
+      auto visited = map_->scan(step, [&](const K& key, const V& value) {
+        if (repeats && key == K(*last)) return;
+        if (batch_.size() < std::min(left_, kStep)) batch_.emplace_back(key, value);
+      });
+      if (!visited) {
+        status_ = std::move(visited.error());
+        done_ = true;
+        return;
+      }
+      done_ = *visited < step.limit;
+      left_ -= batch_.size();
+    }
+
+    OrderedMap* map_;
+    ScanOptions<K> options_;
+    std::uint64_t left_;
+    std::optional<std::string> from_, to_;
+    std::string prefix_;
+    std::vector<std::pair<detail::OwnedKey<K>, detail::Owned<V>>> batch_;
+    std::size_t position_ = 0;
+    bool done_ = false;
+    Status status_;
+  };
+  Iterator scan(const ScanOptions<K>& options = {}) { return Iterator(this, options); }
+
+ private:
+  template <class F>
+  static bool call(F& visit, const detail::Entry& entry) {
+    const K key = detail::from_key<K>(entry.key);
+    const V value = detail::from_value<V>(entry.value);
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, const K&, const V&>>) {
+      visit(key, value);
+      return true;
+    } else {
+      return static_cast<bool>(visit(key, value));
+    }
+  }
+
+  detail::OrderedIndex* ordered_;
+};
+
+}  // namespace perdure

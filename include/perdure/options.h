@@ -1,0 +1,75 @@
+// Options: plain structs with defaults, validated once when a pool or map is opened.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace perdure {
+
+constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
+constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
+constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
+
+// The index design behind a map. On media: never renumber.
+enum class Engine : std::uint16_t {
+  phast = 1,      // ordered; persistent leaves, inner nodes in DRAM
+  level = 2,      // planned
+  clevel = 3,     // planned
+  as = 4,         // planned
+  ascs = 5,       // planned
+  pskiplist = 6,  // planned
+};
+
+// What a returned mutation has survived. On media: never renumber. See docs/durability.md.
+enum class Durability : std::uint8_t {
+  automatic = 0,  // `power` where the medium is DAX, `process` elsewhere
+  process = 1,    // any kill of the process; stores only, no flush, no fence
+  power = 2,      // power loss too; write-back and fence (msync on page media)
+  emulated = 3,   // the code path of `power` on ordinary memory: for tests and benchmarks
+};
+
+// Limits, checked at the API and documented in docs/guide.md.
+inline constexpr std::uint64_t kMaxKeyBytes = 65535;
+inline constexpr std::uint64_t kMaxValueBytes = 1_GiB;
+inline constexpr std::uint64_t kMaxMapNameBytes = 31;
+inline constexpr std::uint64_t kMinPoolSize = 1_MiB;
+inline constexpr std::uint64_t kMaxPoolSize = 4096_GiB;
+
+struct PoolOptions {
+  // Behaviour.
+  bool create = true;             // create the file if it is absent
+  bool must_create = false;       // fail with `exists` if it is present
+  bool read_only = false;         // shared look at a closed pool: no lock, no recovery, no mutation
+  bool accept_untrusted = false;  // serve an untrusted pool after a full check has passed
+  Durability durability = Durability::automatic;
+  std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation
+  // Performance.
+  std::uint32_t recovery_threads = 0;  // 0: one per core
+  std::uint32_t write_latency_ns = 0;  // `emulated` only: added after each write-back
+};
+
+struct PhastOptions {
+  std::uint32_t partition_bits = 7;     // 2^k partitions by key prefix, 0 to 16
+  std::uint32_t partition_shift = ~0U;  // lowest key bit of the prefix; ~0: the topmost bits
+};
+
+struct MapOptions {
+  Engine engine = Engine::phast;  // must match if the map exists and `any_engine` is not set
+  bool create = true;             // create the map if it is absent
+  bool any_engine = false;        // open an existing map whatever its engine is
+  PhastOptions phast = {};
+};
+
+struct CloseOptions {
+  bool sync = true;  // write the whole file back, so that the next boot trusts it
+};
+
+struct CheckOptions {
+  bool deep = false;  // verify record checksums too: reads every byte
+};
+
+// Names as the command line prints and takes them.
+std::string_view engine_name(Engine engine) noexcept;
+std::string_view durability_name(Durability durability) noexcept;
+
+}  // namespace perdure

@@ -1,0 +1,9 @@
+// Everything a program needs: pools, maps, stores.
+#pragma once
+
+#include "perdure/map.h"
+#include "perdure/options.h"
+#include "perdure/pool.h"
+#include "perdure/stats.h"
+#include "perdure/status.h"
+#include "perdure/store.h"

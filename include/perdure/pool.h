@@ -1,0 +1,124 @@
+// Pool: one file that holds named maps. Start here.
+//
+//   auto pool  = perdure::Pool::open("cache.perdure");                    // Expected<Pool>
+//   auto users = pool->map<std::uint64_t, std::uint64_t>("users");        // Expected<Map<..>>
+//   users->insert(42, 7);
+//
+// One process owns a pool at a time; a second open fails with `busy` and names the owner. A child of
+// fork() must not use its parent's pool. Thread safety: open and close are for one thread; everything
+// else is for any number.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perdure/map.h"
+#include "perdure/options.h"
+#include "perdure/stats.h"
+#include "perdure/status.h"
+
+namespace perdure {
+
+namespace detail {
+class PoolImpl;
+struct MapSpec {
+  KeyKind key_kind;
+  ValueKind value_kind;
+  bool is_signed;
+  std::uint8_t key_bytes;    // integer keys: size of the type
+  std::uint8_t value_bytes;  // word values: size of the type
+};
+template <MapKey K, MapValue V>
+constexpr MapSpec map_spec() noexcept {
+  MapSpec spec{};
+  if constexpr (std::same_as<K, std::string_view>) {
+    spec.key_kind = KeyKind::bytes;
+  } else {
+    spec.key_kind = KeyKind::integer;
+    spec.is_signed = key_is_signed<K>();
+    spec.key_bytes = sizeof(K);
+  }
+  if constexpr (std::same_as<V, std::string_view>) {
+    spec.value_kind = ValueKind::bytes;
+  } else {
+    spec.value_kind = ValueKind::word;
+    spec.value_bytes = sizeof(V);
+  }
+  return spec;
+}
+}  // namespace detail
+
+class Pool {
+ public:
+  // Opens or creates. Recovery runs here: O(leaves) for phast, in parallel. Errors: not_found, exists,
+  // busy, corruption, unsupported_format, untrusted, invalid_argument, io, out_of_memory, pool_full.
+  static Expected<Pool> open(const std::string& path, const PoolOptions& options = {});
+
+  // What the file says about itself, without the lock and without recovery: works while another
+  // process has the pool.
+  static Expected<PoolInfo> inspect(const std::string& path);
+
+  Pool(Pool&&) noexcept;
+  Pool& operator=(Pool&&) noexcept;
+  ~Pool();  // closes; errors are lost: call close() to see them
+
+  // Opens or creates a map. Fails with invalid_argument if it exists with other kinds or another engine,
+  // not_found if it does not exist and `create` is false, pool_full.
+  template <MapKey K, MapValue V>
+  Expected<Map<K, V>> map(std::string_view name, const MapOptions& options = {}) {
+    auto index = open_index(name, options, detail::map_spec<K, V>());
+    if (!index) return fail(std::move(index.error()));
+    return Map<K, V>(std::move(*index));
+  }
+  // The same for engines that keep order; fails with `unsupported` on others.
+  template <MapKey K, MapValue V>
+  Expected<OrderedMap<K, V>> ordered_map(std::string_view name, const MapOptions& options = {}) {
+    auto index = open_ordered(name, options, detail::map_spec<K, V>());
+    if (!index) return fail(std::move(index.error()));
+    return OrderedMap<K, V>(std::move(*index));
+  }
+
+  std::vector<MapInfo> list() const;
+  // Removes a map; its blocks are free after the next open or compact. No other thread may be using it.
+  // Fails with not_found.
+  Status drop(std::string_view name);
+
+  PoolInfo info() const;
+  PoolStats stats() const;
+  Expected<CheckReport> check(const CheckOptions& options = {}) const;
+
+  // Writes the whole file back and syncs it: afterwards a copy of the file, or the next boot, has
+  // everything acknowledged before the call.
+  Status sync();
+  // Gives free extents back to the file system. Answers bytes given back.
+  Expected<std::uint64_t> compact();
+
+  // Idempotent. After it every use of the pool's maps is undefined.
+  Status close(const CloseOptions& options = {});
+
+  // Not for users: the seam that Store is built on.
+  detail::PoolImpl& impl() noexcept { return *impl_; }
+
+ private:
+  explicit Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept;
+  Expected<std::shared_ptr<detail::Index>> open_index(std::string_view name,
+                                                      const MapOptions& options,
+                                                      const detail::MapSpec& spec);
+  Expected<std::shared_ptr<detail::OrderedIndex>> open_ordered(std::string_view name,
+                                                               const MapOptions& options,
+                                                               const detail::MapSpec& spec);
+  friend class Store;
+
+  std::unique_ptr<detail::PoolImpl> impl_;
+};
+
+// This thread's persistence counters since it started, over all pools.
+Counters thread_counters() noexcept;
+
+// The library's version, e.g. "0.1.0".
+std::string_view version() noexcept;
+
+}  // namespace perdure

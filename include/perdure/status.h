@@ -1,0 +1,93 @@
+// Status: why a call failed. One machine word; a bare code never allocates.
+//
+// The library throws nothing. Calls that can fail return std::expected<T, Status>; absence of a key is
+// not a failure (see map.h). A message names the file, what is wrong and what to do about it.
+// Thread safety: a Status is a value; distinct objects may be used from distinct threads.
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <string_view>
+#include <utility>
+
+namespace perdure {
+
+// What kind of failure it is. Programs branch on the code, people read the message.
+enum class StatusCode : std::uint8_t {
+  ok = 0,
+  invalid_argument,    // the caller passed something the contract rules out
+  not_found,           // no such file or map (never: no such key)
+  exists,              // a file or map of that name exists and the call asked for a new one
+  busy,                // another process owns the pool
+  corruption,          // the file's content violates the format; nothing was changed
+  unsupported_format,  // written by a newer or foreign build
+  untrusted,           // the file may lack acknowledged data (see docs/durability.md); `accept` clears it
+  pool_full,           // no space: reads and erases go on, inserts work again once space is free
+  out_of_memory,       // DRAM, not the pool
+  io,                  // the operating system refused
+  poisoned,            // an earlier write-back failed: nothing more is acknowledged; close and reopen
+  unsupported,         // the engine or medium lacks the capability; said at open, never later
+  read_only,           // a mutation on a pool opened read-only
+};
+
+// The code's name in lower case, e.g. "pool_full". Never null.
+const char* status_code_name(StatusCode code) noexcept;
+
+class [[nodiscard]] Status {
+ public:
+  constexpr Status() noexcept : word_(bare(StatusCode::ok)) {}
+  constexpr Status(StatusCode code) noexcept : word_(bare(code)) {}  // NOLINT: implicit on purpose
+  Status(const Status& other) noexcept;
+  constexpr Status(Status&& other) noexcept
+      : word_(std::exchange(other.word_, bare(StatusCode::ok))) {}
+  Status& operator=(const Status& other) noexcept;
+  Status& operator=(Status&& other) noexcept {
+    std::swap(word_, other.word_);
+    return *this;
+  }
+  ~Status() {
+    if ((word_ & 1) == 0) release();
+  }
+
+  // A status with a printf-formatted message; falls back to the bare code if memory is short.
+  [[gnu::format(printf, 2, 3)]] static Status format(StatusCode code, const char* format,
+                                                     ...) noexcept;
+
+  constexpr bool ok() const noexcept { return word_ == bare(StatusCode::ok); }
+  StatusCode code() const noexcept {
+    return (word_ & 1) != 0 ? static_cast<StatusCode>(word_ >> 1) : message_code();
+  }
+  // The message, or the code's name where there is none. Valid as long as this object.
+  std::string_view message() const noexcept;
+
+  friend bool operator==(const Status& status, StatusCode code) noexcept {
+    return status.code() == code;
+  }
+
+ private:
+  static constexpr std::uintptr_t bare(StatusCode code) noexcept {
+    return (static_cast<std::uintptr_t>(code) << 1) | 1;
+  }
+  StatusCode message_code() const noexcept;
+  void release() noexcept;
+
+  std::uintptr_t word_;  // odd: a bare code; even: a pointer to an owned message
+};
+
+template <class T>
+using Expected = std::expected<T, Status>;
+
+// Shorthand for the failing side of an Expected.
+inline std::unexpected<Status> fail(Status status) noexcept {
+  return std::unexpected<Status>(std::move(status));
+}
+template <class... Args>
+std::unexpected<Status> fail(StatusCode code, const char* format, Args... args) noexcept {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-security"
+  return std::unexpected<Status>(Status::format(code, format, args...));
+#pragma GCC diagnostic pop
+}
+
+}  // namespace perdure

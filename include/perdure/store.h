@@ -1,0 +1,68 @@
+// Store: an embedded key-value store of byte strings over one map of a pool.
+//
+//   auto store = perdure::Store::open("inventory.perdure");
+//   store->put("apple", "3");
+//   store->get("apple");                       // Expected<std::optional<std::string>>
+//   auto ordered = store->ordered();           // fails once, here, if the engine keeps no order
+//   for (auto it = ordered->scan({.prefix = "user:"}); it.valid(); it.next()) ...
+//
+// Thread safety and durability: as Map and Pool.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "perdure/pool.h"
+
+namespace perdure {
+
+struct StoreOptions {
+  Engine engine = Engine::phast;  // for a new map; an existing one keeps its own
+  std::string map = "default";
+  bool create_map = true;
+  PoolOptions pool = {};
+  MapOptions map_options = {};
+};
+
+class Store {
+ public:
+  using Bytes = std::string_view;
+
+  static Expected<Store> open(const std::string& path, const StoreOptions& options = {});
+
+  // Inserts or replaces.
+  Status put(std::string_view key, std::string_view value);
+  Expected<std::optional<std::string>> get(std::string_view key) { return map_->find(key); }
+  // Calls visit(std::string_view) without copying; false if absent.
+  template <class F>
+  Expected<bool> read(std::string_view key, F&& visit) {
+    return map_->read(key, std::forward<F>(visit));
+  }
+  // True: inserted. False: the key exists and nothing changed.
+  Expected<bool> insert(std::string_view key, std::string_view value) {
+    return map_->insert(key, value);
+  }
+  // False: the key was absent.
+  Expected<bool> erase(std::string_view key) { return map_->erase(key); }
+
+  // The ordered view; fails with `unsupported` if the engine keeps no order.
+  Expected<OrderedMap<Bytes, Bytes>> ordered();
+
+  Map<Bytes, Bytes>& map() noexcept { return *map_; }
+  Pool& pool() noexcept { return pool_; }
+  Status sync() { return pool_.sync(); }
+  Status close(const CloseOptions& options = {}) { return pool_.close(options); }
+
+ private:
+  Store(Pool pool, Map<Bytes, Bytes> map, std::string name, const MapOptions& options)
+      : pool_(std::move(pool)), map_(std::move(map)), name_(std::move(name)), options_(options) {}
+
+  Pool pool_;
+  std::optional<Map<Bytes, Bytes>> map_;
+  std::string name_;
+  MapOptions options_;
+};
+
+}  // namespace perdure

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing. `setup.sh`: to build and test; `setup.sh compare`:
+# for the comparison with other engines. Asks dpkg only, so it costs nothing when all is there.
+set -euo pipefail
+
+case "${1:-core}" in
+  core)
+    packages=(g++ cmake ninja-build ccache pkg-config python3
+              clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
+              libgtest-dev librapidcheck-dev libcli11-dev libfmt-dev nlohmann-json3-dev
+              libpmem2-dev) ;;
+  compare) packages=(librocksdb-dev liblmdb-dev) ;;
+  *) echo "usage: setup.sh [core|compare]" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: not a Debian system; these have to be installed: ${packages[*]}" >&2
+  exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+
+apt() {
+  if [ "${#as_root[@]}" -gt 0 ] && ! command -v sudo >/dev/null; then
+    echo "setup: not root and no sudo; as root, run: apt-get $*" >&2
+    return 1
+  fi
+  ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -q "$@"
+}
+
+has_lists() { [ -n "$(find /var/lib/apt/lists -name '*_Packages*' -print -quit 2>/dev/null)" ]; }
+
+missing=()
+for package in "${packages[@]}"; do
+  # shellcheck disable=SC2016  # dpkg-query's own format, not the shell's
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+
+# The demo loads the package index, so an empty one is fetched even when nothing is missing.
+updated=no
+if ! has_lists && apt update; then updated=yes; fi
+[ "${#missing[@]}" -gt 0 ] || exit 0
+
+echo "setup: installing ${missing[*]}"
+install() { apt install -y --no-install-recommends "${missing[@]}"; }
+if ! install; then
+  [ "$updated" = no ] || exit 1
+  apt update  # the lists were stale: the versions they name are gone from the server
+  install
+fi

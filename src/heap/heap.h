@@ -1,0 +1,281 @@
+// Heap: blocks of persistent memory for log-free indexes. Allocating and freeing cost no write-back and no
+// fence.
+//
+// WHAT  Slabs of one size class per extent, runs of extents for large objects, free lists in DRAM. What is
+//   allocated is what the indexes can reach: at open every engine marks its reachable blocks and the sweep
+//   rebuilds the free lists (as Makalu and Ralloc do). docs/design/heap.md.
+// LAYOUT  extent_table.h; an extent holds blocks and nothing else.
+// INVARIANTS
+//   I1  (after any crash) a reachable block lies in an extent whose word says slab or run: the word is fenced
+//       before the first block is handed out.
+//   I2  (after any crash) a block of kind dead_on_free or zero_on_free that is not reachable is durably dead
+//       (word 0 is 0) or durably zero before it is handed out again.
+//   I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out, in a thread's
+//       cache or in limbo. Free lists are built from the bitmaps only, so a block is never queued twice.
+//   I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only ("untouched"), whoever
+//       copies a persistent reference marks its target first (mark_copied), and a free in a touched
+//       extent only clears the mark.
+// OPERATIONS
+//   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the class latch; a
+//              new extent costs 1 write-back and 1 fence (persist point: the extent word).
+//   free       into the thread's cache. kind != plain: prepare_free, a fence, then finish_free; the epoch
+//              domain batches these (reclaimer()).
+//   retire     through the epoch domain: finish after two epochs.
+// RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). If anything could not be
+//   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated.
+// PROGRESS  blocking: a latch per class, one for extents. With no space left allocate answers pool_full after
+//   stealing from the other threads' caches; it works again once space is free.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "heap/extent_table.h"
+#include "heap/size_classes.h"
+#include "perdure/status.h"
+#include "platform/platform.h"
+#include "platform/storage.h"
+#include "reclaim/epoch.h"
+#include "util/arena.h"
+
+namespace perdure {
+
+// Where the heap's parts lie in the pool; fixed when the pool is created.
+struct HeapGeometry {
+  std::uint64_t extent_bytes = 0;  // power of two
+  std::uint64_t table_offset = 0;
+  std::uint64_t data_offset = 0;  // first extent; a multiple of extent_bytes
+  std::uint64_t max_extents = 0;
+};
+
+// Lengthens the pool. Implemented by the pool, which owns the header.
+class HeapHost {
+ public:
+  virtual ~HeapHost() = default;
+  // Adds at least `extents` extents at the end, durably; answers the new count, or pool_full.
+  virtual Expected<std::uint64_t> grow(std::uint64_t extents) noexcept = 0;
+};
+
+struct HeapStats {
+  std::uint64_t extents = 0;
+  std::uint64_t assigned_extents = 0;
+  std::uint64_t punched_extents = 0;
+  std::uint64_t allocated_bytes = 0;  // blocks with the used bit, caches and limbo included
+  std::uint64_t cached_bytes = 0;     // of those, in threads' caches
+  std::uint64_t dram_bytes = 0;
+};
+
+template <Platform P>
+class Heap {
+ public:
+  Heap(P& platform, Storage& storage, EpochDomain<P>& epochs) noexcept
+      : platform_(platform), storage_(storage), epochs_(epochs) {}
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+  ~Heap();
+
+  // Takes DRAM for a pool of this shape with `extents` extents in the file.
+  Status attach(const HeapGeometry& geometry, std::uint64_t extents, HeapHost& host) noexcept;
+
+  // --- allocation; any thread ---
+  // A block of at least n bytes, 16-aligned (64-aligned if its class is a multiple of 64); its content is
+  // unspecified, zero for zero_on_free, word 0 zero for dead_on_free. Errors: pool_full.
+  Expected<std::uint64_t> allocate(std::size_t n, BlockKind kind) noexcept;
+  // A plain block that was never published or whose unlink is durable and unreachable for every reader.
+  void free(std::uint64_t offset) noexcept;
+  // discard() with the signature of mark(): for whoever gives back everything it reaches.
+  Status take_back(std::uint64_t offset) noexcept {
+    discard(offset);
+    return {};
+  }
+  // The two halves of freeing a block of another kind; a fence belongs between them.
+  void prepare_free(std::uint64_t offset) noexcept;
+  void finish_free(std::uint64_t offset) noexcept { free(offset); }
+  // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
+  void retire(std::uint64_t offset) noexcept {
+    epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset);
+  }
+  // Frees a block that was never published. Kinds other than plain go through limbo for their fence.
+  void discard(std::uint64_t offset) noexcept {
+    if (is_plain(offset)) {
+      free(offset);
+    } else {
+      epochs_.retire(kPreparedReclaimer, this, offset);
+    }
+  }
+  std::size_t block_bytes(std::uint64_t offset) const noexcept;
+
+  // --- recovery ---
+  // Reads the extent table; afterwards nothing of the old extents is allocated until marked.
+  Status begin_sweep() noexcept;
+  // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
+  Status mark(std::uint64_t offset) noexcept;
+  // The same for a reference that is about to be copied elsewhere while a sweep runs (I4); idempotent.
+  void mark_copied(std::uint64_t offset) noexcept;
+  bool sweeping() const noexcept { return sweeping_.load(std::memory_order_acquire); }
+  // Builds the free lists. `complete` is false if some map could not be enumerated.
+  Status end_sweep(bool complete) noexcept;
+  // While a background sweep runs: what an allocation calls when no untouched extent is left. It must
+  // bring the sweep to its end or answer false.
+  void set_sweep_helper(void* context, bool (*help)(void* context)) noexcept {
+    helper_context_ = context;
+    helper_ = help;
+  }
+
+  // --- maintenance ---
+  // Moves all threads' caches back to the bitmaps. Other threads may go on.
+  void flush_caches() noexcept;
+  // Gives free extents back to the file system; answers bytes.
+  Expected<std::uint64_t> punch_free() noexcept;
+  // Calls visit(first byte, length) for every assigned extent: for write-back after a kill.
+  template <class F>
+  void for_each_assigned(F&& visit) const;
+  // Blocks that are allocated but not in `reachable` (a second marking): call quiesced, caches flushed.
+  // begin_audit, audit_mark*, end_audit(leaked).
+  Status begin_audit() noexcept;
+  Status audit_mark(std::uint64_t offset) noexcept;
+  std::uint64_t end_audit() noexcept;
+  HeapStats stats() noexcept;
+
+  bool contains(std::uint64_t offset, std::size_t n) const noexcept {
+    const std::uint64_t end = data_end();
+    return offset >= geometry_.data_offset && offset < end && n <= end - offset;
+  }
+  template <class T>
+  T* at(std::uint64_t offset) const noexcept {
+    return reinterpret_cast<T*>(storage_.base() + offset);
+  }
+  std::uint64_t extent_bytes() const noexcept { return geometry_.extent_bytes; }
+  std::uint64_t max_data_bytes() const noexcept {
+    return geometry_.max_extents * geometry_.extent_bytes;
+  }
+  // Whether a block of an assigned extent starts here.
+  bool is_block(std::uint64_t offset) const noexcept {
+    std::uint64_t number = 0;
+    std::uint32_t block = 0;
+    return locate(offset, number, block).ok();
+  }
+
+ private:
+  using Bits = typename P::template Atomic<std::uint64_t>;
+  static constexpr std::uint32_t kNone = ~0U;
+  static constexpr std::uint32_t kMagazine = 24;
+
+  // DRAM state of one extent. `used` has a bit per block; inline when 64 bits are enough.
+  struct Extent {
+    Bits* used = nullptr;
+    Bits inline_bits{0};
+    std::uint32_t free_count = 0;
+    std::uint32_t next = kNone;  // in the class's list of partial extents
+    std::uint32_t prev = kNone;
+    std::uint8_t state = 0;  // ExtentState
+    std::uint8_t size_class = 0;
+    std::uint8_t kind = 0;
+    std::uint8_t flags = 0;
+  };
+  static constexpr std::uint8_t kTouched = 1;   // assigned before this open
+  static constexpr std::uint8_t kPartial = 2;   // in a partial list
+  static constexpr std::uint8_t kPunched = 4;   // space given back
+  static constexpr std::uint8_t kInside = 8;    // inside a run, not its head
+
+  struct ClassList {
+    typename P::Latch latch;
+    std::uint32_t partial = kNone;
+  };
+  struct Magazine {
+    std::uint32_t count = 0;
+    std::uint64_t items[kMagazine];
+  };
+  struct Cache {
+    typename P::Latch latch;
+    Magazine* magazines[kBlockKinds][kClassCount] = {};
+  };
+
+  static void prepare_callback(void* heap, std::uint64_t offset) {
+    static_cast<Heap*>(heap)->prepare_free(offset);
+  }
+  static void finish_callback(void* heap, std::uint64_t offset) {
+    static_cast<Heap*>(heap)->finish_free(offset);
+  }
+  static constexpr Reclaimer kPlainReclaimer{nullptr, &finish_callback};
+  static constexpr Reclaimer kPreparedReclaimer{&prepare_callback, &finish_callback};
+
+  std::uint64_t data_end() const noexcept {
+    return geometry_.data_offset +
+           extent_count_.load(std::memory_order_acquire) * geometry_.extent_bytes;
+  }
+  std::uint64_t extent_of(std::uint64_t offset) const noexcept {
+    return (offset - geometry_.data_offset) >> extent_shift_;
+  }
+  std::uint64_t offset_of(std::uint64_t extent) const noexcept {
+    return geometry_.data_offset + (extent << extent_shift_);
+  }
+  std::uint64_t& table_word(std::uint64_t extent) const noexcept {
+    return *at<std::uint64_t>(geometry_.table_offset + extent * 8);
+  }
+  std::uint32_t blocks_in(const Extent& extent) const noexcept {
+    return static_cast<std::uint32_t>(geometry_.extent_bytes / kClassSizes[extent.size_class]);
+  }
+  bool is_plain(std::uint64_t offset) const noexcept {
+    return extents_[extent_of(offset)].kind == static_cast<std::uint8_t>(BlockKind::plain);
+  }
+  Bits* bits_of(Extent& extent) const noexcept {
+    return extent.used != nullptr ? extent.used : &extent.inline_bits;
+  }
+
+  Status locate(std::uint64_t offset, std::uint64_t& extent, std::uint32_t& block) const noexcept;
+  Status check_table() noexcept;
+  bool set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) noexcept;
+  void tear_down(Extent& extent) noexcept;
+
+  Cache* this_cache() noexcept;
+  Magazine* magazine(Cache& cache, std::uint32_t kind, std::uint32_t size_class) noexcept;
+  static std::uint32_t batch_of(std::uint32_t size_class) noexcept {
+    const std::uint32_t fit = 16384 / kClassSizes[size_class];
+    return fit < 1 ? 1 : (fit > kMagazine / 2 ? kMagazine / 2 : fit);
+  }
+  Status refill(Magazine& magazine, std::uint32_t size_class, BlockKind kind) noexcept;
+  std::uint32_t take_from(std::uint32_t number, std::uint64_t* items, std::uint32_t want) noexcept;
+  void give_back(const std::uint64_t* items, std::uint32_t count) noexcept;
+  void link_partial(ClassList& list, std::uint32_t number) noexcept;
+  void unlink_partial(ClassList& list, std::uint32_t number) noexcept;
+
+  Expected<std::uint64_t> allocate_run(std::uint64_t extents, BlockKind kind) noexcept;
+  void free_run(std::uint64_t extent) noexcept;
+  Expected<std::uint64_t> take_extents(std::uint64_t count, const ExtentWord& word) noexcept;
+  bool find_free(std::uint64_t count, std::uint64_t& first) noexcept;
+  Status make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind,
+                    std::uint32_t size_class) noexcept;
+  void release_extent(std::uint32_t number) noexcept;
+  void set_in_use(std::uint64_t extent, bool in_use) noexcept;
+  Status sweep_slab(std::uint32_t number, bool complete, bool& wrote) noexcept;
+
+  P& platform_;
+  Storage& storage_;
+  EpochDomain<P>& epochs_;
+  HeapHost* host_ = nullptr;
+  HeapGeometry geometry_;
+  std::uint32_t extent_shift_ = 0;
+  std::uint32_t max_class_ = 0;  // classes that fit an extent at least twice
+  typename P::template Atomic<std::uint64_t> extent_count_{0};
+  typename P::template Atomic<bool> sweeping_{false};
+  void* helper_context_ = nullptr;
+  bool (*helper_)(void*) = nullptr;
+
+  Arena<Extent> extents_;
+  Arena<std::uint64_t> in_use_;   // bit per extent; under extent_latch_
+  std::uint64_t first_free_ = 0;  // no free extent lies before it
+  std::uint64_t assigned_ = 0;
+  typename P::Latch extent_latch_;
+  ClassList lists_[kBlockKinds][kClassCount];
+  typename P::template Atomic<Cache*> caches_[kMaxThreadSlots] = {};
+  typename P::template Atomic<std::uint64_t> bitmap_bytes_{0};
+  Arena<Bits> audit_;  // bit per 16 bytes of the data area, during an audit
+};
+
+}  // namespace perdure
+
+#include "heap/heap_alloc.inl.h"  // IWYU pragma: keep
+#include "heap/heap_sweep.inl.h"  // IWYU pragma: keep

@@ -1,0 +1,428 @@
+// Heap: allocation and freeing. Included by heap.h only.
+#pragma once
+
+#include "heap/heap.h"
+
+namespace perdure {
+
+template <Platform P>
+Heap<P>::~Heap() {
+  for (auto& slot : caches_) {
+    Cache* cache = slot.load(std::memory_order_acquire);
+    if (cache == nullptr) continue;
+    for (auto& row : cache->magazines) {
+      for (Magazine* m : row) std::free(m);
+    }
+    delete cache;
+  }
+  const std::uint64_t extents = extent_count_.load(std::memory_order_acquire);
+  for (std::uint64_t i = 0; extents_.data() != nullptr && i < extents; ++i) {
+    std::free(static_cast<void*>(extents_[i].used));
+  }
+}
+
+template <Platform P>
+Status Heap<P>::attach(const HeapGeometry& geometry, std::uint64_t extents,
+                       HeapHost& host) noexcept {
+  geometry_ = geometry;
+  host_ = &host;
+  extent_shift_ = static_cast<std::uint32_t>(__builtin_ctzll(geometry.extent_bytes));
+  max_class_ = 0;
+  while (max_class_ < kClassCount && kClassSizes[max_class_] * 2 <= geometry.extent_bytes) {
+    ++max_class_;
+  }
+  if (Status s = extents_.reserve(geometry.max_extents); !s.ok()) return s;
+  if (Status s = in_use_.reserve((geometry.max_extents + 63) / 64); !s.ok()) return s;
+  extent_count_.store(extents, std::memory_order_release);
+  return {};
+}
+
+template <Platform P>
+std::size_t Heap<P>::block_bytes(std::uint64_t offset) const noexcept {
+  const std::uint64_t number = extent_of(offset);
+  const Extent& extent = extents_[number];
+  if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
+    return static_cast<std::size_t>(extent.free_count) << extent_shift_;
+  }
+  return kClassSizes[extent.size_class];
+}
+
+template <Platform P>
+typename Heap<P>::Cache* Heap<P>::this_cache() noexcept {
+  auto& slot = caches_[P::thread_slot()];
+  Cache* cache = slot.load(std::memory_order_acquire);
+  if (cache != nullptr) [[likely]] return cache;
+  Cache* fresh = new (std::nothrow) Cache;
+  if (fresh != nullptr) slot.store(fresh, std::memory_order_release);  // the slot is this thread's own
+  return fresh;
+}
+
+template <Platform P>
+typename Heap<P>::Magazine* Heap<P>::magazine(Cache& cache, std::uint32_t kind,
+                                              std::uint32_t size_class) noexcept {
+  Magazine*& m = cache.magazines[kind][size_class];
+  if (m == nullptr) [[unlikely]] {
+    m = static_cast<Magazine*>(std::calloc(1, sizeof(Magazine)));
+  }
+  return m;
+}
+
+template <Platform P>
+Expected<std::uint64_t> Heap<P>::allocate(std::size_t n, BlockKind kind) noexcept {
+  const std::uint32_t size_class = class_of(n);
+  if (size_class >= max_class_) {
+    return allocate_run((n + geometry_.extent_bytes - 1) >> extent_shift_, kind);
+  }
+  Cache* cache = this_cache();
+  if (cache == nullptr) return fail(StatusCode::out_of_memory);
+  LatchGuard guard(cache->latch);
+  Magazine* m = magazine(*cache, static_cast<std::uint32_t>(kind), size_class);
+  if (m == nullptr) return fail(StatusCode::out_of_memory);
+  if (m->count == 0) {
+    if (Status s = refill(*m, size_class, kind); !s.ok()) return fail(std::move(s));
+  }
+  ++P::counters().allocations;
+  return m->items[--m->count];
+}
+
+template <Platform P>
+void Heap<P>::free(std::uint64_t offset) noexcept {
+  const std::uint64_t number = extent_of(offset);
+  Extent& extent = extents_[number];
+  if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
+    free_run(number);
+    return;
+  }
+  if ((extent.flags & kTouched) != 0 && sweeping()) {
+    // I4: only the mark is cleared; the sweep's end builds the free list from the marks.
+    const std::uint64_t block = (offset - offset_of(number)) / kClassSizes[extent.size_class];
+    bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_acq_rel);
+    return;
+  }
+  Cache* cache = this_cache();
+  Magazine* m = nullptr;
+  if (cache != nullptr) {
+    cache->latch.lock();
+    m = magazine(*cache, extent.kind, extent.size_class);
+  }
+  if (m == nullptr) {
+    give_back(&offset, 1);
+  } else {
+    const std::uint32_t keep = batch_of(extent.size_class) * 2;
+    if (m->count >= keep) {
+      const std::uint32_t half = keep / 2;
+      give_back(m->items, half);  // the coldest half
+      std::memmove(m->items, m->items + half, (m->count - half) * sizeof(m->items[0]));
+      m->count -= half;
+    }
+    m->items[m->count++] = offset;
+  }
+  if (cache != nullptr) cache->latch.unlock();
+}
+
+template <Platform P>
+void Heap<P>::prepare_free(std::uint64_t offset) noexcept {
+  const Extent& extent = extents_[extent_of(offset)];
+  if (extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free)) {
+    platform_.store(*at<std::uint64_t>(offset), 0);
+    platform_.flush(at<std::uint64_t>(offset), 8, "heap.free.dead"_site);
+  } else if (extent.kind == static_cast<std::uint8_t>(BlockKind::zero_on_free)) {
+    platform_.zero(at<std::byte>(offset), block_bytes(offset));
+    platform_.flush(at<std::byte>(offset), block_bytes(offset), "heap.free.zero"_site);
+  }
+}
+
+// Fills a magazine from a partial extent, a new extent, or at last from the other threads' caches.
+template <Platform P>
+Status Heap<P>::refill(Magazine& m, std::uint32_t size_class, BlockKind kind) noexcept {
+  const std::uint32_t want = batch_of(size_class);
+  ClassList& list = lists_[static_cast<std::uint32_t>(kind)][size_class];
+  {
+    LatchGuard guard(list.latch);
+    if (list.partial != kNone) {
+      m.count = take_from(list.partial, m.items, want);
+      return {};
+    }
+  }
+  const ExtentWord word{.state = ExtentState::slab,
+                        .kind = kind,
+                        .size_class = static_cast<std::uint8_t>(size_class)};
+  auto first = take_extents(1, word);
+  if (!first) {
+    if (first.error() != StatusCode::pool_full) return std::move(first.error());
+    // Another thread's cache may hold blocks of this class.
+    for (auto& slot : caches_) {
+      Cache* other = slot.load(std::memory_order_acquire);
+      if (other == nullptr || other == caches_[P::thread_slot()].load(std::memory_order_relaxed) ||
+          !other->latch.try_lock()) {
+        continue;
+      }
+      Magazine* victim = other->magazines[static_cast<std::uint32_t>(kind)][size_class];
+      if (victim != nullptr && victim->count > 0) m.items[m.count++] = victim->items[--victim->count];
+      other->latch.unlock();
+      if (m.count > 0) return {};
+    }
+    LatchGuard guard(list.latch);
+    if (list.partial == kNone) return std::move(first.error());
+    m.count = take_from(list.partial, m.items, want);
+    return {};
+  }
+  const auto number = static_cast<std::uint32_t>(*first);
+  Extent& extent = extents_[number];
+  if (!set_up_slab(extent, size_class, kind)) {
+    release_extent(number);
+    return StatusCode::out_of_memory;
+  }
+  LatchGuard guard(list.latch);
+  link_partial(list, number);
+  m.count = take_from(number, m.items, want);
+  return {};
+}
+
+// Takes up to `want` free blocks of a partial extent; the class latch is held.
+template <Platform P>
+std::uint32_t Heap<P>::take_from(std::uint32_t number, std::uint64_t* items,
+                                 std::uint32_t want) noexcept {
+  Extent& extent = extents_[number];
+  Bits* bits = bits_of(extent);
+  const std::uint32_t blocks = blocks_in(extent);
+  const std::uint32_t size = kClassSizes[extent.size_class];
+  std::uint32_t taken = 0;
+  for (std::uint32_t w = 0; w * 64 < blocks && taken < want; ++w) {
+    std::uint64_t word = bits[w].load(std::memory_order_relaxed);
+    while (~word != 0 && taken < want) {
+      const auto bit = static_cast<std::uint32_t>(__builtin_ctzll(~word));
+      if (w * 64 + bit >= blocks) break;
+      word |= 1ULL << bit;
+      items[taken++] = offset_of(number) + std::uint64_t{w * 64 + bit} * size;
+    }
+    bits[w].store(word, std::memory_order_relaxed);
+  }
+  // Hand out low addresses first: magazines pop from the end.
+  for (std::uint32_t i = 0; i < taken / 2; ++i) std::swap(items[i], items[taken - 1 - i]);
+  extent.free_count -= taken;
+  if (extent.free_count == 0) {
+    unlink_partial(lists_[extent.kind][extent.size_class], number);
+  }
+  return taken;
+}
+
+// Clears the bits of freed blocks; an extent that has become empty goes back unless it is the class's last.
+template <Platform P>
+void Heap<P>::give_back(const std::uint64_t* items, std::uint32_t count) noexcept {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint64_t number = extent_of(items[i]);
+    Extent& extent = extents_[number];
+    ClassList& list = lists_[extent.kind][extent.size_class];
+    LatchGuard guard(list.latch);
+    const std::uint64_t block = (items[i] - offset_of(number)) / kClassSizes[extent.size_class];
+    bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_relaxed);
+    ++extent.free_count;
+    if ((extent.flags & kPartial) == 0) link_partial(list, static_cast<std::uint32_t>(number));
+    const bool last = list.partial == number && extent.next == kNone;
+    if (extent.free_count == blocks_in(extent) && !last) {
+      unlink_partial(list, static_cast<std::uint32_t>(number));
+      release_extent(static_cast<std::uint32_t>(number));
+    }
+  }
+}
+
+template <Platform P>
+void Heap<P>::link_partial(ClassList& list, std::uint32_t number) noexcept {
+  Extent& extent = extents_[number];
+  extent.prev = kNone;
+  extent.next = list.partial;
+  if (list.partial != kNone) extents_[list.partial].prev = number;
+  list.partial = number;
+  extent.flags |= kPartial;
+}
+
+template <Platform P>
+void Heap<P>::unlink_partial(ClassList& list, std::uint32_t number) noexcept {
+  Extent& extent = extents_[number];
+  if (extent.prev != kNone) extents_[extent.prev].next = extent.next;
+  if (extent.next != kNone) extents_[extent.next].prev = extent.prev;
+  if (list.partial == number) list.partial = extent.next;
+  extent.next = extent.prev = kNone;
+  extent.flags &= static_cast<std::uint8_t>(~kPartial);
+}
+
+template <Platform P>
+bool Heap<P>::set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) noexcept {
+  extent.size_class = static_cast<std::uint8_t>(size_class);
+  extent.kind = static_cast<std::uint8_t>(kind);
+  extent.state = static_cast<std::uint8_t>(ExtentState::slab);
+  extent.next = extent.prev = kNone;
+  extent.free_count = blocks_in(extent);
+  extent.inline_bits.store(0, std::memory_order_relaxed);
+  std::free(static_cast<void*>(extent.used));
+  extent.used = nullptr;
+  const std::uint32_t words = (extent.free_count + 63) / 64;
+  if (words == 1) return true;
+  extent.used = static_cast<Bits*>(std::calloc(words, sizeof(Bits)));
+  bitmap_bytes_.fetch_add(words * sizeof(Bits), std::memory_order_relaxed);
+  return extent.used != nullptr;
+}
+
+template <Platform P>
+void Heap<P>::tear_down(Extent& extent) noexcept {
+  if (extent.used != nullptr) {
+    bitmap_bytes_.fetch_sub((blocks_in(extent) + 63) / 64 * sizeof(Bits),
+                            std::memory_order_relaxed);
+    std::free(static_cast<void*>(extent.used));
+    extent.used = nullptr;
+  }
+  extent.flags &= kPunched;
+  extent.free_count = 0;
+}
+
+// --- extents ---
+
+template <Platform P>
+void Heap<P>::set_in_use(std::uint64_t extent, bool in_use) noexcept {
+  const std::uint64_t bit = 1ULL << (extent % 64);
+  if (in_use) {
+    in_use_[extent / 64] |= bit;
+    ++assigned_;
+  } else {
+    in_use_[extent / 64] &= ~bit;
+    --assigned_;
+    if (extent < first_free_) first_free_ = extent;
+  }
+}
+
+// The first run of `count` free extents in the file; the extent latch is held.
+template <Platform P>
+bool Heap<P>::find_free(std::uint64_t count, std::uint64_t& first) noexcept {
+  const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
+  std::uint64_t run = 0;
+  for (std::uint64_t i = first_free_; i < end; ++i) {
+    if (i % 64 == 0 && in_use_[i / 64] == ~std::uint64_t{0}) {
+      run = 0;
+      i += 63;
+      continue;
+    }
+    if ((in_use_[i / 64] >> (i % 64) & 1) != 0) {
+      run = 0;
+    } else if (++run == count) {
+      first = i + 1 - count;
+      if (count == 1) first_free_ = first;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Assigns `count` adjacent extents, growing the pool if need be. Persist point: the word of the first.
+template <Platform P>
+Expected<std::uint64_t> Heap<P>::take_extents(std::uint64_t count,
+                                              const ExtentWord& word) noexcept {
+  for (;;) {
+    extent_latch_.lock();
+    std::uint64_t first = 0;
+    bool found = find_free(count, first);
+    if (!found) {
+      auto grown = host_->grow(count);
+      if (grown) {
+        extent_count_.store(*grown, std::memory_order_release);
+        found = find_free(count, first);
+      } else if (!sweeping()) {
+        extent_latch_.unlock();
+        return fail(std::move(grown.error()));
+      }
+    }
+    if (found) {
+      Status s = make_ready(first, count, word.kind, word.size_class);
+      if (s.ok()) {
+        std::uint64_t& slot = table_word(first);
+        platform_.store(slot, word.encode(first));
+        platform_.flush(&slot, 8, "heap.extent.assign"_site);
+        if (!platform_.fence("heap.extent.assign"_site)) s = StatusCode::poisoned;
+      }
+      if (s.ok()) {
+        for (std::uint64_t i = first; i < first + count; ++i) set_in_use(i, true);
+      }
+      extent_latch_.unlock();
+      if (!s.ok()) return fail(std::move(s));
+      return first;
+    }
+    extent_latch_.unlock();
+    // I4: touched extents may have free blocks, but only the sweep's end can tell.
+    if (helper_ == nullptr || !helper_(helper_context_)) return fail(StatusCode::pool_full);
+  }
+}
+
+// Free extents may be punched (no space behind them) or hold old content (wrong for I2).
+template <Platform P>
+Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind,
+                           std::uint32_t) noexcept {
+  bool dirty = false;
+  for (std::uint64_t i = first; i < first + count; ++i) {
+    Extent& extent = extents_[i];
+    ExtentWord word;
+    (void)ExtentWord::decode(platform_.load(table_word(i)), i, word);
+    const bool used_before = word.state != ExtentState::virgin;
+    if ((extent.flags & kPunched) != 0) {
+      Status s = storage_.allocate(offset_of(i), geometry_.extent_bytes);
+      if (!s.ok()) return s;
+      extent.flags &= static_cast<std::uint8_t>(~kPunched);
+    }
+    if (kind != BlockKind::plain && used_before) {
+      platform_.zero(at<std::byte>(offset_of(i)), geometry_.extent_bytes);
+      platform_.flush(at<std::byte>(offset_of(i)), geometry_.extent_bytes,
+                      "heap.extent.zero"_site);
+      dirty = true;
+    }
+    tear_down(extent);
+  }
+  if (dirty && !platform_.fence("heap.extent.zero"_site)) return StatusCode::poisoned;
+  return {};
+}
+
+// Returns an extent without blocks: the word goes to `free`, durably, before it can be assigned again.
+template <Platform P>
+void Heap<P>::release_extent(std::uint32_t number) noexcept {
+  LatchGuard guard(extent_latch_);
+  Extent& extent = extents_[number];
+  const std::uint64_t count = extent.state == static_cast<std::uint8_t>(ExtentState::run)
+                                  ? extent.free_count
+                                  : 1;
+  tear_down(extent);
+  extent.state = static_cast<std::uint8_t>(ExtentState::free);
+  for (std::uint64_t i = number; i < number + count; ++i) {
+    std::uint64_t& slot = table_word(i);
+    platform_.store(slot, ExtentWord{.state = ExtentState::free}.encode(i));
+    platform_.flush(&slot, 8, "heap.extent.release"_site);
+    extents_[i].flags &= static_cast<std::uint8_t>(~kInside);
+  }
+  (void)platform_.fence("heap.extent.release"_site);
+  for (std::uint64_t i = number; i < number + count; ++i) set_in_use(i, false);
+}
+
+template <Platform P>
+Expected<std::uint64_t> Heap<P>::allocate_run(std::uint64_t extents, BlockKind kind) noexcept {
+  const ExtentWord word{.state = ExtentState::run,
+                        .kind = kind,
+                        .run = static_cast<std::uint32_t>(extents)};
+  auto first = take_extents(extents, word);
+  if (!first) return first;
+  Extent& head = extents_[*first];
+  head.state = static_cast<std::uint8_t>(ExtentState::run);
+  head.kind = static_cast<std::uint8_t>(kind);
+  head.free_count = static_cast<std::uint32_t>(extents);  // a run's length
+  head.inline_bits.store(1, std::memory_order_relaxed);
+  for (std::uint64_t i = *first + 1; i < *first + extents; ++i) extents_[i].flags |= kInside;
+  ++P::counters().allocations;
+  return offset_of(*first);
+}
+
+template <Platform P>
+void Heap<P>::free_run(std::uint64_t extent) noexcept {
+  if ((extents_[extent].flags & kTouched) != 0 && sweeping()) {
+    extents_[extent].inline_bits.store(0, std::memory_order_release);
+    return;
+  }
+  release_extent(static_cast<std::uint32_t>(extent));
+}
+
+}  // namespace perdure

@@ -1,0 +1,309 @@
+// Heap: recovery sweep, audit and statistics. Included by heap.h only.
+#pragma once
+
+#include "heap/heap.h"
+
+namespace perdure {
+
+template <Platform P>
+Status Heap<P>::begin_sweep() noexcept {
+  const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    ExtentWord word;
+    if (!ExtentWord::decode(platform_.load(table_word(i)), i, word)) {
+      return Status::format(StatusCode::corruption, "extent table: word %llu is damaged",
+                            static_cast<unsigned long long>(i));
+    }
+    if (word.state == ExtentState::virgin || word.state == ExtentState::free) continue;
+    Extent& extent = extents_[i];
+    std::uint64_t length = 1;
+    if (word.state == ExtentState::slab) {
+      if (word.size_class >= max_class_) {
+        return Status::format(StatusCode::corruption,
+                              "extent table: word %llu names size class %u",
+                              static_cast<unsigned long long>(i), word.size_class);
+      }
+      if (!set_up_slab(extent, word.size_class, word.kind)) return StatusCode::out_of_memory;
+    } else {
+      length = word.run;
+      if (length == 0 || length > count - i) {
+        return Status::format(StatusCode::corruption, "extent table: run at %llu is too long",
+                              static_cast<unsigned long long>(i));
+      }
+      extent.state = static_cast<std::uint8_t>(ExtentState::run);
+      extent.kind = static_cast<std::uint8_t>(word.kind);
+      extent.free_count = word.run;
+      extent.inline_bits.store(0, std::memory_order_relaxed);
+    }
+    extent.flags |= kTouched;
+    for (std::uint64_t j = i; j < i + length; ++j) {
+      set_in_use(j, true);
+      if (j != i) extents_[j].flags |= kInside;
+    }
+    i += length - 1;
+  }
+  sweeping_.store(true, std::memory_order_release);
+  return {};
+}
+
+// Finds the block at `offset`, or says what is wrong with it.
+template <Platform P>
+Status Heap<P>::locate(std::uint64_t offset, std::uint64_t& number,
+                       std::uint32_t& block) const noexcept {
+  const auto bad = [offset](const char* what) {
+    return Status::format(StatusCode::corruption, "offset %llu %s",
+                          static_cast<unsigned long long>(offset), what);
+  };
+  if (!contains(offset, 16)) return bad("lies outside the pool's extents");
+  number = extent_of(offset);
+  const Extent& extent = extents_[number];
+  const std::uint64_t inside = offset - offset_of(number);
+  if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
+    if (inside != 0) return bad("points into a large object");
+    block = 0;
+    return {};
+  }
+  if (extent.state != static_cast<std::uint8_t>(ExtentState::slab) ||
+      (extent.flags & kInside) != 0) {
+    return bad("points into a free extent");
+  }
+  const std::uint32_t size = kClassSizes[extent.size_class];
+  if (inside % size != 0 || inside / size >= blocks_in(extent)) return bad("is not a block's start");
+  block = static_cast<std::uint32_t>(inside / size);
+  return {};
+}
+
+template <Platform P>
+Status Heap<P>::mark(std::uint64_t offset) noexcept {
+  std::uint64_t number = 0;
+  std::uint32_t block = 0;
+  if (Status s = locate(offset, number, block); !s.ok()) return s;
+  if (!sweeping()) return {};  // a map made since open: its blocks are allocated already
+  const std::uint64_t bit = 1ULL << (block % 64);
+  const std::uint64_t before =
+      bits_of(extents_[number])[block / 64].fetch_or(bit, std::memory_order_acq_rel);
+  if ((before & bit) != 0) {
+    return Status::format(StatusCode::corruption, "the block at offset %llu is reached twice",
+                          static_cast<unsigned long long>(offset));
+  }
+  return {};
+}
+
+template <Platform P>
+void Heap<P>::mark_copied(std::uint64_t offset) noexcept {
+  if (!sweeping()) return;
+  std::uint64_t number = 0;
+  std::uint32_t block = 0;
+  if (!locate(offset, number, block).ok()) return;
+  if ((extents_[number].flags & kTouched) == 0) return;
+  bits_of(extents_[number])[block / 64].fetch_or(1ULL << (block % 64), std::memory_order_acq_rel);
+}
+
+// I2 for the unreachable blocks of one slab, and its place in the class's list.
+template <Platform P>
+Status Heap<P>::sweep_slab(std::uint32_t number, bool complete, bool& wrote) noexcept {
+  Extent& extent = extents_[number];
+  const std::uint32_t blocks = blocks_in(extent);
+  const std::uint32_t size = kClassSizes[extent.size_class];
+  Bits* bits = bits_of(extent);
+  std::uint32_t used = 0;
+  for (std::uint32_t b = 0; b < blocks; ++b) {
+    if (!complete) {
+      bits[b / 64].fetch_or(1ULL << (b % 64), std::memory_order_relaxed);
+    } else if ((bits[b / 64].load(std::memory_order_relaxed) >> (b % 64) & 1) == 0) {
+      if (extent.kind == static_cast<std::uint8_t>(BlockKind::plain)) continue;
+      std::uint64_t* words = at<std::uint64_t>(offset_of(number) + std::uint64_t{b} * size);
+      const std::size_t count =
+          extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free) ? 1 : size / 8;
+      for (std::size_t w = 0; w < count; ++w) {
+        if (platform_.load(words[w]) == 0) continue;
+        platform_.store(words[w], 0);
+        platform_.flush(&words[w], 8, "heap.sweep.dead"_site);
+        wrote = true;
+      }
+      continue;
+    }
+    ++used;
+  }
+  extent.free_count = blocks - used;
+  return {};
+}
+
+template <Platform P>
+Status Heap<P>::end_sweep(bool complete) noexcept {
+  const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+  bool wrote = false;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Extent& extent = extents_[i];
+    if ((extent.flags & kTouched) == 0 ||
+        extent.state != static_cast<std::uint8_t>(ExtentState::slab)) {
+      continue;
+    }
+    if (Status s = sweep_slab(static_cast<std::uint32_t>(i), complete, wrote); !s.ok()) return s;
+  }
+  if (wrote && !platform_.fence("heap.sweep.dead"_site)) return StatusCode::poisoned;
+  sweeping_.store(false, std::memory_order_release);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Extent& extent = extents_[i];
+    if ((extent.flags & kTouched) == 0) continue;
+    extent.flags &= static_cast<std::uint8_t>(~kTouched);
+    const auto number = static_cast<std::uint32_t>(i);
+    if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
+      const bool reached = extent.inline_bits.load(std::memory_order_acquire) != 0;
+      if (!reached && complete) release_extent(number);
+    } else if (extent.free_count == blocks_in(extent)) {
+      release_extent(number);
+    } else if (extent.free_count > 0) {
+      ClassList& list = lists_[extent.kind][extent.size_class];
+      LatchGuard guard(list.latch);
+      link_partial(list, number);
+    }
+  }
+  return {};
+}
+
+template <Platform P>
+void Heap<P>::flush_caches() noexcept {
+  for (auto& slot : caches_) {
+    Cache* cache = slot.load(std::memory_order_acquire);
+    if (cache == nullptr) continue;
+    LatchGuard guard(cache->latch);
+    for (auto& row : cache->magazines) {
+      for (Magazine* m : row) {
+        if (m == nullptr || m->count == 0) continue;
+        give_back(m->items, m->count);
+        m->count = 0;
+      }
+    }
+  }
+}
+
+template <Platform P>
+Expected<std::uint64_t> Heap<P>::punch_free() noexcept {
+  flush_caches();
+  // Whole empty extents that a class keeps as its last are free space too.
+  for (auto& row : lists_) {
+    for (ClassList& list : row) {
+      LatchGuard guard(list.latch);
+      for (std::uint32_t i = list.partial; i != kNone;) {
+        const std::uint32_t next = extents_[i].next;
+        if (extents_[i].free_count == blocks_in(extents_[i])) {
+          unlink_partial(list, i);
+          release_extent(i);
+        }
+        i = next;
+      }
+    }
+  }
+  LatchGuard guard(extent_latch_);
+  const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+  std::uint64_t bytes = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Extent& extent = extents_[i];
+    if ((in_use_[i / 64] >> (i % 64) & 1) != 0 || (extent.flags & kPunched) != 0) continue;
+    // The word says free, or virgin: durable since release_extent.
+    if (Status s = storage_.punch(offset_of(i), geometry_.extent_bytes); !s.ok()) {
+      return fail(std::move(s));
+    }
+    extent.flags |= kPunched;
+    bytes += geometry_.extent_bytes;
+  }
+  return bytes;
+}
+
+template <Platform P>
+template <class F>
+void Heap<P>::for_each_assigned(F&& visit) const {
+  const std::uint64_t count = extent_count_.load(std::memory_order_acquire);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if ((in_use_[i / 64] >> (i % 64) & 1) == 0) continue;
+    std::uint64_t end = i + 1;
+    while (end < count && (in_use_[end / 64] >> (end % 64) & 1) != 0) ++end;
+    visit(at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
+    i = end;
+  }
+}
+
+template <Platform P>
+Status Heap<P>::begin_audit() noexcept {
+  const std::uint64_t bytes = data_end() - geometry_.data_offset;
+  return audit_.reserve(bytes / 16 / 64 + 1);
+}
+
+template <Platform P>
+Status Heap<P>::audit_mark(std::uint64_t offset) noexcept {
+  std::uint64_t number = 0;
+  std::uint32_t block = 0;
+  if (Status s = locate(offset, number, block); !s.ok()) return s;
+  if ((bits_of(extents_[number])[block / 64].load(std::memory_order_acquire) >> (block % 64) &
+       1) == 0) {
+    return Status::format(StatusCode::corruption, "the block at offset %llu is in use but free",
+                          static_cast<unsigned long long>(offset));
+  }
+  const std::uint64_t at16 = (offset - geometry_.data_offset) / 16;
+  const std::uint64_t bit = 1ULL << (at16 % 64);
+  if ((audit_[at16 / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) != 0) {
+    return Status::format(StatusCode::corruption, "the block at offset %llu is reached twice",
+                          static_cast<unsigned long long>(offset));
+  }
+  return {};
+}
+
+template <Platform P>
+std::uint64_t Heap<P>::end_audit() noexcept {
+  const std::uint64_t count = extent_count_.load(std::memory_order_acquire);
+  std::uint64_t leaked = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Extent& extent = extents_[i];
+    if ((in_use_[i / 64] >> (i % 64) & 1) == 0 || (extent.flags & kInside) != 0) continue;
+    const bool slab = extent.state == static_cast<std::uint8_t>(ExtentState::slab);
+    const std::uint32_t blocks = slab ? blocks_in(extent) : 1;
+    const std::uint64_t size = slab ? kClassSizes[extent.size_class] : 0;
+    for (std::uint32_t b = 0; b < blocks; ++b) {
+      if ((bits_of(extent)[b / 64].load(std::memory_order_relaxed) >> (b % 64) & 1) == 0) continue;
+      const std::uint64_t at16 = ((i << extent_shift_) + b * size) / 16;
+      if ((audit_[at16 / 64].load(std::memory_order_relaxed) >> (at16 % 64) & 1) == 0) ++leaked;
+    }
+  }
+  audit_.release();
+  return leaked;
+}
+
+template <Platform P>
+HeapStats Heap<P>::stats() noexcept {
+  HeapStats out;
+  {
+    LatchGuard guard(extent_latch_);
+    out.extents = extent_count_.load(std::memory_order_relaxed);
+    out.assigned_extents = assigned_;
+    for (std::uint64_t i = 0; i < out.extents; ++i) {
+      const Extent& extent = extents_[i];
+      if ((extent.flags & kPunched) != 0) ++out.punched_extents;
+      if ((in_use_[i / 64] >> (i % 64) & 1) == 0 || (extent.flags & kInside) != 0) continue;
+      if (extent.state == static_cast<std::uint8_t>(ExtentState::slab)) {
+        out.allocated_bytes += std::uint64_t{blocks_in(extent) - extent.free_count} *
+                               kClassSizes[extent.size_class];
+      } else {
+        out.allocated_bytes += std::uint64_t{extent.free_count} << extent_shift_;
+      }
+    }
+    out.dram_bytes = out.extents * sizeof(Extent) + out.extents / 8;
+  }
+  for (auto& slot : caches_) {
+    Cache* cache = slot.load(std::memory_order_acquire);
+    if (cache == nullptr) continue;
+    out.dram_bytes += sizeof(Cache);
+    LatchGuard guard(cache->latch);
+    for (auto& row : cache->magazines) {
+      for (std::uint32_t c = 0; c < kClassCount; ++c) {
+        if (row[c] == nullptr) continue;
+        out.dram_bytes += sizeof(Magazine);
+        out.cached_bytes += std::uint64_t{row[c]->count} * kClassSizes[c];
+      }
+    }
+  }
+  out.dram_bytes += bitmap_bytes_.load(std::memory_order_relaxed);
+  return out;
+}
+
+}  // namespace perdure

@@ -1,0 +1,26 @@
+// The engines of this build. Adding one: its folder, one row in engine_table.cc, one line in
+// tests/conformance/engines.h.
+#pragma once
+
+#include <memory>
+
+#include "index/engine.h"
+#include "perdure/options.h"
+#include "platform/real_platform.h"
+
+namespace perdure {
+
+struct EngineRow {
+  Engine engine;
+  std::uint8_t version;  // of its on-media format
+  bool ordered;          // offers detail::OrderedIndex
+  Expected<std::uint64_t> (*create)(const EngineContext<RealPlatform>&, const MapKinds&,
+                                    const MapOptions&);
+  Expected<std::unique_ptr<EngineInstance>> (*open)(const EngineContext<RealPlatform>&,
+                                                    const MapKinds&, std::uint64_t root);
+};
+
+// Null if this build does not have the engine.
+const EngineRow* find_engine(Engine engine) noexcept;
+
+}  // namespace perdure

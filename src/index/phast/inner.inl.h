@@ -1,0 +1,414 @@
+// InnerIndex: lookups and changes. Included by inner.h only.
+#pragma once
+
+#include <algorithm>
+
+#include "index/phast/inner.h"
+
+namespace perdure::phast {
+
+template <Platform P, class Codec, class G>
+InnerIndex<P, Codec, G>::~InnerIndex() {
+  closing_ = true;
+  if (partitions_.data() == nullptr) return;
+  for (std::uint32_t p = 0; p < partitioning_.count(); ++p) {
+    free_cache(partitions_[p].cache.load(std::memory_order_acquire));
+    for (std::uint32_t n = partitions_[p].head; Codec::kBytes && n != 0;
+         n = nodes_[n].next.load(std::memory_order_relaxed)) {
+      drop_separator(nodes_[n].max_separator.load(std::memory_order_relaxed));
+    }
+  }
+}
+
+template <Platform P, class Codec, class G>
+Status InnerIndex<P, Codec, G>::reserve(const Partitioning& partitioning,
+                                        std::size_t max_leaves) noexcept {
+  partitioning_ = partitioning;
+  // Nodes are at least half full when split; empties wait for a cache, hence the slack.
+  const std::size_t nodes = max_leaves / (kFanout / 4) + 4 * std::size_t{partitioning.count()} + 64;
+  if (Status s = nodes_.reserve(std::min<std::size_t>(nodes, 0xFFFFFFF0)); !s.ok()) return s;
+  return partitions_.reserve(partitioning.count());
+}
+
+// The first position of the node whose key is at or behind the probe; kFanout if there is none.
+template <Platform P, class Codec, class G>
+std::uint32_t InnerIndex<P, Codec, G>::position_of(const Node& node, const Probe& probe,
+                                                   std::uint32_t group) const noexcept {
+  std::uint32_t position = group * kGroup;
+  for (std::uint32_t i = 0; i < kGroup; ++i) {
+    position +=
+        node.keys[group * kGroup + i].load(std::memory_order_acquire) < probe.word ? 1 : 0;
+  }
+  if constexpr (Codec::kBytes) {
+    // Equal words: the separators decide, by binary search over the run of equal words.
+    const std::uint32_t count = node.count.load(std::memory_order_acquire);
+    std::uint32_t end = position;
+    while (end < count && node.keys[end].load(std::memory_order_acquire) == probe.word) ++end;
+    while (position < end) {
+      const std::uint32_t middle = (position + end) / 2;
+      const Desc& desc = leaves_[node.leaves[middle].load(std::memory_order_acquire)];
+      if (desc.above(probe)) {
+        position = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+  }
+  return position;
+}
+
+template <Platform P, class Codec, class G>
+std::uint32_t InnerIndex<P, Codec, G>::cache_start(const Part& part,
+                                                   const Probe& probe) const noexcept {
+  const Cache* cache = part.cache.load(std::memory_order_acquire);
+  const std::uint64_t* words = cache->words;
+  std::uint32_t base = 0;
+  for (std::uint32_t n = cache->count; n > 1;) {  // branch-free lower bound
+    const std::uint32_t half = n / 2;
+    base += words[base + half - 1] < probe.word ? half : 0;
+    n -= half;
+  }
+  if constexpr (Codec::kBytes) {
+    std::uint32_t end = base;
+    while (end + 1 < cache->count && words[end] == probe.word) ++end;
+    while (base < end) {
+      const std::uint32_t middle = (base + end) / 2;
+      const Separator<P>* s = cache->separators[middle];
+      if (words[middle] == probe.word && s != nullptr && compare(probe, s->view()) > 0) {
+        base = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+  }
+  return cache->nodes[base];
+}
+
+template <Platform P, class Codec, class G>
+typename InnerIndex<P, Codec, G>::Step InnerIndex<P, Codec, G>::locate_node(
+    const Probe& probe) const noexcept {
+  const Node& node = nodes_[cache_start(partitions_[partitioning_.of(probe.word)], probe)];
+  __builtin_prefetch(&node);
+  __builtin_prefetch(&node.guide[0]);
+  if constexpr (kGroups > 8) __builtin_prefetch(&node.guide[8]);
+  return {&node, 0};
+}
+
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::locate_group(const Probe& probe, Step& step) const noexcept {
+  const auto* node = static_cast<const Node*>(step.node);
+  while (above(*node, probe)) node = &nodes_[node->next.load(std::memory_order_acquire)];
+  step.node = node;
+  step.group = group_of(*node, probe.word);
+  __builtin_prefetch(&node->keys[step.group * kGroup]);
+  __builtin_prefetch(&node->leaves[step.group * kGroup]);
+}
+
+template <Platform P, class Codec, class G>
+std::uint32_t InnerIndex<P, Codec, G>::locate_leaf(const Probe& probe,
+                                                   const Step& step) const noexcept {
+  const auto* node = static_cast<const Node*>(step.node);
+  const std::uint32_t position = position_of(*node, probe, step.group);
+  if (position < node->count.load(std::memory_order_acquire)) [[likely]] {
+    return node->leaves[position].load(std::memory_order_acquire);
+  }
+  // The node lost its last leaves: the range belongs to the first leaf of the next node that has one (N4).
+  for (;;) {
+    const std::uint32_t next = node->next.load(std::memory_order_acquire);
+    if (next == 0) return partitions_[partitioning_.of(probe.word)].first;
+    node = &nodes_[next];
+    if (node->count.load(std::memory_order_acquire) != 0) {
+      return node->leaves[0].load(std::memory_order_acquire);
+    }
+  }
+}
+
+template <Platform P, class Codec, class G>
+std::uint32_t InnerIndex<P, Codec, G>::locate(const Probe& probe) const noexcept {
+  Step step = locate_node(probe);
+  locate_group(probe, step);
+  return locate_leaf(probe, step);
+}
+
+// --- changes; the partition's latch is held ---
+
+template <Platform P, class Codec, class G>
+std::uint32_t InnerIndex<P, Codec, G>::take_node() noexcept {
+  LatchGuard guard(node_latch_);
+  if (node_free_ != 0) {
+    const std::uint32_t number = node_free_;
+    node_free_ = nodes_[number].next.load(std::memory_order_relaxed);
+    return number;
+  }
+  return node_high_ + 1 < nodes_.capacity() ? ++node_high_ : 0;
+}
+
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::free_node(std::uint32_t number) noexcept {
+  if constexpr (Codec::kBytes) {
+    drop_separator(nodes_[number].max_separator.load(std::memory_order_relaxed));
+    nodes_[number].max_separator.store(nullptr, std::memory_order_relaxed);
+  }
+  LatchGuard guard(node_latch_);
+  nodes_[number].next.store(node_free_, std::memory_order_relaxed);
+  node_free_ = number;
+}
+
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::drop_separator(Separator<P>* separator) noexcept {
+  if (separator == nullptr) return;
+  if (separator->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (closing_) {
+    std::free(static_cast<void*>(separator));
+  } else {
+    epochs_.retire(kSeparatorReclaimer, this, reinterpret_cast<std::uint64_t>(separator));
+  }
+}
+
+// max goes before max_separator: a reader that mixes them goes left or tries again (N1).
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::set_max(Node& node, const Desc& last) noexcept {
+  if constexpr (Codec::kBytes) {
+    Separator<P>* fresh = last.separators.bound.load(std::memory_order_relaxed);
+    share(fresh);
+    Separator<P>* before = node.max_separator.load(std::memory_order_relaxed);
+    node.max_separator.store(fresh, std::memory_order_release);
+    drop_separator(before);
+  }
+  node.max.store(last.bound.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+template <Platform P, class Codec, class G>
+Status InnerIndex<P, Codec, G>::build(std::uint32_t partition, const std::uint32_t* leaves,
+                                      std::size_t count) noexcept {
+  Part& part = partitions_[partition];
+  part.first = leaves[0];
+  constexpr std::uint32_t kFill = kFanout * 3 / 4 > 0 ? kFanout * 3 / 4 : 1;
+  std::uint32_t* link = &part.head;
+  Node* previous = nullptr;
+  for (std::size_t begin = 0; begin < count; begin += kFill) {
+    const std::uint32_t number = take_node();
+    if (number == 0) return StatusCode::out_of_memory;
+    Node& node = nodes_[number];
+    const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(kFill, count - begin));
+    for (std::uint32_t i = 0; i < kFanout; ++i) {
+      const bool used = i < n;
+      node.leaves[i].store(used ? leaves[begin + i] : kNoLeaf, std::memory_order_relaxed);
+      set_key(node, i, used ? leaves_[leaves[begin + i]].bound.load(std::memory_order_relaxed)
+                            : ~std::uint64_t{0});
+    }
+    refresh_guide(node);
+    node.next.store(0, std::memory_order_relaxed);
+    node.count.store(n, std::memory_order_relaxed);
+    set_max(node, leaves_[leaves[begin + n - 1]]);
+    if (previous == nullptr) {
+      *link = number;
+    } else {
+      previous->next.store(number, std::memory_order_release);
+    }
+    previous = &node;
+    ++part.nodes;
+  }
+  rebuild_cache(part);
+  return part.cache.load(std::memory_order_relaxed) != nullptr ? Status() : StatusCode::out_of_memory;
+}
+
+// The node that lists `leaf`, and where.
+template <Platform P, class Codec, class G>
+std::uint32_t InnerIndex<P, Codec, G>::find_node(const Part& part, std::uint32_t leaf,
+                                                 const Probe& hint,
+                                                 std::uint32_t& position) const noexcept {
+  std::uint32_t number = cache_start(part, hint);
+  for (bool from_head = false;; from_head = true) {
+    for (; number != 0; number = nodes_[number].next.load(std::memory_order_relaxed)) {
+      const Node& node = nodes_[number];
+      const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+      for (position = 0; position < count; ++position) {
+        if (node.leaves[position].load(std::memory_order_relaxed) == leaf) return number;
+      }
+    }
+    if (from_head) return 0;
+    number = part.head;
+  }
+}
+
+template <Platform P, class Codec, class G>
+bool InnerIndex<P, Codec, G>::split_node(Part& part, Node& node) noexcept {
+  const std::uint32_t number = take_node();
+  if (number == 0) return false;
+  Node& fresh = nodes_[number];
+  constexpr std::uint32_t kKeep = kFanout / 2;
+  for (std::uint32_t i = 0; i < kFanout; ++i) {
+    const bool moved = i < kFanout - kKeep;
+    fresh.leaves[i].store(moved ? node.leaves[kKeep + i].load(std::memory_order_relaxed) : kNoLeaf,
+                          std::memory_order_relaxed);
+    set_key(fresh, i, moved ? node.keys[kKeep + i].load(std::memory_order_relaxed)
+                            : ~std::uint64_t{0});
+  }
+  refresh_guide(fresh);
+  fresh.count.store(kFanout - kKeep, std::memory_order_relaxed);
+  fresh.max.store(node.max.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  Separator<P>* separator = node.max_separator.load(std::memory_order_relaxed);
+  share(separator);
+  fresh.max_separator.store(separator, std::memory_order_relaxed);
+  fresh.next.store(node.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  node.next.store(number, std::memory_order_release);  // N2: complete, then reachable, then needed
+  set_max(node, leaves_[node.leaves[kKeep - 1].load(std::memory_order_relaxed)]);
+  for (std::uint32_t i = kKeep; i < kFanout; ++i) set_key(node, i, ~std::uint64_t{0});
+  node.count.store(kKeep, std::memory_order_release);
+  refresh_guide(node);
+  ++part.nodes;
+  ++part.changes;
+  return true;
+}
+
+template <Platform P, class Codec, class G>
+Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint32_t old,
+                                             std::uint32_t fresh) noexcept {
+  Part& part = partitions_[partition];
+  LatchGuard guard(part.latch);
+  Probe hint{.word = leaves_[old].bound.load(std::memory_order_relaxed)};
+  if constexpr (Codec::kBytes) {
+    const Separator<P>* s = leaves_[old].separators.bound.load(std::memory_order_relaxed);
+    if (s != nullptr) hint.bytes = s->view();
+  }
+  std::uint32_t at = 0;
+  const std::uint32_t number = find_node(part, old, hint, at);
+  if (number == 0) return StatusCode::out_of_memory;  // `old` itself could not be listed earlier
+  Node* node = &nodes_[number];
+  if (node->count.load(std::memory_order_relaxed) == kFanout) {
+    if (!split_node(part, *node)) return StatusCode::out_of_memory;
+    if (at >= kFanout / 2) {
+      at -= kFanout / 2;
+      node = &nodes_[node->next.load(std::memory_order_relaxed)];
+    }
+  }
+  const std::uint32_t count = node->count.load(std::memory_order_relaxed);
+  for (std::uint32_t i = count; i > at + 1; --i) {
+    node->leaves[i].store(node->leaves[i - 1].load(std::memory_order_relaxed),
+                          std::memory_order_release);
+  }
+  node->leaves[at + 1].store(fresh, std::memory_order_release);
+  node->count.store(count + 1, std::memory_order_release);
+  for (std::uint32_t i = count; i > at; --i) {
+    set_key(*node, i, node->keys[i - 1].load(std::memory_order_relaxed));
+  }
+  set_key(*node, at, leaves_[old].bound.load(std::memory_order_relaxed));
+  refresh_guide(*node);
+  const Cache* cache = part.cache.load(std::memory_order_relaxed);
+  if (part.changes > cache->count / 16 + 1) rebuild_cache(part);
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf) noexcept {
+  Part& part = partitions_[partition];
+  LatchGuard guard(part.latch);
+  Probe hint{.word = leaves_[leaf].bound.load(std::memory_order_relaxed)};
+  if constexpr (Codec::kBytes) {
+    const Separator<P>* s = leaves_[leaf].separators.bound.load(std::memory_order_relaxed);
+    if (s != nullptr) hint.bytes = s->view();
+  }
+  std::uint32_t at = 0;
+  const std::uint32_t number = find_node(part, leaf, hint, at);
+  if (number == 0) return;
+  Node& node = nodes_[number];
+  const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+  for (std::uint32_t i = at; i + 1 < count; ++i) {
+    set_key(node, i, node.keys[i + 1].load(std::memory_order_relaxed));
+    node.leaves[i].store(node.leaves[i + 1].load(std::memory_order_relaxed),
+                         std::memory_order_release);
+  }
+  set_key(node, count - 1, ~std::uint64_t{0});
+  node.count.store(count - 1, std::memory_order_release);
+  refresh_guide(node);
+  if (count == 1 && ++part.empty > part.nodes / 8) rebuild_cache(part);
+}
+
+// Leaves empty nodes out (the head stays) and makes a new cache. Without memory the old cache stays: its
+// entries are hints that only get further left.
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::rebuild_cache(Part& part) noexcept {
+  std::uint32_t live = 0;
+  for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
+    live += n == part.head || nodes_[n].count.load(std::memory_order_relaxed) != 0 ? 1 : 0;
+  }
+  std::uint32_t stride = 1;
+  while (live / stride > kMaxCached) stride *= 2;
+  const std::uint32_t count = (live + stride - 1) / stride;
+  const std::uint64_t bytes = sizeof(Cache) + count * (8ULL + 4ULL + (Codec::kBytes ? 8ULL : 0)) + 8;
+  auto* cache = static_cast<Cache*>(std::malloc(bytes));
+  if (cache == nullptr) return;
+  cache->count = count;
+  cache->bytes = bytes;
+  cache->words = reinterpret_cast<std::uint64_t*>(cache + 1);
+  cache->separators = reinterpret_cast<Separator<P>**>(cache->words + count);
+  cache->nodes = reinterpret_cast<std::uint32_t*>(cache->separators + (Codec::kBytes ? count : 0));
+  std::uint32_t i = 0;
+  std::uint32_t previous = 0;
+  std::uint32_t retired_head = 0;
+  for (std::uint32_t n = part.head, next = 0; n != 0; n = next) {
+    Node& node = nodes_[n];
+    next = node.next.load(std::memory_order_relaxed);
+    // The last node stays too: its maximum is the partition's.
+    if (n != part.head && node.count.load(std::memory_order_relaxed) == 0 && next != 0) {
+      nodes_[previous].next.store(next, std::memory_order_release);
+      // Chain the retired ones through max: next must keep forwarding readers (N4).
+      node.max.store(retired_head, std::memory_order_relaxed);
+      retired_head = n;
+      --part.nodes;
+      continue;
+    }
+    const std::uint32_t group = i / stride;
+    if (i % stride == 0) cache->nodes[group] = n;
+    cache->words[group] = node.max.load(std::memory_order_relaxed);
+    if constexpr (Codec::kBytes) {
+      cache->separators[group] = node.max_separator.load(std::memory_order_relaxed);
+    }
+    previous = n;
+    ++i;
+  }
+  cache->count = (i + stride - 1) / stride;
+  if constexpr (Codec::kBytes) {
+    for (std::uint32_t g = 0; g < cache->count; ++g) share(cache->separators[g]);
+  }
+  part.changes = 0;
+  part.empty = 0;
+  cache_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  Cache* before = part.cache.load(std::memory_order_relaxed);
+  part.cache.store(cache, std::memory_order_release);
+  if (before != nullptr) {
+    epochs_.retire(kCacheReclaimer, this, reinterpret_cast<std::uint64_t>(before));
+  }
+  while (retired_head != 0) {
+    const std::uint32_t n = retired_head;
+    retired_head = static_cast<std::uint32_t>(nodes_[n].max.load(std::memory_order_relaxed));
+    nodes_[n].max.store(0, std::memory_order_relaxed);  // readers still here go right
+    epochs_.retire(kNodeReclaimer, this, n);
+  }
+}
+
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::free_cache(Cache* cache) noexcept {
+  if (cache == nullptr) return;
+  if constexpr (Codec::kBytes) {
+    for (std::uint32_t i = 0; i < cache->count; ++i) drop_separator(cache->separators[i]);
+  }
+  cache_bytes_.fetch_sub(cache->bytes, std::memory_order_relaxed);
+  std::free(static_cast<void*>(cache));
+}
+
+template <Platform P, class Codec, class G>
+std::uint64_t InnerIndex<P, Codec, G>::dram_bytes() const noexcept {
+  return std::uint64_t{node_high_} * sizeof(Node) +
+         partitioning_.count() * sizeof(Part) + cache_bytes_.load(std::memory_order_relaxed);
+}
+
+template <Platform P, class Codec, class G>
+std::uint64_t InnerIndex<P, Codec, G>::node_count() const noexcept {
+  std::uint64_t count = 0;
+  for (std::uint32_t p = 0; p < partitioning_.count(); ++p) count += partitions_[p].nodes;
+  return count;
+}
+
+}  // namespace perdure::phast

@@ -1,0 +1,179 @@
+// LeafTable: the DRAM side of PhaST's leaves: one descriptor per leaf, in an arena, named by number.
+//
+// LAYOUT (default geometry; two lines, adjacent, so that a lookup misses once)
+//   line 0   version | visible | pending | claims | low | bound | next, leaf | order
+//   line 1   fingerprints of the slots
+//   line 2   (byte strings only) the separators behind low and bound
+// INVARIANTS (DRAM)
+//   D1  A slot whose visible bit is set holds a durable entry (a pending one excepted), and its fingerprint is
+//       that of its key.
+//   D2  claims = visible plus the slots being filled, plus the latch stripes in bits 60..63.
+//   D3  A slot is not claimed again before the version was raised after its entry went away.
+//   D4  low, bound, next and the separators change with all latches held; version rises after them.
+//       Bound never rises; low never rises; bit 0 of version: the leaf is unlinked for good.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#ifndef __SSE2__
+#error "perdure needs x86-64"
+#endif
+#include <emmintrin.h>
+
+#include "index/phast/codec.h"
+#include "index/phast/layout.h"
+#include "platform/platform.h"
+#include "util/arena.h"
+
+namespace perdure::phast {
+
+inline constexpr std::uint32_t kNoLeaf = 0;  // leaf number 0 is never used
+inline constexpr std::uint32_t kStripes = 4;
+inline constexpr std::uint64_t kStripeShift = 60;
+inline constexpr std::uint64_t kAllStripes = 15ULL << kStripeShift;
+
+template <Platform P, class Codec, class G>
+struct alignas(64) Descriptor {
+  template <class T>
+  using Atomic = typename P::template Atomic<T>;
+  static constexpr std::uint64_t kSlots = (1ULL << G::kLeafEntries) - 1;
+
+  Atomic<std::uint64_t> version{0};
+  Atomic<std::uint64_t> visible{0};
+  Atomic<std::uint64_t> pending{0};
+  Atomic<std::uint64_t> claims{0};
+  Atomic<std::uint64_t> low{0};    // inclusive word, if there is no separator
+  Atomic<std::uint64_t> bound{0};  // inclusive
+  Atomic<std::uint32_t> next{kNoLeaf};
+  Atomic<std::uint32_t> leaf{0};   // offset in the pool / sizeof(Leaf)
+  Atomic<std::uint64_t> order{0};  // number of the cached scan order, and what it is valid for; 0: none
+
+  // Read as words, written as bytes, both atomically.
+  alignas(64) std::uint8_t fingerprints[64] = {};
+
+  // Byte strings: a null separator means that the word alone decides.
+  struct Separators {
+    alignas(64) Atomic<Separator<P>*> low{nullptr};
+    Atomic<Separator<P>*> bound{nullptr};
+  };
+  struct Nothing {};
+  [[no_unique_address]] std::conditional_t<Codec::kBytes, Separators, Nothing> separators;
+
+  bool below(const Probe& probe) const noexcept {  // before this leaf's range
+    const std::uint64_t word = low.load(std::memory_order_acquire);
+    if constexpr (Codec::kBytes) {
+      if (probe.word == word) {
+        const Separator<P>* s = separators.low.load(std::memory_order_acquire);
+        return s != nullptr && compare(probe, s->view()) <= 0;
+      }
+    }
+    return probe.word < word;
+  }
+  bool above(const Probe& probe) const noexcept {
+    const std::uint64_t word = bound.load(std::memory_order_acquire);
+    if constexpr (Codec::kBytes) {
+      if (probe.word == word) {
+        const Separator<P>* s = separators.bound.load(std::memory_order_acquire);
+        return s != nullptr && compare(probe, s->view()) > 0;
+      }
+    }
+    return probe.word > word;
+  }
+
+  void set_fingerprint(std::uint32_t slot, std::uint8_t fingerprint) noexcept {
+    P::store_byte(fingerprints[slot], fingerprint);
+  }
+  // The slots, of `among`, whose fingerprint matches.
+  std::uint64_t matches(std::uint8_t fingerprint, std::uint64_t among) const noexcept {
+    std::uint64_t words[8];
+    P::load_line(words, fingerprints);
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(fingerprint));
+    std::uint64_t mask = 0;
+    for (int i = 0; i < 4; ++i) {
+      const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words) + i);
+      const auto bits = static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(part, wanted)));
+      mask |= std::uint64_t{bits} << (16 * i);
+    }
+    return mask & among;
+  }
+};
+
+// A leaf's entries in key order, as of one version and number of entries.
+template <class G>
+struct alignas(64) ScanOrder {
+  std::uint32_t next_free;
+  std::uint8_t slots[60];
+};
+static_assert(sizeof(ScanOrder<DefaultGeometry>) == 64);
+
+template <Platform P, class Codec, class G>
+class LeafTable {
+ public:
+  using Desc = Descriptor<P, Codec, G>;
+
+  Status reserve(std::size_t leaves) noexcept {
+    if (leaves > 0xFFFFFFF0ULL) leaves = 0xFFFFFFF0ULL;
+    if (Status s = descriptors_.reserve(leaves + 1); !s.ok()) return s;
+    return orders_.reserve(leaves + 1);
+  }
+
+  Desc& operator[](std::uint32_t number) const noexcept { return descriptors_[number]; }
+  ScanOrder<G>& order(std::uint32_t number) const noexcept { return orders_[number]; }
+
+  // A fresh descriptor's number, or kNoLeaf. Version starts above whatever the slot had before.
+  std::uint32_t take() noexcept { return take_from(descriptor_free_, descriptor_high_, descriptors_); }
+  void give(std::uint32_t number) noexcept {
+    LatchGuard guard(latch_);
+    descriptors_[number].next.store(descriptor_free_, std::memory_order_relaxed);
+    descriptor_free_ = number;
+  }
+  std::uint32_t take_order() noexcept {
+    LatchGuard guard(latch_);
+    if (order_free_ != 0) {
+      const std::uint32_t number = order_free_;
+      order_free_ = orders_[number].next_free;
+      return number;
+    }
+    return order_high_ + 1 < orders_.capacity() ? ++order_high_ : 0;
+  }
+  void give_order(std::uint32_t number) noexcept {
+    LatchGuard guard(latch_);
+    orders_[number].next_free = order_free_;
+    order_free_ = number;
+  }
+  std::uint32_t descriptor_count() const noexcept { return descriptor_high_; }
+  std::uint64_t dram_bytes() noexcept {
+    LatchGuard guard(latch_);
+    return std::uint64_t{descriptor_high_} * sizeof(Desc) + order_bytes_locked();
+  }
+  std::uint64_t order_bytes() noexcept {
+    LatchGuard guard(latch_);
+    return order_bytes_locked();
+  }
+
+ private:
+  std::uint64_t order_bytes_locked() const noexcept {
+    return std::uint64_t{order_high_} * sizeof(ScanOrder<G>);
+  }
+  std::uint32_t take_from(std::uint32_t& free, std::uint32_t& high, Arena<Desc>& arena) noexcept {
+    LatchGuard guard(latch_);
+    if (free != kNoLeaf) {
+      const std::uint32_t number = free;
+      free = arena[number].next.load(std::memory_order_relaxed);
+      return number;
+    }
+    return high + 1 < arena.capacity() ? ++high : kNoLeaf;
+  }
+
+  Arena<Desc> descriptors_;
+  Arena<ScanOrder<G>> orders_;
+  typename P::Latch latch_;
+  std::uint32_t descriptor_free_ = kNoLeaf;
+  std::uint32_t descriptor_high_ = 0;
+  std::uint32_t order_free_ = 0;
+  std::uint32_t order_high_ = 0;
+};
+
+}  // namespace perdure::phast

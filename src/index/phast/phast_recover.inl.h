@@ -1,0 +1,399 @@
+// Phast: creation, recovery, close. Included by phast.h only.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "index/phast/phast.h"
+
+namespace perdure::phast {
+
+template <Platform P, class Codec, class G>
+Phast<P, Codec, G>::Phast(const EngineContext<P>& context, std::uint64_t root) noexcept
+    : context_(context),
+      root_offset_(root),
+      root_(context.heap.template at<layout::Root>(root)),
+      inner_(table_, context_.epochs) {}
+
+template <Platform P, class Codec, class G>
+Phast<P, Codec, G>::~Phast() {
+  context_.epochs.drain_all();  // reclaimers point here
+  if constexpr (Codec::kBytes) {
+    if (table_.descriptor_count() == 0) return;
+    for_each_leaf([this](std::uint32_t number) {
+      auto& separators = table_[number].separators;
+      inner_.release(separators.bound.load(std::memory_order_relaxed));
+      inner_.release(separators.low.load(std::memory_order_relaxed));
+    });
+    context_.epochs.drain_all();
+  }
+}
+
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& context,
+                                                   const MapKinds& kinds,
+                                                   const PhastOptions& options) {
+  const std::uint32_t bits = options.partition_bits;
+  if (bits > 16) {
+    return fail(StatusCode::invalid_argument, "partition_bits %u; at most 16 are allowed", bits);
+  }
+  const std::uint32_t shift =
+      options.partition_shift == ~0U ? 64 - bits : options.partition_shift;
+  if (bits > 0 && (shift > 64 - bits)) {
+    return fail(StatusCode::invalid_argument,
+                "partition_shift %u leaves fewer than %u bits above it", shift, bits);
+  }
+  P& platform = context.platform;
+  const Partitioning partitioning{.bits = bits, .shift = bits == 0 ? 0 : shift};
+  const std::uint32_t count = partitioning.count();
+  const std::size_t bytes = sizeof(layout::Root) + count * 8ULL;
+  auto block = context.heap.allocate(bytes, BlockKind::plain);
+  if (!block) return block;
+  auto* root = context.heap.template at<layout::Root>(*block);
+  auto* master = reinterpret_cast<std::uint64_t*>(root + 1);
+  std::uint32_t made = 0;
+  Status s;
+  for (; made < count; ++made) {
+    auto head = context.heap.allocate(sizeof(Leaf), BlockKind::plain);
+    if (!head) {
+      s = std::move(head.error());
+      break;
+    }
+    alignas(64) Leaf image{};
+    image.bound = Codec::kBytes ? 0 : partitioning.bound(made);
+    Leaf* leaf = context.heap.template at<Leaf>(*head);
+    platform.copy(leaf, &image, sizeof(image));
+    platform.flush(leaf, sizeof(*leaf), "phast.create.leaf"_site);
+    platform.store(master[made], *head);
+  }
+  if (!s.ok()) {
+    while (made > 0) context.heap.free(platform.load(master[--made]));
+    context.heap.free(*block);
+    return fail(std::move(s));
+  }
+  layout::Root image{};
+  image.magic = layout::kRootMagic;
+  image.geometry = kEntries;
+  image.partition_bits = bits;
+  image.partition_shift = partitioning.shift;
+  image.flags = (Codec::kBytes ? layout::kBytesKeys : 0) |
+                (!Codec::kBytes && kinds.value == ValueKind::bytes ? layout::kRecordValues : 0);
+  image.fixed_crc =
+      crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master, count * 8ULL);
+  platform.copy(root, &image, sizeof(image));
+  platform.flush(root, bytes, "phast.create.root"_site);
+  if (!platform.fence("phast.create.root"_site)) return fail(StatusCode::poisoned);
+  return block;
+}
+
+template <Platform P, class Codec, class G>
+Expected<std::unique_ptr<EngineInstance>> Phast<P, Codec, G>::open(
+    const EngineContext<P>& context, std::uint64_t root) {
+  if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
+    return fail(StatusCode::corruption, "the map's root %llu lies outside the pool",
+                static_cast<unsigned long long>(root));
+  }
+  std::unique_ptr<EngineInstance> map(new (std::nothrow) Phast(context, root));
+  if (map == nullptr) return fail(StatusCode::out_of_memory);
+  return map;
+}
+
+// The root block is checked whole before anything in it is believed.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::read_root() noexcept {
+  const auto bad = [](const char* what) {
+    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
+  };
+  if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  const layout::Root image = *root_;
+  if (image.magic != layout::kRootMagic) return bad("magic");
+  if (image.geometry != kEntries || image.partition_bits > 16) return bad("geometry");
+  const std::size_t master_bytes = (1ULL << image.partition_bits) * 8;
+  if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes) return bad("size");
+  const std::uint32_t crc =
+      crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), master_bytes);
+  if (image.fixed_crc != crc) return bad("checksum");
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  record_values_ = (image.flags & layout::kRecordValues) != 0;
+  const std::uint64_t max_leaves =
+      context_.heap.max_data_bytes() / sizeof(Leaf) + (1ULL << image.partition_bits);
+  if (Status s = table_.reserve(max_leaves); !s.ok()) return s;
+  return inner_.reserve({.bits = image.partition_bits, .shift = image.partition_shift}, max_leaves);
+}
+
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::recover(bool clean) {
+  if (Status s = read_root(); !s.ok()) return s;
+  if (clean && root_->close_crc != zero_crc()) {
+    return Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
+  }
+  if (!Codec::kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
+    const std::uint64_t record = context_.platform.load(root_->zero_value);
+    if (Status s = check_record(record, false); !s.ok()) return s;
+    if (Status s = context_.heap.mark(record); !s.ok()) return s;
+  }
+  const std::uint32_t count = inner_.partitioning().count();
+  typename P::Latch latch;
+  Status first_error;
+  const std::size_t workers = std::min<std::size_t>(std::max(context_.threads, 1U), count);
+  typename P::template Atomic<std::uint32_t> next{0};
+  P::parallel(workers, [&](std::size_t) {
+    for (;;) {
+      const std::uint32_t p = next.fetch_add(1, std::memory_order_relaxed);
+      if (p >= count) return;
+      Status s = recover_partition(p, clean);
+      if (s.ok()) continue;
+      LatchGuard guard(latch);
+      if (first_error.ok()) first_error = std::move(s);
+    }
+  });
+  return first_error;
+}
+
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean) noexcept {
+  const P& platform = context_.platform;
+  std::size_t capacity = 64;
+  std::size_t count = 0;
+  auto* leaves = static_cast<std::uint32_t*>(std::malloc(capacity * sizeof(std::uint32_t)));
+  if (leaves == nullptr) return StatusCode::out_of_memory;
+  Status s;
+  bool wrote = false;
+  Leaf* previous = nullptr;
+  for (std::uint64_t offset = platform.load(master()[partition]); s.ok();) {
+    if (count == capacity) {
+      capacity *= 2;
+      auto* more =
+          static_cast<std::uint32_t*>(std::realloc(leaves, capacity * sizeof(std::uint32_t)));
+      if (more == nullptr) {
+        s = StatusCode::out_of_memory;
+        break;
+      }
+      leaves = more;
+    }
+    s = context_.heap.mark(offset);  // a chain that runs in a circle is reached twice
+    if (s.ok() && (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0)) {
+      s = Status::format(StatusCode::corruption, "offset %llu is not a leaf",
+                         static_cast<unsigned long long>(offset));
+    }
+    if (!s.ok()) break;
+    Leaf& leaf = *context_.heap.template at<Leaf>(offset);
+    const std::uint64_t next = platform.load(leaf.next);
+    if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) {
+      __builtin_prefetch(context_.heap.template at<Leaf>(next));
+    }
+    if (clean && leaf.crc != leaf_crc(leaf)) {
+      s = Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (checksum)",
+                         static_cast<unsigned long long>(offset));
+      break;
+    }
+    const std::uint32_t number = table_.take();
+    if (number == kNoLeaf) {
+      s = StatusCode::out_of_memory;
+      break;
+    }
+    Desc& desc = table_[number];
+    desc.leaf.store(static_cast<std::uint32_t>(offset / sizeof(Leaf)), std::memory_order_relaxed);
+    leaves[count++] = number;
+    // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
+    if (previous != nullptr && platform.load(previous->bound) == platform.load(leaf.bound)) {
+      s = finish_split(*previous, leaf);
+    }
+    previous = &leaf;
+    if (next == 0) break;
+    offset = next;
+  }
+  for (std::size_t i = 0; i < count && s.ok(); ++i) {
+    Desc& desc = table_[leaves[i]];
+    s = set_bounds(desc, leaf_of(desc), i == 0 ? nullptr : &table_[leaves[i - 1]], partition);
+    if (i > 0) table_[leaves[i - 1]].next.store(leaves[i], std::memory_order_relaxed);
+    if (s.ok()) s = load_slots(desc, leaf_of(desc), clean, wrote);
+  }
+  if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
+    s = StatusCode::poisoned;
+  }
+  if (s.ok()) s = inner_.build(partition, leaves, count);
+  std::free(leaves);
+  return s;
+}
+
+// The new leaf's immutable low is the bound that the old one was about to get.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::finish_split(Leaf& left, Leaf& right) noexcept {
+  context_.platform.store(left.bound, context_.platform.load(right.low));
+  context_.platform.flush(&left, kLine, "phast.recover.split"_site);
+  if (!context_.platform.fence("phast.recover.split"_site)) return StatusCode::poisoned;
+  return {};
+}
+
+// Range of a recovered leaf: from its left neighbour's bound to its own. Marks the separator.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::set_bounds(Desc& desc, const Leaf& leaf, const Desc* left,
+                                      std::uint32_t partition) noexcept {
+  const auto bad = [&](const char* what) {
+    return Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (%s)",
+                          static_cast<unsigned long long>(leaf_offset(desc)), what);
+  };
+  const Partitioning& partitioning = inner_.partitioning();
+  const std::uint64_t bound = context_.platform.load(leaf.bound);
+  const bool last = context_.platform.load(leaf.next) == 0;
+  std::uint64_t word = bound;
+  if constexpr (Codec::kBytes) {
+    if (last != (bound == 0)) return bad("bound");
+    word = partitioning.bound(partition);
+    if (bound != 0) {
+      if (Status s = check_record(bound, true); !s.ok()) return s;
+      if (Status s = context_.heap.mark(bound); !s.ok()) return s;
+      const auto key = RecordView::read(context_.platform, record_at(bound)).key();
+      word = head_word(key);
+      Separator<P>* separator = Separator<P>::make(key, bound);
+      if (separator == nullptr) return StatusCode::out_of_memory;
+      desc.separators.bound.store(separator, std::memory_order_relaxed);
+    }
+    if (left != nullptr) {
+      Separator<P>* low = left->separators.bound.load(std::memory_order_relaxed);
+      Inner::share(low);
+      desc.separators.low.store(low, std::memory_order_relaxed);
+    }
+  }
+  if (last && word != partitioning.bound(partition)) return bad("last bound");
+  const std::uint64_t low =
+      left == nullptr ? partitioning.low(partition)
+                      : left->bound.load(std::memory_order_relaxed) + (Codec::kBytes ? 0 : 1);
+  if (word < low || partitioning.of(word) != partition) return bad("order of bounds");
+  desc.low.store(low, std::memory_order_relaxed);
+  desc.bound.store(word, std::memory_order_relaxed);
+  if constexpr (Codec::kBytes) {
+    const Separator<P>* s = desc.separators.bound.load(std::memory_order_relaxed);
+    if (s != nullptr && left != nullptr && desc.below({.word = word, .bytes = s->view()})) {
+      return bad("order of bounds");
+    }
+  }
+  return {};
+}
+
+// What a word of an entry or leaf names must be a record that fits its block.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::check_record(std::uint64_t word, bool deep) const noexcept {
+  const std::uint64_t offset = word & kOffsetMask;
+  const auto bad = [offset](const char* what) {
+    return Status::format(StatusCode::corruption, "the record at offset %llu is damaged (%s)",
+                          static_cast<unsigned long long>(offset), what);
+  };
+  if (!context_.heap.contains(offset, sizeof(RecordPrefix)) || offset % 16 != 0) {
+    return bad("place");
+  }
+  if (!deep) return {};
+  if (!context_.heap.is_block(offset)) return bad("place");
+  const auto record = RecordView::read(context_.platform, record_at(offset));
+  if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
+  if (!record.intact()) return bad("checksum");
+  return {};
+}
+
+// Entries in range become visible slots; the others are garbage (I2), for byte strings zeroed durably so
+// that they never name a record that is freed and used again.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept {
+  P& platform = context_.platform;
+  (void)clean;
+  std::uint64_t visible = 0;
+  for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
+    Entry& entry = leaf.entries[slot];
+    if (platform.load(Codec::commit(entry)) == 0) continue;
+    Probe probe{.word = platform.load(entry.key)};
+    bool outside = false;
+    if constexpr (Codec::kBytes) {
+      const std::uint64_t word = platform.load(entry.value);
+      probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
+      // The record itself is read only where words cannot decide.
+      const bool on_low = probe.word == desc.low.load(std::memory_order_relaxed);
+      const bool on_bound = probe.word == desc.bound.load(std::memory_order_relaxed);
+      if (on_low || on_bound) {
+        if (Status s = check_record(word, true); !s.ok()) return s;
+        probe.bytes = RecordView::read(platform, record_at(word)).key();
+      }
+      outside = desc.below(probe) || desc.above(probe);
+      if (outside) {
+        platform.store(entry.value, 0);
+        platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
+        wrote = true;
+        continue;
+      }
+      if (Status s = check_record(word, false); !s.ok()) return s;
+      if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
+    } else {
+      probe = Codec::probe({.word = probe.word});
+      outside = desc.below(probe) || desc.above(probe);
+      if (outside) continue;
+      if (record_values_) {
+        const std::uint64_t word = platform.load(entry.value);
+        if (Status s = check_record(word, false); !s.ok()) return s;
+        if (Status s = context_.heap.mark(word); !s.ok()) return s;
+      }
+    }
+    desc.set_fingerprint(slot, probe.fingerprint);
+    visible |= 1ULL << slot;
+  }
+  desc.claims.store(visible, std::memory_order_relaxed);
+  desc.version.store(2, std::memory_order_relaxed);
+  desc.visible.store(visible, std::memory_order_release);
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+template <class F>
+void Phast<P, Codec, G>::for_each_leaf(F&& visit) const {
+  for (std::uint32_t p = 0; p < inner_.partitioning().count(); ++p) {
+    for (std::uint32_t n = inner_.first_leaf(p); n != kNoLeaf;
+         n = table_[n].next.load(std::memory_order_acquire)) {
+      visit(n);
+    }
+  }
+}
+
+// --- close ---
+
+template <Platform P, class Codec, class G>
+std::uint64_t Phast<P, Codec, G>::leaf_crc(const Leaf& leaf) const noexcept {
+  const std::uint32_t head = crc32c(0, &leaf, offsetof(Leaf, crc));
+  const auto* rest = reinterpret_cast<const std::byte*>(&leaf) + offsetof(Leaf, reserved);
+  return crc32c(head, rest, sizeof(Leaf) - offsetof(Leaf, reserved));
+}
+
+template <Platform P, class Codec, class G>
+std::uint64_t Phast<P, Codec, G>::zero_crc() const noexcept {
+  return crc32c(0, &root_->zero_value, 16);
+}
+
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::close() {
+  P& platform = context_.platform;
+  const std::uint32_t count = inner_.partitioning().count();
+  const std::size_t workers = std::min<std::size_t>(std::max(context_.threads, 1U), count);
+  typename P::template Atomic<std::uint32_t> next{0};
+  typename P::template Atomic<bool> durable{true};
+  P::parallel(workers, [&](std::size_t) {
+    for (;;) {
+      const std::uint32_t p = next.fetch_add(1, std::memory_order_relaxed);
+      if (p >= count) break;
+      for (std::uint32_t n = inner_.first_leaf(p); n != kNoLeaf;
+           n = table_[n].next.load(std::memory_order_acquire)) {
+        Leaf& leaf = leaf_of(table_[n]);
+        const std::uint64_t crc = leaf_crc(leaf);
+        if (leaf.crc == crc) continue;
+        platform.store(leaf.crc, crc);
+        platform.flush(&leaf, kLine, "phast.close.leaf"_site);
+      }
+    }
+    // Each worker fences its own write-backs.
+    if (!platform.fence("phast.close.leaf"_site)) durable.store(false, std::memory_order_relaxed);
+  });
+  platform.store(root_->close_crc, zero_crc());
+  platform.flush(root_, sizeof(*root_), "phast.close.root"_site);
+  if (!platform.fence("phast.close.root"_site)) durable.store(false, std::memory_order_relaxed);
+  return durable.load(std::memory_order_relaxed) ? Status() : StatusCode::poisoned;
+}
+
+}  // namespace perdure::phast

@@ -1,0 +1,210 @@
+// Phast: scans. Included by phast.h only.
+//
+// One leaf at a time: a validated snapshot of its entries in key order, delivered under the guard. The slots'
+// order is kept per scanned leaf and used again while version and number of entries are the same: between
+// two versions visible only grows, so equal numbers mean equal sets (D3).
+#pragma once
+
+#include "index/phast/phast.h"
+
+namespace perdure::phast {
+
+template <Platform P, class Codec, class G>
+std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
+                                                const Entered& entered, std::uint64_t visible,
+                                                std::uint8_t* order) noexcept {
+  const auto count = static_cast<std::uint32_t>(__builtin_popcountll(visible));
+  const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
+  const std::uint64_t stamp = entered.version << 6 << 26 | std::uint64_t{count} << 26;
+  constexpr std::uint64_t kNumber = (1ULL << 26) - 1;
+  if (cached != 0 && (cached & ~kNumber) == stamp) {
+    std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kNumber)).slots, count);
+    return count;
+  }
+  const std::uint32_t sorted = sort_slots(leaf, visible, order);
+  if (desc.version.load(std::memory_order_acquire) != entered.version ||
+      sorted != count || count == 0) {
+    return sorted;
+  }
+  const std::uint32_t fresh = table_.take_order();
+  if (fresh == 0) return sorted;
+  if (fresh > kNumber) {
+    table_.give_order(fresh);
+    return sorted;
+  }
+  std::memcpy(table_.order(fresh).slots, order, sorted);
+  std::uint64_t expected = cached;
+  if (desc.order.compare_exchange_strong(expected, stamp | fresh, std::memory_order_acq_rel)) {
+    if (cached != 0) context_.epochs.retire(kOrderReclaimer, this, cached & kNumber);
+  } else {
+    table_.give_order(fresh);
+  }
+  return sorted;
+}
+
+// False if the slot was emptied meanwhile; the snapshot is then repeated.
+template <Platform P, class Codec, class G>
+bool Phast<P, Codec, G>::load_entry(const Entry& entry, detail::Entry& out) const noexcept {
+  const P& platform = context_.platform;
+  if constexpr (Codec::kBytes) {
+    const std::uint64_t word = platform.load(entry.value);
+    if (word == 0) return false;
+    const RecordView record = RecordView::read(platform, record_at(word));
+    out.key = {.word = platform.load(entry.key), .bytes = record.key()};
+    out.value = record.value();
+  } else {
+    out.key = {.word = platform.load(entry.key)};
+    if (out.key.word == 0) return false;
+    out.value = value_of(platform.load(entry.value));
+  }
+  return true;
+}
+
+// Fills the batch with the leaf's entries inside the limits, in the direction of the scan. False if the leaf
+// changed under us.
+template <Platform P, class Codec, class G>
+bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, bool reverse,
+                                  std::uint64_t limit, Batch& batch) noexcept {
+  Desc& desc = table_[entered.number];
+  const Leaf& leaf = leaf_of(desc);
+  const std::uint64_t visible = desc.visible.load(std::memory_order_acquire);
+  std::uint8_t order[64];
+  const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, order);
+  const auto before = [&](const detail::Entry& e, const Probe& probe) {  // entry < probe
+    if (Codec::kBytes && e.key.word == probe.word) return compare(probe, e.key.bytes) > 0;
+    return e.key.word < probe.word;
+  };
+  batch.count = 0;
+  for (std::uint32_t i = 0; i < count && batch.count < limit; ++i) {
+    const Entry& entry = leaf.entries[order[reverse ? count - 1 - i : i]];
+    detail::Entry& out = batch.entries[batch.count];
+    if (!load_entry(entry, out)) {
+      // Emptied: either still pending, then absent and helped below, or the version has moved.
+      continue;
+    }
+    if (limits.has_from && before(out, limits.from)) {
+      if (reverse) break;
+      continue;
+    }
+    if (limits.has_to && !before(out, limits.to)) {
+      if (!reverse) break;
+      continue;
+    }
+    ++batch.count;
+  }
+  batch.next = desc.next.load(std::memory_order_acquire);
+  batch.low = desc.low.load(std::memory_order_acquire);
+  batch.bound = desc.bound.load(std::memory_order_acquire);
+  if constexpr (Codec::kBytes) {
+    batch.low_separator = desc.separators.low.load(std::memory_order_acquire);
+    batch.bound_separator = desc.separators.bound.load(std::memory_order_acquire);
+  }
+  const std::uint64_t pending = desc.pending.load(std::memory_order_acquire) & visible;
+  if (pending != 0) (void)help(desc, pending);
+  return desc.version.load(std::memory_order_acquire) == entered.version;
+}
+
+// The position just past the leaf in the scan's direction; `end` if the key space ends there.
+template <Platform P, class Codec, class G>
+Probe Phast<P, Codec, G>::next_probe(const Batch& batch, bool reverse, bool& end) const noexcept {
+  if constexpr (Codec::kBytes) {
+    if (!reverse) {
+      if (batch.bound_separator != nullptr) {
+        return {.word = batch.bound, .bytes = batch.bound_separator->view(), .after = true};
+      }
+      end = batch.bound == ~std::uint64_t{0};
+      return {.word = batch.bound + 1};
+    }
+    if (batch.low_separator != nullptr) {
+      return {.word = batch.low, .bytes = batch.low_separator->view()};
+    }
+    end = batch.low == 0;
+    return {.word = batch.low - 1, .after = true, .last = true};
+  } else {
+    if (!reverse) {
+      end = batch.bound == ~std::uint64_t{0};
+      return {.word = batch.bound + 1};
+    }
+    end = batch.low == 0;
+    return {.word = batch.low - 1};
+  }
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::scan_zero(
+    const Limits& limits, bool reverse,
+    FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept {
+  (void)reverse;
+  if ((limits.has_from && limits.from.word > 0) || (limits.has_to && limits.to.word == 0)) {
+    return true;
+  }
+  bool go_on = true;
+  auto found = read_zero([&](const detail::Value& value) {
+    const detail::Entry entry{.key = {}, .value = value};
+    go_on = visit(std::span<const detail::Entry>(&entry, 1));
+  });
+  if (!found) return found;
+  return go_on;
+}
+
+template <Platform P, class Codec, class G>
+Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
+                                        FunctionRef<bool(std::span<const detail::Entry>)> visit) {
+  Limits limits;
+  limits.has_from = range.from.has_value();
+  limits.has_to = range.to.has_value();
+  if (limits.has_from) limits.from = Codec::probe(*range.from);
+  if (limits.has_to) limits.to = Codec::probe(*range.to);
+  EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return fail(StatusCode::out_of_memory);
+  if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+  if (!Codec::kBytes && !range.reverse) {
+    auto go_on = scan_zero(limits, range.reverse, visit);
+    if (!go_on) return fail(std::move(go_on.error()));
+    if (!*go_on) return {};
+  }
+  Probe position;
+  if (range.reverse) {
+    position = limits.has_to ? limits.to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
+  } else if (limits.has_from) {
+    position = limits.from;
+  }
+  std::uint64_t left = range.limit;
+  Batch batch;
+  bool end = false;
+  std::uint32_t hint = inner_.locate(position);
+  while (!end && left > 0) {
+    const Entered entered = enter(position, hint);
+    hint = entered.number;
+    if (!snapshot(entered, limits, range.reverse, left, batch)) continue;
+    if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+    if (batch.next != kNoLeaf) __builtin_prefetch(&table_[batch.next]);
+    position = next_probe(batch, range.reverse, end);
+    left -= batch.count;
+    if (batch.count > 0 && !visit(std::span<const detail::Entry>(batch.entries, batch.count))) {
+      return {};
+    }
+    if (!end && range.reverse) {
+      const bool passed = limits.has_from && (Codec::kBytes && position.word == limits.from.word
+                                                  ? !position.last && compare(limits.from, position.bytes) > 0
+                                                  : position.word < limits.from.word);
+      if (passed) break;
+    } else if (!end) {
+      const bool passed = limits.has_to && (Codec::kBytes && position.word == limits.to.word
+                                                ? compare(position, limits.to.bytes) >= 0
+                                                : position.word > limits.to.word ||
+                                                      (!Codec::kBytes && position.word == limits.to.word));
+      if (passed) break;
+    }
+    if (!end) {
+      hint = !range.reverse && batch.next != kNoLeaf ? batch.next : inner_.locate(position);
+    }
+  }
+  if (!Codec::kBytes && range.reverse && left > 0) {
+    auto go_on = scan_zero(limits, range.reverse, visit);
+    if (!go_on) return fail(std::move(go_on.error()));
+  }
+  return {};
+}
+
+}  // namespace perdure::phast

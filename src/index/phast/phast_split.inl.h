@@ -1,0 +1,297 @@
+// Phast: splitting full leaves and unlinking empty ones. Included by phast.h only.
+#pragma once
+
+#include <algorithm>
+
+#include "index/phast/phast.h"
+
+namespace perdure::phast {
+
+template <Platform P, class Codec, class G>
+Probe Phast<P, Codec, G>::probe_of(const Entry& entry) const noexcept {
+  if constexpr (Codec::kBytes) {
+    const std::uint64_t word = context_.platform.load(entry.value);
+    return {.word = context_.platform.load(entry.key),
+            .bytes = RecordView::read(context_.platform, record_at(word)).key(),
+            .fingerprint = static_cast<std::uint8_t>(word >> 56)};
+  } else {
+    return Codec::probe({.word = context_.platform.load(entry.key)});
+  }
+}
+
+// The given slots by key. Keys are copied first: a writer may empty a slot meanwhile (only scans call this
+// without the latches), and then it is left out.
+template <Platform P, class Codec, class G>
+std::uint32_t Phast<P, Codec, G>::sort_slots(const Leaf& leaf, std::uint64_t slots,
+                                             std::uint8_t* order) const noexcept {
+  struct Item {
+    Probe key;
+    std::uint8_t slot;
+  };
+  struct WordItem {
+    std::uint64_t key;
+    std::uint8_t slot;
+  };
+  std::conditional_t<Codec::kBytes, Item, WordItem> items[64];
+  std::uint32_t count = 0;
+  for (; slots != 0; slots &= slots - 1) {
+    const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(slots));
+    const Entry& entry = leaf.entries[slot];
+    if constexpr (Codec::kBytes) {
+      const std::uint64_t word = context_.platform.load(entry.value);
+      if (word != 0) {
+        const auto record = RecordView::read(context_.platform, record_at(word));
+        items[count++] = {{.word = context_.platform.load(entry.key), .bytes = record.key()}, slot};
+      }
+    } else {
+      const std::uint64_t word = context_.platform.load(entry.key);
+      if (word != 0) items[count++] = {word, slot};
+    }
+  }
+  std::sort(items, items + count, [](const auto& a, const auto& b) {
+    if constexpr (Codec::kBytes) {
+      return a.key.word != b.key.word ? a.key.word < b.key.word : a.key.bytes < b.key.bytes;
+    } else {
+      return a.key < b.key;
+    }
+  });
+  for (std::uint32_t i = 0; i < count; ++i) order[i] = items[i].slot;
+  return count;
+}
+
+// Splits in the middle, or at the end if the key to come lies behind all others: ascending loads fill leaves.
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
+                                    SplitPlan& plan) const noexcept {
+  const Leaf& leaf = leaf_of(desc);
+  plan.count = sort_slots(leaf, desc.visible.load(std::memory_order_acquire), plan.order);
+  plan.keep = (plan.count + 1) / 2;
+  const Probe last = probe_of(leaf.entries[plan.order[plan.count - 1]]);
+  const bool behind = Codec::kBytes && probe.word == last.word ? compare(probe, last.bytes) > 0
+                                                               : probe.word > last.word;
+  if (behind) plan.keep = plan.count;
+}
+
+// Makes room in a full leaf. Returns ok also if another thread did.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::split(std::uint32_t number, const Probe& probe) noexcept {
+  Desc& desc = table_[number];
+  latch_all(desc);
+  Status s;
+  const bool full = (desc.claims.load(std::memory_order_relaxed) & kSlots) == kSlots;
+  if ((desc.version.load(std::memory_order_acquire) & 1) == 0 && full) {
+    SplitPlan plan;
+    plan_split(desc, probe, plan);
+    s = split_latched(number, plan);
+  }
+  unlatch(desc, kAllStripes);
+  return s;
+}
+
+// Writes the new leaf whole: moved entries first, the rest empty; same next and bound as the old one.
+template <Platform P, class Codec, class G>
+bool Phast<P, Codec, G>::build_leaf(const Desc& old, const SplitPlan& plan, Leaf& fresh,
+                                    std::uint64_t low) noexcept {
+  P& platform = context_.platform;
+  const Leaf& leaf = leaf_of(old);
+  alignas(64) Leaf image{};
+  image.next = platform.load(leaf.next);
+  image.bound = platform.load(leaf.bound);
+  image.low = low;
+  for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
+    const Entry& entry = leaf.entries[plan.order[i]];
+    image.entries[i - plan.keep] = {platform.load(entry.key), platform.load(entry.value)};
+  }
+  platform.copy(&fresh, &image, sizeof(Leaf));
+  platform.flush(&fresh, sizeof(Leaf), "phast.split.leaf"_site);
+  return platform.fence("phast.split.leaf"_site);
+}
+
+// All stripes of `number` are held. Errors leave everything as it was.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::split_latched(std::uint32_t number, const SplitPlan& plan) noexcept {
+  P& platform = context_.platform;
+  Heap<P>& heap = context_.heap;
+  Desc& desc = table_[number];
+  const Probe middle = probe_of(leaf_of(desc).entries[plan.order[plan.keep - 1]]);
+  auto block = heap.allocate(sizeof(Leaf), BlockKind::plain);
+  if (!block) return std::move(block.error());
+  const std::uint32_t fresh = table_.take();
+  Separator<P>* separator = nullptr;
+  std::uint64_t low = middle.word;
+  Status s = fresh == kNoLeaf ? Status(StatusCode::out_of_memory) : Status();
+  if (Codec::kBytes && s.ok()) {
+    // The separator record is written back here and fenced with the new leaf.
+    auto record = heap.allocate(RecordView::bytes_needed(middle.bytes, {}), BlockKind::plain);
+    if (record) {
+      low = *record;
+      void* memory = heap.template at<void>(low);
+      RecordView::write(platform, memory, middle.bytes, {});
+      platform.flush(memory, RecordView::bytes_needed(middle.bytes, {}),
+                     "phast.split.separator"_site);
+      separator = Separator<P>::make(middle.bytes, low);
+      if (separator == nullptr) {
+        heap.free(low);
+        s = StatusCode::out_of_memory;
+      }
+    } else {
+      s = std::move(record.error());
+    }
+  }
+  if (!s.ok()) {
+    if (fresh != kNoLeaf) table_.give(fresh);
+    heap.free(*block);
+    return s;
+  }
+  Leaf& leaf = leaf_of(desc);
+  bool durable = build_leaf(desc, plan, *heap.template at<Leaf>(*block), low);
+  platform.store(leaf.next, *block);  // same line, in this order: nothing, next only, or both
+  platform.store(leaf.bound, low);
+  platform.flush(&leaf, kLine, "phast.split.link"_site);
+  durable &= platform.fence("phast.split.link"_site);
+  publish_split(number, fresh, plan, separator, *block);
+  return durable ? Status() : StatusCode::poisoned;
+}
+
+// DRAM: new descriptor -> next -> bound -> version -> visible; only then may moved entries be zeroed.
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh,
+                                       const SplitPlan& plan, Separator<P>* middle,
+                                       std::uint64_t fresh_offset) noexcept {
+  Desc& desc = table_[number];
+  Desc& right = table_[fresh];
+  Leaf& leaf = leaf_of(desc);
+  const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
+  const std::uint64_t moved_count = plan.count - plan.keep;
+  std::uint64_t moved = 0;
+  right.leaf.store(static_cast<std::uint32_t>(fresh_offset / sizeof(Leaf)),
+                   std::memory_order_relaxed);
+  for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
+    moved |= 1ULL << plan.order[i];
+    right.set_fingerprint(i - plan.keep, probe_of(leaf.entries[plan.order[i]]).fingerprint);
+  }
+  const Entry& last = leaf.entries[plan.order[plan.keep - 1]];
+  const std::uint64_t middle_word = context_.platform.load(last.key);
+  const std::uint64_t slots = moved_count == 0 ? 0 : ~0ULL >> (64 - moved_count);
+  right.claims.store(slots | kAllStripes, std::memory_order_relaxed);
+  right.pending.store(0, std::memory_order_relaxed);
+  right.order.store(0, std::memory_order_relaxed);
+  right.low.store(Codec::kBytes ? middle_word : middle_word + 1, std::memory_order_relaxed);
+  right.bound.store(bound, std::memory_order_relaxed);
+  if constexpr (Codec::kBytes) {
+    Inner::share(middle);  // once as the left's bound, once as the right's low
+    right.separators.low.store(middle, std::memory_order_relaxed);
+    right.separators.bound.store(desc.separators.bound.load(std::memory_order_relaxed),
+                                 std::memory_order_relaxed);
+  }
+  right.next.store(desc.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  right.visible.store(slots, std::memory_order_relaxed);
+  right.version.store((right.version.load(std::memory_order_relaxed) | 1) + 1,
+                      std::memory_order_release);
+
+  desc.next.store(fresh, std::memory_order_release);
+  if constexpr (Codec::kBytes) {
+    desc.separators.bound.store(middle, std::memory_order_release);
+  }
+  desc.bound.store(middle_word, std::memory_order_release);
+  desc.version.fetch_add(2, std::memory_order_release);
+  desc.visible.fetch_and(~moved, std::memory_order_release);
+  if constexpr (Codec::kBytes) {
+    // Stale entries would name records that may be freed (protocol-review 1h iv). The fence is that of the
+    // insert that follows in this guard; write() sees to it that there is one.
+    for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
+      Entry& entry = leaf.entries[plan.order[i]];
+      context_.platform.store(entry.value, 0);
+      context_.platform.flush(&entry, sizeof(entry), "phast.split.zero"_site);
+    }
+  }
+  desc.claims.fetch_and(~moved, std::memory_order_release);
+  splits_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t partition = inner_.partitioning().of(middle_word);
+  // Without memory for inner nodes lookups still reach the leaf, by walking right.
+  (void)inner_.insert_after(partition, number, fresh);
+  unlatch(right, kAllStripes);
+}
+
+// --- unlink ---
+
+// Frees a leaf that an erase left empty, unless it is the first or last of its partition or filled again.
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::try_unlink(std::uint32_t number) noexcept {
+  const Desc& desc = table_[number];
+  const std::uint64_t version = desc.version.load(std::memory_order_acquire);
+  if ((version & 1) != 0 || desc.next.load(std::memory_order_acquire) == kNoLeaf) return;
+  const std::uint64_t low = desc.low.load(std::memory_order_acquire);
+  Probe left_probe{.word = low};  // a position in the left neighbour's range: its bound
+  if constexpr (Codec::kBytes) {
+    const Separator<P>* s = desc.separators.low.load(std::memory_order_acquire);
+    if (s == nullptr) return;  // first of its partition
+    left_probe.bytes = s->view();
+  } else {
+    if (low == inner_.partitioning().low(inner_.partitioning().of(low))) return;
+    left_probe.word = low - 1;
+  }
+  const Entered left = enter(left_probe, inner_.locate(left_probe));
+  if (left.number == number) return;
+  Desc& left_desc = table_[left.number];
+  latch_all(left_desc);  // left to right, like every holder of two leaves
+  if ((left_desc.version.load(std::memory_order_acquire) & 1) == 0 &&
+      left_desc.next.load(std::memory_order_acquire) == number) {
+    latch_all(table_[number]);
+    if (unlink_latched(left.number, number)) return unlatch(left_desc, kAllStripes);
+    unlatch(table_[number], kAllStripes);
+  }
+  unlatch(left_desc, kAllStripes);
+}
+
+// All stripes of both are held. The range goes to the right neighbour, so no bound ever rises.
+template <Platform P, class Codec, class G>
+bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t number) noexcept {
+  P& platform = context_.platform;
+  Desc& desc = table_[number];
+  const std::uint32_t right_number = desc.next.load(std::memory_order_relaxed);
+  if ((desc.version.load(std::memory_order_relaxed) & 1) != 0 || right_number == kNoLeaf ||
+      (desc.claims.load(std::memory_order_relaxed) & kSlots) != 0) {
+    return false;
+  }
+  Desc& left = table_[left_number];
+  Desc& right = table_[right_number];
+  Leaf& left_leaf = leaf_of(left);
+  platform.store(left_leaf.next, platform.load(leaf_of(desc).next));
+  platform.flush(&left_leaf, kLine, "phast.unlink.next"_site);
+  if (!platform.fence("phast.unlink.next"_site)) return false;
+  // DRAM: the right neighbour takes the range before the old owner disowns it.
+  if constexpr (Codec::kBytes) {
+    Separator<P>* low = desc.separators.low.load(std::memory_order_relaxed);
+    Separator<P>* before = right.separators.low.load(std::memory_order_relaxed);
+    right.low.store(desc.low.load(std::memory_order_relaxed), std::memory_order_release);
+    right.separators.low.store(low, std::memory_order_release);
+    inner_.release(before);
+  } else {
+    right.low.store(desc.low.load(std::memory_order_relaxed), std::memory_order_release);
+  }
+  left.next.store(right_number, std::memory_order_release);
+  desc.version.fetch_add(1, std::memory_order_release);  // dead
+  inner_.remove(inner_.partitioning().of(desc.bound.load(std::memory_order_relaxed)), number);
+  if constexpr (Codec::kBytes) {
+    Separator<P>* bound = desc.separators.bound.load(std::memory_order_relaxed);
+    context_.heap.retire(bound->record);
+    inner_.release(bound);
+  }
+  unlinks_.fetch_add(1, std::memory_order_relaxed);
+  unlatch(desc, kAllStripes);  // waiting writers see that it is dead
+  context_.epochs.retire(kLeafReclaimer, this, number);
+  return true;
+}
+
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::free_leaf(std::uint32_t number) noexcept {
+  Desc& desc = table_[number];
+  const auto order = static_cast<std::uint32_t>(desc.order.exchange(0, std::memory_order_acq_rel) &
+                                                ((1ULL << 26) - 1));
+  if (order != 0) table_.give_order(order);
+  context_.heap.free(leaf_offset(desc));
+  table_.give(number);
+}
+
+}  // namespace perdure::phast

@@ -1,0 +1,292 @@
+// Phast: insert, update, erase. Included by phast.h only.
+#pragma once
+
+#include "index/phast/phast.h"
+
+namespace perdure::phast {
+
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::begin_mutation(bool needs_space) noexcept {
+  if (context_.platform.poisoned()) return StatusCode::poisoned;
+  if (context_.read_only) return StatusCode::read_only;
+  if (needs_space && context_.epochs.limbo_full()) {
+    return Status::format(StatusCode::pool_full,
+                          "freed memory cannot be reused: a reader has not left its guard (a thread "
+                          "is stopped inside a read or scan callback)");
+  }
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::validate(const detail::Key& key,
+                                    const detail::Value* value) const noexcept {
+  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
+    return Status::format(StatusCode::invalid_argument, "key of %zu bytes; at most %llu are allowed",
+                          key.bytes.size(), static_cast<unsigned long long>(kMaxKeyBytes));
+  }
+  if (value == nullptr) return {};
+  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
+    return Status::format(StatusCode::invalid_argument,
+                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
+                          static_cast<unsigned long long>(kMaxValueBytes));
+  }
+  if (value->word_size == 0 && !records()) return StatusCode::invalid_argument;
+  return {};
+}
+
+// Takes the key's stripe in the leaf that holds the key, and with it a free slot if there is one and
+// `claimed` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
+template <Platform P, class Codec, class G>
+std::uint32_t Phast<P, Codec, G>::latch_leaf(const Probe& probe, std::uint64_t* claimed) noexcept {
+  const std::uint64_t stripe = stripe_of(probe);
+  std::uint32_t start = inner_.locate(probe);
+  for (unsigned spins = 0;;) {
+    const Entered entered = enter(probe, start);
+    start = entered.number;
+    Desc& desc = table_[start];
+    std::uint64_t claims = desc.claims.load(std::memory_order_relaxed);
+    if ((claims & stripe) != 0) {
+      P::pause(spins++);
+      continue;  // the leaf may be splitting: look again where the key is
+    }
+    const std::uint64_t free = claimed != nullptr ? ~claims & kSlots : 0;
+    const std::uint64_t slot = free & (~free + 1);
+    if (!desc.claims.compare_exchange_weak(claims, claims | stripe | slot,
+                                           std::memory_order_acquire)) {
+      continue;
+    }
+    if ((desc.version.load(std::memory_order_acquire) & 1) == 0 && !desc.below(probe) &&
+        !desc.above(probe)) [[likely]] {
+      if (claimed != nullptr) *claimed = slot;
+      return start;
+    }
+    unlatch(desc, stripe | slot);
+  }
+}
+
+// All stripes, in ascending order; a writer holds one at most and waits for none meanwhile.
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::latch_all(Desc& desc) noexcept {
+  for (std::uint64_t stripe = 1ULL << kStripeShift; stripe != 0; stripe <<= 1) {
+    for (unsigned spins = 0;
+         (desc.claims.fetch_or(stripe, std::memory_order_acquire) & stripe) != 0;) {
+      P::pause(spins++);
+    }
+  }
+}
+
+// A durable record for the key and value; plain block, so its fence comes before the link (I3).
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> Phast<P, Codec, G>::make_record(const Probe& probe,
+                                                        const detail::Value& value) noexcept {
+  const std::size_t bytes = RecordView::bytes_needed(probe.bytes, value);
+  auto block = context_.heap.allocate(bytes, BlockKind::plain);
+  if (!block) return block;
+  void* memory = context_.heap.template at<void>(*block);
+  RecordView::write(context_.platform, memory, probe.bytes, value);
+  context_.platform.flush(memory, bytes, "phast.record.write"_site);
+  if (!context_.platform.fence("phast.record.write"_site)) return fail(StatusCode::poisoned);
+  return block;
+}
+
+// The second word of an entry for this value.
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> Phast<P, Codec, G>::stored_value(const Probe& probe,
+                                                         const detail::Value& value) noexcept {
+  if (!records()) return value.word;
+  auto record = make_record(probe, value);
+  if (!record) return record;
+  return Codec::kBytes ? *record | std::uint64_t{probe.fingerprint} << 56 : *record;
+}
+
+// Insert into a claimed slot, stripe held.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,
+                                     const detail::Value& value) noexcept {
+  P& platform = context_.platform;
+  auto word = stored_value(probe, value);
+  if (!word) return std::move(word.error());
+  Entry& entry = leaf_of(desc).entries[slot];
+  if constexpr (Codec::kBytes) {
+    platform.store(entry.key, probe.word);
+    platform.store(entry.value, *word);  // the commit word, last into the line
+  } else {
+    platform.store(entry.value, *word);
+    platform.store(entry.key, probe.word);
+  }
+  platform.flush(&entry, sizeof(entry), "phast.insert.entry"_site);
+  const bool durable = platform.fence("phast.insert.entry"_site);  // PP(insert)
+  desc.set_fingerprint(slot, probe.fingerprint);
+  desc.visible.fetch_or(1ULL << slot, std::memory_order_release);  // LP(insert)
+  return durable ? Status() : StatusCode::poisoned;
+}
+
+// Replaces the value of a visible slot, stripe held.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::replace_value(Desc& desc, std::uint32_t slot, std::uint64_t before,
+                                         const Probe& probe, const detail::Value& value) noexcept {
+  P& platform = context_.platform;
+  const std::uint64_t bit = 1ULL << slot;
+  std::uint64_t* target = &leaf_of(desc).entries[slot].value;
+  std::uint64_t word = value.word;
+  bool replaces_record = false;
+  if (records()) {
+    auto* prefix = const_cast<RecordPrefix*>(record_at(before));
+    const std::uint32_t size = RecordView::read(platform, prefix).word_size();
+    if (Codec::kBytes && size != 0 && size == value.word_size) {
+      target = &prefix->value;  // a word of the same size: in place in the record
+    } else {
+      auto fresh = stored_value(probe, value);  // durable before the only pointer is replaced
+      if (!fresh) return std::move(fresh.error());
+      word = *fresh;
+      replaces_record = true;
+    }
+  }
+  const bool mark = platform.durable();
+  if (mark) desc.pending.fetch_or(bit, std::memory_order_acq_rel);
+  platform.store(*target, word);  // LP(update)
+  platform.flush(target, 8, "phast.update.value"_site);
+  const bool durable = platform.fence("phast.update.value"_site);  // PP(update)
+  if (mark) desc.pending.fetch_and(~bit, std::memory_order_release);
+  if (!durable) return StatusCode::poisoned;
+  if (replaces_record) context_.heap.retire(before & kOffsetMask);
+  return {};
+}
+
+// Removes a visible slot's entry, stripe held; the slot is free afterwards.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::clear_slot(Desc& desc, std::uint32_t slot,
+                                      std::uint64_t before) noexcept {
+  P& platform = context_.platform;
+  const std::uint64_t bit = 1ULL << slot;
+  Entry& entry = leaf_of(desc).entries[slot];
+  const bool mark = platform.durable();
+  if (mark) desc.pending.fetch_or(bit, std::memory_order_acq_rel);
+  platform.store(Codec::commit(entry), 0);  // LP(erase)
+  platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
+  const bool durable = platform.fence("phast.erase.entry"_site);  // PP(erase)
+  desc.visible.fetch_and(~bit, std::memory_order_release);
+  desc.version.fetch_add(2, std::memory_order_release);  // D3: before the slot can be claimed again
+  if (mark) desc.pending.fetch_and(~bit, std::memory_order_release);
+  if (!durable) return StatusCode::poisoned;
+  if (records()) context_.heap.retire(before & kOffsetMask);
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::Value& value,
+                                         Mode mode) {
+  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return fail(StatusCode::out_of_memory);
+  if (Status s = begin_mutation(true); !s.ok()) return fail(std::move(s));
+  const Probe probe = Codec::probe(key);
+  if constexpr (!Codec::kBytes) {
+    if (probe.word == 0) return write_zero(value, mode);
+  }
+  const std::uint64_t stripe = stripe_of(probe);
+  // X4: a split of byte-string leaves leaves write-backs for the insert's fence; without one we fence here.
+  bool owes_fence = false;
+  const auto settle = [&] {
+    if (owes_fence) (void)context_.platform.fence("phast.split.zero"_site);
+  };
+  for (;;) {
+    std::uint64_t claimed = 0;
+    const std::uint32_t number = latch_leaf(probe, mode == Mode::update ? nullptr : &claimed);
+    Desc& desc = table_[number];
+    std::uint64_t before = 0;
+    const std::uint32_t slot = find_slot(desc, probe, before);
+    if (slot != kNoSlot) {
+      Status s;
+      if (mode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
+      unlatch(desc, stripe | claimed);
+      settle();
+      if (!s.ok()) return fail(std::move(s));
+      return mode == Mode::update;
+    }
+    if (mode == Mode::update) {
+      unlatch(desc, stripe);
+      return false;
+    }
+    if (claimed != 0) {
+      const auto free = static_cast<std::uint32_t>(__builtin_ctzll(claimed));
+      Status s = fill_slot(desc, free, probe, value);
+      // On a failure the claimed slot was not made visible, unless the pool is poisoned.
+      const bool filled = s.ok() || s == StatusCode::poisoned;
+      unlatch(desc, filled ? stripe : stripe | claimed);
+      if (!s.ok()) {
+        settle();
+        return fail(std::move(s));
+      }
+      return true;
+    }
+    unlatch(desc, stripe);
+    Status s = split(number, probe);
+    owes_fence = Codec::kBytes;
+    if (!s.ok()) {
+      settle();
+      return fail(std::move(s));
+    }
+  }
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
+  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return fail(StatusCode::out_of_memory);
+  if (Status s = begin_mutation(false); !s.ok()) return fail(std::move(s));
+  const Probe probe = Codec::probe(key);
+  if constexpr (!Codec::kBytes) {
+    if (probe.word == 0) return erase_zero();
+  }
+  const std::uint64_t stripe = stripe_of(probe);
+  const std::uint32_t number = latch_leaf(probe, nullptr);
+  Desc& desc = table_[number];
+  std::uint64_t before = 0;
+  const std::uint32_t slot = find_slot(desc, probe, before);
+  if (slot == kNoSlot) {
+    unlatch(desc, stripe);
+    return false;
+  }
+  Status s = clear_slot(desc, slot, before);
+  const bool empty = desc.visible.load(std::memory_order_relaxed) == 0;
+  unlatch(desc, stripe | 1ULL << slot);
+  if (!s.ok()) return fail(std::move(s));
+  if (empty) try_unlink(number);
+  return true;
+}
+
+// --- the integer key 0: value, then present, in one line of the root; its latch spans the fence ---
+
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::write_zero(const detail::Value& value, Mode mode) noexcept {
+  P& platform = context_.platform;
+  LatchGuard latch(zero_latch_);
+  const bool present = platform.load(root_->zero_present) != 0;
+  // Insert of what exists, update of what does not: false either way.
+  if ((present && mode == Mode::insert) || (!present && mode == Mode::update)) return false;
+  auto word = stored_value(Probe{}, value);
+  if (!word) return fail(std::move(word.error()));
+  const std::uint64_t before = platform.load(root_->zero_value);
+  platform.store(root_->zero_value, *word);
+  platform.store(root_->zero_present, 1);
+  platform.flush(&root_->zero_value, 16, "phast.zero.write"_site);
+  if (!platform.fence("phast.zero.write"_site)) return fail(StatusCode::poisoned);
+  if (present && records()) context_.heap.retire(before);
+  return mode == Mode::update || !present;
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::erase_zero() noexcept {
+  P& platform = context_.platform;
+  LatchGuard latch(zero_latch_);
+  if (platform.load(root_->zero_present) == 0) return false;
+  platform.store(root_->zero_present, 0);
+  platform.flush(&root_->zero_present, 8, "phast.zero.erase"_site);
+  if (!platform.fence("phast.zero.erase"_site)) return fail(StatusCode::poisoned);
+  if (records()) context_.heap.retire(platform.load(root_->zero_value));
+  return true;
+}
+
+}  // namespace perdure::phast

@@ -1,0 +1,222 @@
+#include "platform/real_platform.h"
+
+#include <cpuid.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <new>
+
+#include "perdure/pool.h"
+
+namespace perdure {
+
+FlushInstruction best_flush_instruction() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
+    if ((b & (1U << 24)) != 0) return FlushInstruction::clwb;
+    if ((b & (1U << 23)) != 0) return FlushInstruction::clflushopt;
+  }
+  return FlushInstruction::clflush;  // every x86-64
+}
+
+const char* flush_instruction_name(FlushInstruction instruction) noexcept {
+  switch (instruction) {
+    case FlushInstruction::clwb: return "clwb";
+    case FlushInstruction::clflushopt: return "clflushopt";
+    case FlushInstruction::clflush: return "clflush";
+  }
+  return "?";
+}
+
+namespace detail {
+
+thread_local constinit ThreadState thread_state;
+
+namespace {
+
+// Slots are a bitmap of live threads: dense, reused when a thread ends.
+std::atomic<std::uint64_t> slot_words[kMaxThreadSlots / 64];
+
+// Gives the slot back when the thread ends; constructed only on a thread's first use of the library.
+struct SlotReleaser {
+  ~SlotReleaser() {
+    const std::uint32_t slot = thread_state.slot;
+    if (slot == ~0U) return;
+    thread_state.slot = ~0U;
+    slot_words[slot / 64].fetch_and(~(1ULL << (slot % 64)), std::memory_order_release);
+  }
+};
+
+}  // namespace
+
+std::uint32_t acquire_thread_slot() noexcept {
+  for (unsigned round = 0;; ++round) {
+    for (std::uint32_t w = 0; w < kMaxThreadSlots / 64; ++w) {
+      std::uint64_t word = slot_words[w].load(std::memory_order_relaxed);
+      while (~word != 0) {
+        const auto bit = static_cast<std::uint32_t>(__builtin_ctzll(~word));
+        if (slot_words[w].compare_exchange_weak(word, word | (1ULL << bit),
+                                                std::memory_order_acquire)) {
+          thread_state.slot = w * 64 + bit;
+          static thread_local SlotReleaser releaser;
+          asm volatile("" ::"r"(&releaser));  // odr-use: registers the destructor
+          return thread_state.slot;
+        }
+      }
+    }
+    RealPlatform::pause(round);  // more threads than slots: wait for one to end
+  }
+}
+
+}  // namespace detail
+
+Counters thread_counters() noexcept { return detail::thread_state.counters; }
+
+namespace {
+
+// Ticks of the time-stamp counter per nanosecond, measured once over 2 ms.
+double ticks_per_ns() noexcept {
+  static const double value = [] {
+    const std::uint64_t ns = RealPlatform::now_ns();
+    const std::uint64_t ticks = __rdtsc();
+    while (RealPlatform::now_ns() - ns < 2'000'000) {
+    }
+    return static_cast<double>(__rdtsc() - ticks) /
+           static_cast<double>(RealPlatform::now_ns() - ns);
+  }();
+  return value;
+}
+
+}  // namespace
+
+void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
+                             std::uint32_t write_latency_ns) noexcept {
+  mode_ = mode;
+  instruction_ = instruction;
+  latency_ticks_ =
+      write_latency_ns == 0 ? 0 : static_cast<std::uint64_t>(write_latency_ns * ticks_per_ns());
+}
+
+void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {
+  const std::uint64_t end = __rdtsc() + ticks;
+  while (__rdtsc() < end) _mm_pause();
+}
+
+void RealPlatform::write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept {
+  if (mode_ != FlushMode::page) return;  // eADR: the cache is durable
+  auto& state = detail::thread_state;
+  for (std::uintptr_t page = line & ~(kPage - 1); page < end; page += kPage) {
+    bool known = false;
+    for (std::uint32_t i = 0; i < state.page_count; ++i) known |= state.pages[i] == page;
+    if (known) continue;
+    ++state.counters.flushes;
+    if (state.page_count == detail::ThreadState::kMaxPages) msync_pending();
+    state.pages[state.page_count++] = page;
+  }
+}
+
+void RealPlatform::msync_pending() noexcept {
+  auto& state = detail::thread_state;
+  for (std::uint32_t i = 0; i < state.page_count; ++i) {
+    if (msync(reinterpret_cast<void*>(state.pages[i]), kPage, MS_SYNC) != 0) poison();
+  }
+  state.page_count = 0;
+}
+
+bool RealPlatform::sync_range(const void* p, std::size_t n) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(p) & ~(kPage - 1);
+  const auto end = reinterpret_cast<std::uintptr_t>(p) + n;
+  if (msync(reinterpret_cast<void*>(begin), end - begin, MS_SYNC) != 0) poison();
+  return !poisoned();
+}
+
+void RealPlatform::pause(unsigned spins) noexcept {
+  if (spins % 64 == 63) {
+    sched_yield();  // the holder may have been preempted
+  } else {
+    _mm_pause();
+  }
+}
+
+std::uint64_t RealPlatform::now_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::uint64_t RealPlatform::random() noexcept {
+  std::uint64_t value = 0;
+  if (getrandom(&value, sizeof(value), 0) != sizeof(value)) value = now_ns() ^ __rdtsc();
+  return value;
+}
+
+unsigned RealPlatform::cores() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  const int count = CPU_COUNT(&set);
+  return count < 1 ? 1U : static_cast<unsigned>(count);
+}
+
+namespace {
+
+struct ParallelWork {
+  FunctionRef<void(std::size_t)> task;
+  std::atomic<std::size_t> next{0};
+  std::size_t count;
+};
+
+void* parallel_worker(void* argument) {
+  auto& work = *static_cast<ParallelWork*>(argument);
+  for (;;) {
+    const std::size_t i = work.next.fetch_add(1, std::memory_order_relaxed);
+    if (i >= work.count) return nullptr;
+    work.task(i);
+  }
+}
+
+}  // namespace
+
+void RealPlatform::parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept {
+  constexpr std::size_t kMaxWorkers = 64;
+  ParallelWork work{.task = task, .count = n};
+  pthread_t threads[kMaxWorkers];
+  std::size_t started = 0;
+  while (started + 1 < n && started < kMaxWorkers &&
+         pthread_create(&threads[started], nullptr, parallel_worker, &work) == 0) {
+    ++started;
+  }
+  parallel_worker(&work);
+  for (std::size_t i = 0; i < started; ++i) pthread_join(threads[i], nullptr);
+}
+
+struct BackgroundThread::Body {
+  FunctionRef<void()> run;
+};
+
+bool BackgroundThread::start(FunctionRef<void()> run) noexcept {
+  body_ = new (std::nothrow) Body{run};
+  if (body_ == nullptr) return false;
+  const auto entry = [](void* body) -> void* {
+    static_cast<Body*>(body)->run();
+    return nullptr;
+  };
+  if (pthread_create(&thread_, nullptr, entry, body_) == 0) return true;
+  delete body_;
+  body_ = nullptr;
+  return false;
+}
+
+void BackgroundThread::join() noexcept {
+  if (body_ == nullptr) return;
+  pthread_join(thread_, nullptr);
+  delete body_;
+  body_ = nullptr;
+}
+
+}  // namespace perdure

@@ -1,0 +1,212 @@
+// RealPlatform: the machine itself. One object per pool, since two pools of a process can lie on
+// different media; every call branches on the pool's mode, which a predictor learns.
+//
+// Thread safety: configure() before the pool is shared; everything else from any thread.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "perdure/stats.h"
+#include "perdure/status.h"
+#include "platform/platform.h"
+
+namespace perdure {
+
+// What a write-back is on this pool's medium.
+enum class FlushMode : std::uint8_t {
+  none,        // `process`: nothing
+  fence_only,  // eADR: the caches are in the power-fail domain
+  cache_line,  // clwb, clflushopt or clflush, then sfence
+  page,        // msync of the page
+};
+enum class FlushInstruction : std::uint8_t { clwb, clflushopt, clflush };
+
+FlushInstruction best_flush_instruction() noexcept;  // by cpuid
+const char* flush_instruction_name(FlushInstruction instruction) noexcept;
+
+namespace detail {
+// Per-thread state, in one place so that the hot path touches one TLS line.
+struct alignas(64) ThreadState {
+  Counters counters;
+  const void* last_line = nullptr;   // last persistent line stored to, for written_lines
+  std::uint32_t slot = ~0U;          // dense thread number, ~0 until first use
+  std::uint32_t page_count = 0;
+  static constexpr std::uint32_t kMaxPages = 32;
+  std::uintptr_t pages[kMaxPages] = {};  // page mode: written back at the next fence
+};
+extern thread_local constinit ThreadState thread_state [[gnu::tls_model("initial-exec")]];
+std::uint32_t acquire_thread_slot() noexcept;
+}  // namespace detail
+
+class RealPlatform {
+ public:
+  template <class T>
+  using Atomic = std::atomic<T>;
+
+  // A test-and-set latch that yields under contention; never held across a system call of ours but msync.
+  class Latch {
+   public:
+    void lock() noexcept {
+      for (unsigned spins = 0; taken_.exchange(true, std::memory_order_acquire); ++spins) {
+        while (taken_.load(std::memory_order_relaxed)) pause(spins++);
+      }
+    }
+    bool try_lock() noexcept {
+      return !taken_.load(std::memory_order_relaxed) &&
+             !taken_.exchange(true, std::memory_order_acquire);
+    }
+    void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+
+   private:
+    std::atomic<bool> taken_{false};
+  };
+
+  RealPlatform() = default;
+  RealPlatform(const RealPlatform&) = delete;
+  RealPlatform& operator=(const RealPlatform&) = delete;
+
+  void configure(FlushMode mode, FlushInstruction instruction,
+                 std::uint32_t write_latency_ns) noexcept;
+  FlushMode mode() const noexcept { return mode_; }
+  FlushInstruction instruction() const noexcept { return instruction_; }
+
+  // --- persistent words ---
+  std::uint64_t load(const std::uint64_t& word) const noexcept {
+    return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+  }
+  void store(std::uint64_t& word, std::uint64_t value) noexcept {
+    count_written(&word, sizeof(word));
+    std::atomic_ref(word).store(value, std::memory_order_release);
+  }
+  bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
+                        std::uint64_t desired) noexcept {
+    count_written(&word, sizeof(word));
+    return std::atomic_ref(word).compare_exchange_strong(expected, desired,
+                                                         std::memory_order_acq_rel);
+  }
+  void copy(void* dst, const void* src, std::size_t n) noexcept {
+    count_written(dst, n);
+    // memcpy into memory nobody else can reach yet; the publishing store orders it.
+    std::memcpy(dst, src, n);
+  }
+  void zero(void* dst, std::size_t n) noexcept {
+    count_written(dst, n);
+    std::memset(dst, 0, n);
+  }
+
+  // --- persistence ---
+  template <FixedString Name>
+  void flush(const void* p, std::size_t n, Site<Name>) noexcept {
+    if (mode_ == FlushMode::none) return;
+    write_back(p, n);
+  }
+  template <class T, FixedString Name>
+  void flush(T* const* p, std::size_t n, Site<Name>) = delete;  // the address of a pointer variable (G3)
+  template <FixedString Name>
+  bool fence(Site<Name>) noexcept {
+    if (mode_ != FlushMode::none) store_fence();
+    return !poisoned();
+  }
+  template <FixedString Name>
+  bool sync(const void* p, std::size_t n, Site<Name>) noexcept {
+    return sync_range(p, n);
+  }
+  bool durable() const noexcept { return mode_ != FlushMode::none; }
+  bool poisoned() const noexcept { return poisoned_.load(std::memory_order_relaxed); }
+  void poison() noexcept { poisoned_.store(true, std::memory_order_relaxed); }
+
+  // --- DRAM side ---
+  // A line that others write byte by byte, as 8 words.
+  static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
+#ifdef PERDURE_TSAN
+    for (int i = 0; i < 8; ++i) {
+      words[i] = std::atomic_ref(reinterpret_cast<std::uint64_t*>(const_cast<std::uint8_t*>(line))[i])
+                     .load(std::memory_order_relaxed);
+    }
+#else
+    // Vector loads: each byte is whole, which is all that is needed; the loads before are acquire.
+    std::memcpy(words, line, kLine);
+#endif
+  }
+  static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
+    std::atomic_ref(byte).store(value, std::memory_order_relaxed);
+  }
+  static std::uint32_t thread_slot() noexcept {
+    const std::uint32_t slot = detail::thread_state.slot;
+    return slot != ~0U ? slot : detail::acquire_thread_slot();
+  }
+  static Counters& counters() noexcept { return detail::thread_state.counters; }
+  // Backs off in a spin loop: pause first, give the core away after a while.
+  static void pause(unsigned spins) noexcept;
+  static std::uint64_t now_ns() noexcept;
+  static std::uint64_t random() noexcept;
+  static unsigned cores() noexcept;
+  // Runs task(0) .. task(n-1), on up to n threads; on fewer where threads cannot be had. Returns when all
+  // are done.
+  static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept;
+
+ private:
+  void count_written(const void* p, std::size_t n) noexcept {
+    auto& state = detail::thread_state;
+    const auto* line = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) &
+                                                     ~(kLine - 1));
+    if (line == state.last_line && n <= 8) return;
+    state.counters.written_lines += lines_of(p, n);
+    state.last_line = line;
+  }
+  void write_back(const void* p, std::size_t n) noexcept {
+    auto line = reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1);
+    const auto end = reinterpret_cast<std::uintptr_t>(p) + n;
+    if (mode_ != FlushMode::cache_line) return write_back_slow(line, end);
+    detail::thread_state.counters.flushes += (end - line + kLine - 1) / kLine;
+    for (; line < end; line += kLine) {
+      auto* target = reinterpret_cast<volatile char*>(line);
+      if (instruction_ == FlushInstruction::clwb) [[likely]] {
+        asm volatile("clwb %0" : "+m"(*target));
+      } else if (instruction_ == FlushInstruction::clflushopt) {
+        asm volatile("clflushopt %0" : "+m"(*target));
+      } else {
+        asm volatile("clflush %0" : "+m"(*target));
+      }
+      if (latency_ticks_ != 0) [[unlikely]] spin_ticks(latency_ticks_);
+    }
+  }
+  void store_fence() noexcept {
+    ++detail::thread_state.counters.fences;
+    if (mode_ == FlushMode::page) [[unlikely]] {
+      msync_pending();
+      return;
+    }
+    asm volatile("sfence" ::: "memory");
+  }
+  void write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept;
+  void msync_pending() noexcept;
+  bool sync_range(const void* p, std::size_t n) noexcept;
+  static void spin_ticks(std::uint64_t ticks) noexcept;
+
+  FlushMode mode_ = FlushMode::none;
+  FlushInstruction instruction_ = FlushInstruction::clwb;
+  std::uint64_t latency_ticks_ = 0;
+  std::atomic<bool> poisoned_{false};
+};
+
+static_assert(Platform<RealPlatform>);
+
+// A background thread of a pool; created and joined through the platform, so that Sim can schedule it.
+class BackgroundThread {
+ public:
+  // False if the thread could not be created. `run` must stay valid until join().
+  bool start(FunctionRef<void()> run) noexcept;
+  void join() noexcept;
+
+ private:
+  struct Body;
+  Body* body_ = nullptr;
+  pthread_t thread_{};
+};
+
+}  // namespace perdure

@@ -1,0 +1,28 @@
+// Site: the compile-time name of one place that writes back or fences, e.g. "phast.insert.entry"_site.
+//
+// RealPlatform ignores it, so it costs nothing in a release. The platforms in testing/ turn it into a
+// number and list every site that was compiled in, so that a test can remove each one in turn.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace perdure {
+
+template <std::size_t N>
+struct FixedString {
+  char text[N];
+  consteval FixedString(const char (&source)[N]) { std::copy_n(source, N, text); }
+};
+
+template <FixedString Name>
+struct Site {
+  static constexpr const char* name() { return Name.text; }
+};
+
+template <FixedString Name>
+consteval Site<Name> operator""_site() {
+  return {};
+}
+
+}  // namespace perdure

@@ -1,0 +1,281 @@
+#include "pool/file_storage.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "pool/medium.h"
+#include "util/arena.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace perdure {
+
+namespace {
+
+Status system_error(StatusCode code, const char* what) noexcept {
+  return Status::format(code, "%s: %s", what, std::strerror(errno));
+}
+
+constexpr std::uint64_t kHugeFrom = std::uint64_t{32} << 20;  // smaller files keep 4 KiB pages
+
+}  // namespace
+
+void read_boot_id(std::uint8_t (&id)[16]) noexcept {
+  std::memset(id, 0, sizeof(id));
+  char text[64] = {};
+  const int fd = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  const auto n = ::read(fd, text, sizeof(text) - 1);
+  ::close(fd);
+  int digits = 0;
+  for (ssize_t i = 0; i < n && digits < 32; ++i) {
+    const char c = text[i];
+    int value = -1;
+    if (c >= '0' && c <= '9') value = c - '0';
+    if (c >= 'a' && c <= 'f') value = c - 'a' + 10;
+    if (value < 0) continue;
+    id[digits / 2] = static_cast<std::uint8_t>(id[digits / 2] << 4 | value);
+    ++digits;
+  }
+  if (digits != 32) std::memset(id, 0, sizeof(id));
+}
+
+FileStorage::~FileStorage() { close(); }
+
+void FileStorage::close() noexcept {
+  if (base_ != nullptr) munmap(base_, capacity_);
+  base_ = nullptr;
+  if (fd_ >= 0) ::close(fd_);  // releases the lock
+  fd_ = -1;
+}
+
+Status FileStorage::open(const std::string& path, Access access) noexcept {
+  path_ = path;
+  // O_NONBLOCK: a FIFO must answer, not hang.
+  const int flags = (access == Access::owner ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
+  const int fd = ::open(path.c_str(), flags);
+  if (fd < 0) {
+    if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
+    if (errno == EISDIR) return Status::format(StatusCode::invalid_argument, "is a directory");
+    if (errno == EACCES || errno == EROFS) {
+      return Status::format(StatusCode::io, "no permission to open it for writing (%s); change its "
+                                            "mode, or open it read-only",
+                            std::strerror(errno));
+    }
+    return system_error(StatusCode::io, "cannot open");
+  }
+  return adopt(fd, access);
+}
+
+Status FileStorage::create(const std::string& path) noexcept {
+  path_ = path;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    if (errno == EEXIST) return Status::format(StatusCode::exists, "the file exists");
+    if (errno == ENOENT) {
+      return Status::format(StatusCode::not_found, "cannot create: no such directory");
+    }
+    return system_error(StatusCode::io, "cannot create");
+  }
+  return adopt(fd, Access::owner);
+}
+
+Status FileStorage::adopt(int fd, Access access) noexcept {
+  fd_ = fd;
+  access_ = access;
+  struct stat info{};
+  if (fstat(fd, &info) != 0) return system_error(StatusCode::io, "cannot stat");
+  if (!S_ISREG(info.st_mode)) {
+    return Status::format(StatusCode::invalid_argument,
+                          "is not a regular file (a pool is one; devdax is not supported)");
+  }
+  size_ = static_cast<std::uint64_t>(info.st_size);
+  if (access == Access::owner) {
+    if (Status s = lock(); !s.ok()) return s;
+  }
+  detect_medium();
+  return {};
+}
+
+// An open-file-description lock: also held against another open in this process, gone with the last holder.
+Status FileStorage::lock() noexcept {
+  struct flock request{};
+  request.l_type = F_WRLCK;
+  request.l_whence = SEEK_SET;
+  if (fcntl(fd_, F_OFD_SETLK, &request) == 0) return {};
+  if (errno != EAGAIN && errno != EACCES) return system_error(StatusCode::io, "cannot lock");
+  // OFD locks do not tell their owner; the header does.
+  layout::Header headers[2] = {};
+  (void)read(&headers[0], sizeof(headers[0]), 0);
+  (void)read(&headers[1], sizeof(headers[1]), layout::kHeaderBytes);
+  const layout::Header& newer =
+      headers[1].magic == layout::kMagic && headers[1].sequence > headers[0].sequence ? headers[1]
+                                                                                      : headers[0];
+  char host[sizeof(newer.identity.host) + 1] = {};
+  std::memcpy(host, newer.identity.host, sizeof(newer.identity.host));
+  return Status::format(StatusCode::busy,
+                        "in use by process %llu on %s; close it there first (info and stats work "
+                        "meanwhile)",
+                        static_cast<unsigned long long>(newer.identity.pid),
+                        host[0] != '\0' ? host : "this host");
+}
+
+std::int64_t FileStorage::lock_holder() const noexcept {
+  struct flock request{};
+  request.l_type = F_WRLCK;
+  request.l_whence = SEEK_SET;
+  if (fcntl(fd_, F_OFD_GETLK, &request) != 0 || request.l_type == F_UNLCK) return 0;
+  return request.l_pid > 0 ? request.l_pid : -1;
+}
+
+std::int64_t FileStorage::read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept {
+  return pread(fd_, buffer, n, static_cast<off_t>(offset));
+}
+
+Status FileStorage::map(std::uint64_t capacity) noexcept {
+  // A huge page can be used only where file offset and address agree modulo its size.
+  const std::uint64_t padded = capacity + kHugePage;
+  void* reserved = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) {
+    return Status::format(StatusCode::out_of_memory,
+                          "cannot reserve %llu bytes of address space; raise RLIMIT_AS",
+                          static_cast<unsigned long long>(padded));
+  }
+  const auto begin = reinterpret_cast<std::uintptr_t>(reserved);
+  const auto aligned = (begin + kHugePage - 1) & ~(kHugePage - 1);
+  if (aligned > begin) munmap(reserved, aligned - begin);
+  if (begin + padded > aligned + capacity) {
+    munmap(reinterpret_cast<void*>(aligned + capacity), begin + padded - aligned - capacity);
+  }
+  const int sharing = access_ == Access::owner ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+  void* mapped = MAP_FAILED;
+  if (access_ == Access::owner && medium_.medium >= Medium::cache_line &&
+      medium_.medium != Medium::network) {
+    mapped = mmap(reinterpret_cast<void*>(aligned), capacity, PROT_READ | PROT_WRITE,
+                  MAP_SHARED_VALIDATE | MAP_SYNC | MAP_FIXED, fd_, 0);
+  }
+  if (mapped == MAP_FAILED) {
+    mapped = mmap(reinterpret_cast<void*>(aligned), capacity, PROT_READ | PROT_WRITE,
+                  sharing | MAP_FIXED, fd_, 0);
+  }
+  if (mapped == MAP_FAILED) {
+    munmap(reinterpret_cast<void*>(aligned), capacity);
+    return system_error(StatusCode::io, "cannot map");
+  }
+  base_ = static_cast<std::byte*>(mapped);
+  capacity_ = capacity;
+  // A child of fork must not write to its parent's pool: without the mapping it cannot.
+  madvise(base_, capacity_, MADV_DONTFORK);
+  use_huge_pages();
+  return {};
+}
+
+void FileStorage::use_huge_pages() noexcept {
+  if (size_ < kHugeFrom || medium_.medium != Medium::volatile_ram) return;
+  madvise(base_, std::min(capacity_, (size_ + kHugePage - 1) / kHugePage * kHugePage),
+          MADV_HUGEPAGE);
+}
+
+void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept {
+  if (offset >= size_) return;
+  const std::uint64_t end = std::min(offset + length, size_);
+  madvise(base_ + offset / 4096 * 4096, end - offset / 4096 * 4096, MADV_POPULATE_READ);
+}
+
+Status FileStorage::full(const char* what) const noexcept {
+  return Status::format(StatusCode::pool_full,
+                        "%s: the file cannot grow beyond %llu bytes; free space on its file system, "
+                        "or erase entries",
+                        what, static_cast<unsigned long long>(size_));
+}
+
+Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcept {
+  if (access_ != Access::owner) return StatusCode::read_only;
+  const std::uint64_t end = offset + length;
+  struct rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      end > limit.rlim_cur) {
+    return full("the file size limit (ulimit -f) is reached");  // growing would raise SIGXFSZ
+  }
+  const std::uint64_t before = size_;
+  // tmpfs allocates small pages for fallocate, huge ones for a fault in a mapping that asks for them;
+  // populating is such a fault, and answers an error where a plain access would be killed.
+  if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
+    if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
+    size_ = std::max(size_, end);
+    use_huge_pages();
+    if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
+    if (errno != EINVAL) {
+      const int keep = fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                 static_cast<off_t>(offset), static_cast<off_t>(length));
+      if (end > before && ftruncate(fd_, static_cast<off_t>(before)) == 0) size_ = before;
+      (void)keep;
+      return full("no space left on the file system");
+    }
+  }
+  const int error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(length));
+  if (error != 0) {
+    if (size_ == before && end > before) (void)!ftruncate(fd_, static_cast<off_t>(before));
+    errno = error;
+    if (error == ENOSPC || error == EFBIG || error == EDQUOT) return full("no space left");
+    return system_error(StatusCode::io, "cannot allocate space");
+  }
+  size_ = std::max(size_, end);
+  return {};
+}
+
+Status FileStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept {
+  if (access_ != Access::owner) return StatusCode::read_only;
+  if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                static_cast<off_t>(length)) == 0) {
+    return {};
+  }
+  if (errno == EOPNOTSUPP) {
+    return Status::format(StatusCode::unsupported, "the file system cannot punch holes");
+  }
+  return system_error(StatusCode::io, "cannot give space back");
+}
+
+Status FileStorage::sync(std::uint64_t, std::uint64_t) noexcept {
+  if (access_ != Access::owner || medium_.medium == Medium::volatile_ram) return {};
+  if (fdatasync(fd_) == 0) return {};
+  return system_error(StatusCode::io, "cannot write back (the pool's content is in doubt)");
+}
+
+layout::Identity FileStorage::identity() const noexcept {
+  layout::Identity out{};
+  read_boot_id(out.boot_id);
+  struct stat info{};
+  if (fstat(fd_, &info) == 0) {
+    out.device = info.st_dev;
+    out.inode = info.st_ino;
+  }
+  struct statfs filesystem{};
+  if (fstatfs(fd_, &filesystem) == 0) {
+    out.filesystem_id = static_cast<std::uint64_t>(static_cast<std::uint32_t>(
+                            filesystem.f_fsid.__val[0])) |
+                        static_cast<std::uint64_t>(
+                            static_cast<std::uint32_t>(filesystem.f_fsid.__val[1]))
+                            << 32;
+  }
+  out.pid = static_cast<std::uint64_t>(getpid());
+  (void)gethostname(out.host, sizeof(out.host) - 1);
+  return out;
+}
+
+void FileStorage::detect_medium() noexcept { medium_ = detect(fd_); }
+
+}  // namespace perdure

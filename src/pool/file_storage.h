@@ -1,0 +1,79 @@
+// FileStorage: a pool's file: opened, locked, mapped once for its whole capacity, grown by real allocation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "perdure/stats.h"
+#include "perdure/status.h"
+#include "platform/storage.h"
+#include "pool/layout.h"
+
+namespace perdure {
+
+// What the operating system says about the medium under a file.
+struct MediumReport {
+  Medium medium = Medium::page;
+  const char* filesystem = "unknown";
+  bool msync_is_ordered = false;  // page media on which `power` is accepted
+  const char* msync_note = "";    // why not
+};
+
+class FileStorage final : public Storage {
+ public:
+  enum class Access : std::uint8_t {
+    owner,     // exclusive lock, shared mapping
+    observer,  // no lock, private mapping: nothing reaches the file
+  };
+
+  FileStorage() = default;
+  FileStorage(const FileStorage&) = delete;
+  FileStorage& operator=(const FileStorage&) = delete;
+  ~FileStorage() override;
+
+  // Opens an existing regular file and takes the lock. Errors: not_found, busy (naming the owner),
+  // invalid_argument (not a regular file), io.
+  Status open(const std::string& path, Access access) noexcept;
+  // Makes a new, empty, locked file. Errors: exists, io.
+  Status create(const std::string& path) noexcept;
+  // Maps `capacity` bytes of address space over the file.
+  Status map(std::uint64_t capacity) noexcept;
+  void close() noexcept;
+
+  std::byte* base() const noexcept override { return base_; }
+  std::uint64_t size() const noexcept override { return size_; }
+  std::uint64_t capacity() const noexcept override { return capacity_; }
+  Status allocate(std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
+
+  const MediumReport& medium() const noexcept { return medium_; }
+  // Device, inode, file system, boot, process and host, as of now.
+  layout::Identity identity() const noexcept;
+  // Reads the start of the file without mapping it.
+  std::int64_t read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept;
+  // Pid of the lock's holder, 0 if nobody holds it.
+  std::int64_t lock_holder() const noexcept;
+  // Brings [offset, offset+length) into the page tables, so that recovery does not fault page by page.
+  void populate(std::uint64_t offset, std::uint64_t length) noexcept;
+
+ private:
+  Status adopt(int fd, Access access) noexcept;
+  Status lock() noexcept;
+  void detect_medium() noexcept;
+  void use_huge_pages() noexcept;
+  Status full(const char* what) const noexcept;
+
+  std::string path_;
+  int fd_ = -1;
+  Access access_ = Access::owner;
+  std::byte* base_ = nullptr;
+  std::uint64_t size_ = 0;
+  std::uint64_t capacity_ = 0;
+  MediumReport medium_;
+};
+
+// This boot's id; zero if it cannot be read.
+void read_boot_id(std::uint8_t (&id)[16]) noexcept;
+
+}  // namespace perdure

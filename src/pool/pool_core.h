@@ -1,0 +1,396 @@
+// PoolCore: the format of a pool over a Storage: headers, root directory, growth, trust, close.
+//
+// WHAT  Everything of a pool that must survive a crash, and nothing that asks the operating system: files,
+//   locks and media are FileStorage and PoolImpl, so the crash explorer runs this very code.
+// LAYOUT  layout.h.
+// INVARIANTS
+//   I1  (after any crash) at least one header copy is valid; the valid one with the higher sequence counts.
+//       Copies are written in turn, each durable before the other may be touched.
+//   I2  (after any crash) file_bytes of the counting header <= bytes the medium backs; extents beyond it
+//       are virgin.
+//   I3  A root line is valid iff `root` is non-zero; it is stored last into its line (same-line order).
+//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open.
+// OPERATIONS
+//   create      everything but copy A, fence, then copy A: the file is a pool from its last fence on (G10).
+//   open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty header, unless the
+//               pool is clean: then recovery only reads, and a pool found damaged stays clean, so that its
+//               checksums count at the next open too. The caller opens the maps, which mark their blocks.
+//   finish_open dirty header if it is not written yet -> free lists.
+//   grow        space, then table words (virgin: zero already), then the header's file_bytes.
+//   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
+//   drop_root   root := 0, fenced; then the line is cleared.
+//   close       data fenced -> storage synced -> header clean|synced.
+// RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an unfinished
+//   add_root leaves a free slot; blocks of a half-made or dropped map are swept.
+// PROGRESS  blocking; one latch for headers and roots.
+#pragma once
+
+#include <cstdint>
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <string_view>
+
+#include "heap/heap.h"
+#include "perdure/options.h"
+#include "perdure/status.h"
+#include "platform/platform.h"
+#include "platform/storage.h"
+#include "pool/layout.h"
+#include "reclaim/epoch.h"
+#include "util/crc32c.h"
+
+namespace perdure {
+
+// The shape of a new pool.
+struct PoolShape {
+  std::uint64_t max_bytes = 64_GiB;
+  std::uint64_t extent_bytes = 64_KiB;
+  std::uint32_t root_slots = 256;
+  std::uint32_t writer_slots = 1024;
+  std::uint64_t initial_extents = 8;
+};
+
+// What an open wants to know and say.
+struct OpenRequest {
+  layout::Identity identity{};
+  Durability mode = Durability::process;
+  bool accept_untrusted = false;
+};
+
+struct OpenReport {
+  bool was_clean = false;
+  bool was_synced = false;
+  bool trusted = true;
+  bool wrote_back = false;  // the X1 pass ran
+};
+
+inline std::uint32_t header_crc(const layout::Header& header) noexcept {
+  return crc32c(0, &header, offsetof(layout::Header, crc));
+}
+inline std::uint32_t root_crc(const layout::Root& root) noexcept {
+  layout::Root copy = root;
+  copy.crc = 0;
+  return crc32c(0, &copy, sizeof(copy));
+}
+// The counting header of a mapped or read pool of `bytes` bytes; explains what is wrong otherwise.
+Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
+                   int* copy = nullptr) noexcept;
+// Why an unclean or moved pool is not trusted; empty if it is.
+const char* distrust(const layout::Header& header, const layout::Identity& here) noexcept;
+// The header of a new pool; fails if the shape is impossible.
+Status shape_header(const PoolShape& shape, layout::Header& out) noexcept;
+
+template <Platform P>
+class PoolCore final : public HeapHost {
+ public:
+  PoolCore(P& platform, Storage& storage) noexcept
+      : platform_(platform), storage_(storage), epochs_(platform), heap_(platform, storage, epochs_) {}
+  ~PoolCore() override { epochs_.drain_all(); }
+
+  // Formats an empty storage. A crash before the end leaves a file that is not a pool.
+  static Status create(P& platform, Storage& storage, const PoolShape& shape,
+                       const layout::Identity& identity, const std::uint8_t (&uuid)[16],
+                       Durability mode) noexcept;
+
+  Status open(const OpenRequest& request, OpenReport& report) noexcept;
+  // Ends recovery. `complete`: every map could be enumerated.
+  Status finish_open(bool complete) noexcept;
+  // An untrusted pool has passed its check: from now on it counts as this file of this boot.
+  Status accept(const layout::Identity& identity) noexcept;
+  // The caller has closed its maps. Idempotent.
+  Status close(bool sync) noexcept;
+  // Makes everything acknowledged so far durable against power loss in every mode.
+  Status sync() noexcept;
+
+  // --- roots ---
+  std::uint32_t root_slots() const noexcept { return header_.root_slots; }
+  // The map in a slot; false if free. corruption if the line is damaged.
+  Expected<bool> read_root(std::uint32_t slot, layout::Root& out) const noexcept;
+  // The slot of a name, or root_slots().
+  Expected<std::uint32_t> find_root(std::string_view name) const noexcept;
+  // Durable when it returns. `root.crc` is computed here. Errors: exists, pool_full (no slot).
+  Status add_root(layout::Root root) noexcept;
+  Status drop_root(std::uint32_t slot) noexcept;
+
+  Expected<std::uint64_t> grow(std::uint64_t extents) noexcept override;
+
+  P& platform() noexcept { return platform_; }
+  Storage& storage() noexcept { return storage_; }
+  EpochDomain<P>& epochs() noexcept { return epochs_; }
+  Heap<P>& heap() noexcept { return heap_; }
+  const layout::Header& header() const noexcept { return header_; }
+
+ private:
+  layout::Root* root_line(std::uint32_t slot) const noexcept {
+    return reinterpret_cast<layout::Root*>(storage_.base() + layout::kDirectoryOffset) + slot;
+  }
+  std::uint64_t extents_in(std::uint64_t bytes) const noexcept {
+    return (bytes - header_.data_offset) / header_.extent_bytes;
+  }
+  // `sync`: durable against power loss in every mode; otherwise in those that promise it.
+  Status write_header(bool sync) noexcept;
+  void write_back_all() noexcept;
+
+  P& platform_;
+  Storage& storage_;
+  EpochDomain<P> epochs_;
+  Heap<P> heap_;
+  layout::Header header_{};
+  int next_copy_ = 0;  // where the next header goes: never over the counting one
+  bool open_ = false;
+  mutable typename P::Latch latch_;
+};
+
+// Sizes are multiples of the system page so that every part can be synced and punched on its own.
+inline std::uint64_t align_up(std::uint64_t n, std::uint64_t to) noexcept {
+  return (n + to - 1) / to * to;
+}
+
+template <Platform P>
+Status PoolCore<P>::create(P& platform, Storage& storage, const PoolShape& shape,
+                           const layout::Identity& identity, const std::uint8_t (&uuid)[16],
+                           Durability mode) noexcept {
+  layout::Header header{};
+  if (Status s = shape_header(shape, header); !s.ok()) return s;
+  std::memcpy(header.uuid, uuid, sizeof(uuid));
+  header.identity = identity;
+  header.mode = header.weakest = static_cast<std::uint32_t>(mode);
+  header.close_state = layout::CloseState::synced;
+  header.sequence = 1;
+  const std::uint64_t extents =
+      std::min(std::max<std::uint64_t>(shape.initial_extents, 1),
+               (header.max_bytes - header.data_offset) / header.extent_bytes);
+  header.file_bytes = header.data_offset + extents * header.extent_bytes;
+  // The directory and the used part of the extent table; the rest of the table is backed as it is needed.
+  const std::uint64_t table_end = align_up(header.table_offset + extents * 8, kPage);
+  if (Status s = storage.allocate(0, table_end); !s.ok()) return s;
+  if (Status s = storage.allocate(header.data_offset, extents * header.extent_bytes); !s.ok()) {
+    return s;
+  }
+  std::byte* base = storage.base();
+  platform.zero(base + layout::kDirectoryOffset, table_end - layout::kDirectoryOffset);
+  platform.zero(base, layout::kDirectoryOffset);
+  if (!platform.sync(base, table_end, "pool.create.zero"_site)) return StatusCode::poisoned;
+  if (Status s = storage.sync(0, header.file_bytes); !s.ok()) return s;
+  // Commit: the magic is in this copy and nowhere else.
+  header.crc = header_crc(header);
+  platform.copy(base, &header, sizeof(header));
+  if (!platform.sync(base, sizeof(header), "pool.create.header"_site)) return StatusCode::poisoned;
+  return {};
+}
+
+template <Platform P>
+Status PoolCore<P>::write_header(bool sync) noexcept {
+  ++header_.sequence;
+  header_.crc = header_crc(header_);
+  std::byte* copy = storage_.base() + static_cast<std::uint64_t>(next_copy_) * layout::kHeaderBytes;
+  platform_.copy(copy, &header_, sizeof(header_));
+  if ((sync || platform_.durable()) &&
+      !platform_.sync(copy, sizeof(header_), "pool.header.write"_site)) {
+    return StatusCode::poisoned;
+  }
+  next_copy_ ^= 1;
+  return {};
+}
+
+// X1: after a kill the stores of the dead process are visible but not durable, and recovery must not act on
+// what a power loss would take away.
+template <Platform P>
+void PoolCore<P>::write_back_all() noexcept {
+  platform_.flush(storage_.base(), layout::kDirectoryOffset +
+                                       std::uint64_t{header_.root_slots} * sizeof(layout::Root),
+                  "pool.open.write_back"_site);
+  const std::uint64_t extents = extents_in(header_.file_bytes);
+  platform_.flush(storage_.base() + header_.table_offset, extents * 8,
+                  "pool.open.write_back"_site);
+  heap_.for_each_assigned([this](const std::byte* p, std::uint64_t n) {
+    platform_.flush(p, n, "pool.open.write_back"_site);
+  });
+}
+
+template <Platform P>
+Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcept {
+  int copy = 0;
+  if (Status s = read_header(storage_.base(), storage_.size(), header_, &copy); !s.ok()) return s;
+  next_copy_ = copy ^ 1;
+  report.was_clean = header_.close_state != layout::CloseState::dirty;
+  report.was_synced = header_.close_state == layout::CloseState::synced;
+  if (const char* reason = distrust(header_, request.identity); reason != nullptr) {
+    report.trusted = false;
+    if (!request.accept_untrusted) {
+      return Status::format(StatusCode::untrusted,
+                            "%s; restore a copy, or run `perdure check --accept` to verify what is "
+                            "there and serve it",
+                            reason);
+    }
+  }
+  const HeapGeometry geometry{
+      .extent_bytes = header_.extent_bytes,
+      .table_offset = header_.table_offset,
+      .data_offset = header_.data_offset,
+      .max_extents = (header_.max_bytes - header_.data_offset) / header_.extent_bytes};
+  if (Status s = heap_.attach(geometry, extents_in(header_.file_bytes), *this); !s.ok()) return s;
+  if (Status s = heap_.begin_sweep(); !s.ok()) return s;
+  if (platform_.durable() && !report.was_synced) {
+    write_back_all();
+    if (!platform_.fence("pool.open.write_back"_site)) return StatusCode::poisoned;
+    report.wrote_back = true;
+  }
+  // Entering `power` over stores that no flush followed: the whole file goes back first.
+  const auto weakest = static_cast<Durability>(header_.weakest);
+  if (request.mode == Durability::power && weakest != Durability::power && !report.was_synced) {
+    if (Status s = storage_.sync(0, header_.file_bytes); !s.ok()) return s;
+  }
+  const bool all_durable = report.was_synced || request.mode == Durability::power;
+  header_.mode = static_cast<std::uint32_t>(request.mode);
+  if (all_durable || weakest == Durability::power) header_.weakest = header_.mode;
+  header_.close_state = layout::CloseState::dirty;
+  // An untrusted pool keeps its old identity, so that it stays untrusted if its check fails.
+  if (report.trusted) header_.identity = request.identity;
+  if (report.was_clean) return {};
+  open_ = true;
+  return write_header(true);
+}
+
+template <Platform P>
+Status PoolCore<P>::finish_open(bool complete) noexcept {
+  if (!open_) {  // I4
+    if (Status s = write_header(true); !s.ok()) return s;
+    open_ = true;
+  }
+  return heap_.end_sweep(complete);
+}
+
+template <Platform P>
+Status PoolCore<P>::accept(const layout::Identity& identity) noexcept {
+  header_.identity = identity;
+  return write_header(true);
+}
+
+template <Platform P>
+Status PoolCore<P>::close(bool sync) noexcept {
+  if (!open_) return {};
+  epochs_.drain_all();
+  if (!platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
+  LatchGuard guard(latch_);
+  if (sync) {
+    if (Status s = storage_.sync(0, header_.file_bytes); !s.ok()) return s;
+  }
+  header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
+  if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
+  Status s = write_header(true);
+  if (s.ok()) open_ = false;
+  return s;
+}
+
+template <Platform P>
+Status PoolCore<P>::sync() noexcept {
+  if (!platform_.fence("pool.sync.data"_site)) return StatusCode::poisoned;
+  LatchGuard guard(latch_);
+  return storage_.sync(0, header_.file_bytes);
+}
+
+template <Platform P>
+Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
+  LatchGuard guard(latch_);
+  const std::uint64_t now = extents_in(header_.file_bytes);
+  const std::uint64_t max = extents_in(header_.max_bytes);
+  if (extents > max - now) {
+    return fail(StatusCode::pool_full,
+                "the pool is full: %llu of %llu bytes; erase entries, or load into a pool with a "
+                "larger max_size",
+                static_cast<unsigned long long>(header_.file_bytes),
+                static_cast<unsigned long long>(header_.max_bytes));
+  }
+  // An eighth more than there is, so that growth is amortised; bounded, so that a step stays short.
+  const std::uint64_t step = std::min(now / 8 + 1, 64_MiB / header_.extent_bytes + 1);
+  std::uint64_t want = std::min(std::max(extents, step), max - now);
+  for (;;) {
+    const std::uint64_t table_begin = header_.table_offset + now * 8;
+    Status s = storage_.allocate(table_begin / kPage * kPage,
+                                 align_up(table_begin + want * 8, kPage) -
+                                     table_begin / kPage * kPage);
+    if (s.ok()) s = storage_.allocate(header_.file_bytes, want * header_.extent_bytes);
+    if (s.ok()) break;
+    if (want == extents || s != StatusCode::pool_full) return fail(std::move(s));
+    want = extents;  // the medium is nearly full: ask for no more than is needed
+  }
+  const std::uint64_t bytes = header_.file_bytes + want * header_.extent_bytes;
+  if (platform_.durable()) {  // the new length must not be lost after the header names it
+    if (Status s = storage_.sync(header_.file_bytes, bytes - header_.file_bytes); !s.ok()) {
+      return fail(std::move(s));
+    }
+  }
+  header_.file_bytes = bytes;
+  if (Status s = write_header(false); !s.ok()) return fail(std::move(s));
+  return extents_in(bytes);
+}
+
+template <Platform P>
+Expected<bool> PoolCore<P>::read_root(std::uint32_t slot, layout::Root& out) const noexcept {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(root_line(slot));
+  std::uint64_t copy[sizeof(layout::Root) / 8];
+  for (std::size_t i = 0; i < std::size(copy); ++i) copy[i] = platform_.load(words[i]);
+  std::memcpy(&out, copy, sizeof(out));
+  if (out.root == 0) return false;
+  if (out.crc != root_crc(out) || out.name[0] == '\0' || out.name[sizeof(out.name) - 1] != '\0') {
+    return fail(StatusCode::corruption, "root directory: slot %u is damaged", slot);
+  }
+  return true;
+}
+
+template <Platform P>
+Expected<std::uint32_t> PoolCore<P>::find_root(std::string_view name) const noexcept {
+  layout::Root root;
+  for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
+    auto used = read_root(slot, root);
+    if (!used) return fail(std::move(used.error()));
+    if (*used && name == root.name) return slot;
+  }
+  return header_.root_slots;
+}
+
+template <Platform P>
+Status PoolCore<P>::add_root(layout::Root root) noexcept {
+  root.crc = root_crc(root);
+  LatchGuard guard(latch_);
+  layout::Root other;
+  std::uint32_t free_slot = header_.root_slots;
+  for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
+    auto used = read_root(slot, other);
+    if (!used) return std::move(used.error());
+    if (*used && std::strcmp(other.name, root.name) == 0) return StatusCode::exists;
+    if (!*used && free_slot == header_.root_slots) free_slot = slot;
+  }
+  if (free_slot == header_.root_slots) {
+    return Status::format(StatusCode::pool_full, "the pool holds %u maps already; drop one",
+                          header_.root_slots);
+  }
+  layout::Root* line = root_line(free_slot);
+  std::uint64_t words[sizeof(root) / 8];
+  std::memcpy(words, &root, sizeof(root));
+  auto* target = reinterpret_cast<std::uint64_t*>(line);
+  for (std::size_t i = 0; i < std::size(words); ++i) {  // `root` is the last word: the commit
+    platform_.store(target[i], words[i]);
+  }
+  platform_.flush(line, sizeof(*line), "pool.root.add"_site);
+  if (!platform_.fence("pool.root.add"_site)) return StatusCode::poisoned;
+  return {};
+}
+
+template <Platform P>
+Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
+  LatchGuard guard(latch_);
+  layout::Root* line = root_line(slot);
+  auto* words = reinterpret_cast<std::uint64_t*>(line);
+  platform_.store(line->root, 0);
+  platform_.flush(line, sizeof(*line), "pool.root.drop"_site);
+  if (!platform_.fence("pool.root.drop"_site)) return StatusCode::poisoned;
+  for (std::size_t i = 0; i + 1 < sizeof(*line) / 8; ++i) platform_.store(words[i], 0);
+  platform_.flush(line, sizeof(*line), "pool.root.clear"_site);
+  if (!platform_.fence("pool.root.clear"_site)) return StatusCode::poisoned;
+  return {};
+}
+
+}  // namespace perdure

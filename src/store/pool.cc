@@ -1,0 +1,62 @@
+#include "perdure/pool.h"
+
+#include <new>
+
+#include "perdure/version.h"
+#include "store/pool_impl.h"
+
+namespace perdure {
+
+std::string_view version() noexcept { return PERDURE_VERSION; }
+
+Pool::Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept : impl_(std::move(impl)) {}
+Pool::Pool(Pool&&) noexcept = default;
+Pool& Pool::operator=(Pool&&) noexcept = default;
+Pool::~Pool() = default;
+
+Expected<Pool> Pool::open(const std::string& path, const PoolOptions& options) {
+  std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
+  if (impl == nullptr) return fail(StatusCode::out_of_memory);
+  if (Status s = impl->open(path, options); !s.ok()) return fail(std::move(s));
+  return Pool(std::move(impl));
+}
+
+Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
+                                                          const MapOptions& options,
+                                                          const detail::MapSpec& spec) {
+  auto instance = impl_->open_map(name, options, spec);
+  if (!instance) return fail(std::move(instance.error()));
+  detail::Index* index = &(*instance)->index();
+  return std::shared_ptr<detail::Index>(std::move(*instance), index);
+}
+
+Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
+                                                                   const MapOptions& options,
+                                                                   const detail::MapSpec& spec) {
+  // Refused before a map is made that cannot be used.
+  const EngineRow* row = find_engine(options.engine);
+  if (row != nullptr && !row->ordered && !options.any_engine) {
+    return fail(StatusCode::unsupported, "engine %s keeps no order; use phast",
+                std::string(engine_name(options.engine)).c_str());
+  }
+  auto instance = impl_->open_map(name, options, spec);
+  if (!instance) return fail(std::move(instance.error()));
+  detail::OrderedIndex* index = (*instance)->ordered();
+  if (index == nullptr) return fail(StatusCode::unsupported, "the map's engine keeps no order");
+  return std::shared_ptr<detail::OrderedIndex>(std::move(*instance), index);
+}
+
+std::vector<MapInfo> Pool::list() const { return impl_->list(); }
+Status Pool::drop(std::string_view name) { return impl_->drop(name); }
+PoolInfo Pool::info() const { return impl_->info(); }
+PoolStats Pool::stats() const { return impl_->stats(); }
+Expected<CheckReport> Pool::check(const CheckOptions& options) const {
+  return impl_->check(options);
+}
+Status Pool::sync() { return impl_->sync(); }
+Expected<std::uint64_t> Pool::compact() { return impl_->compact(); }
+Status Pool::close(const CloseOptions& options) {
+  return impl_ == nullptr ? Status() : impl_->close(options);
+}
+
+}  // namespace perdure

@@ -1,0 +1,334 @@
+#include "store/pool_impl.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+namespace perdure::detail {
+
+namespace {
+
+constexpr std::uint64_t kSmallPool = std::uint64_t{64} << 20;
+
+// Small pools get small extents, so that a few size classes do not fill them.
+PoolShape shape_of(const PoolOptions& options) noexcept {
+  PoolShape shape{.max_bytes = options.max_size};
+  if (options.max_size < kSmallPool) {
+    shape.extent_bytes = 16_KiB;
+    shape.writer_slots = 64;
+    shape.initial_extents = 4;
+  }
+  return shape;
+}
+
+}  // namespace
+
+PoolImpl::~PoolImpl() { (void)close({}); }
+
+Status PoolImpl::wrap(Status status) const {
+  if (status.ok()) return status;
+  return Status::format(status.code(), "%s: %.*s", path_.c_str(),
+                        static_cast<int>(status.message().size()), status.message().data());
+}
+
+Status PoolImpl::usable() const {
+  if (!open_) return Status::format(StatusCode::invalid_argument, "%s: is closed", path_.c_str());
+  if (owner_pid_ != getpid()) {
+    return Status::format(StatusCode::invalid_argument,
+                          "%s: belongs to the parent process; open it anew after fork, once the "
+                          "parent has closed it",
+                          path_.c_str());
+  }
+  return {};
+}
+
+// Which durability this open gives, and with which instructions.
+Status PoolImpl::choose_durability(const PoolOptions& options) {
+  const MediumReport& medium = storage_.medium();
+  const bool dax = medium.medium == Medium::cache_line || medium.medium == Medium::eadr;
+  durability_ = options.durability;
+  if (durability_ == Durability::automatic) {
+    durability_ = dax ? Durability::power : Durability::process;
+  }
+  FlushMode mode = FlushMode::none;
+  if (durability_ == Durability::emulated) mode = FlushMode::cache_line;
+  if (durability_ == Durability::power) {
+    if (dax) {
+      mode = medium.medium == Medium::eadr ? FlushMode::fence_only : FlushMode::cache_line;
+    } else if (medium.medium == Medium::page && medium.msync_is_ordered) {
+      mode = FlushMode::page;
+    } else {
+      const char* why = medium.medium == Medium::volatile_ram
+                            ? "its file system is lost with the machine"
+                            : (medium.medium == Medium::network ? "network file systems cannot promise it"
+                                                                : medium.msync_note);
+      return Status::format(StatusCode::unsupported,
+                            "durability `power` is not to be had on %s: %s; use `process`, or a file "
+                            "on DAX or on ext4 or xfs over a local disk",
+                            medium.filesystem, why);
+    }
+  }
+  if (options.write_latency_ns != 0 && durability_ != Durability::emulated) {
+    return Status::format(StatusCode::invalid_argument,
+                          "write_latency_ns is for durability `emulated` only");
+  }
+  platform_.configure(mode, best_flush_instruction(), options.write_latency_ns);
+  return {};
+}
+
+Status PoolImpl::create_file(const PoolOptions& options) {
+  if (options.max_size < kMinPoolSize || options.max_size > kMaxPoolSize) {
+    return Status::format(StatusCode::invalid_argument, "max_size %llu is outside [%llu, %llu]",
+                          static_cast<unsigned long long>(options.max_size),
+                          static_cast<unsigned long long>(kMinPoolSize),
+                          static_cast<unsigned long long>(kMaxPoolSize));
+  }
+  if (Status s = storage_.create(path_); !s.ok()) return s;
+  created_ = true;
+  if (Status s = choose_durability(options); !s.ok()) return s;
+  const PoolShape shape = shape_of(options);
+  if (Status s = storage_.map(shape.max_bytes); !s.ok()) return s;
+  const std::uint64_t random[2] = {RealPlatform::random(), RealPlatform::random()};
+  std::uint8_t uuid[16];
+  std::memcpy(uuid, random, sizeof(uuid));
+  return PoolCore<RealPlatform>::create(platform_, storage_, shape, storage_.identity(), uuid,
+                                        durability_);
+}
+
+Status PoolImpl::open_file(const PoolOptions& options) {
+  if (!options.must_create) {
+    Status s = storage_.open(path_, options.read_only ? FileStorage::Access::observer
+                                                      : FileStorage::Access::owner);
+    if (s.ok()) {
+      if (Status d = choose_durability(options); !d.ok()) return d;
+      // The header names the capacity; it is checked before anything is mapped.
+      auto pages = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
+      if (pages == nullptr) return StatusCode::out_of_memory;
+      const std::int64_t n = storage_.read(pages.get(), layout::kDirectoryOffset, 0);
+      layout::Header header;
+      if (n < static_cast<std::int64_t>(layout::kDirectoryOffset)) {
+        return read_header(pages.get(), n < 0 ? 0 : static_cast<std::uint64_t>(n), header);
+      }
+      if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
+      if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
+      if (storage_.medium().medium == Medium::volatile_ram) storage_.populate(0, header.file_bytes);
+      return {};
+    }
+    if (s != StatusCode::not_found || !options.create || options.read_only) return s;
+  }
+  return create_file(options);
+}
+
+Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
+  path_ = path;
+  read_only_ = options.read_only;
+  threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
+  const std::uint64_t begin = RealPlatform::now_ns();
+  if (Status s = open_file(options); !s.ok()) {
+    storage_.close();
+    if (created_) ::unlink(path_.c_str());  // ours, and no pool yet
+    return wrap(std::move(s));
+  }
+  owner_pid_ = getpid();
+  const OpenRequest request{.identity = storage_.identity(),
+                            .mode = durability_,
+                            .accept_untrusted = options.accept_untrusted};
+  if (Status s = core_.open(request, report_); !s.ok()) return wrap(std::move(s));
+  bool complete = true;
+  Status s = open_maps(report_.was_clean, complete);
+  if (s.ok()) s = core_.finish_open(complete);
+  open_ = s.ok();
+  if (s.ok() && !report_.trusted) s = verify_untrusted();
+  if (s.ok() && !report_.trusted) s = core_.accept(request.identity);
+  if (!s.ok()) {
+    open_ = false;
+    slots_.reset();  // instances go before the heap they use; nothing was closed, so the file stays as it was
+    return wrap(std::move(s));
+  }
+  recovery_ns_ = RealPlatform::now_ns() - begin;
+  return {};
+}
+
+// Every map is opened with the pool: what is allocated is what the maps can reach.
+Status PoolImpl::open_maps(bool clean, bool& complete) {
+  slots_.reset(new (std::nothrow) Slot[core_.root_slots()]);
+  if (slots_ == nullptr) return StatusCode::out_of_memory;
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    auto used = core_.read_root(i, slots_[i].root);
+    if (!used) return std::move(used.error());
+    if (!*used) continue;
+    slots_[i].used = true;
+    slots_[i].error = open_slot(i, clean);
+    if (!slots_[i].error.ok()) complete = false;  // nothing in the pool may be freed
+    // Damage stops an owner: what it would write could bury it. An observer can still read the other maps.
+    const StatusCode code = slots_[i].error.code();
+    if (code == StatusCode::out_of_memory || (code == StatusCode::corruption && !read_only_)) {
+      return slots_[i].error;
+    }
+  }
+  return {};
+}
+
+Status PoolImpl::open_slot(std::uint32_t number, bool clean) {
+  Slot& slot = slots_[number];
+  const auto engine = static_cast<Engine>(slot.root.engine);
+  const EngineRow* row = find_engine(engine);
+  if (row == nullptr || row->version != slot.root.engine_version) {
+    return Status::format(StatusCode::unsupported_format,
+                          "map %s is of engine %u version %u, which this build does not have",
+                          slot.root.name, slot.root.engine, slot.root.engine_version);
+  }
+  const MapKinds kinds{static_cast<KeyKind>(slot.root.key_kind),
+                       static_cast<ValueKind>(slot.root.value_kind)};
+  auto instance = row->open(context(), kinds, slot.root.root);
+  if (!instance) return std::move(instance.error());
+  if (Status s = (*instance)->recover(clean); !s.ok()) {
+    return Status::format(s.code(), "map %s: %.*s", slot.root.name,
+                          static_cast<int>(s.message().size()), s.message().data());
+  }
+  slot.instance = std::move(*instance);
+  return {};
+}
+
+// accept_untrusted: served only if a full check finds nothing.
+Status PoolImpl::verify_untrusted() {
+  auto report = check({.deep = true});
+  if (!report) return std::move(report.error());
+  if (report->ok()) return {};
+  return Status::format(StatusCode::corruption, "the check found %zu violations, first: %s",
+                        report->violations.size(), report->violations.front().c_str());
+}
+
+PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].used && name == slots_[i].root.name) return &slots_[i];
+  }
+  return nullptr;
+}
+
+Expected<std::shared_ptr<EngineInstance>> PoolImpl::open_map(std::string_view name,
+                                                             const MapOptions& options,
+                                                             const MapSpec& spec) {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  if (name.empty() || name.size() > kMaxMapNameBytes ||
+      name.find('\0') != std::string_view::npos) {
+    return fail(StatusCode::invalid_argument,
+                "%s: a map's name has 1 to %llu bytes and no NUL", path_.c_str(),
+                static_cast<unsigned long long>(kMaxMapNameBytes));
+  }
+  LatchGuard guard(latch_);
+  Slot* slot = find(name);
+  if (slot == nullptr) {
+    if (!options.create || read_only_) {
+      return fail(StatusCode::not_found, "%s: has no map %.*s", path_.c_str(),
+                  static_cast<int>(name.size()), name.data());
+    }
+    const EngineRow* row = find_engine(options.engine);
+    if (row == nullptr) {
+      return fail(StatusCode::unsupported, "%s: engine %s is planned, not in this build",
+                  path_.c_str(), std::string(engine_name(options.engine)).c_str());
+    }
+    auto root = row->create(context(), {spec.key_kind, spec.value_kind}, options);
+    if (!root) return fail(wrap(std::move(root.error())));
+    layout::Root line{};
+    std::memcpy(line.name, name.data(), name.size());
+    line.engine = static_cast<std::uint16_t>(options.engine);
+    line.engine_version = row->version;
+    line.key_kind = static_cast<std::uint8_t>(spec.key_kind);
+    line.value_kind = static_cast<std::uint8_t>(spec.value_kind);
+    line.is_signed = spec.is_signed ? 1 : 0;
+    line.key_bytes = spec.key_bytes;
+    line.value_bytes = spec.value_bytes;
+    line.root = *root;
+    // If there is no slot, the blocks are swept at the next open.
+    if (Status s = core_.add_root(line); !s.ok()) return fail(wrap(std::move(s)));
+    auto number = core_.find_root(name);
+    if (!number) return fail(wrap(std::move(number.error())));
+    slot = &slots_[*number];
+    auto used = core_.read_root(*number, slot->root);
+    if (!used) return fail(wrap(std::move(used.error())));
+    // A new map is recovered like any other; its blocks are allocated, not to be marked.
+    auto instance = row->open(context(), {spec.key_kind, spec.value_kind}, *root);
+    if (!instance) return fail(wrap(std::move(instance.error())));
+    if (Status s = (*instance)->recover(false); !s.ok()) return fail(wrap(std::move(s)));
+    slot->instance = std::move(*instance);
+    slot->used = true;
+    slot->error = {};
+  }
+  if (!slot->error.ok()) return fail(wrap(slot->error));
+  const layout::Root& root = slot->root;
+  if (!options.any_engine && static_cast<Engine>(root.engine) != options.engine) {
+    return fail(StatusCode::invalid_argument, "%s: map %s is of engine %s, not %s", path_.c_str(),
+                root.name, std::string(engine_name(static_cast<Engine>(root.engine))).c_str(),
+                std::string(engine_name(options.engine)).c_str());
+  }
+  if (root.key_kind != static_cast<std::uint8_t>(spec.key_kind) ||
+      root.value_kind != static_cast<std::uint8_t>(spec.value_kind) ||
+      (root.is_signed != 0) != spec.is_signed || root.key_bytes != spec.key_bytes ||
+      root.value_bytes != spec.value_bytes) {
+    return fail(StatusCode::invalid_argument,
+                "%s: map %s was created with other key or value types", path_.c_str(), root.name);
+  }
+  return slot->instance;
+}
+
+Status PoolImpl::drop(std::string_view name) {
+  if (Status s = usable(); !s.ok()) return s;
+  if (read_only_) return wrap(StatusCode::read_only);
+  LatchGuard guard(latch_);
+  Slot* slot = find(name);
+  if (slot == nullptr) {
+    return Status::format(StatusCode::not_found, "%s: has no map %.*s", path_.c_str(),
+                          static_cast<int>(name.size()), name.data());
+  }
+  if (Status s = core_.drop_root(static_cast<std::uint32_t>(slot - slots_.get())); !s.ok()) {
+    return wrap(std::move(s));
+  }
+  slot->used = false;
+  slot->error = {};
+  if (slot->instance != nullptr) {
+    slot->instance->release_blocks();
+    slot->instance.reset();
+  }
+  return {};
+}
+
+Status PoolImpl::sync() {
+  if (Status s = usable(); !s.ok()) return s;
+  return wrap(core_.sync());
+}
+
+Expected<std::uint64_t> PoolImpl::compact() {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  if (read_only_) return fail(wrap(StatusCode::read_only));
+  core_.epochs().drain();
+  auto bytes = core_.heap().punch_free();
+  if (!bytes) return fail(wrap(std::move(bytes.error())));
+  return bytes;
+}
+
+Status PoolImpl::close(const CloseOptions& options) {
+  if (!open_ || owner_pid_ != getpid()) {
+    // A child of fork must leave its parent's pool alone, down to the destructors.
+    if (open_) {
+      for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+        (void)new (std::nothrow) std::shared_ptr<EngineInstance>(std::move(slots_[i].instance));
+      }
+    }
+    return {};
+  }
+  open_ = false;
+  core_.epochs().drain_all();
+  Status s;
+  for (std::uint32_t i = 0; i < core_.root_slots() && !read_only_; ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    if (Status c = slots_[i].instance->close(); !c.ok()) s = std::move(c);
+  }
+  slots_.reset();
+  if (s.ok() && !read_only_) s = core_.close(options.sync);
+  storage_.close();
+  return wrap(std::move(s));
+}
+
+}  // namespace perdure::detail

@@ -1,0 +1,78 @@
+// PoolImpl: a pool as a process has it: file, medium, format and open maps.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "index/engine_table.h"
+#include "perdure/pool.h"
+#include "platform/real_platform.h"
+#include "pool/file_storage.h"
+#include "pool/pool_core.h"
+
+namespace perdure::detail {
+
+class PoolImpl {
+ public:
+  PoolImpl() noexcept : core_(platform_, storage_) {}
+  PoolImpl(const PoolImpl&) = delete;
+  PoolImpl& operator=(const PoolImpl&) = delete;
+  ~PoolImpl();
+
+  Status open(const std::string& path, const PoolOptions& options);
+  Expected<std::shared_ptr<EngineInstance>> open_map(std::string_view name,
+                                                     const MapOptions& options,
+                                                     const MapSpec& spec);
+  Status drop(std::string_view name);
+  std::vector<MapInfo> list() const;
+  PoolInfo info() const;
+  PoolStats stats();
+  Expected<CheckReport> check(const CheckOptions& options);
+  Status sync();
+  Expected<std::uint64_t> compact();
+  Status close(const CloseOptions& options);
+
+ private:
+  // One used line of the root directory. A map that could not be recovered keeps its reason here.
+  struct Slot {
+    layout::Root root{};
+    std::shared_ptr<EngineInstance> instance;
+    Status error;
+    bool used = false;
+  };
+
+  Status open_file(const PoolOptions& options);
+  Status create_file(const PoolOptions& options);
+  Status choose_durability(const PoolOptions& options);
+  Status open_maps(bool clean, bool& complete);
+  Status open_slot(std::uint32_t number, bool clean);
+  Status verify_untrusted();
+  EngineContext<RealPlatform> context() noexcept {
+    return {platform_, core_.heap(), core_.epochs(), threads_, read_only_};
+  }
+  Status wrap(Status status) const;  // puts the path in front
+  Status usable() const;
+  Slot* find(std::string_view name) noexcept;
+  std::uint64_t leaked_blocks(CheckReport& report);
+
+  std::string path_;
+  RealPlatform platform_;
+  FileStorage storage_;
+  PoolCore<RealPlatform> core_;
+  std::unique_ptr<Slot[]> slots_;
+  RealPlatform::Latch latch_;  // maps are opened and dropped one at a time
+  Durability durability_ = Durability::process;
+  OpenReport report_;
+  std::uint32_t threads_ = 1;
+  std::uint64_t recovery_ns_ = 0;
+  std::int64_t owner_pid_ = 0;
+  bool read_only_ = false;
+  bool created_ = false;
+  bool open_ = false;
+};
+
+// What a header says, for info() and inspect().
+void describe(const layout::Header& header, PoolInfo& out);
+MapInfo describe(const layout::Root& root);
+
+}  // namespace perdure::detail

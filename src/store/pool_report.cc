@@ -1,0 +1,180 @@
+// What a pool says about itself: info, stats, check, inspect.
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "store/pool_impl.h"
+
+namespace perdure {
+
+namespace detail {
+
+void describe(const layout::Header& header, PoolInfo& out) {
+  char text[40];
+  int n = 0;
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text[n++] = '-';
+    n += std::snprintf(text + n, 3, "%02x", header.uuid[i]);
+  }
+  out.uuid.assign(text, static_cast<std::size_t>(n));
+  out.format_version = header.format_version;
+  out.file_bytes = header.file_bytes;
+  out.max_bytes = header.max_bytes;
+  out.extent_bytes = header.extent_bytes;
+  out.durability = static_cast<Durability>(header.mode);
+  out.weakest_mode = static_cast<Durability>(header.weakest);
+  out.clean = header.close_state != layout::CloseState::dirty;
+  out.synced = header.close_state == layout::CloseState::synced;
+  out.owner_pid = static_cast<std::int64_t>(header.identity.pid);
+  char host[sizeof(header.identity.host) + 1] = {};
+  std::memcpy(host, header.identity.host, sizeof(header.identity.host));
+  out.owner_host = host;
+}
+
+MapInfo describe(const layout::Root& root) {
+  return {.name = root.name,
+          .engine = static_cast<Engine>(root.engine),
+          .engine_version = root.engine_version,
+          .key_kind = static_cast<KeyKind>(root.key_kind),
+          .value_kind = static_cast<ValueKind>(root.value_kind),
+          .is_signed = root.is_signed != 0};
+}
+
+std::vector<MapInfo> PoolImpl::list() const {
+  std::vector<MapInfo> out;
+  for (std::uint32_t i = 0; open_ && i < core_.root_slots(); ++i) {
+    if (slots_[i].used) out.push_back(describe(slots_[i].root));
+  }
+  return out;
+}
+
+PoolInfo PoolImpl::info() const {
+  PoolInfo out;
+  describe(core_.header(), out);
+  out.path = path_;
+  out.filesystem = storage_.medium().filesystem;
+  out.medium = storage_.medium().medium;
+  out.durability = durability_;
+  const FlushMode mode = platform_.mode();
+  out.flush_instruction = mode == FlushMode::cache_line
+                              ? flush_instruction_name(platform_.instruction())
+                              : (mode == FlushMode::page ? "msync" : "none");
+  out.clean = report_.was_clean;
+  out.synced = report_.was_synced;
+  out.trusted = report_.trusted;
+  out.in_use = !read_only_;
+  out.maps = list();
+  return out;
+}
+
+PoolStats PoolImpl::stats() {
+  PoolStats out;
+  if (!open_) return out;
+  const HeapStats heap = core_.heap().stats();
+  const std::uint64_t extent = core_.heap().extent_bytes();
+  out.file_bytes = core_.header().file_bytes;
+  out.assigned_bytes = heap.assigned_extents * extent;
+  out.free_bytes = (heap.extents - heap.assigned_extents) * extent;
+  out.punched_bytes = heap.punched_extents * extent;
+  out.allocated_bytes = heap.allocated_bytes - heap.cached_bytes;
+  out.heap_dram_bytes = heap.dram_bytes;
+  if (out.assigned_bytes > 0) {
+    out.fragmentation = 1.0 - static_cast<double>(out.allocated_bytes) /
+                                  static_cast<double>(out.assigned_bytes);
+  }
+  out.limbo_blocks = core_.epochs().limbo_count();
+  out.epoch = core_.epochs().epoch();
+  out.stalled_readers = core_.epochs().stalled_readers();
+  out.recovery_ns = recovery_ns_;
+  LatchGuard guard(latch_);
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    MapStats map;
+    map.name = slots_[i].root.name;
+    slots_[i].instance->index().stats(map);
+    out.maps.push_back(std::move(map));
+  }
+  return out;
+}
+
+Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  CheckReport report;
+  LatchGuard guard(latch_);
+  bool whole = true;
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (!slots_[i].used) continue;
+    if (slots_[i].instance == nullptr) {
+      report.violations.emplace_back(slots_[i].error.message());
+      whole = false;
+      continue;
+    }
+    slots_[i].instance->index().check(options, report);
+  }
+  if (whole) report.leaked_blocks = leaked_blocks(report);
+  return report;
+}
+
+// Blocks that are allocated though no map reaches them.
+std::uint64_t PoolImpl::leaked_blocks(CheckReport& report) {
+  core_.epochs().drain();
+  core_.heap().flush_caches();
+  if (Status s = core_.heap().begin_audit(); !s.ok()) return 0;
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    if (Status s = slots_[i].instance->audit(); !s.ok()) {
+      report.violations.emplace_back(s.message());
+    }
+  }
+  const std::uint64_t leaked = core_.heap().end_audit();
+  const std::uint64_t limbo = core_.epochs().limbo_count();
+  return leaked > limbo ? leaked - limbo : 0;
+}
+
+}  // namespace detail
+
+Expected<PoolInfo> Pool::inspect(const std::string& path) {
+  const auto wrap = [&](const Status& s) {
+    return fail(s.code(), "%s: %.*s", path.c_str(), static_cast<int>(s.message().size()),
+                s.message().data());
+  };
+  FileStorage storage;
+  if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
+  // The owner may be writing a header or a root line just now: what is torn is read again.
+  for (int attempt = 0;; ++attempt) {
+    auto head = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
+    if (head == nullptr) return fail(StatusCode::out_of_memory);
+    const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
+    layout::Header header;
+    const bool short_file = n < static_cast<std::int64_t>(layout::kDirectoryOffset);
+    Status s = read_header(head.get(),
+                           short_file ? static_cast<std::uint64_t>(n < 0 ? 0 : n) : storage.size(),
+                           header);
+    if (!s.ok()) {
+      if (attempt < 3) continue;
+      return wrap(s);
+    }
+    PoolInfo out;
+    detail::describe(header, out);
+    out.path = path;
+    out.filesystem = storage.medium().filesystem;
+    out.medium = storage.medium().medium;
+    out.in_use = storage.lock_holder() != 0;
+    const char* reason = out.in_use ? nullptr : distrust(header, storage.identity());
+    out.trusted = reason == nullptr;
+    out.trust_note = reason == nullptr ? "" : reason;
+    out.flush_instruction = "none";
+    for (std::uint32_t slot = 0; slot < header.root_slots; ++slot) {
+      layout::Root root;
+      if (storage.read(&root, sizeof(root),
+                       layout::kDirectoryOffset + std::uint64_t{slot} * sizeof(root)) !=
+          static_cast<std::int64_t>(sizeof(root))) {
+        break;
+      }
+      if (root.root != 0 && root.crc == root_crc(root)) out.maps.push_back(detail::describe(root));
+    }
+    return out;
+  }
+}
+
+}  // namespace perdure

@@ -1,0 +1,178 @@
+#include "testing/enumerate.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace perdure::testing {
+
+namespace {
+
+using Choice = std::vector<std::uint32_t>;
+
+// Size and punches are two more dimensions, of one or two states.
+struct Space {
+  explicit Space(const SimMemory& memory, const std::vector<PendingLine>& lines) : pending(lines) {
+    for (const PendingLine& line : lines) {
+      states.push_back(static_cast<std::uint32_t>(line.choices.size()));
+    }
+    states.push_back(memory.size_pending() ? 2 : 1);
+    states.push_back(memory.punch_pending() ? 2 : 1);
+  }
+  std::uint64_t product(std::uint64_t limit, bool recent_only) const {
+    std::uint64_t result = 1;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      if (recent_only && i < pending.size() && !pending[i].recent) continue;
+      result *= states[i];
+      if (result > limit) return limit + 1;
+    }
+    return result;
+  }
+  Choice none() const { return Choice(states.size(), 0); }
+  Choice all() const {
+    Choice choice;
+    for (const std::uint32_t n : states) choice.push_back(n - 1);
+    return choice;
+  }
+
+  const std::vector<PendingLine>& pending;
+  std::vector<std::uint32_t> states;
+};
+
+// Every combination of the dimensions that are not held; the held ones stay as in `start`.
+void product(const Space& space, Choice start, bool recent_only, std::vector<Choice>& out) {
+  const auto held = [&](std::size_t i) {
+    return recent_only && i < space.pending.size() && !space.pending[i].recent;
+  };
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    if (!held(i)) start[i] = 0;
+  }
+  for (;;) {
+    out.push_back(start);
+    std::size_t i = 0;
+    for (; i < start.size(); ++i) {
+      if (held(i)) continue;
+      if (++start[i] < space.states[i]) break;
+      start[i] = 0;
+    }
+    if (i == start.size()) return;
+  }
+}
+
+void single_lines(const Space& space, std::vector<Choice>& out) {
+  for (std::size_t i = 0; i < space.states.size(); ++i) {
+    if (space.states[i] == 1) continue;
+    Choice hot = space.none();
+    Choice cold = space.all();
+    hot[i] = space.states[i] - 1;
+    cold[i] = 0;
+    out.push_back(hot);
+    out.push_back(cold);
+    if (i >= space.pending.size() || !space.pending[i].recent) continue;
+    for (std::uint32_t state = 1; state + 1 < space.states[i]; ++state) {
+      hot[i] = cold[i] = state;
+      out.push_back(hot);
+      out.push_back(cold);
+    }
+  }
+}
+
+// What is on the medium if lines were written back in program order up to some store.
+void program_prefixes(const Space& space, std::vector<Choice>& out) {
+  std::set<std::uint64_t> orders;
+  for (const PendingLine& line : space.pending) {
+    for (std::size_t c = 0; c < line.choices.size(); ++c) {
+      if (line.recent && line.choices[c].torn == 0) orders.insert(line.order[c]);
+    }
+  }
+  for (const std::uint64_t order : orders) {
+    Choice choice = space.all();
+    for (std::size_t i = 0; i < space.pending.size(); ++i) {
+      choice[i] = 0;
+      for (std::uint32_t c = 0; c < space.states[i]; ++c) {
+        if (space.pending[i].choices[c].torn == 0 && space.pending[i].order[c] <= order) {
+          choice[i] = c;
+        }
+      }
+    }
+    out.push_back(std::move(choice));
+  }
+}
+
+void recent_pairs(const Space& space, std::size_t limit, std::vector<Choice>& out) {
+  std::size_t made = 0;
+  for (std::size_t i = 0; i < space.pending.size(); ++i) {
+    for (std::size_t j = i + 1; j < space.pending.size() && made < limit; ++j) {
+      if (!space.pending[i].recent || !space.pending[j].recent) continue;
+      Choice hot = space.none();
+      Choice cold = space.all();
+      hot[i] = space.states[i] - 1;
+      hot[j] = space.states[j] - 1;
+      cold[i] = cold[j] = 0;
+      out.push_back(std::move(hot));
+      out.push_back(std::move(cold));
+      ++made;
+    }
+  }
+}
+
+void random_draws(const Space& space, std::uint32_t count, Random& random,
+                  std::vector<Choice>& out) {
+  for (std::uint32_t n = 0; n < count; ++n) {
+    Choice choice;
+    const std::uint64_t old_lines = random.below(3);  // all of them absent, present, or mixed
+    for (std::size_t i = 0; i < space.states.size(); ++i) {
+      const bool old = i < space.pending.size() && !space.pending[i].recent;
+      const auto states = space.states[i];
+      choice.push_back(old && old_lines < 2
+                           ? static_cast<std::uint32_t>(old_lines) * (states - 1)
+                           : static_cast<std::uint32_t>(random.below(states)));
+    }
+    out.push_back(std::move(choice));
+  }
+}
+
+}  // namespace
+
+Enumeration enumerate(const SimMemory& memory, const std::vector<PendingLine>& pending,
+                      const EnumerationLimits& limits, std::uint64_t seed) {
+  const Space space(memory, pending);
+  Enumeration result;
+  std::vector<Choice> choices;
+  if (space.product(limits.product, false) <= limits.product) {
+    product(space, space.none(), false, choices);
+  } else {
+    result.exhaustive = false;
+    Random random(seed);
+    choices.push_back(space.none());
+    choices.push_back(space.all());
+    // Lines that stay pending for long (hints nobody flushes) must not crowd out the present operation.
+    if (space.product(limits.product / 2, true) <= limits.product / 2) {
+      product(space, space.none(), true, choices);
+      product(space, space.all(), true, choices);
+    } else {
+      single_lines(space, choices);
+      program_prefixes(space, choices);
+      recent_pairs(space, limits.sampled / 2, choices);
+    }
+    random_draws(space, limits.random, random, choices);
+    if (choices.size() > limits.sampled) {
+      for (std::size_t i = 2; i < limits.sampled; ++i) {
+        std::swap(choices[i], choices[i + random.below(choices.size() - i)]);
+      }
+      choices.resize(std::max<std::size_t>(limits.sampled, 2));
+    }
+  }
+  for (Choice& choice : choices) {
+    Combination combination;
+    combination.punched = choice.back() != 0;
+    choice.pop_back();
+    combination.new_size = choice.back() != 0 || !memory.size_pending();
+    choice.pop_back();
+    combination.choice = std::move(choice);
+    result.combinations.push_back(std::move(combination));
+  }
+  return result;
+}
+
+}  // namespace perdure::testing

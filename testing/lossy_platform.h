@@ -1,0 +1,177 @@
+// LossyPlatform: power loss at full speed, with real threads and real kills.
+//
+// WHAT  A plain SIGKILL cannot show a missing write-back, since stores outlive the process. Here the pool is
+//   mapped MAP_PRIVATE, and a second, shared map of the same file (the medium) receives a line only when it
+//   is written back: at a flush or at the fence after it, at random, or by an evictor thread at any time.
+//   What is in the file after a SIGKILL is what would have survived a power failure.
+// HOW   A line is copied under its latch, which every store to the line takes too, so the medium sees a prefix
+//   of the line's stores. A kill in the middle of a copy would tear it; therefore each copy is first noted
+//   in a Journal in memory shared with the parent, which finishes it.
+// LIMITS  The file's size and holes take effect at once. Bulk copies reach the medium line by line.
+//
+// Thread safety: as RealPlatform. Mutants (testing/sites.h) are set before the pool is opened.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "platform/platform.h"
+#include "platform/real_platform.h"
+#include "platform/storage.h"
+#include "testing/sites.h"
+
+namespace perdure::testing {
+
+// Line copies in flight, in memory that outlives the process.
+struct LossyJournal {
+  static constexpr std::uint32_t kSlots = 256;  // by thread slot
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> offset;  // + 1; 0: nothing in flight
+    std::uint64_t words[8];
+  };
+  Slot slots[kSlots];
+
+  static LossyJournal* make();  // shared with children; never freed
+  void clear();
+};
+
+// The file, mapped twice.
+class LossyStorage : public Storage {
+ public:
+  LossyStorage() = default;
+  ~LossyStorage() override;
+  LossyStorage(const LossyStorage&) = delete;
+  LossyStorage& operator=(const LossyStorage&) = delete;
+
+  // Opens or makes the file, and finishes the copies that a dead process left in the journal.
+  Status open(const std::string& path, std::uint64_t capacity, LossyJournal* journal);
+
+  std::byte* base() const noexcept override { return visible_; }
+  std::uint64_t size() const noexcept override { return size_.load(std::memory_order_acquire); }
+  std::uint64_t capacity() const noexcept override { return capacity_; }
+  Status allocate(std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
+
+  // Copies one line to the medium, whole.
+  void write_back(std::uint64_t line) noexcept;
+  std::atomic_flag& latch_of(std::uint64_t line) noexcept { return latches_[line % kLatches]; }
+  void lock(std::uint64_t line) noexcept {
+    for (unsigned spins = 0; latch_of(line).test_and_set(std::memory_order_acquire);) {
+      RealPlatform::pause(spins++);
+    }
+  }
+  void unlock(std::uint64_t line) noexcept { latch_of(line).clear(std::memory_order_release); }
+  std::uint64_t line_of(const void* p) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - visible_) / kLine;
+  }
+
+ private:
+  static constexpr std::size_t kLatches = 1 << 14;
+  int fd_ = -1;
+  std::byte* visible_ = nullptr;
+  std::byte* medium_ = nullptr;
+  std::uint64_t capacity_ = 0;
+  std::atomic<std::uint64_t> size_{0};
+  LossyJournal* journal_ = nullptr;
+  std::unique_ptr<std::atomic_flag[]> latches_;
+};
+
+class LossyPlatform {
+ public:
+  template <class T>
+  using Atomic = std::atomic<T>;
+  using Latch = RealPlatform::Latch;
+
+  LossyPlatform(LossyStorage& storage, std::uint64_t seed);
+  ~LossyPlatform();
+  LossyPlatform(const LossyPlatform&) = delete;
+  LossyPlatform& operator=(const LossyPlatform&) = delete;
+
+  std::uint64_t load(const std::uint64_t& word) const noexcept {
+    return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+  }
+  void store(std::uint64_t& word, std::uint64_t value) noexcept {
+    const std::uint64_t line = begin_store(&word);
+    std::atomic_ref(word).store(value, std::memory_order_release);
+    storage_.unlock(line);
+  }
+  bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
+                        std::uint64_t desired) noexcept {
+    const std::uint64_t line = begin_store(&word);
+    const bool done = std::atomic_ref(word).compare_exchange_strong(expected, desired,
+                                                                    std::memory_order_acq_rel);
+    storage_.unlock(line);
+    return done;
+  }
+  void copy(void* dst, const void* src, std::size_t n) noexcept;
+  void zero(void* dst, std::size_t n) noexcept;
+
+  template <FixedString Name>
+  void flush(const void* p, std::size_t n, Site<Name>) noexcept {
+    start_flush(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::flush>::info);
+  }
+  template <class T, FixedString Name>
+  void flush(T* const* p, std::size_t n, Site<Name>) = delete;
+  template <FixedString Name>
+  bool fence(Site<Name>) noexcept {
+    finish_flushes(site_detail::SiteRecord<Name, site_detail::SiteUse::fence>::info);
+    return true;
+  }
+  template <FixedString Name>
+  bool sync(const void* p, std::size_t n, Site<Name>) noexcept {
+    sync_range(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::sync>::info);
+    return true;
+  }
+  bool durable() const noexcept { return true; }
+  bool poisoned() const noexcept { return false; }
+  void poison() noexcept {}
+
+  static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
+    RealPlatform::load_line(words, line);
+  }
+  static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
+    RealPlatform::store_byte(byte, value);
+  }
+  static std::uint32_t thread_slot() noexcept { return RealPlatform::thread_slot(); }
+  static Counters& counters() noexcept { return RealPlatform::counters(); }
+  static void pause(unsigned spins) noexcept { RealPlatform::pause(spins); }
+  static std::uint64_t now_ns() noexcept { return RealPlatform::now_ns(); }
+  static std::uint64_t random() noexcept { return RealPlatform::random(); }
+  static unsigned cores() noexcept { return RealPlatform::cores(); }
+  static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept {
+    RealPlatform::parallel(n, task);
+  }
+
+ private:
+  static constexpr std::size_t kRecent = 256;
+
+  // Latches the line and lets the evictor know about it.
+  std::uint64_t begin_store(const void* p) noexcept {
+    const std::uint64_t line = storage_.line_of(p);
+    recent_[recent_next_.fetch_add(1, std::memory_order_relaxed) % kRecent].store(
+        line, std::memory_order_relaxed);
+    storage_.lock(line);
+    return line;
+  }
+  void start_flush(const void* p, std::size_t n, SiteInfo& site) noexcept;
+  void finish_flushes(SiteInfo& site) noexcept;
+  void sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept;
+  void evict() noexcept;
+
+  LossyStorage& storage_;
+  std::uint64_t seed_;
+  std::atomic<std::uint64_t> recent_next_{0};
+  std::atomic<std::uint64_t> recent_[kRecent] = {};
+  std::atomic<bool> stop_{false};
+  std::thread evictor_;
+};
+
+static_assert(Platform<LossyPlatform>);
+
+}  // namespace perdure::testing

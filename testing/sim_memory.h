@@ -1,0 +1,211 @@
+// SimMemory: a persistent medium with a cache in front of it, and everything a power failure can make of it.
+//
+// WHAT  Two views of one file: what the program sees (`base()`) and what is guaranteed to be on the medium.
+//   Between them, per 64-byte line, the list of stores that are visible but not yet guaranteed, in coherence
+//   order. A crash image takes for each line, independently, a prefix of its list (x86: stores to one line
+//   persist in order); lines may be written back at any time, flushed or not.
+// MODEL
+//   store, compare_exchange   one entry of 8 bytes
+//   copy, zero                words of a line covered in part: ordinary stores in address order. A line
+//                             covered whole is one bulk group whose words may tear in any subset.
+//   flush                     marks the length of the line's list for the calling thread
+//   fence                     makes the calling thread's marks guaranteed; nobody else's. A locked
+//                             read-modify-write is no fence.
+//   sync                      everything in the range is guaranteed, the file's size too
+//   size, punch               take effect at once, are guaranteed by the next sync only: an image has
+//                             either side. A store to space that was not allocated, or was punched since,
+//                             ends the run: on a full disk it would be a signal.
+// MODES  plain: loads and stores only, as fast as memory. recording: the above. frozen: stores are ignored
+//   (the process is dead, its destructors still run).
+//
+// Thread safety: one thread at a time (the scheduler's rule).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "perdure/status.h"
+#include "platform/platform.h"
+#include "testing/sites.h"
+
+namespace perdure::testing {
+
+enum class SimMode : std::uint8_t { plain, recording, frozen };
+
+// The content of one line.
+struct LineBytes {
+  std::uint64_t words[8];
+};
+// Order-independent over lines: an image's hash is the exclusive or over its lines.
+std::uint64_t line_hash(std::uint64_t line, const LineBytes& bytes);
+
+// One state that a pending line can have after a power failure: the first `prefix` entries, and of the
+// bulk group that follows them the entries in `torn`.
+struct LineChoice {
+  std::uint32_t prefix = 0;
+  std::uint32_t torn = 0;
+};
+// A line whose content on the medium is open. choices[0] is the guaranteed content, the last one what the
+// program sees.
+struct PendingLine {
+  std::uint32_t line = 0;
+  bool recent = false;  // stored to since the mark (mark_recent)
+  std::vector<LineChoice> choices;
+  std::vector<std::uint64_t> order;  // global store number of the last entry of each choice
+};
+
+// What is on the medium after a power failure, as a difference from the guaranteed view.
+struct CrashImage {
+  std::uint64_t size = 0;
+  bool punched = false;  // pending punches took effect
+  std::vector<std::uint32_t> lines;
+  std::vector<LineBytes> bytes;
+  std::uint64_t hash = 0;
+};
+
+class SimMemory {
+ public:
+  // An empty file; `capacity` is what is mapped.
+  explicit SimMemory(std::uint64_t capacity);
+  ~SimMemory();
+  SimMemory(const SimMemory&) = delete;
+  SimMemory& operator=(const SimMemory&) = delete;
+
+  std::byte* base() const { return visible_; }
+  std::uint64_t size() const { return size_; }
+  std::uint64_t capacity() const { return capacity_; }
+  SimMode mode() const { return mode_; }
+  void set_mode(SimMode mode) { mode_ = mode; }
+
+  // --- the program's side ---
+  void store(std::uint64_t* word, std::uint64_t value) {
+    if (mode_ == SimMode::plain) [[likely]] {
+      touch(word);
+      *word = value;
+    } else {
+      store_slow(word, value);
+    }
+  }
+  void copy(void* dst, const void* src, std::size_t n);
+  void zero(void* dst, std::size_t n);
+  void flush(const void* p, std::size_t n, std::uint32_t thread, SiteInfo& site);
+  void fence(std::uint32_t thread, SiteInfo& site);
+  void sync(std::uint64_t offset, std::uint64_t n);
+  Status allocate(std::uint64_t offset, std::uint64_t length);
+  Status punch(std::uint64_t offset, std::uint64_t length);
+  // Called before a fence or sync takes effect, while recording.
+  std::function<void(const SiteInfo&)> before_fence;
+  // The file cannot grow beyond this: a full disk.
+  void set_disk_limit(std::uint64_t bytes) { disk_limit_ = bytes; }
+
+  // --- the power failure's side ---
+  // Every line whose content is open, in the order of the lines.
+  std::vector<PendingLine> pending() const;
+  std::size_t pending_lines() const { return active_.size(); }
+  bool size_pending() const { return size_ != durable_size_; }
+  bool punch_pending() const { return !punches_.empty(); }
+  // Lines stored to from now on are `recent` in pending().
+  void mark_recent() { recent_from_ = next_order_; }
+  // Grows with every store, write-back and fence that can change the set of images.
+  std::uint64_t changes() const { return changes_; }
+  std::uint64_t durable_hash() const { return durable_hash_; }
+
+  // The image that takes choice[i] of pending[i].
+  CrashImage image(const std::vector<PendingLine>& pending,
+                   const std::vector<std::uint32_t>& choice, bool new_size, bool punched) const;
+
+  // Becomes the medium after the crash, everything on it guaranteed; cheap when called again and again
+  // with the same source. This object is in plain mode afterwards.
+  void load_image(SimMemory& source, const CrashImage& image);
+  // Becomes an exact copy, pending stores included, write-backs in flight forgotten: the process was
+  // killed, the machine goes on.
+  void load_killed(const SimMemory& source);
+  // Declares everything visible guaranteed: start recording from here.
+  void settle();
+
+  // Lines whose visible content no recorded store explains: somebody wrote past the platform.
+  std::uint64_t unexplained_lines() const;
+
+ private:
+  struct Entry {
+    std::uint64_t order;
+    std::uint64_t value;
+    std::uint32_t group;  // 0: a store of its own; else the bulk group
+    std::uint32_t word;
+  };
+  struct Line {
+    std::uint32_t line = 0;
+    std::uint32_t position = 0;    // in active_
+    std::uint64_t first = 0;       // number of the first pending entry; counts up for ever
+    std::vector<Entry> entries;
+  };
+  struct Mark {
+    std::uint32_t line;
+    std::uint64_t until;
+  };
+  struct Punch {
+    std::uint64_t offset;
+    std::uint64_t length;
+  };
+
+  std::uint64_t offset_of(const void* p, std::size_t n) const;
+  void touch(const void* p) {
+    const std::size_t page =
+        static_cast<std::size_t>(static_cast<const std::byte*>(p) - visible_) / kPage;
+    if (!dirty_[page]) set_dirty(page);
+    if (!backed_[page]) hole(page);
+  }
+  [[noreturn]] static void hole(std::size_t page);
+  void set_dirty(std::size_t page);
+  void touch_range(std::uint64_t offset, std::uint64_t n);
+  void store_slow(std::uint64_t* word, std::uint64_t value);
+  void record(std::uint64_t offset, std::uint64_t value, std::uint32_t group);
+  void bulk(std::uint64_t offset, const std::uint64_t* source, std::size_t n);
+  Line& line_of(std::uint32_t number);
+  void drop_line(std::uint32_t number);
+  void promote(std::uint32_t line, std::uint64_t until);
+  void set_durable(std::uint64_t offset, std::uint64_t value);
+  void set_changed(std::size_t page);
+  void apply_punches();
+  void forget_pending();
+  std::vector<LineChoice> choices_of(const Line& line) const;
+  LineBytes content(const Line& line, const LineChoice& choice) const;
+  LineBytes durable_line(std::uint32_t line) const;
+
+  std::uint64_t capacity_;
+  std::uint64_t disk_limit_;
+  std::byte* visible_;
+  std::byte* durable_;
+  std::uint32_t* slot_of_line_;  // index into lines_ + 1; 0: nothing pending
+  std::uint64_t size_ = 0;
+  std::uint64_t durable_size_ = 0;
+  SimMode mode_ = SimMode::recording;
+
+  std::vector<Line> lines_;
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<std::uint32_t> active_;            // slots in use
+  std::vector<std::uint16_t> pending_in_page_;   // pending lines, so that flush can skip pages
+  std::vector<std::vector<Mark>> marks_;         // by thread
+  std::vector<Punch> punches_;
+  std::uint64_t next_order_ = 1;
+  std::uint64_t recent_from_ = 0;
+  std::uint64_t entry_count_ = 0;
+  std::uint32_t next_group_ = 1;
+  std::uint64_t changes_ = 0;
+  std::uint64_t durable_hash_ = 0;
+
+  std::vector<bool> backed_;  // by page: space behind it
+  // Pages that differ from the source of the last load_image.
+  std::vector<bool> dirty_;
+  std::vector<std::uint32_t> dirty_pages_;
+  const SimMemory* loaded_from_ = nullptr;
+  std::uint64_t loaded_version_ = 0;
+  // Pages of durable_ that changed since `version_` was handed to a loader.
+  std::vector<bool> changed_;
+  std::vector<std::uint32_t> changed_pages_;
+  std::uint64_t version_ = 1;
+};
+
+}  // namespace perdure::testing

@@ -1,0 +1,274 @@
+// SimPlatform: the Platform over SimMemory, and SimStorage, the file of a pool in memory.
+//
+// WHAT  Persistent words go to a SimMemory, which records what a power failure could make of them. DRAM
+//   primitives are plain objects: one thread runs at a time. Every persistent access, latch and atomic
+//   operation calls step(), where a cooperative scheduler can take over; without one it does nothing.
+// Determinism: clock and random source are counters; SimPlatform::world() saves and restores them, so that
+//   a recovery run in the middle of a workload leaves no trace in it.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "perdure/stats.h"
+#include "platform/platform.h"
+#include "platform/storage.h"
+#include "testing/sim_memory.h"
+
+namespace perdure::testing {
+
+// What all simulated pools of the process share.
+struct SimWorld {
+  std::uint64_t random_state = 1;
+  std::uint64_t clock_ns = 1'000'000'000;
+  std::uint32_t thread = 0;
+  std::uint64_t pauses = 0;  // since the last step that was not a pause
+  Counters counters;
+};
+
+class SimPlatform {
+ public:
+  // std::atomic's interface over a plain object.
+  template <class T>
+  class Atomic {
+   public:
+    constexpr Atomic() noexcept : value_{} {}
+    constexpr Atomic(T value) noexcept : value_(value) {}  // NOLINT: like std::atomic
+    Atomic(const Atomic&) = delete;
+    Atomic& operator=(const Atomic&) = delete;
+
+    T load(std::memory_order = std::memory_order_seq_cst) const noexcept {
+      step();
+      return value_;
+    }
+    void store(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      value_ = value;
+    }
+    T exchange(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      return std::exchange(value_, value);
+    }
+    bool compare_exchange_strong(T& expected, T desired,
+                                 std::memory_order = std::memory_order_seq_cst,
+                                 std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      if (value_ == expected) {
+        value_ = desired;
+        return true;
+      }
+      expected = value_;
+      return false;
+    }
+    bool compare_exchange_weak(T& expected, T desired,
+                               std::memory_order success = std::memory_order_seq_cst,
+                               std::memory_order failure = std::memory_order_seq_cst) noexcept {
+      return compare_exchange_strong(expected, desired, success, failure);
+    }
+    template <class D>
+    T fetch_add(D delta, std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      return std::exchange(value_, static_cast<T>(value_ + delta));
+    }
+    template <class D>
+    T fetch_sub(D delta, std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      return std::exchange(value_, static_cast<T>(value_ - delta));
+    }
+    T fetch_or(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      return std::exchange(value_, static_cast<T>(value_ | bits));
+    }
+    T fetch_and(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      return std::exchange(value_, static_cast<T>(value_ & bits));
+    }
+    T fetch_xor(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
+      step();
+      return std::exchange(value_, static_cast<T>(value_ ^ bits));
+    }
+    T operator=(T value) noexcept {  // NOLINT: like std::atomic
+      store(value);
+      return value;
+    }
+    operator T() const noexcept { return load(); }  // NOLINT: like std::atomic
+    T operator++() noexcept { return static_cast<T>(fetch_add(1) + 1); }
+    T operator++(int) noexcept { return fetch_add(1); }
+    T operator--() noexcept { return static_cast<T>(fetch_sub(1) - 1); }
+    T operator--(int) noexcept { return fetch_sub(1); }
+
+   private:
+    T value_;
+  };
+
+  class Latch {
+   public:
+    void lock() noexcept {
+      step();
+      for (unsigned spins = 0; taken_; ++spins) pause(spins);
+      taken_ = true;
+    }
+    bool try_lock() noexcept {
+      step();
+      return !std::exchange(taken_, true);
+    }
+    void unlock() noexcept {
+      step();
+      taken_ = false;
+    }
+
+   private:
+    bool taken_ = false;
+  };
+
+  explicit SimPlatform(SimMemory& memory) : memory_(memory) {}
+  SimPlatform(const SimPlatform&) = delete;
+  SimPlatform& operator=(const SimPlatform&) = delete;
+
+  SimMemory& memory() noexcept { return memory_; }
+  // `process` durability: flush and fence do nothing.
+  void set_durable(bool durable) noexcept { durable_ = durable; }
+
+  // --- persistent words ---
+  std::uint64_t load(const std::uint64_t& word) const noexcept {
+    step();
+    return word;
+  }
+  void store(std::uint64_t& word, std::uint64_t value) noexcept {
+    step();
+    memory_.store(&word, value);
+  }
+  bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
+                        std::uint64_t desired) noexcept {
+    step();
+    if (word != expected) {
+      expected = word;
+      return false;
+    }
+    memory_.store(&word, desired);
+    return true;
+  }
+  void copy(void* dst, const void* src, std::size_t n) noexcept {
+    step();
+    memory_.copy(dst, src, n);
+  }
+  void zero(void* dst, std::size_t n) noexcept {
+    step();
+    memory_.zero(dst, n);
+  }
+
+  // --- persistence ---
+  template <FixedString Name>
+  void flush(const void* p, std::size_t n, Site<Name>) noexcept {
+    step();
+    if (!durable_) return;
+    world_.counters.flushes += lines_of(p, n);
+    memory_.flush(p, n, world_.thread,
+                  site_detail::SiteRecord<Name, site_detail::SiteUse::flush>::info);
+  }
+  template <class T, FixedString Name>
+  void flush(T* const* p, std::size_t n, Site<Name>) = delete;  // the address of a pointer variable
+  template <FixedString Name>
+  bool fence(Site<Name>) noexcept {
+    step();
+    if (!durable_) return !poisoned_;
+    ++world_.counters.fences;
+    memory_.fence(world_.thread, site_detail::SiteRecord<Name, site_detail::SiteUse::fence>::info);
+    return !poisoned_;
+  }
+  template <FixedString Name>
+  bool sync(const void* p, std::size_t n, Site<Name>) noexcept {
+    step();
+    sync_range(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::sync>::info);
+    return !poisoned_;
+  }
+  bool durable() const noexcept { return durable_; }
+  bool poisoned() const noexcept { return poisoned_; }
+  void poison() noexcept { poisoned_ = true; }
+
+  // --- DRAM side ---
+  static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
+    step();
+    std::memcpy(words, line, kLine);
+  }
+  static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
+    step();
+    byte = value;
+  }
+  static std::uint32_t thread_slot() noexcept { return world_.thread; }
+  static Counters& counters() noexcept { return world_.counters; }
+  static void pause(unsigned) noexcept {
+    step();
+    // With one thread nobody else can end a wait: this is a deadlock, or a loop in a damaged structure.
+    if (++world_.pauses > kMaxPauses) stuck();
+  }
+  static std::uint64_t now_ns() noexcept { return world_.clock_ns += 1000; }
+  static std::uint64_t random() noexcept;
+  static unsigned cores() noexcept { return 2; }
+  static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept {
+    for (std::size_t i = 0; i < n; ++i) task(i);
+  }
+
+  // --- the driver's side ---
+  static SimWorld& world() noexcept { return world_; }
+  static void seed(std::uint64_t seed) noexcept { world_.random_state = seed * 2 + 1; }
+  // Called at every step; null: nothing happens there.
+  static inline void (*step_hook)() = nullptr;
+  static void step() noexcept {
+    if (step_hook != nullptr) [[unlikely]] step_hook();
+  }
+  // What to print when the simulation is stuck: the replay command.
+  static inline const char* (*describe_context)() = nullptr;
+
+ private:
+  static constexpr std::uint64_t kMaxPauses = 1'000'000;
+  [[noreturn]] static void stuck() noexcept;
+  void sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept;
+
+  static inline constinit SimWorld world_{};
+  SimMemory& memory_;
+  bool durable_ = true;
+  bool poisoned_ = false;
+};
+
+static_assert(Platform<SimPlatform>);
+
+// A pool's file in memory.
+class SimStorage : public Storage {
+ public:
+  explicit SimStorage(SimMemory& memory) : memory_(memory) {}
+
+  std::byte* base() const noexcept override { return memory_.base(); }
+  std::uint64_t size() const noexcept override { return memory_.size(); }
+  std::uint64_t capacity() const noexcept override { return memory_.capacity(); }
+  Status allocate(std::uint64_t offset, std::uint64_t length) noexcept override {
+    return memory_.allocate(offset, length);
+  }
+  Status punch(std::uint64_t offset, std::uint64_t length) noexcept override {
+    return memory_.punch(offset, length);
+  }
+  Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
+
+ private:
+  SimMemory& memory_;
+};
+
+// Restores clock, random state and thread at the end of a scope.
+class ScopedWorld {
+ public:
+  ScopedWorld() : saved_(SimPlatform::world()) {}
+  ~ScopedWorld() { SimPlatform::world() = saved_; }
+  ScopedWorld(const ScopedWorld&) = delete;
+  ScopedWorld& operator=(const ScopedWorld&) = delete;
+
+ private:
+  SimWorld saved_;
+};
+
+}  // namespace perdure::testing

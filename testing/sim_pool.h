@@ -1,0 +1,83 @@
+// SimPool: a PoolCore over a SimMemory, with the identity of a simulated machine.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "pool/pool_core.h"
+#include "testing/sim_platform.h"
+
+namespace perdure::testing {
+
+// Small enough that growth, run allocation and extent recycling happen within a few dozen operations.
+inline constexpr PoolShape kTinyShape{.max_bytes = 1 << 20,
+                                      .extent_bytes = kPage,
+                                      .root_slots = 8,
+                                      .writer_slots = 8,
+                                      .initial_extents = 4};
+
+class SimPool {
+ public:
+  explicit SimPool(SimMemory& memory, Durability mode = Durability::power)
+      : mode_(mode), platform_(memory), storage_(memory), core_(platform_, storage_) {
+    platform_.set_durable(mode != Durability::process);
+  }
+
+  static Status create(SimMemory& memory, const PoolShape& shape,
+                       Durability mode = Durability::power) {
+    SimPlatform platform(memory);
+    platform.set_durable(mode != Durability::process);
+    SimStorage storage(memory);
+    const std::uint8_t uuid[16] = {1, 2, 3};
+    return PoolCore<SimPlatform>::create(platform, storage, shape, identity(1), uuid, mode);
+  }
+  // Up to, not including, the maps: they recover next, then finish_open().
+  Status open(std::uint64_t boot, bool accept_untrusted = false) {
+    return core_.open(
+        {.identity = identity(boot), .mode = mode_, .accept_untrusted = accept_untrusted},
+        report_);
+  }
+
+  PoolCore<SimPlatform>& core() { return core_; }
+  SimPlatform& platform() { return platform_; }
+  Heap<SimPlatform>& heap() { return core_.heap(); }
+  EpochDomain<SimPlatform>& epochs() { return core_.epochs(); }
+  const OpenReport& report() const { return report_; }
+
+  // Runs `mark` between the two ends of an audit and reports leaks and what it answers.
+  template <class F>
+  void audit(F&& mark, std::vector<std::string>& violations) {
+    epochs().drain_all();
+    heap().flush_caches();
+    if (const Status s = heap().begin_audit(); !s.ok()) {
+      violations.push_back("audit: " + std::string(s.message()));
+      return;
+    }
+    if (const Status s = mark(); !s.ok()) violations.push_back("audit: " + std::string(s.message()));
+    const std::uint64_t leaked = heap().end_audit();
+    if (violations.empty() && leaked != 0) {
+      violations.push_back(std::to_string(leaked) + " blocks leaked");
+    }
+  }
+
+ private:
+  static layout::Identity identity(std::uint64_t boot) {
+    layout::Identity id{};
+    id.boot_id[0] = 0xB0;  // an all-zero boot id means unknown
+    std::memcpy(id.boot_id + 1, &boot, sizeof(boot));
+    id.device = 1;
+    id.inode = 2;
+    id.filesystem_id = 3;
+    std::strcpy(id.host, "simulated");
+    return id;
+  }
+
+  Durability mode_;
+  SimPlatform platform_;
+  SimStorage storage_;
+  PoolCore<SimPlatform> core_;
+  OpenReport report_;
+};
+
+}  // namespace perdure::testing

@@ -1,0 +1,104 @@
+#include "testing/subject.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+namespace perdure::testing {
+
+std::string printable(std::string_view bytes) {
+  const bool text = !bytes.empty() && std::ranges::all_of(bytes, [](char c) {
+    return std::isprint(static_cast<unsigned char>(c)) != 0;
+  });
+  if (text && bytes.size() <= 40) return "'" + std::string(bytes) + "'";
+  std::string out = "x";
+  for (const char c : bytes.substr(0, 24)) {
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned char>(c));
+    out += digits;
+  }
+  if (bytes.size() > 24) out += "..(" + std::to_string(bytes.size()) + " bytes)";
+  return out;
+}
+
+std::string describe(const Op& op) {
+  static constexpr const char* kNames[] = {"insert", "upsert", "update", "erase", "find",
+                                           "drop",   "sync",   "compact", "reopen"};
+  std::string out = kNames[static_cast<int>(op.kind)];
+  if (op.kind == OpKind::sync || op.kind == OpKind::compact || op.kind == OpKind::reopen) return out;
+  out += " " + printable(op.key);
+  if (op.kind <= OpKind::update) out += " = " + printable(op.value);
+  return out;
+}
+
+bool apply_to(Model& model, const Op& op) {
+  switch (op.kind) {
+    case OpKind::insert: return model.emplace(op.key, op.value).second;
+    case OpKind::upsert: return model.insert_or_assign(op.key, op.value).second;
+    case OpKind::update: {
+      const auto it = model.find(op.key);
+      if (it == model.end()) return false;
+      it->second = op.value;
+      return true;
+    }
+    case OpKind::erase: return model.erase(op.key) != 0;
+    case OpKind::find: return model.contains(op.key);
+    case OpKind::drop: {
+      const std::size_t before = model.size();
+      std::erase_if(model, [&](const auto& entry) { return entry.first.starts_with(op.key); });
+      return model.size() != before;
+    }
+    case OpKind::sync:
+    case OpKind::compact:
+    case OpKind::reopen: return true;
+  }
+  return false;
+}
+
+namespace {
+
+std::string compare_lookup(Subject& subject, const std::string& key, const std::string* expected) {
+  std::string value;
+  const auto found = subject.lookup(key, value);
+  if (!found) return "lookup of " + printable(key) + ": " + std::string(found.error().message());
+  if (expected == nullptr) {
+    return *found ? printable(key) + " must be absent, found " + printable(value) : std::string();
+  }
+  if (!*found) return printable(key) + " is lost; must be " + printable(*expected);
+  if (value != *expected) {
+    return printable(key) + " is " + printable(value) + ", must be " + printable(*expected);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string compare(Subject& subject, const Model& model) {
+  for (const auto& [key, value] : model) {
+    if (std::string wrong = compare_lookup(subject, key, &value); !wrong.empty()) return wrong;
+  }
+  Contents contents;
+  if (const Status s = subject.contents(contents); !s.ok()) {
+    return "scan: " + std::string(s.message());
+  }
+  if (!subject.ordered()) std::ranges::sort(contents);
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    if (i > 0 && contents[i - 1].first >= contents[i].first) {
+      return "scan: " + printable(contents[i].first) + " after " +
+             printable(contents[i - 1].first);
+    }
+    const auto it = model.find(contents[i].first);
+    if (it == model.end()) return "scan: phantom " + printable(contents[i].first);
+    if (it->second != contents[i].second) {
+      return "scan: " + printable(it->first) + " is " + printable(contents[i].second) +
+             ", must be " + printable(it->second);
+    }
+  }
+  if (contents.size() != model.size()) {
+    return "scan: " + std::to_string(contents.size()) + " entries, must be " +
+           std::to_string(model.size());
+  }
+  return {};
+}
+
+}  // namespace perdure::testing

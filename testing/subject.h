@@ -1,0 +1,94 @@
+// Subject: what the crash explorer explores, seen from outside: a structure that can be created, opened,
+// operated, checked and closed over a SimMemory, and a std::map that says what it must contain.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "perdure/status.h"
+#include "testing/sim_memory.h"
+
+namespace perdure::testing {
+
+// What a structure must contain. Integer keys are 8 bytes, big-endian, so that the order agrees.
+using Model = std::map<std::string, std::string>;
+using Contents = std::vector<std::pair<std::string, std::string>>;
+
+enum class OpKind : std::uint8_t {
+  insert,   // nothing happens if the key is there
+  upsert,
+  update,   // nothing happens if the key is absent
+  erase,
+  find,
+  drop,     // every key that starts with `key` goes: a map of a pool
+  sync,
+  compact,  // gives space back; the content stays
+  reopen,   // close, open
+};
+struct Op {
+  OpKind kind = OpKind::find;
+  std::string key;
+  std::string value;
+};
+std::string describe(const Op& op);
+// Bytes as text, hexadecimal where they do not print.
+std::string printable(std::string_view bytes);
+
+// What the operation answers on this model, which it changes.
+bool apply_to(Model& model, const Op& op);
+
+// Splitmix64: seedable, the same everywhere.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t below(std::uint64_t n) { return n == 0 ? 0 : next() % n; }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+
+ private:
+  std::uint64_t state_;
+};
+
+class Subject {
+ public:
+  Subject() = default;
+  // After a kill the memory is frozen: whatever the destructor stores is ignored.
+  virtual ~Subject() = default;
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+
+  // Formats an empty file.
+  virtual Status create(SimMemory& memory) = 0;
+  // Recovers and makes ready. `boot` differs from the last open's if the machine went down in between.
+  virtual Status open(SimMemory& memory, std::uint64_t boot) = 0;
+  virtual Expected<bool> apply(const Op& op) = 0;
+  // The value, or not; false if absent.
+  virtual Expected<bool> lookup(const std::string& key, std::string& value) = 0;
+  // Everything, in order if the structure keeps one.
+  virtual Status contents(Contents& out) = 0;
+  virtual bool ordered() const { return true; }
+  // Invariants and leaks; one line per violation.
+  virtual void check(std::vector<std::string>& violations) = 0;
+  virtual Status close() = 0;
+};
+
+using SubjectFactory = std::function<std::unique_ptr<Subject>()>;
+// A random operation of a workload's kind; also the operations after a recovery.
+using OpSource = std::function<Op(Random&)>;
+
+// The differences between a structure and its model; empty if there are none. Compares the scan, every
+// lookup of a key in it and in the model, and the order.
+std::string compare(Subject& subject, const Model& model);
+
+}  // namespace perdure::testing

@@ -1,0 +1,113 @@
+// SyntheticSubject: SyntheticEngine in a pool of its own, as the crash explorer sees it.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "testing/sim_pool.h"
+#include "testing/subject.h"
+#include "testing/synthetic_engine.h"
+
+namespace perdure::testing {
+
+// Integer keys in a model: 8 bytes, big-endian.
+inline std::string integer_key(std::uint64_t key) {
+  const std::uint64_t swapped = __builtin_bswap64(key);
+  return std::string(reinterpret_cast<const char*>(&swapped), 8);
+}
+inline std::uint64_t integer_of(const std::string& key) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, key.data(), std::min<std::size_t>(key.size(), 8));
+  return __builtin_bswap64(word);
+}
+
+class SyntheticSubject : public Subject {
+ public:
+  explicit SyntheticSubject(const SyntheticRules& rules = {}, const PoolShape& shape = kTinyShape)
+      : rules_(rules), shape_(shape) {}
+
+  Status create(SimMemory& memory) override { return SimPool::create(memory, shape_); }
+  Status open(SimMemory& memory, std::uint64_t boot) override {
+    pool_ = std::make_unique<SimPool>(memory);
+    if (Status s = pool_->open(boot); !s.ok()) return s;
+    engine_ = std::make_unique<SyntheticEngine<SimPlatform>>(pool_->platform(), pool_->heap(),
+                                                             pool_->epochs(), rules_);
+    auto slot = pool_->core().find_root("synthetic");
+    if (!slot) return std::move(slot.error());
+    layout::Root root{};
+    if (*slot < pool_->core().root_slots()) {
+      if (auto used = pool_->core().read_root(*slot, root); !used) return std::move(used.error());
+      return engine_->open(root.root);
+    }
+    auto offset = engine_->create();
+    if (!offset) return std::move(offset.error());
+    std::strcpy(root.name, "synthetic");
+    root.root = *offset;
+    if (Status s = pool_->core().add_root(root); !s.ok()) return s;
+    return engine_->open(root.root);
+  }
+  Expected<bool> apply(const Op& op) override {
+    engine_->step();
+    const std::uint64_t key = integer_of(op.key);
+    std::string value;
+    switch (op.kind) {
+      case OpKind::insert: return engine_->insert(key, op.value);
+      case OpKind::update: return engine_->update(key, op.value);
+      case OpKind::upsert: {
+        auto updated = engine_->update(key, op.value);
+        if (!updated || !*updated) return updated ? engine_->insert(key, op.value) : updated;
+        return false;
+      }
+      case OpKind::erase: return engine_->erase(key);
+      case OpKind::find: return engine_->lookup(key, value);
+      default: return true;
+    }
+  }
+  Expected<bool> lookup(const std::string& key, std::string& value) override {
+    return engine_->lookup(integer_of(key), value);
+  }
+  Status contents(Contents& out) override {
+    engine_->for_each([&](std::uint64_t key, const std::string& value) {
+      out.emplace_back(integer_key(key), value);
+    });
+    return {};
+  }
+  bool ordered() const override { return false; }
+  void check(std::vector<std::string>& violations) override {
+    // An audit needs the sweep's end; until then it goes on in the background.
+    if (const Status s = engine_->check(); !s.ok()) violations.emplace_back(s.message());
+    if (pool_->heap().sweeping()) return;
+    pool_->audit([&] { return engine_->audit(); }, violations);
+  }
+  Status close() override {
+    engine_->finish_sweep();
+    return pool_->core().close(true);
+  }
+
+  SimPool& pool() { return *pool_; }
+  SyntheticEngine<SimPlatform>& engine() { return *engine_; }
+
+ private:
+  SyntheticRules rules_;
+  PoolShape shape_;
+  std::unique_ptr<SimPool> pool_;
+  std::unique_ptr<SyntheticEngine<SimPlatform>> engine_;  // goes before its pool
+};
+
+// Short values, blobs of one block, and runs of extents.
+inline Op synthetic_op(Random& random) {
+  static constexpr OpKind kKinds[] = {OpKind::insert, OpKind::insert, OpKind::upsert,
+                                      OpKind::update, OpKind::update, OpKind::erase,
+                                      OpKind::erase,  OpKind::find};
+  Op op{kKinds[random.below(8)], integer_key(random.below(24)), {}};
+  const std::uint64_t shape = random.below(16);
+  const std::size_t size = shape < 9    ? random.below(8)
+                           : shape < 15 ? 8 + random.below(300)
+                                        : 2500 + random.below(9000);
+  for (std::size_t i = 0; i < size; ++i) op.value += static_cast<char>('a' + random.below(26));
+  return op;
+}
+
+}  // namespace perdure::testing

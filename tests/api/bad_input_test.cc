@@ -1,0 +1,518 @@
+// Bad files: damaged, cut, foreign, or no files at all. Each must end in a documented status, leave the
+// file as it was, and never in a signal. How the header is laid out is not known here: its copies are
+// found by their equal first words, and single bytes are damaged wherever they are.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/small_pool.h"
+
+namespace perdure::test {
+namespace {
+
+// Patches bytes in place and puts the original back.
+class Patient {
+ public:
+  explicit Patient(const std::string& path) : path_(path), original_(read_bytes(path)) {}
+  const std::string& original() const { return original_; }
+  void restore() const { write(original_); }
+  void write(const std::string& bytes) const { write_bytes(path_, bytes); }
+
+ private:
+  std::string path_;
+  std::string original_;
+};
+
+// Where the header's copies begin: the first 8 bytes of the file, found again.
+std::vector<std::size_t> header_copies(const std::string& bytes) {
+  std::vector<std::size_t> found;
+  const std::string magic = bytes.substr(0, 8);
+  for (std::size_t at = 0; at + 8 <= std::min<std::size_t>(bytes.size(), 65'536); at += 64) {
+    if (bytes.compare(at, 8, magic) == 0) found.push_back(at);
+  }
+  return found;
+}
+// Bytes from a copy that are in use: up to the last that is not zero, within the distance of the copies.
+std::size_t header_length(const std::string& bytes) {
+  const auto copies = header_copies(bytes);
+  std::size_t length = copies.at(1) - copies.at(0);
+  while (length > 0 && bytes[copies[0] + length - 1] == '\0') --length;
+  return std::min<std::size_t>(length, 4'096);
+}
+
+// ---- Damaged files ----
+
+TEST(HeaderDamage, TwoCopiesExist) {
+  TempPath path;
+  make_pool(path);
+  EXPECT_EQ(header_copies(read_bytes(path)).size(), 2U);
+}
+
+// One byte in one copy: repaired from the other copy, or reported. Never served wrong.
+TEST(HeaderDamage, EachByteOfEachCopyAloneIsRepairedOrReported) {
+  TempPath path;
+  make_pool(path);
+  const Patient patient(path);
+  const auto copies = header_copies(patient.original());
+  ASSERT_EQ(copies.size(), 2U);
+  const std::size_t length = header_length(patient.original());
+  ASSERT_GE(length, 64U);
+  const std::size_t step = san() ? 7 : 1;
+  std::uint64_t repaired = 0;
+  for (const std::size_t copy : copies) {
+    for (std::size_t at = 0; at < length; at += step) {
+      SCOPED_TRACE("byte " + std::to_string(at) + " of the copy at " + std::to_string(copy));
+      std::string bytes = patient.original();
+      bytes[copy + at] = static_cast<char>(bytes[copy + at] ^ 0x41);
+      patient.write(bytes);
+      auto pool = Pool::open(path, small_pool());
+      if (!pool) {
+        EXPECT_TRUE(pool.error() == StatusCode::corruption ||
+                    pool.error() == StatusCode::unsupported_format ||
+                    pool.error() == StatusCode::untrusted)
+            << describe(pool.error());
+        EXPECT_TRUE(read_bytes(path) == bytes) << "a refused file was changed";
+        continue;
+      }
+      ++repaired;
+      ASSERT_EQ(wrong_content(*pool), "");
+      if (at % 16 == 0) {
+        ASSERT_NO_FATAL_FAILURE(expect_sound(*pool));
+      }
+      ASSERT_TRUE(pool->close().ok());
+      // Repaired means both copies are whole again: the other one may go now.
+      if (at % 16 == 0) {
+        std::string after = read_bytes(path);
+        const std::size_t other = copy == copies[0] ? copies[1] : copies[0];
+        std::memset(after.data() + other, 0x5a, length);
+        patient.write(after);
+        auto again = Pool::open(path, small_pool());
+        ASSERT_TRUE(again.has_value()) << "the repair was not written: " << describe(again.error());
+        ASSERT_EQ(wrong_content(*again), "");
+      }
+    }
+  }
+  EXPECT_GT(repaired, length / step) << "one copy alone is meant to be enough";
+}
+
+TEST(HeaderDamage, BothCopiesDamagedIsCorruption) {
+  TempPath path;
+  make_pool(path);
+  const Patient patient(path);
+  const auto copies = header_copies(patient.original());
+  ASSERT_EQ(copies.size(), 2U);
+  const std::size_t length = header_length(patient.original());
+  for (std::size_t at = 0; at < length; at += san() ? 31 : 3) {
+    SCOPED_TRACE("byte " + std::to_string(at));
+    std::string bytes = patient.original();
+    for (const std::size_t copy : copies) {
+      bytes[copy + at] = static_cast<char>(bytes[copy + at] ^ 0x10);
+    }
+    patient.write(bytes);
+    expect_refused(path, kDamaged);
+  }
+  // Whole copies wiped, with zeros and with ones.
+  for (const char fill : {'\0', '\xff'}) {
+    std::string bytes = patient.original();
+    for (const std::size_t copy : copies) std::memset(bytes.data() + copy, fill, length);
+    patient.write(bytes);
+    expect_refused(path, kDamaged);
+  }
+}
+
+// Copies of different ages: the newer one, or whichever is whole, is served.
+TEST(HeaderDamage, OneCopyFromAnOlderClose) {
+  TempPath path;
+  make_pool(path);
+  const std::string older = read_bytes(path);
+  {
+    Pool pool = open_pool(path, small_pool());
+    must(must(pool.map<std::uint64_t, std::uint64_t>("third")).insert(1, 2));
+    must(pool.close());
+  }
+  const Patient patient(path);
+  const auto copies = header_copies(patient.original());
+  ASSERT_EQ(copies.size(), 2U);
+  const std::size_t length = header_length(patient.original());
+  for (const std::size_t copy : copies) {
+    std::string bytes = patient.original();
+    std::memcpy(bytes.data() + copy, older.data() + copy, length);
+    patient.write(bytes);
+    auto pool = Pool::open(path, small_pool());
+    if (!pool) {
+      EXPECT_TRUE(pool.error() == StatusCode::corruption) << describe(pool.error());
+      continue;
+    }
+    EXPECT_EQ(wrong_content(*pool), "");
+    expect_sound(*pool);
+  }
+}
+
+TEST(Damage, WrongMagicAndForeignFiles) {
+  TempPath path;
+  make_pool(path);
+  const Patient patient(path);
+  std::string bytes = patient.original();
+  for (const std::size_t copy : header_copies(patient.original())) bytes[copy] = '?';
+  patient.write(bytes);
+  expect_refused(path, kDamaged);
+  // Files of other programs, of all sizes.
+  for (const std::size_t size : {1, 7, 8, 63, 64, 511, 512, 4'095, 4'096, 4'097, 8'192, 1'048'576}) {
+    SCOPED_TRACE("foreign file of " + std::to_string(size) + " bytes");
+    std::string foreign(size, '\0');
+    Rng rng(size);
+    for (char& c : foreign) c = static_cast<char>(rng());
+    patient.write(foreign);
+    expect_refused(path, kDamaged);
+    const auto info = Pool::inspect(path);
+    EXPECT_FALSE(info.has_value());
+    patient.write(std::string(size, '\0'));
+    expect_refused(path, kDamaged);
+  }
+}
+
+// A file of another program is not to be overwritten, even where the call would create a pool.
+TEST(Damage, ForeignFilesSurviveAnOpenThatCreates) {
+  TempPath path;
+  for (const std::string& content : {std::string("precious"), std::string(100'000, 'x')}) {
+    write_bytes(path, content);
+    const auto pool = Pool::open(path, small_pool());
+    ASSERT_FALSE(pool.has_value());
+    EXPECT_EQ(read_bytes(path), content);
+    const auto created = Pool::open(path, {.must_create = true});
+    EXPECT_EQ(code_of(created), StatusCode::exists);
+    EXPECT_EQ(read_bytes(path), content);
+  }
+}
+
+TEST(Damage, EmptyFile) {
+  TempPath path;
+  write_bytes(path, "");
+  expect_refused(path, kDamaged);
+  // With `create`, an empty file may become a pool (mkstemp) or be refused; it is not half of one.
+  auto pool = Pool::open(path, small_pool());
+  if (pool) {
+    must(must(pool->map<std::uint64_t, std::uint64_t>("m")).insert(1, 2));
+    must(pool->close());
+    Pool again = open_pool(path, small_pool());
+    EXPECT_EQ(must(must(again.map<std::uint64_t, std::uint64_t>("m")).find(1)),
+              std::optional<std::uint64_t>(2));
+  } else {
+    EXPECT_TRUE(pool.error() == StatusCode::corruption ||
+                pool.error() == StatusCode::unsupported_format)
+        << describe(pool.error());
+    EXPECT_EQ(std::filesystem::file_size(path.str()), 0U);
+  }
+}
+
+// Shorter than the header says is corruption, wherever the cut is; the rest of the file stays as it is.
+TEST(Damage, TruncationAtEvery4KiB) {
+  TempPath path;
+  make_pool(path);
+  const std::string original = read_bytes(path);
+  ASSERT_GE(original.size(), 64_KiB);
+  const std::uint64_t step = san() ? 64_KiB : 4_KiB;
+  PoolOptions options = small_pool();
+  options.create = false;
+  // One pass from the end: what is left is unchanged by the refusals before, which is checked.
+  for (std::uint64_t size = (original.size() - 1) / step * step;; size -= step) {
+    SCOPED_TRACE("cut to " + std::to_string(size));
+    ASSERT_EQ(truncate(path.str().c_str(), static_cast<off_t>(size)), 0);
+    const auto pool = Pool::open(path, options);
+    ASSERT_FALSE(pool.has_value());
+    ASSERT_TRUE(pool.error() == StatusCode::corruption ||
+                (size < 8'192 && pool.error() == StatusCode::unsupported_format))
+        << describe(pool.error());
+    ASSERT_EQ(std::filesystem::file_size(path.str()), size);
+    if (size / step % 16 == 0) {
+      ASSERT_TRUE(read_bytes(path) == original.substr(0, size));
+    }
+    if (size == 0) break;
+  }
+  // Not at page boundaries either.
+  for (const std::uint64_t size : {original.size() - 1, original.size() - 4'095, std::size_t{4'097},
+                                   std::size_t{100}, std::size_t{1}}) {
+    write_bytes(path, Bytes(original).substr(0, size));
+    expect_refused(path, kDamaged, options);
+  }
+  write_bytes(path, original);
+  Pool pool = open_pool(path, options);
+  EXPECT_EQ(wrong_content(pool), "");
+}
+
+TEST(Damage, LongerThanTheHeaderSaysIsLegal) {
+  TempPath path;
+  make_pool(path);
+  for (const std::uint64_t extra : {std::uint64_t{1}, std::uint64_t{4'096}, 3_MiB, 16_MiB}) {
+    SCOPED_TRACE("longer by " + std::to_string(extra));
+    const auto size = std::filesystem::file_size(path.str());
+    ASSERT_EQ(truncate(path.str().c_str(), static_cast<off_t>(size + extra)), 0);
+    Pool pool = open_pool(path, small_pool());
+    ASSERT_EQ(wrong_content(pool), "");
+    auto map = must(pool.map<std::uint64_t, Bytes>("more"));
+    for (std::uint64_t i = 0; i < 200; ++i) must(map.upsert(i, std::string(1'000, 'm')));
+    expect_sound(pool);
+    must(pool.close());
+  }
+}
+
+// In a cleanly closed pool no flipped bit in live data goes unnoticed: an error at open or at a read, a
+// violation found by check, or an answer that is right. In children: a signal is a verdict too.
+TEST(Damage, BitFlipsAreNoticedOrHarmless) {
+  PERDURE_TRACE_SEED();
+  TempPath path;
+  make_pool(path);
+  const Patient patient(path);
+  std::vector<std::size_t> live;  // 64-byte lines with anything in them
+  for (std::size_t at = 0; at + 64 <= patient.original().size(); at += 64) {
+    if (patient.original().compare(at, 64, std::string(64, '\0')) != 0) live.push_back(at);
+  }
+  ASSERT_GT(live.size(), 100U);
+  Rng rng;
+  const std::uint64_t batches = scaled(16, 3);
+  std::uint64_t noticed = 0;
+  for (std::uint64_t batch = 0; batch < batches; ++batch) {
+    std::vector<std::pair<std::size_t, int>> flips;  // byte, bit; or -1: the whole line zeroed
+    for (int i = 0; i < 40; ++i) {
+      const bool line = rng.one_in(8);
+      flips.emplace_back(live[rng.below(live.size())] + (line ? 0 : rng.below(64)),
+                         line ? -1 : static_cast<int>(rng.below(8)));
+    }
+    int pipe_fds[2];
+    ASSERT_EQ(pipe(pipe_fds), 0);
+    const ChildEnd end = run_child([&] {
+      for (const auto& [at, bit] : flips) {
+        const std::string what = "byte " + std::to_string(at) + " bit " + std::to_string(bit);
+        require(write(pipe_fds[1], &at, sizeof at) == sizeof at, "pipe");
+        std::string bytes = patient.original();
+        if (bit >= 0) {
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
+        } else {
+          std::memset(bytes.data() + at, 0, 64);
+        }
+        patient.write(bytes);
+        char verdict = 'h';
+        auto pool = Pool::open(path, small_pool());
+        if (!pool) {
+          verdict = 'n';
+        } else {
+          const auto report = pool->check({.deep = true});
+          if (!report || !report->ok()) {
+            verdict = 'n';
+            int refused = 0;
+            wrong_content(*pool, &refused);  // may be wrong now, it was said; but no signal
+          } else {
+            int refused = 0;
+            const std::string wrong = wrong_content(*pool, &refused);
+            require(wrong.empty(), what + ": check found nothing, but " + wrong);
+            if (refused != 0) verdict = 'n';
+          }
+          (void)pool->close();
+        }
+        const std::uint64_t out = verdict == 'n' ? 1 : 0;
+        require(write(pipe_fds[1], &out, sizeof out) == sizeof out, "pipe");
+      }
+    });
+    close(pipe_fds[1]);
+    std::vector<std::uint64_t> lines;
+    std::uint64_t word = 0;
+    while (read(pipe_fds[0], &word, sizeof word) == static_cast<ssize_t>(sizeof word)) {
+      lines.push_back(word);
+    }
+    close(pipe_fds[0]);
+    for (std::size_t i = 1; i < lines.size(); i += 2) noticed += lines[i];
+    const std::string last =
+        lines.empty() ? "none" : std::to_string(lines[(lines.size() - 1) / 2 * 2]);
+    EXPECT_TRUE(end.ok()) << end << " at a flip of byte " << last;
+  }
+  EXPECT_GT(noticed, batches * 4) << "most live bytes matter";
+}
+
+// The same for files with whole pages gone or swapped.
+TEST(Damage, LostAndSwappedPagesAreNoticedOrHarmless) {
+  PERDURE_TRACE_SEED();
+  TempPath path;
+  make_pool(path);
+  const Patient patient(path);
+  Rng rng;
+  const std::size_t pages = patient.original().size() / 4'096;
+  for (std::uint64_t round = 0; round < scaled(60, 10); ++round) {
+    std::string bytes = patient.original();
+    const std::size_t a = rng.below(pages) * 4'096;
+    const std::size_t b = rng.below(pages) * 4'096;
+    if (round % 2 == 0) {
+      std::memset(bytes.data() + a, 0, 4'096);
+    } else {
+      std::swap_ranges(bytes.begin() + static_cast<std::ptrdiff_t>(a),
+                       bytes.begin() + static_cast<std::ptrdiff_t>(a) + (a == b ? 0 : 4'096),
+                       bytes.begin() + static_cast<std::ptrdiff_t>(b));
+    }
+    patient.write(bytes);
+    const ChildEnd end = run_child([&] {
+      auto pool = Pool::open(path, small_pool());
+      if (!pool) return;
+      const auto report = pool->check({.deep = true});
+      int refused = 0;
+      const std::string wrong = wrong_content(*pool, &refused);
+      if (report && report->ok()) require(wrong.empty(), "check found nothing, but " + wrong);
+    });
+    EXPECT_TRUE(end.ok()) << end << ", page " << a / 4'096
+                          << (round % 2 == 0 ? " zeroed" : " swapped with ") << b / 4'096;
+  }
+}
+
+// ---- Things that are no regular files, and files one may not use ----
+
+TEST(Paths, DirectoriesFifosAndDevices) {
+  TempPath dir("dir");
+  std::filesystem::create_directory(dir.str());
+  const auto directory = Pool::open(dir, small_pool());
+  EXPECT_FALSE(directory.has_value());
+  EXPECT_TRUE(code_of(directory) == StatusCode::io ||
+              code_of(directory) == StatusCode::invalid_argument)
+      << describe(directory.error());
+
+  TempPath fifo("fifo");
+  ASSERT_EQ(mkfifo(fifo.str().c_str(), 0600), 0);
+  // Opening a FIFO blocks unless care is taken: in a child, with its alarm.
+  const ChildEnd end = run_child([&] {
+    alarm(10);
+    for (const bool read_only : {false, true}) {
+      const auto pool = Pool::open(fifo, {.read_only = read_only});
+      require(code_of(pool) == StatusCode::io || code_of(pool) == StatusCode::invalid_argument,
+              "a FIFO was not refused");
+      require(!Pool::inspect(fifo).has_value(), "a FIFO was inspected");
+    }
+  });
+  EXPECT_TRUE(end.ok()) << end;
+
+  for (const char* device : {"/dev/null", "/dev/zero"}) {
+    const auto pool = Pool::open(device, small_pool());
+    EXPECT_FALSE(pool.has_value());
+    EXPECT_TRUE(code_of(pool) == StatusCode::io || code_of(pool) == StatusCode::invalid_argument)
+        << device << ": " << describe(pool.error());
+    EXPECT_FALSE(Pool::inspect(device).has_value());
+  }
+  for (const std::string& path : {std::string(), std::string("/no/such/directory/pool"),
+                                  std::string(5'000, 'x'), dir.str() + "/"}) {
+    EXPECT_FALSE(Pool::open(path, small_pool()).has_value()) << path.substr(0, 50);
+  }
+}
+
+TEST(Paths, AbsentFiles) {
+  TempPath path;
+  const auto absent = Pool::open(path, {.create = false});
+  EXPECT_EQ(code_of(absent), StatusCode::not_found);
+  EXPECT_FALSE(std::filesystem::exists(path.str())) << "refused, but created";
+  EXPECT_EQ(code_of(Pool::inspect(path)), StatusCode::not_found);
+  EXPECT_EQ(code_of(Pool::open(path, {.read_only = true})), StatusCode::not_found);
+  EXPECT_FALSE(std::filesystem::exists(path.str()));
+  make_pool(path);
+  const std::string before = read_bytes(path);
+  EXPECT_EQ(code_of(Pool::open(path, {.must_create = true})), StatusCode::exists);
+  EXPECT_TRUE(read_bytes(path) == before);
+}
+
+TEST(Paths, SymbolicLinksAreFollowed) {
+  TempPath target("target"), link("link");
+  make_pool(target);
+  ASSERT_EQ(symlink(target.str().c_str(), link.str().c_str()), 0);
+  {
+    Pool pool = open_pool(link, small_pool());
+    EXPECT_EQ(wrong_content(pool), "");
+    // The pool is locked, not the name.
+    EXPECT_EQ(code_of(Pool::open(target, small_pool())), StatusCode::busy);
+    must(pool.close());
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(link.str())) << "the link was replaced by a file";
+}
+
+TEST(Paths, DanglingSymbolicLink) {
+  TempPath target("target"), link("link");
+  ASSERT_EQ(symlink(target.str().c_str(), link.str().c_str()), 0);
+  EXPECT_EQ(code_of(Pool::open(link, {.create = false})), StatusCode::not_found);
+  EXPECT_FALSE(std::filesystem::exists(target.str()));
+  // With `create` the target is made, or the link refused; never replaced.
+  const auto pool = Pool::open(link, small_pool());
+  EXPECT_TRUE(std::filesystem::is_symlink(link.str()));
+  EXPECT_EQ(std::filesystem::exists(target.str()), pool.has_value());
+}
+
+TEST(Paths, HardLinksAreOnePool) {
+  TempPath first("first"), second("second");
+  make_pool(first);
+  ASSERT_EQ(link(first.str().c_str(), second.str().c_str()), 0);
+  Pool pool = open_pool(first, small_pool());
+  EXPECT_EQ(code_of(Pool::open(second, small_pool())), StatusCode::busy);
+}
+
+// Root may do anything, so a child gives up its rights first.
+TEST(Paths, FilesWithoutPermission) {
+  TempPath path;
+  make_pool(path);
+  for (const mode_t mode : {mode_t{0444}, mode_t{0000}}) {
+    ASSERT_EQ(chmod(path.str().c_str(), mode), 0);
+    const std::string before = read_bytes(path);
+    const ChildEnd end = run_child([&] {
+      if (geteuid() == 0) require(setgid(65'534) == 0 && setuid(65'534) == 0, "setuid");
+      const auto pool = Pool::open(path, small_pool());
+      require(code_of(pool) == StatusCode::io, "not refused as io");
+      require(pool.error().message().find("ermission") != Bytes::npos ||
+                  pool.error().message().find("EACCES") != Bytes::npos,
+              "the message does not say why: " + std::string(pool.error().message()));
+      if (mode == 0444) {
+        Pool looking = open_pool(path, {.read_only = true});
+        require(wrong_content(looking).empty(), "wrong content");
+        require(Pool::inspect(path).has_value(), "inspect of a readable file");
+      }
+    });
+    EXPECT_TRUE(end.ok()) << end;
+    ASSERT_EQ(chmod(path.str().c_str(), 0600), 0);
+    EXPECT_TRUE(read_bytes(path) == before);
+  }
+}
+
+TEST(ReadOnly, LooksAndRefusesMutations) {
+  TempPath path;
+  make_pool(path);
+  const std::string before = read_bytes(path);
+  {
+    Pool pool = open_pool(path, {.read_only = true});
+    EXPECT_EQ(wrong_content(pool), "");
+    Pool second = open_pool(path, {.read_only = true});  // a shared look
+    EXPECT_EQ(wrong_content(second), "");
+    auto map = must(pool.ordered_map<std::uint64_t, std::uint64_t>("numbers", {.create = false}));
+    EXPECT_EQ(must(map.scan(ScanOptions<std::uint64_t>{}, [](std::uint64_t, std::uint64_t) {})),
+              kEntries);
+    EXPECT_EQ(code_of(map.insert(7, 7)), StatusCode::read_only);
+    EXPECT_EQ(code_of(map.upsert(mix(1), 7)), StatusCode::read_only);
+    EXPECT_EQ(code_of(map.update(mix(1), 7)), StatusCode::read_only);
+    EXPECT_EQ(code_of(map.erase(mix(1))), StatusCode::read_only);
+    EXPECT_EQ(code_of(pool.map<std::uint64_t, std::uint64_t>("new")), StatusCode::read_only);
+    EXPECT_EQ(pool.drop("numbers").code(), StatusCode::read_only);
+    EXPECT_EQ(code_of(pool.compact()), StatusCode::read_only);
+    expect_sound(pool);
+    EXPECT_EQ(wrong_content(pool), "");
+  }
+  EXPECT_TRUE(read_bytes(path) == before) << "a look changed the file";
+}
+
+TEST(ReadOnly, AnUncleanPoolIsNotLookedAt) {
+  TempPath path;
+  const ChildEnd end = run_child([&] {
+    Pool pool = open_pool(path, small_pool());
+    fill_pool(pool);
+    kill(getpid(), SIGKILL);
+  });
+  ASSERT_EQ(end.signal, SIGKILL);
+  const std::string before = read_bytes(path);
+  const auto pool = Pool::open(path, {.read_only = true});
+  EXPECT_FALSE(pool.has_value()) << "it needs recovery, which a look must not do";
+  EXPECT_TRUE(read_bytes(path) == before);
+}
+
+}  // namespace
+}  // namespace perdure::test

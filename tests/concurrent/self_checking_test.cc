@@ -1,0 +1,128 @@
+// Every kind of operation at once, checked by the readers themselves, over layouts that provoke each of
+// the races in docs/design/hazards.md.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/concurrent/tracked.h"
+
+namespace perdure::test {
+namespace {
+
+using Bytes = std::string_view;
+
+struct MixedRun {
+  const char* name;
+  Durability durability;
+  Layout layout;
+  std::size_t keys;
+  int writers;
+  int readers;
+  int scanners;
+  std::uint64_t operations;  // per writer
+  std::uint32_t partition_bits;
+};
+
+class SelfChecking : public ::testing::TestWithParam<MixedRun> {
+ protected:
+  // Writers own interleaved keys, so that neighbours in one leaf belong to different threads.
+  template <class K, class V>
+  void mixed() {
+    const MixedRun& run = GetParam();
+    TempPath path;
+    Violations violations;
+    {
+      Pool pool = open_pool(path, {.durability = run.durability, .max_size = 1_GiB});
+      const MapOptions options{.engine = kEngines[0].engine,
+                               .phast = {.partition_bits = run.partition_bits}};
+      auto map = must(pool.ordered_map<K, V>("m", options));
+      Tracked<K, V> tracked(run.keys, run.layout, violations);
+      std::atomic<int> writing{run.writers};
+      const std::uint64_t operations = scaled(run.operations, run.operations / 20);
+      Team team(violations);
+      for (int w = 0; w < run.writers; ++w) {
+        team.start([&, w] {
+          // A handle of its own: handles of one map must agree.
+          auto own = must(pool.ordered_map<K, V>("m", options));
+          Rng rng(seed() + 1'000 + static_cast<std::uint64_t>(w));
+          const auto writers = static_cast<std::size_t>(run.writers);
+          const std::size_t mine = (run.keys - static_cast<std::size_t>(w) + writers - 1) / writers;
+          for (std::uint64_t i = 0; i < operations && !violations.any(); ++i) {
+            const std::size_t pick = rng.below(mine);
+            tracked.advance(own, pick * writers + static_cast<std::size_t>(w), rng);
+          }
+          --writing;
+        });
+      }
+      for (int r = 0; r < run.readers; ++r) {
+        team.start([&, r] {
+          Rng rng(seed() + 2'000 + static_cast<std::uint64_t>(r));
+          std::vector<std::size_t> batch;
+          while (writing.load() > 0 && !violations.any()) {
+            const std::size_t i = rng.below(run.keys);
+            switch (rng.below(8)) {
+              case 0:
+                batch.clear();
+                for (std::size_t n = 1 + rng.below(70); n > 0; --n) batch.push_back(rng.below(run.keys));
+                tracked.check_find_many(map, batch);
+                break;
+              case 1:
+              case 2: tracked.check_read(map, i); break;
+              default: tracked.check_find(map, i); break;
+            }
+          }
+        });
+      }
+      for (int s = 0; s < run.scanners; ++s) {
+        team.start([&, s] {
+          Rng rng(seed() + 3'000 + static_cast<std::uint64_t>(s));
+          while (writing.load() > 0 && !violations.any()) {
+            const std::size_t first = rng.below(run.keys);
+            const std::size_t width = rng.one_in(10) ? run.keys : 1 + rng.below(200);
+            tracked.check_scan(map, first, std::min(run.keys, first + width), rng.one_in(2));
+          }
+        });
+      }
+      team.join();
+      if (!violations.any()) tracked.check_final(map);
+      violations.expect_none();
+      expect_sound(pool);
+      if (violations.any()) return;
+      must(pool.close());
+      // And after a reopen, by another recovery of the same state.
+      pool = open_pool(path, {.durability = run.durability});
+      map = must(pool.ordered_map<K, V>("m", options));
+      tracked.check_final(map);
+      expect_sound(pool);
+    }
+    violations.expect_none();
+  }
+};
+
+const MixedRun kRuns[] = {
+    // Leaves split and unlink under lookups and scans all over the map.
+    {"Spread", Durability::process, Layout::spread, 20'000, 3, 2, 1, 120'000, 7},
+    {"SpreadEmulated", Durability::emulated, Layout::spread, 20'000, 3, 2, 1, 80'000, 7},
+    // 1b: one leaf whose slots are claimed, freed and claimed again all the time.
+    {"P1b_SlotReuseInOneLeaf", Durability::process, Layout::dense, 24, 2, 3, 1, 200'000, 0},
+    {"P1b_SlotReuseInOneLeafEmulated", Durability::emulated, Layout::dense, 24, 2, 3, 1, 120'000, 0},
+    // Leaves at the edge of full and of empty: 80 keys, three quarters present.
+    {"P1_SplitsAndUnlinksOfFewLeaves", Durability::process, Layout::dense, 80, 4, 2, 2, 100'000, 0},
+    {"FewLeavesEmulated", Durability::emulated, Layout::dense, 80, 4, 2, 2, 60'000, 0},
+    // P6, P7, P8: the index above one partition grows by many nodes.
+    {"P7_IndexGrowthInOnePartition", Durability::process, Layout::one_partition, 60'000, 4, 2, 1,
+     100'000, 7},
+    {"EightThreads", Durability::process, Layout::one_partition, 3'000, 4, 3, 1, 60'000, 1},
+    {"TwoThreads", Durability::emulated, Layout::spread, 500, 1, 1, 0, 150'000, 7},
+};
+std::string run_name(const ::testing::TestParamInfo<MixedRun>& row) { return row.param.name; }
+INSTANTIATE_TEST_SUITE_P(Runs, SelfChecking, ::testing::ValuesIn(kRuns), run_name);
+
+TEST_P(SelfChecking, IntegersToIntegers) { mixed<std::uint64_t, std::uint64_t>(); }
+// P18: records are replaced and freed under readers.
+TEST_P(SelfChecking, P18_StringsToStrings) { mixed<Bytes, Bytes>(); }
+TEST_P(SelfChecking, P18_IntegersToStrings) { mixed<std::uint64_t, Bytes>(); }
+TEST_P(SelfChecking, StringsToIntegers) { mixed<Bytes, std::uint64_t>(); }
+
+}  // namespace
+}  // namespace perdure::test

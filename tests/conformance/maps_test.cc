@@ -1,0 +1,270 @@
+// Several maps in one pool: names, kinds, engines, drop and create again, what list and stats say, and
+// that all of it survives a reopen.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/engines.h"
+#include "tests/conformance/subjects.h"
+
+namespace perdure::test {
+namespace {
+
+using Bytes = std::string_view;
+
+class MapsTest : public ::testing::TestWithParam<EngineInfo> {
+ protected:
+  MapsTest() { reopen(); }
+  void reopen() {
+    if (pool_) must(pool_->close());
+    pool_.reset();
+    pool_.emplace(open_pool(path_, {.max_size = 1_GiB}));
+  }
+  MapOptions engine() const { return {.engine = GetParam().engine}; }
+
+  TempPath path_;
+  std::optional<Pool> pool_;
+};
+std::string engine_of(const ::testing::TestParamInfo<EngineInfo>& row) {
+  return std::string(engine_name(row.param.engine));
+}
+INSTANTIATE_TEST_SUITE_P(Engines, MapsTest, ::testing::ValuesIn(kEngines), engine_of);
+
+TEST_P(MapsTest, MapsOfAllKindsShareAPoolAndStayApart) {
+  auto numbers = must(pool_->map<std::uint64_t, std::uint64_t>("numbers", engine()));
+  auto texts = must(pool_->map<Bytes, Bytes>("texts", engine()));
+  auto counts = must(pool_->map<Bytes, std::uint64_t>("counts", engine()));
+  auto blobs = must(pool_->map<std::int64_t, Bytes>("blobs", engine()));
+  const std::uint64_t n = scaled(3'000, 500);
+  for (std::uint64_t i = 0; i < n; ++i) {
+    const std::string text = std::to_string(i);
+    ASSERT_TRUE(must(numbers.insert(i, i)));
+    ASSERT_TRUE(must(texts.insert(text, text + "!")));
+    ASSERT_TRUE(must(counts.insert(text, i * 2)));
+    ASSERT_TRUE(must(blobs.insert(-static_cast<std::int64_t>(i), text + "?")));
+  }
+  for (std::uint64_t i = 0; i < n; i += 2) ASSERT_TRUE(must(counts.erase(std::to_string(i))));
+  for (const bool again : {false, true}) {
+    if (again) {
+      reopen();
+      numbers = must(pool_->map<std::uint64_t, std::uint64_t>("numbers", engine()));
+      texts = must(pool_->map<Bytes, Bytes>("texts", engine()));
+      counts = must(pool_->map<Bytes, std::uint64_t>("counts", engine()));
+      blobs = must(pool_->map<std::int64_t, Bytes>("blobs", engine()));
+    }
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const std::string text = std::to_string(i);
+      ASSERT_EQ(must(numbers.find(i)), std::optional(i));
+      ASSERT_EQ(must(texts.find(text)), std::optional(text + "!"));
+      ASSERT_EQ(must(counts.find(text)).has_value(), i % 2 == 1);
+      ASSERT_EQ(must(blobs.find(-static_cast<std::int64_t>(i))), std::optional(text + "?"));
+    }
+    EXPECT_EQ(numbers.stats().entries, n);
+    EXPECT_EQ(counts.stats().entries, n / 2);
+    expect_sound(*pool_);
+  }
+}
+
+TEST_P(MapsTest, HandlesOfOneMapSeeEachOther) {
+  auto first = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+  auto second = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+  EXPECT_TRUE(must(first.insert(1, 10)));
+  EXPECT_FALSE(must(second.insert(1, 11)));
+  EXPECT_EQ(must(second.find(1)), std::optional<std::uint64_t>(10));
+  EXPECT_TRUE(must(second.erase(1)));
+  EXPECT_FALSE(must(first.contains(1)));
+}
+
+TEST_P(MapsTest, OtherKindsAreRefusedAndChangeNothing) {
+  must(must(pool_->map<std::uint64_t, std::uint64_t>("m", engine())).insert(1, 2));
+  auto must_refuse = [&](const auto& result) {
+    EXPECT_EQ(code_of(result), StatusCode::invalid_argument);
+  };
+  for (const bool again : {false, true}) {
+    if (again) reopen();
+    must_refuse(pool_->map<Bytes, std::uint64_t>("m", engine()));
+    must_refuse(pool_->map<std::uint64_t, Bytes>("m", engine()));
+    must_refuse(pool_->map<std::int64_t, std::uint64_t>("m", engine()));
+    must_refuse(pool_->map<Bytes, Bytes>("m", engine()));
+    // Another width is another kind: a narrower view would cut keys or values off.
+    must_refuse(pool_->map<std::uint32_t, std::uint64_t>("m", engine()));
+    must_refuse(pool_->map<std::uint64_t, std::uint32_t>("m", engine()));
+    auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+    EXPECT_EQ(must(map.find(1)), std::optional<std::uint64_t>(2));
+    EXPECT_EQ(pool_->list().size(), 1U);
+  }
+}
+
+TEST_P(MapsTest, AnotherEngineIsRefused) {
+  must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+  const Engine other = GetParam().engine == Engine::phast ? Engine::level : Engine::phast;
+  const auto refused = pool_->map<std::uint64_t, std::uint64_t>("m", {.engine = other});
+  EXPECT_EQ(code_of(refused), StatusCode::invalid_argument);
+  const auto any =
+      pool_->map<std::uint64_t, std::uint64_t>("m", {.engine = other, .any_engine = true});
+  EXPECT_TRUE(any.has_value());
+}
+
+TEST_P(MapsTest, CreateFalseFindsOnlyWhatExists) {
+  MapOptions options = engine();
+  options.create = false;
+  const auto absent = pool_->map<std::uint64_t, std::uint64_t>("m", options);
+  EXPECT_EQ(code_of(absent), StatusCode::not_found);
+  EXPECT_TRUE(pool_->list().empty());
+  must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+  EXPECT_TRUE((pool_->map<std::uint64_t, std::uint64_t>("m", options)).has_value());
+}
+
+TEST_P(MapsTest, OrderedViewsFailAtOpenWhereTheEngineKeepsNoOrder) {
+  const auto ordered = pool_->ordered_map<std::uint64_t, std::uint64_t>("m", engine());
+  EXPECT_EQ(code_of(ordered), GetParam().ordered ? StatusCode::ok : StatusCode::unsupported);
+}
+
+TEST_P(MapsTest, NamesOfEveryLegalShape) {
+  const std::vector<std::string> legal = {
+      "m", " ", "default", "a/b", "with space", std::string(kMaxMapNameBytes, 'x'), "\xc3\xa4\xff",
+      std::string(kMaxMapNameBytes - 1, 'x'), "M"};
+  for (const std::string& name : legal) {
+    ASSERT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>(name, engine())), StatusCode::ok)
+        << ::testing::PrintToString(name);
+  }
+  const std::vector<std::string> illegal = {
+      "", std::string(kMaxMapNameBytes + 1, 'x'), std::string(1'000, 'x'), std::string("a\0b", 3),
+      std::string("\0", 1), std::string("m\0", 2)};
+  for (const std::string& name : illegal) {
+    EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>(name, engine())),
+              StatusCode::invalid_argument)
+        << ::testing::PrintToString(name);
+  }
+  for (const bool again : {false, true}) {
+    if (again) reopen();
+    std::vector<std::string> listed;
+    for (const MapInfo& info : pool_->list()) listed.push_back(info.name);
+    EXPECT_TRUE(std::is_permutation(listed.begin(), listed.end(), legal.begin(), legal.end()));
+  }
+}
+
+TEST_P(MapsTest, ListSaysWhatEachMapIs) {
+  must(pool_->map<std::uint64_t, std::uint64_t>("unsigned", engine()));
+  must(pool_->map<std::int64_t, Bytes>("signed", engine()));
+  must(pool_->map<Bytes, std::uint64_t>("bytes", engine()));
+  for (const bool again : {false, true}) {
+    if (again) reopen();
+    std::map<std::string, MapInfo> by_name;
+    for (const MapInfo& info : pool_->list()) by_name[info.name] = info;
+    ASSERT_EQ(by_name.size(), 3U);
+    for (const auto& [name, info] : by_name) {
+      EXPECT_EQ(info.engine, GetParam().engine);
+      EXPECT_EQ(info.key_kind, name == "bytes" ? KeyKind::bytes : KeyKind::integer);
+      EXPECT_EQ(info.value_kind, name == "signed" ? ValueKind::bytes : ValueKind::word);
+      EXPECT_EQ(info.is_signed, name == "signed");
+    }
+    EXPECT_EQ(pool_->info().maps.size(), 3U);
+  }
+}
+
+TEST_P(MapsTest, DropRemovesAndTheNameIsFreeForOtherKinds) {
+  EXPECT_EQ(pool_->drop("m").code(), StatusCode::not_found);
+  for (int round = 0; round < 5; ++round) {
+    {
+      auto numbers = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+      EXPECT_EQ(numbers.stats().entries, 0U);
+      for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(numbers.insert(i, i)));
+    }
+    must(pool_->drop("m"));
+    EXPECT_TRUE(pool_->list().empty());
+    EXPECT_EQ(pool_->drop("m").code(), StatusCode::not_found);
+    {
+      auto texts = must(pool_->map<Bytes, Bytes>("m", engine()));
+      EXPECT_FALSE(must(texts.contains(std::string(8, '\0'))));
+      for (std::uint64_t i = 0; i < 500; ++i) {
+        ASSERT_TRUE(must(texts.insert(std::to_string(i), "text")));
+      }
+    }
+    if (round % 2 == 1) reopen();
+    expect_sound(*pool_);
+    must(pool_->drop("m"));
+    if (round % 2 == 0) reopen();
+    EXPECT_TRUE(pool_->list().empty());
+    expect_sound(*pool_);
+  }
+}
+
+// "its blocks are free after the next open or compact": a pool that holds one load at a time takes many.
+TEST_P(MapsTest, DroppedSpaceIsUsedAgain) {
+  TempPath small("small");
+  for (const bool by_compact : {false, true}) {
+    std::optional<Pool> pool(open_pool(small, {.max_size = 24_MiB}));
+    const std::string value(1'000, 'v');
+    for (int round = 0; round < 6; ++round) {
+      SCOPED_TRACE("round " + std::to_string(round) + (by_compact ? " compact" : " reopen"));
+      auto map = must(pool->map<std::uint64_t, Bytes>("m", engine()));
+      for (std::uint64_t i = 0; i < 10'000; ++i) ASSERT_TRUE(must(map.insert(i, value)));
+      ASSERT_EQ(must(map.find(9'999)), std::optional(value));
+      must(pool->drop("m"));
+      if (by_compact) {
+        must(pool->compact());
+      } else {
+        must(pool->close());
+        pool.reset();
+        pool.emplace(open_pool(small, {.max_size = 24_MiB}));
+      }
+    }
+    expect_sound(*pool);
+    must(pool->close());
+  }
+}
+
+TEST_P(MapsTest, ManyMaps) {
+  const int n = 40;
+  for (int i = 0; i < n; ++i) {
+    auto map = must(pool_->map<std::uint64_t, std::uint64_t>("map" + std::to_string(i), engine()));
+    for (std::uint64_t k = 0; k < 50; ++k) ASSERT_TRUE(must(map.insert(k, k * 100 + i)));
+  }
+  reopen();
+  EXPECT_EQ(pool_->list().size(), static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i) {
+    auto map = must(pool_->map<std::uint64_t, std::uint64_t>("map" + std::to_string(i), engine()));
+    for (std::uint64_t k = 0; k < 50; ++k) {
+      ASSERT_EQ(must(map.find(k)), std::optional<std::uint64_t>(k * 100 + i));
+    }
+  }
+  expect_sound(*pool_);
+}
+
+TEST_P(MapsTest, StoreIsAByteStringMap) {
+  TempPath path("store");
+  {
+    auto store = must(Store::open(path, {.engine = GetParam().engine}));
+    must(store.put("apple", "3"));
+    must(store.put("apple", "4"));
+    EXPECT_TRUE(must(store.insert("pear", "1")));
+    EXPECT_FALSE(must(store.insert("pear", "2")));
+    EXPECT_EQ(must(store.get("apple")), std::optional<std::string>("4"));
+    EXPECT_EQ(must(store.get("absent")), std::nullopt);
+    EXPECT_TRUE(must(store.erase("pear")));
+    EXPECT_FALSE(must(store.erase("pear")));
+    must(store.put("", std::string("\0x", 2)));
+    must(store.close());
+  }
+  // An existing map keeps its own engine; the file is an ordinary pool.
+  auto store = must(Store::open(path));
+  EXPECT_EQ(must(store.get("apple")), std::optional<std::string>("4"));
+  EXPECT_EQ(must(store.get("")), std::optional(std::string("\0x", 2)));
+  std::string seen;
+  EXPECT_TRUE(must(store.read("apple", [&](Bytes value) { seen = value; })));
+  EXPECT_EQ(seen, "4");
+  EXPECT_EQ(code_of(store.ordered()),
+            GetParam().ordered ? StatusCode::ok : StatusCode::unsupported);
+  ASSERT_EQ(store.pool().list().size(), 1U);
+  EXPECT_EQ(store.pool().list()[0].name, "default");
+  must(store.sync());
+  EXPECT_EQ(code_of(Store::open(path, {.map = "other", .create_map = false})), StatusCode::busy);
+  must(store.close());
+  EXPECT_EQ(code_of(Store::open(path, {.map = "other", .create_map = false})),
+            StatusCode::not_found);
+}
+
+}  // namespace
+}  // namespace perdure::test

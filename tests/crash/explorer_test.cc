@@ -1,0 +1,265 @@
+// The explorer itself, on a table that is small enough to be obviously right: green when it is, red for
+// every bug that can be planted in it.
+#include "testing/explorer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace perdure::testing {
+namespace {
+
+// Which mistake the table makes.
+enum class Bug {
+  none,
+  no_flush,            // an insert is not written back
+  no_fence,            // nor waited for
+  commit_first,        // the key is stored before the value
+  split_lines,         // value and key lie in different lines and share one fence
+  unlogged_update,     // an update writes a two-word value in place
+  magic_first,         // create commits before the table is empty
+  size_not_synced,     // nor is the file's length on the medium
+  no_write_back,       // X1: recovery trusts what a killed process left in the cache
+  raw_store,           // a store past the platform
+  forgets_on_close,    // close drops the last entry
+  erase_not_flushed,   // erase does not reach the medium
+};
+
+constexpr std::size_t kSlots = 12;
+constexpr std::uint64_t kTableMagic = 0x7461626C65;
+
+// Line 0 is the header; slot i is {value, key} in line i / 2 + 1, key 0 is empty, the key commits.
+class Table : public Subject {
+ public:
+  explicit Table(Bug bug) : bug_(bug) {}
+
+  Status create(SimMemory& memory) override {
+    attach(memory);
+    if (Status s = memory.allocate(0, 8192); !s.ok()) return s;
+    if (bug_ != Bug::size_not_synced) memory.sync(0, 8192);
+    if (bug_ == Bug::magic_first) platform_->store(word(9), 0x1111);
+    platform_->store(word(0), kTableMagic);
+    platform_->flush(&word(0), 128, "table.create.magic"_site);
+    platform_->fence("table.create.magic"_site);
+    if (bug_ == Bug::magic_first) {
+      platform_->store(word(9), 0);
+      platform_->flush(&word(0), 128, "table.create.magic"_site);
+      platform_->fence("table.create.magic"_site);
+    }
+    return {};
+  }
+  Status open(SimMemory& memory, std::uint64_t) override {
+    attach(memory);
+    if (memory.size() < 8192 || platform_->load(word(0)) != kTableMagic) {
+      return StatusCode::corruption;
+    }
+    if (bug_ != Bug::no_write_back) {
+      platform_->flush(memory.base(), 8192, "table.open.write_back"_site);
+      platform_->fence("table.open.write_back"_site);
+    }
+    return {};
+  }
+  Expected<bool> apply(const Op& op) override {
+    const std::uint64_t key = to_word(op.key);
+    const std::size_t slot = find(key);
+    const bool present = slot < kSlots;
+    switch (op.kind) {
+      case OpKind::find: return present;
+      case OpKind::erase:
+        if (!present) return false;
+        platform_->store(key_word(slot), 0);
+        if (bug_ != Bug::erase_not_flushed) persist(slot, true);
+        return true;
+      case OpKind::insert:
+      case OpKind::upsert:
+      case OpKind::update:
+        if (present ? op.kind == OpKind::insert : op.kind == OpKind::update) return false;
+        return present ? update(slot, to_word(op.value), op.kind == OpKind::update)
+                       : insert(key, to_word(op.value));
+      default: return false;
+    }
+  }
+  Expected<bool> lookup(const std::string& key, std::string& value) override {
+    const std::size_t slot = find(to_word(key));
+    if (slot == kSlots) return false;
+    value = to_text(platform_->load(value_word(slot)));
+    return true;
+  }
+  Status contents(Contents& out) override {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const std::uint64_t key = platform_->load(key_word(i));
+      if (key != 0) out.emplace_back(to_text(key), to_text(platform_->load(value_word(i))));
+    }
+    return {};
+  }
+  bool ordered() const override { return false; }
+  void check(std::vector<std::string>& violations) override {
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const std::uint64_t key = platform_->load(key_word(i));
+      if (key != 0 && find(key) != i) violations.push_back("key twice");
+    }
+  }
+  Status close() override {
+    if (bug_ == Bug::forgets_on_close) {
+      platform_->store(key_word(0), 0);
+      persist(0, true);
+    }
+    platform_->fence("table.close.data"_site);
+    return {};
+  }
+
+ private:
+  void attach(SimMemory& memory) {
+    memory_ = &memory;
+    platform_ = std::make_unique<SimPlatform>(memory);
+  }
+  static std::uint64_t to_word(const std::string& text) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, text.data(), std::min<std::size_t>(text.size(), 8));
+    return value;
+  }
+  static std::string to_text(std::uint64_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), 8);
+  }
+  std::uint64_t& word(std::size_t i) {
+    return reinterpret_cast<std::uint64_t*>(memory_->base())[i];
+  }
+  std::uint64_t& value_word(std::size_t slot) { return word(8 + slot * 4); }
+  std::uint64_t& key_word(std::size_t slot) {
+    return bug_ == Bug::split_lines ? word(256 + slot * 8) : word(8 + slot * 4 + 1);
+  }
+  std::size_t find(std::uint64_t key) {
+    std::size_t slot = 0;
+    while (slot < kSlots && platform_->load(key_word(slot)) != key) ++slot;
+    return slot;
+  }
+  void persist(std::size_t slot, bool fence) {
+    platform_->flush(&value_word(slot), 16, "table.slot.persist"_site);
+    if (bug_ == Bug::split_lines) platform_->flush(&key_word(slot), 8, "table.slot.persist"_site);
+    if (fence) platform_->fence("table.slot.persist"_site);
+  }
+  Expected<bool> insert(std::uint64_t key, std::uint64_t value) {
+    const std::size_t slot = find(0);
+    if (slot == kSlots) return fail(StatusCode::pool_full);
+    if (bug_ == Bug::raw_store) {
+      value_word(slot) = value;
+    } else if (bug_ == Bug::commit_first) {
+      platform_->store(key_word(slot), key);
+      platform_->store(value_word(slot), value);
+    } else {
+      platform_->store(value_word(slot), value);
+    }
+    platform_->store(key_word(slot), key);
+    if (bug_ != Bug::no_flush) persist(slot, bug_ != Bug::no_fence);
+    return true;
+  }
+  Expected<bool> update(std::size_t slot, std::uint64_t value, bool answer) {
+    if (bug_ == Bug::unlogged_update) {  // in two halves
+      platform_->store(value_word(slot), value & 0xFFFFFFFF);
+      persist(slot, true);
+    }
+    platform_->store(value_word(slot), value);
+    persist(slot, true);
+    return answer;
+  }
+
+  Bug bug_;
+  SimMemory* memory_ = nullptr;
+  std::unique_ptr<SimPlatform> platform_;
+};
+
+std::string eight(const std::string& text) { return (text + "--------").substr(0, 8); }
+
+Op random_op(Random& random) {
+  static constexpr OpKind kKinds[] = {OpKind::insert, OpKind::insert, OpKind::upsert,
+                                      OpKind::update, OpKind::erase,  OpKind::find};
+  return {kKinds[random.below(6)], eight("key" + std::to_string(random.below(10))),
+          eight(std::to_string(random.next() % 1'000'000'000))};
+}
+
+ExploreReport explore(Bug bug, std::uint64_t seed = 1, std::uint32_t second_in = 20) {
+  Explorer explorer([bug] { return std::make_unique<Table>(bug); }, random_op,
+                    {.name = "explorer_test",
+                     .seed = seed,
+                     .capacity = 1 << 16,
+                     .battery = 30,
+                     .second_in = second_in,
+                     .kill_in = 2});
+  return explorer.run(random_workload(random_op, seed, 40));
+}
+
+TEST(Explorer, TheRightTableIsGreen) {
+  std::uint64_t images = 0;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const ExploreReport report = explore(Bug::none, seed);
+    EXPECT_TRUE(report.ok());
+    EXPECT_GT(report.images, 40U);
+    EXPECT_GT(report.second_images, 20U);
+    EXPECT_GT(report.kill_runs, 5U);
+    EXPECT_EQ(report.truncated, 0U);
+    images += report.images;
+    std::printf("%s\n", report.summary().c_str());
+  }
+  EXPECT_GT(images, 100U);
+}
+
+class ExplorerBugs : public ::testing::TestWithParam<Bug> {};
+
+TEST_P(ExplorerBugs, IsRed) {
+  ::testing::internal::CaptureStderr();
+  const ExploreReport report = explore(GetParam());
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(report.ok());
+  ASSERT_FALSE(report.failures.empty());
+  EXPECT_NE(said.find(report.failures.front()), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Planted, ExplorerBugs,
+                         ::testing::Values(Bug::no_flush, Bug::no_fence, Bug::commit_first,
+                                           Bug::split_lines, Bug::unlogged_update,
+                                           Bug::magic_first, Bug::size_not_synced,
+                                           Bug::no_write_back,
+                                           Bug::raw_store, Bug::forgets_on_close,
+                                           Bug::erase_not_flushed));
+
+TEST(Explorer, EveryMutantOfTheTablesSitesIsRed) {
+  for (const char* name : {"table.slot.persist", "table.open.write_back"}) {
+    for (const Mutant mutant : {Mutant::drop_flush, Mutant::drop_fence}) {
+      EXPECT_TRUE(fails_in_child(
+          [&] {
+            const ScopedMutant scoped(name, mutant);
+            return !scoped.matched() || explore(Bug::none).ok();
+          },
+          20))
+          << name << ":" << mutant_name(mutant);
+    }
+  }
+  EXPECT_FALSE(fails_in_child([] { return explore(Bug::none).ok(); }, 20));
+}
+
+TEST(Explorer, AReplayJudgesOneImageAndFindsTheSameFailure) {
+  ::testing::internal::CaptureStderr();
+  const ExploreReport report = explore(Bug::no_flush);
+  ASSERT_FALSE(report.ok());
+  const std::string& text = report.failures.front();
+  const std::size_t begin = text.find("PERDURE_REPLAY='") + std::strlen("PERDURE_REPLAY='");
+  const std::string replay = text.substr(begin, text.find('\'', begin) - begin);
+  setenv("PERDURE_REPLAY", replay.c_str(), 1);
+  const ExploreReport again = explore(Bug::no_flush);
+  unsetenv("PERDURE_REPLAY");
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(again.violations, 1U);
+  EXPECT_LE(again.verdicts, 1U);
+  ASSERT_FALSE(again.failures.empty());
+  EXPECT_EQ(again.failures.front(), text);
+}
+
+TEST(Explorer, EveryFenceOfTheTableIsCrossed) {
+  const ExploreReport report = explore(Bug::none);
+  for (const char* name : {"table.create.magic", "table.slot.persist"}) {
+    EXPECT_TRUE(report.sites_crossed.contains(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace perdure::testing

@@ -1,0 +1,294 @@
+// The heap's rules for crashes, one by one; the synthetic engine's tests explore them together.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "testing/enumerate.h"
+#include "testing/explorer.h"
+#include "testing/sim_pool.h"
+
+namespace perdure::testing {
+namespace {
+
+struct OpenPool {
+  explicit OpenPool(SimMemory& memory, std::uint64_t boot = 1) : pool(memory) {
+    EXPECT_TRUE(pool.open(boot).ok());
+  }
+  std::uint64_t* words(std::uint64_t offset) {
+    return pool.heap().at<std::uint64_t>(offset);
+  }
+  std::uint64_t allocate(std::size_t n, BlockKind kind) {
+    auto offset = pool.heap().allocate(n, kind);
+    EXPECT_TRUE(offset.has_value());
+    return offset.value_or(0);
+  }
+  SimPool pool;
+};
+
+void fill(OpenPool& p, std::uint64_t offset, std::size_t n) {
+  std::vector<char> bytes(n, 'x');
+  p.pool.platform().copy(p.words(offset), bytes.data(), n);
+  p.pool.platform().flush(p.words(offset), n, "heap_test.fill.block"_site);
+  p.pool.platform().fence("heap_test.fill.block"_site);
+}
+
+// Every image at every fence that `run` passes, opened and given to `judge`.
+template <class Run, class Judge>
+std::uint64_t at_every_fence(SimMemory& memory, Run&& run, Judge&& judge) {
+  SimMemory scratch(memory.capacity());
+  std::set<std::uint64_t> seen;
+  memory.before_fence = [&](const SiteInfo& site) {
+    const ScopedWorld world;
+    const auto pending = memory.pending();
+    for (const Combination& c : enumerate(memory, pending, {.product = 4096}, 1).combinations) {
+      const CrashImage image = memory.image(pending, c.choice, c.new_size, c.punched);
+      if (!seen.insert(image.hash).second) continue;
+      scratch.load_image(memory, image);
+      judge(scratch, site.name);
+    }
+  };
+  run();
+  memory.before_fence = nullptr;
+  return seen.size();
+}
+
+// G8, X2: whatever a block of this kind was before, a new one is zero as far as it promises.
+void expect_dead_blocks(SimMemory& memory, BlockKind kind, const char* site) {
+  OpenPool p(memory, 2);
+  ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+  memory.set_disk_limit(memory.size());
+  int blocks = 0;
+  for (;;) {
+    const auto offset = p.pool.heap().allocate(64, kind);
+    if (!offset) break;
+    ++blocks;
+    const std::size_t words = kind == BlockKind::zero_on_free ? 8 : 1;
+    for (std::size_t i = 0; i < words; ++i) {
+      ASSERT_EQ(p.words(*offset)[i], 0U)
+          << "block at " << *offset << " is not dead; power failed before " << site;
+    }
+  }
+  EXPECT_GT(blocks, 0);
+}
+
+class HeapKinds : public ::testing::TestWithParam<BlockKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, HeapKinds,
+                         ::testing::Values(BlockKind::dead_on_free, BlockKind::zero_on_free));
+
+// 4b: a run's inner extents hold user bytes that no word in the table speaks of. When the run goes, a
+// crash must not leave an inner extent that looks as if it had never been used.
+TEST_P(HeapKinds, X2_ExtentsOfAReleasedRunAreNotVirgin) {
+  SimMemory memory(2 << 20);
+  ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
+  OpenPool p(memory);
+  ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+  const std::uint64_t run = p.allocate(3 * kPage, BlockKind::plain);
+  fill(p, run, 3 * kPage);
+  const std::uint64_t images = at_every_fence(
+      memory, [&] { p.pool.heap().free(run); },
+      [&](SimMemory& scratch, const char* site) { expect_dead_blocks(scratch, GetParam(), site); });
+  EXPECT_GE(images, 2U);
+  memory.set_mode(SimMode::frozen);
+}
+
+// X2: freeing and reusing blocks through every fence of the reclamation.
+TEST_P(HeapKinds, X2_FreedBlocksAreDurablyDead) {
+  SimMemory memory(2 << 20);
+  ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
+  OpenPool p(memory);
+  ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 70; ++i) {
+    blocks.push_back(p.allocate(64, GetParam()));
+    fill(p, blocks.back(), 64);
+  }
+  const auto judge = [&](SimMemory& scratch, const char* site) {
+    expect_dead_blocks(scratch, GetParam(), site);
+  };
+  const auto run = [&] {
+    const EpochGuard<SimPlatform> guard(p.pool.epochs());
+    for (const std::uint64_t block : blocks) p.pool.heap().retire(block);
+  };
+  at_every_fence(memory, run, judge);
+  at_every_fence(memory, [&] { p.pool.epochs().drain_all(); }, judge);
+  // In the same life: a reused block is dead in memory and on the medium alike.
+  for (int i = 0; i < 140; ++i) {
+    const std::uint64_t block = p.allocate(64, GetParam());
+    EXPECT_EQ(p.words(block)[0], 0U);
+  }
+  memory.set_mode(SimMode::frozen);
+}
+
+// Extents change hands between plain blocks and blocks that promise to be dead.
+TEST_P(HeapKinds, X2_ExtentsThatChangeTheirKindAreZeroed) {
+  SimMemory memory(2 << 20);
+  ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
+  OpenPool p(memory);
+  ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 200; ++i) {
+    blocks.push_back(p.allocate(64, BlockKind::plain));
+    fill(p, blocks.back(), 64);
+  }
+  const auto judge = [&](SimMemory& scratch, const char* site) {
+    expect_dead_blocks(scratch, GetParam(), site);
+  };
+  at_every_fence(
+      memory,
+      [&] {
+        for (const std::uint64_t block : blocks) p.pool.heap().free(block);
+        p.pool.heap().flush_caches();
+      },
+      judge);
+  at_every_fence(
+      memory,
+      [&] {
+        for (int i = 0; i < 100; ++i) (void)p.allocate(64, GetParam());
+      },
+      judge);
+  memory.set_mode(SimMode::frozen);
+}
+
+// 4b: no block is handed out before the word of its extent is durable.
+TEST(HeapCrash, H4b_ExtentWordIsDurableBeforeItsFirstBlock) {
+  SimMemory memory(2 << 20);
+  ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
+  OpenPool p(memory);
+  ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+  for (const std::size_t n : {16, 48, 64, 200, 1000, 5000, 13000}) {
+    for (const BlockKind kind :
+         {BlockKind::plain, BlockKind::dead_on_free, BlockKind::zero_on_free}) {
+      const std::uint64_t block = p.allocate(n, kind);
+      SimMemory scratch(2 << 20);
+      scratch.load_image(memory, memory.image({}, {}, false, false));  // what is guaranteed
+      SimPool after(scratch);
+      ASSERT_TRUE(after.open(2).ok());
+      EXPECT_TRUE(after.heap().mark(block).ok()) << n;
+      EXPECT_TRUE(after.core().finish_open(true).ok());
+    }
+  }
+  memory.set_mode(SimMode::frozen);
+}
+
+// 4a: a block deleted before the background sweep reached it is unmarked; it must not be free twice, once
+// by the end of the sweep and once by the end of its two epochs.
+TEST(HeapCrash, H4a_RetiredDuringTheSweepIsHandedOutOnce) {
+  for (const bool plain : {true, false}) {
+    const BlockKind kind = plain ? BlockKind::plain : BlockKind::dead_on_free;
+    SimMemory memory(2 << 20);
+    ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
+    std::vector<std::uint64_t> blocks;
+    {
+      OpenPool p(memory);
+      ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+      for (int i = 0; i < 8; ++i) blocks.push_back(p.allocate(64, kind));
+      memory.settle();
+    }
+    OpenPool p(memory, 2);
+    auto& heap = p.pool.heap();
+    for (std::size_t i = 1; i < blocks.size(); ++i) ASSERT_TRUE(heap.mark(blocks[i]).ok());
+    {
+      const EpochGuard<SimPlatform> guard(p.pool.epochs());
+      heap.retire(blocks[0]);  // unlinked before the marker came
+      ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+      // A reader may still hold it.
+      std::set<std::uint64_t> handed_out;
+      for (int i = 0; i < 60; ++i) handed_out.insert(p.allocate(64, kind));
+      EXPECT_FALSE(handed_out.contains(blocks[0])) << "reused while a reader may hold it";
+    }
+    p.pool.epochs().drain_all();
+    std::set<std::uint64_t> handed_out(blocks.begin() + 1, blocks.end());
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_TRUE(handed_out.insert(p.allocate(64, kind)).second) << "handed out twice";
+    }
+    memory.set_mode(SimMode::frozen);
+  }
+}
+
+// 4e: space given back is backed again before use, also by a process that only knows the file.
+TEST(HeapCrash, H4e_PunchedExtentsAreBackedAgainAfterAReopen) {
+  EXPECT_FALSE(fails_in_child(
+      [] {
+        SimMemory memory(2 << 20);
+        if (!SimPool::create(memory, kTinyShape).ok()) return false;
+        {
+          OpenPool p(memory);
+          if (!p.pool.core().finish_open(true).ok()) return false;
+          std::vector<std::uint64_t> blocks;
+          for (int i = 0; i < 200; ++i) blocks.push_back(p.allocate(1024, BlockKind::plain));
+          for (const std::uint64_t block : blocks) p.pool.heap().free(block);
+          if (!p.pool.heap().punch_free().has_value()) return false;
+          memory.settle();
+        }
+        OpenPool p(memory, 2);
+        if (!p.pool.core().finish_open(true).ok()) return false;
+        // A store to a hole ends the process.
+        for (int i = 0; i < 200; ++i) fill(p, p.allocate(1024, BlockKind::plain), 1024);
+        memory.set_mode(SimMode::frozen);
+        return true;
+      },
+      20));
+}
+
+// 4d: with every old extent touched, an allocation helps the sweep to its end before it answers pool_full.
+TEST(HeapCrash, H4d_AllocationHelpsTheSweepBeforePoolFull) {
+  SimMemory memory(2 << 20);
+  ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
+  {
+    OpenPool p(memory);
+    ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+    memory.set_disk_limit(memory.size());
+    while (p.pool.heap().allocate(64, BlockKind::plain)) {
+    }
+    memory.settle();
+  }
+  OpenPool p(memory, 2);  // nothing is reachable, nothing is untouched
+  struct Sweep {
+    PoolCore<SimPlatform>& core;
+    int calls = 0;
+  } sweep{p.pool.core()};
+  p.pool.heap().set_sweep_helper(&sweep, [](void* context) {
+    auto& self = *static_cast<Sweep*>(context);
+    ++self.calls;
+    return self.core.finish_open(true).ok();
+  });
+  EXPECT_TRUE(p.pool.heap().allocate(64, BlockKind::plain).has_value());
+  EXPECT_EQ(sweep.calls, 1);
+  while (p.pool.heap().allocate(64, BlockKind::plain)) {
+  }
+  EXPECT_EQ(p.pool.heap().allocate(64, BlockKind::plain).error(), StatusCode::pool_full);
+  memory.set_mode(SimMode::frozen);
+}
+
+// 4c: one map that cannot be enumerated forbids freeing anything in the pool.
+TEST(HeapCrash, H4c_AnIncompleteEnumerationFreesNothing) {
+  SimMemory memory(2 << 20);
+  ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
+  std::set<std::uint64_t> blocks;
+  {
+    OpenPool p(memory);
+    ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+    for (int i = 0; i < 40; ++i) {
+      blocks.insert(p.allocate(64, BlockKind::dead_on_free));
+      blocks.insert(p.allocate(200, BlockKind::plain));
+      blocks.insert(p.allocate(5000, BlockKind::plain));
+    }
+    memory.settle();
+  }
+  OpenPool p(memory, 2);
+  ASSERT_TRUE(p.pool.heap().mark(*blocks.begin()).ok());
+  ASSERT_TRUE(p.pool.core().finish_open(false).ok());
+  for (int i = 0; i < 40; ++i) {
+    for (const auto& [n, kind] : {std::pair{64, BlockKind::dead_on_free},
+                                  {200, BlockKind::plain},
+                                  {5000, BlockKind::plain}}) {
+      const auto block = p.pool.heap().allocate(static_cast<std::size_t>(n), kind);
+      if (block) EXPECT_FALSE(blocks.contains(*block));
+    }
+  }
+  memory.set_mode(SimMode::frozen);
+}
+
+}  // namespace
+}  // namespace perdure::testing

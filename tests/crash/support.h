@@ -1,0 +1,47 @@
+// What the crash tests share: one exploration as one test, its figures printed, its size by environment.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "testing/explorer.h"
+
+namespace perdure::testing {
+
+// Sanitized builds run a fraction; PERDURE_CRASH_SCALE multiplies (the nightly suite sets its own).
+inline std::size_t scaled(std::size_t n) {
+  const char* san = std::getenv("PERDURE_SAN");
+  return san != nullptr && *san == '1' ? std::max<std::size_t>(n / 6, 1) : n;
+}
+
+inline std::string test_name() {
+  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+  return std::string(info->test_suite_name()) + "." + info->name();
+}
+
+// Explores `seeds` random workloads of `n` operations and expects no violation.
+inline ExploreReport explore(const SubjectFactory& factory, const OpSource& source,
+                             ExploreOptions options, std::size_t n, std::size_t seeds) {
+  ExploreReport total;
+  options.name = test_name();
+  total.name = options.name;
+  const std::uint64_t first = options.seed;
+  for (std::uint64_t seed = first; seed < first + scaled(seeds); ++seed) {
+    options.seed = seed;
+    Explorer explorer(factory, source, options);
+    total.add(explorer.run(random_workload(source, seed, n)));
+    if (!total.ok()) break;
+  }
+  std::printf("%s\n", total.summary().c_str());
+  for (const std::string& failure : total.failures) ADD_FAILURE() << failure;
+  EXPECT_GT(total.images, 0U);
+  EXPECT_EQ(total.unexplained_lines, 0U);
+  return total;
+}
+
+}  // namespace perdure::testing

@@ -1,0 +1,332 @@
+// Space: pools that run full and go on, churn that must not grow the file, thousands of splits and unlinks.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/model/model.h"
+
+namespace perdure::test {
+namespace {
+
+using Bytes = std::string_view;
+
+// ---- Full pools ----
+
+struct FullCase {
+  Durability durability;
+  std::uint64_t max_size;
+  std::size_t value_size;
+};
+class FullPool : public ::testing::TestWithParam<FullCase> {};
+std::string full_name(const ::testing::TestParamInfo<FullCase>& row) {
+  return std::string(durability_name(row.param.durability)) + "_" +
+         std::to_string(row.param.max_size >> 20) + "MiB_values_of_" +
+         std::to_string(row.param.value_size);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, FullPool,
+    ::testing::Values(FullCase{Durability::process, 8_MiB, 0},
+                      FullCase{Durability::emulated, 8_MiB, 0},
+                      FullCase{Durability::process, 8_MiB, 100},
+                      FullCase{Durability::emulated, 8_MiB, 100},
+                      FullCase{Durability::process, 16_MiB, 5'000},
+                      FullCase{Durability::process, 24_MiB, 300'000},
+                      FullCase{Durability::emulated, 24_MiB, 300'000},
+                      FullCase{Durability::process, 64_MiB, 3'000'000}),
+    full_name);
+
+// Fills to the first refusal; whatever was acknowledged stays, reads and erases go on, and space that was
+// freed takes new entries; then all of it once more after a reopen.
+template <class V>
+void fill_and_go_on(const FullCase& parameters) {
+  PERDURE_TRACE_SEED();
+  TempPath path;
+  const PoolOptions options{.durability = parameters.durability,
+                            .max_size = parameters.max_size};
+  auto value_of = [&](std::uint64_t i) -> detail::Owned<V> {
+    if constexpr (std::same_as<V, Bytes>) {
+      return std::string(parameters.value_size, static_cast<char>('a' + i % 26)) +
+             std::to_string(i);
+    } else {
+      return mix(i);
+    }
+  };
+  std::map<std::string, std::uint64_t> model;  // key -> number of its value
+  Rng rng;
+  std::uint64_t next = 0;
+  std::uint64_t first_load = 0;
+  for (int session = 0; session < 3; ++session) {
+    SCOPED_TRACE("session " + std::to_string(session));
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.ordered_map<Bytes, V>("m"));
+    auto verify = [&] {
+      for (const auto& [key, number] : model) {
+        ASSERT_TRUE(must(map.find(key)) == std::optional(value_of(number))) << key;
+      }
+      ASSERT_EQ(must(map.scan(ScanOptions<Bytes>{}, [](Bytes, const V&) {})), model.size());
+      ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
+    };
+    ASSERT_NO_FATAL_FAILURE(verify());
+
+    for (;; ++next) {
+      const std::string key = "key" + std::to_string(mix(next));
+      const auto done = map.insert(key, V(value_of(next)));
+      if (!done) {
+        ASSERT_EQ(done.error().code(), StatusCode::pool_full) << describe(done.error());
+        ASSERT_FALSE(must(map.contains(key))) << "a refused insert must not happen";
+        break;
+      }
+      ASSERT_TRUE(*done);
+      model[key] = next;
+      ASSERT_LT(next, 5'000'000U) << "a pool of this size cannot hold so much";
+    }
+    if (session == 0) first_load = model.size();
+    ASSERT_GT(model.size(), 10U) << "a pool of this size holds more";
+    EXPECT_GE(model.size(), first_load * 6 / 10) << "space was lost over the sessions";
+    EXPECT_LE(std::filesystem::file_size(path.str()), parameters.max_size);
+    ASSERT_NO_FATAL_FAILURE(verify());
+
+    // An update that finds no room leaves the old value.
+    for (const std::uint64_t number : {model.begin()->second, model.rbegin()->second}) {
+      const std::string key = "key" + std::to_string(mix(number));
+      const auto updated = map.update(key, V(value_of(number + 26)));
+      if (updated) {
+        model[key] = number + 26;
+      } else {
+        EXPECT_EQ(updated.error().code(), StatusCode::pool_full);
+      }
+      EXPECT_TRUE(must(map.find(key)) == std::optional(value_of(model[key])));
+      const auto refused = map.upsert(key, V(value_of(number + 52)));
+      if (refused) {
+        model[key] = number + 52;
+      } else {
+        EXPECT_EQ(refused.error().code(), StatusCode::pool_full);
+      }
+      EXPECT_TRUE(must(map.find(key)) == std::optional(value_of(model[key])));
+    }
+
+    // Erase half of the keys; a quarter of the space has to be usable at once.
+    std::vector<std::string> keys;
+    for (const auto& [key, number] : model) keys.push_back(key);
+    std::shuffle(keys.begin(), keys.end(), rng);
+    keys.resize(keys.size() / 2);
+    for (const std::string& key : keys) {
+      ASSERT_TRUE(must(map.erase(key))) << "erase works in a full pool";
+      model.erase(key);
+      ASSERT_FALSE(must(map.contains(key)));
+    }
+    for (std::size_t i = 0; i < keys.size() / 2; ++i, ++next) {
+      const std::string key = "key" + std::to_string(mix(next));
+      const auto done = map.insert(key, V(value_of(next)));
+      ASSERT_TRUE(done.has_value()) << "insert " << i << " of " << keys.size() / 2 << " after "
+                                    << keys.size() << " erases: " << describe(done.error());
+      model[key] = next;
+    }
+    ASSERT_NO_FATAL_FAILURE(verify());
+    if (session == 1) {
+      must(pool.close({.sync = false}));
+    } else {
+      must(pool.close());
+    }
+  }
+}
+
+TEST_P(FullPool, LosesNothingAndGoesOn) {
+  if (GetParam().value_size == 0) {
+    fill_and_go_on<std::uint64_t>(GetParam());
+  } else {
+    fill_and_go_on<Bytes>(GetParam());
+  }
+}
+
+// The smallest legal pool opens, holds something, and is full soon, without harm.
+TEST(FullPoolEdges, TheSmallestPoolWorks) {
+  TempPath path;
+  std::map<std::uint64_t, std::uint64_t> model;
+  {
+    Pool pool = open_pool(path, {.max_size = kMinPoolSize});
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", {.phast = {.partition_bits = 0}}));
+    for (std::uint64_t i = 0;; ++i) {
+      const auto done = map.insert(mix(i), i);
+      if (!done) {
+        EXPECT_EQ(done.error().code(), StatusCode::pool_full);
+        break;
+      }
+      model[mix(i)] = i;
+      ASSERT_LT(i, kMinPoolSize / 16);
+    }
+    EXPECT_GT(model.size(), 1'000U);
+    must(pool.close());
+  }
+  Pool pool = open_pool(path, {});
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m"));
+  for (const auto& [key, value] : model) ASSERT_EQ(must(map.find(key)), std::optional(value));
+  expect_sound(pool);
+  while (!model.empty()) {
+    ASSERT_TRUE(must(map.erase(model.begin()->first)));
+    model.erase(model.begin());
+  }
+  EXPECT_EQ(map.stats().entries, 0U);
+  expect_sound(pool);
+}
+
+// More maps than fit: the refusal is a status, and the maps there are stay.
+TEST(FullPoolEdges, MapsUntilFull) {
+  TempPath path;
+  std::size_t made = 0;
+  {
+    Pool pool = open_pool(path, {.max_size = 4_MiB});
+    for (;; ++made) {
+      const auto map = pool.map<std::uint64_t, std::uint64_t>("map" + std::to_string(made));
+      if (!map) {
+        EXPECT_EQ(map.error().code(), StatusCode::pool_full) << describe(map.error());
+        break;
+      }
+      ASSERT_LT(made, 100'000U);
+    }
+    EXPECT_GT(made, 0U);
+    EXPECT_EQ(pool.list().size(), made);
+    expect_sound(pool);
+    must(pool.close());
+  }
+  Pool pool = open_pool(path, {});
+  EXPECT_EQ(pool.list().size(), made);
+  must(pool.drop("map0"));
+  expect_sound(pool);
+}
+
+// A killed writer in a full pool.
+TEST(FullPoolEdges, KilledWhenFull) {
+  TempPath path;
+  const PoolOptions options{.max_size = 8_MiB};
+  std::uint64_t filled = 0;
+  for (int round = 0; round < 3; ++round) {
+    int pipe_fds[2];
+    ASSERT_EQ(pipe(pipe_fds), 0);
+    const pid_t child = start_child([&] {
+      Pool pool = open_pool(path, options);
+      auto map = must(pool.map<std::uint64_t, Bytes>("m"));
+      const std::string value(500, 'v');
+      std::uint64_t n = filled;
+      while (map.insert(n, value)) ++n;
+      require(write(pipe_fds[1], &n, sizeof n) == sizeof n, "pipe");
+      kill(getpid(), SIGKILL);
+    });
+    std::uint64_t n = 0;
+    close(pipe_fds[1]);
+    ASSERT_EQ(read(pipe_fds[0], &n, sizeof n), static_cast<ssize_t>(sizeof n));
+    close(pipe_fds[0]);
+    wait_child(child);
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<std::uint64_t, Bytes>("m"));
+    ASSERT_GT(n, filled) << "nothing fits after a kill in a full pool with erased entries";
+    for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.contains(i)) == true) << i;
+    ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
+    filled = n - n / 3;
+    for (std::uint64_t i = filled; i < n; ++i) ASSERT_TRUE(must(map.erase(i)));
+    must(pool.close());
+  }
+}
+
+// ---- Churn ----
+
+// Insert ascending, delete the oldest, 20 times the live set: the file ends no larger than twice what it
+// was after the first load.
+template <class K, class V, class KeyOf, class ValueOf>
+void churn(std::uint64_t live, KeyOf key_of, ValueOf value_of) {
+  for (const Durability durability : {Durability::process, Durability::emulated}) {
+    SCOPED_TRACE(durability_name(durability));
+    TempPath path;
+    Pool pool = open_pool(path, {.durability = durability, .max_size = 2_GiB});
+    auto map = must(pool.ordered_map<K, V>("m"));
+    for (std::uint64_t i = 0; i < live; ++i) {
+      ASSERT_TRUE(must(map.insert(K(key_of(i)), V(value_of(i)))));
+    }
+    const std::uint64_t first = std::filesystem::file_size(path.str());
+    for (std::uint64_t i = live; i < live * 20; ++i) {
+      ASSERT_TRUE(must(map.insert(K(key_of(i)), V(value_of(i))))) << i;
+      ASSERT_TRUE(must(map.erase(K(key_of(i - live))))) << i;
+    }
+    EXPECT_LE(std::filesystem::file_size(path.str()), 2 * first);
+    EXPECT_LE(pool.stats().file_bytes, 2 * first);
+    const MapStats stats = map.stats();
+    EXPECT_EQ(stats.entries, live);
+    EXPECT_GT(stats.splits, live * 20 / 56 / 4) << "the test is meant to split leaves";
+    EXPECT_GT(stats.merges, live * 20 / 56 / 4) << "the test is meant to unlink leaves";
+    std::uint64_t expected = live * 19;
+    must(map.scan(ScanOptions<K>{}, [&](const K& key, const V& value) {
+      ASSERT_TRUE(key == K(key_of(expected)));
+      ASSERT_TRUE(value == V(value_of(expected)));
+      ++expected;
+    }));
+    EXPECT_EQ(expected, live * 20);
+    ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
+    must(pool.close());
+    pool = open_pool(path, {});
+    map = must(pool.ordered_map<K, V>("m"));
+    EXPECT_EQ(map.stats().entries, live);
+    ASSERT_TRUE(must(map.contains(K(key_of(live * 20 - 1)))));
+    ASSERT_FALSE(must(map.contains(K(key_of(live * 19 - 1)))));
+    ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
+  }
+}
+
+TEST(Churn, IntegersStayWithinTwiceTheFirstFile) {
+  churn<std::uint64_t, std::uint64_t>(
+      scaled(60'000, 4'000), [](std::uint64_t i) { return i + 1; },
+      [](std::uint64_t i) { return mix(i); });
+}
+
+TEST(Churn, StringsStayWithinTwiceTheFirstFile) {
+  churn<Bytes, Bytes>(
+      scaled(12'000, 1'500),
+      [](std::uint64_t i) {
+        char text[32];
+        std::snprintf(text, sizeof text, "customer:%010llu", static_cast<unsigned long long>(i));
+        return std::string(text);
+      },
+      [](std::uint64_t i) { return std::string(100 + i % 50, static_cast<char>('a' + i % 26)); });
+}
+
+// Splits and unlinks in random order: the map is grown and emptied again, from all ends.
+TEST(Churn, GrowAndEmptyRepeatedly) {
+  PERDURE_TRACE_SEED();
+  TempPath path;
+  const std::uint64_t n = scaled(60'000, 4'000);
+  Rng rng;
+  std::uint64_t largest = 0;
+  for (int round = 0; round < 6; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    Pool pool = open_pool(path, {.max_size = 1_GiB});
+    auto map = must(pool.ordered_map<std::uint64_t, std::uint64_t>("m"));
+    std::vector<std::uint64_t> order(n);
+    std::iota(order.begin(), order.end(), 0);
+    if (round % 3 == 1) std::reverse(order.begin(), order.end());
+    if (round % 3 == 2) std::shuffle(order.begin(), order.end(), rng);
+    for (const std::uint64_t i : order) ASSERT_TRUE(must(map.insert(i * 3, i)));
+    if (round % 3 == 0) std::shuffle(order.begin(), order.end(), rng);
+    for (std::size_t gone = 0; gone < order.size(); ++gone) {
+      ASSERT_TRUE(must(map.erase(order[gone] * 3)));
+      if (gone % 5'000 == 0) {
+        ASSERT_EQ(must(map.scan(ScanOptions<std::uint64_t>{}, [](std::uint64_t, std::uint64_t) {})),
+                  n - gone - 1);
+      }
+    }
+    EXPECT_EQ(map.stats().entries, 0U);
+    EXPECT_EQ(must(map.scan(ScanOptions<std::uint64_t>{}, [](std::uint64_t, std::uint64_t) {})), 0U);
+    ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
+    const std::uint64_t size = std::filesystem::file_size(path.str());
+    if (round == 2) largest = size;  // after one round of each order
+    if (round > 2) {
+      EXPECT_LE(size, 2 * largest) << "an emptied map does not give its space back";
+    }
+    must(pool.close({.sync = round % 2 == 0}));
+  }
+}
+
+}  // namespace
+}  // namespace perdure::test

@@ -1,0 +1,81 @@
+// `perdure bench`: the options, one run, and the result as JSON or as a table. The work is in
+// bench/.
+#include "bench_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "bench/harness/calibrate.h"
+#include "bench/harness/options.h"
+#include "bench/harness/perdure_subject.h"
+#include "bench/harness/report.h"
+#include "bench/harness/run.h"
+
+namespace perdure::cli {
+
+namespace {
+
+int complain(const bench::Failure& failure) {
+  fmt::print(stderr, "perdure: bench: {}\n", failure.message);
+  return failure.exit_status;
+}
+
+int calibrate_only(const bench::BenchOptions& options, const bench::Calibration& calibration) {
+  if (options.json) {
+    fmt::print("{}\n", bench::to_json(calibration).dump(2));
+  } else {
+    fmt::print("{}", bench::calibration_text(calibration));
+  }
+  return 0;
+}
+
+std::unique_ptr<bench::Subject> make_subject(const bench::BenchOptions& options) {
+  bool needs_order = false;
+  for (const bench::Workload workload : options.workloads) {
+    needs_order |= bench::needs_order(workload);
+  }
+  return bench::make_perdure_subject({.path = options.path,
+                                      .engine = *bench::find_engine(options.engines.front()),
+                                      .key = options.key,
+                                      .value = options.value,
+                                      .durability = options.durability,
+                                      .max_size = options.max_size,
+                                      .write_latency_ns = options.write_latency_ns,
+                                      .needs_order = needs_order});
+}
+
+}  // namespace
+
+int run_bench(int argc, char** argv) {
+  auto parsed = bench::parse_options(bench::Program::bench, argc, argv);
+  if (!parsed) return complain(parsed.error());
+  if (!*parsed) return 0;  // help
+  const bench::BenchOptions& options = **parsed;
+  bench::Progress progress(!options.json && ::isatty(STDERR_FILENO) != 0);
+
+  std::optional<bench::Calibration> calibration;
+  if (options.calibrate) {
+    auto measured = bench::calibrate(options.path, progress);
+    if (!measured) return complain(measured.error());
+    calibration = *measured;
+    if (options.workloads.empty()) return calibrate_only(options, *calibration);
+  }
+
+  const std::unique_ptr<bench::Subject> subject = make_subject(options);
+  auto result = bench::run_subject(*subject, options, progress);
+  if (!result) return complain(result.error());
+  result->calibration = calibration;
+  if (options.json) {
+    fmt::print("{}\n", bench::to_json(*result, options).dump(2));
+  } else {
+    fmt::print("{}", bench::table(*result, options));
+  }
+  std::fflush(stdout);
+  return bench::judge_result(*result);
+}
+
+}  // namespace perdure::cli

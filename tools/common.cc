@@ -1,0 +1,253 @@
+// Options, opening and error messages: what the commands share.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "commands.h"
+
+namespace perdure::cli {
+
+namespace {
+
+constexpr std::array kEngines = {Engine::phast, Engine::level, Engine::clevel,
+                                 Engine::as,    Engine::ascs,  Engine::pskiplist};
+constexpr std::array kDurabilities = {Durability::automatic, Durability::process, Durability::power,
+                                      Durability::emulated};
+
+// What a user can do about it, for messages that do not say so themselves.
+std::string_view advice(StatusCode code) {
+  switch (code) {
+    case StatusCode::invalid_argument:
+      return "perdure COMMAND --help says what is allowed";
+    case StatusCode::not_found:
+      return "perdure create PATH makes a pool";
+    case StatusCode::exists:
+      return "choose another path, or remove the file first";
+    case StatusCode::busy:
+      return "wait for it or stop it; info, list and stats work meanwhile";
+    case StatusCode::corruption:
+      return "restore a copy of the file";
+    case StatusCode::unsupported_format:
+      return "use the release that wrote it";
+    case StatusCode::untrusted:
+      return "perdure check PATH --accept, or restore a copy";
+    case StatusCode::pool_full:
+      return "delete entries, or make a pool with a larger --max-size";
+    case StatusCode::out_of_memory:
+      return "free some memory and try again";
+    case StatusCode::io:
+      return "check the permissions, the disk and the kernel's log";
+    case StatusCode::poisoned:
+      return "what was acknowledged is safe; check the disk, then reopen";
+    case StatusCode::unsupported:
+      return "choose another engine or durability";
+    case StatusCode::read_only:
+      return "make the file writable";
+    case StatusCode::ok:
+      break;
+  }
+  return "try again";
+}
+
+template <class Values, class Name>
+auto parse_name(const std::string& text, const Values& values, Name name) {
+  const auto found = std::find_if(values.begin(), values.end(), [&](auto value) {
+    return name(value) == std::string_view(text);
+  });
+  return found == values.end() ? std::nullopt : std::optional(*found);
+}
+
+template <class T, class Parse>
+CLI::Option* add_parsed(CLI::App& command, const char* name, std::optional<T>& target, Parse parse,
+                        const char* expected, const char* help) {
+  return command.add_option_function<std::string>(
+      name,
+      [=, &target](const std::string& text) {
+        target = parse(text);
+        if (!target) throw CLI::ValidationError(name, "'" + text + "' is not " + expected);
+      },
+      help);
+}
+
+}  // namespace
+
+// ---- options ------------------------------------------------------------------------------------
+
+void add_path(CLI::App& command, PoolArguments& arguments) {
+  command.add_option("PATH", arguments.path, "the pool's file")->required();
+}
+
+void add_map(CLI::App& command, PoolArguments& arguments) {
+  command.add_option("--map", arguments.map, "the map inside the pool (default: default)")
+      ->type_name("NAME");
+}
+
+void add_engine(CLI::App& command, PoolArguments& arguments) {
+  add_parsed(
+      command, "--engine", arguments.engine,
+      [](const std::string& text) { return parse_name(text, kEngines, engine_name); },
+      "an engine (phast, level, clevel, as, ascs, pskiplist)",
+      "index design of a new map (default: phast)")
+      ->type_name("ENGINE");
+}
+
+void add_durability(CLI::App& command, PoolArguments& arguments) {
+  add_parsed(
+      command, "--durability", arguments.durability,
+      [](const std::string& text) { return parse_name(text, kDurabilities, durability_name); },
+      "a durability (auto, process, power, emulated)",
+      "what a finished command has survived: process, power, emulated or auto\n"
+      "(default: as at the last open; auto for a new pool)")
+      ->type_name("D");
+}
+
+void add_max_size(CLI::App& command, PoolArguments& arguments) {
+  add_parsed(command, "--max-size", arguments.max_size, parse_size,
+             "a size such as 512M (suffixes K, M, G, T)",
+             "bytes that a new pool may grow to, with K, M, G or T (default: 64G)")
+      ->type_name("SIZE");
+}
+
+void add_json(CLI::App& command, PoolArguments& arguments) {
+  command.add_flag("--json", arguments.json, "print one JSON object");
+}
+
+std::optional<std::uint64_t> parse_size(const std::string& text) {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest == text.data()) return std::nullopt;
+  if (rest == end) return number;
+  constexpr std::string_view kSuffixes = "KMGT";
+  const std::size_t step = kSuffixes.find(static_cast<char>(*rest & ~0x20));
+  if (step == std::string_view::npos || rest + 1 != end) return std::nullopt;
+  const auto shift = 10 * (step + 1);
+  if (number > (~std::uint64_t{0} >> shift)) return std::nullopt;
+  return number << shift;
+}
+
+// ---- pools --------------------------------------------------------------------------------------
+
+Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool accept_untrusted) {
+  watch_bus_errors(arguments.path);
+  PoolOptions options;
+  options.create = access == Access::create || access == Access::must_create;
+  options.must_create = access == Access::must_create;
+  options.accept_untrusted = accept_untrusted;
+  const bool readable = ::access(arguments.path.c_str(), R_OK) == 0;
+  options.read_only =
+      access == Access::read && readable && ::access(arguments.path.c_str(), W_OK) != 0;
+  if (arguments.max_size) options.max_size = *arguments.max_size;
+  if (arguments.durability) {
+    options.durability = *arguments.durability;
+  } else if (!options.must_create) {
+    // A pool that was created for `power` must not lose it because a command did not repeat that.
+    if (auto info = Pool::inspect(arguments.path)) options.durability = info->durability;
+  }
+  return Pool::open(arguments.path, options);
+}
+
+Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create) {
+  MapOptions options;
+  options.create = create;
+  options.any_engine = !arguments.engine;
+  if (arguments.engine) options.engine = *arguments.engine;
+  return pool.ordered_map<Bytes, Bytes>(arguments.map, options);
+}
+
+int close_pool(Pool& pool, const PoolArguments& arguments, int status) {
+  if (const Status closed = pool.close(); !closed.ok()) return report(arguments.path, closed);
+  return status;
+}
+
+// ---- output -------------------------------------------------------------------------------------
+
+int report(const std::string& path, const Status& status) {
+  std::string message(status.message());
+  if (message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
+  if (message.find(';') == std::string::npos) {
+    message += "; ";
+    message += advice(status.code());
+  }
+  return report(path, message);
+}
+
+int report(const std::string& path, std::string_view message, int status) {
+  fmt::print(stderr, "perdure: {}: {}\n", path, message);
+  return status;
+}
+
+int report_map(const PoolArguments& arguments, const Status& status) {
+  if (status == StatusCode::not_found) {
+    return report(arguments.path,
+                  fmt::format("there is no map '{}'; perdure list {} names those that exist",
+                              arguments.map, arguments.path),
+                  exit_negative);
+  }
+  return report(arguments.path, status);
+}
+
+void print_json(const nlohmann::ordered_json& object) {
+  // A path need not be UTF-8, which JSON requires.
+  const auto text = object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  fmt::print("{}\n", text);
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string with_commas(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+void Output::write(std::string_view bytes) {
+  if (buffer_.size() + bytes.size() > kBuffer) {
+    flush();
+    if (bytes.size() >= kBuffer) return write_out(bytes);
+  }
+  buffer_ += bytes;
+}
+
+bool Output::flush() {
+  write_out(buffer_);
+  buffer_.clear();
+  return error_ == 0;
+}
+
+void Output::write_out(std::string_view bytes) {
+  while (!bytes.empty() && error_ == 0) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      error_ = errno;
+    } else if (interrupted()) {
+      error_ = EPIPE;  // a reader that stopped reading must not keep an interrupted command alive
+    }
+  }
+}
+
+int finish_output(Output& output, const std::string& name, int status) {
+  if (output.flush() || output.error() == EPIPE) return status;
+  return report(name, fmt::format("cannot write: {}; make room or choose another place",
+                                  std::strerror(output.error())));
+}
+
+}  // namespace perdure::cli

@@ -1,0 +1,102 @@
+// put, get, del: one entry, taken from and printed to the command line as it is.
+#include <unistd.h>
+
+#include <memory>
+
+#include "commands.h"
+
+namespace perdure::cli {
+
+namespace {
+
+struct EntryArguments {
+  PoolArguments pool;
+  std::string key;
+  std::string value;
+};
+
+int run_put(const EntryArguments& arguments) {
+  auto pool = open_pool(arguments.pool, Access::create);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto map = open_map(*pool, arguments.pool, true);
+  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
+  auto put = map->upsert(arguments.key, arguments.value);
+  const int status = put ? exit_done : report(arguments.pool.path, put.error());
+  return close_pool(*pool, arguments.pool, status);
+}
+
+int run_get(const EntryArguments& arguments) {
+  auto pool = open_pool(arguments.pool, Access::read);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto map = open_map(*pool, arguments.pool, false);
+  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
+  Output output(STDOUT_FILENO);
+  auto found = map->read(arguments.key, [&](Bytes value) {
+    output.write(value);
+    output.write("\n");
+  });
+  int status = exit_negative;
+  if (!found) {
+    status = report(arguments.pool.path, found.error());
+  } else if (*found) {
+    status = finish_output(output, "standard output", exit_done);
+  }
+  return close_pool(*pool, arguments.pool, status);
+}
+
+int run_del(const EntryArguments& arguments) {
+  auto pool = open_pool(arguments.pool, Access::existing);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto map = open_map(*pool, arguments.pool, false);
+  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
+  auto erased = map->erase(arguments.key);
+  int status = exit_negative;
+  if (!erased) {
+    status = report(arguments.pool.path, erased.error());
+  } else if (*erased) {
+    status = exit_done;
+  }
+  return close_pool(*pool, arguments.pool, status);
+}
+
+}  // namespace
+
+void register_entry_commands(CLI::App& app, Action& action) {
+  const auto add = [&](const char* name, const char* help, const char* footer, bool takes_value,
+                       int (*run)(const EntryArguments&)) {
+    auto arguments = std::make_shared<EntryArguments>();
+    CLI::App* command = app.add_subcommand(name, help);
+    add_path(*command, arguments->pool);
+    command->add_option("KEY", arguments->key, "any bytes, taken as they are")->required();
+    if (takes_value) {
+      command->add_option("VALUE", arguments->value, "any bytes, taken as they are")->required();
+      add_engine(*command, arguments->pool);
+      add_max_size(*command, arguments->pool);
+    }
+    add_map(*command, arguments->pool);
+    add_durability(*command, arguments->pool);
+    command->footer(footer);
+    command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
+  };
+  add("put", "insert or replace one entry; creates pool and map if absent",
+      R"(
+EXAMPLES
+  perdure put inventory.perdure apple 3
+  perdure put inventory.perdure "user:7" "Ada Lovelace" --map people
+  perdure put inventory.perdure -- -key --value     (after -- nothing is an option))",
+      true, run_put);
+  add("get", "print the value of a key and a newline; status 1 if the key is absent",
+      R"(
+EXAMPLES
+  perdure get inventory.perdure apple
+  perdure get inventory.perdure "user:7" --map people || echo absent)",
+      false, run_get);
+  add("del", "remove one entry; status 1 if the key is absent",
+      R"(
+EXAMPLES
+  perdure del inventory.perdure apple
+  perdure del inventory.perdure "user:7" --map people)",
+      false, run_del);
+}
+
+}  // namespace perdure::cli

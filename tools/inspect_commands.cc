@@ -1,0 +1,292 @@
+// info, list, stats: what a pool says about itself. They work while another process has the pool.
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "commands.h"
+
+namespace perdure::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ListArguments {
+  PoolArguments pool;
+  bool all = false;
+  bool one = false;
+};
+
+// ---- words --------------------------------------------------------------------------------------
+
+const char* kind_name(KeyKind kind, bool is_signed) {
+  if (kind == KeyKind::bytes) return "bytes";
+  return is_signed ? "signed integer" : "integer";
+}
+const char* kind_name(ValueKind kind) { return kind == ValueKind::bytes ? "bytes" : "word"; }
+
+const char* medium_words(Medium medium) {
+  switch (medium) {
+    case Medium::page:
+      return "page cache over a block device";
+    case Medium::volatile_ram:
+      return "ordinary memory, gone with the machine";
+    case Medium::cache_line:
+      return "persistent memory, written back by cache line";
+    case Medium::eadr:
+      return "persistent memory whose CPU caches survive power loss";
+    case Medium::network:
+      return "network or user-space file system";
+  }
+  return "unknown";
+}
+
+// The row of the durability table (docs/durability.md) for a loss of power or of the kernel.
+const char* power_promise(const PoolInfo& info) {
+  if (info.durability == Durability::power) return "nothing acknowledged is lost";
+  if (info.durability == Durability::emulated) return "nothing is promised (emulation only)";
+  return "nothing is promised; the next open detects it and refuses";
+}
+
+const char* state_words(const PoolInfo& info) {
+  if (info.in_use) return "in use";
+  if (info.clean && info.synced) return "closed, whole file written back";
+  return info.clean ? "closed" : "not closed: its last process was killed";
+}
+
+std::string owner_words(const PoolInfo& info) {
+  if (!info.in_use) return "";
+  const std::string host = info.owner_host.empty() ? "" : " on " + info.owner_host;
+  return fmt::format(" by process {}{}", info.owner_pid, host);
+}
+
+void print_row(std::string_view name, std::string_view value) {
+  fmt::print("{:<24}{}\n", name, value);
+}
+
+// ---- info ---------------------------------------------------------------------------------------
+
+Json to_json(const MapInfo& map) {
+  return {{"name", map.name},
+          {"engine", engine_name(map.engine)},
+          {"engine_version", map.engine_version},
+          {"key", map.key_kind == KeyKind::bytes ? "bytes" : "integer"},
+          {"value", kind_name(map.value_kind)},
+          {"signed", map.is_signed}};
+}
+
+Json to_json(const std::vector<MapInfo>& maps) {
+  Json array = Json::array();
+  for (const MapInfo& map : maps) array.push_back(to_json(map));
+  return array;
+}
+
+Json to_json(const PoolInfo& info) {
+  return {{"path", info.path},
+          {"uuid", info.uuid},
+          {"format_version", info.format_version},
+          {"file_bytes", info.file_bytes},
+          {"max_bytes", info.max_bytes},
+          {"extent_bytes", info.extent_bytes},
+          {"filesystem", info.filesystem},
+          {"medium", medium_name(info.medium)},
+          {"durability", durability_name(info.durability)},
+          {"weakest_mode", durability_name(info.weakest_mode)},
+          {"flush_instruction", info.flush_instruction},
+          {"survives_kill", true},
+          {"survives_power_loss", info.durability == Durability::power},
+          {"clean", info.clean},
+          {"synced", info.synced},
+          {"trusted", info.trusted},
+          {"trust_note", info.trust_note},
+          {"in_use", info.in_use},
+          {"owner_pid", info.owner_pid},
+          {"owner_host", info.owner_host},
+          {"maps", to_json(info.maps)}};
+}
+
+void print_info(const PoolInfo& info) {
+  print_row("pool", info.path);
+  print_row("uuid", info.uuid);
+  print_row("format", std::to_string(info.format_version));
+  print_row("size", fmt::format("{} of at most {}", human_bytes(info.file_bytes),
+                                human_bytes(info.max_bytes)));
+  print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium),
+                                  medium_words(info.medium), info.filesystem));
+  print_row("durability", fmt::format("{} (write-back: {})", durability_name(info.durability),
+                                      info.flush_instruction));
+  print_row("  process killed", "nothing acknowledged is lost");
+  print_row("  OS crash, power loss", power_promise(info));
+  print_row("weakest since sync", durability_name(info.weakest_mode));
+  print_row("state", state_words(info) + owner_words(info));
+  print_row("trusted", info.trusted ? "yes" : "NO: " + info.trust_note);
+  for (const MapInfo& map : info.maps) {
+    print_row("map",
+              fmt::format("{}: {}, {} -> {}", map.name, engine_name(map.engine),
+                          kind_name(map.key_kind, map.is_signed), kind_name(map.value_kind)));
+  }
+}
+
+int run_info(const PoolArguments& arguments) {
+  watch_bus_errors(arguments.path);
+  auto info = Pool::inspect(arguments.path);
+  if (!info) return report(arguments.path, info.error());
+  if (arguments.json) {
+    print_json(to_json(*info));
+  } else {
+    print_info(*info);
+  }
+  return exit_done;
+}
+
+// ---- list ---------------------------------------------------------------------------------------
+
+int run_list(const ListArguments& arguments) {
+  watch_bus_errors(arguments.pool.path);
+  auto info = Pool::inspect(arguments.pool.path);
+  if (!info) return report(arguments.pool.path, info.error());
+  std::erase_if(info->maps, [&](const MapInfo& map) {
+    if (arguments.one) return map.name != arguments.pool.map;
+    return !arguments.all && map.name.starts_with('.');
+  });
+  if (arguments.one && info->maps.empty()) {
+    return report_map(arguments.pool, Status(StatusCode::not_found));
+  }
+  if (arguments.pool.json) {
+    print_json({{"path", arguments.pool.path}, {"maps", to_json(info->maps)}});
+    return exit_done;
+  }
+  for (const MapInfo& map : info->maps) {
+    fmt::print("{}\t{}\t{}\t{}\n", map.name, engine_name(map.engine),
+               kind_name(map.key_kind, map.is_signed), kind_name(map.value_kind));
+  }
+  return exit_done;
+}
+
+// ---- stats --------------------------------------------------------------------------------------
+
+Json to_json(const MapStats& map) {
+  return {{"name", map.name},
+          {"engine", engine_name(map.engine)},
+          {"entries", map.entries},
+          {"load_factor", map.load_factor},
+          {"height", map.height},
+          {"leaves", map.leaves},
+          {"inner_nodes", map.inner_nodes},
+          {"pm_bytes", map.pm_bytes},
+          {"dram_bytes", map.dram_bytes},
+          {"scan_order_bytes", map.scan_order_bytes},
+          {"splits", map.splits},
+          {"merges", map.merges}};
+}
+
+Json to_json(const std::string& path, const PoolStats& stats) {
+  Json maps = Json::array();
+  for (const MapStats& map : stats.maps) maps.push_back(to_json(map));
+  return {{"path", path},
+          {"file_bytes", stats.file_bytes},
+          {"assigned_bytes", stats.assigned_bytes},
+          {"free_bytes", stats.free_bytes},
+          {"allocated_bytes", stats.allocated_bytes},
+          {"punched_bytes", stats.punched_bytes},
+          {"fragmentation", stats.fragmentation},
+          {"heap_dram_bytes", stats.heap_dram_bytes},
+          {"limbo_blocks", stats.limbo_blocks},
+          {"epoch", stats.epoch},
+          {"stalled_readers", stats.stalled_readers},
+          {"recovery_ns", stats.recovery_ns},
+          {"maps", std::move(maps)}};
+}
+
+void print_stats(const std::string& path, const PoolStats& stats) {
+  print_row("pool", path);
+  print_row("file", human_bytes(stats.file_bytes));
+  print_row("  assigned to maps", human_bytes(stats.assigned_bytes));
+  print_row("  allocated",
+            fmt::format("{} ({:.1f}% fragmentation)", human_bytes(stats.allocated_bytes),
+                        100 * stats.fragmentation));
+  print_row("  free", human_bytes(stats.free_bytes));
+  print_row("  given back", human_bytes(stats.punched_bytes));
+  print_row("DRAM of the heap", human_bytes(stats.heap_dram_bytes));
+  print_row("recovery at open",
+            fmt::format("{:.1f} ms", static_cast<double>(stats.recovery_ns) / 1e6));
+  for (const MapStats& map : stats.maps) {
+    fmt::print("map {} ({})\n", map.name, engine_name(map.engine));
+    print_row("  entries", with_commas(map.entries));
+    print_row("  in the pool", human_bytes(map.pm_bytes));
+    print_row("  in DRAM", human_bytes(map.dram_bytes));
+    print_row("  leaves",
+              fmt::format("{} ({:.0f}% full)", with_commas(map.leaves), 100 * map.load_factor));
+    print_row("  height", std::to_string(map.height));
+  }
+}
+
+int run_stats(const PoolArguments& arguments) {
+  auto info = Pool::inspect(arguments.path);
+  if (!info) return report(arguments.path, info.error());
+  watch_bus_errors(arguments.path);
+  // A pool in use is looked at without its lock; the counts are then those of a moment ago.
+  auto pool = info->in_use ? Pool::open(arguments.path, {.create = false, .read_only = true})
+                           : open_pool(arguments, Access::read);
+  if (!pool) return report(arguments.path, pool.error());
+  const PoolStats stats = pool->stats();
+  if (arguments.json) {
+    Json object = to_json(arguments.path, stats);
+    object["in_use"] = info->in_use;
+    print_json(object);
+  } else {
+    print_stats(arguments.path, stats);
+  }
+  return close_pool(*pool, arguments, exit_done);
+}
+
+}  // namespace
+
+void register_inspect_commands(CLI::App& app, Action& action) {
+  const auto add = [&](const char* name, const char* help, const char* footer,
+                       int (*run)(const PoolArguments&)) {
+    auto arguments = std::make_shared<PoolArguments>();
+    CLI::App* command = app.add_subcommand(name, help);
+    add_path(*command, *arguments);
+    add_json(*command, *arguments);
+    command->footer(footer);
+    command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
+  };
+  add("info", "what the file is, and what its medium promises",
+      R"(
+Needs no lock: works while another process has the pool.
+
+EXAMPLES
+  perdure info inventory.perdure
+  perdure info inventory.perdure --json)",
+      run_info);
+  add("stats", "entries, space and memory of every map",
+      R"(
+Works while another process has the pool; the counts are then approximate.
+
+EXAMPLES
+  perdure stats inventory.perdure
+  perdure stats inventory.perdure --json)",
+      run_stats);
+
+  auto arguments = std::make_shared<ListArguments>();
+  CLI::App* command = app.add_subcommand("list", "name the maps of a pool");
+  add_path(*command, arguments->pool);
+  command->add_option("--map", arguments->pool.map, "only this map; status 1 if there is none")
+      ->type_name("NAME");
+  command->add_flag("--all", arguments->all, "name the tool's own maps (.load) too");
+  add_json(*command, arguments->pool);
+  command->footer(R"(
+Prints name<TAB>engine<TAB>kind of key<TAB>kind of value.
+
+EXAMPLES
+  perdure list inventory.perdure
+  perdure list inventory.perdure --map people --json)");
+  command->callback([&action, arguments, command] {
+    arguments->one = command->count("--map") > 0;
+    action = [=] { return run_list(*arguments); };
+  });
+}
+
+}  // namespace perdure::cli

@@ -1,0 +1,321 @@
+// load: TSV into a map, in any number of threads, acknowledged line by line, resumable.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "commands.h"
+#include "load_input.h"
+#include "load_pipeline.h"
+#include "load_resume.h"
+#include "progress.h"
+
+namespace perdure::cli {
+
+namespace {
+
+constexpr double kMaxSilence = 0.2;  // seconds between two acknowledgements
+constexpr double kMinSilence = 0.004;
+
+struct LoadArguments {
+  PoolArguments pool;
+  std::string file;
+  unsigned threads = 1;
+  bool skip_bad = false;
+  bool restart = false;
+  std::uint64_t skip_lines = 0;
+};
+
+// ---- input --------------------------------------------------------------------------------------
+
+// 0 or an errno.
+int open_input(const std::string& name, InputFile& input) {
+  input.name = name == "-" ? "standard input" : name;
+  input.fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status{};
+  if (input.fd < 0 || ::fstat(input.fd, &status) != 0) return errno;
+  if (S_ISDIR(status.st_mode)) return EISDIR;
+  if (name == "-" || !S_ISREG(status.st_mode)) return 0;
+  input.regular = true;
+  input.size = static_cast<std::uint64_t>(status.st_size);
+  input.mtime_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+  std::error_code error;
+  const auto canonical = std::filesystem::canonical(name, error);
+  input.canonical = error ? name : canonical.string();
+  return 0;
+}
+
+// ---- acknowledging ------------------------------------------------------------------------------
+
+// Says from time to time how much is durable, first to the pool, then to standard error. The pauses
+// grow with the age of the load from 4 to 200 ms, so that a short load is reported closely and a
+// long one does not fill a log.
+class Acknowledger {
+ public:
+  Acknowledger(LoadPipeline& pipeline, ResumeLog* log, Acknowledged start, std::uint64_t total)
+      : pipeline_(pipeline), log_(log), saved_(start), progress_(start.offset, total) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Acknowledger() { finish(); }
+  Acknowledger(const Acknowledger&) = delete;
+  Acknowledger& operator=(const Acknowledger&) = delete;
+
+  // Says it a last time; call when the pipeline has finished.
+  Acknowledged finish() {
+    if (!thread_.joinable()) return saved_;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+    progress_.clear();
+    const Acknowledged at = acknowledge();
+    fmt::print(stderr, "acknowledged {}\n", at.lines);
+    return at;
+  }
+  double seconds() const { return progress_.seconds(); }
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!done_) {
+      const double pause = std::clamp(progress_.seconds() / 50, kMinSilence, kMaxSilence * 0.8);
+      wake_.wait_for(lock, std::chrono::duration<double>(pause));
+      if (done_) break;
+      const Acknowledged at = acknowledge();
+      if (progress_.visible()) {
+        progress_.show(at.offset, pipeline_.records(), at.lines);
+      } else {
+        fmt::print(stderr, "acknowledged {}\n", at.lines);
+      }
+    }
+  }
+
+  Acknowledged acknowledge() {
+    const Acknowledged at = pipeline_.acknowledged();
+    if (log_ != nullptr && at.lines != saved_.lines && status_.ok()) status_ = log_->save(at);
+    saved_ = at;
+    return at;
+  }
+
+  LoadPipeline& pipeline_;
+  ResumeLog* log_;
+  Acknowledged saved_;
+  Progress progress_;
+  Status status_;  // of the log; a load whose progress cannot be saved still loads
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+// ---- the command --------------------------------------------------------------------------------
+
+struct Outcome {
+  Acknowledged start;
+  Acknowledged end;
+  std::uint64_t records = 0;
+  std::uint64_t bad_lines = 0;
+  double seconds = 0;
+};
+
+// Where to begin: behind what an earlier run of the same input has done.
+Expected<Acknowledged> find_start(const LoadArguments& arguments, const InputFile& input,
+                                  ResumeLog& log, TextMap& map) {
+  if (arguments.restart || arguments.skip_lines > 0) return Acknowledged{};
+  auto found = log.find();
+  if (!found) return fail(std::move(found.error()));
+  if (found->match == ResumeLog::Match::none || found->at.lines == 0) return Acknowledged{};
+  if (found->match == ResumeLog::Match::changed) {
+    fmt::print(stderr, "{} has changed since it was loaded: from the first line\n", input.name);
+    return Acknowledged{};
+  }
+  // An empty map has lost nothing of what was acknowledged: it was emptied or dropped on purpose.
+  if (map.stats().entries == 0) return Acknowledged{};
+  if (::lseek(input.fd, static_cast<off_t>(found->at.offset), SEEK_SET) < 0) return Acknowledged{};
+  if (found->at.offset == input.size) {
+    fmt::print(stderr, "{} is loaded already, all {} lines; --restart loads it again\n", input.name,
+               found->at.lines);
+  } else {
+    fmt::print(stderr, "resuming {} at line {}: lines 1 to {} are durable\n", input.name,
+               found->at.lines + 1, found->at.lines);
+  }
+  return found->at;
+}
+
+int explain_stop(const LoadArguments& arguments, const InputFile& input, const LineReader& reader,
+                 const LoadPipeline& pipeline, const Outcome& outcome) {
+  const std::string resume =
+      input.regular ? "run the same command again to go on"
+                    : fmt::format("go on with the same input and --skip {}", outcome.end.lines);
+  if (const auto& failure = pipeline.failure()) {
+    const std::string where = fmt::format("line {} of {}: ", failure->line, input.name);
+    return report(arguments.pool.path,
+                  Status::format(failure->status.code(), "%s%.*s", where.c_str(),
+                                 static_cast<int>(failure->status.message().size()),
+                                 failure->status.message().data()));
+  }
+  if (interrupted()) {
+    return report(arguments.pool.path,
+                  fmt::format("interrupted after line {}; {}", outcome.end.lines, resume));
+  }
+  if (const auto& bad = reader.bad_line()) {
+    return report(input.name, fmt::format("line {}: {}, or skip such lines with --skip-bad",
+                                          bad->number, bad->what));
+  }
+  if (const int error = reader.read_error()) {
+    return report(input.name, fmt::format("cannot read: {}; {}", std::strerror(error), resume));
+  }
+  return exit_done;
+}
+
+void print_outcome(const LoadArguments& arguments, const InputFile& input, const Outcome& outcome) {
+  const double rate =
+      outcome.seconds > 0 ? static_cast<double>(outcome.records) / outcome.seconds : 0;
+  if (arguments.pool.json) {
+    print_json({{"path", arguments.pool.path},
+                {"map", arguments.pool.map},
+                {"input", input.name},
+                {"resumed_at", outcome.start.lines},
+                {"acknowledged", outcome.end.lines},
+                {"records", outcome.records},
+                {"bad_lines", outcome.bad_lines},
+                {"seconds", outcome.seconds},
+                {"records_per_second", rate}});
+    return;
+  }
+  const std::string bad =
+      outcome.bad_lines == 0 ? "" : fmt::format(", {} bad lines skipped", outcome.bad_lines);
+  fmt::print("loaded {} records in {:.2f} s ({} records/s){}\n", with_commas(outcome.records),
+             outcome.seconds, with_commas(static_cast<std::uint64_t>(rate)), bad);
+}
+
+// Signals stay with the main thread, so that they end its wait for input.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog* log,
+              Acknowledged start, TextMap& map) {
+  LineReader reader(input.fd, {.workers = arguments.threads,
+                               .skip_bad = arguments.skip_bad,
+                               .skip_lines = arguments.skip_lines,
+                               .lines_before = start.lines,
+                               .offset = start.offset});
+  Outcome outcome{.start = start};
+  catch_interrupts();
+  std::optional<LoadPipeline> pipeline;
+  std::optional<Acknowledger> acknowledger;
+  {
+    const SignalsBlocked blocked;
+    pipeline.emplace(map, arguments.threads, start);
+    acknowledger.emplace(*pipeline, log, start, input.size);
+  }
+  while (auto block = reader.next()) {
+    if (!pipeline->push(std::move(block))) break;
+  }
+  pipeline->finish(false);
+  outcome.seconds = acknowledger->seconds();
+  outcome.end = acknowledger->finish();
+  outcome.records = pipeline->records();
+  outcome.bad_lines = reader.bad_lines_skipped();
+  if (!acknowledger->status().ok()) {
+    fmt::print(stderr, "perdure: {}: progress could not be saved ({}): a later load starts over\n",
+               arguments.pool.path, acknowledger->status().message());
+  }
+  const int status = explain_stop(arguments, input, reader, *pipeline, outcome);
+  if (status == exit_done || arguments.pool.json) print_outcome(arguments, input, outcome);
+  return status;
+}
+
+int run_load(const LoadArguments& arguments) {
+  InputFile input;
+  if (const int error = open_input(arguments.file, input)) {
+    return report(arguments.file,
+                  fmt::format("cannot read: {}; name a TSV file or -", std::strerror(error)));
+  }
+  auto pool = open_pool(arguments.pool, Access::create);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto map = open_map(*pool, arguments.pool, true);
+  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
+
+  std::optional<ResumeLog> log;
+  Acknowledged start;
+  if (input.regular) {
+    auto opened = ResumeLog::open(*pool, input, arguments.pool.map);
+    if (!opened)
+      return close_pool(*pool, arguments.pool, report(arguments.pool.path, opened.error()));
+    log.emplace(std::move(*opened));
+    auto found = find_start(arguments, input, *log, *map);
+    if (!found)
+      return close_pool(*pool, arguments.pool, report(arguments.pool.path, found.error()));
+    start = *found;
+  }
+  const int status = load_from(arguments, input, log ? &*log : nullptr, start, *map);
+  return close_pool(*pool, arguments.pool, status);
+}
+
+}  // namespace
+
+void register_load_command(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<LoadArguments>();
+  CLI::App* command = app.add_subcommand("load", "insert or replace the entries of a TSV file");
+  add_path(*command, arguments->pool);
+  command->add_option("FILE", arguments->file, "key<TAB>value lines; - is standard input")
+      ->required();
+  command->add_option("--threads", arguments->threads, "worker threads (default: 1)")
+      ->check(CLI::Range(1, 256))
+      ->type_name("T");
+  command->add_flag("--skip-bad", arguments->skip_bad, "count bad lines and go on");
+  command->add_option("--skip", arguments->skip_lines, "pass over the first N lines")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  command->add_flag("--restart", arguments->restart, "from the first line, whatever was loaded");
+  add_map(*command, arguments->pool);
+  add_engine(*command, arguments->pool);
+  add_max_size(*command, arguments->pool);
+  add_durability(*command, arguments->pool);
+  add_json(*command, arguments->pool);
+  command->footer(R"(
+A tab, newline or backslash inside a key or value is written \t, \n or \\; every other byte stands
+for itself. Of lines with equal keys the last one wins. `acknowledged N` on standard error means
+that lines 1 to N are durable, whatever T is. The same file, loaded again after a kill, goes on
+behind the last acknowledged line; standard input does with --skip N. Creates pool and map if
+absent.
+
+EXAMPLES
+  perdure load inventory.perdure items.tsv --threads 2
+  zcat items.tsv.gz | perdure load inventory.perdure -
+  perdure load inventory.perdure people.tsv --map people --skip-bad)");
+  command->callback([&action, arguments] { action = [=] { return run_load(*arguments); }; });
+}
+
+}  // namespace perdure::cli

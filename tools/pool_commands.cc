@@ -1,0 +1,188 @@
+// create, drop, sync, compact, check: a pool as a whole.
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "commands.h"
+
+namespace perdure::cli {
+
+namespace {
+
+struct CheckArguments {
+  PoolArguments pool;
+  bool deep = false;
+  bool accept = false;
+};
+
+int run_create(const PoolArguments& arguments) {
+  auto pool = open_pool(arguments, Access::must_create);
+  if (!pool) return report(arguments.path, pool.error());
+  auto map = open_map(*pool, arguments, true);
+  if (!map) return close_pool(*pool, arguments, report(arguments.path, map.error()));
+  const PoolInfo info = pool->info();
+  if (const int status = close_pool(*pool, arguments, exit_done)) return status;
+  if (arguments.json) {
+    print_json({{"path", arguments.path},
+                {"uuid", info.uuid},
+                {"map", arguments.map},
+                {"durability", durability_name(info.durability)},
+                {"medium", medium_name(info.medium)},
+                {"max_bytes", info.max_bytes}});
+  } else {
+    fmt::print("created {}: map '{}', durability {} on {}, at most {}\n", arguments.path,
+               arguments.map, durability_name(info.durability), medium_name(info.medium),
+               human_bytes(info.max_bytes));
+  }
+  return exit_done;
+}
+
+int run_drop(const PoolArguments& arguments) {
+  auto pool = open_pool(arguments, Access::existing);
+  if (!pool) return report(arguments.path, pool.error());
+  Status dropped = pool->drop(arguments.map);
+  if (dropped.ok()) dropped = forget_loads(*pool, arguments.map);
+  if (!dropped.ok()) return close_pool(*pool, arguments, report_map(arguments, dropped));
+  if (const int status = close_pool(*pool, arguments, exit_done)) return status;
+  if (arguments.json) {
+    print_json({{"path", arguments.path}, {"dropped", arguments.map}});
+  } else {
+    fmt::print("dropped map '{}'; perdure compact gives its space back to the file system\n",
+               arguments.map);
+  }
+  return exit_done;
+}
+
+int run_sync(const PoolArguments& arguments) {
+  auto pool = open_pool(arguments, Access::existing);
+  if (!pool) return report(arguments.path, pool.error());
+  if (const Status synced = pool->sync(); !synced.ok()) {
+    return close_pool(*pool, arguments, report(arguments.path, synced));
+  }
+  const std::uint64_t bytes = pool->info().file_bytes;
+  if (const int status = close_pool(*pool, arguments, exit_done)) return status;
+  if (arguments.json) {
+    print_json({{"path", arguments.path}, {"synced", true}, {"file_bytes", bytes}});
+  } else {
+    fmt::print("synced {}: the whole file is written back, a copy of it is complete\n",
+               human_bytes(bytes));
+  }
+  return exit_done;
+}
+
+int run_compact(const PoolArguments& arguments) {
+  auto pool = open_pool(arguments, Access::existing);
+  if (!pool) return report(arguments.path, pool.error());
+  auto given_back = pool->compact();
+  if (!given_back) {
+    return close_pool(*pool, arguments, report(arguments.path, given_back.error()));
+  }
+  const std::uint64_t file_bytes = pool->info().file_bytes;
+  if (const int status = close_pool(*pool, arguments, exit_done)) return status;
+  if (arguments.json) {
+    print_json(
+        {{"path", arguments.path}, {"given_back_bytes", *given_back}, {"file_bytes", file_bytes}});
+  } else {
+    fmt::print("gave {} back to the file system\n", human_bytes(*given_back));
+  }
+  return exit_done;
+}
+
+void print_report(const CheckArguments& arguments, const CheckReport& found) {
+  if (arguments.pool.json) {
+    print_json({{"path", arguments.pool.path},
+                {"ok", found.ok()},
+                {"deep", arguments.deep},
+                {"entries", found.entries},
+                {"objects", found.objects},
+                {"leaked_blocks", found.leaked_blocks},
+                {"violations", found.violations}});
+    return;
+  }
+  for (const std::string& violation : found.violations) fmt::print("violation: {}\n", violation);
+  fmt::print("{}: {} entries, {} objects looked at{}, {} leaked blocks\n",
+             found.ok() ? "ok" : "NOT OK", with_commas(found.entries), with_commas(found.objects),
+             arguments.deep ? ", every checksum verified" : "", with_commas(found.leaked_blocks));
+}
+
+int run_check(const CheckArguments& arguments) {
+  auto pool = open_pool(arguments.pool, Access::read, arguments.accept);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto found = pool->check({.deep = arguments.deep});
+  if (!found) return close_pool(*pool, arguments.pool, report(arguments.pool.path, found.error()));
+  print_report(arguments, *found);
+  return close_pool(*pool, arguments.pool, found->ok() ? exit_done : exit_negative);
+}
+
+void register_create(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<PoolArguments>();
+  CLI::App* command = app.add_subcommand("create", "make a new pool with one empty map");
+  add_path(*command, *arguments);
+  add_engine(*command, *arguments);
+  add_max_size(*command, *arguments);
+  add_durability(*command, *arguments);
+  add_map(*command, *arguments);
+  add_json(*command, *arguments);
+  command->footer(R"(
+EXAMPLES
+  perdure create inventory.perdure
+  perdure create /dev/shm/cache.perdure --max-size 4G --durability process
+  perdure create /mnt/pmem/orders.perdure --durability power --map orders)");
+  command->callback([&action, arguments] { action = [=] { return run_create(*arguments); }; });
+}
+
+void register_check(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<CheckArguments>();
+  CLI::App* command = app.add_subcommand("check", "verify every invariant of the pool");
+  add_path(*command, arguments->pool);
+  command->add_flag("--deep", arguments->deep, "verify the checksums of all records too");
+  command->add_flag("--accept", arguments->accept,
+                    "let a pool that is not trusted (see perdure info) be served again, if a full\n"
+                    "check finds it whole");
+  add_json(*command, arguments->pool);
+  command->footer(R"(
+Status 0: no violation. Status 1: violations, one per line.
+
+EXAMPLES
+  perdure check inventory.perdure
+  perdure check inventory.perdure --deep --json
+  perdure check restored.perdure --accept)");
+  command->callback([&action, arguments] { action = [=] { return run_check(*arguments); }; });
+}
+
+}  // namespace
+
+void register_pool_commands(CLI::App& app, Action& action) {
+  register_create(app, action);
+  const auto add = [&](const char* name, const char* help, const char* footer,
+                       int (*run)(const PoolArguments&)) {
+    auto arguments = std::make_shared<PoolArguments>();
+    CLI::App* command = app.add_subcommand(name, help);
+    add_path(*command, *arguments);
+    if (run == run_drop) add_map(*command, *arguments);
+    add_durability(*command, *arguments);
+    add_json(*command, *arguments);
+    command->footer(footer);
+    command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
+  };
+  add("drop", "remove a map and all its entries",
+      R"(
+EXAMPLES
+  perdure drop inventory.perdure --map people
+  perdure drop inventory.perdure                 (the map `default`))",
+      run_drop);
+  add("sync", "write the whole file back, so that a copy of it or the next boot is complete",
+      R"(
+EXAMPLES
+  perdure sync inventory.perdure && cp inventory.perdure backup/)",
+      run_sync);
+  add("compact", "give free space inside the file back to the file system",
+      R"(
+EXAMPLES
+  perdure compact inventory.perdure
+  perdure compact inventory.perdure --json)",
+      run_compact);
+  register_check(app, action);
+}
+
+}  // namespace perdure::cli

@@ -1,0 +1,29 @@
+// One line on a terminal that is rewritten in place: bar, bytes, rate, time left. Silent elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace perdure::cli {
+
+class Progress {
+ public:
+  // `total` is 0 where the size of the input is unknown.
+  Progress(std::uint64_t start, std::uint64_t total);
+
+  bool visible() const noexcept { return visible_; }
+  void show(std::uint64_t bytes, std::uint64_t records, std::uint64_t acknowledged);
+  void clear();
+  double seconds() const;
+
+ private:
+  std::string line(std::uint64_t bytes, std::uint64_t records, std::uint64_t acknowledged) const;
+
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::uint64_t start_;  // bytes that an earlier run had done
+  std::uint64_t total_;
+  bool visible_;
+};
+
+}  // namespace perdure::cli

@@ -1,0 +1,197 @@
+// scan, dump: entries as text, in key order.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "commands.h"
+#include "tsv.h"
+
+namespace perdure::cli {
+
+namespace {
+
+struct ScanArguments {
+  PoolArguments pool;
+  std::optional<std::string> from;
+  std::optional<std::string> to;
+  std::string prefix;
+  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  bool reverse = false;
+  std::string file;  // dump
+};
+
+// Writes the entries of the range until the output has no reader or a signal asks to stop.
+Expected<std::uint64_t> write_entries(TextMap& map, const ScanOptions<Bytes>& range,
+                                      Output& output) {
+  std::string line;
+  return map.scan(range, [&](Bytes key, Bytes value) {
+    line.clear();
+    escape(key, line);
+    line += '\t';
+    escape(value, line);
+    line += '\n';
+    output.write(line);
+    return !output.closed() && !interrupted();
+  });
+}
+
+int run_scan(const ScanArguments& arguments) {
+  auto pool = open_pool(arguments.pool, Access::read);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto map = open_map(*pool, arguments.pool, false);
+  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
+  catch_interrupts();
+  ScanOptions<Bytes> range{
+      .prefix = arguments.prefix, .limit = arguments.limit, .reverse = arguments.reverse};
+  if (arguments.from) range.from = *arguments.from;
+  if (arguments.to) range.to = *arguments.to;
+  Output output(STDOUT_FILENO);
+  auto scanned = write_entries(*map, range, output);
+  int status = finish_output(output, "standard output", exit_done);
+  if (!scanned) status = report(arguments.pool.path, scanned.error());
+  return close_pool(*pool, arguments.pool, status);
+}
+
+// A file that appears whole or not at all: written beside its name, synced, then renamed. What is
+// not a regular file (a FIFO, /dev/null) is written in place.
+class DumpFile {
+ public:
+  DumpFile() = default;
+  DumpFile(const DumpFile&) = delete;
+  DumpFile& operator=(const DumpFile&) = delete;
+  ~DumpFile() {
+    if (fd_ >= 0 && fd_ != STDOUT_FILENO) ::close(fd_);
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+
+  // 0 or an errno.
+  int open(const std::string& name) {
+    if (name.empty() || name == "-") {
+      fd_ = STDOUT_FILENO;
+      return 0;
+    }
+    std::error_code error;
+    target_ = std::filesystem::weakly_canonical(name, error);  // through a symbolic link
+    if (error) target_ = name;
+    struct stat existing{};
+    const bool exists = ::stat(target_.c_str(), &existing) == 0;
+    if (exists && !S_ISREG(existing.st_mode)) {
+      fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+    } else {
+      temporary_ = fmt::format("{}.{}.tmp", target_.string(), ::getpid());
+      fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+      if (fd_ >= 0 && exists) ::fchmod(fd_, existing.st_mode & 07777);
+    }
+    if (fd_ >= 0) return 0;
+    const int reason = errno;
+    temporary_.clear();
+    return reason;
+  }
+
+  int fd() const noexcept { return fd_; }
+
+  // Makes the file appear under its name. 0 or an errno.
+  int commit() {
+    if (temporary_.empty()) return 0;
+    if (::fsync(fd_) != 0 || ::rename(temporary_.c_str(), target_.c_str()) != 0) return errno;
+    temporary_.clear();
+    const int folder = ::open(target_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+      ::fsync(folder);
+      ::close(folder);
+    }
+    return 0;
+  }
+
+ private:
+  int fd_ = -1;
+  std::filesystem::path target_;
+  std::string temporary_;
+};
+
+int cannot_write(const std::string& name, int reason) {
+  return report(name, fmt::format("cannot write: {}; make room or choose another place",
+                                  std::strerror(reason)));
+}
+
+int write_dump(const ScanArguments& arguments, TextMap& map) {
+  DumpFile file;
+  if (const int reason = file.open(arguments.file)) return cannot_write(arguments.file, reason);
+  const bool to_file = file.fd() != STDOUT_FILENO;
+  const std::string name = to_file ? arguments.file : "standard output";
+  catch_interrupts();
+  Output output(file.fd());
+  auto written = write_entries(map, {}, output);
+  if (!written) return report(arguments.pool.path, written.error());
+  if (interrupted()) return report(name, "interrupted, so the dump is incomplete; run it again");
+  if (const int status = finish_output(output, name, exit_done)) return status;
+  if (const int reason = file.commit()) return cannot_write(name, reason);
+  if (to_file) fmt::print(stderr, "dumped {} entries to {}\n", with_commas(*written), name);
+  return exit_done;
+}
+
+int run_dump(const ScanArguments& arguments) {
+  auto pool = open_pool(arguments.pool, Access::read);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto map = open_map(*pool, arguments.pool, false);
+  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
+  return close_pool(*pool, arguments.pool, write_dump(arguments, *map));
+}
+
+}  // namespace
+
+void register_scan_commands(CLI::App& app, Action& action) {
+  auto scan = std::make_shared<ScanArguments>();
+  CLI::App* command = app.add_subcommand("scan", "print the entries of a key range, in order");
+  add_path(*command, scan->pool);
+  // Not bound to the optionals directly: CLI11 would read an empty key as "none".
+  const auto bound = [&](const char* name, std::optional<std::string>& target, const char* help) {
+    command
+        ->add_option_function<std::string>(
+            name, [&target](const std::string& key) { target = key; }, help)
+        ->type_name("KEY");
+  };
+  bound("--from", scan->from, "first key");
+  bound("--to", scan->to, "first key that is no longer printed");
+  command->add_option("--prefix", scan->prefix, "only keys that begin with it")->type_name("P");
+  command->add_option("--limit", scan->limit, "at most this many entries")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  command->add_flag("--reverse", scan->reverse, "in descending order");
+  add_map(*command, scan->pool);
+  add_durability(*command, scan->pool);
+  command->footer(R"(
+Prints key<TAB>value lines. A tab, newline or backslash inside a key or value is printed as \t, \n
+or \\; every other byte, NUL included, as it is. Bounds are taken literally.
+
+EXAMPLES
+  perdure scan inventory.perdure --prefix user: --limit 10
+  perdure scan inventory.perdure --from a --to b
+  perdure scan inventory.perdure --reverse --limit 1     (the greatest key))");
+  command->callback([&action, scan] { action = [=] { return run_scan(*scan); }; });
+
+  auto dump = std::make_shared<ScanArguments>();
+  command = app.add_subcommand("dump", "write all entries of a map as TSV, in key order");
+  add_path(*command, dump->pool);
+  command->add_option("FILE", dump->file, "where to; - or nothing: standard output");
+  add_map(*command, dump->pool);
+  add_durability(*command, dump->pool);
+  command->footer(R"(
+Writes what `perdure load` reads. FILE appears whole or not at all.
+
+EXAMPLES
+  perdure dump inventory.perdure items.tsv
+  perdure dump inventory.perdure | gzip > items.tsv.gz)");
+  command->callback([&action, dump] { action = [=] { return run_dump(*dump); }; });
+}
+
+}  // namespace perdure::cli
