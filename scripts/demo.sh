@@ -32,7 +32,7 @@ input=$folder/input.tsv
 
 section() { printf '\n== %s\n' "$*"; }
 show() { printf '$ perdure %s\n' "$*" | sed "s|$folder/||g"; }
-run() { show "$@"; "$cli" "$@"; }
+run() { show "$@"; "$cli" "$@" 2>&1 | sed "s|$folder/||g"; }
 short() { cut -c1-"${1:-96}"; }
 seconds_since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }'; }
 
@@ -74,9 +74,8 @@ run dump "$pool" "$folder/killed.tsv"
 rm "$folder/killed.tsv"
 
 section "Finish the load: it goes on where it was killed"
-run load "$pool" "$input" --threads "$threads" 2>&1 | grep -v '^acknowledged' |
-    sed "s|$folder/||g"
-run dump "$pool" "$folder/whole.tsv" 2>/dev/null
+run load "$pool" "$input" --threads "$threads" | grep -v '^acknowledged'
+run dump "$pool" "$folder/whole.tsv"
 LC_ALL=C sort "$input" >"$folder/expected.tsv"
 LC_ALL=C sort "$folder/whole.tsv" | cmp - "$folder/expected.tsv"
 echo "sort | cmp: dump and input are the same, byte for byte"

@@ -42,9 +42,9 @@ struct ExploreOptions {
   std::uint32_t second_ops = 6;   // operations of a second run
   bool explore_create = true;     // crash points inside create and the first open
   bool close_at_end = true;
-  // `process` durability: after a power failure the structure may say untrusted, and nothing else that
-  // is wrong.
+  // `process` durability: after a power failure the pool may be refused; served, it must be right.
   bool process_mode = false;
+  bool tear_partial_copies = false;  // see SimMemory
   std::uint64_t max_images = ~0ULL;
   std::uint32_t max_failures = 1;  // stop after so many
 };

@@ -70,8 +70,8 @@ void SimMemory::set_dirty(std::size_t page) {
 }
 
 void SimMemory::hole(std::size_t page) {
-  std::fprintf(stderr, "sim: store into page %zu, which has no space behind it\n", page);
-  std::abort();
+  ++hole_stores_;
+  backed_[page] = true;
 }
 
 void SimMemory::touch_range(std::uint64_t offset, std::uint64_t n) {
@@ -129,7 +129,7 @@ void SimMemory::bulk(std::uint64_t offset, const std::uint64_t* source, std::siz
     const std::uint64_t at = offset + i * 8;
     const bool whole = at % kLine == 0 && n - i >= 8;
     const std::size_t count = whole ? 8 : std::min<std::size_t>(n - i, (kLine - at % kLine) / 8);
-    const std::uint32_t group = whole ? next_group_++ : 0;
+    const std::uint32_t group = whole || tear_partial_copies_ ? next_group_++ : 0;
     for (std::size_t k = 0; k < count; ++k) {
       auto* word = reinterpret_cast<std::uint64_t*>(visible_ + at + k * 8);
       if (*word == source[i + k]) continue;
@@ -422,6 +422,7 @@ void SimMemory::load_image(SimMemory& source, const CrashImage& image) {
   size_ = durable_size_ = image.size;
   disk_limit_ = source.disk_limit_;
   backed_ = source.backed_;
+  hole_stores_ = 0;
   for (const Punch& punch : source.punches_) {
     for (std::uint64_t at = punch.offset; at < punch.offset + punch.length; at += kPage) {
       if (!dirty_[at / kPage]) set_dirty(at / kPage);
@@ -460,6 +461,7 @@ void SimMemory::load_killed(const SimMemory& source) {
   disk_limit_ = source.disk_limit_;
   punches_ = source.punches_;
   backed_ = source.backed_;
+  hole_stores_ = 0;
   for (const std::uint32_t slot : source.active_) {
     const Line& from = source.lines_[slot];
     for (const Entry& entry : from.entries) {

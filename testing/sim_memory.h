@@ -6,15 +6,16 @@
 //   persist in order); lines may be written back at any time, flushed or not.
 // MODEL
 //   store, compare_exchange   one entry of 8 bytes
-//   copy, zero                words of a line covered in part: ordinary stores in address order. A line
-//                             covered whole is one bulk group whose words may tear in any subset.
+//   copy, zero                words of a line covered in part: ordinary stores in address order (or, with
+//                             set_tear_partial_copies, in any: memcpy promises none). A line covered
+//                             whole is one bulk group whose words may tear in any subset.
 //   flush                     marks the length of the line's list for the calling thread
 //   fence                     makes the calling thread's marks guaranteed; nobody else's. A locked
 //                             read-modify-write is no fence.
 //   sync                      everything in the range is guaranteed, the file's size too
 //   size, punch               take effect at once, are guaranteed by the next sync only: an image has
 //                             either side. A store to space that was not allocated, or was punched since,
-//                             ends the run: on a full disk it would be a signal.
+//                             is counted in hole_stores(): on a full disk it would be a signal.
 // MODES  plain: loads and stores only, as fast as memory. recording: the above. frozen: stores are ignored
 //   (the process is dead, its destructors still run).
 //
@@ -97,6 +98,7 @@ class SimMemory {
   Status punch(std::uint64_t offset, std::uint64_t length);
   // Called before a fence or sync takes effect, while recording.
   std::function<void(const SiteInfo&)> before_fence;
+  void set_tear_partial_copies(bool tear) { tear_partial_copies_ = tear; }
   // The file cannot grow beyond this: a full disk.
   void set_disk_limit(std::uint64_t bytes) { disk_limit_ = bytes; }
 
@@ -127,6 +129,8 @@ class SimMemory {
 
   // Lines whose visible content no recorded store explains: somebody wrote past the platform.
   std::uint64_t unexplained_lines() const;
+  // Pages that were stored to without space behind them, since the last load.
+  std::uint64_t hole_stores() const { return hole_stores_; }
 
  private:
   struct Entry {
@@ -157,7 +161,7 @@ class SimMemory {
     if (!dirty_[page]) set_dirty(page);
     if (!backed_[page]) hole(page);
   }
-  [[noreturn]] static void hole(std::size_t page);
+  void hole(std::size_t page);
   void set_dirty(std::size_t page);
   void touch_range(std::uint64_t offset, std::uint64_t n);
   void store_slow(std::uint64_t* word, std::uint64_t value);
@@ -182,6 +186,7 @@ class SimMemory {
   std::uint64_t size_ = 0;
   std::uint64_t durable_size_ = 0;
   SimMode mode_ = SimMode::recording;
+  bool tear_partial_copies_ = false;
 
   std::vector<Line> lines_;
   std::vector<std::uint32_t> free_slots_;
@@ -197,6 +202,7 @@ class SimMemory {
   std::uint64_t durable_hash_ = 0;
 
   std::vector<bool> backed_;  // by page: space behind it
+  std::uint64_t hole_stores_ = 0;
   // Pages that differ from the source of the last load_image.
   std::vector<bool> dirty_;
   std::vector<std::uint32_t> dirty_pages_;

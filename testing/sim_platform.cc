@@ -32,6 +32,10 @@ Status SimStorage::sync(std::uint64_t offset, std::uint64_t length) noexcept {
   site.sync_count.fetch_add(1, std::memory_order_relaxed);
   if (memory_.mode() != SimMode::recording) return {};
   if (memory_.before_fence) memory_.before_fence(site);
+  if (site.mutant == Mutant::drop_sync) {
+    site.dropped_count.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
   memory_.sync(offset, length);
   return {};
 }

@@ -11,7 +11,7 @@
 //         blob   plain         bytes of a value longer than 7; durable before the record
 // INVARIANTS  I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's tag.
 //   I2 (after any crash) at most one live record per key, named by one slot, or by two while it moves.
-//   I3 (DRAM) while the sweep runs, whoever copies a reference, or retires its target, marks it first.
+//   I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
 // OPERATIONS (fences)  insert of a short value 1, of a long one 2; update in a segment 1; update by record 2
 //   (+1 to let the old one go); erase 2.
 //
@@ -20,8 +20,10 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "heap/heap.h"
 #include "perdure/status.h"
@@ -32,7 +34,6 @@ namespace perdure::testing {
 
 struct SyntheticRules {
   bool mark_before_copy = true;                     // 4a
-  bool mark_before_retire = true;                   // 4a: what is in limbo when the sweep ends
   bool fence_helpers = true;                        // X4: the mover fences before it leaves its guard
   BlockKind record_kind = BlockKind::dead_on_free;  // X2
   BlockKind segment_kind = BlockKind::zero_on_free;  // G8
@@ -61,8 +62,9 @@ class SyntheticEngine {
     if (!platform_.fence("synthetic.create.root"_site)) return fail(StatusCode::poisoned);
     return offset;
   }
-  // Serves at once; the sweep goes on in step().
-  Status open(std::uint64_t root) {
+  // Serves at once; the sweep goes on in step(), and `finish` is called at its end.
+  Status open(std::uint64_t root, std::function<Status()> finish) {
+    finish_ = std::move(finish);
     if (!heap_.contains(root, sizeof(Root)) ||
         platform_.load(heap_.template at<Root>(root)->magic) != kMagic) {
       return Status::format(StatusCode::corruption, "synthetic: bad root");
@@ -143,10 +145,12 @@ class SyntheticEngine {
   void step() {
     const std::uint32_t self = P::world().thread;
     P::world().thread = rules_.mover_thread;
-    if (heap_.sweeping()) mark_step(7);
+    if (heap_.sweeping()) mark_step(2);
     move_step();
     P::world().thread = self;
   }
+  // Where the mover stands; 0 at the end of a round.
+  std::uint32_t mover() const { return mover_; }
   // Marks what is left and ends the sweep.
   void finish_sweep() {
     while (heap_.sweeping()) mark_step(kSlots);
@@ -331,10 +335,6 @@ class SyntheticEngine {
   // Lets a record and its value go; every link to it is durably gone.
   void retire(std::uint64_t offset) {
     const std::uint64_t value = platform_.load(heap_.template at<Record>(offset)->target);
-    if (rules_.mark_before_retire) {
-      heap_.mark_copied(offset);
-      heap_.mark_copied(value);
-    }
     heap_.retire(offset);
     heap_.retire(value);
   }
@@ -360,16 +360,20 @@ class SyntheticEngine {
       heap_.mark_copied(target(word));
       heap_.mark_copied(platform_.load(record->target));
     }
-    if (cursor_ == 2 * kSlots) (void)heap_.end_sweep(true);
+    if (cursor_ == 2 * kSlots) (void)finish_();
   }
   // Moves one record from where the mover stands to the other level.
   void move_step() {
     const EpochGuard<P> guard(epochs_);
-    mover_ = (mover_ + 1) % (2 * kSlots);
+    Record* record = nullptr;
+    for (int tries = 0; tries < 5 && record == nullptr; ++tries) {
+      mover_ = (mover_ + 2 * kSlots - 1) % (2 * kSlots);  // against the marker
+      record = live(platform_.load(slot_at(mover_)));
+      if (mover_ == 0) break;
+    }
+    if (record == nullptr) return;
     std::uint64_t& from = slot_at(mover_);
     const std::uint64_t word = platform_.load(from);
-    Record* record = live(word);
-    if (record == nullptr) return;
     int names = 0;  // two while a move is unfinished: resolve() ends it
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) names += platform_.load(slot_at(i)) == word;
     if (names != 1) return;
@@ -397,6 +401,7 @@ class SyntheticEngine {
   SyntheticRules rules_;
   std::uint64_t root_offset_ = 0;
   Root* root_ = nullptr;
+  std::function<Status()> finish_;
   std::uint32_t cursor_ = 0;
   std::uint32_t mover_ = 0;
 };

@@ -32,6 +32,11 @@ class SyntheticSubject : public Subject {
   Status open(SimMemory& memory, std::uint64_t boot) override {
     pool_ = std::make_unique<SimPool>(memory);
     if (Status s = pool_->open(boot); !s.ok()) return s;
+    // It serves before finish_open(), which would make the header say dirty.
+    if (pool_->report().was_clean) {
+      if (Status s = pool_->core().accept(pool_->core().header().identity); !s.ok()) return s;
+    }
+    const auto finish = [this] { return pool_->core().finish_open(true); };
     engine_ = std::make_unique<SyntheticEngine<SimPlatform>>(pool_->platform(), pool_->heap(),
                                                              pool_->epochs(), rules_);
     auto slot = pool_->core().find_root("synthetic");
@@ -39,17 +44,19 @@ class SyntheticSubject : public Subject {
     layout::Root root{};
     if (*slot < pool_->core().root_slots()) {
       if (auto used = pool_->core().read_root(*slot, root); !used) return std::move(used.error());
-      return engine_->open(root.root);
+      return engine_->open(root.root, finish);
     }
     auto offset = engine_->create();
     if (!offset) return std::move(offset.error());
     std::strcpy(root.name, "synthetic");
     root.root = *offset;
     if (Status s = pool_->core().add_root(root); !s.ok()) return s;
-    return engine_->open(root.root);
+    return engine_->open(root.root, finish);
   }
   Expected<bool> apply(const Op& op) override {
     engine_->step();
+    // Reclamation keeps up, so that blocks are reused within a short workload.
+    pool_->epochs().drain();
     const std::uint64_t key = integer_of(op.key);
     std::string value;
     switch (op.kind) {

@@ -235,7 +235,8 @@ class Torture {
     settle(cycle, status, last);
   }
 
-  // One kill in four falls anywhere from the fork on; the others into the work.
+  // One kill in four, and most of those of a pool that is not yet one, fall anywhere from the fork on; the
+  // others into the work.
   void wait_a_while(pid_t pid) {
     const auto start = std::chrono::steady_clock::now();
     const auto elapsed_us = [&] {
@@ -243,7 +244,7 @@ class Torture {
                                             std::chrono::steady_clock::now() - start)
                                             .count());
     };
-    if (random_.one_in(4)) {
+    if (created_ ? random_.one_in(4) : !random_.one_in(4)) {
       sleep_us(random_.below(std::max<std::uint64_t>(ready_us_, 500) * 3 / 2));
       return;
     }

@@ -7,9 +7,11 @@
 
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/harness/calibrate.h"
+#include "bench/harness/heap_bench.h"
 #include "bench/harness/options.h"
 #include "bench/harness/perdure_subject.h"
 #include "bench/harness/report.h"
@@ -29,6 +31,21 @@ int calibrate_only(const bench::BenchOptions& options, const bench::Calibration&
     fmt::print("{}\n", bench::to_json(calibration).dump(2));
   } else {
     fmt::print("{}", bench::calibration_text(calibration));
+  }
+  return 0;
+}
+
+int heap_only(const bench::BenchOptions& options) {
+  auto cost = bench::measure_heap();
+  if (!cost) return complain(cost.error());
+  if (options.json) {
+    const nlohmann::json out = {{"pair_ns", cost->pair_ns},
+                                {"flushes_per_pair", cost->flushes_per_pair},
+                                {"fences_per_pair", cost->fences_per_pair}};
+    fmt::print("{}\n", out.dump(2));
+  } else {
+    fmt::print("allocate + free: {:.1f} ns, {:.4f} write-backs, {:.4f} fences a pair\n",
+               cost->pair_ns, cost->flushes_per_pair, cost->fences_per_pair);
   }
   return 0;
 }
@@ -55,6 +72,7 @@ int run_bench(int argc, char** argv) {
   if (!parsed) return complain(parsed.error());
   if (!*parsed) return 0;  // help
   const bench::BenchOptions& options = **parsed;
+  if (options.heap) return heap_only(options);
   bench::Progress progress(!options.json && ::isatty(STDERR_FILENO) != 0);
 
   std::optional<bench::Calibration> calibration;

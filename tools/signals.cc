@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 
@@ -14,14 +15,16 @@ namespace {
 constexpr std::size_t kMaxMessage = 4096 + 256;
 char bus_message[kMaxMessage] = "";
 std::size_t bus_message_size = 0;
-volatile std::sig_atomic_t interrupt_seen = 0;
+// Lock-free, so that a handler may set it; read by all threads.
+std::atomic<bool> interrupt_seen = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_bus_error(int) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, bus_message, bus_message_size);
   _exit(exit_failure);
 }
 
-void on_interrupt(int) { interrupt_seen = 1; }
+void on_interrupt(int) { interrupt_seen.store(true, std::memory_order_relaxed); }
 
 void install(int signal, void (*handler)(int), int flags) {
   struct sigaction action{};
@@ -47,6 +50,6 @@ void catch_interrupts() {
   install(SIGTERM, on_interrupt, static_cast<int>(SA_RESETHAND));
 }
 
-bool interrupted() noexcept { return interrupt_seen != 0; }
+bool interrupted() noexcept { return interrupt_seen.load(std::memory_order_relaxed); }
 
 }  // namespace perdure::cli

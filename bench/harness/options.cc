@@ -55,6 +55,7 @@ struct Raw {
   bool json = false;
   bool keep = false;
   bool calibrate = false;
+  bool heap = false;
 };
 
 void declare(CLI::App& app, Program program, Raw& raw) {
@@ -87,6 +88,7 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_flag("--json", raw.json, "print one JSON object");
   app.add_flag("--keep", raw.keep, "leave the pool");
   app.add_flag("--calibrate", raw.calibrate, "measure the memory (1 GiB beside --path)");
+  app.add_flag("--heap", raw.heap, "measure the heap alone: one allocate and one free");
 }
 
 std::vector<std::string> split_list(std::string_view list) {
@@ -205,7 +207,8 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
                        .path = raw.path.empty() ? default_path() : raw.path,
                        .json = raw.json,
                        .keep = raw.keep,
-                       .calibrate = raw.calibrate};
+                       .calibrate = raw.calibrate,
+                       .heap = raw.heap};
   auto key = parse_data_kind(raw.key);
   if (!key) return failure(kExitUsage, "--key: " + key.error().message);
   auto value = parse_data_kind(raw.value);

@@ -26,6 +26,7 @@ struct BenchOptions {
   bool json = false;
   bool keep = false;
   bool calibrate = false;
+  bool heap = false;  // the heap alone, nothing else
 };
 
 enum class Program : std::uint8_t { bench, compare };

@@ -1,5 +1,5 @@
-// FunctionRef: a borrowed callable, two words, no allocation. Valid for the duration of the call that
-// receives it and no longer.
+// FunctionRef: a borrowed callable, two words, no allocation. Valid for the duration of the call
+// that receives it and no longer.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
-// Index: what an engine offers to Map and Store. Users need map.h and store.h; this header is installed
-// because Map is a template over it.
+// Index: what an engine offers to Map and Store. Users need map.h and store.h; this header is
+// installed because Map is a template over it.
 //
 // Thread safety: every method may be called by any number of threads at once, except where said.
-// Durability: when a mutation returns, its effect has survived what the pool's durability promises; so
-// has everything a read returned (docs/durability.md).
+// Durability: when a mutation returns, its effect has survived what the pool's durability promises;
+// so has everything a read returned (docs/durability.md).
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace perdure::detail {
 
-// An integer is its own word, order-preserving; a byte string's word is computed by the engine's codec
-// and left 0 by the caller.
+// An integer is its own word, order-preserving; a byte string's word is computed by the engine's
+// codec and left 0 by the caller.
 struct Key {
   std::uint64_t word = 0;
   std::string_view bytes = {};
@@ -59,13 +59,14 @@ class Index {
   virtual Expected<bool> update(const Key& key, const Value& value) = 0;
   // True: removed. False: the key was absent.
   virtual Expected<bool> erase(const Key& key) = 0;
-  // Calls `visit` with the value, under the reader's guard, and answers true; false if absent. Views in
-  // the value end with the call. `visit` must not call into the same pool's mutating functions.
+  // Calls `visit` with the value, under the reader's guard, and answers true; false if absent.
+  // Views in the value end with the call. `visit` must not call into the same pool's mutating
+  // functions.
   virtual Expected<bool> read(const Key& key, FunctionRef<void(const Value&)> visit) = 0;
-  // Looks up all keys with their cache misses overlapped; visit(i, value) for those that are present.
-  // Answers how many were.
-  virtual Expected<std::uint64_t> read_many(
-      std::span<const Key> keys, FunctionRef<void(std::size_t, const Value&)> visit) = 0;
+  // Looks up all keys with their cache misses overlapped; visit(i, value) for those that are
+  // present. Answers how many were.
+  virtual Expected<std::uint64_t> read_many(std::span<const Key> keys,
+                                            FunctionRef<void(std::size_t, const Value&)> visit) = 0;
 
   virtual void stats(MapStats& out) = 0;
   // Verifies every invariant; call with no mutation in flight.

@@ -31,8 +31,8 @@ concept IntegerKey = (std::integral<K> || std::is_enum_v<K>) && sizeof(K) <= 8;
 template <class K>
 concept MapKey = IntegerKey<K> || std::same_as<K, std::string_view>;
 template <class V>
-concept WordValue = std::is_trivially_copyable_v<V> && sizeof(V) <= 8 &&
-                    !std::same_as<V, std::string_view>;
+concept WordValue =
+    std::is_trivially_copyable_v<V> && sizeof(V) <= 8 && !std::same_as<V, std::string_view>;
 template <class V>
 concept MapValue = WordValue<V> || std::same_as<V, std::string_view>;
 
@@ -100,7 +100,8 @@ using OwnedKey = std::conditional_t<std::same_as<K, std::string_view>, std::stri
 
 }  // namespace detail
 
-// The bounds of a scan: [from, to), all keys that start with `prefix` (byte strings), at most `limit`.
+// The bounds of a scan: [from, to), all keys that start with `prefix` (byte strings), at most
+// `limit`.
 template <MapKey K>
 struct ScanOptions {
   std::optional<K> from = {};
@@ -159,15 +160,15 @@ class Map {
   Expected<bool> contains(const K& key) {
     return index_->read(detail::to_key(key), [](const detail::Value&) {});
   }
-  // Calls `visit(value)` without copying; the view ends with the call. Answers whether it is present.
+  // Calls `visit(value)` without copying; the view ends with the call. Answers whether it is
+  // present.
   template <class F>
   Expected<bool> read(const K& key, F&& visit) {
-    return index_->read(detail::to_key(key), [&](const detail::Value& value) {
-      visit(detail::from_value<V>(value));
-    });
+    return index_->read(detail::to_key(key),
+                        [&](const detail::Value& value) { visit(detail::from_value<V>(value)); });
   }
-  // Looks up keys[i] into values[i], cache misses overlapped; answers how many are present. Batches of
-  // 8 to 64 pay best. values.size() must be at least keys.size().
+  // Looks up keys[i] into values[i], cache misses overlapped; answers how many are present. Batches
+  // of 8 to 64 pay best. values.size() must be at least keys.size().
   Expected<std::uint64_t> find_many(std::span<const K> keys,
                                     std::span<std::optional<detail::Owned<V>>> values) {
     if (values.size() < keys.size()) return fail(StatusCode::invalid_argument);
@@ -206,15 +207,15 @@ class OrderedMap : public Map<K, V> {
   explicit OrderedMap(std::shared_ptr<detail::OrderedIndex> index) noexcept
       : Map<K, V>(index), ordered_(index.get()) {}
 
-  // Calls visit(key, value) in order for every entry of the range. `visit` may return void, or bool: false
-  // ends the scan. Answers how many entries were visited. Views end with the callback.
+  // Calls visit(key, value) in order for every entry of the range. `visit` may return void, or
+  // bool: false ends the scan. Answers how many entries were visited. Views end with the callback.
   template <class F>
   Expected<std::uint64_t> scan(const ScanOptions<K>& options, F&& visit) {
     std::string storage;
     std::uint64_t left = options.limit;
     if (left == 0) return std::uint64_t{0};
-    auto done = ordered_->scan(
-        scan_range(options, storage), [&](std::span<const detail::Entry> entries) {
+    auto done =
+        ordered_->scan(scan_range(options, storage), [&](std::span<const detail::Entry> entries) {
           for (const detail::Entry& entry : entries) {
             --left;
             if (!call(visit, entry) || left == 0) return false;

@@ -37,9 +37,10 @@ inline constexpr std::uint64_t kMaxPoolSize = 4096_GiB;
 
 struct PoolOptions {
   // Behaviour.
-  bool create = true;             // create the file if it is absent
-  bool must_create = false;       // fail with `exists` if it is present
-  bool read_only = false;         // shared look at a closed pool: no lock, no recovery, no mutation
+  bool create = true;        // create the file if it is absent
+  bool must_create = false;  // fail with `exists` if it is present
+  bool read_only = false;  // a look without the lock: nothing reaches the file; of a pool in use, a
+                           // snapshot that may be torn (then open fails: try again)
   bool accept_untrusted = false;  // serve an untrusted pool after a full check has passed
   Durability durability = Durability::automatic;
   std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation

@@ -4,9 +4,9 @@
 //   auto users = pool->map<std::uint64_t, std::uint64_t>("users");        // Expected<Map<..>>
 //   users->insert(42, 7);
 //
-// One process owns a pool at a time; a second open fails with `busy` and names the owner. A child of
-// fork() must not use its parent's pool. Thread safety: open and close are for one thread; everything
-// else is for any number.
+// One process owns a pool at a time; a second open fails with `busy` and names the owner. A child
+// of fork() must not use its parent's pool. Thread safety: open and close are for one thread;
+// everything else is for any number.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,9 @@ constexpr MapSpec map_spec() noexcept {
 
 class Pool {
  public:
-  // Opens or creates. Recovery runs here: O(leaves) for phast, in parallel. Errors: not_found, exists,
-  // busy, corruption, unsupported_format, untrusted, invalid_argument, io, out_of_memory, pool_full.
+  // Opens or creates. Recovery runs here: O(leaves) for phast, in parallel. Errors: not_found,
+  // exists, busy, corruption, unsupported_format, untrusted, invalid_argument, io, out_of_memory,
+  // pool_full.
   static Expected<Pool> open(const std::string& path, const PoolOptions& options = {});
 
   // What the file says about itself, without the lock and without recovery: works while another
@@ -65,8 +66,8 @@ class Pool {
   Pool& operator=(Pool&&) noexcept;
   ~Pool();  // closes; errors are lost: call close() to see them
 
-  // Opens or creates a map. Fails with invalid_argument if it exists with other kinds or another engine,
-  // not_found if it does not exist and `create` is false, pool_full.
+  // Opens or creates a map. Fails with invalid_argument if it exists with other kinds or another
+  // engine, not_found if it does not exist and `create` is false, pool_full.
   template <MapKey K, MapValue V>
   Expected<Map<K, V>> map(std::string_view name, const MapOptions& options = {}) {
     auto index = open_index(name, options, detail::map_spec<K, V>());
@@ -82,8 +83,8 @@ class Pool {
   }
 
   std::vector<MapInfo> list() const;
-  // Removes a map; its blocks are free after the next open or compact. No other thread may be using it.
-  // Fails with not_found.
+  // Removes a map and frees its blocks. No other thread may be using the map. Its DRAM is given
+  // back when the pool closes. Fails with not_found.
   Status drop(std::string_view name);
 
   PoolInfo info() const;
@@ -96,7 +97,7 @@ class Pool {
   // Gives free extents back to the file system. Answers bytes given back.
   Expected<std::uint64_t> compact();
 
-  // Idempotent. After it every use of the pool's maps is undefined.
+  // Idempotent. After it every use of the pool's maps but their destruction is undefined.
   Status close(const CloseOptions& options = {});
 
   // Not for users: the seam that Store is built on.

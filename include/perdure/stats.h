@@ -11,11 +11,11 @@ namespace perdure {
 
 // How the medium under the file was classified at open.
 enum class Medium : std::uint8_t {
-  page = 1,        // page cache over a block device: power-safe by msync only
-  volatile_ram,    // tmpfs, hugetlbfs, ramfs: gone with the machine
-  cache_line,      // DAX, flush-on-fail does not cover CPU caches
-  eadr,            // DAX, CPU caches are flushed by the platform on power loss
-  network,         // NFS, FUSE and the like: refused for `power`
+  page = 1,      // page cache over a block device: power-safe by msync only
+  volatile_ram,  // tmpfs, hugetlbfs, ramfs: gone with the machine
+  cache_line,    // DAX, flush-on-fail does not cover CPU caches
+  eadr,          // DAX, CPU caches are flushed by the platform on power loss
+  network,       // NFS, FUSE and the like: refused for `power`
 };
 const char* medium_name(Medium medium) noexcept;
 
@@ -39,16 +39,16 @@ struct PoolInfo {
   std::uint64_t file_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::uint64_t extent_bytes = 0;
-  std::string filesystem;        // name or magic of the file system type
+  std::string filesystem;  // name or magic of the file system type
   Medium medium = Medium::page;
   Durability durability = Durability::process;    // of this open, or of the last one
   Durability weakest_mode = Durability::process;  // since the last full write-back
-  std::string flush_instruction;                  // "clwb", "clflushopt", "clflush", "msync", "none"
-  bool clean = false;      // closed properly
-  bool synced = false;     // and written back whole
-  bool trusted = true;     // may be served without `accept_untrusted`
-  std::string trust_note;  // why not, in words
-  bool in_use = false;     // another process holds it
+  std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
+  bool clean = false;             // closed properly
+  bool synced = false;            // and written back whole
+  bool trusted = true;            // may be served without `accept_untrusted`
+  std::string trust_note;         // why not, in words
+  bool in_use = false;            // another process holds it
   std::int64_t owner_pid = 0;
   std::string owner_host;
   std::vector<MapInfo> maps;
@@ -58,35 +58,35 @@ struct MapStats {
   std::string name;
   Engine engine = Engine::phast;
   std::uint64_t entries = 0;
-  double load_factor = 0;         // entries / slots
-  std::uint64_t height = 0;       // levels walked by a lookup, leaf included
+  double load_factor = 0;    // entries / slots
+  std::uint64_t height = 0;  // levels walked by a lookup, leaf included
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;
-  std::uint64_t pm_bytes = 0;     // blocks the map can reach, records included
-  std::uint64_t dram_bytes = 0;   // index structures in DRAM
+  std::uint64_t pm_bytes = 0;          // blocks the map can reach, records included
+  std::uint64_t dram_bytes = 0;        // index structures in DRAM
   std::uint64_t scan_order_bytes = 0;  // part of dram_bytes: sorted orders of scanned leaves
-  std::uint64_t splits = 0;       // since open
-  std::uint64_t merges = 0;       // leaves unlinked since open
+  std::uint64_t splits = 0;            // since open
+  std::uint64_t merges = 0;            // leaves unlinked since open
 };
 
 struct PoolStats {
   std::uint64_t file_bytes = 0;
-  std::uint64_t assigned_bytes = 0;    // extents in use
-  std::uint64_t free_bytes = 0;        // extents free inside the file
-  std::uint64_t allocated_bytes = 0;   // blocks handed out, by class size
-  std::uint64_t punched_bytes = 0;     // free extents given back to the file system
-  double fragmentation = 0;            // 1 - allocated / assigned
+  std::uint64_t assigned_bytes = 0;   // extents in use
+  std::uint64_t free_bytes = 0;       // extents free inside the file
+  std::uint64_t allocated_bytes = 0;  // blocks handed out, by class size
+  std::uint64_t punched_bytes = 0;    // free extents given back to the file system
+  double fragmentation = 0;           // 1 - allocated / assigned
   std::uint64_t heap_dram_bytes = 0;
-  std::uint64_t limbo_blocks = 0;      // unlinked, waiting for readers to move on
+  std::uint64_t limbo_blocks = 0;  // unlinked, waiting for readers to move on
   std::uint64_t epoch = 0;
-  std::uint64_t stalled_readers = 0;   // threads that keep an old epoch pinned
-  std::uint64_t recovery_ns = 0;       // what the last open spent on recovery
+  std::uint64_t stalled_readers = 0;  // threads that keep an old epoch pinned
+  std::uint64_t recovery_ns = 0;      // what the last open spent on recovery
   std::vector<MapStats> maps;
 };
 
 // What `check` found. No violations: every invariant of the format and the engines holds.
 struct CheckReport {
-  std::uint64_t objects = 0;      // leaves, records and roots looked at
+  std::uint64_t objects = 0;  // leaves, records and roots looked at
   std::uint64_t entries = 0;
   std::uint64_t leaked_blocks = 0;
   std::vector<std::string> violations;  // the first 100, each one line

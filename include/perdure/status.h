@@ -1,7 +1,7 @@
 // Status: why a call failed. One machine word; a bare code never allocates.
 //
-// The library throws nothing. Calls that can fail return std::expected<T, Status>; absence of a key is
-// not a failure (see map.h). A message names the file, what is wrong and what to do about it.
+// The library throws nothing. Calls that can fail return std::expected<T, Status>; absence of a key
+// is not a failure (see map.h). A message names the file, what is wrong and what to do about it.
 // Thread safety: a Status is a value; distinct objects may be used from distinct threads.
 #pragma once
 
@@ -21,13 +21,13 @@ enum class StatusCode : std::uint8_t {
   busy,                // another process owns the pool
   corruption,          // the file's content violates the format; nothing was changed
   unsupported_format,  // written by a newer or foreign build
-  untrusted,           // the file may lack acknowledged data (see docs/durability.md); `accept` clears it
-  pool_full,           // no space: reads and erases go on, inserts work again once space is free
-  out_of_memory,       // DRAM, not the pool
-  io,                  // the operating system refused
-  poisoned,            // an earlier write-back failed: nothing more is acknowledged; close and reopen
-  unsupported,         // the engine or medium lacks the capability; said at open, never later
-  read_only,           // a mutation on a pool opened read-only
+  untrusted,  // the file may lack acknowledged data (see docs/durability.md); `accept` clears it
+  pool_full,  // no space: reads and erases go on, inserts work again once space is free
+  out_of_memory,  // DRAM, not the pool
+  io,             // the operating system refused
+  poisoned,       // an earlier write-back failed: nothing more is acknowledged; close and reopen
+  unsupported,    // the engine or medium lacks the capability; said at open, never later
+  read_only,      // a mutation on a pool opened read-only
 };
 
 // The code's name in lower case, e.g. "pool_full". Never null.

@@ -1,13 +1,16 @@
-// ExtentTable: one 8-byte word per extent, outside the extents, so that nothing inside an extent is ever
-// trusted to say what the extent is.
+// ExtentTable: one 8-byte word per extent, outside the extents, so that nothing inside an extent is
+// ever trusted to say what the extent is.
 //
-// LAYOUT   bits  0..1   state: 0 virgin (never used, reads as zero), 1 free, 2 slab, 3 head of a run
+// LAYOUT   bits  0..1   state: 0 virgin (never used, reads as zero), 1 free, 2 slab, 3 head of a
+// run
 //                2..3   block kind (heap.h)
 //                4..11  size class of a slab
 //               12..39  extents in a run
-//               40..63  checksum over the other bits and the extent's number; a virgin word is all zero
+//               40..63  checksum over the other bits and the extent's number; a virgin word is all
+//               zero
 //   The words of a run's other extents stay virgin or free and are ignored.
-// INVARIANT  A word is durable before the first block of its extent is handed out, and returns to free only
+// INVARIANT  A word is durable before the first block of its extent is handed out, and returns to
+// free only
 //   when the unlinks of all its blocks are durable.
 #pragma once
 
@@ -35,10 +38,9 @@ struct ExtentWord {
   std::uint32_t run = 0;
 
   std::uint64_t encode(std::uint64_t extent) const noexcept {
-    const std::uint64_t bits = static_cast<std::uint64_t>(state) |
-                               static_cast<std::uint64_t>(kind) << 2 |
-                               static_cast<std::uint64_t>(size_class) << 4 |
-                               static_cast<std::uint64_t>(run) << 12;
+    const std::uint64_t bits =
+        static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(kind) << 2 |
+        static_cast<std::uint64_t>(size_class) << 4 | static_cast<std::uint64_t>(run) << 12;
     return bits == 0 ? 0 : bits | checksum(bits, extent) << 40;
   }
   // False if the word is damaged.
@@ -49,7 +51,8 @@ struct ExtentWord {
     out.size_class = static_cast<std::uint8_t>(bits >> 4);
     out.run = static_cast<std::uint32_t>(bits >> 12);
     if (bits == 0) return word == 0;
-    return word >> 40 == checksum(bits, extent) && static_cast<std::uint32_t>(out.kind) < kBlockKinds;
+    return word >> 40 == checksum(bits, extent) &&
+           static_cast<std::uint32_t>(out.kind) < kBlockKinds;
   }
 
  private:

@@ -1,29 +1,38 @@
-// Heap: blocks of persistent memory for log-free indexes. Allocating and freeing cost no write-back and no
-// fence.
+// Heap: blocks of persistent memory for log-free indexes. Allocating and freeing cost no write-back
+// and no fence.
 //
-// WHAT  Slabs of one size class per extent, runs of extents for large objects, free lists in DRAM. What is
-//   allocated is what the indexes can reach: at open every engine marks its reachable blocks and the sweep
-//   rebuilds the free lists (as Makalu and Ralloc do). docs/design/heap.md.
+// WHAT  Slabs of one size class per extent, runs of extents for large objects, free lists in DRAM.
+// What is
+//   allocated is what the indexes can reach: at open every engine marks its reachable blocks and
+//   the sweep rebuilds the free lists (as Makalu and Ralloc do). docs/design/heap.md.
 // LAYOUT  extent_table.h; an extent holds blocks and nothing else.
 // INVARIANTS
-//   I1  (after any crash) a reachable block lies in an extent whose word says slab or run: the word is fenced
+//   I1  (after any crash) a reachable block lies in an extent whose word says slab or run: the word
+//   is fenced
 //       before the first block is handed out.
-//   I2  (after any crash) a block of kind dead_on_free or zero_on_free that is not reachable is durably dead
+//   I2  (after any crash) a block of kind dead_on_free or zero_on_free that is not reachable is
+//   durably dead
 //       (word 0 is 0) or durably zero before it is handed out again.
-//   I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out, in a thread's
-//       cache or in limbo. Free lists are built from the bitmaps only, so a block is never queued twice.
-//   I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only ("untouched"), whoever
+//   I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out, in a
+//   thread's
+//       cache or in limbo. Free lists are built from the bitmaps only, so a block is never queued
+//       twice.
+//   I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only
+//   ("untouched"), whoever
 //       copies a persistent reference marks its target first (mark_copied), and a free in a touched
 //       extent only clears the mark.
 // OPERATIONS
-//   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the class latch; a
+//   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the
+//   class latch; a
 //              new extent costs 1 write-back and 1 fence (persist point: the extent word).
-//   free       into the thread's cache. kind != plain: prepare_free, a fence, then finish_free; the epoch
+//   free       into the thread's cache. kind != plain: prepare_free, a fence, then finish_free; the
+//   epoch
 //              domain batches these (reclaimer()).
 //   retire     through the epoch domain: finish after two epochs.
 // RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). If anything could not be
 //   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated.
-// PROGRESS  blocking: a latch per class, one for extents. With no space left allocate answers pool_full after
+// PROGRESS  blocking: a latch per class, one for extents. With no space left allocate answers
+// pool_full after
 //   stealing from the other threads' caches; it works again once space is free.
 #pragma once
 
@@ -80,10 +89,11 @@ class Heap {
   Status attach(const HeapGeometry& geometry, std::uint64_t extents, HeapHost& host) noexcept;
 
   // --- allocation; any thread ---
-  // A block of at least n bytes, 16-aligned (64-aligned if its class is a multiple of 64); its content is
-  // unspecified, zero for zero_on_free, word 0 zero for dead_on_free. Errors: pool_full.
+  // A block of at least n bytes, 16-aligned (64-aligned if its class is a multiple of 64); its
+  // content is unspecified, zero for zero_on_free, word 0 zero for dead_on_free. Errors: pool_full.
   Expected<std::uint64_t> allocate(std::size_t n, BlockKind kind) noexcept;
-  // A plain block that was never published or whose unlink is durable and unreachable for every reader.
+  // A plain block that was never published or whose unlink is durable and unreachable for every
+  // reader.
   void free(std::uint64_t offset) noexcept;
   // discard() with the signature of mark(): for whoever gives back everything it reaches.
   Status take_back(std::uint64_t offset) noexcept {
@@ -97,7 +107,8 @@ class Heap {
   void retire(std::uint64_t offset) noexcept {
     epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset);
   }
-  // Frees a block that was never published. Kinds other than plain go through limbo for their fence.
+  // Frees a block that was never published. Kinds other than plain go through limbo for their
+  // fence.
   void discard(std::uint64_t offset) noexcept {
     if (is_plain(offset)) {
       free(offset);
@@ -105,6 +116,7 @@ class Heap {
       epochs_.retire(kPreparedReclaimer, this, offset);
     }
   }
+  // 0 if no extent lies there.
   std::size_t block_bytes(std::uint64_t offset) const noexcept;
 
   // --- recovery ---
@@ -112,19 +124,26 @@ class Heap {
   Status begin_sweep() noexcept;
   // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
   Status mark(std::uint64_t offset) noexcept;
-  // The same for a reference that is about to be copied elsewhere while a sweep runs (I4); idempotent.
+  // The same for a reference that is about to be copied elsewhere while a sweep runs (I4);
+  // idempotent.
   void mark_copied(std::uint64_t offset) noexcept;
   bool sweeping() const noexcept { return sweeping_.load(std::memory_order_acquire); }
   // Builds the free lists. `complete` is false if some map could not be enumerated.
   Status end_sweep(bool complete) noexcept;
-  // While a background sweep runs: what an allocation calls when no untouched extent is left. It must
-  // bring the sweep to its end or answer false.
+  // While a background sweep runs: what an allocation calls when no untouched extent is left. It
+  // must bring the sweep to its end or answer false.
   void set_sweep_helper(void* context, bool (*help)(void* context)) noexcept {
     helper_context_ = context;
     helper_ = help;
   }
 
   // --- maintenance ---
+  // Makes all free space usable for every class: caches, and the empty extents that classes keep.
+  // For when an allocation answered pool_full.
+  void reclaim() noexcept {
+    flush_caches();
+    release_empty();
+  }
   // Moves all threads' caches back to the bitmaps. Other threads may go on.
   void flush_caches() noexcept;
   // Gives free extents back to the file system; answers bytes.
@@ -132,8 +151,8 @@ class Heap {
   // Calls visit(first byte, length) for every assigned extent: for write-back after a kill.
   template <class F>
   void for_each_assigned(F&& visit) const;
-  // Blocks that are allocated but not in `reachable` (a second marking): call quiesced, caches flushed.
-  // begin_audit, audit_mark*, end_audit(leaked).
+  // Blocks that are allocated but not in `reachable` (a second marking): call quiesced, caches
+  // flushed. begin_audit, audit_mark*, end_audit(leaked).
   Status begin_audit() noexcept;
   Status audit_mark(std::uint64_t offset) noexcept;
   std::uint64_t end_audit() noexcept;
@@ -160,6 +179,8 @@ class Heap {
 
  private:
   using Bits = typename P::template Atomic<std::uint64_t>;
+  using Count = typename P::template Atomic<std::uint32_t>;
+  using Flags = typename P::template Atomic<std::uint8_t>;
   static constexpr std::uint32_t kNone = ~0U;
   static constexpr std::uint32_t kMagazine = 24;
 
@@ -167,20 +188,32 @@ class Heap {
   struct Extent {
     Bits* used = nullptr;
     Bits inline_bits{0};
-    std::uint32_t free_count = 0;
+    Count free_count{0};         // changed under the class latch; a run's length
     std::uint32_t next = kNone;  // in the class's list of partial extents
     std::uint32_t prev = kNone;
     std::uint8_t state = 0;  // ExtentState
     std::uint8_t size_class = 0;
     std::uint8_t kind = 0;
-    std::uint8_t flags = 0;
-  };
-  static constexpr std::uint8_t kTouched = 1;   // assigned before this open
-  static constexpr std::uint8_t kPartial = 2;   // in a partial list
-  static constexpr std::uint8_t kPunched = 4;   // space given back
-  static constexpr std::uint8_t kInside = 8;    // inside a run, not its head
+    Flags flags{0};
 
-  struct ClassList {
+    bool has(std::uint8_t flag) const noexcept {
+      return (flags.load(std::memory_order_relaxed) & flag) != 0;
+    }
+    void set(std::uint8_t flag) noexcept { flags.fetch_or(flag, std::memory_order_relaxed); }
+    void clear(std::uint8_t flag) noexcept {
+      flags.fetch_and(static_cast<std::uint8_t>(~flag), std::memory_order_relaxed);
+    }
+    std::uint32_t count() const noexcept { return free_count.load(std::memory_order_relaxed); }
+    void set_count(std::uint32_t n) noexcept { free_count.store(n, std::memory_order_relaxed); }
+  };
+  static constexpr std::uint8_t kTouched = 1;  // assigned before this open
+  static constexpr std::uint8_t kPartial = 2;  // in a partial list
+  static constexpr std::uint8_t kPunched = 4;  // space given back
+  static constexpr std::uint8_t kInside = 8;   // inside a run, not its head
+  static constexpr std::uint8_t kMaybeHole =
+      16;  // free since open: an earlier process may have punched it
+
+  struct alignas(64) ClassList {
     typename P::Latch latch;
     std::uint32_t partial = kNone;
   };
@@ -245,12 +278,14 @@ class Heap {
   Expected<std::uint64_t> allocate_run(std::uint64_t extents, BlockKind kind) noexcept;
   void free_run(std::uint64_t extent) noexcept;
   Expected<std::uint64_t> take_extents(std::uint64_t count, const ExtentWord& word) noexcept;
-  bool find_free(std::uint64_t count, std::uint64_t& first) noexcept;
-  Status make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind,
-                    std::uint32_t size_class) noexcept;
+  bool find_free(std::uint64_t count, std::uint64_t& first, bool backed_only) noexcept;
+  Status assign(std::uint64_t first, std::uint64_t count, const ExtentWord& word) noexcept;
+  Status make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind) noexcept;
   void release_extent(std::uint32_t number) noexcept;
+  void release_empty() noexcept;
+  std::uint64_t free_at_end() const noexcept;
   void set_in_use(std::uint64_t extent, bool in_use) noexcept;
-  Status sweep_slab(std::uint32_t number, bool complete, bool& wrote) noexcept;
+  Status sweep_slab(std::uint32_t number, bool complete) noexcept;
 
   P& platform_;
   Storage& storage_;

@@ -1,6 +1,9 @@
 // Heap: allocation and freeing. Included by heap.h only.
 #pragma once
 
+#include <algorithm>
+#include <utility>
+
 #include "heap/heap.h"
 
 namespace perdure {
@@ -39,10 +42,10 @@ Status Heap<P>::attach(const HeapGeometry& geometry, std::uint64_t extents,
 
 template <Platform P>
 std::size_t Heap<P>::block_bytes(std::uint64_t offset) const noexcept {
-  const std::uint64_t number = extent_of(offset);
-  const Extent& extent = extents_[number];
+  if (!contains(offset, 16)) return 0;
+  const Extent& extent = extents_[extent_of(offset)];
   if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
-    return static_cast<std::size_t>(extent.free_count) << extent_shift_;
+    return static_cast<std::size_t>(extent.count()) << extent_shift_;
   }
   return kClassSizes[extent.size_class];
 }
@@ -51,9 +54,11 @@ template <Platform P>
 typename Heap<P>::Cache* Heap<P>::this_cache() noexcept {
   auto& slot = caches_[P::thread_slot()];
   Cache* cache = slot.load(std::memory_order_acquire);
-  if (cache != nullptr) [[likely]] return cache;
+  if (cache != nullptr) [[likely]]
+    return cache;
   Cache* fresh = new (std::nothrow) Cache;
-  if (fresh != nullptr) slot.store(fresh, std::memory_order_release);  // the slot is this thread's own
+  if (fresh != nullptr)
+    slot.store(fresh, std::memory_order_release);  // the slot is this thread's own
   return fresh;
 }
 
@@ -93,11 +98,15 @@ void Heap<P>::free(std::uint64_t offset) noexcept {
     free_run(number);
     return;
   }
-  if ((extent.flags & kTouched) != 0 && sweeping()) {
-    // I4: only the mark is cleared; the sweep's end builds the free list from the marks.
-    const std::uint64_t block = (offset - offset_of(number)) / kClassSizes[extent.size_class];
-    bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_acq_rel);
-    return;
+  if (extent.has(kTouched) && sweeping()) {
+    // I4: only the mark is cleared; the sweep's end builds the free list from the marks. The latch
+    // decides whether it has done so for this extent.
+    LatchGuard guard(lists_[extent.kind][extent.size_class].latch);
+    if (extent.has(kTouched)) {
+      const std::uint64_t block = (offset - offset_of(number)) / kClassSizes[extent.size_class];
+      bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_acq_rel);
+      return;
+    }
   }
   Cache* cache = this_cache();
   Magazine* m = nullptr;
@@ -158,7 +167,8 @@ Status Heap<P>::refill(Magazine& m, std::uint32_t size_class, BlockKind kind) no
         continue;
       }
       Magazine* victim = other->magazines[static_cast<std::uint32_t>(kind)][size_class];
-      if (victim != nullptr && victim->count > 0) m.items[m.count++] = victim->items[--victim->count];
+      if (victim != nullptr && victim->count > 0)
+        m.items[m.count++] = victim->items[--victim->count];
       other->latch.unlock();
       if (m.count > 0) return {};
     }
@@ -168,11 +178,6 @@ Status Heap<P>::refill(Magazine& m, std::uint32_t size_class, BlockKind kind) no
     return {};
   }
   const auto number = static_cast<std::uint32_t>(*first);
-  Extent& extent = extents_[number];
-  if (!set_up_slab(extent, size_class, kind)) {
-    release_extent(number);
-    return StatusCode::out_of_memory;
-  }
   LatchGuard guard(list.latch);
   link_partial(list, number);
   m.count = take_from(number, m.items, want);
@@ -200,14 +205,15 @@ std::uint32_t Heap<P>::take_from(std::uint32_t number, std::uint64_t* items,
   }
   // Hand out low addresses first: magazines pop from the end.
   for (std::uint32_t i = 0; i < taken / 2; ++i) std::swap(items[i], items[taken - 1 - i]);
-  extent.free_count -= taken;
-  if (extent.free_count == 0) {
+  extent.set_count(extent.count() - taken);
+  if (extent.count() == 0) {
     unlink_partial(lists_[extent.kind][extent.size_class], number);
   }
   return taken;
 }
 
-// Clears the bits of freed blocks; an extent that has become empty goes back unless it is the class's last.
+// Clears the bits of freed blocks; an extent that has become empty goes back unless it is the
+// class's last.
 template <Platform P>
 void Heap<P>::give_back(const std::uint64_t* items, std::uint32_t count) noexcept {
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -217,10 +223,10 @@ void Heap<P>::give_back(const std::uint64_t* items, std::uint32_t count) noexcep
     LatchGuard guard(list.latch);
     const std::uint64_t block = (items[i] - offset_of(number)) / kClassSizes[extent.size_class];
     bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_relaxed);
-    ++extent.free_count;
-    if ((extent.flags & kPartial) == 0) link_partial(list, static_cast<std::uint32_t>(number));
+    extent.set_count(extent.count() + 1);
+    if (!extent.has(kPartial)) link_partial(list, static_cast<std::uint32_t>(number));
     const bool last = list.partial == number && extent.next == kNone;
-    if (extent.free_count == blocks_in(extent) && !last) {
+    if (extent.count() == blocks_in(extent) && !last) {
       unlink_partial(list, static_cast<std::uint32_t>(number));
       release_extent(static_cast<std::uint32_t>(number));
     }
@@ -234,7 +240,7 @@ void Heap<P>::link_partial(ClassList& list, std::uint32_t number) noexcept {
   extent.next = list.partial;
   if (list.partial != kNone) extents_[list.partial].prev = number;
   list.partial = number;
-  extent.flags |= kPartial;
+  extent.set(kPartial);
 }
 
 template <Platform P>
@@ -244,7 +250,7 @@ void Heap<P>::unlink_partial(ClassList& list, std::uint32_t number) noexcept {
   if (extent.next != kNone) extents_[extent.next].prev = extent.prev;
   if (list.partial == number) list.partial = extent.next;
   extent.next = extent.prev = kNone;
-  extent.flags &= static_cast<std::uint8_t>(~kPartial);
+  extent.clear(kPartial);
 }
 
 template <Platform P>
@@ -253,11 +259,11 @@ bool Heap<P>::set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind ki
   extent.kind = static_cast<std::uint8_t>(kind);
   extent.state = static_cast<std::uint8_t>(ExtentState::slab);
   extent.next = extent.prev = kNone;
-  extent.free_count = blocks_in(extent);
+  extent.set_count(blocks_in(extent));
   extent.inline_bits.store(0, std::memory_order_relaxed);
   std::free(static_cast<void*>(extent.used));
   extent.used = nullptr;
-  const std::uint32_t words = (extent.free_count + 63) / 64;
+  const std::uint32_t words = (extent.count() + 63) / 64;
   if (words == 1) return true;
   extent.used = static_cast<Bits*>(std::calloc(words, sizeof(Bits)));
   bitmap_bytes_.fetch_add(words * sizeof(Bits), std::memory_order_relaxed);
@@ -272,8 +278,8 @@ void Heap<P>::tear_down(Extent& extent) noexcept {
     std::free(static_cast<void*>(extent.used));
     extent.used = nullptr;
   }
-  extent.flags &= kPunched;
-  extent.free_count = 0;
+  extent.clear(kTouched | kPartial | kInside);
+  extent.set_count(0);
 }
 
 // --- extents ---
@@ -291,9 +297,10 @@ void Heap<P>::set_in_use(std::uint64_t extent, bool in_use) noexcept {
   }
 }
 
-// The first run of `count` free extents in the file; the extent latch is held.
+// The first run of `count` free extents in the file, on request only such that have space behind
+// them; the extent latch is held.
 template <Platform P>
-bool Heap<P>::find_free(std::uint64_t count, std::uint64_t& first) noexcept {
+bool Heap<P>::find_free(std::uint64_t count, std::uint64_t& first, bool backed_only) noexcept {
   const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
   std::uint64_t run = 0;
   for (std::uint64_t i = first_free_; i < end; ++i) {
@@ -302,75 +309,100 @@ bool Heap<P>::find_free(std::uint64_t count, std::uint64_t& first) noexcept {
       i += 63;
       continue;
     }
-    if ((in_use_[i / 64] >> (i % 64) & 1) != 0) {
+    const bool used = (in_use_[i / 64] >> (i % 64) & 1) != 0;
+    if (used || (backed_only && (extents_[i].has(kPunched) || extents_[i].has(kMaybeHole)))) {
       run = 0;
     } else if (++run == count) {
       first = i + 1 - count;
-      if (count == 1) first_free_ = first;
+      if (count == 1 && !backed_only) first_free_ = first;
       return true;
     }
   }
   return false;
 }
 
-// Assigns `count` adjacent extents, growing the pool if need be. Persist point: the word of the first.
+// How many extents at the end of the file are free: growth continues them.
+template <Platform P>
+std::uint64_t Heap<P>::free_at_end() const noexcept {
+  const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
+  std::uint64_t n = 0;
+  while (n < end && (in_use_[(end - 1 - n) / 64] >> ((end - 1 - n) % 64) & 1) == 0) ++n;
+  return n;
+}
+
+// Assigns `count` adjacent extents, growing the pool if need be.
 template <Platform P>
 Expected<std::uint64_t> Heap<P>::take_extents(std::uint64_t count,
                                               const ExtentWord& word) noexcept {
   for (;;) {
-    extent_latch_.lock();
-    std::uint64_t first = 0;
-    bool found = find_free(count, first);
-    if (!found) {
-      auto grown = host_->grow(count);
-      if (grown) {
-        extent_count_.store(*grown, std::memory_order_release);
-        found = find_free(count, first);
-      } else if (!sweeping()) {
-        extent_latch_.unlock();
-        return fail(std::move(grown.error()));
+    Status full = StatusCode::pool_full;
+    {
+      LatchGuard guard(extent_latch_);
+      std::uint64_t first = 0;
+      bool found = find_free(count, first, false);
+      if (!found) {
+        auto grown = host_->grow(count - std::min(count, free_at_end()));
+        if (grown) {
+          extent_count_.store(*grown, std::memory_order_release);
+          found = find_free(count, first, false);
+        } else {
+          full = std::move(grown.error());
+        }
+      }
+      if (found) {
+        Status s = assign(first, count, word);
+        // The medium is full where these lie; others may have their space.
+        if (s == StatusCode::pool_full && find_free(count, first, true)) {
+          s = assign(first, count, word);
+        }
+        if (s.ok()) return first;
+        full = std::move(s);
       }
     }
-    if (found) {
-      Status s = make_ready(first, count, word.kind, word.size_class);
-      if (s.ok()) {
-        std::uint64_t& slot = table_word(first);
-        platform_.store(slot, word.encode(first));
-        platform_.flush(&slot, 8, "heap.extent.assign"_site);
-        if (!platform_.fence("heap.extent.assign"_site)) s = StatusCode::poisoned;
-      }
-      if (s.ok()) {
-        for (std::uint64_t i = first; i < first + count; ++i) set_in_use(i, true);
-      }
-      extent_latch_.unlock();
-      if (!s.ok()) return fail(std::move(s));
-      return first;
-    }
-    extent_latch_.unlock();
+    if (full != StatusCode::pool_full || !sweeping()) return fail(std::move(full));
     // I4: touched extents may have free blocks, but only the sweep's end can tell.
-    if (helper_ == nullptr || !helper_(helper_context_)) return fail(StatusCode::pool_full);
+    if (helper_ == nullptr || !helper_(helper_context_)) return fail(std::move(full));
   }
+}
+
+// Persist point: the word of the first extent. The extent latch is held.
+template <Platform P>
+Status Heap<P>::assign(std::uint64_t first, std::uint64_t count, const ExtentWord& word) noexcept {
+  if (Status s = make_ready(first, count, word.kind); !s.ok()) return s;
+  Extent& head = extents_[first];
+  if (word.state == ExtentState::slab) {
+    if (!set_up_slab(head, word.size_class, word.kind)) return StatusCode::out_of_memory;
+  } else {
+    head.kind = static_cast<std::uint8_t>(word.kind);
+    head.state = static_cast<std::uint8_t>(ExtentState::run);
+    head.set_count(static_cast<std::uint32_t>(count));  // a run's length
+    head.inline_bits.store(1, std::memory_order_relaxed);
+    for (std::uint64_t i = first + 1; i < first + count; ++i) extents_[i].set(kInside);
+  }
+  std::uint64_t& slot = table_word(first);
+  platform_.store(slot, word.encode(first));
+  platform_.flush(&slot, 8, "heap.extent.assign"_site);
+  if (!platform_.fence("heap.extent.assign"_site)) return StatusCode::poisoned;
+  for (std::uint64_t i = first; i < first + count; ++i) set_in_use(i, true);
+  return {};
 }
 
 // Free extents may be punched (no space behind them) or hold old content (wrong for I2).
 template <Platform P>
-Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind,
-                           std::uint32_t) noexcept {
+Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind) noexcept {
   bool dirty = false;
   for (std::uint64_t i = first; i < first + count; ++i) {
     Extent& extent = extents_[i];
     ExtentWord word;
     (void)ExtentWord::decode(platform_.load(table_word(i)), i, word);
-    const bool used_before = word.state != ExtentState::virgin;
-    if ((extent.flags & kPunched) != 0) {
+    if (extent.has(kPunched) || extent.has(kMaybeHole)) {
       Status s = storage_.allocate(offset_of(i), geometry_.extent_bytes);
       if (!s.ok()) return s;
-      extent.flags &= static_cast<std::uint8_t>(~kPunched);
+      extent.clear(kPunched | kMaybeHole);
     }
-    if (kind != BlockKind::plain && used_before) {
+    if (kind != BlockKind::plain && word.state != ExtentState::virgin) {
       platform_.zero(at<std::byte>(offset_of(i)), geometry_.extent_bytes);
-      platform_.flush(at<std::byte>(offset_of(i)), geometry_.extent_bytes,
-                      "heap.extent.zero"_site);
+      platform_.flush(at<std::byte>(offset_of(i)), geometry_.extent_bytes, "heap.extent.zero"_site);
       dirty = true;
     }
     tear_down(extent);
@@ -379,46 +411,44 @@ Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind k
   return {};
 }
 
-// Returns an extent without blocks: the word goes to `free`, durably, before it can be assigned again.
+// Returns extents without blocks. A run's inner words come first: while the head still names the
+// run they are ignored, and once it does not they must say `free`, not virgin (I2).
 template <Platform P>
 void Heap<P>::release_extent(std::uint32_t number) noexcept {
   LatchGuard guard(extent_latch_);
   Extent& extent = extents_[number];
-  const std::uint64_t count = extent.state == static_cast<std::uint8_t>(ExtentState::run)
-                                  ? extent.free_count
-                                  : 1;
-  tear_down(extent);
-  extent.state = static_cast<std::uint8_t>(ExtentState::free);
-  for (std::uint64_t i = number; i < number + count; ++i) {
+  const bool run = extent.state == static_cast<std::uint8_t>(ExtentState::run);
+  const std::uint64_t count = run ? extent.count() : 1;
+  const auto release = [&](std::uint64_t i) {
     std::uint64_t& slot = table_word(i);
     platform_.store(slot, ExtentWord{.state = ExtentState::free}.encode(i));
     platform_.flush(&slot, 8, "heap.extent.release"_site);
-    extents_[i].flags &= static_cast<std::uint8_t>(~kInside);
+  };
+  for (std::uint64_t i = number + std::uint64_t{1}; i < number + count; ++i) {
+    release(i);
+    extents_[i].clear(kInside);
   }
+  if (count > 1) (void)platform_.fence("heap.run.release"_site);
+  release(number);
   (void)platform_.fence("heap.extent.release"_site);
+  tear_down(extent);
+  extent.state = static_cast<std::uint8_t>(ExtentState::free);
   for (std::uint64_t i = number; i < number + count; ++i) set_in_use(i, false);
 }
 
 template <Platform P>
 Expected<std::uint64_t> Heap<P>::allocate_run(std::uint64_t extents, BlockKind kind) noexcept {
-  const ExtentWord word{.state = ExtentState::run,
-                        .kind = kind,
-                        .run = static_cast<std::uint32_t>(extents)};
+  const ExtentWord word{
+      .state = ExtentState::run, .kind = kind, .run = static_cast<std::uint32_t>(extents)};
   auto first = take_extents(extents, word);
   if (!first) return first;
-  Extent& head = extents_[*first];
-  head.state = static_cast<std::uint8_t>(ExtentState::run);
-  head.kind = static_cast<std::uint8_t>(kind);
-  head.free_count = static_cast<std::uint32_t>(extents);  // a run's length
-  head.inline_bits.store(1, std::memory_order_relaxed);
-  for (std::uint64_t i = *first + 1; i < *first + extents; ++i) extents_[i].flags |= kInside;
   ++P::counters().allocations;
   return offset_of(*first);
 }
 
 template <Platform P>
 void Heap<P>::free_run(std::uint64_t extent) noexcept {
-  if ((extents_[extent].flags & kTouched) != 0 && sweeping()) {
+  if (extents_[extent].has(kTouched) && sweeping()) {
     extents_[extent].inline_bits.store(0, std::memory_order_release);
     return;
   }

@@ -14,13 +14,15 @@ Status Heap<P>::begin_sweep() noexcept {
       return Status::format(StatusCode::corruption, "extent table: word %llu is damaged",
                             static_cast<unsigned long long>(i));
     }
-    if (word.state == ExtentState::virgin || word.state == ExtentState::free) continue;
     Extent& extent = extents_[i];
+    if (word.state == ExtentState::virgin || word.state == ExtentState::free) {
+      extent.set(kMaybeHole);
+      continue;
+    }
     std::uint64_t length = 1;
     if (word.state == ExtentState::slab) {
       if (word.size_class >= max_class_) {
-        return Status::format(StatusCode::corruption,
-                              "extent table: word %llu names size class %u",
+        return Status::format(StatusCode::corruption, "extent table: word %llu names size class %u",
                               static_cast<unsigned long long>(i), word.size_class);
       }
       if (!set_up_slab(extent, word.size_class, word.kind)) return StatusCode::out_of_memory;
@@ -32,13 +34,13 @@ Status Heap<P>::begin_sweep() noexcept {
       }
       extent.state = static_cast<std::uint8_t>(ExtentState::run);
       extent.kind = static_cast<std::uint8_t>(word.kind);
-      extent.free_count = word.run;
+      extent.set_count(word.run);
       extent.inline_bits.store(0, std::memory_order_relaxed);
     }
-    extent.flags |= kTouched;
+    extent.set(kTouched);
     for (std::uint64_t j = i; j < i + length; ++j) {
       set_in_use(j, true);
-      if (j != i) extents_[j].flags |= kInside;
+      if (j != i) extents_[j].set(kInside);
     }
     i += length - 1;
   }
@@ -63,12 +65,12 @@ Status Heap<P>::locate(std::uint64_t offset, std::uint64_t& number,
     block = 0;
     return {};
   }
-  if (extent.state != static_cast<std::uint8_t>(ExtentState::slab) ||
-      (extent.flags & kInside) != 0) {
+  if (extent.state != static_cast<std::uint8_t>(ExtentState::slab) || extent.has(kInside)) {
     return bad("points into a free extent");
   }
   const std::uint32_t size = kClassSizes[extent.size_class];
-  if (inside % size != 0 || inside / size >= blocks_in(extent)) return bad("is not a block's start");
+  if (inside % size != 0 || inside / size >= blocks_in(extent))
+    return bad("is not a block's start");
   block = static_cast<std::uint32_t>(inside / size);
   return {};
 }
@@ -95,70 +97,67 @@ void Heap<P>::mark_copied(std::uint64_t offset) noexcept {
   std::uint64_t number = 0;
   std::uint32_t block = 0;
   if (!locate(offset, number, block).ok()) return;
-  if ((extents_[number].flags & kTouched) == 0) return;
+  if (!extents_[number].has(kTouched)) return;
   bits_of(extents_[number])[block / 64].fetch_or(1ULL << (block % 64), std::memory_order_acq_rel);
 }
 
-// I2 for the unreachable blocks of one slab, and its place in the class's list.
+// Turns one touched slab's marks into free blocks; the class latch is held, so that a free() that
+// comes meanwhile either clears its mark before or frees normally after. I2: unreachable blocks
+// that look alive are made durably dead before they can be handed out.
 template <Platform P>
-Status Heap<P>::sweep_slab(std::uint32_t number, bool complete, bool& wrote) noexcept {
+Status Heap<P>::sweep_slab(std::uint32_t number, bool complete) noexcept {
   Extent& extent = extents_[number];
   const std::uint32_t blocks = blocks_in(extent);
   const std::uint32_t size = kClassSizes[extent.size_class];
   Bits* bits = bits_of(extent);
   std::uint32_t used = 0;
+  bool wrote = false;
   for (std::uint32_t b = 0; b < blocks; ++b) {
-    if (!complete) {
-      bits[b / 64].fetch_or(1ULL << (b % 64), std::memory_order_relaxed);
-    } else if ((bits[b / 64].load(std::memory_order_relaxed) >> (b % 64) & 1) == 0) {
-      if (extent.kind == static_cast<std::uint8_t>(BlockKind::plain)) continue;
-      std::uint64_t* words = at<std::uint64_t>(offset_of(number) + std::uint64_t{b} * size);
-      const std::size_t count =
-          extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free) ? 1 : size / 8;
-      for (std::size_t w = 0; w < count; ++w) {
-        if (platform_.load(words[w]) == 0) continue;
-        platform_.store(words[w], 0);
-        platform_.flush(&words[w], 8, "heap.sweep.dead"_site);
-        wrote = true;
-      }
+    if (!complete) bits[b / 64].fetch_or(1ULL << (b % 64), std::memory_order_relaxed);
+    if ((bits[b / 64].load(std::memory_order_acquire) >> (b % 64) & 1) != 0) {
+      ++used;
       continue;
     }
-    ++used;
+    if (extent.kind == static_cast<std::uint8_t>(BlockKind::plain)) continue;
+    auto* words = at<std::uint64_t>(offset_of(number) + std::uint64_t{b} * size);
+    const std::size_t count =
+        extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free) ? 1 : size / 8;
+    for (std::size_t w = 0; w < count; ++w) {
+      if (platform_.load(words[w]) == 0) continue;
+      platform_.store(words[w], 0);
+      platform_.flush(&words[w], 8, "heap.sweep.dead"_site);
+      wrote = true;
+    }
   }
-  extent.free_count = blocks - used;
+  if (wrote && !platform_.fence("heap.sweep.dead"_site)) return StatusCode::poisoned;
+  extent.set_count(blocks - used);
+  extent.clear(kTouched);
   return {};
 }
 
 template <Platform P>
 Status Heap<P>::end_sweep(bool complete) noexcept {
   const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
-  bool wrote = false;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const Extent& extent = extents_[i];
-    if ((extent.flags & kTouched) == 0 ||
-        extent.state != static_cast<std::uint8_t>(ExtentState::slab)) {
-      continue;
-    }
-    if (Status s = sweep_slab(static_cast<std::uint32_t>(i), complete, wrote); !s.ok()) return s;
-  }
-  if (wrote && !platform_.fence("heap.sweep.dead"_site)) return StatusCode::poisoned;
-  sweeping_.store(false, std::memory_order_release);
   for (std::uint64_t i = 0; i < count; ++i) {
     Extent& extent = extents_[i];
-    if ((extent.flags & kTouched) == 0) continue;
-    extent.flags &= static_cast<std::uint8_t>(~kTouched);
+    if (!extent.has(kTouched)) continue;
     const auto number = static_cast<std::uint32_t>(i);
     if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
+      extent.clear(kTouched);
       const bool reached = extent.inline_bits.load(std::memory_order_acquire) != 0;
       if (!reached && complete) release_extent(number);
-    } else if (extent.free_count == blocks_in(extent)) {
+      continue;
+    }
+    ClassList& list = lists_[extent.kind][extent.size_class];
+    LatchGuard guard(list.latch);
+    if (Status s = sweep_slab(number, complete); !s.ok()) return s;
+    if (extent.count() == blocks_in(extent)) {
       release_extent(number);
-    } else if (extent.free_count > 0) {
-      ClassList& list = lists_[extent.kind][extent.size_class];
-      LatchGuard guard(list.latch);
+    } else if (extent.count() > 0) {
       link_partial(list, number);
     }
   }
+  sweeping_.store(false, std::memory_order_release);
   return {};
 }
 
@@ -178,16 +177,15 @@ void Heap<P>::flush_caches() noexcept {
   }
 }
 
+// Gives back the empty extents that a class keeps as its last.
 template <Platform P>
-Expected<std::uint64_t> Heap<P>::punch_free() noexcept {
-  flush_caches();
-  // Whole empty extents that a class keeps as its last are free space too.
+void Heap<P>::release_empty() noexcept {
   for (auto& row : lists_) {
     for (ClassList& list : row) {
       LatchGuard guard(list.latch);
       for (std::uint32_t i = list.partial; i != kNone;) {
         const std::uint32_t next = extents_[i].next;
-        if (extents_[i].free_count == blocks_in(extents_[i])) {
+        if (extents_[i].count() == blocks_in(extents_[i])) {
           unlink_partial(list, i);
           release_extent(i);
         }
@@ -195,18 +193,32 @@ Expected<std::uint64_t> Heap<P>::punch_free() noexcept {
       }
     }
   }
-  LatchGuard guard(extent_latch_);
-  const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+}
+
+template <Platform P>
+Expected<std::uint64_t> Heap<P>::punch_free() noexcept {
+  reclaim();
+  constexpr std::uint64_t kStep = 4096;  // extents per hold of the latch
   std::uint64_t bytes = 0;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    Extent& extent = extents_[i];
-    if ((in_use_[i / 64] >> (i % 64) & 1) != 0 || (extent.flags & kPunched) != 0) continue;
-    // The word says free, or virgin: durable since release_extent.
-    if (Status s = storage_.punch(offset_of(i), geometry_.extent_bytes); !s.ok()) {
-      return fail(std::move(s));
+  for (std::uint64_t begin = 0; begin < extent_count_.load(std::memory_order_acquire);
+       begin += kStep) {
+    LatchGuard guard(extent_latch_);
+    const std::uint64_t end =
+        std::min(begin + kStep, extent_count_.load(std::memory_order_relaxed));
+    const auto punchable = [&](std::uint64_t i) {
+      // The word says free, or virgin: durable since release_extent.
+      return (in_use_[i / 64] >> (i % 64) & 1) == 0 && !extents_[i].has(kPunched);
+    };
+    for (std::uint64_t i = begin; i < end; ++i) {
+      if (!punchable(i)) continue;
+      std::uint64_t stop = i + 1;
+      while (stop < end && punchable(stop)) ++stop;
+      const std::uint64_t length = (stop - i) << extent_shift_;
+      if (Status s = storage_.punch(offset_of(i), length); !s.ok()) return fail(std::move(s));
+      for (std::uint64_t j = i; j < stop; ++j) extents_[j].set(kPunched);
+      bytes += length;
+      i = stop;
     }
-    extent.flags |= kPunched;
-    bytes += geometry_.extent_bytes;
   }
   return bytes;
 }
@@ -235,8 +247,8 @@ Status Heap<P>::audit_mark(std::uint64_t offset) noexcept {
   std::uint64_t number = 0;
   std::uint32_t block = 0;
   if (Status s = locate(offset, number, block); !s.ok()) return s;
-  if ((bits_of(extents_[number])[block / 64].load(std::memory_order_acquire) >> (block % 64) &
-       1) == 0) {
+  if ((bits_of(extents_[number])[block / 64].load(std::memory_order_acquire) >> (block % 64) & 1) ==
+      0) {
     return Status::format(StatusCode::corruption, "the block at offset %llu is in use but free",
                           static_cast<unsigned long long>(offset));
   }
@@ -255,7 +267,7 @@ std::uint64_t Heap<P>::end_audit() noexcept {
   std::uint64_t leaked = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     Extent& extent = extents_[i];
-    if ((in_use_[i / 64] >> (i % 64) & 1) == 0 || (extent.flags & kInside) != 0) continue;
+    if ((in_use_[i / 64] >> (i % 64) & 1) == 0 || extent.has(kInside)) continue;
     const bool slab = extent.state == static_cast<std::uint8_t>(ExtentState::slab);
     const std::uint32_t blocks = slab ? blocks_in(extent) : 1;
     const std::uint64_t size = slab ? kClassSizes[extent.size_class] : 0;
@@ -278,13 +290,13 @@ HeapStats Heap<P>::stats() noexcept {
     out.assigned_extents = assigned_;
     for (std::uint64_t i = 0; i < out.extents; ++i) {
       const Extent& extent = extents_[i];
-      if ((extent.flags & kPunched) != 0) ++out.punched_extents;
-      if ((in_use_[i / 64] >> (i % 64) & 1) == 0 || (extent.flags & kInside) != 0) continue;
+      if (extent.has(kPunched)) ++out.punched_extents;
+      if ((in_use_[i / 64] >> (i % 64) & 1) == 0 || extent.has(kInside)) continue;
       if (extent.state == static_cast<std::uint8_t>(ExtentState::slab)) {
-        out.allocated_bytes += std::uint64_t{blocks_in(extent) - extent.free_count} *
-                               kClassSizes[extent.size_class];
+        out.allocated_bytes +=
+            std::uint64_t{blocks_in(extent) - extent.count()} * kClassSizes[extent.size_class];
       } else {
-        out.allocated_bytes += std::uint64_t{extent.free_count} << extent_shift_;
+        out.allocated_bytes += std::uint64_t{extent.count()} << extent_shift_;
       }
     }
     out.dram_bytes = out.extents * sizeof(Extent) + out.extents / 8;

@@ -27,22 +27,23 @@ struct MapKinds {
   ValueKind value = ValueKind::bytes;
 };
 
-// An engine instance as the pool drives it. Any method that enumerates answers corruption where the medium
-// holds what the engine could not have written.
+// An engine instance as the pool drives it. Any method that enumerates answers corruption where the
+// medium holds what the engine could not have written.
 class EngineInstance {
  public:
   virtual ~EngineInstance() = default;
 
   virtual detail::Index& index() noexcept = 0;
   virtual detail::OrderedIndex* ordered() noexcept { return nullptr; }
-  // Once, after construction: repairs what a crash left, marks every reachable block in the heap, builds
-  // DRAM state. `clean`: the pool was closed properly, so checksums count.
+  // Once, after construction: repairs what a crash left, marks every reachable block in the heap,
+  // builds DRAM state. `clean`: the pool was closed properly, so checksums count.
   virtual Status recover(bool clean) = 0;
   // Declares every reachable block to Heap::audit_mark; no mutation in flight.
   virtual Status audit() = 0;
   // The map was dropped, durably: gives all its blocks back. Nothing follows but destruction.
   virtual void release_blocks() = 0;
-  // Writes checksums and whatever else makes the next open quick; no operation in flight, none follows.
+  // Writes checksums and whatever else makes the next open quick; no operation in flight, none
+  // follows.
   virtual Status close() = 0;
 };
 

@@ -1,30 +1,35 @@
 // Platform: the one seam between the indexes and the machine.
 //
-// WHAT  A Platform decides what a store to persistent memory is, what a write-back and a fence are, and
+// WHAT  A Platform decides what a store to persistent memory is, what a write-back and a fence are,
+// and
 //   what DRAM synchronisation primitives are. Heap, reclamation and indexes are templates over it:
 //     RealPlatform   src/platform   the machine itself
 //     SimPlatform    testing/       records every store, write-back and fence; makes crash images
-//     LossyPlatform  testing/       keeps only what was written back and fenced; real threads, kill = power loss
-//   Outside src/platform nobody names std::atomic, a mutex, the time, a thread, a random source, or a
-//   write-back or fence instruction (tests/tidy checks it).
+//     LossyPlatform  testing/       keeps only what was written back and fenced; real threads, kill
+//     = power loss
+//   Outside src/platform nobody names std::atomic, a mutex, the time, a thread, a random source, or
+//   a write-back or fence instruction (tests/tidy checks it).
 //
 // PERSISTENT WORDS are std::uint64_t, 8-aligned, in the pool. They are read and written through the
 //   platform only:
 //     load(w)            acquire: what was stored before the word was published is visible
 //     store(w, v)        release
 //     compare_exchange   acq_rel
-//     copy(dst, src, n)  into unpublished memory only; 8-aligned; ordinary word stores in address order
-//     zero(dst, n)       likewise
+//     copy(dst, src, n)  into unpublished memory only; 8-aligned; ordinary word stores in address
+//     order zero(dst, n)       likewise
 //   Same-line order: word stores to one 64-byte line reach the medium as a prefix of their order.
 //
 // PERSISTENCE
 //     flush(p, n, site)  starts the write-back of every line of [p, p+n)
-//     fence(site)        waits for this thread's write-backs; false once the pool is poisoned (a write-back
+//     fence(site)        waits for this thread's write-backs; false once the pool is poisoned (a
+//     write-back
 //                        failed): then nothing may be acknowledged any more
 //     durable()          false in `process` mode, where both are no-ops
-//     sync(p, n, site)   durable against power loss in every mode (msync where needed); headers only
+//     sync(p, n, site)   durable against power loss in every mode (msync where needed); headers
+//     only
 //
-// DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and load_line /
+// DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
+// load_line /
 //   store_byte for arrays of bytes that are written one by one and searched as a whole.
 #pragma once
 
@@ -38,8 +43,8 @@
 
 namespace perdure {
 
-inline constexpr std::size_t kLine = 64;       // write-back unit of cache-line media
-inline constexpr std::size_t kPage = 4096;     // write-back unit of page media
+inline constexpr std::size_t kLine = 64;                // write-back unit of cache-line media
+inline constexpr std::size_t kPage = 4096;              // write-back unit of page media
 inline constexpr std::uint32_t kMaxThreadSlots = 4096;  // threads alive that have used the library
 
 // Lines that [p, p+n) touches.
@@ -49,27 +54,27 @@ inline std::size_t lines_of(const void* p, std::size_t n) {
 }
 
 template <class P>
-concept Platform = requires(P& p, std::uint64_t& word, const std::uint64_t& const_word,
-                            std::uint64_t& expected, void* dst, const void* src, std::size_t n,
-                            FunctionRef<void(std::size_t)> task) {
-  { p.load(const_word) } -> std::same_as<std::uint64_t>;
-  p.store(word, std::uint64_t{});
-  { p.compare_exchange(word, expected, std::uint64_t{}) } -> std::same_as<bool>;
-  p.copy(dst, src, n);
-  p.zero(dst, n);
-  p.flush(src, n, Site<"example.site">{});
-  { p.fence(Site<"example.site">{}) } -> std::same_as<bool>;
-  { p.sync(src, n, Site<"example.site">{}) } -> std::same_as<bool>;
-  { p.durable() } -> std::same_as<bool>;
-  { p.poisoned() } -> std::same_as<bool>;
-  typename P::template Atomic<std::uint64_t>;
-  typename P::Latch;
-  { P::thread_slot() } -> std::same_as<std::uint32_t>;
-  P::pause(0U);
-  { P::now_ns() } -> std::same_as<std::uint64_t>;
-  { P::random() } -> std::same_as<std::uint64_t>;
-  { P::parallel(n, task) } -> std::same_as<void>;
-};
+concept Platform =
+    requires(P& p, std::uint64_t& word, const std::uint64_t& const_word, std::uint64_t& expected,
+             void* dst, const void* src, std::size_t n, FunctionRef<void(std::size_t)> task) {
+      { p.load(const_word) } -> std::same_as<std::uint64_t>;
+      p.store(word, std::uint64_t{});
+      { p.compare_exchange(word, expected, std::uint64_t{}) } -> std::same_as<bool>;
+      p.copy(dst, src, n);
+      p.zero(dst, n);
+      p.flush(src, n, Site<"example.site">{});
+      { p.fence(Site<"example.site">{}) } -> std::same_as<bool>;
+      { p.sync(src, n, Site<"example.site">{}) } -> std::same_as<bool>;
+      { p.durable() } -> std::same_as<bool>;
+      { p.poisoned() } -> std::same_as<bool>;
+      typename P::template Atomic<std::uint64_t>;
+      typename P::Latch;
+      { P::thread_slot() } -> std::same_as<std::uint32_t>;
+      P::pause(0U);
+      { P::now_ns() } -> std::same_as<std::uint64_t>;
+      { P::random() } -> std::same_as<std::uint64_t>;
+      { P::parallel(n, task) } -> std::same_as<void>;
+    };
 
 // Scope of a latch. Latches are held for a bounded time and never across a callback.
 template <class L>

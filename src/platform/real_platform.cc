@@ -25,9 +25,12 @@ FlushInstruction best_flush_instruction() noexcept {
 
 const char* flush_instruction_name(FlushInstruction instruction) noexcept {
   switch (instruction) {
-    case FlushInstruction::clwb: return "clwb";
-    case FlushInstruction::clflushopt: return "clflushopt";
-    case FlushInstruction::clflush: return "clflush";
+    case FlushInstruction::clwb:
+      return "clwb";
+    case FlushInstruction::clflushopt:
+      return "clflushopt";
+    case FlushInstruction::clflush:
+      return "clflush";
   }
   return "?";
 }
@@ -41,7 +44,8 @@ namespace {
 // Slots are a bitmap of live threads: dense, reused when a thread ends.
 std::atomic<std::uint64_t> slot_words[kMaxThreadSlots / 64];
 
-// Gives the slot back when the thread ends; constructed only on a thread's first use of the library.
+// Gives the slot back when the thread ends; constructed only on a thread's first use of the
+// library.
 struct SlotReleaser {
   ~SlotReleaser() {
     const std::uint32_t slot = thread_state.slot;
@@ -109,6 +113,10 @@ void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {
 void RealPlatform::write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept {
   if (mode_ != FlushMode::page) return;  // eADR: the cache is durable
   auto& state = detail::thread_state;
+  if (state.pages_of != this && state.page_count > 0) {
+    static_cast<RealPlatform*>(state.pages_of)->msync_pending();
+  }
+  state.pages_of = this;
   for (std::uintptr_t page = line & ~(kPage - 1); page < end; page += kPage) {
     bool known = false;
     for (std::uint32_t i = 0; i < state.page_count; ++i) known |= state.pages[i] == page;

@@ -32,9 +32,10 @@ namespace detail {
 // Per-thread state, in one place so that the hot path touches one TLS line.
 struct alignas(64) ThreadState {
   Counters counters;
-  const void* last_line = nullptr;   // last persistent line stored to, for written_lines
-  std::uint32_t slot = ~0U;          // dense thread number, ~0 until first use
+  const void* last_line = nullptr;  // last persistent line stored to, for written_lines
+  std::uint32_t slot = ~0U;         // dense thread number, ~0 until first use
   std::uint32_t page_count = 0;
+  void* pages_of = nullptr;  // the RealPlatform that the pending pages belong to
   static constexpr std::uint32_t kMaxPages = 32;
   std::uintptr_t pages[kMaxPages] = {};  // page mode: written back at the next fence
 };
@@ -47,7 +48,8 @@ class RealPlatform {
   template <class T>
   using Atomic = std::atomic<T>;
 
-  // A test-and-set latch that yields under contention; never held across a system call of ours but msync.
+  // A test-and-set latch that yields under contention; never held across a system call of ours but
+  // msync.
   class Latch {
    public:
     void lock() noexcept {
@@ -105,7 +107,8 @@ class RealPlatform {
     write_back(p, n);
   }
   template <class T, FixedString Name>
-  void flush(T* const* p, std::size_t n, Site<Name>) = delete;  // the address of a pointer variable (G3)
+  void flush(T* const* p, std::size_t n,
+             Site<Name>) = delete;  // the address of a pointer variable (G3)
   template <FixedString Name>
   bool fence(Site<Name>) noexcept {
     if (mode_ != FlushMode::none) store_fence();
@@ -124,8 +127,9 @@ class RealPlatform {
   static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
 #ifdef PERDURE_TSAN
     for (int i = 0; i < 8; ++i) {
-      words[i] = std::atomic_ref(reinterpret_cast<std::uint64_t*>(const_cast<std::uint8_t*>(line))[i])
-                     .load(std::memory_order_relaxed);
+      words[i] =
+          std::atomic_ref(reinterpret_cast<std::uint64_t*>(const_cast<std::uint8_t*>(line))[i])
+              .load(std::memory_order_relaxed);
     }
 #else
     // Vector loads: each byte is whole, which is all that is needed; the loads before are acquire.
@@ -145,15 +149,15 @@ class RealPlatform {
   static std::uint64_t now_ns() noexcept;
   static std::uint64_t random() noexcept;
   static unsigned cores() noexcept;
-  // Runs task(0) .. task(n-1), on up to n threads; on fewer where threads cannot be had. Returns when all
-  // are done.
+  // Runs task(0) .. task(n-1), on up to n threads; on fewer where threads cannot be had. Returns
+  // when all are done.
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept;
 
  private:
   void count_written(const void* p, std::size_t n) noexcept {
     auto& state = detail::thread_state;
-    const auto* line = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) &
-                                                     ~(kLine - 1));
+    const auto* line =
+        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1));
     if (line == state.last_line && n <= 8) return;
     state.counters.written_lines += lines_of(p, n);
     state.last_line = line;
@@ -166,19 +170,20 @@ class RealPlatform {
     for (; line < end; line += kLine) {
       auto* target = reinterpret_cast<volatile char*>(line);
       if (instruction_ == FlushInstruction::clwb) [[likely]] {
-        asm volatile("clwb %0" : "+m"(*target));
+        asm volatile("clwb %0" : "+m"(*target) : : "memory");
       } else if (instruction_ == FlushInstruction::clflushopt) {
-        asm volatile("clflushopt %0" : "+m"(*target));
+        asm volatile("clflushopt %0" : "+m"(*target) : : "memory");
       } else {
-        asm volatile("clflush %0" : "+m"(*target));
+        asm volatile("clflush %0" : "+m"(*target) : : "memory");
       }
-      if (latency_ticks_ != 0) [[unlikely]] spin_ticks(latency_ticks_);
+      if (latency_ticks_ != 0) [[unlikely]]
+        spin_ticks(latency_ticks_);
     }
   }
   void store_fence() noexcept {
     ++detail::thread_state.counters.fences;
     if (mode_ == FlushMode::page) [[unlikely]] {
-      msync_pending();
+      if (detail::thread_state.pages_of == this) msync_pending();
       return;
     }
     asm volatile("sfence" ::: "memory");
@@ -196,7 +201,8 @@ class RealPlatform {
 
 static_assert(Platform<RealPlatform>);
 
-// A background thread of a pool; created and joined through the platform, so that Sim can schedule it.
+// A background thread of a pool; created and joined through the platform, so that Sim can schedule
+// it.
 class BackgroundThread {
  public:
   // False if the thread could not be created. `run` must stay valid until join().

@@ -1,7 +1,8 @@
-// Site: the compile-time name of one place that writes back or fences, e.g. "phast.insert.entry"_site.
+// Site: the compile-time name of one place that writes back or fences, e.g.
+// "phast.insert.entry"_site.
 //
-// RealPlatform ignores it, so it costs nothing in a release. The platforms in testing/ turn it into a
-// number and list every site that was compiled in, so that a test can remove each one in turn.
+// RealPlatform ignores it, so it costs nothing in a release. The platforms in testing/ turn it into
+// a number and list every site that was compiled in, so that a test can remove each one in turn.
 #pragma once
 
 #include <algorithm>

@@ -62,6 +62,13 @@ void FileStorage::close() noexcept {
   fd_ = -1;
 }
 
+void FileStorage::abandon() noexcept { base_ = nullptr; }
+
+void FileStorage::refresh_size() noexcept {
+  struct stat info{};
+  if (fstat(fd_, &info) == 0) size_ = static_cast<std::uint64_t>(info.st_size);
+}
+
 Status FileStorage::open(const std::string& path, Access access) noexcept {
   path_ = path;
   // O_NONBLOCK: a FIFO must answer, not hang.
@@ -71,8 +78,9 @@ Status FileStorage::open(const std::string& path, Access access) noexcept {
     if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
     if (errno == EISDIR) return Status::format(StatusCode::invalid_argument, "is a directory");
     if (errno == EACCES || errno == EROFS) {
-      return Status::format(StatusCode::io, "no permission to open it for writing (%s); change its "
-                                            "mode, or open it read-only",
+      return Status::format(StatusCode::io,
+                            "no permission to open it for writing (%s); change its "
+                            "mode, or open it read-only",
                             std::strerror(errno));
     }
     return system_error(StatusCode::io, "cannot open");
@@ -84,11 +92,24 @@ Status FileStorage::create(const std::string& path) noexcept {
   path_ = path;
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) {
-    if (errno == EEXIST) return Status::format(StatusCode::exists, "the file exists");
+    if (errno == EEXIST) {
+      struct stat info{};
+      return ::stat(path.c_str(), &info) != 0 && errno == ENOENT
+                 ? Status::format(StatusCode::not_found, "is a symbolic link that leads nowhere")
+                 : Status::format(StatusCode::exists, "the file exists");
+    }
     if (errno == ENOENT) {
       return Status::format(StatusCode::not_found, "cannot create: no such directory");
     }
     return system_error(StatusCode::io, "cannot create");
+  }
+  // The name must survive what its content does.
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_fd >= 0) {
+    (void)fsync(folder_fd);
+    ::close(folder_fd);
   }
   return adopt(fd, Access::owner);
 }
@@ -110,7 +131,8 @@ Status FileStorage::adopt(int fd, Access access) noexcept {
   return {};
 }
 
-// An open-file-description lock: also held against another open in this process, gone with the last holder.
+// An open-file-description lock: also held against another open in this process, gone with the last
+// holder.
 Status FileStorage::lock() noexcept {
   struct flock request{};
   request.l_type = F_WRLCK;
@@ -148,7 +170,8 @@ std::int64_t FileStorage::read(void* buffer, std::size_t n, std::uint64_t offset
 Status FileStorage::map(std::uint64_t capacity) noexcept {
   // A huge page can be used only where file offset and address agree modulo its size.
   const std::uint64_t padded = capacity + kHugePage;
-  void* reserved = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* reserved =
+      mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {
     return Status::format(StatusCode::out_of_memory,
                           "cannot reserve %llu bytes of address space; raise RLIMIT_AS",
@@ -196,10 +219,11 @@ void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept 
 }
 
 Status FileStorage::full(const char* what) const noexcept {
-  return Status::format(StatusCode::pool_full,
-                        "%s: the file cannot grow beyond %llu bytes; free space on its file system, "
-                        "or erase entries",
-                        what, static_cast<unsigned long long>(size_));
+  return Status::format(
+      StatusCode::pool_full,
+      "%s: the file cannot grow beyond %llu bytes; free space on its file system, "
+      "or erase entries",
+      what, static_cast<unsigned long long>(size_));
 }
 
 Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcept {
@@ -211,24 +235,25 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     return full("the file size limit (ulimit -f) is reached");  // growing would raise SIGXFSZ
   }
   const std::uint64_t before = size_;
-  // tmpfs allocates small pages for fallocate, huge ones for a fault in a mapping that asks for them;
-  // populating is such a fault, and answers an error where a plain access would be killed.
+  // tmpfs allocates small pages for fallocate, huge ones for a fault in a mapping that asks for
+  // them; populating is such a fault, and answers an error where a plain access would be killed.
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_ = std::max(size_, end);
     use_huge_pages();
     if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
     if (errno != EINVAL) {
-      const int keep = fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                 static_cast<off_t>(offset), static_cast<off_t>(length));
+      // Only what is new is taken back: the range may begin with live content.
       if (end > before && ftruncate(fd_, static_cast<off_t>(before)) == 0) size_ = before;
-      (void)keep;
       return full("no space left on the file system");
     }
   }
-  const int error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(length));
+  int error = EINTR;
+  while (error == EINTR) {
+    error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(length));
+  }
   if (error != 0) {
-    if (size_ == before && end > before) (void)!ftruncate(fd_, static_cast<off_t>(before));
+    if (end > before && ftruncate(fd_, static_cast<off_t>(before)) == 0) size_ = before;
     errno = error;
     if (error == ENOSPC || error == EFBIG || error == EDQUOT) return full("no space left");
     return system_error(StatusCode::io, "cannot allocate space");
@@ -265,11 +290,9 @@ layout::Identity FileStorage::identity() const noexcept {
   }
   struct statfs filesystem{};
   if (fstatfs(fd_, &filesystem) == 0) {
-    out.filesystem_id = static_cast<std::uint64_t>(static_cast<std::uint32_t>(
-                            filesystem.f_fsid.__val[0])) |
-                        static_cast<std::uint64_t>(
-                            static_cast<std::uint32_t>(filesystem.f_fsid.__val[1]))
-                            << 32;
+    out.filesystem_id =
+        static_cast<std::uint64_t>(static_cast<std::uint32_t>(filesystem.f_fsid.__val[0])) |
+        static_cast<std::uint64_t>(static_cast<std::uint32_t>(filesystem.f_fsid.__val[1])) << 32;
   }
   out.pid = static_cast<std::uint64_t>(getpid());
   (void)gethostname(out.host, sizeof(out.host) - 1);

@@ -1,4 +1,5 @@
-// FileStorage: a pool's file: opened, locked, mapped once for its whole capacity, grown by real allocation.
+// FileStorage: a pool's file: opened, locked, mapped once for its whole capacity, grown by real
+// allocation.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,11 @@ class FileStorage final : public Storage {
   // Maps `capacity` bytes of address space over the file.
   Status map(std::uint64_t capacity) noexcept;
   void close() noexcept;
+  // In a child of fork: forgets the mapping, which the child does not have, and leaves the lock
+  // alone.
+  void abandon() noexcept;
+  // Reads the file's size anew: an observer's owner may have grown it.
+  void refresh_size() noexcept;
 
   std::byte* base() const noexcept override { return base_; }
   std::uint64_t size() const noexcept override { return size_; }
@@ -54,7 +60,8 @@ class FileStorage final : public Storage {
   std::int64_t read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept;
   // Pid of the lock's holder, 0 if nobody holds it.
   std::int64_t lock_holder() const noexcept;
-  // Brings [offset, offset+length) into the page tables, so that recovery does not fault page by page.
+  // Brings [offset, offset+length) into the page tables, so that recovery does not fault page by
+  // page.
   void populate(std::uint64_t offset, std::uint64_t length) noexcept;
 
  private:

@@ -30,7 +30,10 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
   };
   const std::uint64_t e = h.extent_bytes;
   if (e < kPage || (e & (e - 1)) != 0 || e > 1_GiB) return bad("extent size");
-  if (h.max_bytes > kMaxPoolSize || h.max_bytes < h.data_offset + e) return bad("maximum size");
+  if (h.max_bytes > kMaxPoolSize || h.data_offset >= h.max_bytes ||
+      h.max_bytes - h.data_offset < e) {
+    return bad("maximum size");
+  }
   if (h.root_slots == 0 || h.root_slots > 65536 || h.writer_slots > 1U << 20) return bad("slots");
   const std::uint64_t directory_end =
       layout::kDirectoryOffset + std::uint64_t{h.root_slots + h.writer_slots} * 64;
@@ -42,17 +45,17 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
   if (h.data_offset % e != 0 || h.data_offset - h.table_offset < extents * 8) {
     return bad("data offset");
   }
-  if (h.file_bytes < h.data_offset + e || h.file_bytes > h.max_bytes ||
-      (h.file_bytes - h.data_offset) % e != 0) {
+  if (h.file_bytes < h.data_offset || h.file_bytes - h.data_offset < e ||
+      h.file_bytes > h.max_bytes || (h.file_bytes - h.data_offset) % e != 0) {
     return bad("file size");
   }
   if (h.close_state > layout::CloseState::synced) return bad("state");
   if (h.mode < 1 || h.mode > 3 || h.weakest < 1 || h.weakest > 3) return bad("durability");
   if (bytes < h.file_bytes) {
-    return Status::format(StatusCode::corruption,
-                          "the file was truncated: %llu bytes, the header says %llu; restore a copy",
-                          static_cast<unsigned long long>(bytes),
-                          static_cast<unsigned long long>(h.file_bytes));
+    return Status::format(
+        StatusCode::corruption,
+        "the file was truncated: %llu bytes, the header says %llu; restore a copy",
+        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(h.file_bytes));
   }
   return {};
 }
@@ -84,8 +87,8 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
       return Status::format(StatusCode::unsupported_format,
                             "format version %u (endian tag %x, %u-byte words) is not this build's "
                             "version %u; use the build that wrote it, or dump and load",
-                            headers[i].format_version, headers[i].endian_tag,
-                            headers[i].word_bytes, layout::kFormatVersion);
+                            headers[i].format_version, headers[i].endian_tag, headers[i].word_bytes,
+                            layout::kFormatVersion);
     }
   }
   if (best < 0) {
@@ -136,14 +139,12 @@ Status shape_header(const PoolShape& shape, layout::Header& h) noexcept {
   h.extent_bytes = e;
   h.root_slots = shape.root_slots;
   h.writer_slots = shape.writer_slots;
-  h.table_offset = align_up(layout::kDirectoryOffset +
-                                std::uint64_t{shape.root_slots + shape.writer_slots} * 64,
-                            kPage);
+  h.table_offset = align_up(
+      layout::kDirectoryOffset + std::uint64_t{shape.root_slots + shape.writer_slots} * 64, kPage);
   h.data_offset = align_up(h.table_offset + shape.max_bytes / e * 8, e);
   h.max_bytes = shape.max_bytes / e * e;
   if (shape.max_bytes > kMaxPoolSize || h.max_bytes < h.data_offset + e) {
-    return Status::format(StatusCode::invalid_argument,
-                          "max_size %llu is outside [%llu, %llu]",
+    return Status::format(StatusCode::invalid_argument, "max_size %llu is outside [%llu, %llu]",
                           static_cast<unsigned long long>(shape.max_bytes),
                           static_cast<unsigned long long>(kMinPoolSize),
                           static_cast<unsigned long long>(kMaxPoolSize));

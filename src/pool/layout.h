@@ -63,8 +63,8 @@ struct Header {
   std::uint32_t weakest;  // weakest Durability since the last full write-back
   std::uint32_t reserved0;
   Identity identity;
-  std::uint64_t directory_version;  // bumped with each close; reserved
-  std::uint8_t reserved[272];       // zero; room for engines to come
+  std::uint64_t reserved2;     // zero
+  std::uint8_t reserved[272];  // zero; room for engines to come
   std::uint32_t reserved1;
   std::uint32_t crc;  // CRC32C of all bytes before it
 };
@@ -74,8 +74,8 @@ static_assert(std::is_trivially_copyable_v<Header>);
 
 // One named map. `root` is stored last and commits the line; 0: the slot is free.
 struct Root {
-  char name[32];  // NUL-padded, 1 to 31 bytes
-  std::uint32_t crc;  // CRC32C of the line with this field and `root` as 0, then of `root`
+  char name[32];      // NUL-padded, 1 to 31 bytes
+  std::uint32_t crc;  // CRC32C of the line with this field as 0
   std::uint16_t engine;
   std::uint8_t engine_version;
   std::uint8_t key_kind;

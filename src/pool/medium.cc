@@ -25,13 +25,20 @@ struct Filesystem {
   Medium medium;
 };
 constexpr Filesystem kFilesystems[] = {
-    {0x01021994, "tmpfs", Medium::volatile_ram},  {0x858458F6, "ramfs", Medium::volatile_ram},
-    {0x958458F6, "hugetlbfs", Medium::volatile_ram}, {0xEF53, "ext4", Medium::page},
-    {0x58465342, "xfs", Medium::page},            {0x9123683E, "btrfs", Medium::page},
-    {0xF2F52010, "f2fs", Medium::page},           {0x794C7630, "overlayfs", Medium::page},
-    {0x2FC12FC1, "zfs", Medium::page},            {0x6969, "nfs", Medium::network},
-    {0x65735546, "fuse", Medium::network},        {0xFF534D42, "cifs", Medium::network},
-    {0xFE534D42, "smb2", Medium::network},        {0x01021997, "9p", Medium::network},
+    {0x01021994, "tmpfs", Medium::volatile_ram},
+    {0x858458F6, "ramfs", Medium::volatile_ram},
+    {0x958458F6, "hugetlbfs", Medium::volatile_ram},
+    {0xEF53, "ext4", Medium::page},
+    {0x58465342, "xfs", Medium::page},
+    {0x9123683E, "btrfs", Medium::page},
+    {0xF2F52010, "f2fs", Medium::page},
+    {0x794C7630, "overlayfs", Medium::page},
+    {0x2FC12FC1, "zfs", Medium::page},
+    {0x6969, "nfs", Medium::network},
+    {0x65735546, "fuse", Medium::network},
+    {0xFF534D42, "cifs", Medium::network},
+    {0xFE534D42, "smb2", Medium::network},
+    {0x01021997, "9p", Medium::network},
 };
 
 // A synchronous mapping is possible on DAX only: stores reach the medium without the kernel.
@@ -92,7 +99,8 @@ bool journals_data(unsigned device_major, unsigned device_minor) noexcept {
   return journals;
 }
 
-// `power` by msync needs sectors written whole, by DMA from the page: ext4 or xfs on a plain block device.
+// `power` by msync needs sectors written whole, by DMA from the page: ext4 or xfs on a plain block
+// device.
 void judge_msync(int fd, MediumReport& report) noexcept {
   const bool ext4 = std::strcmp(report.filesystem, "ext4") == 0;
   if (!ext4 && std::strcmp(report.filesystem, "xfs") != 0) {
@@ -106,8 +114,7 @@ void judge_msync(int fd, MediumReport& report) noexcept {
     return;
   }
   char link[96];
-  std::snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(info.st_dev),
-                minor(info.st_dev));
+  std::snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(info.st_dev), minor(info.st_dev));
   char target[512] = {};
   if (readlink(link, target, sizeof(target) - 1) <= 0) {
     report.msync_note = "the block device cannot be told";

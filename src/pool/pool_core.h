@@ -1,32 +1,39 @@
 // PoolCore: the format of a pool over a Storage: headers, root directory, growth, trust, close.
 //
-// WHAT  Everything of a pool that must survive a crash, and nothing that asks the operating system: files,
+// WHAT  Everything of a pool that must survive a crash, and nothing that asks the operating system:
+// files,
 //   locks and media are FileStorage and PoolImpl, so the crash explorer runs this very code.
 // LAYOUT  layout.h.
 // INVARIANTS
-//   I1  (after any crash) at least one header copy is valid; the valid one with the higher sequence counts.
+//   I1  (after any crash) at least one header copy is valid; the valid one with the higher sequence
+//   counts.
 //       Copies are written in turn, each durable before the other may be touched.
-//   I2  (after any crash) file_bytes of the counting header <= bytes the medium backs; extents beyond it
+//   I2  (after any crash) file_bytes of the counting header <= bytes the medium backs; extents
+//   beyond it
 //       are virgin.
-//   I3  A root line is valid iff `root` is non-zero; it is stored last into its line (same-line order).
-//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open.
+//   I3  A root line is valid iff `root` is non-zero; it is stored last into its line (same-line
+//   order). I4  The header says `dirty`, durably and in every mode, before the first mutation of an
+//   open.
 // OPERATIONS
-//   create      everything but copy A, fence, then copy A: the file is a pool from its last fence on (G10).
-//   open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty header, unless the
-//               pool is clean: then recovery only reads, and a pool found damaged stays clean, so that its
-//               checksums count at the next open too. The caller opens the maps, which mark their blocks.
+//   create      everything but copy A, fence, then copy A: the file is a pool from its last fence
+//   on (G10). open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty
+//   header, unless the
+//               pool is clean: then recovery only reads, and a pool found damaged stays clean, so
+//               that its checksums count at the next open too. The caller opens the maps, which
+//               mark their blocks.
 //   finish_open dirty header if it is not written yet -> free lists.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes.
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, fenced; then the line is cleared.
 //   close       data fenced -> storage synced -> header clean|synced.
-// RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an unfinished
+// RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
+// unfinished
 //   add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
 #pragma once
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <string_view>
@@ -56,6 +63,7 @@ struct OpenRequest {
   layout::Identity identity{};
   Durability mode = Durability::process;
   bool accept_untrusted = false;
+  bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
 };
 
 struct OpenReport {
@@ -85,8 +93,15 @@ template <Platform P>
 class PoolCore final : public HeapHost {
  public:
   PoolCore(P& platform, Storage& storage) noexcept
-      : platform_(platform), storage_(storage), epochs_(platform), heap_(platform, storage, epochs_) {}
-  ~PoolCore() override { epochs_.drain_all(); }
+      : platform_(platform),
+        storage_(storage),
+        epochs_(platform),
+        heap_(platform, storage, epochs_) {}
+  ~PoolCore() override {
+    if (!abandoned_) epochs_.drain_all();
+  }
+  // A child of fork has inherited this object, not the pool: it must not touch the pool any more.
+  void abandon() noexcept { abandoned_ = true; }
 
   // Formats an empty storage. A crash before the end leaves a file that is not a pool.
   static Status create(P& platform, Storage& storage, const PoolShape& shape,
@@ -119,7 +134,11 @@ class PoolCore final : public HeapHost {
   Storage& storage() noexcept { return storage_; }
   EpochDomain<P>& epochs() noexcept { return epochs_; }
   Heap<P>& heap() noexcept { return heap_; }
-  const layout::Header& header() const noexcept { return header_; }
+  // A copy: growth changes it.
+  layout::Header header() const noexcept {
+    LatchGuard guard(latch_);
+    return header_;
+  }
 
  private:
   layout::Root* root_line(std::uint32_t slot) const noexcept {
@@ -130,6 +149,8 @@ class PoolCore final : public HeapHost {
   }
   // `sync`: durable against power loss in every mode; otherwise in those that promise it.
   Status write_header(bool sync) noexcept;
+  Status write_dirty() noexcept;
+  Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   void write_back_all() noexcept;
 
   P& platform_;
@@ -139,6 +160,7 @@ class PoolCore final : public HeapHost {
   layout::Header header_{};
   int next_copy_ = 0;  // where the next header goes: never over the counting one
   bool open_ = false;
+  bool abandoned_ = false;
   mutable typename P::Latch latch_;
 };
 
@@ -162,7 +184,8 @@ Status PoolCore<P>::create(P& platform, Storage& storage, const PoolShape& shape
       std::min(std::max<std::uint64_t>(shape.initial_extents, 1),
                (header.max_bytes - header.data_offset) / header.extent_bytes);
   header.file_bytes = header.data_offset + extents * header.extent_bytes;
-  // The directory and the used part of the extent table; the rest of the table is backed as it is needed.
+  // The directory and the used part of the extent table; the rest of the table is backed as it is
+  // needed.
   const std::uint64_t table_end = align_up(header.table_offset + extents * 8, kPage);
   if (Status s = storage.allocate(0, table_end); !s.ok()) return s;
   if (Status s = storage.allocate(header.data_offset, extents * header.extent_bytes); !s.ok()) {
@@ -194,16 +217,37 @@ Status PoolCore<P>::write_header(bool sync) noexcept {
   return {};
 }
 
-// X1: after a kill the stores of the dead process are visible but not durable, and recovery must not act on
-// what a power loss would take away.
+// The dirty header, in both copies: a later header that tears must not revive one that says
+// `synced`. What a killed process left visible but not durable is made durable before either copy
+// is overwritten.
+template <Platform P>
+Status PoolCore<P>::write_dirty() noexcept {
+  if (!platform_.sync(storage_.base(), 2 * layout::kHeaderBytes, "pool.open.headers"_site)) {
+    return StatusCode::poisoned;
+  }
+  if (Status s = write_header(true); !s.ok()) return s;
+  return write_header(true);
+}
+
+// A failed write-back leaves pages that the system calls clean: nothing may be acknowledged after
+// it.
+template <Platform P>
+Status PoolCore<P>::sync_storage(std::uint64_t offset, std::uint64_t length) noexcept {
+  Status s = storage_.sync(offset, length);
+  if (!s.ok()) platform_.poison();
+  return s;
+}
+
+// X1: after a kill the stores of the dead process are visible but not durable, and recovery must
+// not act on what a power loss would take away.
 template <Platform P>
 void PoolCore<P>::write_back_all() noexcept {
-  platform_.flush(storage_.base(), layout::kDirectoryOffset +
-                                       std::uint64_t{header_.root_slots} * sizeof(layout::Root),
-                  "pool.open.write_back"_site);
+  platform_.flush(
+      storage_.base(),
+      layout::kDirectoryOffset + std::uint64_t{header_.root_slots} * sizeof(layout::Root),
+      "pool.open.write_back"_site);
   const std::uint64_t extents = extents_in(header_.file_bytes);
-  platform_.flush(storage_.base() + header_.table_offset, extents * 8,
-                  "pool.open.write_back"_site);
+  platform_.flush(storage_.base() + header_.table_offset, extents * 8, "pool.open.write_back"_site);
   heap_.for_each_assigned([this](const std::byte* p, std::uint64_t n) {
     platform_.flush(p, n, "pool.open.write_back"_site);
   });
@@ -233,30 +277,37 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
   if (Status s = heap_.attach(geometry, extents_in(header_.file_bytes), *this); !s.ok()) return s;
   if (Status s = heap_.begin_sweep(); !s.ok()) return s;
   if (platform_.durable() && !report.was_synced) {
-    write_back_all();
-    if (!platform_.fence("pool.open.write_back"_site)) return StatusCode::poisoned;
+    if (request.write_back_by_sync) {
+      if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
+    } else {
+      write_back_all();
+      if (!platform_.fence("pool.open.write_back"_site)) return StatusCode::poisoned;
+    }
     report.wrote_back = true;
   }
   // Entering `power` over stores that no flush followed: the whole file goes back first.
   const auto weakest = static_cast<Durability>(header_.weakest);
   if (request.mode == Durability::power && weakest != Durability::power && !report.was_synced) {
-    if (Status s = storage_.sync(0, header_.file_bytes); !s.ok()) return s;
+    if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
   }
   const bool all_durable = report.was_synced || request.mode == Durability::power;
   header_.mode = static_cast<std::uint32_t>(request.mode);
-  if (all_durable || weakest == Durability::power) header_.weakest = header_.mode;
   header_.close_state = layout::CloseState::dirty;
-  // An untrusted pool keeps its old identity, so that it stays untrusted if its check fails.
-  if (report.trusted) header_.identity = request.identity;
+  // An untrusted pool keeps its old identity and weakest mode, so that it stays untrusted if its
+  // check fails.
+  if (report.trusted) {
+    header_.identity = request.identity;
+    if (all_durable || weakest == Durability::power) header_.weakest = header_.mode;
+  }
   if (report.was_clean) return {};
   open_ = true;
-  return write_header(true);
+  return write_dirty();
 }
 
 template <Platform P>
 Status PoolCore<P>::finish_open(bool complete) noexcept {
   if (!open_) {  // I4
-    if (Status s = write_header(true); !s.ok()) return s;
+    if (Status s = write_dirty(); !s.ok()) return s;
     open_ = true;
   }
   return heap_.end_sweep(complete);
@@ -264,7 +315,10 @@ Status PoolCore<P>::finish_open(bool complete) noexcept {
 
 template <Platform P>
 Status PoolCore<P>::accept(const layout::Identity& identity) noexcept {
+  if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
+  LatchGuard guard(latch_);
   header_.identity = identity;
+  header_.weakest = header_.mode;
   return write_header(true);
 }
 
@@ -275,7 +329,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
   if (!platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
   LatchGuard guard(latch_);
   if (sync) {
-    if (Status s = storage_.sync(0, header_.file_bytes); !s.ok()) return s;
+    if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
   }
   header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
   if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
@@ -287,8 +341,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
 template <Platform P>
 Status PoolCore<P>::sync() noexcept {
   if (!platform_.fence("pool.sync.data"_site)) return StatusCode::poisoned;
-  LatchGuard guard(latch_);
-  return storage_.sync(0, header_.file_bytes);
+  return sync_storage(0, header().file_bytes);
 }
 
 template <Platform P>
@@ -308,9 +361,9 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   std::uint64_t want = std::min(std::max(extents, step), max - now);
   for (;;) {
     const std::uint64_t table_begin = header_.table_offset + now * 8;
-    Status s = storage_.allocate(table_begin / kPage * kPage,
-                                 align_up(table_begin + want * 8, kPage) -
-                                     table_begin / kPage * kPage);
+    Status s =
+        storage_.allocate(table_begin / kPage * kPage,
+                          align_up(table_begin + want * 8, kPage) - table_begin / kPage * kPage);
     if (s.ok()) s = storage_.allocate(header_.file_bytes, want * header_.extent_bytes);
     if (s.ok()) break;
     if (want == extents || s != StatusCode::pool_full) return fail(std::move(s));
@@ -318,7 +371,7 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   }
   const std::uint64_t bytes = header_.file_bytes + want * header_.extent_bytes;
   if (platform_.durable()) {  // the new length must not be lost after the header names it
-    if (Status s = storage_.sync(header_.file_bytes, bytes - header_.file_bytes); !s.ok()) {
+    if (Status s = sync_storage(header_.file_bytes, bytes - header_.file_bytes); !s.ok()) {
       return fail(std::move(s));
     }
   }

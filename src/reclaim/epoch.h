@@ -1,24 +1,36 @@
 // EpochDomain: when memory that readers may still look at can be reused.
 //
-// WHAT  Epoch-based reclamation (Fraser 2004), one domain per pool, dynamic threads. WHEN NOT: a guard held
+// WHAT  Epoch-based reclamation (Fraser 2004), one domain per pool, dynamic threads. WHEN NOT: a
+// guard held
 //   for long keeps everything retired since; scans therefore re-enter between leaves.
 // INVARIANTS (DRAM only; a crash turns limbo into garbage that the recovery sweep finds)
 //   I1  A thread that is pinned at epoch e keeps the global epoch at e or e + 1.
-//   I2  An object is finished two epochs after retire(): whoever could have loaded a reference to it was
+//   I2  An object is finished two epochs after retire(): whoever could have loaded a reference to
+//   it was
 //       pinned no later than the epoch of its retirement, and is gone.
-//   I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves its guard with
+//   I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves its
+//   guard with
 //       an unfenced link, unlink or erase of its own).
 // OPERATIONS
 //   pin       publishes the global epoch in the thread's slot with a full barrier; nests.
 //   retire    O(1); every kCollectEvery-th call tries to advance and finishes what is due.
-//   collect   two steps per batch: `prepare` of every object (a type that must be durably dead stores and
+//   collect   two steps per batch: `prepare` of every object (a type that must be durably dead
+//   stores and
 //             writes back its zero word), one fence if any, then `finish` of every object.
+//   drain_all the same for every thread's limbo, from any thread, at any time.
 // ORDERING
-//   slot.pinned   store seq_cst (exchange) before any load of shared state; the advancer reads it seq_cst:
-//                 either it sees the pin, or the pin's loads see everything unlinked before the advance.
-// RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's next thread.
-// PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations, until limbo_full()
-//   says that a thread's limbo is at its bound; then mutations answer pool_full and name the reason.
+//   slot.pinned   store seq_cst (exchange) before any load of shared state; the advancer reads it
+//   seq_cst:
+//                 either it sees the pin, or the pin's loads see everything unlinked before the
+//                 advance.
+//   retire        takes the slot's latch (a locked exchange, so the unlinking store has left the
+//   store buffer)
+//                 before it loads the epoch that it tags the object with.
+// RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's next
+// thread. PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations,
+// until limbo_full()
+//   says that a thread's limbo is at its bound; then mutations answer pool_full and name the
+//   reason.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +51,8 @@ template <Platform P>
 class EpochDomain {
  public:
   static constexpr std::uint32_t kCollectEvery = 64;
-  static constexpr std::uint32_t kMaxLimbo = 1U << 16;  // objects per thread before mutations are refused
+  static constexpr std::uint32_t kMaxLimbo =
+      1U << 16;  // objects per thread before mutations are refused
 
   explicit EpochDomain(P& platform) noexcept : platform_(platform) {}
   EpochDomain(const EpochDomain&) = delete;
@@ -57,7 +70,8 @@ class EpochDomain {
   // Makes room for this thread; false if DRAM is short. Called once per thread and pool by pin().
   bool pin() noexcept {
     Slot* slot = this_slot();
-    if (slot == nullptr) [[unlikely]] return false;
+    if (slot == nullptr) [[unlikely]]
+      return false;
     if (slot->depth++ == 0) {
       const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed);
       slot->pinned.exchange(epoch << 1 | 1, std::memory_order_seq_cst);
@@ -72,45 +86,49 @@ class EpochDomain {
   // Hands an unlinked object over. The caller is pinned and has fenced the unlink.
   void retire(const Reclaimer& reclaimer, void* context, std::uint64_t object) noexcept {
     Slot* slot = this_slot();
-    if (slot->count == slot->capacity && !grow(*slot)) {
-      lost_.fetch_add(1, std::memory_order_relaxed);  // leaked until the next open's sweep
-      return;
+    bool due = false;
+    {
+      LatchGuard guard(slot->latch);
+      const std::uint32_t count = size_of(*slot);
+      if (count == slot->capacity && !grow(*slot)) {
+        lost_.fetch_add(1, std::memory_order_relaxed);  // leaked until the next open's sweep
+        return;
+      }
+      slot->limbo[count] = {&reclaimer, context, object, epoch_.load(std::memory_order_seq_cst)};
+      slot->count.store(count + 1, std::memory_order_relaxed);
+      due = ++slot->since_collect >= kCollectEvery;
+      if (due) slot->since_collect = 0;
     }
-    slot->limbo[slot->count++] = {&reclaimer, context, object,
-                                  epoch_.load(std::memory_order_seq_cst)};
-    if (++slot->since_collect >= kCollectEvery) {
-      slot->since_collect = 0;
+    if (due && !slot->collecting) {
+      slot->collecting = true;  // finish() may retire again
       try_advance();
       collect(*slot);
+      slot->collecting = false;
     }
   }
 
   // True if this thread's limbo is at its bound although it tried to empty it.
   bool limbo_full() noexcept {
     Slot* slot = this_slot();
-    if (slot == nullptr || slot->count < kMaxLimbo) [[likely]] return false;
+    if (slot == nullptr || size_of(*slot) < kMaxLimbo) [[likely]]
+      return false;
     try_advance();
     collect(*slot);
-    return slot->count >= kMaxLimbo;
+    return size_of(*slot) >= kMaxLimbo;
   }
 
-  // Tries hard to finish what this thread has retired; the caller is not pinned.
-  void drain() noexcept {
-    for (int i = 0; i < 3; ++i) {
-      try_advance();
-      if (Slot* slot = this_slot()) collect(*slot);
-    }
-  }
-  // Finishes everything of every thread; nobody is pinned and nobody retires.
+  // Finishes what every thread has retired, as far as pinned readers allow; the caller is not
+  // pinned.
   void drain_all() noexcept {
     for (int i = 0; i < 3; ++i) try_advance();
     for_each_slot([this](Slot& slot) { collect(slot); });
   }
+  void drain() noexcept { drain_all(); }
 
   std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
   std::uint64_t limbo_count() noexcept {
     std::uint64_t count = 0;
-    for_each_slot([&](Slot& slot) { count += slot.count; });
+    for_each_slot([&](Slot& slot) { count += size_of(slot); });
     return count;
   }
   std::uint64_t stalled_readers() noexcept {
@@ -118,8 +136,11 @@ class EpochDomain {
     std::uint64_t count = 0;
     for_each_slot([&](Slot& slot) {
       const std::uint64_t pinned = slot.pinned.load(std::memory_order_relaxed);
-      if ((pinned & 1) != 0 && (pinned >> 1) + 1 <= now && slot.pinned_before == pinned) ++count;
-      slot.pinned_before = pinned;
+      if ((pinned & 1) != 0 && (pinned >> 1) + 1 <= now &&
+          slot.pinned_before.exchange(pinned, std::memory_order_relaxed) == pinned) {
+        ++count;
+      }
+      slot.pinned_before.store(pinned, std::memory_order_relaxed);
     });
     return count;
   }
@@ -135,19 +156,25 @@ class EpochDomain {
     typename P::template Atomic<std::uint64_t> pinned{0};  // epoch << 1 | 1, or 0
     // Owner only:
     std::uint32_t depth = 0;
+    bool collecting = false;
+    // Under the latch:
+    typename P::Latch latch;
     std::uint32_t since_collect = 0;
-    std::uint32_t count = 0;
+    typename P::template Atomic<std::uint32_t> count{0};  // others read it for statistics
     std::uint32_t capacity = 0;
     Retired* limbo = nullptr;
-    bool collecting = false;
-    std::uint64_t pinned_before = 0;  // statistics only
+    typename P::template Atomic<std::uint64_t> pinned_before{0};  // statistics only
   };
   static constexpr std::uint32_t kChunk = 16;
 
+  static std::uint32_t size_of(const Slot& slot) noexcept {
+    return slot.count.load(std::memory_order_relaxed);
+  }
   Slot* this_slot() noexcept {
     const std::uint32_t number = P::thread_slot();
     Slot* slots = chunks_[number / kChunk].load(std::memory_order_acquire);
-    if (slots == nullptr) [[unlikely]] slots = make_chunk(number / kChunk);
+    if (slots == nullptr) [[unlikely]]
+      slots = make_chunk(number / kChunk);
     return slots == nullptr ? nullptr : &slots[number % kChunk];
   }
   Slot* make_chunk(std::uint32_t number) noexcept {
@@ -169,8 +196,8 @@ class EpochDomain {
   }
   static bool grow(Slot& slot) noexcept {
     const std::uint32_t capacity = slot.capacity == 0 ? 128 : slot.capacity * 2;
-    auto* limbo = static_cast<Retired*>(std::realloc(static_cast<void*>(slot.limbo),
-                                                     capacity * sizeof(Retired)));
+    auto* limbo = static_cast<Retired*>(
+        std::realloc(static_cast<void*>(slot.limbo), capacity * sizeof(Retired)));
     if (limbo == nullptr) return false;
     slot.limbo = limbo;
     slot.capacity = capacity;
@@ -190,29 +217,38 @@ class EpochDomain {
     epoch_.compare_exchange_strong(epoch, epoch + 1, std::memory_order_seq_cst);
   }
 
-  // Limbo is in order of epochs, so what is due is a prefix.
+  // Limbo is in order of epochs, so what is due is a prefix. Objects are finished outside the
+  // latch.
   void collect(Slot& slot) noexcept {
-    if (slot.collecting) return;  // finish() may retire again
+    constexpr std::uint32_t kBatch = 64;
+    Retired batch[kBatch];
+    for (std::uint32_t taken = kBatch; taken == kBatch;) {
+      taken = take_due(slot, batch, kBatch);
+      bool prepared = false;
+      for (std::uint32_t i = 0; i < taken; ++i) {
+        if (batch[i].reclaimer->prepare == nullptr) continue;
+        batch[i].reclaimer->prepare(batch[i].context, batch[i].object);
+        prepared = true;
+      }
+      if (prepared) (void)platform_.fence("reclaim.batch.dead"_site);
+      for (std::uint32_t i = 0; i < taken; ++i) {
+        batch[i].reclaimer->finish(batch[i].context, batch[i].object);
+      }
+    }
+  }
+  std::uint32_t take_due(Slot& slot, Retired* batch, std::uint32_t room) noexcept {
+    LatchGuard guard(slot.latch);
     const std::uint64_t now = epoch_.load(std::memory_order_seq_cst);
-    std::uint32_t due = 0;
-    while (due < slot.count && slot.limbo[due].epoch + 2 <= now) ++due;
-    if (due == 0) return;
-    slot.collecting = true;
-    bool prepared = false;
-    for (std::uint32_t i = 0; i < due; ++i) {
-      const Retired& object = slot.limbo[i];
-      if (object.reclaimer->prepare == nullptr) continue;
-      object.reclaimer->prepare(object.context, object.object);
-      prepared = true;
+    const std::uint32_t count = size_of(slot);
+    std::uint32_t taken = 0;
+    while (taken < room && taken < count && slot.limbo[taken].epoch + 2 <= now) {
+      batch[taken] = slot.limbo[taken];
+      ++taken;
     }
-    if (prepared) (void)platform_.fence("reclaim.batch.dead"_site);
-    for (std::uint32_t i = 0; i < due; ++i) {
-      const Retired object = slot.limbo[i];  // by value: finish() may grow the list
-      object.reclaimer->finish(object.context, object.object);
-    }
-    for (std::uint32_t i = due; i < slot.count; ++i) slot.limbo[i - due] = slot.limbo[i];
-    slot.count -= due;
-    slot.collecting = false;
+    if (taken == 0) return 0;
+    for (std::uint32_t i = taken; i < count; ++i) slot.limbo[i - taken] = slot.limbo[i];
+    slot.count.store(count - taken, std::memory_order_relaxed);
+    return taken;
   }
 
   P& platform_;
@@ -221,7 +257,8 @@ class EpochDomain {
   typename P::template Atomic<std::uint64_t> lost_{0};
 };
 
-// Scope in which references loaded from shared memory stay valid. Check ok() once: false if DRAM is short.
+// Scope in which references loaded from shared memory stay valid. Check ok() once: false if DRAM is
+// short.
 template <Platform P>
 class [[nodiscard]] EpochGuard {
  public:

@@ -26,8 +26,8 @@ Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
                                                           const detail::MapSpec& spec) {
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
-  detail::Index* index = &(*instance)->index();
-  return std::shared_ptr<detail::Index>(std::move(*instance), index);
+  // Shares nothing: the instance belongs to the pool, which outlives its maps.
+  return std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
 }
 
 Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
@@ -43,7 +43,7 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   if (!instance) return fail(std::move(instance.error()));
   detail::OrderedIndex* index = (*instance)->ordered();
   if (index == nullptr) return fail(StatusCode::unsupported, "the map's engine keeps no order");
-  return std::shared_ptr<detail::OrderedIndex>(std::move(*instance), index);
+  return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), index);
 }
 
 std::vector<MapInfo> Pool::list() const { return impl_->list(); }

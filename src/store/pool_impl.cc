@@ -45,6 +45,10 @@ Status PoolImpl::usable() const {
 
 // Which durability this open gives, and with which instructions.
 Status PoolImpl::choose_durability(const PoolOptions& options) {
+  if (static_cast<std::uint8_t>(options.durability) > 3) {
+    return Status::format(StatusCode::invalid_argument, "durability %u is none",
+                          static_cast<unsigned>(options.durability));
+  }
   const MediumReport& medium = storage_.medium();
   const bool dax = medium.medium == Medium::cache_line || medium.medium == Medium::eadr;
   durability_ = options.durability;
@@ -59,14 +63,16 @@ Status PoolImpl::choose_durability(const PoolOptions& options) {
     } else if (medium.medium == Medium::page && medium.msync_is_ordered) {
       mode = FlushMode::page;
     } else {
-      const char* why = medium.medium == Medium::volatile_ram
-                            ? "its file system is lost with the machine"
-                            : (medium.medium == Medium::network ? "network file systems cannot promise it"
-                                                                : medium.msync_note);
-      return Status::format(StatusCode::unsupported,
-                            "durability `power` is not to be had on %s: %s; use `process`, or a file "
-                            "on DAX or on ext4 or xfs over a local disk",
-                            medium.filesystem, why);
+      const char* why =
+          medium.medium == Medium::volatile_ram
+              ? "its file system is lost with the machine"
+              : (medium.medium == Medium::network ? "network file systems cannot promise it"
+                                                  : medium.msync_note);
+      return Status::format(
+          StatusCode::unsupported,
+          "durability `power` is not to be had on %s: %s; use `process`, or a file "
+          "on DAX or on ext4 or xfs over a local disk",
+          medium.filesystem, why);
     }
   }
   if (options.write_latency_ns != 0 && durability_ != Durability::emulated) {
@@ -97,22 +103,27 @@ Status PoolImpl::create_file(const PoolOptions& options) {
 }
 
 Status PoolImpl::open_file(const PoolOptions& options) {
+  if (options.read_only && options.must_create) {
+    return Status::format(StatusCode::invalid_argument,
+                          "read_only and must_create exclude each other");
+  }
   if (!options.must_create) {
-    Status s = storage_.open(path_, options.read_only ? FileStorage::Access::observer
-                                                      : FileStorage::Access::owner);
+    Status s = storage_.open(
+        path_, options.read_only ? FileStorage::Access::observer : FileStorage::Access::owner);
     if (s.ok()) {
       if (Status d = choose_durability(options); !d.ok()) return d;
       // The header names the capacity; it is checked before anything is mapped.
-      auto pages = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
+      auto pages =
+          std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
       if (pages == nullptr) return StatusCode::out_of_memory;
       const std::int64_t n = storage_.read(pages.get(), layout::kDirectoryOffset, 0);
       layout::Header header;
       if (n < static_cast<std::int64_t>(layout::kDirectoryOffset)) {
         return read_header(pages.get(), n < 0 ? 0 : static_cast<std::uint64_t>(n), header);
       }
+      storage_.refresh_size();  // an observed pool may have grown since
       if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
       if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
-      if (storage_.medium().medium == Medium::volatile_ram) storage_.populate(0, header.file_bytes);
       return {};
     }
     if (s != StatusCode::not_found || !options.create || options.read_only) return s;
@@ -133,8 +144,14 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   owner_pid_ = getpid();
   const OpenRequest request{.identity = storage_.identity(),
                             .mode = durability_,
-                            .accept_untrusted = options.accept_untrusted};
+                            .accept_untrusted = options.accept_untrusted,
+                            .write_back_by_sync = platform_.mode() == FlushMode::page};
   if (Status s = core_.open(request, report_); !s.ok()) return wrap(std::move(s));
+  if (storage_.medium().medium == Medium::volatile_ram) {
+    core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
+      storage_.populate(static_cast<std::uint64_t>(p - storage_.base()), n);
+    });
+  }
   bool complete = true;
   Status s = open_maps(report_.was_clean, complete);
   if (s.ok()) s = core_.finish_open(complete);
@@ -143,7 +160,8 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   if (s.ok() && !report_.trusted) s = core_.accept(request.identity);
   if (!s.ok()) {
     open_ = false;
-    slots_.reset();  // instances go before the heap they use; nothing was closed, so the file stays as it was
+    // Not closed: the file stays as it was.
+    slots_.reset();
     return wrap(std::move(s));
   }
   recovery_ns_ = RealPlatform::now_ns() - begin;
@@ -161,7 +179,8 @@ Status PoolImpl::open_maps(bool clean, bool& complete) {
     slots_[i].used = true;
     slots_[i].error = open_slot(i, clean);
     if (!slots_[i].error.ok()) complete = false;  // nothing in the pool may be freed
-    // Damage stops an owner: what it would write could bury it. An observer can still read the other maps.
+    // Damage stops an owner: what it would write could bury it. An observer can still read the
+    // other maps.
     const StatusCode code = slots_[i].error.code();
     if (code == StatusCode::out_of_memory || (code == StatusCode::corruption && !read_only_)) {
       return slots_[i].error;
@@ -207,54 +226,66 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
   return nullptr;
 }
 
-Expected<std::shared_ptr<EngineInstance>> PoolImpl::open_map(std::string_view name,
-                                                             const MapOptions& options,
-                                                             const MapSpec& spec) {
+// Makes a map: blocks, root line, instance. If it fails after the line was written, the line goes
+// again.
+Status PoolImpl::make_map(std::string_view name, const MapOptions& options, const MapSpec& spec,
+                          Slot*& slot) {
+  const EngineRow* row = find_engine(options.engine);
+  if (row == nullptr) {
+    return Status::format(StatusCode::unsupported, "engine %s is planned, not in this build",
+                          std::string(engine_name(options.engine)).c_str());
+  }
+  const MapKinds kinds{spec.key_kind, spec.value_kind};
+  auto root = row->create(context(), kinds, options);
+  if (!root && root.error() == StatusCode::pool_full) {
+    core_.epochs().drain_all();
+    core_.heap().reclaim();
+    root = row->create(context(), kinds, options);
+  }
+  if (!root) return std::move(root.error());
+  layout::Root line{};
+  std::memcpy(line.name, name.data(), name.size());
+  line.engine = static_cast<std::uint16_t>(options.engine);
+  line.engine_version = row->version;
+  line.key_kind = static_cast<std::uint8_t>(spec.key_kind);
+  line.value_kind = static_cast<std::uint8_t>(spec.value_kind);
+  line.is_signed = spec.is_signed ? 1 : 0;
+  line.key_bytes = spec.key_bytes;
+  line.value_bytes = spec.value_bytes;
+  line.root = *root;
+  // If there is no slot, the blocks are swept at the next open.
+  if (Status s = core_.add_root(line); !s.ok()) return s;
+  auto number = core_.find_root(name);
+  if (!number) return std::move(number.error());
+  slot = &slots_[*number];
+  auto used = core_.read_root(*number, slot->root);
+  Status s = used ? Status() : std::move(used.error());
+  // A new map is recovered like any other; its blocks are allocated, not to be marked.
+  if (s.ok()) s = open_slot(*number, false);
+  if (!s.ok()) {
+    (void)core_.drop_root(*number);
+    return s;
+  }
+  slot->used = true;
+  slot->error = {};
+  return {};
+}
+
+Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOptions& options,
+                                             const MapSpec& spec) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
-  if (name.empty() || name.size() > kMaxMapNameBytes ||
-      name.find('\0') != std::string_view::npos) {
-    return fail(StatusCode::invalid_argument,
-                "%s: a map's name has 1 to %llu bytes and no NUL", path_.c_str(),
-                static_cast<unsigned long long>(kMaxMapNameBytes));
+  if (name.empty() || name.size() > kMaxMapNameBytes || name.find('\0') != std::string_view::npos) {
+    return fail(StatusCode::invalid_argument, "%s: a map's name has 1 to %llu bytes and no NUL",
+                path_.c_str(), static_cast<unsigned long long>(kMaxMapNameBytes));
   }
   LatchGuard guard(latch_);
   Slot* slot = find(name);
   if (slot == nullptr) {
     if (!options.create || read_only_) {
-      return fail(StatusCode::not_found, "%s: has no map %.*s", path_.c_str(),
-                  static_cast<int>(name.size()), name.data());
+      return fail(options.create ? StatusCode::read_only : StatusCode::not_found,
+                  "%s: has no map %.*s", path_.c_str(), static_cast<int>(name.size()), name.data());
     }
-    const EngineRow* row = find_engine(options.engine);
-    if (row == nullptr) {
-      return fail(StatusCode::unsupported, "%s: engine %s is planned, not in this build",
-                  path_.c_str(), std::string(engine_name(options.engine)).c_str());
-    }
-    auto root = row->create(context(), {spec.key_kind, spec.value_kind}, options);
-    if (!root) return fail(wrap(std::move(root.error())));
-    layout::Root line{};
-    std::memcpy(line.name, name.data(), name.size());
-    line.engine = static_cast<std::uint16_t>(options.engine);
-    line.engine_version = row->version;
-    line.key_kind = static_cast<std::uint8_t>(spec.key_kind);
-    line.value_kind = static_cast<std::uint8_t>(spec.value_kind);
-    line.is_signed = spec.is_signed ? 1 : 0;
-    line.key_bytes = spec.key_bytes;
-    line.value_bytes = spec.value_bytes;
-    line.root = *root;
-    // If there is no slot, the blocks are swept at the next open.
-    if (Status s = core_.add_root(line); !s.ok()) return fail(wrap(std::move(s)));
-    auto number = core_.find_root(name);
-    if (!number) return fail(wrap(std::move(number.error())));
-    slot = &slots_[*number];
-    auto used = core_.read_root(*number, slot->root);
-    if (!used) return fail(wrap(std::move(used.error())));
-    // A new map is recovered like any other; its blocks are allocated, not to be marked.
-    auto instance = row->open(context(), {spec.key_kind, spec.value_kind}, *root);
-    if (!instance) return fail(wrap(std::move(instance.error())));
-    if (Status s = (*instance)->recover(false); !s.ok()) return fail(wrap(std::move(s)));
-    slot->instance = std::move(*instance);
-    slot->used = true;
-    slot->error = {};
+    if (Status s = make_map(name, options, spec, slot); !s.ok()) return fail(wrap(std::move(s)));
   }
   if (!slot->error.ok()) return fail(wrap(slot->error));
   const layout::Root& root = slot->root;
@@ -270,7 +301,7 @@ Expected<std::shared_ptr<EngineInstance>> PoolImpl::open_map(std::string_view na
     return fail(StatusCode::invalid_argument,
                 "%s: map %s was created with other key or value types", path_.c_str(), root.name);
   }
-  return slot->instance;
+  return slot->instance.get();
 }
 
 Status PoolImpl::drop(std::string_view name) {
@@ -282,6 +313,8 @@ Status PoolImpl::drop(std::string_view name) {
     return Status::format(StatusCode::not_found, "%s: has no map %.*s", path_.c_str(),
                           static_cast<int>(name.size()), name.data());
   }
+  std::unique_ptr<Dropped> dropped(new (std::nothrow) Dropped);
+  if (dropped == nullptr) return wrap(StatusCode::out_of_memory);
   if (Status s = core_.drop_root(static_cast<std::uint32_t>(slot - slots_.get())); !s.ok()) {
     return wrap(std::move(s));
   }
@@ -289,7 +322,9 @@ Status PoolImpl::drop(std::string_view name) {
   slot->error = {};
   if (slot->instance != nullptr) {
     slot->instance->release_blocks();
-    slot->instance.reset();
+    dropped->instance = std::move(slot->instance);
+    dropped->next = std::move(dropped_);
+    dropped_ = std::move(dropped);
   }
   return {};
 }
@@ -312,9 +347,12 @@ Status PoolImpl::close(const CloseOptions& options) {
   if (!open_ || owner_pid_ != getpid()) {
     // A child of fork must leave its parent's pool alone, down to the destructors.
     if (open_) {
-      for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-        (void)new (std::nothrow) std::shared_ptr<EngineInstance>(std::move(slots_[i].instance));
-      }
+      for (std::uint32_t i = 0; i < core_.root_slots(); ++i) (void)slots_[i].instance.release();
+      for (Dropped* d = dropped_.get(); d != nullptr; d = d->next.get())
+        (void)d->instance.release();
+      core_.abandon();
+      storage_.abandon();
+      open_ = false;
     }
     return {};
   }
@@ -326,6 +364,7 @@ Status PoolImpl::close(const CloseOptions& options) {
     if (Status c = slots_[i].instance->close(); !c.ok()) s = std::move(c);
   }
   slots_.reset();
+  while (dropped_ != nullptr) dropped_ = std::move(dropped_->next);
   if (s.ok() && !read_only_) s = core_.close(options.sync);
   storage_.close();
   return wrap(std::move(s));

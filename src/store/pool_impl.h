@@ -20,9 +20,9 @@ class PoolImpl {
   ~PoolImpl();
 
   Status open(const std::string& path, const PoolOptions& options);
-  Expected<std::shared_ptr<EngineInstance>> open_map(std::string_view name,
-                                                     const MapOptions& options,
-                                                     const MapSpec& spec);
+  // The instance lives as long as the pool is open.
+  Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
+                                     const MapSpec& spec);
   Status drop(std::string_view name);
   std::vector<MapInfo> list() const;
   PoolInfo info() const;
@@ -36,9 +36,15 @@ class PoolImpl {
   // One used line of the root directory. A map that could not be recovered keeps its reason here.
   struct Slot {
     layout::Root root{};
-    std::shared_ptr<EngineInstance> instance;
+    std::unique_ptr<EngineInstance> instance;
     Status error;
     bool used = false;
+  };
+
+  // A dropped map's instance. It stays until close: limbo may hold objects that only it can finish.
+  struct Dropped {
+    std::unique_ptr<EngineInstance> instance;
+    std::unique_ptr<Dropped> next;
   };
 
   Status open_file(const PoolOptions& options);
@@ -46,6 +52,8 @@ class PoolImpl {
   Status choose_durability(const PoolOptions& options);
   Status open_maps(bool clean, bool& complete);
   Status open_slot(std::uint32_t number, bool clean);
+  Status make_map(std::string_view name, const MapOptions& options, const MapSpec& spec,
+                  Slot*& slot);
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
     return {platform_, core_.heap(), core_.epochs(), threads_, read_only_};
@@ -60,7 +68,8 @@ class PoolImpl {
   FileStorage storage_;
   PoolCore<RealPlatform> core_;
   std::unique_ptr<Slot[]> slots_;
-  RealPlatform::Latch latch_;  // maps are opened and dropped one at a time
+  std::unique_ptr<Dropped> dropped_;
+  mutable RealPlatform::Latch latch_;  // maps are opened and dropped one at a time
   Durability durability_ = Durability::process;
   OpenReport report_;
   std::uint32_t threads_ = 1;

@@ -42,6 +42,7 @@ MapInfo describe(const layout::Root& root) {
 
 std::vector<MapInfo> PoolImpl::list() const {
   std::vector<MapInfo> out;
+  LatchGuard guard(latch_);
   for (std::uint32_t i = 0; open_ && i < core_.root_slots(); ++i) {
     if (slots_[i].used) out.push_back(describe(slots_[i].root));
   }
@@ -69,7 +70,7 @@ PoolInfo PoolImpl::info() const {
 
 PoolStats PoolImpl::stats() {
   PoolStats out;
-  if (!open_) return out;
+  if (!usable().ok()) return out;
   const HeapStats heap = core_.heap().stats();
   const std::uint64_t extent = core_.heap().extent_bytes();
   out.file_bytes = core_.header().file_bytes;
@@ -79,8 +80,8 @@ PoolStats PoolImpl::stats() {
   out.allocated_bytes = heap.allocated_bytes - heap.cached_bytes;
   out.heap_dram_bytes = heap.dram_bytes;
   if (out.assigned_bytes > 0) {
-    out.fragmentation = 1.0 - static_cast<double>(out.allocated_bytes) /
-                                  static_cast<double>(out.assigned_bytes);
+    out.fragmentation =
+        1.0 - static_cast<double>(out.allocated_bytes) / static_cast<double>(out.assigned_bytes);
   }
   out.limbo_blocks = core_.epochs().limbo_count();
   out.epoch = core_.epochs().epoch();
@@ -142,11 +143,13 @@ Expected<PoolInfo> Pool::inspect(const std::string& path) {
   if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
   // The owner may be writing a header or a root line just now: what is torn is read again.
   for (int attempt = 0;; ++attempt) {
-    auto head = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
+    auto head =
+        std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
     if (head == nullptr) return fail(StatusCode::out_of_memory);
     const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
     layout::Header header;
     const bool short_file = n < static_cast<std::int64_t>(layout::kDirectoryOffset);
+    storage.refresh_size();
     Status s = read_header(head.get(),
                            short_file ? static_cast<std::uint64_t>(n < 0 ? 0 : n) : storage.size(),
                            header);
@@ -171,7 +174,10 @@ Expected<PoolInfo> Pool::inspect(const std::string& path) {
           static_cast<std::int64_t>(sizeof(root))) {
         break;
       }
-      if (root.root != 0 && root.crc == root_crc(root)) out.maps.push_back(detail::describe(root));
+      if (root.root != 0 && root.crc == root_crc(root) &&
+          root.name[sizeof(root.name) - 1] == '\0') {
+        out.maps.push_back(detail::describe(root));
+      }
     }
     return out;
   }

@@ -6,7 +6,8 @@ namespace perdure {
 
 namespace {
 
-// The smallest string behind every string that starts with `prefix`; false if there is none ("\xff\xff").
+// The smallest string behind every string that starts with `prefix`; false if there is none
+// ("\xff\xff").
 bool after_prefix(std::string_view prefix, std::string& out) {
   out.assign(prefix);
   while (!out.empty() && static_cast<unsigned char>(out.back()) == 0xFF) out.pop_back();

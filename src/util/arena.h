@@ -1,8 +1,8 @@
 // Arena<T>: an array that grows without moving, in DRAM, on huge pages where the system has them.
 //
-// Address space for `capacity` elements is reserved at once; memory is taken as elements are touched. What
-// costs an index time is TLB and cache misses, so nodes are named by number and lie densely.
-// Thread safety: operator[] from any thread; reserve and release by one.
+// Address space for `capacity` elements is reserved at once; memory is taken as elements are
+// touched. What costs an index time is TLB and cache misses, so nodes are named by number and lie
+// densely. Thread safety: operator[] from any thread; reserve and release by one.
 #pragma once
 
 #include <sys/mman.h>

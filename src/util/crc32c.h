@@ -1,4 +1,5 @@
-// CRC32C (Castagnoli) with the instruction that every x86-64-v2 processor has. On media: never change.
+// CRC32C (Castagnoli) with the instruction that every x86-64-v2 processor has. On media: never
+// change.
 #pragma once
 
 #include <nmmintrin.h>

@@ -33,20 +33,34 @@ std::uintptr_t make_message(StatusCode code, const char* text, std::size_t size)
 
 const char* status_code_name(StatusCode code) noexcept {
   switch (code) {
-    case StatusCode::ok: return "ok";
-    case StatusCode::invalid_argument: return "invalid_argument";
-    case StatusCode::not_found: return "not_found";
-    case StatusCode::exists: return "exists";
-    case StatusCode::busy: return "busy";
-    case StatusCode::corruption: return "corruption";
-    case StatusCode::unsupported_format: return "unsupported_format";
-    case StatusCode::untrusted: return "untrusted";
-    case StatusCode::pool_full: return "pool_full";
-    case StatusCode::out_of_memory: return "out_of_memory";
-    case StatusCode::io: return "io";
-    case StatusCode::poisoned: return "poisoned";
-    case StatusCode::unsupported: return "unsupported";
-    case StatusCode::read_only: return "read_only";
+    case StatusCode::ok:
+      return "ok";
+    case StatusCode::invalid_argument:
+      return "invalid_argument";
+    case StatusCode::not_found:
+      return "not_found";
+    case StatusCode::exists:
+      return "exists";
+    case StatusCode::busy:
+      return "busy";
+    case StatusCode::corruption:
+      return "corruption";
+    case StatusCode::unsupported_format:
+      return "unsupported_format";
+    case StatusCode::untrusted:
+      return "untrusted";
+    case StatusCode::pool_full:
+      return "pool_full";
+    case StatusCode::out_of_memory:
+      return "out_of_memory";
+    case StatusCode::io:
+      return "io";
+    case StatusCode::poisoned:
+      return "poisoned";
+    case StatusCode::unsupported:
+      return "unsupported";
+    case StatusCode::read_only:
+      return "read_only";
   }
   return "unknown";
 }
@@ -85,33 +99,48 @@ void Status::release() noexcept { std::free(message_of(word_)); }
 
 std::string_view engine_name(Engine engine) noexcept {
   switch (engine) {
-    case Engine::phast: return "phast";
-    case Engine::level: return "level";
-    case Engine::clevel: return "clevel";
-    case Engine::as: return "as";
-    case Engine::ascs: return "ascs";
-    case Engine::pskiplist: return "pskiplist";
+    case Engine::phast:
+      return "phast";
+    case Engine::level:
+      return "level";
+    case Engine::clevel:
+      return "clevel";
+    case Engine::as:
+      return "as";
+    case Engine::ascs:
+      return "ascs";
+    case Engine::pskiplist:
+      return "pskiplist";
   }
   return "unknown";
 }
 
 std::string_view durability_name(Durability durability) noexcept {
   switch (durability) {
-    case Durability::automatic: return "auto";
-    case Durability::process: return "process";
-    case Durability::power: return "power";
-    case Durability::emulated: return "emulated";
+    case Durability::automatic:
+      return "auto";
+    case Durability::process:
+      return "process";
+    case Durability::power:
+      return "power";
+    case Durability::emulated:
+      return "emulated";
   }
   return "unknown";
 }
 
 const char* medium_name(Medium medium) noexcept {
   switch (medium) {
-    case Medium::page: return "page";
-    case Medium::volatile_ram: return "volatile_ram";
-    case Medium::cache_line: return "cache_line";
-    case Medium::eadr: return "eadr";
-    case Medium::network: return "network";
+    case Medium::page:
+      return "page";
+    case Medium::volatile_ram:
+      return "volatile_ram";
+    case Medium::cache_line:
+      return "cache_line";
+    case Medium::eadr:
+      return "eadr";
+    case Medium::network:
+      return "network";
   }
   return "unknown";
 }

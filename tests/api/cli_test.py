@@ -89,7 +89,8 @@ class CliTest(unittest.TestCase):
             if holder.poll() is None:
                 holder.kill()
             holder.wait()
-            holder.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                holder.stdin.close()
             holder.stderr.close()
 
 
@@ -545,6 +546,19 @@ class InUseTest(CliTest):
             info = self.json("info", self.pool)
             self.assertEqual((info["in_use"], info["clean"]), (False, False))
             self.assertEqual(self.output("get", self.pool, "held"), b"value\n")
+
+    def test_a_copy_of_an_open_pool_is_not_trusted(self):
+        copy = self.folder / "copy"
+        with self.pool_in_use():
+            shutil.copyfile(self.pool, copy)
+        info = self.json("info", copy)
+        self.assertFalse(info["trusted"])
+        self.assertNotEqual(info["trust_note"], "")
+        for command in (["get", copy, "held"], ["put", copy, "k", "v"], ["check", copy]):
+            self.assertIn("--accept", self.errors(*command))
+        self.assertTrue(self.json("check", copy, "--accept")["ok"])
+        self.assertTrue(self.json("info", copy)["trusted"])
+        self.assertEqual(self.output("get", copy, "held"), b"value\n")
 
     def test_file_shrunk_under_us(self):
         """SIGBUS is told in words, with the status of an I/O error."""

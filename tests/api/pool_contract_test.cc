@@ -1,5 +1,5 @@
-// Who owns a pool, when it is trusted, what happens on a full disk, which arguments are refused, and what
-// the pool reports about itself.
+// Who owns a pool, when it is trusted, what happens on a full disk, which arguments are refused,
+// and what the pool reports about itself.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -95,28 +95,35 @@ TEST(Busy, AKilledOwnerDoesNotKeepThePool) {
   expect_sound(pool);
 }
 
-// A child of fork may not use its parent's pool. Whatever the API answers it, a refusal or a signal, the
-// parent's pool stays whole, owned by the parent, and unclean until the parent closes it.
+// A child of fork may not use its parent's pool. Whatever the API answers it, a refusal or a
+// signal, the parent's pool stays whole, owned by the parent, and unclean until the parent closes
+// it.
 TEST(Fork, TheChildCannotHarmTheParentsPool) {
   for (int deed = 0; deed < 6; ++deed) {
     SCOPED_TRACE("deed " + std::to_string(deed));
     TempPath path;
     std::optional<Pool> pool(open_pool(path, small_pool()));
     fill_pool(*pool);
-    auto numbers = must(pool->map<std::uint64_t, std::uint64_t>("numbers"));
-    auto texts = must(pool->map<Bytes, Bytes>("texts"));
+    std::optional numbers(must(pool->map<std::uint64_t, std::uint64_t>("numbers")));
+    std::optional texts(must(pool->map<Bytes, Bytes>("texts")));
     const pid_t child = start_child([&] {
       alarm(20);
       switch (deed) {
         case 0:
-          for (std::uint64_t i = 0; i < 1'000; ++i) (void)numbers.insert(mix(i + 1'000'000), i);
+          for (std::uint64_t i = 0; i < 1'000; ++i) (void)numbers->insert(mix(i + 1'000'000), i);
           break;
         case 1:
-          for (std::uint64_t i = 0; i < kEntries; ++i) (void)texts.erase(text_of(i));
+          for (std::uint64_t i = 0; i < kEntries; ++i) (void)texts->erase(text_of(i));
           break;
-        case 2: (void)pool->close(); break;
-        case 3: pool.reset(); break;
-        case 4: (void)pool->drop("texts"); break;
+        case 2:
+          (void)pool->close();
+          break;
+        case 3:
+          pool.reset();
+          break;
+        case 4:
+          (void)pool->drop("texts");
+          break;
         case 5:
           (void)pool->sync();
           (void)pool->compact();
@@ -133,11 +140,13 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
     EXPECT_FALSE(must(Pool::inspect(path)).clean) << "the child marked it clean";
     EXPECT_EQ(wrong_content(*pool), "");
     for (std::uint64_t i = 0; i < 500; ++i) {
-      ASSERT_TRUE(must(numbers.insert(mix(i + 2'000'000), i)));
-      ASSERT_TRUE(must(texts.insert("after" + std::to_string(i), "value")));
+      ASSERT_TRUE(must(numbers->insert(mix(i + 2'000'000), i)));
+      ASSERT_TRUE(must(texts->insert("after" + std::to_string(i), "value")));
     }
-    EXPECT_EQ(numbers.stats().entries, kEntries + 500);
+    EXPECT_EQ(numbers->stats().entries, kEntries + 500);
     expect_sound(*pool);
+    numbers.reset();
+    texts.reset();
     must(pool->close());
     pool.reset();
     Pool again = open_pool(path, small_pool());
@@ -214,8 +223,8 @@ TEST(Trust, AcceptingAnUntrustedPoolThatIsBrokenFails) {
   EXPECT_TRUE(end.ok()) << end;
 }
 
-// Another boot, played in a mount namespace where the kernel's boot id reads differently. Needs the right to
-// make one (root, or unprivileged user namespaces).
+// Another boot, played in a mount namespace where the kernel's boot id reads differently. Needs the
+// right to make one (root, or unprivileged user namespaces).
 bool become_another_boot(const std::string& fake_id_file) {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
@@ -361,15 +370,15 @@ TEST(FullDisk, CreatingBeyondTheLimitFailsWithoutAPool) {
   }
 }
 
-// A small tmpfs where one can be mounted; the limit on file sizes above covers the rest of the world.
+// A small tmpfs where one can be mounted; the limit on file sizes above covers the rest of the
+// world.
 TEST(FullDisk, SmallFileSystem) {
   TempPath dir("mount");
   std::filesystem::create_directory(dir.str());
   const ChildEnd end = run_child([&] {
-    const bool mounted =
-        (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
-        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-        mount("none", dir.str().c_str(), "tmpfs", 0, "size=12m") == 0;
+    const bool mounted = (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+                         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         mount("none", dir.str().c_str(), "tmpfs", 0, "size=12m") == 0;
     if (!mounted) {
       signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{9_MiB, 9_MiB};
@@ -462,7 +471,8 @@ TEST(Arguments, Partitions) {
   auto map = must(pool.ordered_map<std::uint64_t, std::uint64_t>("c"));
   std::vector<std::uint64_t> keys;
   for (std::uint64_t i = 0; i < 600; ++i) keys.push_back(i << 13);
-  for (const std::uint64_t high : {std::uint64_t{1} << 24, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+  for (const std::uint64_t high :
+       {std::uint64_t{1} << 24, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
     keys.insert(keys.end(), {high - 1, high});
   }
   for (const std::uint64_t key : keys) EXPECT_TRUE(must(map.upsert(key, key))) << key;
@@ -556,7 +566,7 @@ TEST(Housekeeping, StatsAddUp) {
   EXPECT_LE(stats.maps[0].load_factor, 1.0);
   EXPECT_GT(stats.maps[0].leaves, 20'000U / 56);
   EXPECT_GE(stats.maps[0].height, 2U);
-  const CheckReport report = must(pool.check());
+  const CheckReport report = must(pool.check({.deep = true}));
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.entries, 20'000U);
   EXPECT_GE(report.objects, 20'000U);
@@ -577,7 +587,7 @@ TEST(Housekeeping, SyncMakesBackupsPossible) {
 }
 
 std::uint64_t disk_bytes(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) throw std::runtime_error("stat");
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
@@ -585,38 +595,40 @@ std::uint64_t disk_bytes(const std::string& path) {
 TEST(Housekeeping, CompactGivesSpaceBack) {
   TempPath path;
   const PoolOptions options{.max_size = 512_MiB};
-  Pool pool = open_pool(path, options);
-  auto blobs = must(pool.map<std::uint64_t, Bytes>("blobs"));
-  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
   const std::uint64_t n = scaled(20'000, 4'000);
-  const std::string value(1'500, 'v');
-  for (std::uint64_t round = 0; round < 2; ++round) {
-    for (std::uint64_t i = 0; i < n; ++i) {
-      must(blobs.insert(i, value));
-      must(numbers.insert(i + round * n, i));
+  {
+    Pool pool = open_pool(path, options);
+    auto blobs = must(pool.map<std::uint64_t, Bytes>("blobs"));
+    auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
+    const std::string value(1'500, 'v');
+    for (std::uint64_t round = 0; round < 2; ++round) {
+      for (std::uint64_t i = 0; i < n; ++i) {
+        must(blobs.insert(i, value));
+        must(numbers.insert(i + round * n, i));
+      }
+      must(blobs.upsert(n, std::string(8_MiB, 'b')));
+      const std::uint64_t full = disk_bytes(path);
+      for (std::uint64_t i = 0; i < n; ++i) {
+        if (i % 1'000 != 0) must(blobs.erase(i));
+      }
+      must(blobs.erase(n));
+      const std::uint64_t given = must(pool.compact());
+      const std::uint64_t after = disk_bytes(path);
+      // Records of 1.5 KB in 20 survivors cannot hold more than a third of it.
+      EXPECT_LE(after, full - full / 3) << "from " << full << ", said to have given " << given;
+      EXPECT_GE(given, full / 3);
+      for (std::uint64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(must(blobs.contains(i)), i % 1'000 == 0);
+        ASSERT_EQ(must(numbers.find(i)), std::optional(i));
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
+      // Punched space is used again, and survives a reopen.
+      for (std::uint64_t i = 0; i < n; i += 1'000) must(blobs.erase(i));
     }
-    must(blobs.upsert(n, std::string(8_MiB, 'b')));
-    const std::uint64_t full = disk_bytes(path);
-    for (std::uint64_t i = 0; i < n; ++i) {
-      if (i % 1'000 != 0) must(blobs.erase(i));
-    }
-    must(blobs.erase(n));
-    const std::uint64_t given = must(pool.compact());
-    const std::uint64_t after = disk_bytes(path);
-    // Records of 1.5 KB in 20 survivors cannot hold more than a third of it.
-    EXPECT_LE(after, full - full / 3) << "from " << full << ", said to have given " << given;
-    EXPECT_GE(given, full / 3);
-    for (std::uint64_t i = 0; i < n; ++i) {
-      ASSERT_EQ(must(blobs.contains(i)), i % 1'000 == 0);
-      ASSERT_EQ(must(numbers.find(i)), std::optional(i));
-    }
-    ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
-    // Punched space is used again, and survives a reopen.
-    for (std::uint64_t i = 0; i < n; i += 1'000) must(blobs.erase(i));
+    must(pool.close());
   }
-  must(pool.close());
-  pool = open_pool(path, options);
-  numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
+  Pool pool = open_pool(path, options);
+  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
   EXPECT_EQ(numbers.stats().entries, 2 * n);
   expect_sound(pool);
 }
@@ -625,9 +637,10 @@ TEST(Housekeeping, MovedPoolsStayOpen) {
   TempPath path, other("other");
   Pool first = open_pool(path, small_pool());
   fill_pool(first);
-  auto map = must(first.map<std::uint64_t, std::uint64_t>("numbers"));
+  std::optional map(must(first.map<std::uint64_t, std::uint64_t>("numbers")));
   Pool second = std::move(first);
-  EXPECT_EQ(must(map.find(mix(1))), std::optional<std::uint64_t>(1));
+  EXPECT_EQ(must(map->find(mix(1))), std::optional<std::uint64_t>(1)) << "maps stay, too";
+  map.reset();
   EXPECT_EQ(wrong_content(second), "");
   Pool third = open_pool(other, small_pool());
   third = std::move(second);  // closes what `third` had

@@ -1,5 +1,5 @@
-// Races whose outcome is known: of N threads that do the same, exactly one succeeds; what splits and
-// unlinks move stays findable; what threads leave behind does not add up.
+// Races whose outcome is known: of N threads that do the same, exactly one succeeds; what splits
+// and unlinks move stays findable; what threads leave behind does not add up.
 #include <algorithm>
 #include <barrier>
 #include <string>
@@ -37,8 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Durabilities, Races,
                          ::testing::Values(Durability::process, Durability::emulated),
                          durability_of);
 
-// All threads do `action(thread, key)` on the same keys in the same order, in step, and `tally` sees how
-// many answered true for each key.
+// All threads do `action(thread, key)` on the same keys in the same order, in step, and `tally`
+// sees how many answered true for each key.
 template <class Action, class Tally>
 void in_step(int threads, std::uint64_t rounds, Violations& violations, Action action,
              Tally tally) {
@@ -147,7 +147,8 @@ void same_key_races(OrderedMap<K, std::uint64_t>& map, Violations& violations) {
     const auto key = race_key<K>(i);
     const int present = 1 + balance[i].load();
     if (present != 0 && present != 1) violations.add("answers of insert and erase do not add up");
-    if (must(map.contains(K(key))) != (present == 1)) violations.add("presence contradicts answers");
+    if (must(map.contains(K(key))) != (present == 1))
+      violations.add("presence contradicts answers");
     left += present == 1 ? 1 : 0;
   }
   EXPECT_EQ(map.stats().entries, left);
@@ -245,14 +246,16 @@ void readers_never_miss(OrderedMap<K, std::uint64_t>& map, bool descending,
         const std::uint64_t there = acknowledged.load();
         if (there == 0) continue;
         // Mostly the newest, which have just been moved by a split.
-        const std::uint64_t i =
-            rng.one_in(3) ? rng.below(there) : there - 1 - rng.below(std::min(there, std::uint64_t{150}));
+        const std::uint64_t i = rng.one_in(3)
+                                    ? rng.below(there)
+                                    : there - 1 - rng.below(std::min(there, std::uint64_t{150}));
         const auto owned = key_of(i);
         if (r == 2 && rng.one_in(8)) {
           std::uint64_t seen = 0;
           must(map.scan(ScanOptions<K>{.limit = 1, .reverse = !descending},
                         [&](const K&, std::uint64_t v) { seen = v; }));
-          if (seen + 1 < there) violations.add("the last entry is older than the last acknowledged");
+          if (seen + 1 < there)
+            violations.add("the last entry is older than the last acknowledged");
           continue;
         }
         const auto found = must(map.find(K(owned)));
@@ -315,8 +318,8 @@ TEST_P(Races, P9_UpdatesDuringSplits) {
   }
 }
 
-// 1g and P17: leaves are emptied, unlinked and refilled under scans in both directions; keys that stay are
-// delivered exactly once and in order.
+// 1g and P17: leaves are emptied, unlinked and refilled under scans in both directions; keys that
+// stay are delivered exactly once and in order.
 template <class K>
 void unlinks_under_scans(OrderedMap<K, std::uint64_t>& map, Violations& violations) {
   const std::uint64_t n = scaled(30'000, 3'000);
@@ -341,7 +344,8 @@ void unlinks_under_scans(OrderedMap<K, std::uint64_t>& map, Violations& violatio
           if (i % kStay != 0 && !must(map.erase(K(key_of(i))))) violations.add("erase: absent");
         }
         for (std::uint64_t i = begin + n / 2; i-- > begin;) {
-          if (i % kStay != 0 && !must(map.insert(K(key_of(i)), i))) violations.add("insert: exists");
+          if (i % kStay != 0 && !must(map.insert(K(key_of(i)), i)))
+            violations.add("insert: exists");
         }
       }
       --sweeping;
@@ -405,8 +409,8 @@ TEST_P(Races, P1g_UnlinkUnderScans_P17_Strings) {
   unlinks_under_scans<Bytes>(map, violations_);
 }
 
-// 1b, driven by hand: k leaves its slot, k' takes it, k comes back elsewhere. A lookup of k may say v, v''
-// or absent, and nothing that k' ever had.
+// 1b, driven by hand: k leaves its slot, k' takes it, k comes back elsewhere. A lookup of k may say
+// v, v'' or absent, and nothing that k' ever had.
 TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
   const std::uint64_t rounds = scaled(150'000, 5'000);
@@ -452,7 +456,8 @@ TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
   team.join();
 }
 
-// A stalled reader holds its view; writers go on, records of its epoch are not reused, and stats name it.
+// A stalled reader holds its view; writers go on, records of its epoch are not reused, and stats
+// name it.
 TEST_P(Races, P18_StalledReaderKeepsItsView) {
   auto map = open_map<Bytes, Bytes>(7);
   const std::string kept(200, 'k');
@@ -601,7 +606,8 @@ TEST_P(Races, WritersInAFullPool) {
       }
       if (!was_full) violations_.add("the test is meant to fill the pool");
       for (const std::uint64_t key : mine) {
-        if (must(map.find(key)) != std::optional(value)) violations_.add("acknowledged key is lost");
+        if (must(map.find(key)) != std::optional(value))
+          violations_.add("acknowledged key is lost");
       }
     });
   }

@@ -1,5 +1,5 @@
-// Every kind of operation at once, checked by the readers themselves, over layouts that provoke each of
-// the races in docs/design/hazards.md.
+// Every kind of operation at once, checked by the readers themselves, over layouts that provoke
+// each of the races in docs/design/hazards.md.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -32,10 +32,13 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
     TempPath path;
     Violations violations;
     {
-      Pool pool = open_pool(path, {.durability = run.durability, .max_size = 1_GiB});
+      std::optional<Pool> session(
+          open_pool(path, {.durability = run.durability, .max_size = 1_GiB}));
+      Pool& pool = *session;
       const MapOptions options{.engine = kEngines[0].engine,
                                .phast = {.partition_bits = run.partition_bits}};
-      auto map = must(pool.ordered_map<K, V>("m", options));
+      std::optional<OrderedMap<K, V>> view(must(pool.ordered_map<K, V>("m", options)));
+      OrderedMap<K, V>& map = *view;
       Tracked<K, V> tracked(run.keys, run.layout, violations);
       std::atomic<int> writing{run.writers};
       const std::uint64_t operations = scaled(run.operations, run.operations / 20);
@@ -63,12 +66,17 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
             switch (rng.below(8)) {
               case 0:
                 batch.clear();
-                for (std::size_t n = 1 + rng.below(70); n > 0; --n) batch.push_back(rng.below(run.keys));
+                for (std::size_t n = 1 + rng.below(70); n > 0; --n)
+                  batch.push_back(rng.below(run.keys));
                 tracked.check_find_many(map, batch);
                 break;
               case 1:
-              case 2: tracked.check_read(map, i); break;
-              default: tracked.check_find(map, i); break;
+              case 2:
+                tracked.check_read(map, i);
+                break;
+              default:
+                tracked.check_find(map, i);
+                break;
             }
           }
         });
@@ -88,10 +96,12 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
       violations.expect_none();
       expect_sound(pool);
       if (violations.any()) return;
+      // And after a reopen. A map must not outlive its pool.
+      view.reset();
       must(pool.close());
-      // And after a reopen, by another recovery of the same state.
-      pool = open_pool(path, {.durability = run.durability});
-      map = must(pool.ordered_map<K, V>("m", options));
+      session.reset();
+      session.emplace(open_pool(path, {.durability = run.durability}));
+      view.emplace(must(pool.ordered_map<K, V>("m", options)));
       tracked.check_final(map);
       expect_sound(pool);
     }
@@ -105,7 +115,8 @@ const MixedRun kRuns[] = {
     {"SpreadEmulated", Durability::emulated, Layout::spread, 20'000, 3, 2, 1, 80'000, 7},
     // 1b: one leaf whose slots are claimed, freed and claimed again all the time.
     {"P1b_SlotReuseInOneLeaf", Durability::process, Layout::dense, 24, 2, 3, 1, 200'000, 0},
-    {"P1b_SlotReuseInOneLeafEmulated", Durability::emulated, Layout::dense, 24, 2, 3, 1, 120'000, 0},
+    {"P1b_SlotReuseInOneLeafEmulated", Durability::emulated, Layout::dense, 24, 2, 3, 1, 120'000,
+     0},
     // Leaves at the edge of full and of empty: 80 keys, three quarters present.
     {"P1_SplitsAndUnlinksOfFewLeaves", Durability::process, Layout::dense, 80, 4, 2, 2, 100'000, 0},
     {"FewLeavesEmulated", Durability::emulated, Layout::dense, 80, 4, 2, 2, 60'000, 0},

@@ -1,8 +1,8 @@
-// Self-checking keys, after leveldb's <key, gen, hash>. Each key has one writer at a time and goes through
-// numbered versions; whether a version is present or absent, and its value, are functions of key and
-// version. Two counters per key bracket what a reader may see: `acked` was acknowledged before the read
-// began, `started` is the newest that can have begun before it ended. Anything else, be it older, newer,
-// torn, another key's or a wrong absence, is caught by the reader itself.
+// Self-checking keys, after leveldb's <key, gen, hash>. Each key has one writer at a time and goes
+// through numbered versions; whether a version is present or absent, and its value, are functions
+// of key and version. Two counters per key bracket what a reader may see: `acked` was acknowledged
+// before the read began, `started` is the newest that can have begun before it ended. Anything
+// else, be it older, newer, torn, another key's or a wrong absence, is caught by the reader itself.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +80,9 @@ detail::OwnedKey<K> tracked_key(std::uint64_t i, Layout layout) {
         // The first byte decides the partition; order stays that of the numbers.
         std::snprintf(text, sizeof text, "%c%08llu", static_cast<char>(1 + i / 16 % 255), number);
         return text;
-      case Layout::dense: std::snprintf(text, sizeof text, "k%04llu", number); return text;
+      case Layout::dense:
+        std::snprintf(text, sizeof text, "k%04llu", number);
+        return text;
       case Layout::one_partition:
         std::snprintf(text, sizeof text, "customer:%010llu", number);
         return text;
@@ -88,9 +90,12 @@ detail::OwnedKey<K> tracked_key(std::uint64_t i, Layout layout) {
     return "";
   } else {
     switch (layout) {
-      case Layout::spread: return static_cast<K>(mix(i));
-      case Layout::dense: return static_cast<K>(i);
-      case Layout::one_partition: return static_cast<K>(i * 64);
+      case Layout::spread:
+        return static_cast<K>(mix(i));
+      case Layout::dense:
+        return static_cast<K>(i);
+      case Layout::one_partition:
+        return static_cast<K>(i * 64);
     }
     return K{};
   }
@@ -167,7 +172,8 @@ class Tracked {
         answer = must(map.upsert(key(i), V(owned)));
         expected = !was;
       } else if (was) {
-        if (rng.one_in(4) && must(map.insert(key(i), V(owned)))) fail(i, "insert over a present key");
+        if (rng.one_in(4) && must(map.insert(key(i), V(owned))))
+          fail(i, "insert over a present key");
         what = "update";
         answer = must(map.update(key(i), V(owned)));
         expected = true;
@@ -292,8 +298,9 @@ class Tracked {
   void check_version(std::size_t i, std::uint32_t low, std::uint32_t high,
                      std::optional<std::uint32_t> version, const char* by) {
     if (version) {
-      if (*version < low) fail(i, std::string(by) + ": older than acknowledged: " +
-                                      std::to_string(*version) + " < " + std::to_string(low));
+      if (*version < low)
+        fail(i, std::string(by) + ": older than acknowledged: " + std::to_string(*version) + " < " +
+                    std::to_string(low));
       if (*version > high) fail(i, std::string(by) + ": a version nobody wrote");
       if (!version_present(i, *version)) fail(i, std::string(by) + ": a version that is absent");
       return;

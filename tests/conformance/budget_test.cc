@@ -1,5 +1,6 @@
-// The flush and fence budgets of the contract, counted by the platform: in `process` durability nothing,
-// in `emulated` exactly what the table in docs/benchmarks.md promises, for lookups and scans nothing.
+// The flush and fence budgets of the contract, counted by the platform: in `process` durability
+// nothing, in `emulated` exactly what the table in docs/benchmarks.md promises, for lookups and
+// scans nothing.
 #include <functional>
 #include <string>
 
@@ -37,8 +38,8 @@ class PhastProcess : public PhastBudget {
 };
 
 TEST_F(PhastBudget, IntegerMutationsCostOneFlushAndOneFence) {
-  auto map = must(pool_.ordered_map<std::uint64_t, std::uint64_t>(
-      "m", {.phast = {.partition_bits = 0}}));
+  auto map =
+      must(pool_.ordered_map<std::uint64_t, std::uint64_t>("m", {.phast = {.partition_bits = 0}}));
   ASSERT_TRUE(must(map.insert(1'000, 0)));  // the first leaf may take a new extent
   const Cost one{1, 1};
   const Cost none{0, 0};
@@ -55,11 +56,11 @@ TEST_F(PhastBudget, IntegerMutationsCostOneFlushAndOneFence) {
     EXPECT_EQ(cost_of([&] { must(map.erase(i + 5'000)); }), none) << "erase, absent " << i;
   }
   std::uint64_t seen = 0;
-  EXPECT_EQ(cost_of([&] {
-              must(map.scan(ScanOptions<std::uint64_t>{},
-                            [&](std::uint64_t, std::uint64_t) { ++seen; }));
-            }),
-            none);
+  EXPECT_EQ(
+      cost_of([&] {
+        must(map.scan(ScanOptions<std::uint64_t>{}, [&](std::uint64_t, std::uint64_t) { ++seen; }));
+      }),
+      none);
   EXPECT_EQ(seen, 41U);
   for (std::uint64_t i = 0; i < 40; ++i) {
     EXPECT_EQ(cost_of([&] { must(map.erase(i)); }), one) << "erase " << i;
@@ -69,8 +70,8 @@ TEST_F(PhastBudget, IntegerMutationsCostOneFlushAndOneFence) {
 
 // A split adds 17 flushes and 2 fences; a new extent, one of each now and then.
 TEST_F(PhastBudget, SplitsAddTwoFences) {
-  auto map = must(pool_.ordered_map<std::uint64_t, std::uint64_t>(
-      "m", {.phast = {.partition_bits = 0}}));
+  auto map =
+      must(pool_.ordered_map<std::uint64_t, std::uint64_t>("m", {.phast = {.partition_bits = 0}}));
   const std::uint64_t n = scaled(20'000, 3'000);
   Cost total{0, 0};
   std::uint64_t worst_fences = 0;
@@ -93,8 +94,8 @@ TEST_F(PhastBudget, ByteStringsCostTheirRecordAndTwoFences) {
   auto map = must(pool_.map<Bytes, Bytes>("m", {.phast = {.partition_bits = 0}}));
   const std::string value(100, 'v');
   ASSERT_TRUE(must(map.insert("a first one takes extents", value)));
-  // 16 bytes of prefix, 16 of key and 100 of value: 3 lines if aligned, and the entry's line. The first of
-  // a size class may take an extent, so the budget is asserted from the second on.
+  // 16 bytes of prefix, 16 of key and 100 of value: 3 lines if aligned, and the entry's line. The
+  // first of a size class may take an extent, so the budget is asserted from the second on.
   for (int i = 0; i < 40; ++i) {
     const std::string key = "0123456789abcd" + std::to_string(10 + i);
     const Cost cost = cost_of([&] { must(map.insert(key, value)); });

@@ -1,5 +1,6 @@
-// The contract of Map and OrderedMap, for every engine, durability, key kind and value kind, and for the
-// std::map oracle. Names with an id (P2, P12, ...) are the regression tests of docs/design/hazards.md.
+// The contract of Map and OrderedMap, for every engine, durability, key kind and value kind, and
+// for the std::map oracle. Names with an id (P2, P12, ...) are the regression tests of
+// docs/design/hazards.md.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -165,7 +166,8 @@ TYPED_TEST(PointTest, FindManyRefusesTooFewPlaces) {
   EXPECT_EQ(code_of(this->map_->find_many(keys, values)), StatusCode::invalid_argument);
 }
 
-// A full leaf: whoever finds it full must go on and insert, in random order and in both sorted orders.
+// A full leaf: whoever finds it full must go on and insert, in random order and in both sorted
+// orders.
 TYPED_TEST(PointTest, P1_NoInsertIsLostAtFullLeaves) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(12'000, 2'000);
@@ -179,7 +181,8 @@ TYPED_TEST(PointTest, P1_NoInsertIsLostAtFullLeaves) {
   EXPECT_EQ(this->map_->stats().entries, n);
 }
 
-// One entry per key, however often it is inserted: an erase leaves nothing behind that could resurrect.
+// One entry per key, however often it is inserted: an erase leaves nothing behind that could
+// resurrect.
 TYPED_TEST(PointTest, P2_DuplicateKeys) {
   const std::uint64_t n = scaled(3'000, 600);
   for (int round = 0; round < 3; ++round) {
@@ -200,8 +203,8 @@ TYPED_TEST(PointTest, P2_DuplicateKeys) {
   }
 }
 
-// Erased entries must neither shadow a later insert of their key nor take part in choosing where a leaf
-// splits: most of a leaf is erased, then it is filled beyond its capacity.
+// Erased entries must neither shadow a later insert of their key nor take part in choosing where a
+// leaf splits: most of a leaf is erased, then it is filled beyond its capacity.
 TYPED_TEST(PointTest, P10_EraseThenInsertAgainAndSplitsOfMostlyErasedLeaves) {
   const std::uint64_t n = 56;
   for (std::uint64_t keep = 0; keep < 8; ++keep) {
@@ -286,18 +289,19 @@ class OrderedTest : public Fixture<S, OrderedMap<typename S::K, typename S::V>> 
     }
     return options;
   }
-  // Key numbers first, first+step, ... below last, with the values that fill() gave; what a scan of the
-  // options must deliver, by callback and by iterator.
+  // Key numbers first, first+step, ... below last, with the values that fill() gave; what a scan of
+  // the options must deliver, by callback and by iterator.
   void expect_scan(Options options, std::vector<std::uint64_t> expected) {
     if (options.reverse) std::reverse(expected.begin(), expected.end());
     if (expected.size() > options.limit) expected.resize(options.limit);
     std::size_t at = 0;
-    const std::uint64_t visited = must(this->map_->scan(options, [&](const KeyType& k, const ValueType& v) {
-      ASSERT_LT(at, expected.size()) << "more entries than expected";
-      ASSERT_TRUE(k == KeyType(this->key(expected[at]))) << "key of entry " << at;
-      ASSERT_TRUE(v == ValueType(this->value(expected[at]))) << "value of entry " << at;
-      ++at;
-    }));
+    const std::uint64_t visited =
+        must(this->map_->scan(options, [&](const KeyType& k, const ValueType& v) {
+          ASSERT_LT(at, expected.size()) << "more entries than expected";
+          ASSERT_TRUE(k == KeyType(this->key(expected[at]))) << "key of entry " << at;
+          ASSERT_TRUE(v == ValueType(this->value(expected[at]))) << "value of entry " << at;
+          ++at;
+        }));
     EXPECT_EQ(at, expected.size());
     EXPECT_EQ(visited, expected.size());
     at = 0;
@@ -415,9 +419,15 @@ TYPED_TEST(OrderedTest, ScansStayRightWhileTheMapChangesBetweenThem) {
     const std::uint64_t k = rng.below(600);
     const std::uint64_t v = rng.below(1'000);
     switch (rng.below(4)) {
-      case 0: ASSERT_EQ(this->insert(k, v), model.try_emplace(k, v).second); break;
-      case 1: ASSERT_EQ(this->upsert(k, v), model.insert_or_assign(k, v).second); break;
-      case 2: ASSERT_EQ(this->erase(k), model.erase(k) != 0); break;
+      case 0:
+        ASSERT_EQ(this->insert(k, v), model.try_emplace(k, v).second);
+        break;
+      case 1:
+        ASSERT_EQ(this->upsert(k, v), model.insert_or_assign(k, v).second);
+        break;
+      case 2:
+        ASSERT_EQ(this->erase(k), model.erase(k) != 0);
+        break;
       case 3:
         ASSERT_EQ(this->update(k, v), model.contains(k));
         if (model.contains(k)) model[k] = v;
@@ -441,7 +451,8 @@ TYPED_TEST(OrderedTest, ScansStayRightWhileTheMapChangesBetweenThem) {
   }
 }
 
-// An iterator keeps no guard: what is ahead may change, and keys that stay are delivered exactly once.
+// An iterator keeps no guard: what is ahead may change, and keys that stay are delivered exactly
+// once.
 TYPED_TEST(OrderedTest, IteratorSurvivesMutationsBetweenSteps) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(2'000, 500);

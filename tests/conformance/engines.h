@@ -1,5 +1,5 @@
-// The engines under test. Adding one is adding its line; every suite of tests/conformance, tests/model
-// and tests/concurrent then runs on it.
+// The engines under test. Adding one is adding its line; every suite of tests/conformance,
+// tests/model and tests/concurrent then runs on it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Keys and values at the edges of what the contract allows: byte strings of every awkward shape, integers
-// at partition boundaries, values of every size class.
+// Keys and values at the edges of what the contract allows: byte strings of every awkward shape,
+// integers at partition boundaries, values of every size class.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -67,7 +67,8 @@ TYPED_TEST(ByteKeyTest, EmptyKey) {
   EXPECT_FALSE(must(this->map_->contains("")));
 }
 
-// Protocol review 1h (i): "", "\0", "\0\0" and every string that starts with eight NULs share head 0.
+// Protocol review 1h (i): "", "\0", "\0\0" and every string that starts with eight NULs share head
+// 0.
 TYPED_TEST(ByteKeyTest, P1h_KeysWithHeadZero) {
   std::vector<std::string> keys;
   for (std::size_t n = 0; n < 80; ++n) keys.emplace_back(n, '\0');
@@ -78,7 +79,8 @@ TYPED_TEST(ByteKeyTest, P1h_KeysWithHeadZero) {
   this->expect_distinct(keys);
 }
 
-// Protocol review 1h (iii): more equal heads than a leaf has entries, told apart by bytes, then length.
+// Protocol review 1h (iii): more equal heads than a leaf has entries, told apart by bytes, then
+// length.
 TYPED_TEST(ByteKeyTest, P1h_EqualHeads) {
   std::vector<std::string> keys;
   for (std::uint64_t i = 0; i < scaled(3'000, 500); ++i) {
@@ -113,8 +115,8 @@ TYPED_TEST(ByteKeyTest, KeysOfEveryByte) {
 TYPED_TEST(ByteKeyTest, KeySizesUpToTheLimit) {
   using V = typename TestFixture::ValueType;
   std::vector<std::string> keys;
-  for (const std::size_t n : {0, 1, 6, 7, 8, 9, 10, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256,
-                              4095, 4096, 4097, 65534, 65535}) {
+  for (const std::size_t n : {0,  1,  6,  7,  8,   9,   10,   15,   16,   17,    31,   32,
+                              33, 63, 64, 65, 255, 256, 4095, 4096, 4097, 65534, 65535}) {
     keys.emplace_back(n, 'k');
   }
   this->expect_distinct(keys);
@@ -142,7 +144,9 @@ class PrefixScanTest : public ::testing::Test {
  protected:
   using ValueType = typename S::V;
   using Options = ScanOptions<std::string_view>;
-  void SetUp() override { map_ = backend_.template ordered_map<std::string_view, ValueType>("map"); }
+  void SetUp() override {
+    map_ = backend_.template ordered_map<std::string_view, ValueType>("map");
+  }
   void TearDown() override { backend_.expect_sound(); }
   void fill(const std::set<std::string>& keys) {
     std::vector<std::string> order(keys.begin(), keys.end());
@@ -169,7 +173,8 @@ class PrefixScanTest : public ::testing::Test {
     for (const auto& from : bounds) {
       for (const auto& to : bounds) {
         for (const bool reverse : {false, true}) {
-          for (const std::uint64_t limit : {std::uint64_t{1}, std::uint64_t{70}, ~std::uint64_t{0}}) {
+          for (const std::uint64_t limit :
+               {std::uint64_t{1}, std::uint64_t{70}, ~std::uint64_t{0}}) {
             std::vector<std::string> expected;
             for (const std::string& key : keys) {
               if (key.starts_with(prefix) && (!from || key >= *from) && (!to || key < *to)) {
@@ -205,8 +210,8 @@ TYPED_TEST(PrefixScanTest, PrefixesOfOrdinaryKeys) {
     keys.insert("customer:" + std::to_string(i));
   }
   this->fill(keys);
-  for (const char* prefix : {"", "u", "user", "user:", "user:1", "user:1043", "customer:", "customer:14",
-                             "absent", "zzz"}) {
+  for (const char* prefix : {"", "u", "user", "user:", "user:1", "user:1043",
+                             "customer:", "customer:14", "absent", "zzz"}) {
     this->expect_prefix(keys, prefix);
   }
 }
@@ -214,7 +219,8 @@ TYPED_TEST(PrefixScanTest, PrefixesOfOrdinaryKeys) {
 // The upper bound of a prefix carries past 0xff bytes, and a prefix of nothing but 0xff has none.
 TYPED_TEST(PrefixScanTest, PrefixesThatEndIn0xff) {
   PERDURE_TRACE_SEED();
-  std::set<std::string> keys = {"a", "b", "a\xff", "a\xff\xff", "a\xff\xff\xff", "a\xfe\xff", "b\0"s};
+  std::set<std::string> keys = {"a",         "b",   "a\xff", "a\xff\xff", "a\xff\xff\xff",
+                                "a\xfe\xff", "b\0"s};
   for (std::size_t n = 1; n < 100; ++n) keys.emplace(n, '\xff');
   for (int c = 0; c < 256; c += 5) {
     keys.insert("\xff\xff" + std::string(1, static_cast<char>(c)));
@@ -273,8 +279,16 @@ TYPED_TEST_SUITE(IntegerKeyTest, U64KeySubjects, SubjectName);
 
 std::vector<std::uint64_t> boundary_keys(std::uint32_t bits) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
-  std::set<std::uint64_t> keys = {0, 1, 2, kMax, kMax - 1, kMax - 2, kMax - 127, kMax - 128,
-                                  std::uint64_t{1} << 63, (std::uint64_t{1} << 63) - 1,
+  std::set<std::uint64_t> keys = {0,
+                                  1,
+                                  2,
+                                  kMax,
+                                  kMax - 1,
+                                  kMax - 2,
+                                  kMax - 127,
+                                  kMax - 128,
+                                  std::uint64_t{1} << 63,
+                                  (std::uint64_t{1} << 63) - 1,
                                   (std::uint64_t{1} << 63) + 1};
   for (std::uint64_t i = 0; bits != 0 && i < (std::uint64_t{1} << bits); ++i) {
     const std::uint64_t first = i << (64 - bits);
@@ -367,9 +381,17 @@ TYPED_TEST(IntegerKeyTest, G9_NoSentinelKeysOrValues) {
   typename TypeParam::Backend backend;
   auto map = backend.template map<std::uint64_t, V>("map");
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
-  const std::vector<std::uint64_t> words = {0, 1, 2, 3, kMax, kMax - 1, kMax - 2,
-                                            std::uint64_t{1} << 63, (std::uint64_t{1} << 63) - 1,
-                                            std::uint64_t{1} << 62, std::uint64_t{1} << 32};
+  const std::vector<std::uint64_t> words = {0,
+                                            1,
+                                            2,
+                                            3,
+                                            kMax,
+                                            kMax - 1,
+                                            kMax - 2,
+                                            std::uint64_t{1} << 63,
+                                            (std::uint64_t{1} << 63) - 1,
+                                            std::uint64_t{1} << 62,
+                                            std::uint64_t{1} << 32};
   auto bytes_of = [](std::uint64_t word) {
     if constexpr (std::same_as<V, std::string_view>) {
       return std::string(reinterpret_cast<const char*>(&word), sizeof word);
@@ -403,10 +425,9 @@ TEST(SignedKeys, OrderIsNumeric) {
   OracleBackend oracle;
   auto run = [](auto& backend) {
     auto map = backend.template ordered_map<std::int64_t, std::uint32_t>("map");
-    std::set<std::int64_t> keys = {std::numeric_limits<std::int64_t>::min(),
-                                   std::numeric_limits<std::int64_t>::min() + 1,
-                                   std::numeric_limits<std::int64_t>::max(),
-                                   std::numeric_limits<std::int64_t>::max() - 1};
+    std::set<std::int64_t> keys = {
+        std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::min() + 1,
+        std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max() - 1};
     for (std::int64_t i = -300; i < 300; ++i) keys.insert(i);
     for (const std::int64_t key : keys) {
       ASSERT_TRUE(must(map.insert(key, static_cast<std::uint32_t>(key))));
@@ -445,9 +466,8 @@ class ByteValueTest : public ::testing::Test {
   }
   bool holds(std::uint64_t k, std::string_view expected) {
     bool same = false;
-    const bool found = must(map_->read(KeyType(key_at<KeyType>(k)), [&](std::string_view seen) {
-      same = seen == expected;
-    }));
+    const bool found = must(map_->read(KeyType(key_at<KeyType>(k)),
+                                       [&](std::string_view seen) { same = seen == expected; }));
     return found && same;
   }
 
@@ -460,9 +480,10 @@ TYPED_TEST(ByteValueTest, ValuesOfEverySize) {
   using K = typename TestFixture::KeyType;
   std::vector<std::size_t> sizes;
   for (std::size_t n = 0; n <= 9; ++n) sizes.push_back(n);
-  sizes.insert(sizes.end(), {15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 127, 128,
-                             129, 4095, 4096, 4097, 65'535, 65'536, 65'537, 1'048'575, 1'048'576,
-                             1'048'577});
+  sizes.insert(sizes.end(),
+               {15,   16,   17,   23,     24,     25,     31,        32,        33,
+                47,   48,   49,   63,     64,     65,     127,       128,       129,
+                4095, 4096, 4097, 65'535, 65'536, 65'537, 1'048'575, 1'048'576, 1'048'577});
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::string value = this->content(sizes[i], i);
     ASSERT_TRUE(must(this->map_->insert(K(key_at<K>(i)), value))) << sizes[i];
@@ -505,7 +526,7 @@ TYPED_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
   for (std::uint64_t round = 0; round < scaled(4'000, 600); ++round) {
     const std::uint64_t k = rng.below(100);
     // Neighbouring sizes mostly, a jump now and then, through every size class.
-    const std::size_t size = rng.one_in(20) ? rng.below(200'000)
+    const std::size_t size = rng.one_in(20)  ? rng.below(200'000)
                              : rng.one_in(3) ? rng.below(300)
                                              : model[k].size() + rng.below(3);
     model[k] = this->content(size, round);
@@ -520,8 +541,8 @@ TYPED_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
   }
 }
 
-// A value one byte beyond the limit is refused by its size, before a byte of it is read: the view lies
-// over a reserved, unreadable range.
+// A value one byte beyond the limit is refused by its size, before a byte of it is read: the view
+// lies over a reserved, unreadable range.
 TYPED_TEST(ByteValueTest, ValuesBeyondTheLimitAreRefused) {
   using K = typename TestFixture::KeyType;
   const std::size_t size = kMaxValueBytes + 1;

@@ -1,5 +1,5 @@
-// OracleIndex: the contract of detail::OrderedIndex over a std::map. The suites run on it too, which
-// shows that they test the contract and not an engine's habits.
+// OracleIndex: the contract of detail::OrderedIndex over a std::map. The suites run on it too,
+// which shows that they test the contract and not an engine's habits.
 #pragma once
 
 #include <algorithm>

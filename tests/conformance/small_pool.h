@@ -1,5 +1,5 @@
-// A small pool with known content, what it must answer, and what a refused file must look like: shared by
-// the suites of tests/api that damage, copy and share pools.
+// A small pool with known content, what it must answer, and what a refused file must look like:
+// shared by the suites of tests/api that damage, copy and share pools.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,9 @@ inline PoolOptions small_pool() {
 }
 inline std::string text_of(std::uint64_t i) { return "customer:" + std::to_string(mix(i)); }
 inline void fill_pool(Pool& pool) {
-  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>(
-      "numbers", {.phast = {.partition_bits = 1}}));
-  auto texts = must(pool.map<Bytes, Bytes>("texts", {.phast = {.partition_bits = 1}}));
+  auto numbers =
+      must(pool.map<std::uint64_t, std::uint64_t>("numbers", {.phast = {.partition_bits = 3}}));
+  auto texts = must(pool.map<Bytes, Bytes>("texts", {.phast = {.partition_bits = 3}}));
   for (std::uint64_t i = 0; i < kEntries; ++i) {
     require(must(numbers.insert(mix(i), i)), "insert");
     require(must(texts.insert(text_of(i), std::string(i % 90, 'v'))), "insert");
@@ -33,8 +33,8 @@ inline void make_pool(const std::string& path, const CloseOptions& close_options
   fill_pool(pool);
   must(pool.close(close_options));
 }
-// Empty if every entry is there and right; what is wrong otherwise. A refused map or read is an answer,
-// not a wrong one: `refused` counts it.
+// Empty if every entry is there and right; what is wrong otherwise. A refused map or read is an
+// answer, not a wrong one: `refused` counts it.
 inline std::string wrong_content(Pool& pool, int* refused = nullptr) {
   int ignored = 0;
   int& refusals = refused != nullptr ? *refused : ignored;
@@ -60,21 +60,23 @@ inline std::string wrong_content(Pool& pool, int* refused = nullptr) {
   return "";
 }
 
-// Opens, without creating, and expects a refusal with one of the codes that leaves the file as it is.
+// Opens, without creating, and expects a refusal with one of the codes that leaves the file as it
+// is.
 inline void expect_refused(const std::string& path, std::initializer_list<StatusCode> codes,
-                    PoolOptions options = small_pool()) {
+                           PoolOptions options = small_pool()) {
   options.create = false;
   const std::string before = read_bytes(path);
   const auto pool = Pool::open(path, options);
   ASSERT_FALSE(pool.has_value()) << "opened";
   EXPECT_TRUE(std::find(codes.begin(), codes.end(), pool.error().code()) != codes.end())
       << describe(pool.error());
-  EXPECT_NE(pool.error().message().find(std::filesystem::path(path).filename().string()), Bytes::npos)
+  EXPECT_NE(pool.error().message().find(std::filesystem::path(path).filename().string()),
+            Bytes::npos)
       << "the message does not name the file: " << pool.error().message();
   EXPECT_TRUE(read_bytes(path) == before) << "a refused file was changed";
 }
 
 inline constexpr std::initializer_list<StatusCode> kDamaged = {StatusCode::corruption,
-                                                        StatusCode::unsupported_format};
+                                                               StatusCode::unsupported_format};
 
 }  // namespace perdure::test

@@ -100,8 +100,7 @@ constexpr const char* kind_name() {
 struct SubjectName {
   template <class S>
   static std::string GetName(int) {
-    return S::Backend::name() + "_" + kind_name<typename S::K>() + "_" +
-           kind_name<typename S::V>();
+    return S::Backend::name() + "_" + kind_name<typename S::K>() + "_" + kind_name<typename S::V>();
   }
 };
 
@@ -125,8 +124,8 @@ template <template <class> class Pred, class... Ts>
 auto filter(std::tuple<Ts...>*) -> decltype(std::tuple_cat(
     std::conditional_t<Pred<Ts>::value, std::tuple<Ts>, std::tuple<>>{}...));
 
-using All = decltype(cross(
-    static_cast<decltype(backends(static_cast<EngineRows*>(nullptr)))*>(nullptr)));
+using All =
+    decltype(cross(static_cast<decltype(backends(static_cast<EngineRows*>(nullptr)))*>(nullptr)));
 template <class S>
 struct IsOrdered : std::bool_constant<S::ordered> {};
 template <class S>
@@ -138,8 +137,7 @@ struct IsU64Keyed : std::is_same<typename S::K, std::uint64_t> {};
 template <class S>
 struct IsByteValued : std::bool_constant<S::byte_values> {};
 template <template <class> class Pred>
-using Filtered =
-    typename ToTypes<decltype(filter<Pred>(static_cast<All*>(nullptr)))>::type;
+using Filtered = typename ToTypes<decltype(filter<Pred>(static_cast<All*>(nullptr)))>::type;
 }  // namespace subjects_detail
 
 using AllSubjects = typename subjects_detail::ToTypes<subjects_detail::All>::type;

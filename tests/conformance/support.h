@@ -1,9 +1,9 @@
-// What the black-box suites (conformance, model, concurrent, api) share: seeds, pool files that clean
-// up after themselves, child processes, and unwrapping of Expected. Tests may throw: a failed must()
-// ends the test case with the library's own message.
+// What the black-box suites (conformance, model, concurrent, api) share: seeds, pool files that
+// clean up after themselves, child processes, and unwrapping of Expected. Tests may throw: a failed
+// must() ends the test case with the library's own message.
 //
-// Environment: PERDURE_SEED replays a randomised test, PERDURE_SAN=1 shrinks sizes (sanitizers are ten
-// times slower).
+// Environment: PERDURE_SEED replays a randomised test, PERDURE_SAN=1 shrinks sizes (sanitizers are
+// ten times slower).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ inline const std::filesystem::path& scratch_dir() {
   static const std::filesystem::path dir = [] {
     std::filesystem::path found = std::filesystem::temp_directory_path();
     if (const char* build = std::getenv("PERDURE_BUILD_DIR")) found = build;
-    struct statvfs shm {};
+    struct statvfs shm{};
     const bool roomy = statvfs("/dev/shm", &shm) == 0 && access("/dev/shm", W_OK) == 0 &&
                        std::uint64_t{shm.f_bavail} * shm.f_frsize >= 1_GiB;
     if (roomy) found = "/dev/shm";
@@ -193,8 +193,8 @@ inline ChildEnd wait_child(pid_t pid) {
   return end;
 }
 
-// Forks; the child runs `body` and exits 0, or 99 with the message of what it threw on stderr. A child
-// that hangs is ended by SIGALRM.
+// Forks; the child runs `body` and exits 0, or 99 with the message of what it threw on stderr. A
+// child that hangs is ended by SIGALRM.
 template <class F>
 pid_t start_child(F&& body) {
   std::fflush(nullptr);

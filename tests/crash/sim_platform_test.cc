@@ -112,6 +112,10 @@ TEST(SimMemory, WholeLinesTearPartialOnesKeepTheirOrder) {
   Rig partial;
   partial.p.copy(&partial.word(2), source, 24);
   EXPECT_EQ(states(partial.memory, 8).size(), 4U);
+  Rig torn;
+  torn.memory.set_tear_partial_copies(true);
+  torn.p.copy(&torn.word(2), source, 24);
+  EXPECT_EQ(states(torn.memory, 8).size(), 8U);
   Rig odd;  // the last word keeps the bytes beyond the copy
   odd.p.store(odd.word(0), ~0ULL);
   odd.p.copy(&odd.word(0), source, 4);

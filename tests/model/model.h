@@ -1,5 +1,6 @@
-// A map under test next to a std::map. Operations are drawn from a seeded generator, so that another
-// process can repeat them: the SIGKILL test replays in the parent what the killed child had acknowledged.
+// A map under test next to a std::map. Operations are drawn from a seeded generator, so that
+// another process can repeat them: the SIGKILL test replays in the parent what the killed child had
+// acknowledged.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +20,18 @@ inline constexpr Distribution kDistributions[] = {
     Distribution::clustered, Distribution::hot,       Distribution::equal_heads};
 inline const char* distribution_name(Distribution distribution) {
   switch (distribution) {
-    case Distribution::uniform: return "uniform";
-    case Distribution::ascending: return "ascending";
-    case Distribution::descending: return "descending";
-    case Distribution::clustered: return "clustered";
-    case Distribution::hot: return "hot";
-    case Distribution::equal_heads: return "equal_heads";
+    case Distribution::uniform:
+      return "uniform";
+    case Distribution::ascending:
+      return "ascending";
+    case Distribution::descending:
+      return "descending";
+    case Distribution::clustered:
+      return "clustered";
+    case Distribution::hot:
+      return "hot";
+    case Distribution::equal_heads:
+      return "equal_heads";
   }
   return "unknown";
 }
@@ -37,7 +44,8 @@ class KeyNumbers {
   std::uint64_t next(Rng& rng) {
     ++drawn_;
     switch (distribution_) {
-      case Distribution::ascending: return (drawn_ + rng.below(20)) % universe_;
+      case Distribution::ascending:
+        return (drawn_ + rng.below(20)) % universe_;
       case Distribution::descending:
         return (universe_ - 1 - drawn_ % universe_ + rng.below(20)) % universe_;
       case Distribution::clustered:
@@ -45,7 +53,8 @@ class KeyNumbers {
         return (cluster_ + rng.below(100)) % universe_;
       case Distribution::hot:
         return rng.one_in(10) ? rng.below(universe_) : rng.below(5) * 1'000 % universe_;
-      default: return rng.below(universe_);
+      default:
+        return rng.below(universe_);
     }
   }
   Distribution distribution() const { return distribution_; }
@@ -95,7 +104,15 @@ detail::Owned<V> model_value(std::uint64_t salt) {
 }
 
 enum class OpKind : std::uint8_t {
-  insert, upsert, update, erase, find, contains, find_many, scan, iterate,
+  insert,
+  upsert,
+  update,
+  erase,
+  find,
+  contains,
+  find_many,
+  scan,
+  iterate,
 };
 struct Op {
   OpKind kind;
@@ -142,8 +159,8 @@ std::uint64_t digest_of(const T& value, std::uint64_t salt) {
   }
 }
 
-// Both sides of an operation answer a digest of everything the caller gets to see; equal digests mean
-// equal answers.
+// Both sides of an operation answer a digest of everything the caller gets to see; equal digests
+// mean equal answers.
 template <class K, class V>
 class Model {
  public:
@@ -157,20 +174,24 @@ class Model {
   std::uint64_t apply(const Op& op) {
     const OwnedK k = key(op.key);
     switch (op.kind) {
-      case OpKind::insert: return map_.try_emplace(k, model_value<V>(op.salt)).second;
-      case OpKind::upsert: return map_.insert_or_assign(k, model_value<V>(op.salt)).second;
+      case OpKind::insert:
+        return map_.try_emplace(k, model_value<V>(op.salt)).second;
+      case OpKind::upsert:
+        return map_.insert_or_assign(k, model_value<V>(op.salt)).second;
       case OpKind::update: {
         auto found = map_.find(k);
         if (found == map_.end()) return 0;
         found->second = model_value<V>(op.salt);
         return 1;
       }
-      case OpKind::erase: return map_.erase(k);
+      case OpKind::erase:
+        return map_.erase(k);
       case OpKind::find: {
         auto found = map_.find(k);
         return found == map_.end() ? 0 : digest_of(found->second, 1);
       }
-      case OpKind::contains: return map_.contains(k);
+      case OpKind::contains:
+        return map_.contains(k);
       case OpKind::find_many: {
         std::uint64_t sum = 0;
         for (const std::uint64_t number : many(op)) {
@@ -207,15 +228,20 @@ class Model {
     const OwnedK owned = key(op.key);
     const K k(owned);
     switch (op.kind) {
-      case OpKind::insert: return must(map.insert(k, V(model_value<V>(op.salt))));
-      case OpKind::upsert: return must(map.upsert(k, V(model_value<V>(op.salt))));
-      case OpKind::update: return must(map.update(k, V(model_value<V>(op.salt))));
-      case OpKind::erase: return must(map.erase(k));
+      case OpKind::insert:
+        return must(map.insert(k, V(model_value<V>(op.salt))));
+      case OpKind::upsert:
+        return must(map.upsert(k, V(model_value<V>(op.salt))));
+      case OpKind::update:
+        return must(map.update(k, V(model_value<V>(op.salt))));
+      case OpKind::erase:
+        return must(map.erase(k));
       case OpKind::find: {
         const auto found = must(map.find(k));
         return found ? digest_of(*found, 1) : 0;
       }
-      case OpKind::contains: return must(map.contains(k));
+      case OpKind::contains:
+        return must(map.contains(k));
       case OpKind::find_many: {
         const std::vector<std::uint64_t> numbers = many(op);
         std::vector<OwnedK> owned_keys;

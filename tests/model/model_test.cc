@@ -1,4 +1,5 @@
-// Long random operation sequences against std::map, with every way of ending a session between them.
+// Long random operation sequences against std::map, with every way of ending a session between
+// them.
 #include <sys/mman.h>
 
 #include <memory>
@@ -59,9 +60,14 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
       }
       ASSERT_EQ(model.difference(map), "") << "before the end of the session";
       switch (static_cast<End>(session % 3)) {
-        case End::close: must(pool.close()); break;
-        case End::close_unsynced: must(pool.close({.sync = false})); break;
-        case End::destructor: break;
+        case End::close:
+          must(pool.close());
+          break;
+        case End::close_unsynced:
+          must(pool.close({.sync = false}));
+          break;
+        case End::destructor:
+          break;
       }
     }
     Pool pool = open_pool(path, pool_options());
@@ -70,8 +76,8 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
     expect_sound(pool);
   }
 
-  // The child sends a digest per acknowledged operation; the parent kills it after a random number of
-  // them, repeats on the model, and allows the one operation in flight to have happened or not.
+  // The child sends a digest per acknowledged operation; the parent kills it after a random number
+  // of them, repeats on the model, and allows the one operation in flight to have happened or not.
   template <class K, class V>
   void run_killed_sessions() {
     PERDURE_TRACE_SEED();
@@ -144,8 +150,8 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
 
 std::string parameter_name(const ::testing::TestParamInfo<Parameters>& row) {
   const auto& [engine, durability, distribution] = row.param;
-  return std::string(engine_name(engine.engine)) + "_" +
-         std::string(durability_name(durability)) + "_" + distribution_name(distribution);
+  return std::string(engine_name(engine.engine)) + "_" + std::string(durability_name(durability)) +
+         "_" + distribution_name(distribution);
 }
 
 std::vector<EngineInfo> ordered_engines() {
@@ -169,15 +175,13 @@ TEST_P(ModelTest, StringsToStrings) { run_sessions<Bytes, Bytes>(); }
 TEST_P(ModelTest, StringsToIntegers) { run_sessions<Bytes, std::uint64_t>(); }
 TEST_P(ModelTest, IntegersToStrings) { run_sessions<std::uint64_t, Bytes>(); }
 
-TEST_P(ModelTest, KilledIntegersToIntegers) {
-  run_killed_sessions<std::uint64_t, std::uint64_t>();
-}
+TEST_P(ModelTest, KilledIntegersToIntegers) { run_killed_sessions<std::uint64_t, std::uint64_t>(); }
 TEST_P(ModelTest, KilledStringsToStrings) { run_killed_sessions<Bytes, Bytes>(); }
 TEST_P(ModelTest, KilledStringsToIntegers) { run_killed_sessions<Bytes, std::uint64_t>(); }
 TEST_P(ModelTest, KilledIntegersToStrings) { run_killed_sessions<std::uint64_t, Bytes>(); }
 
-// A kill in the middle of opening, which is recovery, and of the very first creation: the next open finds
-// everything, or nothing, and never a file it cannot open.
+// A kill in the middle of opening, which is recovery, and of the very first creation: the next open
+// finds everything, or nothing, and never a file it cannot open.
 TEST(KillDuringOpen, NothingAcknowledgedIsLost) {
   PERDURE_TRACE_SEED();
   Rng rng;
@@ -185,9 +189,9 @@ TEST(KillDuringOpen, NothingAcknowledgedIsLost) {
     for (std::uint64_t round = 0; round < scaled(60, 8); ++round) {
       SCOPED_TRACE("round " + std::to_string(round) + (created ? " reopening" : " creating"));
       TempPath path;
-      const PoolOptions options{.durability = round % 2 == 0 ? Durability::process
-                                                             : Durability::emulated,
-                                .max_size = 64_MiB};
+      const PoolOptions options{
+          .durability = round % 2 == 0 ? Durability::process : Durability::emulated,
+          .max_size = 64_MiB};
       std::uint64_t entries = 0;
       if (created) {
         entries = scaled(3'000, 500);

@@ -1,7 +1,9 @@
-// rapidcheck: small sequences, shrunk to the smallest that fails. Keys are few and awkward, so that short
-// sequences already meet reused slots, equal heads and empty leaves.
+// rapidcheck: small sequences, shrunk to the smallest that fails. Keys are few and awkward, so that
+// short sequences already meet reused slots, equal heads and empty leaves.
 #include <rapidcheck.h>
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,41 +48,40 @@ rc::Gen<Step> any_step(std::uint64_t universe) {
 
 template <class K, class V>
 bool holds_for(Distribution distribution, std::uint64_t universe, Durability durability) {
-  return rc::check(
-      "a map answers as std::map does, across reopens", [=] {
-        const auto steps = *rc::gen::container<std::vector<Step>>(any_step(universe));
-        TempPath path;
-        Model<K, V> model(distribution);
-        const PoolOptions options{
-            .durability = durability, .max_size = 16_MiB, .recovery_threads = 1};
-        auto pool = std::make_unique<Pool>(open_pool(path, options));
-        const MapOptions map_options{.phast = {.partition_bits = 1}};
-        auto map = must(pool->ordered_map<K, V>("m", map_options));
-        for (const Step& step : steps) {
-          const Op op{step.kind, step.key, step.salt, step.extra};
-          const std::uint64_t expected = model.apply(op);
-          RC_ASSERT(model.apply(op, map) == expected);
-          if (step.reopen == 0) continue;
-          must(pool->close({.sync = step.reopen == 1}));
-          pool.reset();
-          pool = std::make_unique<Pool>(open_pool(path, options));
-          map = must(pool->ordered_map<K, V>("m", map_options));
-          RC_ASSERT(model.difference(map) == "");
-        }
-        RC_ASSERT(model.difference(map) == "");
-        const auto report = must(pool->check({.deep = true}));
-        RC_ASSERT(report.ok());
-        RC_ASSERT(report.leaked_blocks == 0U);
-      });
+  return rc::check("a map answers as std::map does, across reopens", [=] {
+    const auto steps = *rc::gen::container<std::vector<Step>>(any_step(universe));
+    TempPath path;
+    Model<K, V> model(distribution);
+    const PoolOptions options{.durability = durability, .max_size = 16_MiB, .recovery_threads = 1};
+    auto pool = std::make_unique<Pool>(open_pool(path, options));
+    const MapOptions map_options{.phast = {.partition_bits = 1}};
+    std::optional<OrderedMap<K, V>> map(must(pool->ordered_map<K, V>("m", map_options)));
+    for (const Step& step : steps) {
+      const Op op{step.kind, step.key, step.salt, step.extra};
+      const std::uint64_t expected = model.apply(op);
+      RC_ASSERT(model.apply(op, *map) == expected);
+      if (step.reopen == 0) continue;
+      map.reset();  // a map must not outlive its pool
+      must(pool->close({.sync = step.reopen == 1}));
+      pool.reset();
+      pool = std::make_unique<Pool>(open_pool(path, options));
+      map.emplace(must(pool->ordered_map<K, V>("m", map_options)));
+      RC_ASSERT(model.difference(*map) == "");
+    }
+    RC_ASSERT(model.difference(*map) == "");
+    const auto report = must(pool->check({.deep = true}));
+    RC_ASSERT(report.ok());
+    RC_ASSERT(report.leaked_blocks == 0U);
+  });
 }
 
 TEST(Properties, Integers) {
   ASSERT_TRUE(kConfigured);
-  EXPECT_TRUE((holds_for<std::uint64_t, std::uint64_t>(Distribution::uniform, 40,
-                                                       Durability::process)))
+  EXPECT_TRUE(
+      (holds_for<std::uint64_t, std::uint64_t>(Distribution::uniform, 40, Durability::process)))
       << seed_note();
-  EXPECT_TRUE((holds_for<std::uint64_t, std::uint64_t>(Distribution::ascending, 200,
-                                                       Durability::emulated)))
+  EXPECT_TRUE(
+      (holds_for<std::uint64_t, std::uint64_t>(Distribution::ascending, 200, Durability::emulated)))
       << seed_note();
 }
 
@@ -90,14 +91,14 @@ TEST(Properties, StringsWithHeadZeroAndPrefixes) {
 }
 
 TEST(Properties, StringsWithEqualHeads) {
-  EXPECT_TRUE((holds_for<Bytes, std::uint64_t>(Distribution::equal_heads, 100,
-                                               Durability::process)))
+  EXPECT_TRUE(
+      (holds_for<Bytes, std::uint64_t>(Distribution::equal_heads, 100, Durability::process)))
       << seed_note();
 }
 
 TEST(Properties, IntegersToStrings) {
-  EXPECT_TRUE((holds_for<std::uint64_t, Bytes>(Distribution::equal_heads, 100,
-                                               Durability::emulated)))
+  EXPECT_TRUE(
+      (holds_for<std::uint64_t, Bytes>(Distribution::equal_heads, 100, Durability::emulated)))
       << seed_note();
 }
 

@@ -1,4 +1,5 @@
-// Space: pools that run full and go on, churn that must not grow the file, thousands of splits and unlinks.
+// Space: pools that run full and go on, churn that must not grow the file, thousands of splits and
+// unlinks.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -27,26 +28,24 @@ std::string full_name(const ::testing::TestParamInfo<FullCase>& row) {
          std::to_string(row.param.max_size >> 20) + "MiB_values_of_" +
          std::to_string(row.param.value_size);
 }
-INSTANTIATE_TEST_SUITE_P(
-    Sizes, FullPool,
-    ::testing::Values(FullCase{Durability::process, 8_MiB, 0},
-                      FullCase{Durability::emulated, 8_MiB, 0},
-                      FullCase{Durability::process, 8_MiB, 100},
-                      FullCase{Durability::emulated, 8_MiB, 100},
-                      FullCase{Durability::process, 16_MiB, 5'000},
-                      FullCase{Durability::process, 24_MiB, 300'000},
-                      FullCase{Durability::emulated, 24_MiB, 300'000},
-                      FullCase{Durability::process, 64_MiB, 3'000'000}),
-    full_name);
+INSTANTIATE_TEST_SUITE_P(Sizes, FullPool,
+                         ::testing::Values(FullCase{Durability::process, 8_MiB, 0},
+                                           FullCase{Durability::emulated, 8_MiB, 0},
+                                           FullCase{Durability::process, 8_MiB, 100},
+                                           FullCase{Durability::emulated, 8_MiB, 100},
+                                           FullCase{Durability::process, 16_MiB, 5'000},
+                                           FullCase{Durability::process, 24_MiB, 300'000},
+                                           FullCase{Durability::emulated, 24_MiB, 300'000},
+                                           FullCase{Durability::process, 64_MiB, 3'000'000}),
+                         full_name);
 
-// Fills to the first refusal; whatever was acknowledged stays, reads and erases go on, and space that was
-// freed takes new entries; then all of it once more after a reopen.
+// Fills to the first refusal; whatever was acknowledged stays, reads and erases go on, and space
+// that was freed takes new entries; then all of it once more after a reopen.
 template <class V>
 void fill_and_go_on(const FullCase& parameters) {
   PERDURE_TRACE_SEED();
   TempPath path;
-  const PoolOptions options{.durability = parameters.durability,
-                            .max_size = parameters.max_size};
+  const PoolOptions options{.durability = parameters.durability, .max_size = parameters.max_size};
   auto value_of = [&](std::uint64_t i) -> detail::Owned<V> {
     if constexpr (std::same_as<V, Bytes>) {
       return std::string(parameters.value_size, static_cast<char>('a' + i % 26)) +
@@ -91,8 +90,8 @@ void fill_and_go_on(const FullCase& parameters) {
     ASSERT_NO_FATAL_FAILURE(verify());
 
     // An update that finds no room leaves the old value.
-    for (const std::uint64_t number : {model.begin()->second, model.rbegin()->second}) {
-      const std::string key = "key" + std::to_string(mix(number));
+    for (const std::string& key : {model.begin()->first, model.rbegin()->first}) {
+      const std::uint64_t number = model[key];
       const auto updated = map.update(key, V(value_of(number + 26)));
       if (updated) {
         model[key] = number + 26;
@@ -234,15 +233,17 @@ TEST(FullPoolEdges, KilledWhenFull) {
 
 // ---- Churn ----
 
-// Insert ascending, delete the oldest, 20 times the live set: the file ends no larger than twice what it
-// was after the first load.
+// Insert ascending, delete the oldest, 20 times the live set: the file ends no larger than twice
+// what it was after the first load.
 template <class K, class V, class KeyOf, class ValueOf>
 void churn(std::uint64_t live, KeyOf key_of, ValueOf value_of) {
   for (const Durability durability : {Durability::process, Durability::emulated}) {
     SCOPED_TRACE(durability_name(durability));
     TempPath path;
-    Pool pool = open_pool(path, {.durability = durability, .max_size = 2_GiB});
-    auto map = must(pool.ordered_map<K, V>("m"));
+    std::optional<Pool> session(open_pool(path, {.durability = durability, .max_size = 2_GiB}));
+    std::optional<OrderedMap<K, V>> view(must(session->ordered_map<K, V>("m")));
+    Pool& pool = *session;
+    OrderedMap<K, V>& map = *view;
     for (std::uint64_t i = 0; i < live; ++i) {
       ASSERT_TRUE(must(map.insert(K(key_of(i)), V(value_of(i)))));
     }
@@ -265,9 +266,11 @@ void churn(std::uint64_t live, KeyOf key_of, ValueOf value_of) {
     }));
     EXPECT_EQ(expected, live * 20);
     ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
+    view.reset();  // a map must not outlive its pool
     must(pool.close());
-    pool = open_pool(path, {});
-    map = must(pool.ordered_map<K, V>("m"));
+    session.reset();
+    session.emplace(open_pool(path, {}));
+    view.emplace(must(session->ordered_map<K, V>("m")));
     EXPECT_EQ(map.stats().entries, live);
     ASSERT_TRUE(must(map.contains(K(key_of(live * 20 - 1)))));
     ASSERT_FALSE(must(map.contains(K(key_of(live * 19 - 1)))));
@@ -317,7 +320,8 @@ TEST(Churn, GrowAndEmptyRepeatedly) {
       }
     }
     EXPECT_EQ(map.stats().entries, 0U);
-    EXPECT_EQ(must(map.scan(ScanOptions<std::uint64_t>{}, [](std::uint64_t, std::uint64_t) {})), 0U);
+    EXPECT_EQ(must(map.scan(ScanOptions<std::uint64_t>{}, [](std::uint64_t, std::uint64_t) {})),
+              0U);
     ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
     const std::uint64_t size = std::filesystem::file_size(path.str());
     if (round == 2) largest = size;  // after one round of each order

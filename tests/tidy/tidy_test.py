@@ -203,15 +203,17 @@ def closing_brace(code, opening):
     return len(code)
 
 
+STRUCT = re.compile(r"(?<!enum )\b(?:struct|class|union)\s+(?:alignas\s*\([^{;]*?\)\s*)?"
+                    r"(\w+)\s*(?:final\s*)?(?::[^{;]*)?\{")
+
+
 def layout_sizes_asserted(tree):
     complaints = []
     for path, code in tree.cpp():
         code = without_literals(code)
         for region in re.finditer(r"\bnamespace\s+(?:\w+::)*layout\s*\{", code):
             position, end = region.end(), closing_brace(code, region.end() - 1)
-            while m := re.compile(
-                    r"\b(?:struct|class|union)\s+(?:alignas\s*\([^{;]*?\)\s*)?(\w+)\s*(?:final\s*)?"
-                    r"(?::[^{;]*)?\{").search(code, position, end):
+            while m := STRUCT.search(code, position, end):
                 position = closing_brace(code, m.end() - 1)
                 sized = rf"\bstatic_assert\s*\([^;]*\bsizeof\s*\(\s*(?:\w+::)*{m[1]}\b"
                 if not re.compile(sized).search(code, position):
@@ -400,6 +402,7 @@ CLEAN = {
     "src/index/index.h": HEADER + 'auto text = "std::mutex"; _mm_prefetch(p, 0); '
                          "_mm_cmpeq_epi8(a, b);\n",
     "src/pool/layout.h": HEADER + "namespace perdure::layout {\nstruct Later;\n"
+                         "enum class E : int { a };\n"
                          "struct A { union { int a; }; struct { int b; } c; };\n"
                          "static_assert(std::is_standard_layout_v<A> && sizeof(A) == 8);\n}\n",
     "testing/sim.cc": '#include "index/phast/a.h"\nstd::mutex m;\n',

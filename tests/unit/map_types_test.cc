@@ -1,5 +1,5 @@
-// What map.h does before an engine is asked: keys to words and back, values to words and back, the kinds of
-// a map, and the interval that scan options mean.
+// What map.h does before an engine is asked: keys to words and back, values to words and back, the
+// kinds of a map, and the interval that scan options mean.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -38,9 +38,9 @@ std::vector<K> ascending() {
     if constexpr (Limits::is_signed) {
       keys.insert(keys.end(), {static_cast<K>(-2), static_cast<K>(-1), K{0}, K{1}});
     }
-    keys.insert(keys.end(), {K{2}, static_cast<K>(Limits::max() / 2),
-                             static_cast<K>(Limits::max() / 2 + 1),
-                             static_cast<K>(Limits::max() - 1), Limits::max()});
+    keys.insert(keys.end(),
+                {K{2}, static_cast<K>(Limits::max() / 2), static_cast<K>(Limits::max() / 2 + 1),
+                 static_cast<K>(Limits::max() - 1), Limits::max()});
   }
   return keys;
 }

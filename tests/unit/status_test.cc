@@ -10,12 +10,20 @@
 namespace perdure {
 namespace {
 
-constexpr StatusCode kCodes[] = {
-    StatusCode::ok,           StatusCode::invalid_argument,   StatusCode::not_found,
-    StatusCode::exists,       StatusCode::busy,               StatusCode::corruption,
-    StatusCode::unsupported_format, StatusCode::untrusted,    StatusCode::pool_full,
-    StatusCode::out_of_memory, StatusCode::io,                StatusCode::poisoned,
-    StatusCode::unsupported,  StatusCode::read_only};
+constexpr StatusCode kCodes[] = {StatusCode::ok,
+                                 StatusCode::invalid_argument,
+                                 StatusCode::not_found,
+                                 StatusCode::exists,
+                                 StatusCode::busy,
+                                 StatusCode::corruption,
+                                 StatusCode::unsupported_format,
+                                 StatusCode::untrusted,
+                                 StatusCode::pool_full,
+                                 StatusCode::out_of_memory,
+                                 StatusCode::io,
+                                 StatusCode::poisoned,
+                                 StatusCode::unsupported,
+                                 StatusCode::read_only};
 
 static_assert(sizeof(Status) == sizeof(void*), "a Status is one word");
 static_assert(std::is_nothrow_copy_constructible_v<Status> &&

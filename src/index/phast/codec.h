@@ -1,8 +1,9 @@
 // Codecs: what a key's two forms, integer and byte string, mean to PhaST.
 //
-// A Probe is a key on its way through the index; a Separator is a leaf's upper bound in DRAM. For integers
-// the word says everything. For byte strings the word is the first 8 bytes (big-endian, so that words order
-// as strings do) and equal words need the full bytes: "ab" and "ab\0" have equal words.
+// A Probe is a key on its way through the index; a Separator is a leaf's upper bound in DRAM. For
+// integers the word says everything. For byte strings the word is the first 8 bytes (big-endian, so
+// that words order as strings do) and equal words need the full bytes: "ab" and "ab\0" have equal
+// words.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,7 @@ struct Separator {
   std::uint32_t size = 0;
   std::uint64_t record = 0;  // the persistent copy, owned by the leaf whose bound this is
   char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
-  std::string_view view() const noexcept {
-    return {reinterpret_cast<const char*>(this + 1), size};
-  }
+  std::string_view view() const noexcept { return {reinterpret_cast<const char*>(this + 1), size}; }
   static Separator* make(std::string_view key, std::uint64_t record) noexcept {
     void* memory = std::malloc(sizeof(Separator) + key.size());
     if (memory == nullptr) return nullptr;
@@ -53,7 +52,7 @@ struct Probe {
 // The order-preserving word of a byte string.
 inline std::uint64_t head_word(std::string_view key) noexcept {
   std::uint64_t word = 0;
-  std::memcpy(&word, key.data(), key.size() < 8 ? key.size() : 8);
+  if (!key.empty()) std::memcpy(&word, key.data(), key.size() < 8 ? key.size() : 8);
   return __builtin_bswap64(word);
 }
 
@@ -68,21 +67,26 @@ struct IntegerCodec {
   }
   // The commit word, stored last, 0 when the slot is empty.
   static std::uint64_t& commit(layout::Entry& entry) noexcept { return entry.key; }
-  static std::uint8_t fingerprint_of(const Probe& probe) noexcept { return fingerprint(probe.word); }
+  static std::uint8_t fingerprint_of(const Probe& probe) noexcept {
+    return fingerprint(probe.word);
+  }
 };
 
 struct BytesCodec {
   static constexpr bool kBytes = true;
 
   static Probe probe(const detail::Key& key) noexcept {
-    return {.word = head_word(key.bytes), .bytes = key.bytes, .fingerprint = fingerprint(key.bytes)};
+    return {
+        .word = head_word(key.bytes), .bytes = key.bytes, .fingerprint = fingerprint(key.bytes)};
   }
   // On media, in the top byte of an entry's value: never change.
   static std::uint8_t fingerprint(std::string_view key) noexcept {
     return static_cast<std::uint8_t>(crc32c(0, key.data(), key.size()) >> 24);
   }
   static std::uint64_t& commit(layout::Entry& entry) noexcept { return entry.value; }
-  static std::uint8_t fingerprint_of(const Probe& probe) noexcept { return fingerprint(probe.bytes); }
+  static std::uint8_t fingerprint_of(const Probe& probe) noexcept {
+    return fingerprint(probe.bytes);
+  }
 };
 
 // < 0, 0, > 0 as the probe lies before, at or behind the full key.

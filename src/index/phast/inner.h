@@ -1,18 +1,23 @@
 // InnerIndex: the DRAM levels of PhaST above its leaves: partitions, index caches, inner nodes.
 //
-// WHAT  Partitions by key prefix (paper §3.1); per partition a list of inner nodes of up to 128 leaves each
-//   (§3.3) and an index cache (§3.2): an immutable sorted array over the inner nodes, replaced as a whole.
-//   Deviation: the cache takes the place of the towers of the paper's skiplist; it is the flattened upper
-//   level, every node while there are at most 64 Ki of them, then every 2^k-th (docs/decisions/0003).
+// WHAT  Partitions by key prefix (paper §3.1); per partition a list of inner nodes of up to 128
+// leaves each
+//   (§3.3) and an index cache (§3.2): an immutable sorted array over the inner nodes, replaced as a
+//   whole. Deviation: the cache takes the place of the towers of the paper's skiplist; it is the
+//   flattened upper level, every node while there are at most 64 Ki of them, then every 2^k-th
+//   (docs/decisions/0003).
 // INVARIANTS (DRAM)
-//   N1  Whatever a lookup reads here is a hint: the leaf's descriptor decides (low < key <= bound, version).
-//   N2  Landing left of the key is harmless (walk right by descriptors). Inserting a leaf shifts leaf numbers
-//       from the end, then keys from the end, so readers land left (hazard P8). Splitting a node publishes
-//       the new node, then `next`, then the lower maximum (hazard P7).
+//   N1  Whatever a lookup reads here is a hint: the leaf's descriptor decides (low < key <= bound,
+//   version). N2  Landing left of the key is harmless (walk right by descriptors). Inserting a leaf
+//   shifts leaf numbers
+//       from the end, then keys from the end, so readers land left (hazard P8). Splitting a node
+//       publishes the new node, then `next`, then the lower maximum (hazard P7).
 //   N3  Removing a leaf may let a reader land right; it sees key <= low and tries again.
-//   N4  A node's range never grows to the left. An empty node forwards to its right neighbour until the next
+//   N4  A node's range never grows to the left. An empty node forwards to its right neighbour until
+//   the next
 //       cache leaves it out; it is retired then.
-// ORDERING  keys and leaf numbers: stored release, loaded acquire: a reader that sees a shifted key sees the
+// ORDERING  keys and leaf numbers: stored release, loaded acquire: a reader that sees a shifted key
+// sees the
 //   shifted leaf numbers. cache: release / acquire.
 // RECLAMATION  caches and empty nodes through epochs.
 // PROGRESS  lookups are lock-free; changes take the partition's latch.
@@ -82,8 +87,8 @@ class InnerIndex {
 
   // Leaves of one partition in order, while nothing else runs (recovery, creation).
   Status build(std::uint32_t partition, const std::uint32_t* leaves, std::size_t count) noexcept;
-  // `fresh` was split off `old`: old's bound in its descriptor is the new one. Errors: out_of_memory, then
-  // lookups reach `fresh` by walking right.
+  // `fresh` was split off `old`: old's bound in its descriptor is the new one. Errors:
+  // out_of_memory, then lookups reach `fresh` by walking right.
   Status insert_after(std::uint32_t partition, std::uint32_t old, std::uint32_t fresh) noexcept;
   void remove(std::uint32_t partition, std::uint32_t leaf) noexcept;
 
@@ -102,18 +107,18 @@ class InnerIndex {
   };
   struct Cache {
     std::uint32_t count;
-    std::uint32_t* nodes;           // where to start for words[i]
-    std::uint64_t* words;           // max of the group's last node, when built
-    Separator<P>** separators;      // byte strings only
+    std::uint32_t* nodes;       // where to start for words[i]
+    std::uint64_t* words;       // max of the group's last node, when built
+    Separator<P>** separators;  // byte strings only
     std::uint64_t bytes;
   };
   struct alignas(64) Part {
     Atomic<Cache*> cache{nullptr};
-    typename P::Latch latch;
-    std::uint32_t head = 0;      // first node
-    std::uint32_t first = 0;     // first leaf, never unlinked
+    mutable typename P::Latch latch;
+    std::uint32_t head = 0;   // first node
+    std::uint32_t first = 0;  // first leaf, never unlinked
     std::uint32_t nodes = 0;
-    std::uint32_t changes = 0;   // nodes added since the cache was built
+    std::uint32_t changes = 0;  // nodes added since the cache was built
     std::uint32_t empty = 0;
   };
 
@@ -134,7 +139,8 @@ class InnerIndex {
     }
     return group;
   }
-  std::uint32_t position_of(const Node& node, const Probe& probe, std::uint32_t group) const noexcept;
+  std::uint32_t position_of(const Node& node, const Probe& probe,
+                            std::uint32_t group) const noexcept;
   std::uint32_t cache_start(const Part& part, const Probe& probe) const noexcept;
 
   std::uint32_t take_node() noexcept;
@@ -148,6 +154,7 @@ class InnerIndex {
     }
   }
   void set_max(Node& node, const Desc& last) noexcept;
+  void replace_max_separator(Node& node, Separator<P>* fresh) noexcept;
   bool split_node(Part& part, Node& node) noexcept;
   void rebuild_cache(Part& part) noexcept;
   void drop_separator(Separator<P>* separator) noexcept;
@@ -173,7 +180,8 @@ class InnerIndex {
   static void share(Separator<P>* separator) noexcept {
     if (separator != nullptr) separator->references.fetch_add(1, std::memory_order_relaxed);
   }
-  // Gives one reference up; readers may still hold the pointer, so the last one goes through epochs.
+  // Gives one reference up; readers may still hold the pointer, so the last one goes through
+  // epochs.
   void release(Separator<P>* separator) noexcept { drop_separator(separator); }
 
  private:
@@ -182,7 +190,7 @@ class InnerIndex {
   Partitioning partitioning_;
   Arena<Node> nodes_;
   Arena<Part> partitions_;
-  typename P::Latch node_latch_;
+  mutable typename P::Latch node_latch_;
   std::uint32_t node_free_ = 0;
   std::uint32_t node_high_ = 0;
   Atomic<std::uint64_t> cache_bytes_{0};

@@ -36,8 +36,7 @@ std::uint32_t InnerIndex<P, Codec, G>::position_of(const Node& node, const Probe
                                                    std::uint32_t group) const noexcept {
   std::uint32_t position = group * kGroup;
   for (std::uint32_t i = 0; i < kGroup; ++i) {
-    position +=
-        node.keys[group * kGroup + i].load(std::memory_order_acquire) < probe.word ? 1 : 0;
+    position += node.keys[group * kGroup + i].load(std::memory_order_acquire) < probe.word ? 1 : 0;
   }
   if constexpr (Codec::kBytes) {
     // Equal words: the separators decide, by binary search over the run of equal words.
@@ -112,7 +111,8 @@ std::uint32_t InnerIndex<P, Codec, G>::locate_leaf(const Probe& probe,
   if (position < node->count.load(std::memory_order_acquire)) [[likely]] {
     return node->leaves[position].load(std::memory_order_acquire);
   }
-  // The node lost its last leaves: the range belongs to the first leaf of the next node that has one (N4).
+  // The node lost its last leaves: the range belongs to the first leaf of the next node that has
+  // one (N4).
   for (;;) {
     const std::uint32_t next = node->next.load(std::memory_order_acquire);
     if (next == 0) return partitions_[partitioning_.of(probe.word)].first;
@@ -165,15 +165,19 @@ void InnerIndex<P, Codec, G>::drop_separator(Separator<P>* separator) noexcept {
   }
 }
 
-// max goes before max_separator: a reader that mixes them goes left or tries again (N1).
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::replace_max_separator(Node& node, Separator<P>* fresh) noexcept {
+  share(fresh);
+  Separator<P>* before = node.max_separator.load(std::memory_order_relaxed);
+  node.max_separator.store(fresh, std::memory_order_release);
+  drop_separator(before);
+}
+
+// A reader that mixes a new separator with an old maximum goes left or tries again (N1).
 template <Platform P, class Codec, class G>
 void InnerIndex<P, Codec, G>::set_max(Node& node, const Desc& last) noexcept {
   if constexpr (Codec::kBytes) {
-    Separator<P>* fresh = last.separators.bound.load(std::memory_order_relaxed);
-    share(fresh);
-    Separator<P>* before = node.max_separator.load(std::memory_order_relaxed);
-    node.max_separator.store(fresh, std::memory_order_release);
-    drop_separator(before);
+    replace_max_separator(node, last.separators.bound.load(std::memory_order_acquire));
   }
   node.max.store(last.bound.load(std::memory_order_relaxed), std::memory_order_release);
 }
@@ -194,8 +198,9 @@ Status InnerIndex<P, Codec, G>::build(std::uint32_t partition, const std::uint32
     for (std::uint32_t i = 0; i < kFanout; ++i) {
       const bool used = i < n;
       node.leaves[i].store(used ? leaves[begin + i] : kNoLeaf, std::memory_order_relaxed);
-      set_key(node, i, used ? leaves_[leaves[begin + i]].bound.load(std::memory_order_relaxed)
-                            : ~std::uint64_t{0});
+      set_key(node, i,
+              used ? leaves_[leaves[begin + i]].bound.load(std::memory_order_relaxed)
+                   : ~std::uint64_t{0});
     }
     refresh_guide(node);
     node.next.store(0, std::memory_order_relaxed);
@@ -210,7 +215,8 @@ Status InnerIndex<P, Codec, G>::build(std::uint32_t partition, const std::uint32
     ++part.nodes;
   }
   rebuild_cache(part);
-  return part.cache.load(std::memory_order_relaxed) != nullptr ? Status() : StatusCode::out_of_memory;
+  return part.cache.load(std::memory_order_relaxed) != nullptr ? Status()
+                                                               : StatusCode::out_of_memory;
 }
 
 // The node that lists `leaf`, and where.
@@ -242,8 +248,8 @@ bool InnerIndex<P, Codec, G>::split_node(Part& part, Node& node) noexcept {
     const bool moved = i < kFanout - kKeep;
     fresh.leaves[i].store(moved ? node.leaves[kKeep + i].load(std::memory_order_relaxed) : kNoLeaf,
                           std::memory_order_relaxed);
-    set_key(fresh, i, moved ? node.keys[kKeep + i].load(std::memory_order_relaxed)
-                            : ~std::uint64_t{0});
+    set_key(fresh, i,
+            moved ? node.keys[kKeep + i].load(std::memory_order_relaxed) : ~std::uint64_t{0});
   }
   refresh_guide(fresh);
   fresh.count.store(kFanout - kKeep, std::memory_order_relaxed);
@@ -253,7 +259,16 @@ bool InnerIndex<P, Codec, G>::split_node(Part& part, Node& node) noexcept {
   fresh.max_separator.store(separator, std::memory_order_relaxed);
   fresh.next.store(node.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
   node.next.store(number, std::memory_order_release);  // N2: complete, then reachable, then needed
-  set_max(node, leaves_[node.leaves[kKeep - 1].load(std::memory_order_relaxed)]);
+  // The boundary is where the first moved leaf begins, not where the last kept one ends: that one
+  // may be splitting and its new right half be about to be listed here.
+  const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];
+  const std::uint64_t boundary = right.low.load(std::memory_order_acquire);
+  if constexpr (Codec::kBytes) {
+    replace_max_separator(node, right.separators.low.load(std::memory_order_acquire));
+    node.max.store(boundary, std::memory_order_release);
+  } else {
+    node.max.store(boundary - 1, std::memory_order_release);
+  }
   for (std::uint32_t i = kKeep; i < kFanout; ++i) set_key(node, i, ~std::uint64_t{0});
   node.count.store(kKeep, std::memory_order_release);
   refresh_guide(node);
@@ -325,18 +340,22 @@ void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf
   if (count == 1 && ++part.empty > part.nodes / 8) rebuild_cache(part);
 }
 
-// Leaves empty nodes out (the head stays) and makes a new cache. Without memory the old cache stays: its
-// entries are hints that only get further left.
+// Leaves empty nodes out (the head stays) and makes a new cache. Without memory the old cache
+// stays: its entries are hints that only get further left.
 template <Platform P, class Codec, class G>
 void InnerIndex<P, Codec, G>::rebuild_cache(Part& part) noexcept {
   std::uint32_t live = 0;
   for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
-    live += n == part.head || nodes_[n].count.load(std::memory_order_relaxed) != 0 ? 1 : 0;
+    const Node& node = nodes_[n];
+    const bool kept = n == part.head || node.count.load(std::memory_order_relaxed) != 0 ||
+                      node.next.load(std::memory_order_relaxed) == 0;
+    live += kept ? 1 : 0;
   }
   std::uint32_t stride = 1;
   while (live / stride > kMaxCached) stride *= 2;
   const std::uint32_t count = (live + stride - 1) / stride;
-  const std::uint64_t bytes = sizeof(Cache) + count * (8ULL + 4ULL + (Codec::kBytes ? 8ULL : 0)) + 8;
+  const std::uint64_t bytes =
+      sizeof(Cache) + count * (8ULL + 4ULL + (Codec::kBytes ? 8ULL : 0)) + 8;
   auto* cache = static_cast<Cache*>(std::malloc(bytes));
   if (cache == nullptr) return;
   cache->count = count;
@@ -400,14 +419,18 @@ void InnerIndex<P, Codec, G>::free_cache(Cache* cache) noexcept {
 
 template <Platform P, class Codec, class G>
 std::uint64_t InnerIndex<P, Codec, G>::dram_bytes() const noexcept {
-  return std::uint64_t{node_high_} * sizeof(Node) +
-         partitioning_.count() * sizeof(Part) + cache_bytes_.load(std::memory_order_relaxed);
+  LatchGuard guard(node_latch_);
+  return std::uint64_t{node_high_} * sizeof(Node) + partitioning_.count() * sizeof(Part) +
+         cache_bytes_.load(std::memory_order_relaxed);
 }
 
 template <Platform P, class Codec, class G>
 std::uint64_t InnerIndex<P, Codec, G>::node_count() const noexcept {
   std::uint64_t count = 0;
-  for (std::uint32_t p = 0; p < partitioning_.count(); ++p) count += partitions_[p].nodes;
+  for (std::uint32_t p = 0; p < partitioning_.count(); ++p) {
+    LatchGuard guard(partitions_[p].latch);
+    count += partitions_[p].nodes;
+  }
   return count;
 }
 

@@ -1,11 +1,13 @@
-// LeafTable: the DRAM side of PhaST's leaves: one descriptor per leaf, in an arena, named by number.
+// LeafTable: the DRAM side of PhaST's leaves: one descriptor per leaf, in an arena, named by
+// number.
 //
 // LAYOUT (default geometry; two lines, adjacent, so that a lookup misses once)
 //   line 0   version | visible | pending | claims | low | bound | next, leaf | order
 //   line 1   fingerprints of the slots
 //   line 2   (byte strings only) the separators behind low and bound
 // INVARIANTS (DRAM)
-//   D1  A slot whose visible bit is set holds a durable entry (a pending one excepted), and its fingerprint is
+//   D1  A slot whose visible bit is set holds a durable entry (a pending one excepted), and its
+//   fingerprint is
 //       that of its key.
 //   D2  claims = visible plus the slots being filled, plus the latch stripes in bits 60..63.
 //   D3  A slot is not claimed again before the version was raised after its entry went away.
@@ -47,8 +49,9 @@ struct alignas(64) Descriptor {
   Atomic<std::uint64_t> low{0};    // inclusive word, if there is no separator
   Atomic<std::uint64_t> bound{0};  // inclusive
   Atomic<std::uint32_t> next{kNoLeaf};
-  Atomic<std::uint32_t> leaf{0};   // offset in the pool / sizeof(Leaf)
-  Atomic<std::uint64_t> order{0};  // number of the cached scan order, and what it is valid for; 0: none
+  Atomic<std::uint32_t> leaf{0};  // offset in the pool / sizeof(Leaf)
+  Atomic<std::uint64_t> order{
+      0};  // number of the cached scan order, and what it is valid for; 0: none
 
   // Read as words, written as bytes, both atomically.
   alignas(64) std::uint8_t fingerprints[64] = {};
@@ -123,7 +126,9 @@ class LeafTable {
   ScanOrder<G>& order(std::uint32_t number) const noexcept { return orders_[number]; }
 
   // A fresh descriptor's number, or kNoLeaf. Version starts above whatever the slot had before.
-  std::uint32_t take() noexcept { return take_from(descriptor_free_, descriptor_high_, descriptors_); }
+  std::uint32_t take() noexcept {
+    return take_from(descriptor_free_, descriptor_high_, descriptors_);
+  }
   void give(std::uint32_t number) noexcept {
     LatchGuard guard(latch_);
     descriptors_[number].next.store(descriptor_free_, std::memory_order_relaxed);

@@ -1,45 +1,59 @@
 // Phast: a persistent ordered map. Leaves in persistent memory, everything above them in DRAM.
 //
-// WHAT  PhaST (Li et al., TPDS 2022): prefix partitions, index cache, inner nodes, leaves of up to 60 entries.
-//   WHEN: the default; fastest ordered map, scans. WHEN NOT: restart must not depend on the number of
-//   leaves (recovery reads each once). Deviations, and why, in docs/design/phast.md: an entry commits itself,
-//   so an insert is one write-back and one fence instead of two; leaves hold 60 entries, not 56, since neither
-//   bitmap nor fingerprints are kept on media; slots of deleted entries are reused, empty leaves freed.
+// WHAT  PhaST (Li et al., TPDS 2022): prefix partitions, index cache, inner nodes, leaves of up to
+// 60 entries.
+//   WHEN: the default; fastest ordered map, scans. WHEN NOT: restart must not depend on the number
+//   of leaves (recovery reads each once). Deviations, and why, in docs/design/phast.md: an entry
+//   commits itself, so an insert is one write-back and one fence instead of two; leaves hold 60
+//   entries, not 56, since neither bitmap nor fingerprints are kept on media; slots of deleted
+//   entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), inner.h (DRAM levels).
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to the partition's
+//   I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to the
+//   partition's
 //         own, except that a half-done split leaves two neighbours with one bound.
-//   I2 C  An entry counts iff its commit word is not 0 and its key lies in (left bound, bound]. Such keys are
+//   I2 C  An entry counts iff its commit word is not 0 and its key lies in (left bound, bound].
+//   Such keys are
 //         unique. Entries outside are garbage for ever, because a bound never rises.
-//   I3 C  A new leaf, its separator and its records are durable before the link that makes them reachable.
-//   I4 D  What a returned operation has seen is durable (docs/durability.md): inserts publish in DRAM after
-//         their fence; updates and erases set the slot's pending bit before the store and clear it after the
-//         fence; whoever took such a value, or missed because of it, writes the line back and fences first.
-//   I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's claims word. All four
+//   I3 C  A new leaf, its separator and its records are durable before the link that makes them
+//   reachable. I4 D  What a returned operation has seen is durable (docs/durability.md): inserts
+//   publish in DRAM after
+//         their fence; updates and erases set the slot's pending bit before the store and clear it
+//         after the fence; whoever took such a value, or missed because of it, writes the line back
+//         and fences first.
+//   I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's claims
+//   word. All four
 //         stripes together exclude every writer of the leaf: split and unlink hold them.
-// OPERATIONS  (LP linearization point, PP persist point; F write-backs, S fences; k lines of a record)
-//   insert   claim slot and stripe by one CAS -> value, then commit word -> F -> S (PP) -> fingerprint, visible
+// OPERATIONS  (LP linearization point, PP persist point; F write-backs, S fences; k lines of a
+// record)
+//   insert   claim slot and stripe by one CAS -> value, then commit word -> F -> S (PP) ->
+//   fingerprint, visible
 //            bit (LP) -> release. 1F 1S; with a record first written, F*k and S: (k+1)F 2S.
-//   update   stripe -> pending -> value word (LP) -> F S (PP) -> pending off. 1F 1S; record (k+1)F 2S.
-//   erase    stripe -> pending -> commit word 0 (LP) -> F S (PP) -> visible off, version -> slot free. 1F 1S.
-//   find     version -> range -> visible -> fingerprints -> entry -> pending -> version again. 0F 0S, or 1F 1S
+//   update   stripe -> pending -> value word (LP) -> F S (PP) -> pending off. 1F 1S; record (k+1)F
+//   2S. erase    stripe -> pending -> commit word 0 (LP) -> F S (PP) -> visible off, version ->
+//   slot free. 1F 1S. find     version -> range -> visible -> fingerprints -> entry -> pending ->
+//   version again. 0F 0S, or 1F 1S
 //            when it meets a pending slot.
-//   split    new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next -> bound ->
-//            version -> visible. 17F 2S. Byte strings: moved slots are zeroed, F, fenced by the insert that
-//            follows, in the same guard.
-//   unlink   left neighbour's next, F S (PP) -> low of the right neighbour, version (dead) -> retire.
-//   scan     per leaf a validated snapshot, delivered in order; not one operation.
+//   split    new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
+//   -> bound ->
+//            version -> visible. 17F 2S. Byte strings: moved slots are zeroed, F, fenced by the
+//            insert that follows, in the same guard.
+//   unlink   left neighbour's next, F S (PP) -> low of the right neighbour, version (dead) ->
+//   retire. scan     per leaf a validated snapshot, delivered in order; not one operation.
 // ORDERING
-//   entry         value before commit word, same line: a crash keeps a prefix. Releases pair with find's acquires.
-//   fingerprint   before visible (release); find loads visible (acquire), then fingerprints.
-//   version       raised (release) after low, bound, next, visible changed; find loads it first and last.
-//   pending       loaded after the value: if the store was seen, so is its bit, unless its fence is over.
-// RECOVERY  per partition in parallel: finish half-done splits (I1) from the immutable `low` of the new leaf;
-//   byte strings: zero entries outside their leaf's range, durably, before anything is swept; mark leaves,
-//   separators, records; rebuild DRAM. Idempotent; O(leaves). Non-authoritative pointers: `low` (except in a
-//   half-done split), entries outside the range.
-// RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their unlink.
-// PROGRESS  find and scan are lock-free except while an inner node loses a leaf; writers block on a stripe,
+//   entry         value before commit word, same line: a crash keeps a prefix. Releases pair with
+//   find's acquires. fingerprint   before visible (release); find loads visible (acquire), then
+//   fingerprints. version       raised (release) after low, bound, next, visible changed; find
+//   loads it first and last. pending       loaded after the value: if the store was seen, so is its
+//   bit, unless its fence is over.
+// RECOVERY  per partition in parallel: finish half-done splits (I1) from the immutable `low` of the
+// new leaf;
+//   byte strings: zero entries outside their leaf's range, durably, before anything is swept; mark
+//   leaves, separators, records; rebuild DRAM. Idempotent; O(leaves). Non-authoritative pointers:
+//   `low` (except in a half-done split), entries outside the range.
+// RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their
+// unlink. PROGRESS  find and scan are lock-free except while an inner node loses a leaf; writers
+// block on a stripe,
 //   splits on a leaf. pool_full: inserts fail, all else goes on.
 #pragma once
 
@@ -68,7 +82,8 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   using Inner = InnerIndex<P, Codec, G>;
   static constexpr std::uint32_t kEntries = G::kLeafEntries;
 
-  // Writes an empty map and answers the offset of its root block; durable, not yet named by anything.
+  // Writes an empty map and answers the offset of its root block; durable, not yet named by
+  // anything.
   static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds,
                                         const PhastOptions& options);
   // The instance of a root block; recover() comes next.
@@ -140,14 +155,17 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // --- lookups ---
   Entered enter(const Probe& probe, std::uint32_t number) const noexcept;
   bool key_matches(const Entry& entry, const Probe& probe, std::uint64_t& value) const noexcept;
-  std::uint32_t find_slot(const Desc& desc, const Probe& probe, std::uint64_t& value) const noexcept;
+  std::uint32_t find_slot(const Desc& desc, const Probe& probe,
+                          std::uint64_t& value) const noexcept;
   bool help(const Desc& desc, std::uint64_t slots) noexcept;
-  detail::Value value_of(std::uint64_t word) const noexcept;
+  bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
+  Status damaged_record(std::uint64_t word) const noexcept;
   Expected<bool> read_from(const Probe& probe, std::uint32_t start,
                            FunctionRef<void(const detail::Value&)> visit) noexcept;
 
   // --- mutations ---
   Expected<bool> write(const detail::Key& key, const detail::Value& value, Mode mode);
+  Expected<bool> write_once(const detail::Key& key, const detail::Value& value, Mode mode);
   std::uint32_t latch_leaf(const Probe& probe, std::uint64_t* claimed) noexcept;
   void latch_all(Desc& desc) noexcept;
   static void unlatch(Desc& desc, std::uint64_t bits) noexcept {
@@ -166,9 +184,9 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
 
   // --- structure ---
   struct SplitPlan {
-    std::uint32_t count = 0;   // visible entries
-    std::uint32_t keep = 0;    // smallest of them that stay
-    std::uint8_t order[64];    // slots by key
+    std::uint32_t count = 0;  // visible entries
+    std::uint32_t keep = 0;   // smallest of them that stay
+    std::uint8_t order[64];   // slots by key
   };
   Status split(std::uint32_t number, const Probe& probe) noexcept;
   void plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
@@ -178,7 +196,8 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                      Separator<P>* middle, std::uint64_t fresh_offset) noexcept;
   void try_unlink(std::uint32_t number) noexcept;
   bool unlink_latched(std::uint32_t left, std::uint32_t number) noexcept;
-  std::uint32_t sort_slots(const Leaf& leaf, std::uint64_t slots, std::uint8_t* order) const noexcept;
+  std::uint32_t sort_slots(const Leaf& leaf, std::uint64_t slots,
+                           std::uint8_t* order) const noexcept;
   Probe probe_of(const Entry& entry) const noexcept;
   static void finish_leaf(void* self, std::uint64_t number) {
     static_cast<Phast*>(self)->free_leaf(static_cast<std::uint32_t>(number));
@@ -195,6 +214,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     std::uint32_t count = 0;
     std::uint32_t next = kNoLeaf;
     std::uint64_t low = 0, bound = 0;
+    std::uint64_t damaged = 0;  // names a damaged record, if there is one
     const Separator<P>* low_separator = nullptr;
     const Separator<P>* bound_separator = nullptr;
     detail::Entry entries[64];
@@ -207,7 +227,8 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                 Batch& batch) noexcept;
   std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf, const Entered& entered,
                               std::uint64_t visible, std::uint8_t* order) noexcept;
-  bool load_entry(const Entry& entry, detail::Entry& out) const noexcept;
+  enum class Loaded : std::uint8_t { entry, empty, damaged };
+  Loaded load_entry(const Entry& entry, detail::Entry& out) const noexcept;
   Expected<bool> scan_zero(const Limits& limits, bool reverse,
                            FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
   Probe next_probe(const Batch& batch, bool reverse, bool& end) const noexcept;
@@ -220,12 +241,11 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                       bool clean, std::uint32_t& number, bool& wrote) noexcept;
   Status finish_split(Leaf& left, Leaf& right) noexcept;
   Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept;
-  Status set_bounds(Desc& desc, const Leaf& leaf, const Desc* left, std::uint32_t partition) noexcept;
+  Status set_bounds(Desc& desc, const Leaf& leaf, const Desc* left,
+                    std::uint32_t partition) noexcept;
   Status check_record(std::uint64_t word, bool deep) const noexcept;
   std::uint64_t leaf_crc(const Leaf& leaf) const noexcept;
-  std::uint64_t* master() const noexcept {
-    return reinterpret_cast<std::uint64_t*>(root_ + 1);
-  }
+  std::uint64_t* master() const noexcept { return reinterpret_cast<std::uint64_t*>(root_ + 1); }
   std::uint64_t zero_crc() const noexcept;
   template <class F>
   void for_each_leaf(F&& visit) const;
@@ -244,9 +264,9 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
 
 }  // namespace perdure::phast
 
-#include "index/phast/phast_find.inl.h"     // IWYU pragma: keep
-#include "index/phast/phast_write.inl.h"    // IWYU pragma: keep
-#include "index/phast/phast_split.inl.h"    // IWYU pragma: keep
-#include "index/phast/phast_scan.inl.h"     // IWYU pragma: keep
-#include "index/phast/phast_recover.inl.h"  // IWYU pragma: keep
 #include "index/phast/phast_check.inl.h"    // IWYU pragma: keep
+#include "index/phast/phast_find.inl.h"     // IWYU pragma: keep
+#include "index/phast/phast_recover.inl.h"  // IWYU pragma: keep
+#include "index/phast/phast_scan.inl.h"     // IWYU pragma: keep
+#include "index/phast/phast_split.inl.h"    // IWYU pragma: keep
+#include "index/phast/phast_write.inl.h"    // IWYU pragma: keep

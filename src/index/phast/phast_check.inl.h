@@ -10,7 +10,7 @@ namespace perdure::phast {
 // Names every block the map can reach.
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept {
-  Status s = (context_.heap.*mark)(root_offset_);
+  Status s;
   const auto reach = [&](std::uint64_t offset) {
     if (s.ok()) s = (context_.heap.*mark)(offset);
   };
@@ -27,8 +27,9 @@ Status Phast<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noex
         reach(context_.platform.load(leaf.entries[__builtin_ctzll(v)].value) & kOffsetMask);
       }
     }
-    reach(leaf_offset(desc));  // last: freeing it may give its memory away
+    reach(leaf_offset(desc));  // after what it names: freeing it gives its memory away
   });
+  reach(root_offset_);
   return s;
 }
 
@@ -113,7 +114,8 @@ void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
       const std::uint64_t expected =
           left == nullptr ? partitioning.low(p)
                           : left->bound.load(std::memory_order_acquire) + (Codec::kBytes ? 0 : 1);
-      if (low != expected) internal::violation(report, leaf_offset(desc), "does not meet its neighbour");
+      if (low != expected)
+        internal::violation(report, leaf_offset(desc), "does not meet its neighbour");
       if (desc.bound.load(std::memory_order_acquire) < low) {
         internal::violation(report, leaf_offset(desc), "has its bound below its low");
       }

@@ -20,21 +20,23 @@ typename Phast<P, Codec, G>::Entered Phast<P, Codec, G>::enter(
       if (misses > 4) P::pause(misses);
       continue;
     }
-    if (!desc.above(probe)) [[likely]] return {number, version};
+    if (!desc.above(probe)) [[likely]]
+      return {number, version};
     const std::uint32_t next = desc.next.load(std::memory_order_acquire);
     number = next != kNoLeaf ? next : inner_.locate(probe);
   }
 }
 
-// Whether the entry's key is the probe's; `value` is its second word, loaded after the first for integers,
-// before the record for byte strings.
+// Whether the entry's key is the probe's; `value` is its second word, loaded after the first for
+// integers, before the record for byte strings.
 template <Platform P, class Codec, class G>
 bool Phast<P, Codec, G>::key_matches(const Entry& entry, const Probe& probe,
                                      std::uint64_t& value) const noexcept {
   if constexpr (Codec::kBytes) {
     value = context_.platform.load(entry.value);  // commit word
     if (value == 0 || context_.platform.load(entry.key) != probe.word) return false;
-    return RecordView::read(context_.platform, record_at(value)).key() == probe.bytes;
+    const auto record = RecordView::read(context_.platform, record_at(value));
+    return record.key_size() == probe.bytes.size() && record.key() == probe.bytes;
   } else {
     if (context_.platform.load(entry.key) != probe.word) return false;
     value = context_.platform.load(entry.value);
@@ -54,7 +56,8 @@ std::uint32_t Phast<P, Codec, G>::find_slot(const Desc& desc, const Probe& probe
   return kNoSlot;
 }
 
-// Makes durable what was seen of slots in flight: the entries' lines, and the records' value words (X3).
+// Makes durable what was seen of slots in flight: the entries' lines, and the records' value words
+// (X3).
 template <Platform P, class Codec, class G>
 bool Phast<P, Codec, G>::help(const Desc& desc, std::uint64_t slots) noexcept {
   P& platform = context_.platform;
@@ -72,13 +75,30 @@ bool Phast<P, Codec, G>::help(const Desc& desc, std::uint64_t slots) noexcept {
   return platform.fence("phast.help.entry"_site);
 }
 
+// False if the word names no record whose lengths fit its block.
 template <Platform P, class Codec, class G>
-detail::Value Phast<P, Codec, G>::value_of(std::uint64_t word) const noexcept {
-  if (records()) return RecordView::read(context_.platform, record_at(word)).value();
-  return {.word = word, .word_size = 8};
+bool Phast<P, Codec, G>::value_of(std::uint64_t word, detail::Value& value) const noexcept {
+  if (!records()) {
+    value = {.word = word, .word_size = 8};
+    return true;
+  }
+  const std::size_t room = context_.heap.block_bytes(word & kOffsetMask);
+  if (room == 0) return false;
+  const auto record = RecordView::read(context_.platform, record_at(word));
+  value = record.value();
+  return record.plausible(room);
 }
 
-// LP(find): the load of the entry's words, or of `visible` if nothing matched. The caller is pinned.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::damaged_record(std::uint64_t word) const noexcept {
+  return Status::format(
+      StatusCode::corruption,
+      "the record at offset %llu is damaged; run `perdure check`, and restore a copy",
+      static_cast<unsigned long long>(word & kOffsetMask));
+}
+
+// LP(find): the load of the entry's words, or of `visible` if nothing matched. The caller is
+// pinned.
 template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::read_from(
     const Probe& probe, std::uint32_t start,
@@ -97,10 +117,11 @@ Expected<bool> Phast<P, Codec, G>::read_from(
       found = key_matches(leaf.entries[__builtin_ctzll(m)], probe, word);
     }
     // A record stays readable: its retirement waits for this guard.
-    if (found) value = value_of(word);
+    const bool readable = !found || value_of(word, value);
     const std::uint64_t pending = desc.pending.load(std::memory_order_acquire) & candidates;
     if (pending != 0 && !help(desc, pending)) return fail(StatusCode::poisoned);
     if (desc.version.load(std::memory_order_acquire) != entered.version) continue;
+    if (!readable) return fail(damaged_record(word));
     if (found) visit(value);
     return found;
   }
@@ -122,8 +143,7 @@ Expected<bool> Phast<P, Codec, G>::read(const detail::Key& key,
 // Four steps per lookup, a cache miss each; the misses of a group overlap.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
-    std::span<const detail::Key> keys,
-    FunctionRef<void(std::size_t, const detail::Value&)> visit) {
+    std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
   if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
@@ -145,15 +165,15 @@ Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
     }
     for (std::size_t i = 0; i < n; ++i) {
       const Desc& desc = table_[leaves[i]];
-      const std::uint64_t m = desc.matches(probes[i].fingerprint,
-                                           desc.visible.load(std::memory_order_acquire));
+      const std::uint64_t m =
+          desc.matches(probes[i].fingerprint, desc.visible.load(std::memory_order_acquire));
       if (m != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(m)]);
     }
     if (records()) {
       for (std::size_t i = 0; i < n; ++i) {
         const Desc& desc = table_[leaves[i]];
-        const std::uint64_t m = desc.matches(probes[i].fingerprint,
-                                             desc.visible.load(std::memory_order_acquire));
+        const std::uint64_t m =
+            desc.matches(probes[i].fingerprint, desc.visible.load(std::memory_order_acquire));
         if (m == 0) continue;
         const Entry& entry = leaf_of(desc).entries[__builtin_ctzll(m)];
         const std::uint64_t word = context_.platform.load(entry.value);
@@ -180,10 +200,13 @@ Expected<bool> Phast<P, Codec, G>::read_zero(
   std::uint64_t word = 0;
   {
     LatchGuard latch(zero_latch_);
+    if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
     if (context_.platform.load(root_->zero_present) == 0) return false;
     word = context_.platform.load(root_->zero_value);
   }
-  visit(value_of(word));
+  detail::Value value;
+  if (!value_of(word, value)) return fail(damaged_record(word));
+  visit(value);
   return true;
 }
 

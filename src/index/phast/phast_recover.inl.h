@@ -38,8 +38,7 @@ Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& conte
   if (bits > 16) {
     return fail(StatusCode::invalid_argument, "partition_bits %u; at most 16 are allowed", bits);
   }
-  const std::uint32_t shift =
-      options.partition_shift == ~0U ? 64 - bits : options.partition_shift;
+  const std::uint32_t shift = options.partition_shift == ~0U ? 64 - bits : options.partition_shift;
   if (bits > 0 && (shift > 64 - bits)) {
     return fail(StatusCode::invalid_argument,
                 "partition_shift %u leaves fewer than %u bits above it", shift, bits);
@@ -48,7 +47,8 @@ Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& conte
   const Partitioning partitioning{.bits = bits, .shift = bits == 0 ? 0 : shift};
   const std::uint32_t count = partitioning.count();
   const std::size_t bytes = sizeof(layout::Root) + count * 8ULL;
-  auto block = context.heap.allocate(bytes, BlockKind::plain);
+  // Rounded up to lines: blocks of such classes lie on line boundaries, which the zero slot needs.
+  auto block = context.heap.allocate((bytes + kLine - 1) / kLine * kLine, BlockKind::plain);
   if (!block) return block;
   auto* root = context.heap.template at<layout::Root>(*block);
   auto* master = reinterpret_cast<std::uint64_t*>(root + 1);
@@ -88,10 +88,10 @@ Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& conte
 }
 
 template <Platform P, class Codec, class G>
-Expected<std::unique_ptr<EngineInstance>> Phast<P, Codec, G>::open(
-    const EngineContext<P>& context, std::uint64_t root) {
+Expected<std::unique_ptr<EngineInstance>> Phast<P, Codec, G>::open(const EngineContext<P>& context,
+                                                                   std::uint64_t root) {
   if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
-    return fail(StatusCode::corruption, "the map's root %llu lies outside the pool",
+    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
                 static_cast<unsigned long long>(root));
   }
   std::unique_ptr<EngineInstance> map(new (std::nothrow) Phast(context, root));
@@ -108,7 +108,10 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
   const layout::Root image = *root_;
   if (image.magic != layout::kRootMagic) return bad("magic");
-  if (image.geometry != kEntries || image.partition_bits > 16) return bad("geometry");
+  if (image.geometry != kEntries || image.partition_bits > 16 ||
+      image.partition_shift > 64 - image.partition_bits) {
+    return bad("geometry");
+  }
   const std::size_t master_bytes = (1ULL << image.partition_bits) * 8;
   if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes) return bad("size");
   const std::uint32_t crc =
@@ -173,7 +176,8 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
       leaves = more;
     }
     s = context_.heap.mark(offset);  // a chain that runs in a circle is reached twice
-    if (s.ok() && (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0)) {
+    if (s.ok() &&
+        (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0)) {
       s = Status::format(StatusCode::corruption, "offset %llu is not a leaf",
                          static_cast<unsigned long long>(offset));
     }
@@ -214,6 +218,13 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     s = StatusCode::poisoned;
   }
   if (s.ok()) s = inner_.build(partition, leaves, count);
+  if constexpr (Codec::kBytes) {
+    for (std::size_t i = 0; i < count && !s.ok(); ++i) {  // the destructor does not find these
+      auto& separators = table_[leaves[i]].separators;
+      inner_.release(separators.bound.exchange(nullptr, std::memory_order_relaxed));
+      inner_.release(separators.low.exchange(nullptr, std::memory_order_relaxed));
+    }
+  }
   std::free(leaves);
   return s;
 }
@@ -292,8 +303,8 @@ Status Phast<P, Codec, G>::check_record(std::uint64_t word, bool deep) const noe
   return {};
 }
 
-// Entries in range become visible slots; the others are garbage (I2), for byte strings zeroed durably so
-// that they never name a record that is freed and used again.
+// Entries in range become visible slots; the others are garbage (I2), for byte strings zeroed
+// durably so that they never name a record that is freed and used again.
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept {
   P& platform = context_.platform;

@@ -1,8 +1,10 @@
 // Phast: scans. Included by phast.h only.
 //
-// One leaf at a time: a validated snapshot of its entries in key order, delivered under the guard. The slots'
-// order is kept per scanned leaf and used again while version and number of entries are the same: between
-// two versions visible only grows, so equal numbers mean equal sets (D3).
+// One leaf at a time: a validated snapshot of its entries in key order, delivered under the guard.
+// The slots' order is kept per scanned leaf and used again while version and number of entries are
+// the same. It counts only for settled leaves (claims = visible): a slot stays claimed until the
+// version has risen, so between two settled moments of one version the set has only grown, and
+// equal numbers mean equal sets (D3).
 #pragma once
 
 #include "index/phast/phast.h"
@@ -17,13 +19,14 @@ std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
   const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
   const std::uint64_t stamp = entered.version << 6 << 26 | std::uint64_t{count} << 26;
   constexpr std::uint64_t kNumber = (1ULL << 26) - 1;
-  if (cached != 0 && (cached & ~kNumber) == stamp) {
+  const bool settled = (desc.claims.load(std::memory_order_acquire) & kSlots) == visible;
+  if (settled && cached != 0 && (cached & ~kNumber) == stamp) {
     std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kNumber)).slots, count);
     return count;
   }
   const std::uint32_t sorted = sort_slots(leaf, visible, order);
-  if (desc.version.load(std::memory_order_acquire) != entered.version ||
-      sorted != count || count == 0) {
+  if (!settled || sorted != count || count == 0 ||
+      desc.version.load(std::memory_order_acquire) != entered.version) {
     return sorted;
   }
   const std::uint32_t fresh = table_.take_order();
@@ -42,31 +45,46 @@ std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
   return sorted;
 }
 
-// False if the slot was emptied meanwhile; the snapshot is then repeated.
 template <Platform P, class Codec, class G>
-bool Phast<P, Codec, G>::load_entry(const Entry& entry, detail::Entry& out) const noexcept {
+typename Phast<P, Codec, G>::Loaded Phast<P, Codec, G>::load_entry(
+    const Entry& entry, detail::Entry& out) const noexcept {
   const P& platform = context_.platform;
   if constexpr (Codec::kBytes) {
     const std::uint64_t word = platform.load(entry.value);
-    if (word == 0) return false;
-    const RecordView record = RecordView::read(platform, record_at(word));
-    out.key = {.word = platform.load(entry.key), .bytes = record.key()};
-    out.value = record.value();
+    if (word == 0) return Loaded::empty;
+    if (!value_of(word, out.value)) return Loaded::damaged;
+    out.key = {.word = platform.load(entry.key),
+               .bytes = RecordView::read(platform, record_at(word)).key()};
   } else {
     out.key = {.word = platform.load(entry.key)};
-    if (out.key.word == 0) return false;
-    out.value = value_of(platform.load(entry.value));
+    if (out.key.word == 0) return Loaded::empty;
+    if (!value_of(platform.load(entry.value), out.value)) return Loaded::damaged;
   }
-  return true;
+  return Loaded::entry;
 }
 
-// Fills the batch with the leaf's entries inside the limits, in the direction of the scan. False if the leaf
-// changed under us.
+// Fills the batch with the leaf's entries inside the limits, in the direction of the scan. False if
+// the leaf changed under us.
 template <Platform P, class Codec, class G>
 bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, bool reverse,
                                   std::uint64_t limit, Batch& batch) noexcept {
   Desc& desc = table_[entered.number];
   const Leaf& leaf = leaf_of(desc);
+  // The range first: entries that a split is moving out of it are not delivered, wherever it
+  // stands, and the scan goes on behind the same bound.
+  batch.next = desc.next.load(std::memory_order_acquire);
+  batch.low = desc.low.load(std::memory_order_acquire);
+  batch.bound = desc.bound.load(std::memory_order_acquire);
+  if constexpr (Codec::kBytes) {
+    batch.low_separator = desc.separators.low.load(std::memory_order_acquire);
+    batch.bound_separator = desc.separators.bound.load(std::memory_order_acquire);
+  }
+  const auto beyond = [&](const detail::Entry& e) {
+    if (Codec::kBytes && e.key.word == batch.bound) {
+      return batch.bound_separator != nullptr && e.key.bytes > batch.bound_separator->view();
+    }
+    return e.key.word > batch.bound;
+  };
   const std::uint64_t visible = desc.visible.load(std::memory_order_acquire);
   std::uint8_t order[64];
   const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, order);
@@ -75,11 +93,16 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     return e.key.word < probe.word;
   };
   batch.count = 0;
+  batch.damaged = 0;
   for (std::uint32_t i = 0; i < count && batch.count < limit; ++i) {
     const Entry& entry = leaf.entries[order[reverse ? count - 1 - i : i]];
     detail::Entry& out = batch.entries[batch.count];
-    if (!load_entry(entry, out)) {
-      // Emptied: either still pending, then absent and helped below, or the version has moved.
+    // Emptied: either still pending, then absent and helped below, or the version has moved.
+    const Loaded loaded = load_entry(entry, out);
+    if (loaded == Loaded::damaged) batch.damaged = context_.platform.load(entry.value);
+    if (loaded != Loaded::entry) continue;
+    if (beyond(out)) {
+      if (!reverse) break;
       continue;
     }
     if (limits.has_from && before(out, limits.from)) {
@@ -91,13 +114,6 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
       continue;
     }
     ++batch.count;
-  }
-  batch.next = desc.next.load(std::memory_order_acquire);
-  batch.low = desc.low.load(std::memory_order_acquire);
-  batch.bound = desc.bound.load(std::memory_order_acquire);
-  if constexpr (Codec::kBytes) {
-    batch.low_separator = desc.separators.low.load(std::memory_order_acquire);
-    batch.bound_separator = desc.separators.bound.load(std::memory_order_acquire);
   }
   const std::uint64_t pending = desc.pending.load(std::memory_order_acquire) & visible;
   if (pending != 0) (void)help(desc, pending);
@@ -165,7 +181,8 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
   }
   Probe position;
   if (range.reverse) {
-    position = limits.has_to ? limits.to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
+    position =
+        limits.has_to ? limits.to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
   } else if (limits.has_from) {
     position = limits.from;
   }
@@ -178,22 +195,41 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
     hint = entered.number;
     if (!snapshot(entered, limits, range.reverse, left, batch)) continue;
     if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+    if (batch.damaged != 0) return fail(damaged_record(batch.damaged));
     if (batch.next != kNoLeaf) __builtin_prefetch(&table_[batch.next]);
     position = next_probe(batch, range.reverse, end);
+    if (!end) {
+      // What has been passed stays passed: an unlink may give its range to the leaf that comes
+      // next.
+      if (!range.reverse) {
+        limits.from = position;
+        limits.has_from = true;
+      } else {
+        limits.to = position;
+        limits.has_to = true;
+        if constexpr (Codec::kBytes) {
+          limits.to.after = true;
+        } else {
+          limits.to.word = batch.low;
+        }
+      }
+    }
     left -= batch.count;
     if (batch.count > 0 && !visit(std::span<const detail::Entry>(batch.entries, batch.count))) {
       return {};
     }
     if (!end && range.reverse) {
-      const bool passed = limits.has_from && (Codec::kBytes && position.word == limits.from.word
-                                                  ? !position.last && compare(limits.from, position.bytes) > 0
-                                                  : position.word < limits.from.word);
+      const bool passed =
+          limits.has_from && (Codec::kBytes && position.word == limits.from.word
+                                  ? !position.last && compare(limits.from, position.bytes) > 0
+                                  : position.word < limits.from.word);
       if (passed) break;
     } else if (!end) {
-      const bool passed = limits.has_to && (Codec::kBytes && position.word == limits.to.word
-                                                ? compare(position, limits.to.bytes) >= 0
-                                                : position.word > limits.to.word ||
-                                                      (!Codec::kBytes && position.word == limits.to.word));
+      const bool passed =
+          limits.has_to && (Codec::kBytes && position.word == limits.to.word
+                                ? compare(position, limits.to.bytes) >= 0
+                                : position.word > limits.to.word ||
+                                      (!Codec::kBytes && position.word == limits.to.word));
       if (passed) break;
     }
     if (!end) {

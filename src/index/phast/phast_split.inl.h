@@ -19,8 +19,8 @@ Probe Phast<P, Codec, G>::probe_of(const Entry& entry) const noexcept {
   }
 }
 
-// The given slots by key. Keys are copied first: a writer may empty a slot meanwhile (only scans call this
-// without the latches), and then it is left out.
+// The given slots by key. Keys are copied first: a writer may empty a slot meanwhile (only scans
+// call this without the latches), and then it is left out.
 template <Platform P, class Codec, class G>
 std::uint32_t Phast<P, Codec, G>::sort_slots(const Leaf& leaf, std::uint64_t slots,
                                              std::uint8_t* order) const noexcept {
@@ -59,7 +59,8 @@ std::uint32_t Phast<P, Codec, G>::sort_slots(const Leaf& leaf, std::uint64_t slo
   return count;
 }
 
-// Splits in the middle, or at the end if the key to come lies behind all others: ascending loads fill leaves.
+// Splits in the middle, or at the end if the key to come lies behind all others: ascending loads
+// fill leaves.
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
                                     SplitPlan& plan) const noexcept {
@@ -79,7 +80,12 @@ Status Phast<P, Codec, G>::split(std::uint32_t number, const Probe& probe) noexc
   latch_all(desc);
   Status s;
   const bool full = (desc.claims.load(std::memory_order_relaxed) & kSlots) == kSlots;
-  if ((desc.version.load(std::memory_order_acquire) & 1) == 0 && full) {
+  const bool dead = (desc.version.load(std::memory_order_acquire) & 1) != 0;
+  if (context_.platform.poisoned()) {
+    s = StatusCode::poisoned;
+  } else if (full && !dead && !desc.below(probe) && !desc.above(probe)) {
+    // Still the key's leaf: a split at the end keeps the leaf full, and a second one there would
+    // make a leaf with an empty range.
     SplitPlan plan;
     plan_split(desc, probe, plan);
     s = split_latched(number, plan);
@@ -88,7 +94,8 @@ Status Phast<P, Codec, G>::split(std::uint32_t number, const Probe& probe) noexc
   return s;
 }
 
-// Writes the new leaf whole: moved entries first, the rest empty; same next and bound as the old one.
+// Writes the new leaf whole: moved entries first, the rest empty; same next and bound as the old
+// one.
 template <Platform P, class Codec, class G>
 bool Phast<P, Codec, G>::build_leaf(const Desc& old, const SplitPlan& plan, Leaf& fresh,
                                     std::uint64_t low) noexcept {
@@ -144,16 +151,22 @@ Status Phast<P, Codec, G>::split_latched(std::uint32_t number, const SplitPlan& 
     return s;
   }
   Leaf& leaf = leaf_of(desc);
-  bool durable = build_leaf(desc, plan, *heap.template at<Leaf>(*block), low);
+  if (!build_leaf(desc, plan, *heap.template at<Leaf>(*block), low)) {
+    inner_.release(separator);  // the pool is poisoned: its blocks are swept at the next open
+    table_.give(fresh);
+    return StatusCode::poisoned;
+  }
   platform.store(leaf.next, *block);  // same line, in this order: nothing, next only, or both
   platform.store(leaf.bound, low);
   platform.flush(&leaf, kLine, "phast.split.link"_site);
-  durable &= platform.fence("phast.split.link"_site);
+  if (!platform.fence("phast.split.link"_site))
+    return StatusCode::poisoned;  // nothing of it is shown
   publish_split(number, fresh, plan, separator, *block);
-  return durable ? Status() : StatusCode::poisoned;
+  return {};
 }
 
-// DRAM: new descriptor -> next -> bound -> version -> visible; only then may moved entries be zeroed.
+// DRAM: new descriptor -> next -> bound -> version -> visible; only then may moved entries be
+// zeroed.
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh,
                                        const SplitPlan& plan, Separator<P>* middle,
@@ -196,13 +209,17 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
   desc.bound.store(middle_word, std::memory_order_release);
   desc.version.fetch_add(2, std::memory_order_release);
   desc.visible.fetch_and(~moved, std::memory_order_release);
+  desc.version.fetch_add(2, std::memory_order_release);  // a scan order of the old set is void (D3)
   if constexpr (Codec::kBytes) {
-    // Stale entries would name records that may be freed (protocol-review 1h iv). The fence is that of the
-    // insert that follows in this guard; write() sees to it that there is one.
+    // Stale entries would name records that may be freed (protocol-review 1h iv). The fence is that
+    // of the insert that follows in this guard; write() sees to it that there is one.
     for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
-      Entry& entry = leaf.entries[plan.order[i]];
-      context_.platform.store(entry.value, 0);
-      context_.platform.flush(&entry, sizeof(entry), "phast.split.zero"_site);
+      context_.platform.store(leaf.entries[plan.order[i]].value, 0);
+    }
+    constexpr std::uint32_t kPerLine = kLine / sizeof(Entry);
+    for (std::uint32_t slot = 0; slot < kEntries; slot += kPerLine) {
+      if ((moved >> slot & ((1U << kPerLine) - 1)) == 0) continue;
+      context_.platform.flush(&leaf.entries[slot], kLine, "phast.split.zero"_site);
     }
   }
   desc.claims.fetch_and(~moved, std::memory_order_release);
@@ -215,7 +232,8 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
 
 // --- unlink ---
 
-// Frees a leaf that an erase left empty, unless it is the first or last of its partition or filled again.
+// Frees a leaf that an erase left empty, unless it is the first or last of its partition or filled
+// again.
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::try_unlink(std::uint32_t number) noexcept {
   const Desc& desc = table_[number];
@@ -260,7 +278,9 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
   platform.store(left_leaf.next, platform.load(leaf_of(desc).next));
   platform.flush(&left_leaf, kLine, "phast.unlink.next"_site);
   if (!platform.fence("phast.unlink.next"_site)) return false;
-  // DRAM: the right neighbour takes the range before the old owner disowns it.
+  // DRAM: disowned first. Were the right neighbour to own the range while this leaf still answers
+  // for it, a find here would miss what an insert there has acknowledged.
+  desc.version.fetch_add(1, std::memory_order_release);  // dead
   if constexpr (Codec::kBytes) {
     Separator<P>* low = desc.separators.low.load(std::memory_order_relaxed);
     Separator<P>* before = right.separators.low.load(std::memory_order_relaxed);
@@ -271,7 +291,6 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
     right.low.store(desc.low.load(std::memory_order_relaxed), std::memory_order_release);
   }
   left.next.store(right_number, std::memory_order_release);
-  desc.version.fetch_add(1, std::memory_order_release);  // dead
   inner_.remove(inner_.partitioning().of(desc.bound.load(std::memory_order_relaxed)), number);
   if constexpr (Codec::kBytes) {
     Separator<P>* bound = desc.separators.bound.load(std::memory_order_relaxed);

@@ -10,9 +10,10 @@ Status Phast<P, Codec, G>::begin_mutation(bool needs_space) noexcept {
   if (context_.platform.poisoned()) return StatusCode::poisoned;
   if (context_.read_only) return StatusCode::read_only;
   if (needs_space && context_.epochs.limbo_full()) {
-    return Status::format(StatusCode::pool_full,
-                          "freed memory cannot be reused: a reader has not left its guard (a thread "
-                          "is stopped inside a read or scan callback)");
+    return Status::format(
+        StatusCode::pool_full,
+        "freed memory cannot be reused: a reader has not left its guard (a thread "
+        "is stopped inside a read or scan callback)");
   }
   return {};
 }
@@ -21,8 +22,9 @@ template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::validate(const detail::Key& key,
                                     const detail::Value* value) const noexcept {
   if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
-    return Status::format(StatusCode::invalid_argument, "key of %zu bytes; at most %llu are allowed",
-                          key.bytes.size(), static_cast<unsigned long long>(kMaxKeyBytes));
+    return Status::format(StatusCode::invalid_argument,
+                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
+                          static_cast<unsigned long long>(kMaxKeyBytes));
   }
   if (value == nullptr) return {};
   if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
@@ -34,8 +36,8 @@ Status Phast<P, Codec, G>::validate(const detail::Key& key,
   return {};
 }
 
-// Takes the key's stripe in the leaf that holds the key, and with it a free slot if there is one and
-// `claimed` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
+// Takes the key's stripe in the leaf that holds the key, and with it a free slot if there is one
+// and `claimed` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
 template <Platform P, class Codec, class G>
 std::uint32_t Phast<P, Codec, G>::latch_leaf(const Probe& probe, std::uint64_t* claimed) noexcept {
   const std::uint64_t stripe = stripe_of(probe);
@@ -115,10 +117,10 @@ Status Phast<P, Codec, G>::fill_slot(Desc& desc, std::uint32_t slot, const Probe
     platform.store(entry.key, probe.word);
   }
   platform.flush(&entry, sizeof(entry), "phast.insert.entry"_site);
-  const bool durable = platform.fence("phast.insert.entry"_site);  // PP(insert)
+  if (!platform.fence("phast.insert.entry"_site)) return StatusCode::poisoned;  // PP(insert)
   desc.set_fingerprint(slot, probe.fingerprint);
   desc.visible.fetch_or(1ULL << slot, std::memory_order_release);  // LP(insert)
-  return durable ? Status() : StatusCode::poisoned;
+  return {};
 }
 
 // Replaces the value of a visible slot, stripe held.
@@ -146,9 +148,9 @@ Status Phast<P, Codec, G>::replace_value(Desc& desc, std::uint32_t slot, std::ui
   if (mark) desc.pending.fetch_or(bit, std::memory_order_acq_rel);
   platform.store(*target, word);  // LP(update)
   platform.flush(target, 8, "phast.update.value"_site);
-  const bool durable = platform.fence("phast.update.value"_site);  // PP(update)
+  // A poisoned pool keeps the bit: whoever meets it helps, and fails.
+  if (!platform.fence("phast.update.value"_site)) return StatusCode::poisoned;  // PP(update)
   if (mark) desc.pending.fetch_and(~bit, std::memory_order_release);
-  if (!durable) return StatusCode::poisoned;
   if (replaces_record) context_.heap.retire(before & kOffsetMask);
   return {};
 }
@@ -164,19 +166,31 @@ Status Phast<P, Codec, G>::clear_slot(Desc& desc, std::uint32_t slot,
   if (mark) desc.pending.fetch_or(bit, std::memory_order_acq_rel);
   platform.store(Codec::commit(entry), 0);  // LP(erase)
   platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
-  const bool durable = platform.fence("phast.erase.entry"_site);  // PP(erase)
+  if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
   desc.visible.fetch_and(~bit, std::memory_order_release);
   desc.version.fetch_add(2, std::memory_order_release);  // D3: before the slot can be claimed again
   if (mark) desc.pending.fetch_and(~bit, std::memory_order_release);
-  if (!durable) return StatusCode::poisoned;
   if (records()) context_.heap.retire(before & kOffsetMask);
   return {};
 }
 
+// When the pool is full, what this and other threads have freed but not yet given back may be
+// enough; it can be had outside the guard only.
 template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::Value& value,
                                          Mode mode) {
   if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  auto done = write_once(key, value, mode);
+  if (done || done.error() != StatusCode::pool_full) [[likely]]
+    return done;
+  context_.epochs.drain_all();
+  context_.heap.reclaim();
+  return write_once(key, value, mode);
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const detail::Value& value,
+                                              Mode mode) {
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
   if (Status s = begin_mutation(true); !s.ok()) return fail(std::move(s));
@@ -185,7 +199,8 @@ Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::V
     if (probe.word == 0) return write_zero(value, mode);
   }
   const std::uint64_t stripe = stripe_of(probe);
-  // X4: a split of byte-string leaves leaves write-backs for the insert's fence; without one we fence here.
+  // X4: a split of byte-string leaves leaves write-backs for the insert's fence; without one we
+  // fence here.
   bool owes_fence = false;
   const auto settle = [&] {
     if (owes_fence) (void)context_.platform.fence("phast.split.zero"_site);
@@ -211,7 +226,8 @@ Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::V
     if (claimed != 0) {
       const auto free = static_cast<std::uint32_t>(__builtin_ctzll(claimed));
       Status s = fill_slot(desc, free, probe, value);
-      // On a failure the claimed slot was not made visible, unless the pool is poisoned.
+      // On a failure the claimed slot is free again, unless the pool is poisoned and it may hold an
+      // entry.
       const bool filled = s.ok() || s == StatusCode::poisoned;
       unlatch(desc, filled ? stripe : stripe | claimed);
       if (!s.ok()) {
@@ -251,18 +267,20 @@ Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
   }
   Status s = clear_slot(desc, slot, before);
   const bool empty = desc.visible.load(std::memory_order_relaxed) == 0;
-  unlatch(desc, stripe | 1ULL << slot);
+  unlatch(desc, s.ok() ? stripe | 1ULL << slot : stripe);
   if (!s.ok()) return fail(std::move(s));
   if (empty) try_unlink(number);
   return true;
 }
 
-// --- the integer key 0: value, then present, in one line of the root; its latch spans the fence ---
+// --- the integer key 0: value, then present, in one line of the root; its latch spans the fence
+// ---
 
 template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::write_zero(const detail::Value& value, Mode mode) noexcept {
   P& platform = context_.platform;
   LatchGuard latch(zero_latch_);
+  if (platform.poisoned()) return fail(StatusCode::poisoned);
   const bool present = platform.load(root_->zero_present) != 0;
   // Insert of what exists, update of what does not: false either way.
   if ((present && mode == Mode::insert) || (!present && mode == Mode::update)) return false;
@@ -281,6 +299,7 @@ template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::erase_zero() noexcept {
   P& platform = context_.platform;
   LatchGuard latch(zero_latch_);
+  if (platform.poisoned()) return fail(StatusCode::poisoned);
   if (platform.load(root_->zero_present) == 0) return false;
   platform.store(root_->zero_present, 0);
   platform.flush(&root_->zero_present, 8, "phast.zero.erase"_site);

@@ -1,0 +1,86 @@
+#include "testing/mutants.h"
+
+#include <functional>
+#include <utility>
+
+#include "testing/synthetic_subject.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+
+namespace {
+
+constexpr EnumerationLimits kLimits{.product = 48, .random = 8, .sampled = 40};
+
+struct Exploration {
+  const char* name;
+  SubjectFactory factory;
+  OpSource source;
+  std::size_t operations;
+};
+
+Op pool_op(Random& random) {
+  Op op = integer_record_op(random);
+  op.key.insert(op.key.begin(), static_cast<char>(random.below(2)));
+  const std::uint64_t kind = random.below(16);
+  if (kind == 0) return {OpKind::drop, op.key.substr(0, 1), {}};
+  if (kind == 1) return {OpKind::reopen, {}, {}};
+  if (kind == 2) return {OpKind::compact, {}, {}};
+  if (kind == 3) return {OpKind::sync, {}, {}};
+  return op;
+}
+
+// Runs of extents that come and go between small blocks.
+Op run_op(Random& random) {
+  Op op = synthetic_op(random);
+  op.key = integer_key(random.below(6));
+  if (random.one_in(2)) op.value.assign(2500 + random.below(12000), 'r');
+  return op;
+}
+
+std::vector<Exploration> explorations() {
+  const PhastSetup words{};
+  const PhastSetup records{.values = ValueKind::bytes};
+  const PhastSetup maps{.values = ValueKind::bytes, .maps = 2, .partition_bits = 3};
+  return {
+      {"words", phast_subjects<phast::IntegerCodec>(words), integer_op, 60},
+      {"bytes", phast_subjects<phast::BytesCodec>(records), bytes_op, 50},
+      {"records", phast_subjects<phast::IntegerCodec>(records), integer_record_op, 40},
+      {"bytes_words", phast_subjects<phast::BytesCodec>(words), bytes_word_op, 40},
+      {"pool", phast_subjects<phast::IntegerCodec>(maps), pool_op, 40},
+      {"synthetic", [] { return std::make_unique<SyntheticSubject>(); }, synthetic_op, 50},
+      {"runs", [] { return std::make_unique<SyntheticSubject>(); }, run_op, 40},
+  };
+}
+
+}  // namespace
+
+std::vector<ExploreReport> run_explorations(std::uint32_t effort, bool stop_at_red) {
+  std::vector<ExploreReport> reports;
+  for (std::uint64_t seed = 1; seed <= effort; ++seed) {
+    for (const Exploration& e : explorations()) {
+      Explorer explorer(e.factory, e.source,
+                        {.name = std::string("mutants_") + e.name,
+                         .seed = seed,
+                         .capacity = 2 << 20,
+                         .limits = kLimits,
+                         .battery = 80,
+                         .second_in = 80,
+                         .kill_in = 8});
+      reports.push_back(explorer.run(random_workload(e.source, seed, e.operations)));
+      if (stop_at_red && !reports.back().ok()) return reports;
+    }
+  }
+  return reports;
+}
+
+bool mutant_is_red(const std::string& site, Mutant mutant, std::uint32_t effort) {
+  return fails_in_child(
+      [&] {
+        const ScopedMutant scoped(site, mutant);
+        return !scoped.matched() || run_explorations(effort, true).back().ok();
+      },
+      120 * effort);
+}
+
+}  // namespace perdure::testing

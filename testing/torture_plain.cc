@@ -1,0 +1,93 @@
+// The plain target: the public API over a real file.
+#include <cstring>
+
+#include "perdure/perdure.h"
+#include "testing/torture_runner.h"
+
+namespace perdure::testing {
+
+namespace {
+
+std::uint64_t word_of(const std::string& text) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, text.data(), 8);
+  return word;
+}
+
+template <class K, class V>
+class PlainTarget : public TortureTarget {
+ public:
+  PlainTarget(Pool pool, OrderedMap<K, V> map) : pool_(std::move(pool)), map_(std::move(map)) {}
+
+  Expected<bool> upsert(const std::string& key, const std::string& value) override {
+    return map_->upsert(key_of(key), value_of(value));
+  }
+  Expected<bool> insert(const std::string& key, const std::string& value) override {
+    return map_->insert(key_of(key), value_of(value));
+  }
+  Expected<bool> erase(const std::string& key) override { return map_->erase(key_of(key)); }
+  Expected<bool> find(const std::string& key, std::string& value) override {
+    auto found = map_->find(key_of(key));
+    if (!found) return fail(std::move(found.error()));
+    if (!found->has_value()) return false;
+    if constexpr (std::same_as<V, std::string_view>) {
+      value = **found;
+    } else {
+      value.assign(reinterpret_cast<const char*>(&**found), 8);
+    }
+    return true;
+  }
+  std::string check(std::uint64_t& entries) override {
+    auto scanned = map_->scan({}, [](const K&, const V&) {});
+    if (!scanned) return std::string(scanned.error().message());
+    entries = *scanned;
+    auto report = pool_.check({.deep = true});
+    if (!report) return std::string(report.error().message());
+    return report->ok() ? "" : report->violations.front();
+  }
+  Status close() override {
+    map_.reset();
+    return pool_.close();
+  }
+
+ private:
+  static K key_of(const std::string& key) {
+    if constexpr (std::same_as<K, std::string_view>) {
+      return key;
+    } else {
+      return __builtin_bswap64(word_of(key));
+    }
+  }
+  static V value_of(const std::string& value) {
+    if constexpr (std::same_as<V, std::string_view>) {
+      return value;
+    } else {
+      return word_of(value);
+    }
+  }
+
+  Pool pool_;
+  std::optional<OrderedMap<K, V>> map_;
+};
+
+template <class K, class V>
+Expected<std::unique_ptr<TortureTarget>> open_plain(const std::string& file) {
+  auto pool = Pool::open(file, {.max_size = 32_MiB});
+  if (!pool) return fail(std::move(pool.error()));
+  auto map = pool->ordered_map<K, V>("torture");
+  if (!map) return fail(std::move(map.error()));
+  return std::unique_ptr<TortureTarget>(
+      std::make_unique<PlainTarget<K, V>>(std::move(*pool), std::move(*map)));
+}
+
+}  // namespace
+
+TortureOpen plain_target() {
+  return [](const TortureOptions& options, const std::string& file) {
+    return options.keys == "integer"
+               ? open_plain<std::uint64_t, std::uint64_t>(file)
+               : open_plain<std::string_view, std::string_view>(file);
+  };
+}
+
+}  // namespace perdure::testing

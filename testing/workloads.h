@@ -1,0 +1,77 @@
+// Operations for PhaST's explorations: few keys, so that leaves split, empty, merge and are reused.
+#pragma once
+
+#include <cstring>
+#include <string>
+
+#include "testing/phast_subject.h"
+
+namespace perdure::testing {
+
+inline OpKind random_kind(Random& random) {
+  static constexpr OpKind kKinds[] = {OpKind::insert, OpKind::insert, OpKind::insert,
+                                      OpKind::upsert, OpKind::update, OpKind::erase,
+                                      OpKind::erase,  OpKind::find};
+  return kKinds[random.below(8)];
+}
+
+// Keys at both ends of the key space, 0 and 2^64-1 among them; 8-byte values.
+inline Op integer_op(Random& random) {
+  std::uint64_t key = random.below(36);
+  if (random.one_in(3)) key = ~std::uint64_t{0} - key;
+  const std::uint64_t value = random.next();
+  return {random_kind(random), integer_key(key),
+          std::string(reinterpret_cast<const char*>(&value), 8)};
+}
+
+// Integer keys with values of any size, "" among them.
+inline Op integer_record_op(Random& random) {
+  Op op = integer_op(random);
+  op.value.assign(random.one_in(3) ? random.below(200) : random.below(20),
+                  static_cast<char>('a' + random.below(26)));
+  return op;
+}
+
+// Keys with equal heads, prefixes of each other, NUL bytes, and "".
+inline Op bytes_op(Random& random) {
+  static const std::string kPrefixes[] = {"", "customer:", "customer:a", std::string(2, '\0'),
+                                          "ab"};
+  static constexpr char kLetters[] = {'\0', 'a', 'b', '\xff'};
+  Op op{random_kind(random), kPrefixes[random.below(5)], {}};
+  for (std::uint64_t n = random.below(4); n > 0; --n) op.key += kLetters[random.below(4)];
+  op.value.assign(random.one_in(3) ? random.below(200) : random.below(20),
+                  static_cast<char>('a' + random.below(26)));
+  return op;
+}
+
+// The same with 8-byte values, which are updated in place in their record.
+inline Op bytes_word_op(Random& random) {
+  Op op = bytes_op(random);
+  const std::uint64_t value = random.next();
+  op.value.assign(reinterpret_cast<const char*>(&value), 8);
+  return op;
+}
+
+// Fills, empties and refills: splits at the end, leaves that empty and are unlinked, slots reused.
+inline std::vector<Op> churn(std::uint64_t keys, std::uint64_t rounds) {
+  std::vector<Op> ops;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    const std::string value(8, static_cast<char>('A' + round));
+    for (std::uint64_t k = 1; k <= keys; ++k) {
+      ops.push_back({OpKind::insert, integer_key(k), value});
+    }
+    for (std::uint64_t k = 1; k <= keys; ++k) {
+      // Whole leaves from the middle first, then the rest.
+      const std::uint64_t key = (k + keys / 2) % keys + 1;
+      ops.push_back({OpKind::erase, integer_key(key), {}});
+    }
+  }
+  return ops;
+}
+
+template <class Codec>
+SubjectFactory phast_subjects(const PhastSetup& setup) {
+  return [setup] { return std::make_unique<PhastSubject<Codec>>(setup); };
+}
+
+}  // namespace perdure::testing

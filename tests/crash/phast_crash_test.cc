@@ -1,0 +1,161 @@
+// PhaST with integer keys under the crash explorer. protocol-review.md has the counter-examples by number.
+#include <gtest/gtest.h>
+
+#include "support.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+namespace {
+
+const PhastSetup kWords{};
+const PhastSetup kRecords{.values = ValueKind::bytes};
+
+std::string word(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), 8);
+}
+Op insert(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::insert, integer_key(key), word(value)};
+}
+Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
+Op update(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::update, integer_key(key), word(value)};
+}
+
+// One workload, every crash point, every image that the limit allows.
+void explore_exactly(const std::vector<Op>& workload, std::set<std::string> sites,
+                     const PhastSetup& setup = kWords) {
+  Explorer explorer(phast_subjects<phast::IntegerCodec>(setup), integer_op,
+                    {.name = test_name(),
+                     .capacity = 2 << 20,
+                     .limits = {.product = 4096, .random = 64, .sampled = 400},
+                     .battery = 100,
+                     .second_in = 20,
+                     .kill_in = 3,
+                     .explore_create = false});
+  const ExploreReport report = explorer.run(workload);
+  std::printf("%s\n", report.summary().c_str());
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  for (const std::string& site : sites) {
+    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
+  }
+}
+
+TEST(PhastCrash, RandomWords) {
+  const ExploreReport report =
+      explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
+              {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 4);
+  EXPECT_GT(report.second_images, 0U);
+}
+
+TEST(PhastCrash, RandomRecords) {
+  explore(phast_subjects<phast::IntegerCodec>(kRecords), integer_record_op,
+          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 3);
+}
+
+// P13, G10: nothing that opens before it is whole. Every image of create and of the first open.
+TEST(PhastCrash, P13_CreateCrash) {
+  explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
+          {.capacity = 2 << 20,
+           .limits = {.product = 1024, .random = 100, .sampled = 300},
+           .battery = 60,
+           .second_in = 40,
+           .kill_in = 2},
+          6, 2);
+}
+
+// 1a: an entry is absent, or whole; a reused slot never pairs an old key with a new value.
+TEST(PhastCrash, P1a_SlotReuse) {
+  explore_exactly({insert(5, 1), insert(6, 2), erase(5), insert(7, 3), erase(6), insert(5, 4),
+                   update(7, 9), erase(7), insert(8, 5)},
+                  {"phast.insert.entry", "phast.erase.entry", "phast.update.value"});
+}
+
+// 1d, P3: the new leaf's block was a leaf before; every line of it is durable before the link.
+TEST(PhastCrash, P3_NewLeafWholeLines) {
+  std::vector<Op> ops = churn(12, 2);
+  for (std::uint64_t key = 20; key > 0; --key) ops.push_back(insert(key, key));
+  explore_exactly(ops, {"phast.split.leaf", "phast.split.link", "phast.unlink.next"});
+}
+
+// 1e, P4, P5: nothing, next, next and bound: each state of a split recovers, and recovers again.
+TEST(PhastCrash, P4_HalfSplitRecovery) {
+  explore_exactly({insert(10, 1), insert(20, 2), insert(30, 3), insert(40, 4), insert(25, 5),
+                   insert(22, 6), insert(23, 7), insert(5, 8), insert(6, 9), insert(50, 10)},
+                  {"phast.split.leaf", "phast.split.link"});
+}
+
+// 1f: the range of an emptied leaf goes to its right neighbour, so no stale entry of the left one revives.
+TEST(PhastCrash, P1f_StaleEntriesStayDead) {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 10; key <= 140; key += 10) ops.push_back(insert(key, key));
+  ops.push_back(insert(25, 1));  // splits the first leaf in the middle: stale entries stay in it
+  ops.push_back(update(30, 99));
+  for (const std::uint64_t key : {30, 40, 50, 60, 70, 80}) ops.push_back(erase(key));
+  ops.push_back(insert(35, 2));
+  ops.push_back(insert(30, 3));
+  ops.push_back(erase(30));
+  explore_exactly(ops, {"phast.unlink.next", "phast.erase.entry"});
+}
+
+// The integer key 0 has a slot of its own: {value, present}, present stored last.
+TEST(PhastCrash, G9_KeyZeroAndTheLargestKey) {
+  explore_exactly({insert(0, 1), update(0, 2), erase(0), insert(0, 3), insert(~0ULL, 4),
+                   update(~0ULL, 5), erase(~0ULL), erase(0), insert(0, 0)},
+                  {"phast.zero.write", "phast.zero.erase"});
+}
+
+// P18: a record is durable before the word that names it, and lives as long as it is named.
+TEST(PhastCrash, P18_RecordsBeforeTheirLink) {
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    ops.push_back({OpKind::upsert, integer_key(i % 4),
+                   std::string(20 + 37 * i, static_cast<char>('a' + i))});
+  }
+  ops.push_back(erase(1));
+  ops.push_back({OpKind::upsert, integer_key(1), std::string(300, 'z')});
+  explore_exactly(ops, {"phast.record.write", "phast.update.value"}, kRecords);
+}
+
+// X1: killed at every crash point, the machine goes on, and loses power during recovery or after it.
+TEST(PhastCrash, X1_KillThenPowerLoss) {
+  const ExploreReport report =
+      explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
+              {.capacity = 2 << 20,
+               .limits = {.product = 4, .random = 1, .sampled = 4},
+               .second_limits = {.product = 24, .random = 8, .sampled = 24},
+               .battery = 60,
+               .kill_in = 1,
+               .second_ops = 5,
+               .explore_create = false,
+               .close_at_end = false},
+              30, 2);
+  EXPECT_GT(report.kill_runs, scaled(20));
+  EXPECT_GT(report.second_images, scaled(200));
+}
+
+// G11: power fails again inside recovery, and recovery starts once more.
+TEST(PhastCrash, G11_SecondCrashInsideRecovery) {
+  const ExploreReport report =
+      explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
+              {.capacity = 2 << 20,
+               .limits = {.product = 32, .random = 4, .sampled = 32},
+               .second_limits = {.product = 24, .random = 8, .sampled = 24},
+               .battery = 60,
+               .second_in = 6,
+               .second_ops = 2,
+               .explore_create = false},
+              40, 2);
+  EXPECT_GT(report.second_images, scaled(200));
+}
+
+TEST(PhastCrash, PoolFullIsNoCrashState) {
+  explore(phast_subjects<phast::IntegerCodec>(kRecords), integer_record_op,
+          {.capacity = 2 << 20,
+           .disk_limit = 60 << 10,
+           .limits = {.product = 16, .random = 8, .sampled = 30},
+           .explore_create = false},
+          60, 2);
+}
+
+}  // namespace
+}  // namespace perdure::testing

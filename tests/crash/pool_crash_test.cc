@@ -1,0 +1,153 @@
+// The pool's own protocols under the crash explorer: create, growth, roots, drop, close, trust.
+#include <gtest/gtest.h>
+
+#include "support.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+namespace {
+
+constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 80};
+
+// Operations on one of three maps, and now and then a drop, a sync, a compaction, a close and reopen.
+Op pool_op(Random& random) {
+  Op op = integer_record_op(random);
+  op.key.insert(op.key.begin(), static_cast<char>(random.below(3)));
+  const std::uint64_t kind = random.below(24);
+  if (kind == 0) return {OpKind::drop, op.key.substr(0, 1), {}};
+  if (kind == 1) return {OpKind::compact, {}, {}};
+  if (kind == 2) return {OpKind::sync, {}, {}};
+  if (kind == 3) return {OpKind::reopen, {}, {}};
+  return op;
+}
+
+PhastSetup three_maps() {
+  PhastSetup setup{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
+  return setup;
+}
+
+TEST(PoolCrash, RandomPoolOperations) {
+  explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+          {.capacity = 2 << 20, .limits = kFew, .second_in = 150, .kill_in = 15,
+           .explore_create = false},
+          60, 3);
+}
+
+// 4f: a root line commits by its last word; a drop takes the whole map or nothing.
+TEST(PoolCrash, H4f_CreateAndDropMaps) {
+  std::vector<Op> ops;
+  for (int round = 0; round < 2; ++round) {
+    for (char map = 0; map < 3; ++map) {
+      ops.push_back({OpKind::upsert, std::string(1, map) + integer_key(7),
+                     std::string(40, static_cast<char>('a' + map))});
+    }
+    for (char map = 0; map < 3; ++map) ops.push_back({OpKind::drop, std::string(1, map), {}});
+    ops.push_back({OpKind::reopen, {}, {}});
+  }
+  Explorer explorer(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+                    {.name = test_name(), .capacity = 2 << 20, .limits = kFew, .battery = 60,
+                     .second_in = 200, .kill_in = 6});
+  const ExploreReport report = explorer.run(ops);
+  std::printf("%s\n", report.summary().c_str());
+  EXPECT_TRUE(report.ok());
+  for (const char* site : {"pool.root.add", "pool.root.drop", "pool.header.write"}) {
+    EXPECT_TRUE(report.sites_crossed.contains(site)) << site;
+  }
+}
+
+// P13: crash anywhere in create: not a pool, or a whole one.
+TEST(PoolCrash, P13_CreateCrash) {
+  const ExploreReport report =
+      explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+              {.capacity = 2 << 20,
+               .limits = {.product = 4096, .random = 200, .sampled = 400},
+               .battery = 40,
+               .second_in = 100,
+               .kill_in = 1,
+               .close_at_end = false},
+              0, 1);
+  for (const char* site : {"pool.create.zero", "pool.create.header", "pool.root.add"}) {
+    EXPECT_TRUE(report.sites_crossed.contains(site)) << site;
+  }
+}
+
+// 4e: space, then table, then the header's size: a crash between leaves a longer file, never a shorter one.
+TEST(PoolCrash, H4e_Growth) {
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    ops.push_back({OpKind::upsert, integer_key(i), std::string(1500, static_cast<char>('a' + i))});
+  }
+  Explorer explorer(
+      phast_subjects<phast::IntegerCodec>({.values = ValueKind::bytes}), integer_record_op,
+      {.name = test_name(), .capacity = 2 << 20, .limits = kFew, .battery = 40, .second_in = 100,
+       .kill_in = 4, .explore_create = false});
+  const ExploreReport report = explorer.run(ops);
+  std::printf("%s\n", report.summary().c_str());
+  EXPECT_TRUE(report.ok());
+  EXPECT_TRUE(report.sites_crossed.contains("storage.sync"));
+  EXPECT_TRUE(report.sites_crossed.contains("heap.extent.assign"));
+}
+
+// X1 for the headers: killed inside a header write, reopened, power lost inside the next one.
+TEST(PoolCrash, X1_KilledWhileClosing) {
+  std::vector<Op> ops;
+  for (std::uint64_t i = 1; i < 5; ++i) {
+    ops.push_back({OpKind::upsert, integer_key(i), std::string(8, 'x')});
+    ops.push_back({OpKind::reopen, {}, {}});
+  }
+  Explorer explorer(phast_subjects<phast::IntegerCodec>({}), integer_op,
+                    {.name = test_name(), .capacity = 2 << 20,
+                     .limits = {.product = 64, .random = 8, .sampled = 30},
+                     .second_limits = {.product = 1024, .random = 60, .sampled = 120},
+                     .battery = 30, .second_in = 10, .kill_in = 1, .second_ops = 1,
+                     .explore_create = false});
+  const ExploreReport report = explorer.run(ops);
+  std::printf("%s\n", report.summary().c_str());
+  EXPECT_TRUE(report.ok());
+}
+
+// 5a: in `process` mode a power failure loses data, and a later open must not serve what is left as if it
+// were whole: it refuses, or everything is there.
+TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
+  for (const bool sync_at_close : {true, false}) {
+    PhastSetup setup{.values = ValueKind::bytes, .mode = Durability::process};
+    setup.sync_at_close = sync_at_close;
+    std::vector<Op> ops;
+    Random random(5);
+    for (int i = 0; i < 30; ++i) {
+      ops.push_back(i % 8 == 7 ? Op{OpKind::reopen, {}, {}} : integer_record_op(random));
+    }
+    Explorer explorer(phast_subjects<phast::IntegerCodec>(setup), integer_record_op,
+                      {.name = test_name(), .capacity = 2 << 20,
+                       .limits = {.product = 64, .random = 40, .sampled = 80}, .battery = 20,
+                       .explore_create = false, .process_mode = true});
+    const ExploreReport report = explorer.run(ops);
+    std::printf("%s\n", report.summary().c_str());
+    EXPECT_TRUE(report.ok());
+  }
+}
+
+// Nothing leans on the order of a copy's stores within a line: memcpy keeps none.
+TEST(PoolCrash, X5_CopiesInAnyOrder) {
+  explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+          {.capacity = 2 << 20, .limits = kFew, .second_in = 150, .kill_in = 15,
+           .tear_partial_copies = true},
+          20, 1);
+}
+
+// A map's root block must be usable wherever the heap puts it, whatever its number of partitions.
+TEST(PoolCrash, RootBlocksOfEverySize) {
+  for (std::uint32_t bits = 0; bits <= 5; ++bits) {
+    SimMemory memory(4 << 20);
+    PhastSetup setup{.maps = 3, .partition_bits = bits};
+    PhastSubject<phast::IntegerCodec> subject(setup);
+    ASSERT_TRUE(subject.create(memory).ok());
+    const Status s = subject.open(memory, 1);
+    EXPECT_TRUE(s.ok()) << "partition_bits " << bits << ": " << s.message();
+    memory.set_mode(SimMode::frozen);
+    if (!s.ok()) continue;
+  }
+}
+
+}  // namespace
+}  // namespace perdure::testing

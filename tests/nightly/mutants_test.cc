@@ -1,0 +1,70 @@
+// Every persist site of heap, reclamation, pool and PhaST, with every mutant that applies to it. One that
+// survives is a missing test, a redundant write-back, or stands in the table below with its argument.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "testing/mutants.h"
+
+namespace perdure::testing {
+namespace {
+
+struct Argued {
+  const char* mutant;
+  const char* why;
+};
+// SURVIVORS
+constexpr Argued kArgued[] = {
+    {"", ""},
+};
+
+const char* argument_for(const std::string& mutant) {
+  for (const Argued& argued : kArgued) {
+    if (mutant == argued.mutant) return argued.why;
+  }
+  return nullptr;
+}
+
+bool of_the_library(std::string_view site) {
+  for (const char* prefix : {"heap.", "reclaim.", "pool.", "phast.", "storage."}) {
+    if (site.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+TEST(Mutants, EverySiteWithEveryOperator) {
+  reset_site_counts();
+  for (const ExploreReport& report : run_explorations(2, false)) {
+    ASSERT_TRUE(report.ok()) << report.failures.front();
+  }
+  const char* only = std::getenv("PERDURE_MUTANTS");  // a part of SITE:op
+  int total = 0, killed = 0, argued = 0;
+  for (const SiteInfo* site : all_sites()) {
+    if (!of_the_library(site->name)) continue;
+    EXPECT_GT(site->flush_count + site->fence_count + site->sync_count, 0U)
+        << site->name << " is never reached";
+    for (const Mutant mutant : mutants_of(*site)) {
+      const bool shortens = mutant == Mutant::first_line_only || mutant == Mutant::all_but_last;
+      if (shortens && site->multi_line_count == 0) continue;  // it would change nothing
+      const std::string name = std::string(site->name) + ":" + mutant_name(mutant);
+      if (only != nullptr && name.find(only) == std::string::npos) continue;
+      ++total;
+      const bool red = mutant_is_red(site->name, mutant, 2);
+      killed += red ? 1 : 0;
+      const char* why = argument_for(name);
+      if (!red && why != nullptr) ++argued;
+      std::printf("%-52s %s\n", name.c_str(), red ? "killed" : why != nullptr ? why : "SURVIVED");
+      std::fflush(stdout);
+      EXPECT_TRUE(red || why != nullptr) << name << " survived";
+      EXPECT_FALSE(red && why != nullptr) << name << " is killed; its argument is wrong";
+    }
+  }
+  std::printf("mutants=%d\nmutants_killed=%d\nmutants_argued=%d\n", total, killed, argued);
+}
+
+}  // namespace
+}  // namespace perdure::testing

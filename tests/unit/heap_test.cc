@@ -1,0 +1,316 @@
+// Heap<RealPlatform> over ordinary memory: classes, runs, reuse, growth, pool_full, sweep, punching.
+#include "heap/heap.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "perdure/pool.h"
+#include "platform/real_platform.h"
+
+namespace perdure {
+namespace {
+
+class MemoryStorage final : public Storage {
+ public:
+  explicit MemoryStorage(std::uint64_t bytes) : bytes_(bytes) {
+    base_ = static_cast<std::byte*>(std::aligned_alloc(1 << 16, bytes));
+    std::memset(base_, 0, bytes);
+  }
+  ~MemoryStorage() override { std::free(base_); }
+  std::byte* base() const noexcept override { return base_; }
+  std::uint64_t size() const noexcept override { return bytes_; }
+  std::uint64_t capacity() const noexcept override { return bytes_; }
+  Status allocate(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+  Status punch(std::uint64_t offset, std::uint64_t length) noexcept override {
+    std::memset(base_ + offset, 0, length);
+    punched += length;
+    return {};
+  }
+  Status sync(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+
+  std::uint64_t punched = 0;
+
+ private:
+  std::uint64_t bytes_;
+  std::byte* base_;
+};
+
+constexpr std::uint64_t kExtent = 64_KiB;
+
+// A heap of `max` extents that starts with one and grows by one at a time.
+class HeapFixture : public HeapHost {
+ public:
+  explicit HeapFixture(std::uint64_t max) : storage((max + 1) * kExtent), max_(max) {
+    platform.configure(FlushMode::cache_line, best_flush_instruction(), 0);
+    attach();
+  }
+  void attach() {
+    epochs = std::make_unique<EpochDomain<RealPlatform>>(platform);
+    heap = std::make_unique<Heap<RealPlatform>>(platform, storage, *epochs);
+    const HeapGeometry geometry{
+        .extent_bytes = kExtent, .table_offset = 0, .data_offset = kExtent, .max_extents = max_};
+    EXPECT_TRUE(heap->attach(geometry, extents_, *this).ok());
+    EXPECT_TRUE(heap->begin_sweep().ok());
+  }
+  Expected<std::uint64_t> grow(std::uint64_t extents) noexcept override {
+    if (extents_ + extents > max_) return fail(StatusCode::pool_full);
+    return extents_ += extents;
+  }
+
+  RealPlatform platform;
+  MemoryStorage storage;
+  std::unique_ptr<EpochDomain<RealPlatform>> epochs;
+  std::unique_ptr<Heap<RealPlatform>> heap;
+
+ private:
+  std::uint64_t max_;
+  std::uint64_t extents_ = 1;
+};
+
+TEST(SizeClasses, HoldWhatTheyPromise) {
+  for (std::size_t n = 1; n <= kClassSizes.back(); ++n) {
+    const std::uint32_t c = class_of(n);
+    ASSERT_LT(c, kClassCount) << n;
+    ASSERT_GE(kClassSizes[c], n);
+    ASSERT_TRUE(c == 0 || kClassSizes[c - 1] < n);
+  }
+  EXPECT_EQ(class_of(kClassSizes.back() + 1), kClassCount);
+  for (const std::uint32_t wanted : {32U, 48U, 64U, 1024U}) EXPECT_EQ(kClassSizes[class_of(wanted)], wanted);
+}
+
+TEST(ExtentWord, RoundTripsAndRefusesEveryBitFlip) {
+  const ExtentWord word{.state = ExtentState::run, .kind = BlockKind::zero_on_free, .run = 12345};
+  const std::uint64_t encoded = word.encode(77);
+  ExtentWord out;
+  ASSERT_TRUE(ExtentWord::decode(encoded, 77, out));
+  EXPECT_EQ(out.run, 12345U);
+  EXPECT_FALSE(ExtentWord::decode(encoded, 78, out)) << "a word of another extent";
+  for (int bit = 0; bit < 64; ++bit) {
+    EXPECT_FALSE(ExtentWord::decode(encoded ^ (1ULL << bit), 77, out)) << bit;
+    EXPECT_FALSE(ExtentWord::decode(1ULL << bit, 77, out)) << "virgin, bit " << bit;
+  }
+}
+
+TEST(Heap, BlocksAreDistinctAlignedAndFree) {
+  HeapFixture f(64);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::set<std::uint64_t> seen;
+  for (const std::size_t n : {16, 32, 48, 64, 100, 1024, 5000, 32768}) {
+    for (int i = 0; i < 40; ++i) {
+      auto block = f.heap->allocate(n, BlockKind::plain);
+      if (!block) {
+        ASSERT_EQ(block.error(), StatusCode::pool_full);
+        break;
+      }
+      EXPECT_TRUE(seen.insert(*block).second);
+      EXPECT_EQ(*block % 16, 0U);
+      EXPECT_TRUE(kClassSizes[class_of(n)] % 64 != 0 || *block % 64 == 0);
+      EXPECT_GE(f.heap->block_bytes(*block), n);
+      std::memset(f.heap->at<void>(*block), 0xAA, n);
+    }
+  }
+}
+
+TEST(Heap, AllocateAndFreeCostNoFlushAndNoFence) {
+  HeapFixture f(64);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  auto first = f.heap->allocate(100, BlockKind::plain);  // pays for the extent
+  ASSERT_TRUE(first);
+  const Counters before = thread_counters();
+  for (int i = 0; i < 200; ++i) {
+    auto block = f.heap->allocate(100, BlockKind::plain);
+    ASSERT_TRUE(block);
+    f.heap->free(*block);
+  }
+  EXPECT_EQ(thread_counters().flushes, before.flushes);
+  EXPECT_EQ(thread_counters().fences, before.fences);
+}
+
+TEST(Heap, FullIsAnErrorAndSpaceComesBack) {
+  HeapFixture f(4);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::vector<std::uint64_t> blocks;
+  for (;;) {
+    auto block = f.heap->allocate(1000, BlockKind::plain);
+    if (!block) {
+      EXPECT_EQ(block.error(), StatusCode::pool_full);
+      break;
+    }
+    blocks.push_back(*block);
+  }
+  EXPECT_EQ(blocks.size(), 4 * kExtent / 1024);
+  for (const std::uint64_t block : blocks) f.heap->free(block);
+  f.heap->flush_caches();
+  auto large = f.heap->allocate(3 * kExtent, BlockKind::plain);  // other class, three neighbours
+  ASSERT_TRUE(large) << large.error().message();
+  EXPECT_EQ(f.heap->block_bytes(*large), 3 * kExtent);
+  f.heap->free(*large);
+  EXPECT_TRUE(f.heap->allocate(1000, BlockKind::plain));
+}
+
+// 4b: what the sweep does not reach is free again, what it reaches is not.
+TEST(Heap, SweepKeepsExactlyWhatIsMarked) {
+  HeapFixture f(16);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 300; ++i) {
+    auto block = f.heap->allocate(200, BlockKind::plain);
+    ASSERT_TRUE(block);
+    blocks.push_back(*block);
+  }
+  auto run = f.heap->allocate(2 * kExtent, BlockKind::plain);
+  ASSERT_TRUE(run);
+  f.attach();  // a new process
+  for (std::size_t i = 0; i < blocks.size(); i += 3) ASSERT_TRUE(f.heap->mark(blocks[i]).ok());
+  EXPECT_EQ(f.heap->mark(blocks[0]), StatusCode::corruption) << "reached twice";
+  EXPECT_EQ(f.heap->mark(blocks[0] + 16), StatusCode::corruption) << "no block starts there";
+  EXPECT_EQ(f.heap->mark(7), StatusCode::corruption) << "outside";
+  ASSERT_TRUE(f.heap->mark(*run).ok());
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::set<std::uint64_t> live;
+  for (std::size_t i = 0; i < blocks.size(); i += 3) live.insert(blocks[i]);
+  for (int i = 0; i < 200; ++i) {
+    auto block = f.heap->allocate(200, BlockKind::plain);
+    ASSERT_TRUE(block);
+    EXPECT_TRUE(live.insert(*block).second) << "handed out twice";
+    EXPECT_FALSE(*block >= *run && *block < *run + 2 * kExtent) << "inside a live run";
+  }
+}
+
+TEST(Heap, IncompleteSweepFreesNothing) {
+  HeapFixture f(16);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::set<std::uint64_t> old;
+  for (int i = 0; i < 100; ++i) old.insert(*f.heap->allocate(512, BlockKind::plain));
+  f.attach();
+  ASSERT_TRUE(f.heap->end_sweep(false).ok());
+  for (int i = 0; i < 100; ++i) {
+    auto block = f.heap->allocate(512, BlockKind::plain);
+    ASSERT_TRUE(block);
+    EXPECT_EQ(old.count(*block), 0U);
+  }
+}
+
+TEST(Heap, PunchGivesFreeExtentsBackAndTakesThemAgain) {
+  HeapFixture f(8);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::vector<std::uint64_t> blocks;
+  for (std::uint64_t i = 0; i < 8 * kExtent / 2048; ++i) {
+    auto block = f.heap->allocate(2048, BlockKind::plain);
+    ASSERT_TRUE(block);
+    std::memset(f.heap->at<void>(*block), 0x55, 2048);
+    blocks.push_back(*block);
+  }
+  for (const std::uint64_t block : blocks) f.heap->free(block);
+  auto bytes = f.heap->punch_free();
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(*bytes, 8 * kExtent);
+  EXPECT_EQ(f.storage.punched, 8 * kExtent);
+  EXPECT_EQ(*f.heap->punch_free(), 0U) << "twice the same space";
+  EXPECT_TRUE(f.heap->allocate(8 * kExtent, BlockKind::zero_on_free));
+}
+
+TEST(Heap, ThreadsNeverShareABlock) {
+  HeapFixture f(256);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  constexpr int kThreads = 4;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&f, t] {
+      std::vector<std::uint64_t> mine;
+      for (int i = 0; i < 4000; ++i) {
+        auto block = f.heap->allocate(64 + 16 * (i % 8), BlockKind::plain);
+        ASSERT_TRUE(block);
+        *f.heap->at<std::uint64_t>(*block) = static_cast<std::uint64_t>(t) << 32 | static_cast<unsigned>(i);
+        mine.push_back(*block);
+        if (i % 3 == 2) {
+          f.heap->free(mine.front());
+          mine.erase(mine.begin());
+        }
+      }
+      for (const std::uint64_t block : mine) {
+        EXPECT_EQ(*f.heap->at<std::uint64_t>(block) >> 32, static_cast<std::uint64_t>(t));
+        f.heap->free(block);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  f.heap->flush_caches();
+  ASSERT_TRUE(f.heap->begin_audit().ok());
+  EXPECT_EQ(f.heap->end_audit(), 0U) << "blocks lost between caches and bitmaps";
+}
+
+TEST(Epochs, NothingIsFinishedUnderAGuard) {
+  RealPlatform platform;
+  EpochDomain<RealPlatform> epochs(platform);
+  static int finished;
+  finished = 0;
+  static constexpr Reclaimer kCount{nullptr, [](void*, std::uint64_t) { ++finished; }};
+  {
+    EpochGuard<RealPlatform> guard(epochs);
+    ASSERT_TRUE(guard.ok());
+    for (int i = 0; i < 500; ++i) epochs.retire(kCount, nullptr, 1);
+    EXPECT_EQ(finished, 0);
+    EXPECT_EQ(epochs.limbo_count(), 500U);
+  }
+  epochs.drain();
+  EXPECT_EQ(finished, 500);
+}
+
+TEST(Epochs, AStalledReaderIsBoundedAndReported) {
+  RealPlatform platform;
+  EpochDomain<RealPlatform> epochs(platform);
+  static constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};
+  EpochGuard<RealPlatform> guard(epochs);
+  std::uint32_t retired = 0;
+  while (!epochs.limbo_full()) {
+    epochs.retire(kNothing, nullptr, 0);
+    ASSERT_LE(++retired, 2 * EpochDomain<RealPlatform>::kMaxLimbo);
+  }
+  EXPECT_GE(retired, EpochDomain<RealPlatform>::kMaxLimbo);
+}
+
+TEST(Platform, CountsLinesAndFences) {
+  RealPlatform platform;
+  platform.configure(FlushMode::cache_line, best_flush_instruction(), 0);
+  alignas(64) static std::uint64_t words[64] = {};
+  const Counters before = thread_counters();
+  for (std::uint64_t& word : words) platform.store(word, 1);
+  platform.flush(words, sizeof(words), "test.platform.words"_site);
+  EXPECT_TRUE(platform.fence("test.platform.words"_site));
+  const Counters after = thread_counters();
+  EXPECT_EQ(after.flushes - before.flushes, 8U);
+  EXPECT_EQ(after.fences - before.fences, 1U);
+  EXPECT_EQ(after.written_lines - before.written_lines, 8U);
+  platform.flush(&words[7], 16, "test.platform.straddle"_site);
+  EXPECT_EQ(thread_counters().flushes - after.flushes, 2U);
+}
+
+TEST(Platform, ProcessModeNeitherFlushesNorFences) {
+  RealPlatform platform;
+  alignas(64) static std::uint64_t word = 0;
+  const Counters before = thread_counters();
+  platform.store(word, 1);
+  platform.flush(&word, 8, "test.platform.process"_site);
+  EXPECT_TRUE(platform.fence("test.platform.process"_site));
+  EXPECT_EQ(thread_counters().flushes, before.flushes);
+  EXPECT_EQ(thread_counters().fences, before.fences);
+  EXPECT_FALSE(platform.durable());
+}
+
+TEST(Platform, ThreadSlotsAreDenseAndReused) {
+  std::set<std::uint32_t> slots;
+  for (int round = 0; round < 50; ++round) {
+    std::thread([&] { slots.insert(RealPlatform::thread_slot()); }).join();
+  }
+  EXPECT_EQ(slots.size(), 1U);
+}
+
+TEST(Crc32c, KnownVector) { EXPECT_EQ(crc32c(0, "123456789", 9), 0xE3069283U); }
+
+}  // namespace
+}  // namespace perdure
