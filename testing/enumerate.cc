@@ -124,9 +124,8 @@ void random_draws(const Space& space, std::uint32_t count, Random& random,
     for (std::size_t i = 0; i < space.states.size(); ++i) {
       const bool old = i < space.pending.size() && !space.pending[i].recent;
       const auto states = space.states[i];
-      choice.push_back(old && old_lines < 2
-                           ? static_cast<std::uint32_t>(old_lines) * (states - 1)
-                           : static_cast<std::uint32_t>(random.below(states)));
+      choice.push_back(old && old_lines < 2 ? static_cast<std::uint32_t>(old_lines) * (states - 1)
+                                            : static_cast<std::uint32_t>(random.below(states)));
     }
     out.push_back(std::move(choice));
   }
@@ -146,7 +145,8 @@ Enumeration enumerate(const SimMemory& memory, const std::vector<PendingLine>& p
     Random random(seed);
     choices.push_back(space.none());
     choices.push_back(space.all());
-    // Lines that stay pending for long (hints nobody flushes) must not crowd out the present operation.
+    // Lines that stay pending for long (hints nobody flushes) must not crowd out the present
+    // operation.
     if (space.product(limits.product / 2, true) <= limits.product / 2) {
       product(space, space.none(), true, choices);
       product(space, space.all(), true, choices);

@@ -10,13 +10,13 @@
 namespace perdure::testing {
 
 struct EnumerationLimits {
-  std::uint64_t product = 256;   // up to this many combinations: all of them
-  std::uint32_t random = 24;     // beyond: random draws added to the systematic ones
-  std::uint32_t sampled = 120;   // beyond: at most this many in total
+  std::uint64_t product = 256;  // up to this many combinations: all of them
+  std::uint32_t random = 24;    // beyond: random draws added to the systematic ones
+  std::uint32_t sampled = 120;  // beyond: at most this many in total
 };
 
-// One combination: a choice for every pending line, then whether the new file size and the pending punches
-// reached the medium.
+// One combination: a choice for every pending line, then whether the new file size and the pending
+// punches reached the medium.
 struct Combination {
   std::vector<std::uint32_t> choice;
   bool new_size = true;
@@ -27,9 +27,9 @@ struct Enumeration {
   bool exhaustive = true;
 };
 
-// Exhaustive while the product of the choices is small. Else: none, all, each line alone, all lines but
-// one, each state of a recent line, prefixes in program order, pairs of recent lines, and random draws.
-// Deterministic in `seed`.
+// Exhaustive while the product of the choices is small. Else: none, all, each line alone, all lines
+// but one, each state of a recent line, prefixes in program order, pairs of recent lines, and
+// random draws. Deterministic in `seed`.
 Enumeration enumerate(const SimMemory& memory, const std::vector<PendingLine>& pending,
                       const EnumerationLimits& limits, std::uint64_t seed);
 

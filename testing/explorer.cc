@@ -29,8 +29,8 @@ char current_context[2048];
 const char* describe_current() { return current_context; }
 
 void on_signal(int number) {
-  const char* what = number == SIGALRM ? "\nexplorer: recovery hangs\n"
-                                       : "\nexplorer: recovery crashed\n";
+  const char* what =
+      number == SIGALRM ? "\nexplorer: recovery hangs\n" : "\nexplorer: recovery crashed\n";
   // Nothing can be done about a failing write here.
   if (write(2, what, std::strlen(what)) < 0 ||
       write(2, current_context, std::strlen(current_context)) < 0 || write(2, "\n", 1) < 0) {
@@ -72,8 +72,7 @@ std::string ExploreReport::summary() const {
                 name.c_str(), static_cast<unsigned long long>(images),
                 static_cast<unsigned long long>(verdicts),
                 static_cast<unsigned long long>(second_images),
-                static_cast<unsigned long long>(kill_runs),
-                static_cast<unsigned long long>(points),
+                static_cast<unsigned long long>(kill_runs), static_cast<unsigned long long>(points),
                 static_cast<unsigned long long>(points - truncated),
                 static_cast<unsigned long long>(truncated), sites_crossed.size(),
                 static_cast<unsigned long long>(violations), seconds,
@@ -107,8 +106,19 @@ Explorer::Explorer(SubjectFactory factory, OpSource source, ExploreOptions optio
     // Another explorer is meant: judge nothing here.
     replay_ = std::string_view(replay).starts_with(prefix) ? replay + prefix.size() : "none";
   }
+  if (const char* san = std::getenv("PERDURE_SAN"); san != nullptr && *san == '1') shrink();
   for (const int number : kSignals) std::signal(number, on_signal);
   SimPlatform::describe_context = describe_current;
+}
+
+// Sanitized builds are slow, and look for other things than rare images.
+void Explorer::shrink() {
+  options_.limits = {
+      .product = std::min<std::uint64_t>(options_.limits.product, 12), .random = 2, .sampled = 10};
+  options_.second_limits = {.product = 2, .random = 1, .sampled = 2};
+  options_.battery = std::min(options_.battery, 12U);
+  options_.second_in *= 4;
+  options_.kill_in *= 4;
 }
 
 Explorer::~Explorer() {
@@ -156,8 +166,7 @@ ExploreReport Explorer::run(const std::vector<Op>& workload) {
   memory.set_mode(SimMode::frozen);
   run.subject.reset();
   report_.images = images_.size();
-  report_.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report_;
 }
 
@@ -243,8 +252,7 @@ void Explorer::crash_point(Run& run, std::string_view where, bool acknowledged) 
   const ScopedWorld world;  // recoveries leave no trace in the run
   const std::string where_text(where);
   run.site = where_text.c_str();
-  const std::string path =
-      run.path + (run.path.empty() ? "p" : ".p") + std::to_string(run.points);
+  const std::string path = run.path + (run.path.empty() ? "p" : ".p") + std::to_string(run.points);
   judge_images(run, path);
   if (run.depth == 1 && options_.kill_in != 0 && !done() && run.expected.created &&
       hash_of(path, options_.seed) % options_.kill_in == 0) {
@@ -256,8 +264,7 @@ void Explorer::crash_point(Run& run, std::string_view where, bool acknowledged) 
 
 void Explorer::judge_images(Run& run, const std::string& path) {
   const auto pending = run.memory.pending();
-  const Enumeration todo =
-      enumerate(run.memory, pending, run.limits, hash_of(path, options_.seed));
+  const Enumeration todo = enumerate(run.memory, pending, run.limits, hash_of(path, options_.seed));
   if (!todo.exhaustive) ++report_.truncated;
   for (std::size_t i = 0; i < todo.combinations.size() && !done(); ++i) {
     const Combination& c = todo.combinations[i];
@@ -286,8 +293,8 @@ void Explorer::judge(Run& run, const CrashImage& image, const std::string& path)
   for (std::size_t i = 0; i < image.lines.size() && i < 12; ++i) {
     context_ += " " + std::to_string(std::uint64_t{image.lines[i]} * kLine);
   }
-  context_ += "\n  replay: PERDURE_REPLAY='" + options_.name + ":" +
-              std::to_string(options_.seed) + ":" + path + "' " + program_invocation_name;
+  context_ += "\n  replay: PERDURE_REPLAY='" + options_.name + ":" + std::to_string(options_.seed) +
+              ":" + path + "' " + program_invocation_name;
   std::snprintf(current_context, sizeof(current_context), "%s", context_.c_str());
   alarm(kVerdictSeconds);
   run.scratch.load_image(run.memory, image);
@@ -298,8 +305,7 @@ void Explorer::judge(Run& run, const CrashImage& image, const std::string& path)
   if (!wrong.empty()) fail(path, wrong + "\n  " + context_);
 }
 
-std::string Explorer::verdict(SimMemory& memory, const Expectation& expected,
-                              std::uint64_t seed) {
+std::string Explorer::verdict(SimMemory& memory, const Expectation& expected, std::uint64_t seed) {
   const auto violations_of = [](Subject& subject) -> std::string {
     std::vector<std::string> violations;
     subject.check(violations);
@@ -385,8 +391,8 @@ std::string Explorer::battery(Subject& subject, Model& model, std::uint64_t seed
   return {};
 }
 
-// A process that starts after the crash, recorded in its turn. `image` null: the old process was killed and
-// the machine goes on, so what it stored is visible and still pending.
+// A process that starts after the crash, recorded in its turn. `image` null: the old process was
+// killed and the machine goes on, so what it stored is visible and still pending.
 void Explorer::second_run(Run& run, const CrashImage* image, const std::string& path) {
   SimMemory memory(options_.capacity);
   SimMemory scratch(options_.capacity);
@@ -440,8 +446,8 @@ void Explorer::second_operations(Run& run, const std::string& path) {
   for (std::uint32_t i = 0; i < options_.second_ops && !done(); ++i) {
     const Op op = source_(random);
     if (op.kind == OpKind::reopen) continue;
-    run.doing = "recovery of " + path + ", then operation " + std::to_string(i + 1) + ", " +
-                describe(op);
+    run.doing =
+        "recovery of " + path + ", then operation " + std::to_string(i + 1) + ", " + describe(op);
     operate(run, op);
   }
 }

@@ -1,17 +1,22 @@
 // Explorer: runs a workload on a recording SimMemory, stops before every fence and at every
 // acknowledgement, makes the files that a power failure could leave there, and judges each of them.
 //
-// VERDICT per image: it opens; its invariants hold and nothing has leaked; every acknowledged operation is
-//   there with its exact value, the one in flight wholly or not at all, lookups and scan agree; it takes
-//   `battery` further operations like any other structure; closed and reopened it still says the same.
-// SECOND CRASH  From some images, and from some killed processes (the visible state, its stores still
-//   pending: the machine did not go down), another recorded run starts: recovery and a few operations,
-//   with crash points of their own.
-// REPLAY  Every failure prints PERDURE_REPLAY=<name>:<seed>:<path>. With it in the environment the run of
-//   that name judges only the image at that path. A path is p<point>.i<image>, or p<point>.k (kill) or
-//   p<point>.i<image> followed by .p<point>.i<image> of the second run.
+// VERDICT per image: it opens; its invariants hold and nothing has leaked; every acknowledged
+// operation is
+//   there with its exact value, the one in flight wholly or not at all, lookups and scan agree; it
+//   takes `battery` further operations like any other structure; closed and reopened it still says
+//   the same.
+// SECOND CRASH  From some images, and from some killed processes (the visible state, its stores
+// still
+//   pending: the machine did not go down), another recorded run starts: recovery and a few
+//   operations, with crash points of their own.
+// REPLAY  Every failure prints PERDURE_REPLAY=<name>:<seed>:<path>. With it in the environment the
+// run of
+//   that name judges only the image at that path. A path is p<point>.i<image>, or p<point>.k (kill)
+//   or p<point>.i<image> followed by .p<point>.i<image> of the second run.
 //
-// Thread safety: one Explorer at a time in a process (it installs signal handlers to name the image whose
+// Thread safety: one Explorer at a time in a process (it installs signal handlers to name the image
+// whose
 //   recovery crashed or hung).
 #pragma once
 
@@ -30,17 +35,17 @@
 namespace perdure::testing {
 
 struct ExploreOptions {
-  std::string name;               // unique; PERDURE_REPLAY names it
+  std::string name;  // unique; PERDURE_REPLAY names it
   std::uint64_t seed = 1;
   std::uint64_t capacity = 16 << 20;  // of the file
-  std::uint64_t disk_limit = 0;   // 0: capacity
+  std::uint64_t disk_limit = 0;       // 0: capacity
   EnumerationLimits limits = {};
   EnumerationLimits second_limits = {.product = 8, .random = 4, .sampled = 8};
-  std::uint32_t battery = 200;    // operations after each recovery
-  std::uint32_t second_in = 0;    // every n-th image starts a second run; 0: none
-  std::uint32_t kill_in = 0;      // every n-th crash point is also a kill without power loss; 0: none
-  std::uint32_t second_ops = 6;   // operations of a second run
-  bool explore_create = true;     // crash points inside create and the first open
+  std::uint32_t battery = 200;  // operations after each recovery
+  std::uint32_t second_in = 0;  // every n-th image starts a second run; 0: none
+  std::uint32_t kill_in = 0;    // every n-th crash point is also a kill without power loss; 0: none
+  std::uint32_t second_ops = 6;  // operations of a second run
+  bool explore_create = true;    // crash points inside create and the first open
   bool close_at_end = true;
   // `process` durability: after a power failure the pool may be refused; served, it must be right.
   bool process_mode = false;
@@ -51,8 +56,8 @@ struct ExploreOptions {
 
 struct ExploreReport {
   std::string name;
-  std::uint64_t images = 0;         // distinct files judged
-  std::uint64_t verdicts = 0;       // files judged, the same one under other expectations counted again
+  std::uint64_t images = 0;    // distinct files judged
+  std::uint64_t verdicts = 0;  // files judged, the same one under other expectations counted again
   std::uint64_t second_images = 0;  // of `verdicts`, after a second crash
   std::uint64_t second_runs = 0;    // after a power failure
   std::uint64_t kill_runs = 0;      // after a kill without one
@@ -86,6 +91,7 @@ class Explorer {
     bool created = true;            // the file is a pool: opening it must succeed
   };
 
+  void shrink();
   void create(Run& run);
   void operate(Run& run, const Op& op);
   void reopen(Run& run);
@@ -115,8 +121,8 @@ class Explorer {
 // A workload of n operations.
 std::vector<Op> random_workload(const OpSource& source, std::uint64_t seed, std::size_t n);
 
-// Runs `body` in a child process and answers whether it failed: returned false, crashed, or took longer than
-// `seconds`. For mutants, whose damage may crash or hang the process.
+// Runs `body` in a child process and answers whether it failed: returned false, crashed, or took
+// longer than `seconds`. For mutants, whose damage may crash or hang the process.
 bool fails_in_child(const std::function<bool()>& body, unsigned seconds);
 
 }  // namespace perdure::testing

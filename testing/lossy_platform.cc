@@ -36,8 +36,8 @@ void store_word(std::byte* p, std::uint64_t value) {
 }  // namespace
 
 LossyJournal* LossyJournal::make() {
-  void* p = mmap(nullptr, sizeof(LossyJournal), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* p = mmap(nullptr, sizeof(LossyJournal), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                 -1, 0);
   return p == MAP_FAILED ? nullptr : new (p) LossyJournal;
 }
 
@@ -51,8 +51,7 @@ LossyStorage::~LossyStorage() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Status LossyStorage::open(const std::string& path, std::uint64_t capacity,
-                          LossyJournal* journal) {
+Status LossyStorage::open(const std::string& path, std::uint64_t capacity, LossyJournal* journal) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   struct stat stat{};
   if (fd_ < 0 || fstat(fd_, &stat) != 0) return StatusCode::io;
@@ -176,8 +175,7 @@ void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) no
   ++counters().flushes;
   if (n == 0) return;
   const LineRange lines = mutated_flush(
-      site, {storage_.line_of(p),
-             storage_.line_of(static_cast<const std::byte*>(p) + n - 1) + 1});
+      site, {storage_.line_of(p), storage_.line_of(static_cast<const std::byte*>(p) + n - 1) + 1});
   Random& random = thread_random(seed_);
   for (std::uint64_t line = lines.first; line < lines.end; ++line) {
     // The content of now, or that of the fence.

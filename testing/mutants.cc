@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "testing/heap_scenarios.h"
 #include "testing/synthetic_subject.h"
 #include "testing/workloads.h"
 
@@ -30,6 +31,12 @@ Op pool_op(Random& random) {
   return op;
 }
 
+// Closed and opened now and then.
+Op reopening_op(Random& random) {
+  if (random.one_in(8)) return {OpKind::reopen, {}, {}};
+  return integer_op(random);
+}
+
 // Runs of extents that come and go between small blocks.
 Op run_op(Random& random) {
   Op op = synthetic_op(random);
@@ -41,6 +48,8 @@ Op run_op(Random& random) {
 std::vector<Exploration> explorations() {
   const PhastSetup words{};
   const PhastSetup records{.values = ValueKind::bytes};
+  const PhastSetup unsynced{.sync_at_close = false};
+  const SyntheticRules fast_sweep{.marks_per_step = 40};
   const PhastSetup maps{.values = ValueKind::bytes, .maps = 2, .partition_bits = 3};
   return {
       {"words", phast_subjects<phast::IntegerCodec>(words), integer_op, 60},
@@ -49,7 +58,8 @@ std::vector<Exploration> explorations() {
       {"bytes_words", phast_subjects<phast::BytesCodec>(words), bytes_word_op, 40},
       {"pool", phast_subjects<phast::IntegerCodec>(maps), pool_op, 40},
       {"synthetic", [] { return std::make_unique<SyntheticSubject>(); }, synthetic_op, 50},
-      {"runs", [] { return std::make_unique<SyntheticSubject>(); }, run_op, 40},
+      {"runs", [=] { return std::make_unique<SyntheticSubject>(fast_sweep); }, run_op, 40},
+      {"unsynced", phast_subjects<phast::IntegerCodec>(unsynced), reopening_op, 30},
   };
 }
 
@@ -57,6 +67,13 @@ std::vector<Exploration> explorations() {
 
 std::vector<ExploreReport> run_explorations(std::uint32_t effort, bool stop_at_red) {
   std::vector<ExploreReport> reports;
+  ExploreReport heap{.name = "mutants_heap"};
+  if (std::string wrong = all_heap_scenarios(); !wrong.empty()) {
+    heap.violations = 1;
+    heap.failures.push_back(std::move(wrong));
+  }
+  reports.push_back(std::move(heap));
+  if (stop_at_red && !reports.back().ok()) return reports;
   for (std::uint64_t seed = 1; seed <= effort; ++seed) {
     for (const Exploration& e : explorations()) {
       Explorer explorer(e.factory, e.source,
@@ -66,7 +83,8 @@ std::vector<ExploreReport> run_explorations(std::uint32_t effort, bool stop_at_r
                          .limits = kLimits,
                          .battery = 80,
                          .second_in = 80,
-                         .kill_in = 8});
+                         .kill_in = 8,
+                         .second_ops = 10});
       reports.push_back(explorer.run(random_workload(e.source, seed, e.operations)));
       if (stop_at_red && !reports.back().ok()) return reports;
     }

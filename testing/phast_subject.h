@@ -1,7 +1,7 @@
 // PhastSubject: one or several PhaST maps in a pool, as the crash explorer sees them.
 //
-// With one map a key is the map's key; with several its first byte is the map's number and the rest the key.
-// Integer keys are 8 bytes, big-endian, in a model.
+// With one map a key is the map's key; with several its first byte is the map's number and the rest
+// the key. Integer keys are 8 bytes, big-endian, in a model.
 #pragma once
 
 #include <cstring>
@@ -63,18 +63,25 @@ class PhastSubject : public Subject {
         if (!bytes) return fail(std::move(bytes.error()));
         return true;
       }
-      case OpKind::drop: return drop(map_of(op.key));
-      default: break;
+      case OpKind::drop:
+        return drop(map_of(op.key));
+      default:
+        break;
     }
     perdure::detail::Index& index = maps_[map_of(op.key)]->index();
     const perdure::detail::Key key = key_of(op.key);
     const perdure::detail::Value value = value_of(op.value);
     switch (op.kind) {
-      case OpKind::insert: return index.insert(key, value);
-      case OpKind::upsert: return index.upsert(key, value);
-      case OpKind::update: return index.update(key, value);
-      case OpKind::erase: return index.erase(key);
-      default: return index.read(key, [](const perdure::detail::Value&) {});
+      case OpKind::insert:
+        return index.insert(key, value);
+      case OpKind::upsert:
+        return index.upsert(key, value);
+      case OpKind::update:
+        return index.update(key, value);
+      case OpKind::erase:
+        return index.erase(key);
+      default:
+        return index.read(key, [](const perdure::detail::Value&) {});
     }
   }
   Expected<bool> lookup(const std::string& key, std::string& value) override {
@@ -83,15 +90,16 @@ class PhastSubject : public Subject {
   }
   Status contents(Contents& out) override {
     for (std::uint32_t i = 0; i < setup_.maps; ++i) {
-      auto done = maps_[i]->ordered()->scan({}, [&](std::span<const perdure::detail::Entry> entries) {
-        for (const perdure::detail::Entry& entry : entries) {
-          std::string key = Codec::kBytes ? std::string(entry.key.bytes)
-                                          : integer_key(entry.key.word);
-          if (setup_.maps > 1) key.insert(key.begin(), static_cast<char>(i));
-          out.emplace_back(std::move(key), text_of(entry.value));
-        }
-        return true;
-      });
+      auto done =
+          maps_[i]->ordered()->scan({}, [&](std::span<const perdure::detail::Entry> entries) {
+            for (const perdure::detail::Entry& entry : entries) {
+              std::string key =
+                  Codec::kBytes ? std::string(entry.key.bytes) : integer_key(entry.key.word);
+              if (setup_.maps > 1) key.insert(key.begin(), static_cast<char>(i));
+              out.emplace_back(std::move(key), text_of(entry.value));
+            }
+            return true;
+          });
       if (!done) return std::move(done.error());
     }
     return {};

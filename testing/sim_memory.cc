@@ -175,8 +175,8 @@ void SimMemory::drop_line(std::uint32_t number) {
 
 void SimMemory::record(std::uint64_t offset, std::uint64_t value, std::uint32_t group) {
   Line& line = line_of(static_cast<std::uint32_t>(offset / kLine));
-  line.entries.push_back({next_order_++, value, group,
-                          static_cast<std::uint32_t>(offset % kLine / 8)});
+  line.entries.push_back(
+      {next_order_++, value, group, static_cast<std::uint32_t>(offset % kLine / 8)});
   entry_count_ = std::max(entry_count_, line.first + line.entries.size());
   ++changes_;
 }
@@ -325,8 +325,8 @@ LineBytes SimMemory::durable_line(std::uint32_t line) const {
   return bytes;
 }
 
-// Prefixes of groups; inside a bulk group of a few words every subset, inside a larger one each word
-// alone and all words but one.
+// Prefixes of groups; inside a bulk group of a few words every subset, inside a larger one each
+// word alone and all words but one.
 std::vector<LineChoice> SimMemory::choices_of(const Line& line) const {
   std::vector<LineChoice> choices{{0, 0}};
   const auto& entries = line.entries;
@@ -374,8 +374,9 @@ std::vector<PendingLine> SimMemory::pending() const {
     out.choices = choices_of(line);
     for (const LineChoice& choice : out.choices) {
       const std::uint32_t used =
-          choice.torn == 0 ? choice.prefix
-                           : choice.prefix + static_cast<std::uint32_t>(std::bit_width(choice.torn));
+          choice.torn == 0
+              ? choice.prefix
+              : choice.prefix + static_cast<std::uint32_t>(std::bit_width(choice.torn));
       out.order.push_back(used == 0 ? 0 : line.entries[used - 1].order);
     }
   }
@@ -452,8 +453,7 @@ void SimMemory::settle() {
 
 void SimMemory::load_killed(const SimMemory& source) {
   forget_pending();
-  const std::uint64_t extent =
-      std::max({size_, durable_size_, source.size_, source.durable_size_});
+  const std::uint64_t extent = std::max({size_, durable_size_, source.size_, source.durable_size_});
   std::memcpy(visible_, source.visible_, extent);
   std::memcpy(durable_, source.durable_, extent);
   size_ = source.size_;

@@ -1,22 +1,28 @@
-// SimMemory: a persistent medium with a cache in front of it, and everything a power failure can make of it.
+// SimMemory: a persistent medium with a cache in front of it, and everything a power failure can
+// make of it.
 //
-// WHAT  Two views of one file: what the program sees (`base()`) and what is guaranteed to be on the medium.
-//   Between them, per 64-byte line, the list of stores that are visible but not yet guaranteed, in coherence
-//   order. A crash image takes for each line, independently, a prefix of its list (x86: stores to one line
-//   persist in order); lines may be written back at any time, flushed or not.
+// WHAT  Two views of one file: what the program sees (`base()`) and what is guaranteed to be on the
+// medium.
+//   Between them, per 64-byte line, the list of stores that are visible but not yet guaranteed, in
+//   coherence order. A crash image takes for each line, independently, a prefix of its list (x86:
+//   stores to one line persist in order); lines may be written back at any time, flushed or not.
 // MODEL
 //   store, compare_exchange   one entry of 8 bytes
-//   copy, zero                words of a line covered in part: ordinary stores in address order (or, with
-//                             set_tear_partial_copies, in any: memcpy promises none). A line covered
-//                             whole is one bulk group whose words may tear in any subset.
+//   copy, zero                words of a line covered in part: ordinary stores in address order
+//   (or, with
+//                             set_tear_partial_copies, in any: memcpy promises none). A line
+//                             covered whole is one bulk group whose words may tear in any subset.
 //   flush                     marks the length of the line's list for the calling thread
 //   fence                     makes the calling thread's marks guaranteed; nobody else's. A locked
 //                             read-modify-write is no fence.
 //   sync                      everything in the range is guaranteed, the file's size too
-//   size, punch               take effect at once, are guaranteed by the next sync only: an image has
-//                             either side. A store to space that was not allocated, or was punched since,
-//                             is counted in hole_stores(): on a full disk it would be a signal.
-// MODES  plain: loads and stores only, as fast as memory. recording: the above. frozen: stores are ignored
+//   size, punch               take effect at once, are guaranteed by the next sync only: an image
+//   has
+//                             either side. A store to space that was not allocated, or was punched
+//                             since, is counted in hole_stores(): on a full disk it would be a
+//                             signal.
+// MODES  plain: loads and stores only, as fast as memory. recording: the above. frozen: stores are
+// ignored
 //   (the process is dead, its destructors still run).
 //
 // Thread safety: one thread at a time (the scheduler's rule).
@@ -42,14 +48,14 @@ struct LineBytes {
 // Order-independent over lines: an image's hash is the exclusive or over its lines.
 std::uint64_t line_hash(std::uint64_t line, const LineBytes& bytes);
 
-// One state that a pending line can have after a power failure: the first `prefix` entries, and of the
-// bulk group that follows them the entries in `torn`.
+// One state that a pending line can have after a power failure: the first `prefix` entries, and of
+// the bulk group that follows them the entries in `torn`.
 struct LineChoice {
   std::uint32_t prefix = 0;
   std::uint32_t torn = 0;
 };
-// A line whose content on the medium is open. choices[0] is the guaranteed content, the last one what the
-// program sees.
+// A line whose content on the medium is open. choices[0] is the guaranteed content, the last one
+// what the program sees.
 struct PendingLine {
   std::uint32_t line = 0;
   bool recent = false;  // stored to since the mark (mark_recent)
@@ -118,11 +124,11 @@ class SimMemory {
   CrashImage image(const std::vector<PendingLine>& pending,
                    const std::vector<std::uint32_t>& choice, bool new_size, bool punched) const;
 
-  // Becomes the medium after the crash, everything on it guaranteed; cheap when called again and again
-  // with the same source. This object is in plain mode afterwards.
+  // Becomes the medium after the crash, everything on it guaranteed; cheap when called again and
+  // again with the same source. This object is in plain mode afterwards.
   void load_image(SimMemory& source, const CrashImage& image);
-  // Becomes an exact copy, pending stores included, write-backs in flight forgotten: the process was
-  // killed, the machine goes on.
+  // Becomes an exact copy, pending stores included, write-backs in flight forgotten: the process
+  // was killed, the machine goes on.
   void load_killed(const SimMemory& source);
   // Declares everything visible guaranteed: start recording from here.
   void settle();
@@ -141,8 +147,8 @@ class SimMemory {
   };
   struct Line {
     std::uint32_t line = 0;
-    std::uint32_t position = 0;    // in active_
-    std::uint64_t first = 0;       // number of the first pending entry; counts up for ever
+    std::uint32_t position = 0;  // in active_
+    std::uint64_t first = 0;     // number of the first pending entry; counts up for ever
     std::vector<Entry> entries;
   };
   struct Mark {
@@ -190,9 +196,9 @@ class SimMemory {
 
   std::vector<Line> lines_;
   std::vector<std::uint32_t> free_slots_;
-  std::vector<std::uint32_t> active_;            // slots in use
-  std::vector<std::uint16_t> pending_in_page_;   // pending lines, so that flush can skip pages
-  std::vector<std::vector<Mark>> marks_;         // by thread
+  std::vector<std::uint32_t> active_;           // slots in use
+  std::vector<std::uint16_t> pending_in_page_;  // pending lines, so that flush can skip pages
+  std::vector<std::vector<Mark>> marks_;        // by thread
   std::vector<Punch> punches_;
   std::uint64_t next_order_ = 1;
   std::uint64_t recent_from_ = 0;

@@ -1,9 +1,12 @@
 // SimPlatform: the Platform over SimMemory, and SimStorage, the file of a pool in memory.
 //
-// WHAT  Persistent words go to a SimMemory, which records what a power failure could make of them. DRAM
-//   primitives are plain objects: one thread runs at a time. Every persistent access, latch and atomic
-//   operation calls step(), where a cooperative scheduler can take over; without one it does nothing.
-// Determinism: clock and random source are counters; SimPlatform::world() saves and restores them, so that
+// WHAT  Persistent words go to a SimMemory, which records what a power failure could make of them.
+// DRAM
+//   primitives are plain objects: one thread runs at a time. Every persistent access, latch and
+//   atomic operation calls step(), where a cooperative scheduler can take over; without one it does
+//   nothing.
+// Determinism: clock and random source are counters; SimPlatform::world() saves and restores them,
+// so that
 //   a recovery run in the middle of a workload leaves no trace in it.
 #pragma once
 
@@ -205,14 +208,21 @@ class SimPlatform {
   static Counters& counters() noexcept { return world_.counters; }
   static void pause(unsigned) noexcept {
     step();
-    // With one thread nobody else can end a wait: this is a deadlock, or a loop in a damaged structure.
+    // With one thread nobody else can end a wait: this is a deadlock, or a loop in a damaged
+    // structure.
     if (++world_.pauses > kMaxPauses) stuck();
   }
   static std::uint64_t now_ns() noexcept { return world_.clock_ns += 1000; }
   static std::uint64_t random() noexcept;
   static unsigned cores() noexcept { return 2; }
+  // One after the other, but as different threads: a write-back of one is not fenced by another.
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept {
-    for (std::size_t i = 0; i < n; ++i) task(i);
+    const std::uint32_t self = world_.thread;
+    for (std::size_t i = 0; i < n; ++i) {
+      world_.thread = kFirstWorker + static_cast<std::uint32_t>(i % 8);
+      task(i);
+    }
+    world_.thread = self;
   }
 
   // --- the driver's side ---
@@ -221,12 +231,14 @@ class SimPlatform {
   // Called at every step; null: nothing happens there.
   static inline void (*step_hook)() = nullptr;
   static void step() noexcept {
-    if (step_hook != nullptr) [[unlikely]] step_hook();
+    if (step_hook != nullptr) [[unlikely]]
+      step_hook();
   }
   // What to print when the simulation is stuck: the replay command.
   static inline const char* (*describe_context)() = nullptr;
 
  private:
+  static constexpr std::uint32_t kFirstWorker = 32;
   static constexpr std::uint64_t kMaxPauses = 1'000'000;
   [[noreturn]] static void stuck() noexcept;
   void sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept;

@@ -10,7 +10,8 @@
 
 namespace perdure::testing {
 
-// Small enough that growth, run allocation and extent recycling happen within a few dozen operations.
+// Small enough that growth, run allocation and extent recycling happen within a few dozen
+// operations.
 inline constexpr PoolShape kTinyShape{.max_bytes = 1 << 20,
                                       .extent_bytes = kPage,
                                       .root_slots = 8,
@@ -35,8 +36,7 @@ class SimPool {
   // Up to, not including, the maps: they recover next, then finish_open().
   Status open(std::uint64_t boot, bool accept_untrusted = false) {
     return core_.open(
-        {.identity = identity(boot), .mode = mode_, .accept_untrusted = accept_untrusted},
-        report_);
+        {.identity = identity(boot), .mode = mode_, .accept_untrusted = accept_untrusted}, report_);
   }
 
   PoolCore<SimPlatform>& core() { return core_; }
@@ -54,7 +54,8 @@ class SimPool {
       violations.push_back("audit: " + std::string(s.message()));
       return;
     }
-    if (const Status s = mark(); !s.ok()) violations.push_back("audit: " + std::string(s.message()));
+    if (const Status s = mark(); !s.ok())
+      violations.push_back("audit: " + std::string(s.message()));
     const std::uint64_t leaked = heap().end_audit();
     if (violations.empty() && leaked != 0) {
       violations.push_back(std::to_string(leaked) + " blocks leaked");

@@ -13,19 +13,26 @@ std::vector<SiteInfo*>& registry() {
   return sites;
 }
 
-constexpr Mutant kMutants[] = {Mutant::none,            Mutant::drop_flush,   Mutant::drop_fence,
-                               Mutant::first_line_only, Mutant::all_but_last, Mutant::drop_sync};
+constexpr Mutant kMutants[] = {Mutant::none,         Mutant::drop_flush,
+                               Mutant::drop_fence,   Mutant::first_line_only,
+                               Mutant::all_but_last, Mutant::drop_sync};
 
 }  // namespace
 
 const char* mutant_name(Mutant mutant) {
   switch (mutant) {
-    case Mutant::none: return "none";
-    case Mutant::drop_flush: return "drop_flush";
-    case Mutant::drop_fence: return "drop_fence";
-    case Mutant::first_line_only: return "first_line_only";
-    case Mutant::all_but_last: return "all_but_last";
-    case Mutant::drop_sync: return "drop_sync";
+    case Mutant::none:
+      return "none";
+    case Mutant::drop_flush:
+      return "drop_flush";
+    case Mutant::drop_fence:
+      return "drop_fence";
+    case Mutant::first_line_only:
+      return "first_line_only";
+    case Mutant::all_but_last:
+      return "all_but_last";
+    case Mutant::drop_sync:
+      return "drop_sync";
   }
   return "?";
 }
@@ -42,8 +49,9 @@ SiteInfo& site_detail::register_site(const char* name, SiteUse use) {
   if (site == nullptr) {
     site = registry().emplace_back(new SiteInfo(name));  // lives as long as the program
   }
-  (use == SiteUse::flush ? site->flushes : use == SiteUse::fence ? site->fences : site->syncs) =
-      true;
+  (use == SiteUse::flush   ? site->flushes
+   : use == SiteUse::fence ? site->fences
+                           : site->syncs) = true;
   return *site;
 }
 
@@ -99,14 +107,19 @@ LineRange mutated_flush(SiteInfo& site, LineRange lines) {
   if (lines.end - lines.first > 1) site.multi_line_count.fetch_add(1, std::memory_order_relaxed);
   LineRange left = lines;
   switch (site.mutant) {
-    case Mutant::drop_flush: left.end = left.first; break;
-    case Mutant::first_line_only: left.end = std::min(left.end, left.first + 1); break;
+    case Mutant::drop_flush:
+      left.end = left.first;
+      break;
+    case Mutant::first_line_only:
+      left.end = std::min(left.end, left.first + 1);
+      break;
     case Mutant::all_but_last:
       if (lines.end - lines.first > 1) --left.end;
       break;
     case Mutant::none:
     case Mutant::drop_fence:
-    case Mutant::drop_sync: break;
+    case Mutant::drop_sync:
+      break;
   }
   if (left.end != lines.end) site.dropped_count.fetch_add(1, std::memory_order_relaxed);
   return left;

@@ -1,9 +1,10 @@
-// Sites: every write-back, fence and sync that was compiled in, by name, and the switch that breaks one.
+// Sites: every write-back, fence and sync that was compiled in, by name, and the switch that breaks
+// one.
 //
 // A Site is instantiated where SimPlatform or LossyPlatform is asked to flush, fence or sync; the
 // instantiation registers itself before main, so the list is complete for the templates a program
-// contains, run or not. A mutant makes one site misbehave at run time: a test suite that stays green
-// under it proves nothing about that site.
+// contains, run or not. A mutant makes one site misbehave at run time: a test suite that stays
+// green under it proves nothing about that site.
 //
 // Thread safety: set mutants while no pool is in use; the counters are approximate under threads.
 #pragma once
@@ -40,11 +41,11 @@ struct SiteInfo {
   bool fences = false;
   bool syncs = false;
   Mutant mutant = Mutant::none;
-  std::atomic<std::uint64_t> flush_count{0};      // calls since reset_site_counts()
+  std::atomic<std::uint64_t> flush_count{0};       // calls since reset_site_counts()
   std::atomic<std::uint64_t> multi_line_count{0};  // of these: more than one line
   std::atomic<std::uint64_t> fence_count{0};
   std::atomic<std::uint64_t> sync_count{0};
-  std::atomic<std::uint64_t> dropped_count{0};    // calls that the mutant changed
+  std::atomic<std::uint64_t> dropped_count{0};  // calls that the mutant changed
 };
 
 namespace site_detail {
@@ -84,7 +85,8 @@ class ScopedMutant {
   SiteInfo* site_;
 };
 
-// Sets the mutant that "SITE:op" names, e.g. "phast.insert.entry:drop_flush"; false if there is none.
+// Sets the mutant that "SITE:op" names, e.g. "phast.insert.entry:drop_flush"; false if there is
+// none.
 bool set_mutant(const std::string& text);
 
 // The lines [first, end) of a flush of [first, end) that the site's mutant leaves.

@@ -22,10 +22,11 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string describe(const Op& op) {
-  static constexpr const char* kNames[] = {"insert", "upsert", "update", "erase", "find",
+  static constexpr const char* kNames[] = {"insert", "upsert", "update",  "erase", "find",
                                            "drop",   "sync",   "compact", "reopen"};
   std::string out = kNames[static_cast<int>(op.kind)];
-  if (op.kind == OpKind::sync || op.kind == OpKind::compact || op.kind == OpKind::reopen) return out;
+  if (op.kind == OpKind::sync || op.kind == OpKind::compact || op.kind == OpKind::reopen)
+    return out;
   out += " " + printable(op.key);
   if (op.kind <= OpKind::update) out += " = " + printable(op.value);
   return out;
@@ -33,22 +34,27 @@ std::string describe(const Op& op) {
 
 bool apply_to(Model& model, const Op& op) {
   switch (op.kind) {
-    case OpKind::insert: return model.emplace(op.key, op.value).second;
-    case OpKind::upsert: return model.insert_or_assign(op.key, op.value).second;
+    case OpKind::insert:
+      return model.emplace(op.key, op.value).second;
+    case OpKind::upsert:
+      return model.insert_or_assign(op.key, op.value).second;
     case OpKind::update: {
       const auto it = model.find(op.key);
       if (it == model.end()) return false;
       it->second = op.value;
       return true;
     }
-    case OpKind::erase: return model.erase(op.key) != 0;
-    case OpKind::find: return model.contains(op.key);
+    case OpKind::erase:
+      return model.erase(op.key) != 0;
+    case OpKind::find:
+      return model.contains(op.key);
     case OpKind::drop:
       std::erase_if(model, [&](const auto& entry) { return entry.first.starts_with(op.key); });
       return true;
     case OpKind::sync:
     case OpKind::compact:
-    case OpKind::reopen: return true;
+    case OpKind::reopen:
+      return true;
   }
   return false;
 }
@@ -82,8 +88,7 @@ std::string compare(Subject& subject, const Model& model) {
   if (!subject.ordered()) std::ranges::sort(contents);
   for (std::size_t i = 0; i < contents.size(); ++i) {
     if (i > 0 && contents[i - 1].first >= contents[i].first) {
-      return "scan: " + printable(contents[i].first) + " after " +
-             printable(contents[i - 1].first);
+      return "scan: " + printable(contents[i].first) + " after " + printable(contents[i - 1].first);
     }
     const auto it = model.find(contents[i].first);
     if (it == model.end()) return "scan: phantom " + printable(contents[i].first);

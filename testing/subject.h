@@ -1,5 +1,6 @@
-// Subject: what the crash explorer explores, seen from outside: a structure that can be created, opened,
-// operated, checked and closed over a SimMemory, and a std::map that says what it must contain.
+// Subject: what the crash explorer explores, seen from outside: a structure that can be created,
+// opened, operated, checked and closed over a SimMemory, and a std::map that says what it must
+// contain.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,12 @@ using Model = std::map<std::string, std::string>;
 using Contents = std::vector<std::pair<std::string, std::string>>;
 
 enum class OpKind : std::uint8_t {
-  insert,   // nothing happens if the key is there
+  insert,  // nothing happens if the key is there
   upsert,
-  update,   // nothing happens if the key is absent
+  update,  // nothing happens if the key is absent
   erase,
   find,
-  drop,     // every key that starts with `key` goes: a map of a pool
+  drop,  // every key that starts with `key` goes: a map of a pool
   sync,
   compact,  // gives space back; the content stays
   reopen,   // close, open
@@ -70,7 +71,8 @@ class Subject {
 
   // Formats an empty file.
   virtual Status create(SimMemory& memory) = 0;
-  // Recovers and makes ready. `boot` differs from the last open's if the machine went down in between.
+  // Recovers and makes ready. `boot` differs from the last open's if the machine went down in
+  // between.
   virtual Status open(SimMemory& memory, std::uint64_t boot) = 0;
   virtual Expected<bool> apply(const Op& op) = 0;
   // The value, or not; false if absent.
@@ -87,8 +89,8 @@ using SubjectFactory = std::function<std::unique_ptr<Subject>()>;
 // A random operation of a workload's kind; also the operations after a recovery.
 using OpSource = std::function<Op(Random&)>;
 
-// The differences between a structure and its model; empty if there are none. Compares the scan, every
-// lookup of a key in it and in the model, and the order.
+// The differences between a structure and its model; empty if there are none. Compares the scan,
+// every lookup of a key in it and in the model, and the order.
 std::string compare(Subject& subject, const Model& model);
 
 }  // namespace perdure::testing

@@ -1,18 +1,22 @@
-// SyntheticEngine: a small persistent hash-less map that uses everything of the heap that PhaST does not.
+// SyntheticEngine: a small persistent hash-less map that uses everything of the heap that PhaST
+// does not.
 //
 // WHAT  Two levels of slots, each slot {tag, record}. Records move between the levels all the time
-//   (protocol-review 4a), are published by the same fence as their slot (X2), are deleted by killing their
-//   state word; short values live in durably zero, append-only segments, long ones in blobs that may be
-//   runs of extents. It opens at once: marking goes on step by step while it serves, and ends with
-//   end_sweep(). Linear search everywhere: it is about the heap, not about speed.
+//   (protocol-review 4a), are published by the same fence as their slot (X2), are deleted by
+//   killing their state word; short values live in durably zero, append-only segments, long ones in
+//   blobs that may be runs of extents. It opens at once: marking goes on step by step while it
+//   serves, and ends with end_sweep(). Linear search everywhere: it is about the heap, not about
+//   speed.
 // LAYOUT  root   plain         magic, slots[2][kSlots]
 //         record dead_on_free  state (commit word, last), key, target, size: one line
-//         segment zero_on_free 8 words; a value is one word, never 0; the last non-zero one counts
+//         segment zero_on_free 16 words; a value is one word, never 0; the last non-zero one counts
 //         blob   plain         bytes of a value longer than 7; durable before the record
-// INVARIANTS  I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's tag.
-//   I2 (after any crash) at most one live record per key, named by one slot, or by two while it moves.
-//   I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
-// OPERATIONS (fences)  insert of a short value 1, of a long one 2; update in a segment 1; update by record 2
+// INVARIANTS  I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's
+// tag.
+//   I2 (after any crash) at most one live record per key, named by one slot, or by two while it
+//   moves. I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
+// OPERATIONS (fences)  insert of a short value 1, of a long one 2; update in a segment 1; update by
+// record 2
 //   (+1 to let the old one go); erase 2.
 //
 // Each rule can be switched off in SyntheticRules, for tests that must then fail.
@@ -33,19 +37,21 @@
 namespace perdure::testing {
 
 struct SyntheticRules {
-  bool mark_before_copy = true;                     // 4a
-  bool fence_helpers = true;                        // X4: the mover fences before it leaves its guard
-  BlockKind record_kind = BlockKind::dead_on_free;  // X2
+  bool mark_before_copy = true;  // 4a
+  bool fence_helpers = true;     // X4: the mover fences before it leaves its guard
+  BlockKind record_kind = BlockKind::dead_on_free;   // X2
   BlockKind segment_kind = BlockKind::zero_on_free;  // G8
-  bool help_sweep = true;                           // 4d
-  std::uint32_t mover_thread = 1;                   // the background work's thread slot
+  bool help_sweep = true;                            // 4d
+  std::uint32_t marks_per_step = 2;                  // how fast the background sweep is
+  std::uint32_t mover_thread = 1;                    // the background work's thread slot
 };
 
 template <Platform P>
 class SyntheticEngine {
  public:
   static constexpr std::uint32_t kSlots = 40;
-  static constexpr std::uint32_t kSegmentWords = 8;
+  static constexpr std::uint32_t kSegmentWords =
+      16;  // two lines: the second is not written with the first value
   static constexpr std::uint64_t kMagic = 0x53594E5448ULL;
 
   SyntheticEngine(P& platform, Heap<P>& heap, EpochDomain<P>& epochs, const SyntheticRules& rules)
@@ -145,7 +151,7 @@ class SyntheticEngine {
   void step() {
     const std::uint32_t self = P::world().thread;
     P::world().thread = rules_.mover_thread;
-    if (heap_.sweeping()) mark_step(2);
+    if (heap_.sweeping()) mark_step(rules_.marks_per_step);
     move_step();
     P::world().thread = self;
   }
@@ -230,8 +236,8 @@ class SyntheticEngine {
                                     platform_.load(record->size)};
     return std::uint64_t{crc32c(0, words, sizeof(words))} << 1 | 1;
   }
-  // The record of a slot word, or null where the insert did not happen: nothing, a dead record, or a
-  // segment whose first word did not reach the medium.
+  // The record of a slot word, or null where the insert did not happen: nothing, a dead record, or
+  // a segment whose first word did not reach the medium.
   Record* live(std::uint64_t word) {
     const std::uint64_t offset = target(word);
     if (offset == 0 || !heap_.contains(offset, sizeof(Record))) return nullptr;
@@ -259,7 +265,8 @@ class SyntheticEngine {
     }
     return {};
   }
-  // The same for a mutation: finishes a move that a crash interrupted, so that one slot names the record.
+  // The same for a mutation: finishes a move that a crash interrupted, so that one slot names the
+  // record.
   Found resolve(std::uint64_t key) {
     const Found found = find(key);
     if (found.slot == nullptr) return found;
@@ -273,7 +280,8 @@ class SyntheticEngine {
     }
     return found;
   }
-  // A slot that is empty, or whose record is dead, cleared and fenced before that block may be reused.
+  // A slot that is empty, or whose record is dead, cleared and fenced before that block may be
+  // reused.
   std::uint64_t* free_slot() {
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) {
       if (platform_.load(slot_at(i)) == 0) return &slot_at(i);
@@ -295,9 +303,8 @@ class SyntheticEngine {
   }
   // A record and its value, written back; fenced already if `fence`, or if the value is long.
   Expected<std::uint64_t> make_record(std::uint64_t key, std::string_view value, bool fence) {
-    auto block = is_short(value)
-                     ? heap_.allocate(kSegmentWords * 8, rules_.segment_kind)
-                     : heap_.allocate(value.size(), BlockKind::plain);
+    auto block = is_short(value) ? heap_.allocate(kSegmentWords * 8, rules_.segment_kind)
+                                 : heap_.allocate(value.size(), BlockKind::plain);
     if (!block) return block;
     auto offset = heap_.allocate(sizeof(Record), rules_.record_kind);
     if (!offset) {
@@ -343,8 +350,8 @@ class SyntheticEngine {
     static_cast<SyntheticEngine*>(self)->finish_sweep();
     return true;
   }
-  // Marks what the next n slots reach; a slot of a dead record is cleared, and fenced, before the sweep
-  // can free the block.
+  // Marks what the next n slots reach; a slot of a dead record is cleared, and fenced, before the
+  // sweep can free the block.
   void mark_step(std::uint32_t n) {
     for (; n > 0 && cursor_ < 2 * kSlots; --n, ++cursor_) {
       std::uint64_t& slot = slot_at(cursor_);

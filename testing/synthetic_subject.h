@@ -60,16 +60,21 @@ class SyntheticSubject : public Subject {
     const std::uint64_t key = integer_of(op.key);
     std::string value;
     switch (op.kind) {
-      case OpKind::insert: return engine_->insert(key, op.value);
-      case OpKind::update: return engine_->update(key, op.value);
+      case OpKind::insert:
+        return engine_->insert(key, op.value);
+      case OpKind::update:
+        return engine_->update(key, op.value);
       case OpKind::upsert: {
         auto updated = engine_->update(key, op.value);
         if (!updated || !*updated) return updated ? engine_->insert(key, op.value) : updated;
         return false;
       }
-      case OpKind::erase: return engine_->erase(key);
-      case OpKind::find: return engine_->lookup(key, value);
-      default: return true;
+      case OpKind::erase:
+        return engine_->erase(key);
+      case OpKind::find:
+        return engine_->lookup(key, value);
+      default:
+        return true;
     }
   }
   Expected<bool> lookup(const std::string& key, std::string& value) override {

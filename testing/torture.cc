@@ -1,5 +1,5 @@
-// perdure-torture: kills real processes and counts what they lost. Prints one line; exit status 1 if an
-// acknowledged operation was lost, 2 for a mistake in the arguments.
+// perdure-torture: kills real processes and counts what they lost. Prints one line; exit status 1
+// if an acknowledged operation was lost, 2 for a mistake in the arguments.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +14,8 @@ constexpr const char* kUsage =
     "perdure-torture [--cycles N] [--mode plain|lossy] [--keys bytes|integer] [--threads 1..8]\n"
     "                [--path DIR] [--seed S] [--mutant SITE:op] [--work-us N] [--create-every N]\n"
     "                [--verbose] [--list-sites]\n"
-    "A mutant needs --mode lossy; ops: drop_flush drop_fence first_line_only all_but_last drop_sync\n";
+    "A mutant needs --mode lossy; ops: drop_flush drop_fence first_line_only all_but_last "
+    "drop_sync\n";
 
 [[noreturn]] void usage(const std::string& what) {
   std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);

@@ -30,8 +30,11 @@ class LossyTarget : public TortureTarget {
     platform_ = std::make_unique<LossyPlatform>(storage_, seed);
     if (storage_.size() == 0) {
       const std::uint8_t uuid[16] = {4, 5, 6};
-      const PoolShape shape{.max_bytes = kCapacity, .extent_bytes = 16_KiB, .root_slots = 8,
-                            .writer_slots = 8, .initial_extents = 4};
+      const PoolShape shape{.max_bytes = kCapacity,
+                            .extent_bytes = 16_KiB,
+                            .root_slots = 8,
+                            .writer_slots = 8,
+                            .initial_extents = 4};
       Status s = PoolCore<LossyPlatform>::create(*platform_, storage_, shape, lossy_identity(),
                                                  uuid, Durability::power);
       if (!s.ok()) return s;
@@ -46,14 +49,11 @@ class LossyTarget : public TortureTarget {
   Expected<bool> insert(const std::string& key, const std::string& value) override {
     return map_->index().insert(key_of(key), value_of(value));
   }
-  Expected<bool> erase(const std::string& key) override {
-    return map_->index().erase(key_of(key));
-  }
+  Expected<bool> erase(const std::string& key) override { return map_->index().erase(key_of(key)); }
   Expected<bool> find(const std::string& key, std::string& value) override {
     return map_->index().read(key_of(key), [&](const perdure::detail::Value& found) {
-      value = found.word_size == 0
-                  ? std::string(found.bytes)
-                  : std::string(reinterpret_cast<const char*>(&found.word), 8);
+      value = found.word_size == 0 ? std::string(found.bytes)
+                                   : std::string(reinterpret_cast<const char*>(&found.word), 8);
     });
   }
   std::string check(std::uint64_t& entries) override {

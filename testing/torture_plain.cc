@@ -84,9 +84,8 @@ Expected<std::unique_ptr<TortureTarget>> open_plain(const std::string& file) {
 
 TortureOpen plain_target() {
   return [](const TortureOptions& options, const std::string& file) {
-    return options.keys == "integer"
-               ? open_plain<std::uint64_t, std::uint64_t>(file)
-               : open_plain<std::string_view, std::string_view>(file);
+    return options.keys == "integer" ? open_plain<std::uint64_t, std::uint64_t>(file)
+                                     : open_plain<std::string_view, std::string_view>(file);
   };
 }
 

@@ -32,7 +32,8 @@ struct Shared {
   std::atomic<Phase> phase;
   std::atomic<std::uint64_t> started[kMaxThreads];
   std::atomic<std::uint64_t> acknowledged[kMaxThreads];
-  std::atomic<bool> applied[kMaxThreads];  // the last kill's operation in flight; valid from `verified`
+  std::atomic<bool>
+      applied[kMaxThreads];  // the last kill's operation in flight; valid from `verified`
   std::atomic<bool> failed;
   char message[1024];
 };
@@ -91,8 +92,9 @@ std::string check_key(TortureTarget& target, const std::string& key, const Model
     return *found ? printable(key) + " was erased and is back: " + printable(value) : "";
   }
   if (!*found) return printable(key) + " was acknowledged and is lost";
-  return value == it->second ? "" : printable(key) + " is " + printable(value) + ", not " +
-                                        printable(it->second);
+  return value == it->second
+             ? ""
+             : printable(key) + " is " + printable(value) + ", not " + printable(it->second);
 }
 
 // Every key of every thread, and what became of the operations in flight.
@@ -129,8 +131,8 @@ void verify(Shared& shared, TortureTarget& target, const std::vector<ThreadModel
   }
 }
 
-void work(Shared& shared, const TortureOptions& options, TortureTarget& target,
-          std::uint64_t cycle, std::uint32_t thread) {
+void work(Shared& shared, const TortureOptions& options, TortureTarget& target, std::uint64_t cycle,
+          std::uint32_t thread) {
   OpStream stream(options, cycle, thread);
   for (std::uint64_t i = 1;; ++i) {
     const Op op = stream.next();
@@ -138,7 +140,8 @@ void work(Shared& shared, const TortureOptions& options, TortureTarget& target,
     const auto answer = op.kind == OpKind::erase    ? target.erase(op.key)
                         : op.kind == OpKind::insert ? target.insert(op.key, op.value)
                                                     : target.upsert(op.key, op.value);
-    if (!answer) report_failure(shared, describe(op) + ": " + std::string(answer.error().message()));
+    if (!answer)
+      report_failure(shared, describe(op) + ": " + std::string(answer.error().message()));
     shared.acknowledged[thread].store(i, std::memory_order_release);
   }
 }
@@ -182,8 +185,8 @@ class Torture {
         file_(options.path + "/torture-" + std::to_string(getpid()) + ".perdure"),
         models_(options.threads),
         random_(options.seed) {
-    void* p = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                   0);
+    void* p =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) std::abort();
     shared_ = new (p) Shared{};
   }
@@ -235,8 +238,8 @@ class Torture {
     settle(cycle, status, last);
   }
 
-  // One kill in four, and most of those of a pool that is not yet one, fall anywhere from the fork on; the
-  // others into the work.
+  // One kill in four, and most of those of a pool that is not yet one, fall anywhere from the fork
+  // on; the others into the work.
   void wait_a_while(pid_t pid) {
     const auto start = std::chrono::steady_clock::now();
     const auto elapsed_us = [&] {
@@ -268,16 +271,16 @@ class Torture {
     const Phase phase = shared_->phase.load();
     if (shared_->failed.load() || (!killed && !finished)) {
       ++report_.lost;
-      report_.failure = "cycle " + std::to_string(cycle) + ", seed " +
-                        std::to_string(options_.seed) + ": " +
-                        (shared_->failed.load() ? shared_->message
-                                                : "the child died with status " +
-                                                      std::to_string(status));
+      report_.failure =
+          "cycle " + std::to_string(cycle) + ", seed " + std::to_string(options_.seed) + ": " +
+          (shared_->failed.load() ? shared_->message
+                                  : "the child died with status " + std::to_string(status));
       return;
     }
     if (last) return;
     ++report_.kills;
-    if (phase != Phase::verified) ++(created_ ? report_.kills_in_recovery : report_.kills_in_create);
+    if (phase != Phase::verified)
+      ++(created_ ? report_.kills_in_recovery : report_.kills_in_create);
     if (phase != Phase::started) created_ = true;
     if (phase != Phase::verified) return;  // what was in flight before is open still
     for (std::uint32_t t = 0; t < options_.threads; ++t) {

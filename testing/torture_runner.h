@@ -1,11 +1,14 @@
-// Torture: child processes that work on a pool until a SIGKILL, and a parent that knows what they must have
-// left behind.
+// Torture: child processes that work on a pool until a SIGKILL, and a parent that knows what they
+// must have left behind.
 //
-// A cycle: fork; the child opens the pool (recovery), verifies every key, reports how the operations that
-//   were in flight at the last kill came out, then works with several threads, noting each operation in
-//   shared memory before it starts and after it is acknowledged; the parent kills it. Kills fall into work,
-//   recovery, verification and creation. The pool ages over the cycles and is made anew now and then.
-// MODES  plain: the public API over a file; what was stored survives a kill, so this tests recovery, not
+// A cycle: fork; the child opens the pool (recovery), verifies every key, reports how the
+// operations that
+//   were in flight at the last kill came out, then works with several threads, noting each
+//   operation in shared memory before it starts and after it is acknowledged; the parent kills it.
+//   Kills fall into work, recovery, verification and creation. The pool ages over the cycles and is
+//   made anew now and then.
+// MODES  plain: the public API over a file; what was stored survives a kill, so this tests
+// recovery, not
 //   write-backs. lossy: PoolCore over LossyPlatform; only what was written back survives.
 //
 // Thread safety: run_torture forks; call it from a process with one thread.
@@ -40,10 +43,10 @@ struct TortureOptions {
   std::string mutant;          // SITE:op, set in the children
   std::uint64_t cycles = 100;
   std::uint64_t seed = 1;
-  std::uint32_t threads = 2;             // 1..8
+  std::uint32_t threads = 2;  // 1..8
   std::uint32_t keys_per_thread = 150;
-  std::uint32_t max_work_us = 3000;      // of work before a kill
-  std::uint32_t create_every = 40;       // cycles until the pool is made anew
+  std::uint32_t max_work_us = 3000;  // of work before a kill
+  std::uint32_t create_every = 40;   // cycles until the pool is made anew
   bool verbose = false;
 };
 
@@ -65,7 +68,8 @@ using TortureOpen = std::function<Expected<std::unique_ptr<TortureTarget>>(
 
 TortureReport run_torture(const TortureOptions& options, const TortureOpen& open);
 
-// The two modes. The lossy one shares a journal with its children: call it once per run, in the parent.
+// The two modes. The lossy one shares a journal with its children: call it once per run, in the
+// parent.
 TortureOpen lossy_target();
 TortureOpen plain_target();
 

@@ -45,10 +45,8 @@ Result<HeapCost> measure_heap() {
   platform.configure(FlushMode::cache_line, best_flush_instruction(), 0);
   EpochDomain<RealPlatform> epochs(platform);
   Heap<RealPlatform> heap(platform, memory, epochs);
-  const HeapGeometry geometry{.extent_bytes = kExtent,
-                              .table_offset = 0,
-                              .data_offset = kExtent,
-                              .max_extents = kExtents};
+  const HeapGeometry geometry{
+      .extent_bytes = kExtent, .table_offset = 0, .data_offset = kExtent, .max_extents = kExtents};
   if (!memory.reserve().ok() || !heap.attach(geometry, kExtents, memory).ok() ||
       !heap.begin_sweep().ok() || !heap.end_sweep(true).ok()) {
     return failure(kExitIo, "cannot set a heap up: out of memory");

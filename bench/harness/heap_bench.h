@@ -1,5 +1,5 @@
-// The cost of the heap alone: allocate and free, one thread, over memory, as the pool configures it for
-// `emulated` durability.
+// The cost of the heap alone: allocate and free, one thread, over memory, as the pool configures
+// it for `emulated` durability.
 #pragma once
 
 #include "bench/workloads/data.h"

@@ -1,17 +1,14 @@
 // ExtentTable: one 8-byte word per extent, outside the extents, so that nothing inside an extent is
 // ever trusted to say what the extent is.
 //
-// LAYOUT   bits  0..1   state: 0 virgin (never used, reads as zero), 1 free, 2 slab, 3 head of a
-// run
+// LAYOUT   bits  0..1   state: 0 virgin (never used, reads as zero), 1 free, 2 slab, 3 run's head
 //                2..3   block kind (heap.h)
 //                4..11  size class of a slab
 //               12..39  extents in a run
-//               40..63  checksum over the other bits and the extent's number; a virgin word is all
-//               zero
-//   The words of a run's other extents stay virgin or free and are ignored.
+//               40..63  checksum over the other bits and the extent's number; virgin: all zero
+//   The words of a run's other extents stay virgin or free and are ignored while the run lives.
 // INVARIANT  A word is durable before the first block of its extent is handed out, and returns to
-// free only
-//   when the unlinks of all its blocks are durable.
+//   free only when the unlinks of all its blocks are durable.
 #pragma once
 
 #include <cstdint>

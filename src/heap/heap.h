@@ -1,39 +1,32 @@
-// Heap: blocks of persistent memory for log-free indexes. Allocating and freeing cost no write-back
-// and no fence.
+// Heap: blocks of persistent memory for log-free indexes. Allocating and freeing cost no
+// write-back and no fence.
 //
 // WHAT  Slabs of one size class per extent, runs of extents for large objects, free lists in DRAM.
-// What is
-//   allocated is what the indexes can reach: at open every engine marks its reachable blocks and
-//   the sweep rebuilds the free lists (as Makalu and Ralloc do). docs/design/heap.md.
+//   What is allocated is what the indexes can reach: at open every engine marks its reachable
+//   blocks and the sweep rebuilds the free lists (as Makalu and Ralloc do). docs/design/heap.md.
 // LAYOUT  extent_table.h; an extent holds blocks and nothing else.
 // INVARIANTS
-//   I1  (after any crash) a reachable block lies in an extent whose word says slab or run: the word
-//   is fenced
-//       before the first block is handed out.
+//   I1  (after any crash) a reachable block lies in an extent whose word says slab or run: the
+//       word is fenced before the first block is handed out.
 //   I2  (after any crash) a block of kind dead_on_free or zero_on_free that is not reachable is
-//   durably dead
-//       (word 0 is 0) or durably zero before it is handed out again.
+//       durably dead (word 0 is 0) or durably zero before it is handed out again.
 //   I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out, in a
-//   thread's
-//       cache or in limbo. Free lists are built from the bitmaps only, so a block is never queued
-//       twice.
+//       thread's cache or in limbo. Free lists are built from the bitmaps only, so a block is
+//       never queued twice.
 //   I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only
-//   ("untouched"), whoever
-//       copies a persistent reference marks its target first (mark_copied), and a free in a touched
-//       extent only clears the mark.
+//       ("untouched"), whoever copies a persistent reference marks its target first (mark_copied),
+//       and a free in a touched extent only clears the mark.
 // OPERATIONS
 //   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the
-//   class latch; a
-//              new extent costs 1 write-back and 1 fence (persist point: the extent word).
-//   free       into the thread's cache. kind != plain: prepare_free, a fence, then finish_free; the
-//   epoch
-//              domain batches these (reclaimer()).
+//              class latch; a new extent costs 1 write-back and 1 fence (persist point: the extent
+//              word).
+//   free       into the thread's cache. kind != plain: prepare_free, a fence, then finish_free;
+//              the epoch domain batches these (reclaimer()).
 //   retire     through the epoch domain: finish after two epochs.
 // RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). If anything could not be
 //   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated.
 // PROGRESS  blocking: a latch per class, one for extents. With no space left allocate answers
-// pool_full after
-//   stealing from the other threads' caches; it works again once space is free.
+//   pool_full after stealing from the other threads' caches; it works again once space is free.
 #pragma once
 
 #include <cstdint>

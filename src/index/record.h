@@ -1,15 +1,13 @@
 // Record: a key and a value of any size in one block of the heap. Shared by all engines.
 //
 // LAYOUT  0   state   bits 0..31 CRC32C, 32..47 key bytes, 48..51 value size if it is a word
-// (1..8),
-//                     0 if it is bytes; 52 live; the state word is never 0 in a written record
+//                     (1..8), 0 if it is bytes; 52 live; never 0 in a written record
 //         8   value   the word, or the length of the value in bytes
 //        16   key bytes, padded to 8
 //         .   value bytes
 //   The CRC covers lengths, key and value bytes. A word value is updated in place and not covered.
 // Same-line order: state is stored last into the first line, so a record whose other lines are
-// durable
-//   is whole iff its state is.
+// durable is whole iff its state is.
 #pragma once
 
 #include <cstdint>

@@ -1,36 +1,30 @@
 // Platform: the one seam between the indexes and the machine.
 //
 // WHAT  A Platform decides what a store to persistent memory is, what a write-back and a fence are,
-// and
-//   what DRAM synchronisation primitives are. Heap, reclamation and indexes are templates over it:
+//   and what DRAM synchronisation primitives are. Heap, reclamation and indexes are templates:
 //     RealPlatform   src/platform   the machine itself
 //     SimPlatform    testing/       records every store, write-back and fence; makes crash images
-//     LossyPlatform  testing/       keeps only what was written back and fenced; real threads, kill
-//     = power loss
+//     LossyPlatform  testing/       keeps only what was written back and fenced: kill = power loss
 //   Outside src/platform nobody names std::atomic, a mutex, the time, a thread, a random source, or
 //   a write-back or fence instruction (tests/tidy checks it).
 //
-// PERSISTENT WORDS are std::uint64_t, 8-aligned, in the pool. They are read and written through the
-//   platform only:
+// PERSISTENT WORDS are std::uint64_t, 8-aligned, in the pool, read and written through here only:
 //     load(w)            acquire: what was stored before the word was published is visible
 //     store(w, v)        release
 //     compare_exchange   acq_rel
-//     copy(dst, src, n)  into unpublished memory only; 8-aligned; ordinary word stores in address
-//     order zero(dst, n)       likewise
+//     copy(dst, src, n)  into unpublished memory only, in no particular order
+//     zero(dst, n)       likewise
 //   Same-line order: word stores to one 64-byte line reach the medium as a prefix of their order.
 //
 // PERSISTENCE
 //     flush(p, n, site)  starts the write-back of every line of [p, p+n)
 //     fence(site)        waits for this thread's write-backs; false once the pool is poisoned (a
-//     write-back
-//                        failed): then nothing may be acknowledged any more
+//                        write-back failed): then nothing may be acknowledged any more
 //     durable()          false in `process` mode, where both are no-ops
-//     sync(p, n, site)   durable against power loss in every mode (msync where needed); headers
-//     only
+//     sync(p, n, site)   durable against power loss in every mode (msync where needed): headers
 //
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
-// load_line /
-//   store_byte for arrays of bytes that are written one by one and searched as a whole.
+//   load_line / store_byte for bytes that are written one by one and searched as a whole.
 #pragma once
 
 #include <atomic>  // memory orders

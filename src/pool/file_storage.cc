@@ -20,6 +20,9 @@
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 namespace perdure {
 
@@ -202,14 +205,19 @@ Status FileStorage::map(std::uint64_t capacity) noexcept {
   capacity_ = capacity;
   // A child of fork must not write to its parent's pool: without the mapping it cannot.
   madvise(base_, capacity_, MADV_DONTFORK);
-  use_huge_pages();
   return {};
 }
 
-void FileStorage::use_huge_pages() noexcept {
-  if (size_ < kHugeFrom || medium_.medium != Medium::volatile_ram) return;
-  madvise(base_, std::min(capacity_, (size_ + kHugePage - 1) / kHugePage * kHugePage),
-          MADV_HUGEPAGE);
+// tmpfs gives huge pages by mount option only, which is `never` nearly everywhere; but it
+// collapses small ones on request. One small page is enough to make a huge page of otherwise empty
+// space. Best effort.
+void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
+  if (to < kHugeFrom) return;
+  for (std::uint64_t chunk = from / kHugePage * kHugePage; chunk + kHugePage <= to;
+       chunk += kHugePage) {
+    if (madvise(base_ + chunk, 4096, MADV_POPULATE_WRITE) != 0) return;
+    if (madvise(base_ + chunk, kHugePage, MADV_COLLAPSE) != 0 && errno == EINVAL) return;
+  }
 }
 
 void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept {
@@ -235,12 +243,11 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     return full("the file size limit (ulimit -f) is reached");  // growing would raise SIGXFSZ
   }
   const std::uint64_t before = size_;
-  // tmpfs allocates small pages for fallocate, huge ones for a fault in a mapping that asks for
-  // them; populating is such a fault, and answers an error where a plain access would be killed.
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_ = std::max(size_, end);
-    use_huge_pages();
+    make_huge(before, end);
+    // Populating is an allocation that answers an error where a plain access would be killed.
     if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
     if (errno != EINVAL) {
       // Only what is new is taken back: the range may begin with live content.

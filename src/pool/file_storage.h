@@ -68,7 +68,7 @@ class FileStorage final : public Storage {
   Status adopt(int fd, Access access) noexcept;
   Status lock() noexcept;
   void detect_medium() noexcept;
-  void use_huge_pages() noexcept;
+  void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
   Status full(const char* what) const noexcept;
 
   std::string path_;

@@ -1,34 +1,31 @@
 // PoolCore: the format of a pool over a Storage: headers, root directory, growth, trust, close.
 //
-// WHAT  Everything of a pool that must survive a crash, and nothing that asks the operating system:
-// files,
-//   locks and media are FileStorage and PoolImpl, so the crash explorer runs this very code.
+// WHAT  Everything of a pool that must survive a crash, and nothing that asks the operating
+//   system: files, locks and media are FileStorage and PoolImpl, so the crash explorer runs this
+//   very code.
 // LAYOUT  layout.h.
 // INVARIANTS
-//   I1  (after any crash) at least one header copy is valid; the valid one with the higher sequence
-//   counts.
-//       Copies are written in turn, each durable before the other may be touched.
+//   I1  (after any crash) at least one header copy is valid; the valid one with the higher
+//       sequence counts. Copies are written in turn, each durable before the other may be touched.
 //   I2  (after any crash) file_bytes of the counting header <= bytes the medium backs; extents
-//   beyond it
-//       are virgin.
+//       beyond it are virgin.
 //   I3  A root line is valid iff `root` is non-zero; it is stored last into its line (same-line
-//   order). I4  The header says `dirty`, durably and in every mode, before the first mutation of an
-//   open.
+//       order).
+//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open.
 // OPERATIONS
 //   create      everything but copy A, fence, then copy A: the file is a pool from its last fence
-//   on (G10). open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty
-//   header, unless the
-//               pool is clean: then recovery only reads, and a pool found damaged stays clean, so
-//               that its checksums count at the next open too. The caller opens the maps, which
-//               mark their blocks.
-//   finish_open dirty header if it is not written yet -> free lists.
+//               on (G10).
+//   open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty header,
+//               unless the pool is clean: then recovery only reads, and a pool found damaged stays
+//               clean, so that its checksums count at the next open too. The caller opens the
+//               maps, which mark their blocks. finish_open dirty header, both copies, if not
+//               written yet -> free lists.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes.
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, fenced; then the line is cleared.
 //   close       data fenced -> storage synced -> header clean|synced.
 // RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
-// unfinished
-//   add_root leaves a free slot; blocks of a half-made or dropped map are swept.
+//   unfinished add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
 #pragma once
 

@@ -1,36 +1,31 @@
 // EpochDomain: when memory that readers may still look at can be reused.
 //
 // WHAT  Epoch-based reclamation (Fraser 2004), one domain per pool, dynamic threads. WHEN NOT: a
-// guard held
-//   for long keeps everything retired since; scans therefore re-enter between leaves.
+//   guard held for long (a slow callback of a read or scan) keeps everything retired since.
 // INVARIANTS (DRAM only; a crash turns limbo into garbage that the recovery sweep finds)
 //   I1  A thread that is pinned at epoch e keeps the global epoch at e or e + 1.
 //   I2  An object is finished two epochs after retire(): whoever could have loaded a reference to
-//   it was
-//       pinned no later than the epoch of its retirement, and is gone.
+//       it was pinned no later than the epoch of its retirement, and is gone.
 //   I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves its
-//   guard with
-//       an unfenced link, unlink or erase of its own).
+//       guard with an unfenced link, unlink or erase of its own).
 // OPERATIONS
 //   pin       publishes the global epoch in the thread's slot with a full barrier; nests.
 //   retire    O(1); every kCollectEvery-th call tries to advance and finishes what is due.
 //   collect   two steps per batch: `prepare` of every object (a type that must be durably dead
-//   stores and
-//             writes back its zero word), one fence if any, then `finish` of every object.
+//             stores and writes back its zero word), one fence if any, then `finish` of every
+//             object.
 //   drain_all the same for every thread's limbo, from any thread, at any time.
 // ORDERING
 //   slot.pinned   store seq_cst (exchange) before any load of shared state; the advancer reads it
-//   seq_cst:
-//                 either it sees the pin, or the pin's loads see everything unlinked before the
-//                 advance.
+//                 seq_cst: either it sees the pin, or the pin's loads see everything unlinked
+//                 before the advance.
 //   retire        takes the slot's latch (a locked exchange, so the unlinking store has left the
-//   store buffer)
-//                 before it loads the epoch that it tags the object with.
-// RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's next
-// thread. PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations,
-// until limbo_full()
-//   says that a thread's limbo is at its bound; then mutations answer pool_full and name the
-//   reason.
+//                 store buffer) before it loads the epoch that it tags the object with.
+// RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's
+//   next thread.
+// PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations, until
+//   limbo_full() says that a thread's limbo is at its bound; then mutations answer pool_full and
+//   name the reason.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// A crash explorer that stays green when a write-back is missing proves nothing. In every run: a handful of
-// sites lose theirs, and each must be noticed; tests/nightly does the same to all of them.
+// A crash explorer that stays green when a write-back is missing proves nothing. In every run: a
+// handful of sites lose theirs, and each must be noticed; tests/nightly does the same to all of
+// them.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,17 +21,16 @@ TEST(Canary, WithoutAMutantAllIsGreen) {
 }
 
 class CanarySites : public ::testing::TestWithParam<std::pair<const char*, Mutant>> {};
-INSTANTIATE_TEST_SUITE_P(
-    Handful, CanarySites,
-    ::testing::Values(std::pair{"phast.insert.entry", Mutant::drop_flush},
-                      std::pair{"phast.insert.entry", Mutant::drop_fence},
-                      std::pair{"phast.erase.entry", Mutant::drop_flush},
-                      std::pair{"phast.update.value", Mutant::drop_fence},
-                      std::pair{"phast.split.leaf", Mutant::first_line_only},
-                      std::pair{"phast.split.link", Mutant::drop_flush},
-                      std::pair{"phast.record.write", Mutant::drop_flush},
-                      std::pair{"heap.extent.assign", Mutant::drop_flush},
-                      std::pair{"pool.root.add", Mutant::drop_flush}));
+INSTANTIATE_TEST_SUITE_P(Handful, CanarySites,
+                         ::testing::Values(std::pair{"phast.insert.entry", Mutant::drop_flush},
+                                           std::pair{"phast.insert.entry", Mutant::drop_fence},
+                                           std::pair{"phast.erase.entry", Mutant::drop_flush},
+                                           std::pair{"phast.update.value", Mutant::drop_fence},
+                                           std::pair{"phast.split.leaf", Mutant::first_line_only},
+                                           std::pair{"phast.split.link", Mutant::drop_flush},
+                                           std::pair{"phast.record.write", Mutant::drop_flush},
+                                           std::pair{"heap.extent.assign", Mutant::drop_flush},
+                                           std::pair{"pool.root.add", Mutant::drop_flush}));
 
 TEST_P(CanarySites, GoRed) {
   const auto& [site, mutant] = GetParam();

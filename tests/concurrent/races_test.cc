@@ -492,7 +492,8 @@ TEST_P(Races, P18_StalledReaderKeepsItsView) {
   // Once it has gone, what was waiting is reused.
   for (int i = 0; i < 2'000; ++i) must(map.update("key", std::string(200, 'z')));
   EXPECT_EQ(pool_.stats().stalled_readers, 0U);
-  EXPECT_LT(pool_.stats().limbo_blocks, 2'500U) << "blocks of the stalled time were never freed";
+  // All of it, also what a thread that has ended had retired; some of the last updates may still wait.
+  EXPECT_LT(pool_.stats().limbo_blocks, 600U) << "blocks of the stalled time were never freed";
 }
 
 // Threads come and go: their slots, caches and free lists are taken over, nothing adds up.
@@ -578,7 +579,7 @@ TEST_P(Races, ReportsWhileOthersWrite) {
 // Writers and a full pool: refusals are statuses, what was acknowledged stays, erases make room.
 TEST_P(Races, WritersInAFullPool) {
   TempPath path;
-  Pool pool = open_pool(path, {.durability = GetParam(), .max_size = 8_MiB});
+  Pool pool = open_pool(path, {.durability = GetParam(), .max_size = scaled(8_MiB, 3_MiB)});
   auto map = must(pool.map<std::uint64_t, Bytes>("m"));
   const std::string value(300, 'v');
   constexpr std::uint64_t kThreads = 4;
@@ -588,7 +589,7 @@ TEST_P(Races, WritersInAFullPool) {
       std::vector<std::uint64_t> mine;
       Rng rng(seed() + t);
       bool was_full = false;
-      for (std::uint64_t i = 0; i < scaled(30'000, 30'000); ++i) {
+      for (std::uint64_t i = 0; i < scaled(30'000, 5'000); ++i) {
         const std::uint64_t key = i * kThreads + t;
         const auto done = map.insert(key, value);
         if (done) {

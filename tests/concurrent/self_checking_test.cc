@@ -29,6 +29,7 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
   template <class K, class V>
   void mixed() {
     const MixedRun& run = GetParam();
+    const std::size_t keys = scaled(run.keys, run.keys < 100 ? run.keys : run.keys / 10);
     TempPath path;
     Violations violations;
     {
@@ -39,9 +40,9 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
                                .phast = {.partition_bits = run.partition_bits}};
       std::optional<OrderedMap<K, V>> view(must(pool.ordered_map<K, V>("m", options)));
       OrderedMap<K, V>& map = *view;
-      Tracked<K, V> tracked(run.keys, run.layout, violations);
+      Tracked<K, V> tracked(keys, run.layout, violations);
       std::atomic<int> writing{run.writers};
-      const std::uint64_t operations = scaled(run.operations, run.operations / 20);
+      const std::uint64_t operations = scaled(run.operations, run.operations / 40);
       Team team(violations);
       for (int w = 0; w < run.writers; ++w) {
         team.start([&, w] {
@@ -49,7 +50,7 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
           auto own = must(pool.ordered_map<K, V>("m", options));
           Rng rng(seed() + 1'000 + static_cast<std::uint64_t>(w));
           const auto writers = static_cast<std::size_t>(run.writers);
-          const std::size_t mine = (run.keys - static_cast<std::size_t>(w) + writers - 1) / writers;
+          const std::size_t mine = (keys - static_cast<std::size_t>(w) + writers - 1) / writers;
           for (std::uint64_t i = 0; i < operations && !violations.any(); ++i) {
             const std::size_t pick = rng.below(mine);
             tracked.advance(own, pick * writers + static_cast<std::size_t>(w), rng);
@@ -62,12 +63,12 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
           Rng rng(seed() + 2'000 + static_cast<std::uint64_t>(r));
           std::vector<std::size_t> batch;
           while (writing.load() > 0 && !violations.any()) {
-            const std::size_t i = rng.below(run.keys);
+            const std::size_t i = rng.below(keys);
             switch (rng.below(8)) {
               case 0:
                 batch.clear();
                 for (std::size_t n = 1 + rng.below(70); n > 0; --n)
-                  batch.push_back(rng.below(run.keys));
+                  batch.push_back(rng.below(keys));
                 tracked.check_find_many(map, batch);
                 break;
               case 1:
@@ -85,9 +86,9 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
         team.start([&, s] {
           Rng rng(seed() + 3'000 + static_cast<std::uint64_t>(s));
           while (writing.load() > 0 && !violations.any()) {
-            const std::size_t first = rng.below(run.keys);
-            const std::size_t width = rng.one_in(10) ? run.keys : 1 + rng.below(200);
-            tracked.check_scan(map, first, std::min(run.keys, first + width), rng.one_in(2));
+            const std::size_t first = rng.below(keys);
+            const std::size_t width = rng.one_in(10) ? keys : 1 + rng.below(200);
+            tracked.check_scan(map, first, std::min(keys, first + width), rng.one_in(2));
           }
         });
       }

@@ -33,24 +33,32 @@ void explore_exactly(const std::vector<Op>& workload, std::set<std::string> site
 
 TEST(PhastBytesCrash, RandomBytes) {
   explore(phast_subjects<phast::BytesCodec>(kBytes), bytes_op,
-          {.capacity = 2 << 20, .limits = kFew, .second_in = 100, .kill_in = 20,
+          {.capacity = 2 << 20,
+           .limits = kFew,
+           .second_in = 100,
+           .kill_in = 20,
            .explore_create = false},
           100, 3);
 }
 
 TEST(PhastBytesCrash, RandomWordValues) {
   explore(phast_subjects<phast::BytesCodec>(kWords), bytes_word_op,
-          {.capacity = 2 << 20, .limits = kFew, .second_in = 100, .kill_in = 20,
+          {.capacity = 2 << 20,
+           .limits = kFew,
+           .second_in = 100,
+           .kill_in = 20,
            .explore_create = false},
           80, 2);
 }
 
 TEST(PhastBytesCrash, P13_CreateCrash) {
   explore(phast_subjects<phast::BytesCodec>(kBytes), bytes_op,
-          {.capacity = 2 << 20, .limits = kFew, .battery = 60, .second_in = 60, .kill_in = 2}, 6, 1);
+          {.capacity = 2 << 20, .limits = kFew, .battery = 60, .second_in = 60, .kill_in = 2}, 6,
+          1);
 }
 
-// 1h (i), (iii): "" and NULs share a head with each other; many keys share 8 bytes and split all the same.
+// 1h (i), (iii): "" and NULs share a head with each other; many keys share 8 bytes and split all
+// the same.
 TEST(PhastBytesCrash, P1h_EqualHeadsSplit) {
   std::vector<Op> ops;
   for (const char* key : {"", "customer:1", "customer:2", "customer:3", "customer:4", "customer:5",
@@ -98,7 +106,7 @@ TEST(PhastBytesCrash, X1_KillThenPowerLoss) {
                .explore_create = false,
                .close_at_end = false},
               24, 1);
-  EXPECT_GT(report.kill_runs, 10U);
+  EXPECT_GE(report.kill_runs, at_least(10));
 }
 
 }  // namespace

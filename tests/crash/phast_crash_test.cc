@@ -1,4 +1,5 @@
-// PhaST with integer keys under the crash explorer. protocol-review.md has the counter-examples by number.
+// PhaST with integer keys under the crash explorer. protocol-review.md has the counter-examples by
+// number.
 #include <gtest/gtest.h>
 
 #include "support.h"
@@ -41,10 +42,10 @@ void explore_exactly(const std::vector<Op>& workload, std::set<std::string> site
 }
 
 TEST(PhastCrash, RandomWords) {
-  const ExploreReport report =
-      explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
-              {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 4);
-  EXPECT_GT(report.second_images, 0U);
+  const ExploreReport report = explore(
+      phast_subjects<phast::IntegerCodec>(kWords), integer_op,
+      {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 4);
+  EXPECT_GE(report.second_images, at_least(0));
 }
 
 TEST(PhastCrash, RandomRecords) {
@@ -84,7 +85,8 @@ TEST(PhastCrash, P4_HalfSplitRecovery) {
                   {"phast.split.leaf", "phast.split.link"});
 }
 
-// 1f: the range of an emptied leaf goes to its right neighbour, so no stale entry of the left one revives.
+// 1f: the range of an emptied leaf goes to its right neighbour, so no stale entry of the left one
+// revives.
 TEST(PhastCrash, P1f_StaleEntriesStayDead) {
   std::vector<Op> ops;
   for (std::uint64_t key = 10; key <= 140; key += 10) ops.push_back(insert(key, key));
@@ -108,15 +110,16 @@ TEST(PhastCrash, G9_KeyZeroAndTheLargestKey) {
 TEST(PhastCrash, P18_RecordsBeforeTheirLink) {
   std::vector<Op> ops;
   for (std::uint64_t i = 0; i < 10; ++i) {
-    ops.push_back({OpKind::upsert, integer_key(i % 4),
-                   std::string(20 + 37 * i, static_cast<char>('a' + i))});
+    ops.push_back(
+        {OpKind::upsert, integer_key(i % 4), std::string(20 + 37 * i, static_cast<char>('a' + i))});
   }
   ops.push_back(erase(1));
   ops.push_back({OpKind::upsert, integer_key(1), std::string(300, 'z')});
   explore_exactly(ops, {"phast.record.write", "phast.update.value"}, kRecords);
 }
 
-// X1: killed at every crash point, the machine goes on, and loses power during recovery or after it.
+// X1: killed at every crash point, the machine goes on, and loses power during recovery or after
+// it.
 TEST(PhastCrash, X1_KillThenPowerLoss) {
   const ExploreReport report =
       explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
@@ -129,8 +132,8 @@ TEST(PhastCrash, X1_KillThenPowerLoss) {
                .explore_create = false,
                .close_at_end = false},
               30, 2);
-  EXPECT_GT(report.kill_runs, scaled(20));
-  EXPECT_GT(report.second_images, scaled(200));
+  EXPECT_GE(report.kill_runs, at_least(20));
+  EXPECT_GE(report.second_images, at_least(200));
 }
 
 // G11: power fails again inside recovery, and recovery starts once more.
@@ -145,7 +148,7 @@ TEST(PhastCrash, G11_SecondCrashInsideRecovery) {
                .second_ops = 2,
                .explore_create = false},
               40, 2);
-  EXPECT_GT(report.second_images, scaled(200));
+  EXPECT_GE(report.second_images, at_least(200));
 }
 
 TEST(PhastCrash, PoolFullIsNoCrashState) {

@@ -9,7 +9,8 @@ namespace {
 
 constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 80};
 
-// Operations on one of three maps, and now and then a drop, a sync, a compaction, a close and reopen.
+// Operations on one of three maps, and now and then a drop, a sync, a compaction, a close and
+// reopen.
 Op pool_op(Random& random) {
   Op op = integer_record_op(random);
   op.key.insert(op.key.begin(), static_cast<char>(random.below(3)));
@@ -28,7 +29,10 @@ PhastSetup three_maps() {
 
 TEST(PoolCrash, RandomPoolOperations) {
   explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
-          {.capacity = 2 << 20, .limits = kFew, .second_in = 150, .kill_in = 15,
+          {.capacity = 2 << 20,
+           .limits = kFew,
+           .second_in = 150,
+           .kill_in = 15,
            .explore_create = false},
           60, 3);
 }
@@ -45,8 +49,12 @@ TEST(PoolCrash, H4f_CreateAndDropMaps) {
     ops.push_back({OpKind::reopen, {}, {}});
   }
   Explorer explorer(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
-                    {.name = test_name(), .capacity = 2 << 20, .limits = kFew, .battery = 60,
-                     .second_in = 200, .kill_in = 6});
+                    {.name = test_name(),
+                     .capacity = 2 << 20,
+                     .limits = kFew,
+                     .battery = 60,
+                     .second_in = 200,
+                     .kill_in = 6});
   const ExploreReport report = explorer.run(ops);
   std::printf("%s\n", report.summary().c_str());
   EXPECT_TRUE(report.ok());
@@ -57,30 +65,35 @@ TEST(PoolCrash, H4f_CreateAndDropMaps) {
 
 // P13: crash anywhere in create: not a pool, or a whole one.
 TEST(PoolCrash, P13_CreateCrash) {
-  const ExploreReport report =
-      explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
-              {.capacity = 2 << 20,
-               .limits = {.product = 4096, .random = 200, .sampled = 400},
-               .battery = 40,
-               .second_in = 100,
-               .kill_in = 1,
-               .close_at_end = false},
-              0, 1);
+  const ExploreReport report = explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+                                       {.capacity = 2 << 20,
+                                        .limits = {.product = 4096, .random = 200, .sampled = 400},
+                                        .battery = 40,
+                                        .second_in = 100,
+                                        .kill_in = 1,
+                                        .close_at_end = false},
+                                       0, 1);
   for (const char* site : {"pool.create.zero", "pool.create.header", "pool.root.add"}) {
     EXPECT_TRUE(report.sites_crossed.contains(site)) << site;
   }
 }
 
-// 4e: space, then table, then the header's size: a crash between leaves a longer file, never a shorter one.
+// 4e: space, then table, then the header's size: a crash between leaves a longer file, never a
+// shorter one.
 TEST(PoolCrash, H4e_Growth) {
   std::vector<Op> ops;
   for (std::uint64_t i = 0; i < 24; ++i) {
     ops.push_back({OpKind::upsert, integer_key(i), std::string(1500, static_cast<char>('a' + i))});
   }
-  Explorer explorer(
-      phast_subjects<phast::IntegerCodec>({.values = ValueKind::bytes}), integer_record_op,
-      {.name = test_name(), .capacity = 2 << 20, .limits = kFew, .battery = 40, .second_in = 100,
-       .kill_in = 4, .explore_create = false});
+  Explorer explorer(phast_subjects<phast::IntegerCodec>({.values = ValueKind::bytes}),
+                    integer_record_op,
+                    {.name = test_name(),
+                     .capacity = 2 << 20,
+                     .limits = kFew,
+                     .battery = 40,
+                     .second_in = 100,
+                     .kill_in = 4,
+                     .explore_create = false});
   const ExploreReport report = explorer.run(ops);
   std::printf("%s\n", report.summary().c_str());
   EXPECT_TRUE(report.ok());
@@ -96,18 +109,22 @@ TEST(PoolCrash, X1_KilledWhileClosing) {
     ops.push_back({OpKind::reopen, {}, {}});
   }
   Explorer explorer(phast_subjects<phast::IntegerCodec>({}), integer_op,
-                    {.name = test_name(), .capacity = 2 << 20,
+                    {.name = test_name(),
+                     .capacity = 2 << 20,
                      .limits = {.product = 64, .random = 8, .sampled = 30},
                      .second_limits = {.product = 1024, .random = 60, .sampled = 120},
-                     .battery = 30, .second_in = 10, .kill_in = 1, .second_ops = 1,
+                     .battery = 30,
+                     .second_in = 10,
+                     .kill_in = 1,
+                     .second_ops = 1,
                      .explore_create = false});
   const ExploreReport report = explorer.run(ops);
   std::printf("%s\n", report.summary().c_str());
   EXPECT_TRUE(report.ok());
 }
 
-// 5a: in `process` mode a power failure loses data, and a later open must not serve what is left as if it
-// were whole: it refuses, or everything is there.
+// 5a: in `process` mode a power failure loses data, and a later open must not serve what is left as
+// if it were whole: it refuses, or everything is there.
 TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
   for (const bool sync_at_close : {true, false}) {
     PhastSetup setup{.values = ValueKind::bytes, .mode = Durability::process};
@@ -118,9 +135,12 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
       ops.push_back(i % 8 == 7 ? Op{OpKind::reopen, {}, {}} : integer_record_op(random));
     }
     Explorer explorer(phast_subjects<phast::IntegerCodec>(setup), integer_record_op,
-                      {.name = test_name(), .capacity = 2 << 20,
-                       .limits = {.product = 64, .random = 40, .sampled = 80}, .battery = 20,
-                       .explore_create = false, .process_mode = true});
+                      {.name = test_name(),
+                       .capacity = 2 << 20,
+                       .limits = {.product = 64, .random = 40, .sampled = 80},
+                       .battery = 20,
+                       .explore_create = false,
+                       .process_mode = true});
     const ExploreReport report = explorer.run(ops);
     std::printf("%s\n", report.summary().c_str());
     EXPECT_TRUE(report.ok());
@@ -130,7 +150,10 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
 // Nothing leans on the order of a copy's stores within a line: memcpy keeps none.
 TEST(PoolCrash, X5_CopiesInAnyOrder) {
   explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
-          {.capacity = 2 << 20, .limits = kFew, .second_in = 150, .kill_in = 15,
+          {.capacity = 2 << 20,
+           .limits = kFew,
+           .second_in = 150,
+           .kill_in = 15,
            .tear_partial_copies = true},
           20, 1);
 }

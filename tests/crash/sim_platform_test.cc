@@ -1,5 +1,5 @@
-// The crash model itself: protocols known to be right must survive every image, and each protocol known
-// to be wrong must have an image that breaks it.
+// The crash model itself: protocols known to be right must survive every image, and each protocol
+// known to be wrong must have an image that breaks it.
 #include "testing/sim_platform.h"
 
 #include <gtest/gtest.h>
@@ -32,9 +32,7 @@ struct Rig {
     EXPECT_TRUE(memory.allocate(0, 4096).ok());
     memory.sync(0, 4096);
   }
-  std::uint64_t& word(std::size_t i) {
-    return reinterpret_cast<std::uint64_t*>(memory.base())[i];
-  }
+  std::uint64_t& word(std::size_t i) { return reinterpret_cast<std::uint64_t*>(memory.base())[i]; }
   SimMemory memory{1 << 20};
   SimPlatform p{memory};
 };

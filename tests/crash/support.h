@@ -1,4 +1,5 @@
-// What the crash tests share: one exploration as one test, its figures printed, its size by environment.
+// What the crash tests share: one exploration as one test, its figures printed, its size by
+// environment.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,11 +14,16 @@
 
 namespace perdure::testing {
 
-// Sanitized builds run a fraction; PERDURE_CRASH_SCALE multiplies (the nightly suite sets its own).
-inline std::size_t scaled(std::size_t n) {
+// Sanitized builds run a fraction.
+inline bool sanitized() {
   const char* san = std::getenv("PERDURE_SAN");
-  return san != nullptr && *san == '1' ? std::max<std::size_t>(n / 6, 1) : n;
+  return san != nullptr && *san == '1';
 }
+inline std::size_t scaled(std::size_t n) {
+  return sanitized() ? std::max<std::size_t>(n / 6, 1) : n;
+}
+// A figure that only a run of full size has to reach.
+inline std::uint64_t at_least(std::uint64_t n) { return sanitized() ? 0 : n; }
 
 inline std::string test_name() {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();

@@ -32,17 +32,14 @@ struct Case {
 };
 
 class Torture : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Modes, Torture,
-                         ::testing::Values(Case{"plain", "bytes", 2, 60},
-                                           Case{"plain", "integer", 1, 30},
-                                           Case{"plain", "integer", 8, 30},
-                                           Case{"lossy", "bytes", 2, 60},
-                                           Case{"lossy", "bytes", 1, 30},
-                                           Case{"lossy", "integer", 8, 30}),
-                         [](const auto& c) {
-                           return std::string(c.param.mode) + "_" + c.param.keys + "_" +
-                                  std::to_string(c.param.threads);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Modes, Torture,
+    ::testing::Values(Case{"plain", "bytes", 2, 60}, Case{"plain", "integer", 1, 30},
+                      Case{"plain", "integer", 8, 30}, Case{"lossy", "bytes", 2, 60},
+                      Case{"lossy", "bytes", 1, 30}, Case{"lossy", "integer", 8, 30}),
+    [](const auto& c) {
+      return std::string(c.param.mode) + "_" + c.param.keys + "_" + std::to_string(c.param.threads);
+    });
 
 TEST_P(Torture, LosesNothing) {
   const Case& c = GetParam();
@@ -61,26 +58,21 @@ TEST_P(Torture, LosesNothing) {
   EXPECT_GT(report.acknowledged, 0U);
 }
 
-// The harness can fail: a missing write-back, a missing fence, half a record. A plain kill would see none.
+// The harness can fail: a missing write-back, a missing fence, half a record. A plain kill would
+// see none.
 class TortureMutants : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
-INSTANTIATE_TEST_SUITE_P(
-    Planted, TortureMutants,
-    ::testing::Values(std::pair{"integer", "phast.insert.entry:drop_flush"},
-                      std::pair{"bytes", "phast.record.write:drop_flush"},
-                      std::pair{"bytes", "phast.record.write:first_line_only"},
-                      std::pair{"integer", "phast.erase.entry:drop_flush"}));
+INSTANTIATE_TEST_SUITE_P(Planted, TortureMutants,
+                         ::testing::Values(std::pair{"integer", "phast.insert.entry:drop_flush"},
+                                           std::pair{"bytes", "phast.record.write:drop_flush"},
+                                           std::pair{"bytes", "phast.record.write:first_line_only"},
+                                           std::pair{"integer", "phast.erase.entry:drop_flush"}));
 
 TEST_P(TortureMutants, AreCaught) {
   const auto& [keys, mutant] = GetParam();
-  const TortureOptions options{.mode = "lossy",
-                               .keys = keys,
-                               .path = folder(),
-                               .mutant = mutant,
-                               .cycles = 100,
-                               .seed = 3};
+  const TortureOptions options{
+      .mode = "lossy", .keys = keys, .path = folder(), .mutant = mutant, .cycles = 100, .seed = 3};
   const TortureReport report = run_torture(options, lossy_target());
-  std::printf("%s: red after %llu kills\n", mutant,
-              static_cast<unsigned long long>(report.kills));
+  std::printf("%s: red after %llu kills\n", mutant, static_cast<unsigned long long>(report.kills));
   EXPECT_FALSE(report.ok());
 }
 

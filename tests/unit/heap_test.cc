@@ -1,4 +1,5 @@
-// Heap<RealPlatform> over ordinary memory: classes, runs, reuse, growth, pool_full, sweep, punching.
+// Heap<RealPlatform> over ordinary memory: classes, runs, reuse, growth, pool_full, sweep,
+// punching.
 #include "heap/heap.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +80,8 @@ TEST(SizeClasses, HoldWhatTheyPromise) {
     ASSERT_TRUE(c == 0 || kClassSizes[c - 1] < n);
   }
   EXPECT_EQ(class_of(kClassSizes.back() + 1), kClassCount);
-  for (const std::uint32_t wanted : {32U, 48U, 64U, 1024U}) EXPECT_EQ(kClassSizes[class_of(wanted)], wanted);
+  for (const std::uint32_t wanted : {32U, 48U, 64U, 1024U})
+    EXPECT_EQ(kClassSizes[class_of(wanted)], wanted);
 }
 
 TEST(ExtentWord, RoundTripsAndRefusesEveryBitFlip) {
@@ -225,7 +227,8 @@ TEST(Heap, ThreadsNeverShareABlock) {
       for (int i = 0; i < 4000; ++i) {
         auto block = f.heap->allocate(64 + 16 * (i % 8), BlockKind::plain);
         ASSERT_TRUE(block);
-        *f.heap->at<std::uint64_t>(*block) = static_cast<std::uint64_t>(t) << 32 | static_cast<unsigned>(i);
+        *f.heap->at<std::uint64_t>(*block) =
+            static_cast<std::uint64_t>(t) << 32 | static_cast<unsigned>(i);
         mine.push_back(*block);
         if (i % 3 == 2) {
           f.heap->free(mine.front());

@@ -1,9 +1,9 @@
 // Codecs: what a key's two forms, integer and byte string, mean to PhaST.
 //
 // A Probe is a key on its way through the index; a Separator is a leaf's upper bound in DRAM. For
-// integers the word says everything. For byte strings the word is the first 8 bytes (big-endian, so
-// that words order as strings do) and equal words need the full bytes: "ab" and "ab\0" have equal
-// words.
+// integers the word says everything. For byte strings the word is the first 8 bytes (big-endian,
+// so that words order as strings do) and equal words need the full bytes: "ab" and "ab\0" have
+// equal words.
 #pragma once
 
 #include <cstdint>

@@ -1,24 +1,21 @@
 // InnerIndex: the DRAM levels of PhaST above its leaves: partitions, index caches, inner nodes.
 //
 // WHAT  Partitions by key prefix (paper §3.1); per partition a list of inner nodes of up to 128
-// leaves each
-//   (§3.3) and an index cache (§3.2): an immutable sorted array over the inner nodes, replaced as a
-//   whole. Deviation: the cache takes the place of the towers of the paper's skiplist; it is the
-//   flattened upper level, every node while there are at most 64 Ki of them, then every 2^k-th
-//   (docs/decisions/0003).
+//   leaves each (§3.3) and an index cache (§3.2): an immutable sorted array over the inner nodes,
+//   replaced as a whole. Deviation: the cache takes the place of the towers of the paper's
+//   skiplist; it is the flattened upper level, every node while there are at most 64 Ki of them,
+//   then every 2^k-th (docs/decisions/0003).
 // INVARIANTS (DRAM)
 //   N1  Whatever a lookup reads here is a hint: the leaf's descriptor decides (low < key <= bound,
-//   version). N2  Landing left of the key is harmless (walk right by descriptors). Inserting a leaf
-//   shifts leaf numbers
-//       from the end, then keys from the end, so readers land left (hazard P8). Splitting a node
-//       publishes the new node, then `next`, then the lower maximum (hazard P7).
+//       version).
+//   N2  Landing left of the key is harmless (walk right by descriptors). Inserting a leaf shifts
+//       leaf numbers from the end, then keys from the end, so readers land left (hazard P8).
+//       Splitting a node publishes the new node, then `next`, then the lower maximum (hazard P7).
 //   N3  Removing a leaf may let a reader land right; it sees key <= low and tries again.
-//   N4  A node's range never grows to the left. An empty node forwards to its right neighbour until
-//   the next
-//       cache leaves it out; it is retired then.
-// ORDERING  keys and leaf numbers: stored release, loaded acquire: a reader that sees a shifted key
-// sees the
-//   shifted leaf numbers. cache: release / acquire.
+//   N4  A node's range never grows to the left. An empty node forwards to its right neighbour
+//       until the next cache leaves it out; it is retired then.
+// ORDERING  keys and leaf numbers: stored release, loaded acquire: a reader that sees a shifted
+//   key sees the shifted leaf numbers. cache: release / acquire.
 // RECLAMATION  caches and empty nodes through epochs.
 // PROGRESS  lookups are lock-free; changes take the partition's latch.
 #pragma once

@@ -1,18 +1,16 @@
-// LeafTable: the DRAM side of PhaST's leaves: one descriptor per leaf, in an arena, named by
-// number.
+// LeafTable: the DRAM side of PhaST's leaves: one descriptor per leaf, in an arena, by number.
 //
 // LAYOUT (default geometry; two lines, adjacent, so that a lookup misses once)
-//   line 0   version | visible | pending | claims | low | bound | next, leaf | order
+//   line 0   version | visible | claims | low | bound | next, leaf | order
 //   line 1   fingerprints of the slots
 //   line 2   (byte strings only) the separators behind low and bound
 // INVARIANTS (DRAM)
-//   D1  A slot whose visible bit is set holds a durable entry (a pending one excepted), and its
-//   fingerprint is
-//       that of its key.
+//   D1  A slot whose visible bit is set holds a durable entry (one in flight excepted), and its
+//       fingerprint is that of its key.
 //   D2  claims = visible plus the slots being filled, plus the latch stripes in bits 60..63.
 //   D3  A slot is not claimed again before the version was raised after its entry went away.
-//   D4  low, bound, next and the separators change with all latches held; version rises after them.
-//       Bound never rises; low never rises; bit 0 of version: the leaf is unlinked for good.
+//   D4  bound and next change with all latches held, low with those of the left neighbours; version
+//       rises after bound. Neither bound nor low ever rises. Bit 0 of version: unlinked for good.
 #pragma once
 
 #include <bit>
@@ -44,7 +42,6 @@ struct alignas(64) Descriptor {
 
   Atomic<std::uint64_t> version{0};
   Atomic<std::uint64_t> visible{0};
-  Atomic<std::uint64_t> pending{0};
   Atomic<std::uint64_t> claims{0};
   Atomic<std::uint64_t> low{0};    // inclusive word, if there is no separator
   Atomic<std::uint64_t> bound{0};  // inclusive

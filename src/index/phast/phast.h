@@ -1,60 +1,58 @@
 // Phast: a persistent ordered map. Leaves in persistent memory, everything above them in DRAM.
 //
 // WHAT  PhaST (Li et al., TPDS 2022): prefix partitions, index cache, inner nodes, leaves of up to
-// 60 entries.
-//   WHEN: the default; fastest ordered map, scans. WHEN NOT: restart must not depend on the number
-//   of leaves (recovery reads each once). Deviations, and why, in docs/design/phast.md: an entry
-//   commits itself, so an insert is one write-back and one fence instead of two; leaves hold 60
-//   entries, not 56, since neither bitmap nor fingerprints are kept on media; slots of deleted
-//   entries are reused, empty leaves freed.
+//   60 entries. WHEN: the default; fastest ordered map, scans. WHEN NOT: restart must not depend on
+//   the number of leaves (recovery reads each once). Deviations, and why, in docs/design/phast.md:
+//   an entry commits itself, so an insert is one write-back and one fence instead of two; leaves
+//   hold 60 entries, not 56, since neither bitmap nor fingerprints are kept on media; slots of
+//   deleted entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), inner.h (DRAM levels).
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to the
-//   partition's
-//         own, except that a half-done split leaves two neighbours with one bound.
+//         partition's own, except that a half-done split leaves two neighbours with one bound.
 //   I2 C  An entry counts iff its commit word is not 0 and its key lies in (left bound, bound].
-//   Such keys are
-//         unique. Entries outside are garbage for ever, because a bound never rises.
+//         Such keys are unique. Entries outside are garbage for ever, because a bound never rises.
 //   I3 C  A new leaf, its separator and its records are durable before the link that makes them
-//   reachable. I4 D  What a returned operation has seen is durable (docs/durability.md): inserts
-//   publish in DRAM after
-//         their fence; updates and erases set the slot's pending bit before the store and clear it
-//         after the fence; whoever took such a value, or missed because of it, writes the line back
-//         and fences first.
+//         reachable.
+//   I4 D  What a returned operation has seen is durable (docs/durability.md). Inserts publish in
+//         DRAM after their fence. Updates and erases hold the key's stripe from before the store
+//         until after the fence; whoever took such a value, or missed because of it, finds the
+//         stripe held when it looks afterwards, and writes the line back and fences first.
 //   I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's claims
-//   word. All four
-//         stripes together exclude every writer of the leaf: split and unlink hold them.
-// OPERATIONS  (LP linearization point, PP persist point; F write-backs, S fences; k lines of a
-// record)
-//   insert   claim slot and stripe by one CAS -> value, then commit word -> F -> S (PP) ->
-//   fingerprint, visible
-//            bit (LP) -> release. 1F 1S; with a record first written, F*k and S: (k+1)F 2S.
-//   update   stripe -> pending -> value word (LP) -> F S (PP) -> pending off. 1F 1S; record (k+1)F
-//   2S. erase    stripe -> pending -> commit word 0 (LP) -> F S (PP) -> visible off, version ->
-//   slot free. 1F 1S. find     version -> range -> visible -> fingerprints -> entry -> pending ->
-//   version again. 0F 0S, or 1F 1S
-//            when it meets a pending slot.
-//   split    new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
-//   -> bound ->
-//            version -> visible. 17F 2S. Byte strings: moved slots are zeroed, F, fenced by the
-//            insert that follows, in the same guard.
-//   unlink   left neighbour's next, F S (PP) -> low of the right neighbour, version (dead) ->
-//   retire. scan     per leaf a validated snapshot, delivered in order; not one operation.
+//         word. All four stripes together exclude every writer of the leaf: split and unlink hold
+//         them.
+// OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
+//   insert  claim slot and stripe by one CAS -> value, then commit word -> F S (PP) ->
+//           fingerprint, visible bit (LP) -> release. 1F 1S; with a record first F*k and S: (k+1)F
+//           2S.
+//   update  stripe -> value word (LP) -> F S (PP) -> release. 1F 1S; by record (k+1)F 2S.
+//   erase   stripe -> commit word 0 (LP) -> F S (PP) -> visible off -> version -> slot free. 1F
+//           1S.
+//   find    version -> range -> visible -> fingerprints -> entry -> stripe -> version again. 0F
+//           0S; when the stripe is held, the candidates' lines and 1S.
+//   split   new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
+//           -> bound -> version -> visible -> version. 17F 2S. Byte strings: the separator's lines
+//           too, and moved slots are zeroed, up to 15F, fenced by the insert that follows in the
+//           same guard.
+//   unlink  left neighbour's next, F S (PP) -> version (dead) -> low of the right neighbour ->
+//           retire.
+//   scan    per leaf a validated snapshot, delivered in order; not one operation.
 // ORDERING
-//   entry         value before commit word, same line: a crash keeps a prefix. Releases pair with
-//   find's acquires. fingerprint   before visible (release); find loads visible (acquire), then
-//   fingerprints. version       raised (release) after low, bound, next, visible changed; find
-//   loads it first and last. pending       loaded after the value: if the store was seen, so is its
-//   bit, unless its fence is over.
-// RECOVERY  per partition in parallel: finish half-done splits (I1) from the immutable `low` of the
-// new leaf;
-//   byte strings: zero entries outside their leaf's range, durably, before anything is swept; mark
-//   leaves, separators, records; rebuild DRAM. Idempotent; O(leaves). Non-authoritative pointers:
-//   `low` (except in a half-done split), entries outside the range.
+//   entry        value before commit word, same line: a crash keeps a prefix. The releases pair
+//                with find's acquires.
+//   fingerprint  before visible (release); find loads visible (acquire), then fingerprints.
+//   version      raised (release) after low, bound, next, visible changed; find loads it first and
+//                last.
+//   claims       loaded after the value: if the store was seen, the stripe is held, unless its
+//                fence is over.
+// RECOVERY  per partition in parallel: finish half-done splits (I1) from the immutable `low` of
+//   the new leaf; byte strings: zero entries outside their leaf's range, durably, before anything
+//   is swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves).
+//   Non-authoritative pointers: `low` (except in a half-done split), entries outside the range.
 // RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their
-// unlink. PROGRESS  find and scan are lock-free except while an inner node loses a leaf; writers
-// block on a stripe,
-//   splits on a leaf. pool_full: inserts fail, all else goes on.
+//   unlink.
+// PROGRESS  find and scan are lock-free except while an inner node loses a leaf; writers block on
+//   a stripe, splits on a leaf. pool_full: inserts fail, all else goes on.
 #pragma once
 
 #include <cstdint>
@@ -126,7 +124,8 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   enum class Mode : std::uint8_t { insert, upsert, update };
   static constexpr std::uint64_t kSlots = Desc::kSlots;
   static constexpr std::uint32_t kNoSlot = ~0U;
-  static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many
+  static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
+  static constexpr std::uint32_t kGroup = 16;                      // lookups in flight in read_many
 
   // A leaf entered by a reader: valid as long as its version is `version`.
   struct Entered {
@@ -223,6 +222,9 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     Probe from, to;  // to is exclusive
     bool has_from = false, has_to = false;
   };
+  void prefetch_leaf(const Desc& desc) const noexcept;
+  std::uint32_t first_at(const Leaf& leaf, const std::uint8_t* order, std::uint32_t count,
+                         std::uint64_t word) const noexcept;
   bool snapshot(const Entered& entered, const Limits& limits, bool reverse, std::uint64_t limit,
                 Batch& batch) noexcept;
   std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf, const Entered& entered,

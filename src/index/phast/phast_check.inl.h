@@ -61,7 +61,6 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, const CheckOptions& op
   report.entries += static_cast<std::uint64_t>(__builtin_popcountll(visible));
   if ((desc.version.load(std::memory_order_acquire) & 1) != 0) bad("is linked but dead");
   if ((desc.claims.load(std::memory_order_acquire)) != visible) bad("claims differ from visible");
-  if (desc.pending.load(std::memory_order_acquire) != 0) bad("has pending slots at rest");
   const std::uint32_t next = desc.next.load(std::memory_order_acquire);
   if (platform.load(leaf.next) != (next == kNoLeaf ? 0 : leaf_offset(table_[next]))) {
     bad("next differs from its descriptor's");

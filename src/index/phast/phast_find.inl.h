@@ -61,10 +61,15 @@ std::uint32_t Phast<P, Codec, G>::find_slot(const Desc& desc, const Probe& probe
 template <Platform P, class Codec, class G>
 bool Phast<P, Codec, G>::help(const Desc& desc, std::uint64_t slots) noexcept {
   P& platform = context_.platform;
+  if (!platform.durable()) return true;
   const Leaf& leaf = leaf_of(desc);
+  const void* last_line = nullptr;
   for (; slots != 0; slots &= slots - 1) {
     const Entry& entry = leaf.entries[__builtin_ctzll(slots)];
-    platform.flush(&entry, sizeof(entry), "phast.help.entry"_site);
+    const void* line =
+        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(&entry) & ~(kLine - 1));
+    if (line != last_line) platform.flush(line, kLine, "phast.help.entry"_site);
+    last_line = line;
     if constexpr (Codec::kBytes) {
       const std::uint64_t word = platform.load(entry.value);
       if (word != 0) {
@@ -118,8 +123,10 @@ Expected<bool> Phast<P, Codec, G>::read_from(
     }
     // A record stays readable: its retirement waits for this guard.
     const bool readable = !found || value_of(word, value);
-    const std::uint64_t pending = desc.pending.load(std::memory_order_acquire) & candidates;
-    if (pending != 0 && !help(desc, pending)) return fail(StatusCode::poisoned);
+    // I4: loaded after the value. All candidates are of the key's stripe.
+    const bool in_flight = (desc.claims.load(std::memory_order_acquire) & stripe_of(probe)) != 0;
+    if (in_flight && candidates != 0 && !help(desc, candidates)) return fail(StatusCode::poisoned);
+    if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
     if (desc.version.load(std::memory_order_acquire) != entered.version) continue;
     if (!readable) return fail(damaged_record(word));
     if (found) visit(value);

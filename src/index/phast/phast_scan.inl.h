@@ -18,10 +18,10 @@ std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
   const auto count = static_cast<std::uint32_t>(__builtin_popcountll(visible));
   const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
   const std::uint64_t stamp = entered.version << 6 << 26 | std::uint64_t{count} << 26;
-  constexpr std::uint64_t kNumber = (1ULL << 26) - 1;
   const bool settled = (desc.claims.load(std::memory_order_acquire) & kSlots) == visible;
-  if (settled && cached != 0 && (cached & ~kNumber) == stamp) {
-    std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kNumber)).slots, count);
+  if (settled && cached != 0 && (cached & ~kOrderNumber) == stamp) {
+    std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots,
+                count);
     return count;
   }
   const std::uint32_t sorted = sort_slots(leaf, visible, order);
@@ -31,14 +31,14 @@ std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
   }
   const std::uint32_t fresh = table_.take_order();
   if (fresh == 0) return sorted;
-  if (fresh > kNumber) {
+  if (fresh > kOrderNumber) {
     table_.give_order(fresh);
     return sorted;
   }
   std::memcpy(table_.order(fresh).slots, order, sorted);
   std::uint64_t expected = cached;
   if (desc.order.compare_exchange_strong(expected, stamp | fresh, std::memory_order_acq_rel)) {
-    if (cached != 0) context_.epochs.retire(kOrderReclaimer, this, cached & kNumber);
+    if (cached != 0) context_.epochs.retire(kOrderReclaimer, this, cached & kOrderNumber);
   } else {
     table_.give_order(fresh);
   }
@@ -63,6 +63,36 @@ typename Phast<P, Codec, G>::Loaded Phast<P, Codec, G>::load_entry(
   return Loaded::entry;
 }
 
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::prefetch_leaf(const Desc& desc) const noexcept {
+  const auto* bytes = reinterpret_cast<const char*>(&leaf_of(desc));
+  for (std::size_t line = kLine; line < sizeof(Leaf); line += kLine) {
+    __builtin_prefetch(bytes + line);
+  }
+  const std::uint64_t cached = desc.order.load(std::memory_order_relaxed);
+  if (cached != 0) __builtin_prefetch(&table_.order(cached & kOrderNumber));
+}
+
+// The first position in key order whose word is not below `word`; 0 if an entry is being emptied,
+// since its word says nothing about the others then.
+template <Platform P, class Codec, class G>
+std::uint32_t Phast<P, Codec, G>::first_at(const Leaf& leaf, const std::uint8_t* order,
+                                           std::uint32_t count, std::uint64_t word) const noexcept {
+  std::uint32_t low = 0;
+  std::uint32_t high = count;
+  while (low < high) {
+    const std::uint32_t middle = (low + high) / 2;
+    const std::uint64_t key = context_.platform.load(leaf.entries[order[middle]].key);
+    if (key == 0 && !Codec::kBytes) return 0;
+    if (key < word) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 // Fills the batch with the leaf's entries inside the limits, in the direction of the scan. False if
 // the leaf changed under us.
 template <Platform P, class Codec, class G>
@@ -70,6 +100,7 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
                                   std::uint64_t limit, Batch& batch) noexcept {
   Desc& desc = table_[entered.number];
   const Leaf& leaf = leaf_of(desc);
+  prefetch_leaf(desc);
   // The range first: entries that a split is moving out of it are not delivered, wherever it
   // stands, and the scan goes on behind the same bound.
   batch.next = desc.next.load(std::memory_order_acquire);
@@ -94,10 +125,13 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
   };
   batch.count = 0;
   batch.damaged = 0;
-  for (std::uint32_t i = 0; i < count && batch.count < limit; ++i) {
+  if (batch.next != kNoLeaf && limit > kEntries / 3 && !reverse) prefetch_leaf(table_[batch.next]);
+  const std::uint32_t begin =
+      limits.has_from && !reverse ? first_at(leaf, order, count, limits.from.word) : 0;
+  for (std::uint32_t i = begin; i < count && batch.count < limit; ++i) {
     const Entry& entry = leaf.entries[order[reverse ? count - 1 - i : i]];
     detail::Entry& out = batch.entries[batch.count];
-    // Emptied: either still pending, then absent and helped below, or the version has moved.
+    // Emptied: either in flight, then absent and helped below, or the version has moved.
     const Loaded loaded = load_entry(entry, out);
     if (loaded == Loaded::damaged) batch.damaged = context_.platform.load(entry.value);
     if (loaded != Loaded::entry) continue;
@@ -115,8 +149,8 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     }
     ++batch.count;
   }
-  const std::uint64_t pending = desc.pending.load(std::memory_order_acquire) & visible;
-  if (pending != 0) (void)help(desc, pending);
+  const bool in_flight = (desc.claims.load(std::memory_order_acquire) & kAllStripes) != 0;
+  if (in_flight) (void)help(desc, visible);  // I4
   return desc.version.load(std::memory_order_acquire) == entered.version;
 }
 
@@ -193,10 +227,10 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
   while (!end && left > 0) {
     const Entered entered = enter(position, hint);
     hint = entered.number;
+    __builtin_prefetch(&table_[table_[hint].next.load(std::memory_order_relaxed)]);
     if (!snapshot(entered, limits, range.reverse, left, batch)) continue;
     if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
     if (batch.damaged != 0) return fail(damaged_record(batch.damaged));
-    if (batch.next != kNoLeaf) __builtin_prefetch(&table_[batch.next]);
     position = next_probe(batch, range.reverse, end);
     if (!end) {
       // What has been passed stays passed: an unlink may give its range to the leaf that comes

@@ -60,17 +60,30 @@ std::uint32_t Phast<P, Codec, G>::sort_slots(const Leaf& leaf, std::uint64_t slo
 }
 
 // Splits in the middle, or at the end if the key to come lies behind all others: ascending loads
-// fill leaves.
+// fill leaves. Only the halves matter, not the order inside them.
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
                                     SplitPlan& plan) const noexcept {
   const Leaf& leaf = leaf_of(desc);
-  plan.count = sort_slots(leaf, desc.visible.load(std::memory_order_acquire), plan.order);
-  plan.keep = (plan.count + 1) / 2;
-  const Probe last = probe_of(leaf.entries[plan.order[plan.count - 1]]);
+  Probe keys[64];
+  std::uint8_t* order = plan.order;
+  plan.count = 0;
+  for (std::uint64_t v = desc.visible.load(std::memory_order_acquire); v != 0; v &= v - 1) {
+    const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
+    keys[slot] = probe_of(leaf.entries[slot]);
+    order[plan.count++] = slot;
+  }
+  const auto less = [&keys](std::uint8_t a, std::uint8_t b) {
+    if (Codec::kBytes && keys[a].word == keys[b].word) return keys[a].bytes < keys[b].bytes;
+    return keys[a].word < keys[b].word;
+  };
+  std::uint8_t* end = order + plan.count;
+  const Probe& last = keys[*std::max_element(order, end, less)];
   const bool behind = Codec::kBytes && probe.word == last.word ? compare(probe, last.bytes) > 0
                                                                : probe.word > last.word;
-  if (behind) plan.keep = plan.count;
+  plan.keep = behind ? plan.count : (plan.count + 1) / 2;
+  // The largest of the kept ones comes last among them: its key is the new bound.
+  std::nth_element(order, order + plan.keep - 1, end, less);
 }
 
 // Makes room in a full leaf. Returns ok also if another thread did.
@@ -187,7 +200,6 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
   const std::uint64_t middle_word = context_.platform.load(last.key);
   const std::uint64_t slots = moved_count == 0 ? 0 : ~0ULL >> (64 - moved_count);
   right.claims.store(slots | kAllStripes, std::memory_order_relaxed);
-  right.pending.store(0, std::memory_order_relaxed);
   right.order.store(0, std::memory_order_relaxed);
   right.low.store(Codec::kBytes ? middle_word : middle_word + 1, std::memory_order_relaxed);
   right.bound.store(bound, std::memory_order_relaxed);
@@ -306,8 +318,8 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::free_leaf(std::uint32_t number) noexcept {
   Desc& desc = table_[number];
-  const auto order = static_cast<std::uint32_t>(desc.order.exchange(0, std::memory_order_acq_rel) &
-                                                ((1ULL << 26) - 1));
+  const auto order =
+      static_cast<std::uint32_t>(desc.order.exchange(0, std::memory_order_acq_rel) & kOrderNumber);
   if (order != 0) table_.give_order(order);
   context_.heap.free(leaf_offset(desc));
   table_.give(number);

@@ -53,6 +53,7 @@ std::uint32_t Phast<P, Codec, G>::latch_leaf(const Probe& probe, std::uint64_t* 
     }
     const std::uint64_t free = claimed != nullptr ? ~claims & kSlots : 0;
     const std::uint64_t slot = free & (~free + 1);
+    if (slot != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(slot)], 1);
     if (!desc.claims.compare_exchange_weak(claims, claims | stripe | slot,
                                            std::memory_order_acquire)) {
       continue;
@@ -128,7 +129,6 @@ template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::replace_value(Desc& desc, std::uint32_t slot, std::uint64_t before,
                                          const Probe& probe, const detail::Value& value) noexcept {
   P& platform = context_.platform;
-  const std::uint64_t bit = 1ULL << slot;
   std::uint64_t* target = &leaf_of(desc).entries[slot].value;
   std::uint64_t word = value.word;
   bool replaces_record = false;
@@ -144,13 +144,9 @@ Status Phast<P, Codec, G>::replace_value(Desc& desc, std::uint32_t slot, std::ui
       replaces_record = true;
     }
   }
-  const bool mark = platform.durable();
-  if (mark) desc.pending.fetch_or(bit, std::memory_order_acq_rel);
   platform.store(*target, word);  // LP(update)
   platform.flush(target, 8, "phast.update.value"_site);
-  // A poisoned pool keeps the bit: whoever meets it helps, and fails.
   if (!platform.fence("phast.update.value"_site)) return StatusCode::poisoned;  // PP(update)
-  if (mark) desc.pending.fetch_and(~bit, std::memory_order_release);
   if (replaces_record) context_.heap.retire(before & kOffsetMask);
   return {};
 }
@@ -162,14 +158,11 @@ Status Phast<P, Codec, G>::clear_slot(Desc& desc, std::uint32_t slot,
   P& platform = context_.platform;
   const std::uint64_t bit = 1ULL << slot;
   Entry& entry = leaf_of(desc).entries[slot];
-  const bool mark = platform.durable();
-  if (mark) desc.pending.fetch_or(bit, std::memory_order_acq_rel);
   platform.store(Codec::commit(entry), 0);  // LP(erase)
   platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
   if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
   desc.visible.fetch_and(~bit, std::memory_order_release);
   desc.version.fetch_add(2, std::memory_order_release);  // D3: before the slot can be claimed again
-  if (mark) desc.pending.fetch_and(~bit, std::memory_order_release);
   if (records()) context_.heap.retire(before & kOffsetMask);
   return {};
 }

@@ -1,0 +1,180 @@
+#include "testing/heap_scenarios.h"
+
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "testing/enumerate.h"
+#include "testing/sim_pool.h"
+
+namespace perdure::testing {
+
+namespace {
+
+constexpr std::uint64_t kCapacity = 2 << 20;
+
+std::string dead_as_promised(const std::uint64_t* words, BlockKind kind, std::size_t bytes) {
+  const std::size_t count = kind == BlockKind::zero_on_free ? bytes / 8 : 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (words[i] != 0) return "word " + std::to_string(i) + " is not zero";
+  }
+  return {};
+}
+
+// A pool in the middle of its life, and a judge of every file that a crash can make of it.
+class Scenario {
+ public:
+  Scenario(BlockKind kind, std::size_t bytes) : kind_(kind), bytes_(bytes), memory_(kCapacity) {
+    if (!SimPool::create(memory_, kTinyShape).ok()) wrong_ = "create";
+    open(1);
+    finish();
+  }
+  ~Scenario() { memory_.set_mode(SimMode::frozen); }
+  Scenario(const Scenario&) = delete;
+  Scenario& operator=(const Scenario&) = delete;
+
+  void open(std::uint64_t boot) {
+    pool_.reset();
+    pool_ = std::make_unique<SimPool>(memory_);
+    if (!pool_->open(boot).ok()) wrong_ = "open";
+  }
+  void finish() {
+    if (!pool_->core().finish_open(true).ok()) wrong_ = "finish_open";
+  }
+  void power_fails() { memory_.settle(); }
+  SimPool& pool() { return *pool_; }
+  const std::string& wrong() const { return wrong_; }
+
+  // A block with something in it, durable.
+  std::uint64_t filled(std::size_t n, BlockKind kind) {
+    const auto block = pool_->heap().allocate(n, kind);
+    if (!block) {
+      wrong_ = "allocate";
+      return 0;
+    }
+    const std::vector<char> bytes(n, 'x');
+    auto* p = pool_->heap().at<char>(*block);
+    pool_->platform().copy(p, bytes.data(), n);
+    pool_->platform().flush(p, n, "scenario.fill.block"_site);
+    pool_->platform().fence("scenario.fill.block"_site);
+    return *block;
+  }
+  // Every image at every fence that `run` passes: opened, each block of the kind must be dead.
+  void at_every_fence(const std::function<void()>& run) {
+    std::set<std::uint64_t> seen;
+    SimMemory scratch(kCapacity);
+    memory_.before_fence = [&](const SiteInfo& site) {
+      const ScopedWorld world;
+      const auto pending = memory_.pending();
+      for (const Combination& c : enumerate(memory_, pending, {.product = 256}, 1).combinations) {
+        const CrashImage image = memory_.image(pending, c.choice, c.new_size, c.punched);
+        if (!wrong_.empty() || !seen.insert(image.hash).second) continue;
+        scratch.load_image(memory_, image);
+        after_a_crash(scratch, site.name);
+      }
+    };
+    run();
+    memory_.before_fence = nullptr;
+  }
+  // What is handed out now is dead in memory, and on the medium if the power fails.
+  void hand_out(int blocks) {
+    SimMemory medium(kCapacity);
+    for (int i = 0; i < blocks && wrong_.empty(); ++i) {
+      const auto block = pool_->heap().allocate(bytes_, kind_);
+      if (!block) return;
+      medium.load_image(memory_, memory_.image({}, {}, true, false));
+      expect_dead(pool_->heap().at<std::uint64_t>(*block), "handed out");
+      expect_dead(reinterpret_cast<const std::uint64_t*>(medium.base() + *block), "on the medium");
+    }
+  }
+
+ private:
+  void expect_dead(const std::uint64_t* words, const std::string& where) {
+    const std::string what = dead_as_promised(words, kind_, bytes_);
+    if (!what.empty() && wrong_.empty()) wrong_ = where + ": " + what;
+  }
+  void after_a_crash(SimMemory& scratch, const char* site) {
+    SimPool after(scratch);
+    if (!after.open(2).ok() || !after.core().finish_open(true).ok()) {
+      wrong_ = std::string("no open after a crash before ") + site;
+      return;
+    }
+    scratch.set_disk_limit(scratch.size());
+    for (auto block = after.heap().allocate(bytes_, kind_); block && wrong_.empty();
+         block = after.heap().allocate(bytes_, kind_)) {
+      expect_dead(after.heap().at<std::uint64_t>(*block),
+                  std::string("power failed before ") + site);
+    }
+    scratch.set_mode(SimMode::frozen);
+  }
+
+  BlockKind kind_;
+  std::size_t bytes_;
+  SimMemory memory_;
+  std::unique_ptr<SimPool> pool_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+std::string released_run(BlockKind kind) {
+  Scenario s(kind, 64);
+  // Longer than the words of one line of the table: within a line their order alone would do.
+  const std::uint64_t run = s.filled(12 * kPage, BlockKind::plain);
+  s.at_every_fence([&] { s.pool().heap().free(run); });
+  s.hand_out(400);
+  return s.wrong();
+}
+
+std::string freed_blocks(BlockKind kind, std::size_t bytes) {
+  Scenario s(kind, bytes);
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 70; ++i) blocks.push_back(s.filled(bytes, kind));
+  s.at_every_fence([&] {
+    const EpochGuard<SimPlatform> guard(s.pool().epochs());
+    for (const std::uint64_t block : blocks) s.pool().heap().retire(block);
+  });
+  s.at_every_fence([&] { s.pool().epochs().drain_all(); });
+  s.hand_out(140);
+  return s.wrong();
+}
+
+std::string changed_kind(BlockKind kind, std::size_t bytes) {
+  Scenario s(kind, bytes);
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 200; ++i) blocks.push_back(s.filled(64, BlockKind::plain));
+  s.at_every_fence([&] {
+    for (const std::uint64_t block : blocks) s.pool().heap().free(block);
+    s.pool().heap().flush_caches();
+  });
+  s.at_every_fence([&] { (void)s.pool().heap().allocate(bytes, kind); });
+  s.hand_out(100);
+  return s.wrong();
+}
+
+std::string swept_blocks(BlockKind kind, std::size_t bytes) {
+  Scenario s(kind, bytes);
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 50; ++i) blocks.push_back(s.filled(bytes, kind));
+  s.power_fails();
+  s.open(3);
+  // Some survive in every extent, so that the extents are not given back whole.
+  for (std::size_t i = 0; i < blocks.size(); i += 5) (void)s.pool().heap().mark(blocks[i]);
+  s.finish();
+  s.hand_out(60);
+  return s.wrong();
+}
+
+std::string all_heap_scenarios() {
+  for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
+    for (const std::size_t bytes : {64, 192}) {
+      for (const auto& scenario : {freed_blocks, changed_kind, swept_blocks}) {
+        if (std::string wrong = scenario(kind, bytes); !wrong.empty()) return wrong;
+      }
+    }
+    if (std::string wrong = released_run(kind); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+}  // namespace perdure::testing
