@@ -6,9 +6,10 @@ target_compile_options(perdure_warnings INTERFACE
   # Option structs are meant to be written as {.max_size = n}, the rest by default.
   -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # g++ 12 at -O3 reports both inside libstdc++ (std::string concatenation, std::expected); clang
+  # g++ 12 at -O3 reports these inside libstdc++ (std::string concatenation, std::expected); clang
   # checks the same code without.
-  target_compile_options(perdure_warnings INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-maybe-uninitialized)
+  target_compile_options(perdure_warnings INTERFACE
+    -Wno-restrict -Wno-stringop-overflow -Wno-maybe-uninitialized)
 endif()
 if(PERDURE_WERROR)
   target_compile_options(perdure_warnings INTERFACE -Werror)

@@ -18,6 +18,8 @@ struct Exploration {
   SubjectFactory factory;
   OpSource source;
   std::size_t operations;
+  std::vector<Op> workload = {};  // instead of random operations
+  std::uint32_t second_in = 80;
 };
 
 Op pool_op(Random& random) {
@@ -59,6 +61,9 @@ std::vector<Exploration> explorations() {
       {"pool", phast_subjects<phast::IntegerCodec>(maps), pool_op, 40},
       {"synthetic", [] { return std::make_unique<SyntheticSubject>(); }, synthetic_op, 50},
       {"runs", [=] { return std::make_unique<SyntheticSubject>(fast_sweep); }, run_op, 40},
+      {"churn", phast_subjects<phast::IntegerCodec>(words), integer_op, 0, churn(16, 2)},
+      {"moved", phast_subjects<phast::BytesCodec, WideGeometry>(records), dense_op, 0,
+       moved_entries(2), 12},
       {"unsynced", phast_subjects<phast::IntegerCodec>(unsynced), reopening_op, 30},
   };
 }
@@ -82,10 +87,11 @@ std::vector<ExploreReport> run_explorations(std::uint32_t effort, bool stop_at_r
                          .capacity = 2 << 20,
                          .limits = kLimits,
                          .battery = 80,
-                         .second_in = 80,
+                         .second_in = e.second_in,
                          .kill_in = 8,
                          .second_ops = 10});
-      reports.push_back(explorer.run(random_workload(e.source, seed, e.operations)));
+      reports.push_back(explorer.run(
+          e.workload.empty() ? random_workload(e.source, seed, e.operations) : e.workload));
       if (stop_at_red && !reports.back().ok()) return reports;
     }
   }

@@ -69,9 +69,39 @@ inline std::vector<Op> churn(std::uint64_t keys, std::uint64_t rounds) {
   return ops;
 }
 
-template <class Codec>
+// Entries in three lines: with four in one, the write-back of any covers all.
+using WideGeometry = phast::Geometry<12, 4>;
+
+// A split moves entries; moved keys go, and their records' blocks are taken by keys that stay left of the
+// split (protocol-review 1h iv).
+inline std::string dense_key(std::uint64_t i) { return "key" + std::to_string(100 + i); }
+inline std::vector<Op> moved_entries(std::uint64_t rounds) {
+  std::vector<Op> ops;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    const std::string value(30, static_cast<char>('a' + round));
+    for (std::uint64_t i = 0; i < 12; ++i) ops.push_back({OpKind::upsert, dense_key(i), value});
+    ops.push_back({OpKind::upsert, dense_key(5) + "5", value});
+    for (std::uint64_t i = 11; i >= 7; --i) ops.push_back({OpKind::erase, dense_key(i), {}});
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      ops.push_back({OpKind::upsert, dense_key(i) + "a", value});
+    }
+    for (std::uint64_t i = 0; i < 7; ++i) {
+      ops.push_back({OpKind::erase, dense_key(i) + "a", {}});
+      ops.push_back({OpKind::erase, dense_key(i), {}});
+    }
+  }
+  return ops;
+}
+inline Op dense_op(Random& random) {
+  Op op{random.one_in(2) ? OpKind::erase : OpKind::upsert, dense_key(random.below(12)), {}};
+  if (random.one_in(3)) op.key += static_cast<char>('a' + random.below(3));
+  op.value.assign(30, static_cast<char>('a' + random.below(26)));
+  return op;
+}
+
+template <class Codec, class Geometry = phast::TinyGeometry>
 SubjectFactory phast_subjects(const PhastSetup& setup) {
-  return [setup] { return std::make_unique<PhastSubject<Codec>>(setup); };
+  return [setup] { return std::make_unique<PhastSubject<Codec, Geometry>>(setup); };
 }
 
 }  // namespace perdure::testing

@@ -93,29 +93,53 @@ Status FileStorage::open(const std::string& path, Access access) noexcept {
 
 Status FileStorage::create(const std::string& path) noexcept {
   path_ = path;
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    if (errno == EEXIST) {
-      struct stat info{};
-      return ::stat(path.c_str(), &info) != 0 && errno == ENOENT
-                 ? Status::format(StatusCode::not_found, "is a symbolic link that leads nowhere")
-                 : Status::format(StatusCode::exists, "the file exists");
-    }
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) == 0) {
+    return ::stat(path.c_str(), &info) != 0
+               ? Status::format(StatusCode::not_found, "is a symbolic link that leads nowhere")
+               : Status::format(StatusCode::exists, "the file exists");
+  }
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const int fd = ::open(new_path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd >= 0) return adopt(fd, Access::owner);
     if (errno == ENOENT) {
       return Status::format(StatusCode::not_found, "cannot create: no such directory");
     }
-    return system_error(StatusCode::io, "cannot create");
+    if (errno != EEXIST) return system_error(StatusCode::io, "cannot create");
+    // Somebody is creating this pool, or was killed while doing so: the lock tells.
+    const int other = ::open(new_path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (other < 0) continue;
+    fd_ = other;
+    const bool stale = lock().ok();
+    if (stale) ::unlink(new_path().c_str());
+    ::close(fd_);
+    fd_ = -1;
+    if (!stale) {
+      return Status::format(StatusCode::busy, "another process is creating it; try again");
+    }
   }
-  // The name must survive what its content does.
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_fd >= 0) {
-    (void)fsync(folder_fd);
-    ::close(folder_fd);
-  }
-  return adopt(fd, Access::owner);
+  return system_error(StatusCode::io, "cannot create");
 }
+
+Status FileStorage::publish() noexcept {
+  // link() fails where rename() would replace what somebody else has made meanwhile.
+  if (::link(new_path().c_str(), path_.c_str()) != 0) {
+    return errno == EEXIST ? Status::format(StatusCode::exists, "the file exists")
+                           : system_error(StatusCode::io, "cannot name the new pool");
+  }
+  ::unlink(new_path().c_str());
+  // The name must survive what its content does.
+  const std::size_t slash = path_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    (void)fsync(fd);
+    ::close(fd);
+  }
+  return {};
+}
+
+void FileStorage::discard_new() noexcept { ::unlink(new_path().c_str()); }
 
 Status FileStorage::adopt(int fd, Access access) noexcept {
   fd_ = fd;

@@ -35,8 +35,11 @@ class FileStorage final : public Storage {
   // Opens an existing regular file and takes the lock. Errors: not_found, busy (naming the owner),
   // invalid_argument (not a regular file), io.
   Status open(const std::string& path, Access access) noexcept;
-  // Makes a new, empty, locked file. Errors: exists, io.
+  // Makes a new, empty, locked file beside `path`; publish() gives it its name once it is a pool,
+  // so that a kill in between leaves no half-made pool. Errors: exists, busy (being created), io.
   Status create(const std::string& path) noexcept;
+  Status publish() noexcept;
+  void discard_new() noexcept;  // removes what create() made and publish() did not name
   // Maps `capacity` bytes of address space over the file.
   Status map(std::uint64_t capacity) noexcept;
   void close() noexcept;
@@ -65,6 +68,7 @@ class FileStorage final : public Storage {
   void populate(std::uint64_t offset, std::uint64_t length) noexcept;
 
  private:
+  std::string new_path() const { return path_ + ".creating"; }
   Status adopt(int fd, Access access) noexcept;
   Status lock() noexcept;
   void detect_medium() noexcept;

@@ -30,6 +30,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <new>
 
 #include "platform/platform.h"
@@ -98,6 +99,7 @@ class EpochDomain {
       slot->collecting = true;  // finish() may retire again
       try_advance();
       collect(*slot);
+      collect_others();
       slot->collecting = false;
     }
   }
@@ -231,6 +233,18 @@ class EpochDomain {
       }
     }
   }
+  // Threads end or fall idle with something in limbo: whoever collects looks after one more chunk.
+  void collect_others() noexcept {
+    const std::uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < std::size(chunks_); ++i) {
+      Slot* slots = chunks_[(turn + i) % std::size(chunks_)].load(std::memory_order_acquire);
+      if (slots == nullptr) continue;
+      for (std::uint32_t s = 0; s < kChunk; ++s) {
+        if (size_of(slots[s]) != 0) collect(slots[s]);
+      }
+      return;
+    }
+  }
   std::uint32_t take_due(Slot& slot, Retired* batch, std::uint32_t room) noexcept {
     LatchGuard guard(slot.latch);
     const std::uint64_t now = epoch_.load(std::memory_order_seq_cst);
@@ -250,6 +264,7 @@ class EpochDomain {
   alignas(128) typename P::template Atomic<std::uint64_t> epoch_{2};
   alignas(128) typename P::template Atomic<Slot*> chunks_[kMaxThreadSlots / kChunk] = {};
   typename P::template Atomic<std::uint64_t> lost_{0};
+  typename P::template Atomic<std::uint32_t> turn_{0};
 };
 
 // Scope in which references loaded from shared memory stay valid. Check ok() once: false if DRAM is

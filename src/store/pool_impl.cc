@@ -98,8 +98,14 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   const std::uint64_t random[2] = {RealPlatform::random(), RealPlatform::random()};
   std::uint8_t uuid[16];
   std::memcpy(uuid, random, sizeof(uuid));
-  return PoolCore<RealPlatform>::create(platform_, storage_, shape, storage_.identity(), uuid,
-                                        durability_);
+  if (Status s = PoolCore<RealPlatform>::create(platform_, storage_, shape, storage_.identity(),
+                                                uuid, durability_);
+      !s.ok()) {
+    return s;
+  }
+  Status s = storage_.publish();
+  created_ = !s.ok();  // from here on it is a pool
+  return s;
 }
 
 Status PoolImpl::open_file(const PoolOptions& options) {
@@ -137,8 +143,8 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
   const std::uint64_t begin = RealPlatform::now_ns();
   if (Status s = open_file(options); !s.ok()) {
+    if (created_) storage_.discard_new();  // before the lock goes
     storage_.close();
-    if (created_) ::unlink(path_.c_str());  // ours, and no pool yet
     return wrap(std::move(s));
   }
   owner_pid_ = getpid();

@@ -492,7 +492,7 @@ TEST_P(Races, P18_StalledReaderKeepsItsView) {
   // Once it has gone, what was waiting is reused.
   for (int i = 0; i < 2'000; ++i) must(map.update("key", std::string(200, 'z')));
   EXPECT_EQ(pool_.stats().stalled_readers, 0U);
-  // All of it, also what a thread that has ended had retired; some of the last updates may still wait.
+  // All of it, also what a thread that has ended had retired; the last updates may still wait.
   EXPECT_LT(pool_.stats().limbo_blocks, 600U) << "blocks of the stalled time were never freed";
 }
 

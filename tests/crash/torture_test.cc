@@ -49,6 +49,7 @@ TEST_P(Torture, LosesNothing) {
                                .cycles = scaled(c.cycles),
                                .seed = 11,
                                .threads = c.threads,
+                               .max_work_us = sanitized() ? 20'000U : 3'000U,
                                .create_every = 15};
   const TortureReport report =
       run_torture(options, options.mode == "plain" ? plain_target() : lossy_target());

@@ -25,6 +25,8 @@ constexpr Argued kArgued[] = {
      "the fence of heap.extent.assign follows in the same thread; until then no block of the "
      "extent "
      "is reachable, and the sweep makes unreachable ones dead"},
+    {"phast.close.root:drop_fence",
+     "pool.close.data fences next, in the same thread, before the header says clean"},
     {"phast.help.entry:drop_flush", kTwoThreads},
     {"phast.help.entry:drop_fence", kTwoThreads},
     {"phast.help.record:drop_flush", kTwoThreads},

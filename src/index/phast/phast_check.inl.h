@@ -82,6 +82,7 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, const CheckOptions& op
     if (shown && !inside) bad("shows a key outside its range");
     if (!shown && (inside || Codec::kBytes || desc.below(probe))) bad("hides an entry");
     if (!shown) continue;
+    if (records()) ++report.objects;
     if (desc.matches(probe.fingerprint, 1ULL << slot) == 0) bad("has a wrong fingerprint");
     if (Codec::kBytes && Codec::fingerprint_of(probe) != probe.fingerprint) bad("has a wrong hash");
     if (!Codec::kBytes && record_values_ && !check_record(platform.load(entry.value), true).ok()) {

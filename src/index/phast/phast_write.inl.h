@@ -196,7 +196,7 @@ Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const deta
   // fence here.
   bool owes_fence = false;
   const auto settle = [&] {
-    if (owes_fence) (void)context_.platform.fence("phast.split.zero"_site);
+    if (owes_fence) (void)context_.platform.fence("phast.write.settle"_site);
   };
   for (;;) {
     std::uint64_t claimed = 0;
