@@ -34,13 +34,14 @@ std::vector<K> ascending() {
     for (const U v : ascending<U>()) keys.push_back(static_cast<K>(v));
   } else {
     using Limits = std::numeric_limits<K>;
-    keys = {Limits::min(), static_cast<K>(Limits::min() + 1)};
-    if constexpr (Limits::is_signed) {
-      keys.insert(keys.end(), {static_cast<K>(-2), static_cast<K>(-1), K{0}, K{1}});
-    }
-    keys.insert(keys.end(),
-                {K{2}, static_cast<K>(Limits::max() / 2), static_cast<K>(Limits::max() / 2 + 1),
-                 static_cast<K>(Limits::max() - 1), Limits::max()});
+    auto add = [&](auto key) { keys.push_back(static_cast<K>(key)); };
+    add(Limits::min());
+    add(Limits::min() + 1);
+    for (int key = Limits::is_signed ? -2 : 2; key <= 2; ++key) add(key);
+    add(Limits::max() / 2);
+    add(Limits::max() / 2 + 1);
+    add(Limits::max() - 1);
+    add(Limits::max());
   }
   return keys;
 }
