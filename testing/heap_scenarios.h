@@ -1,5 +1,6 @@
-// Scenarios of the heap in which a block could be handed out although the medium still holds what it was
-// before (X2, G8): each returns what is wrong, or nothing. Used by the crash tests and by the mutants.
+// Scenarios of the heap in which a block could be handed out although the medium still holds what
+// it was before (X2, G8): each returns what is wrong, or nothing. Used by the crash tests and by
+// the mutants.
 #pragma once
 
 #include <string>

@@ -72,9 +72,9 @@ inline std::vector<Op> churn(std::uint64_t keys, std::uint64_t rounds) {
 // Entries in three lines: with four in one, the write-back of any covers all.
 using WideGeometry = phast::Geometry<12, 4>;
 
-// A split moves entries; moved keys go, and their records' blocks are taken by keys that stay left of the
-// split (protocol-review 1h iv).
-inline std::string dense_key(std::uint64_t i) { return "key" + std::to_string(100 + i); }
+// A split moves entries; moved keys go, and their records' blocks are taken by keys that stay left
+// of the split (protocol-review 1h iv).
+inline std::string dense_key(std::uint64_t i) { return "customer" + std::to_string(100 + i); }
 inline std::vector<Op> moved_entries(std::uint64_t rounds) {
   std::vector<Op> ops;
   for (std::uint64_t round = 0; round < rounds; ++round) {

@@ -34,8 +34,8 @@ class HeapKinds : public ::testing::TestWithParam<BlockKind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, HeapKinds,
                          ::testing::Values(BlockKind::dead_on_free, BlockKind::zero_on_free));
 
-// 4b: a run's inner extents hold user bytes that no word in the table speaks of. When the run goes, a
-// crash must not leave an inner extent that looks as if it had never been used.
+// 4b: a run's inner extents hold user bytes that no word in the table speaks of. When the run
+// goes, a crash must not leave an inner extent that looks as if it had never been used.
 TEST_P(HeapKinds, X2_ExtentsOfAReleasedRunAreNotVirgin) { EXPECT_EQ(released_run(GetParam()), ""); }
 
 TEST_P(HeapKinds, X2_FreedBlocksAreDurablyDead) {

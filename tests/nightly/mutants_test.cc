@@ -20,6 +20,8 @@ struct Argued {
 };
 constexpr const char* kTwoThreads =
     "reached only while another thread is inside its write: left to interleavings";
+constexpr const char* kLaterFence =
+    "in one thread a later fence covers it before any block is reused: left to interleavings";
 constexpr Argued kArgued[] = {
     {"heap.extent.zero:drop_fence",
      "the fence of heap.extent.assign follows in the same thread; until then no block of the "
@@ -30,6 +32,8 @@ constexpr Argued kArgued[] = {
     {"phast.help.entry:drop_flush", kTwoThreads},
     {"phast.help.entry:drop_fence", kTwoThreads},
     {"phast.help.record:drop_flush", kTwoThreads},
+    {"phast.split.zero:drop_fence", kLaterFence},
+    {"phast.unlink.next:drop_fence", kLaterFence},
 };
 
 const char* argument_for(const std::string& mutant) {
