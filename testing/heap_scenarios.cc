@@ -1,5 +1,6 @@
 #include "testing/heap_scenarios.h"
 
+#include <cstring>
 #include <functional>
 #include <set>
 #include <vector>
@@ -165,7 +166,68 @@ std::string swept_blocks(BlockKind kind, std::size_t bytes) {
   return s.wrong();
 }
 
+std::string killed_pool() {
+  SimMemory memory(kCapacity);
+  std::string wrong;
+  {
+    if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+    SimPool pool(memory);
+    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    // Every line of several extents, and a root, none of it written back.
+    for (std::uint64_t i = 0; i < 3 * kPage / kLine; ++i) {
+      const auto block = pool.heap().allocate(kLine, BlockKind::plain);
+      if (!block) return "allocate";
+      auto* words = pool.heap().at<std::uint64_t>(*block);
+      for (std::uint64_t w = 0; w < 8; ++w) pool.platform().store(words[w], i * 8 + w + 1);
+    }
+    SimMemory next(kCapacity);
+    next.load_killed(memory);
+    SimPool after(next);
+    if (!after.open(1).ok()) return "open after the kill";
+    if (next.pending_lines() != 0) {
+      wrong = std::to_string(next.pending_lines()) + " lines are not durable after the open";
+    }
+    next.set_mode(SimMode::frozen);
+    memory.set_mode(SimMode::frozen);
+  }
+  return wrong;
+}
+
+std::string durable_roots() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  SimPool pool(memory);
+  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  SimMemory medium(kCapacity);
+  const auto on_the_medium = [&](std::uint64_t root) {
+    medium.load_image(memory, memory.image({}, {}, true, false));
+    layout::Root line{};
+    SimPool after(medium);
+    if (!after.open(2).ok()) return false;
+    const auto slot = after.core().find_root("map");
+    const bool found = slot && *slot < after.core().root_slots() &&
+                       after.core().read_root(*slot, line).value_or(false);
+    medium.set_mode(SimMode::frozen);
+    return root == 0 ? !found : found && line.root == root;
+  };
+  std::string wrong;
+  for (std::uint64_t root = 64; root < 64 * 4 && wrong.empty(); root += 64) {
+    layout::Root line{};
+    std::memcpy(line.name, "map", 4);
+    line.root = root;
+    if (!pool.core().add_root(line).ok() || !on_the_medium(root)) wrong = "a root is not durable";
+    const auto slot = pool.core().find_root("map");
+    if (!slot || !pool.core().drop_root(*slot).ok() || !on_the_medium(0)) {
+      wrong = "a dropped root is still there";
+    }
+  }
+  memory.set_mode(SimMode::frozen);
+  return wrong;
+}
+
 std::string all_heap_scenarios() {
+  if (std::string wrong = durable_roots(); !wrong.empty()) return wrong;
+  if (std::string wrong = killed_pool(); !wrong.empty()) return wrong;
   for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
     for (const std::size_t bytes : {64, 192}) {
       for (const auto& scenario : {freed_blocks, changed_kind, swept_blocks}) {

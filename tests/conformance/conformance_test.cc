@@ -338,7 +338,7 @@ TYPED_TEST(OrderedTest, ScansInBothDirectionsWithinBounds) {
   PERDURE_TRACE_SEED();
   // Few leaves, then many.
   std::uint64_t filled = 0;
-  for (const std::uint64_t n : {std::uint64_t{3}, std::uint64_t{56}, scaled(3'000, 700)}) {
+  for (const std::uint64_t n : {std::uint64_t{3}, std::uint64_t{56}, scaled(3'000, 300)}) {
     for (; filled < n; ++filled) ASSERT_TRUE(this->insert(filled * 2, filled * 2));
     const std::uint64_t end = n * 2;  // even numbers below end are present
     Rng rng;
@@ -356,7 +356,7 @@ TYPED_TEST(OrderedTest, ScansInBothDirectionsWithinBounds) {
       run(this->bounds(end - 2, {}), {end - 2});
       run(this->bounds(end - 1, {}), {});
       if (n > 3) run(this->bounds(5, 2), {});  // an inverted range is empty
-      for (int round = 0; round < 20; ++round) {
+      for (int round = 0; round < static_cast<int>(scaled(20, 3)); ++round) {
         // Bounds that are present and that are not.
         const std::uint64_t from = rng.below(end);
         const std::uint64_t to = from + rng.below(end - from);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "testing/heap_scenarios.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -122,6 +123,10 @@ TEST(PoolCrash, X1_KilledWhileClosing) {
   std::printf("%s\n", report.summary().c_str());
   EXPECT_TRUE(report.ok());
 }
+
+TEST(PoolCrash, H4f_RootsAreDurableWhenAcknowledged) { EXPECT_EQ(durable_roots(), ""); }
+
+TEST(PoolCrash, X1_OpenWritesBackEveryLineAfterAKill) { EXPECT_EQ(killed_pool(), ""); }
 
 // 5a: in `process` mode a power failure loses data, and a later open must not serve what is left as
 // if it were whole: it refuses, or everything is there.

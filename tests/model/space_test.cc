@@ -30,8 +30,8 @@ std::string full_name(const ::testing::TestParamInfo<FullCase>& row) {
 }
 std::vector<FullCase> full_cases() {
   if (san()) {
-    return {{Durability::emulated, 3_MiB, 0},
-            {Durability::process, 3_MiB, 100},
+    return {{Durability::emulated, 2_MiB, 0},
+            {Durability::process, 2_MiB, 100},
             {Durability::process, 6_MiB, 5'000},
             {Durability::emulated, 12_MiB, 300'000}};
   }
@@ -63,7 +63,7 @@ void fill_and_go_on(const FullCase& parameters) {
   Rng rng;
   std::uint64_t next = 0;
   std::uint64_t first_load = 0;
-  for (int session = 0; session < 3; ++session) {
+  for (int session = 0; session < (san() ? 2 : 3); ++session) {
     SCOPED_TRACE("session " + std::to_string(session));
     Pool pool = open_pool(path, options);
     auto map = must(pool.ordered_map<Bytes, V>("m"));
@@ -286,13 +286,13 @@ void churn(std::uint64_t live, KeyOf key_of, ValueOf value_of) {
 
 TEST(Churn, IntegersStayWithinTwiceTheFirstFile) {
   churn<std::uint64_t, std::uint64_t>(
-      scaled(60'000, 4'000), [](std::uint64_t i) { return i + 1; },
+      scaled(60'000, 2'500), [](std::uint64_t i) { return i + 1; },
       [](std::uint64_t i) { return mix(i); });
 }
 
 TEST(Churn, StringsStayWithinTwiceTheFirstFile) {
   churn<Bytes, Bytes>(
-      scaled(12'000, 1'500),
+      scaled(12'000, 1'000),
       [](std::uint64_t i) {
         char text[32];
         std::snprintf(text, sizeof text, "customer:%010llu", static_cast<unsigned long long>(i));
