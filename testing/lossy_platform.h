@@ -90,6 +90,7 @@ class LossyPlatform {
   template <class T>
   using Atomic = std::atomic<T>;
   using Latch = RealPlatform::Latch;
+  using ByteLatches = RealPlatform::ByteLatches;
 
   LossyPlatform(LossyStorage& storage, std::uint64_t seed);
   ~LossyPlatform();
@@ -141,6 +142,8 @@ class LossyPlatform {
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
     RealPlatform::store_byte(byte, value);
   }
+  static void light_fence() noexcept { RealPlatform::light_fence(); }
+  static void heavy_fence() noexcept { RealPlatform::heavy_fence(); }
   static std::uint32_t thread_slot() noexcept { return RealPlatform::thread_slot(); }
   static Counters& counters() noexcept { return RealPlatform::counters(); }
   static void pause(unsigned spins) noexcept { RealPlatform::pause(spins); }

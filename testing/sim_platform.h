@@ -130,6 +130,32 @@ class SimPlatform {
     bool taken_ = false;
   };
 
+  class ByteLatches {
+   public:
+    static constexpr unsigned kCount = 4;
+    std::uint32_t load() const noexcept {
+      step();
+      return word_;
+    }
+    bool compare_exchange(std::uint32_t& expected, std::uint32_t desired) noexcept {
+      step();
+      const bool same = word_ == expected;
+      (same ? word_ : expected) = same ? desired : word_;
+      return same;
+    }
+    void release(unsigned i) noexcept {
+      step();
+      word_ &= ~(0xFFU << (8 * i));
+    }
+    void store(std::uint32_t word) noexcept {
+      step();
+      word_ = word;
+    }
+
+   private:
+    std::uint32_t word_ = 0;
+  };
+
   explicit SimPlatform(SimMemory& memory) : memory_(memory) {}
   SimPlatform(const SimPlatform&) = delete;
   SimPlatform& operator=(const SimPlatform&) = delete;
@@ -204,6 +230,8 @@ class SimPlatform {
     step();
     byte = value;
   }
+  static void light_fence() noexcept { step(); }
+  static void heavy_fence() noexcept { step(); }
   static std::uint32_t thread_slot() noexcept { return world_.thread; }
   static Counters& counters() noexcept { return world_.counters; }
   static void pause(unsigned) noexcept {

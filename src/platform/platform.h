@@ -24,7 +24,11 @@
 //     sync(p, n, site)   durable against power loss in every mode (msync where needed): headers
 //
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
-//   load_line / store_byte for bytes that are written one by one and searched as a whole.
+//     load_line / store_byte          bytes that are written one by one and searched as a whole
+//     ByteLatches                     four latches in a word, released without a locked
+//                                     instruction, which would wait for the write-back before it
+//     light_fence() / heavy_fence()   a store-load barrier between a thread that does the first
+//                                     often and one that does the second seldom
 #pragma once
 
 #include <atomic>  // memory orders
@@ -63,6 +67,9 @@ concept Platform =
       { p.poisoned() } -> std::same_as<bool>;
       typename P::template Atomic<std::uint64_t>;
       typename P::Latch;
+      typename P::ByteLatches;
+      P::light_fence();
+      P::heavy_fence();
       { P::thread_slot() } -> std::same_as<std::uint32_t>;
       P::pause(0U);
       { P::now_ns() } -> std::same_as<std::uint64_t>;

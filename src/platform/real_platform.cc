@@ -1,9 +1,11 @@
 #include "platform/real_platform.h"
 
 #include <cpuid.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
@@ -96,6 +98,16 @@ double ticks_per_ns() noexcept {
 }
 
 }  // namespace
+
+const bool RealPlatform::asymmetric_ =
+    ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+
+void RealPlatform::heavy_fence() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!asymmetric_) return;
+  // Registered, so it fails only if the kernel cannot interrupt the others now: nobody may go on.
+  while (::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) ::sched_yield();
+}
 
 void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
                              std::uint32_t write_latency_ns) noexcept {

@@ -67,6 +67,36 @@ class RealPlatform {
     std::atomic<bool> taken_{false};
   };
 
+  // Four latches in one word, a byte each: 0 is free, and who takes one may leave a number in it.
+  class ByteLatches {
+   public:
+    static constexpr unsigned kCount = 4;
+    std::uint32_t load() const noexcept {
+      return std::atomic_ref(const_cast<std::uint32_t&>(word_)).load(std::memory_order_acquire);
+    }
+    // Takes latches: acquire.
+    bool compare_exchange(std::uint32_t& expected, std::uint32_t desired) noexcept {
+      return std::atomic_ref(word_).compare_exchange_strong(
+          expected, desired, std::memory_order_acquire, std::memory_order_acquire);
+    }
+    // The caller holds latch i. Release.
+    void release(unsigned i) noexcept {
+#ifdef PERDURE_TSAN  // knows accesses of one size to one address
+      std::atomic_ref(word_).fetch_and(~(0xFFU << (8 * i)), std::memory_order_release);
+#else
+      std::atomic_ref(reinterpret_cast<std::uint8_t*>(&word_)[i])
+          .store(0, std::memory_order_release);
+#endif
+    }
+    // The caller holds all of them, or nobody else knows the word.
+    void store(std::uint32_t word) noexcept {
+      std::atomic_ref(word_).store(word, std::memory_order_release);
+    }
+
+   private:
+    alignas(4) std::uint32_t word_ = 0;
+  };
+
   RealPlatform() = default;
   RealPlatform(const RealPlatform&) = delete;
   RealPlatform& operator=(const RealPlatform&) = delete;
@@ -139,6 +169,17 @@ class RealPlatform {
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
     std::atomic_ref(byte).store(value, std::memory_order_relaxed);
   }
+  // Asymmetric barrier (membarrier(2)): of two threads, one of which stores, does light_fence() and
+  // loads, the other stores, does heavy_fence() and loads, at least one sees the other's store.
+  // Where the kernel refuses, both are full fences.
+  static void light_fence() noexcept {
+    if (asymmetric_) [[likely]] {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+  }
+  static void heavy_fence() noexcept;
   static std::uint32_t thread_slot() noexcept {
     const std::uint32_t slot = detail::thread_state.slot;
     return slot != ~0U ? slot : detail::acquire_thread_slot();
@@ -192,6 +233,8 @@ class RealPlatform {
   void msync_pending() noexcept;
   bool sync_range(const void* p, std::size_t n) noexcept;
   static void spin_ticks(std::uint64_t ticks) noexcept;
+
+  static const bool asymmetric_;  // set before main; until then both are full fences
 
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_ = FlushInstruction::clwb;

@@ -9,16 +9,19 @@
 //   I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves its
 //       guard with an unfenced link, unlink or erase of its own).
 // OPERATIONS
-//   pin       publishes the global epoch in the thread's slot with a full barrier; nests.
+//   pin       publishes the global epoch in the thread's slot; nests. No locked instruction: the
+//             next operation's cache misses overlap with the last one's write-back.
 //   retire    O(1); every kCollectEvery-th call tries to advance and finishes what is due.
 //   collect   two steps per batch: `prepare` of every object (a type that must be durably dead
 //             stores and writes back its zero word), one fence if any, then `finish` of every
 //             object.
 //   drain_all the same for every thread's limbo, from any thread, at any time.
 // ORDERING
-//   slot.pinned   store seq_cst (exchange) before any load of shared state; the advancer reads it
-//                 seq_cst: either it sees the pin, or the pin's loads see everything unlinked
-//                 before the advance.
+//   slot.pinned   stored, then light_fence(), then any load of shared state; the advancer does
+//                 heavy_fence() before it reads the slots: either it sees the pin, or the pin's
+//                 loads come after the fence and see everything unlinked before it.
+//   epoch         loaded (acquire) before the pin: whoever is pinned at e sees all that was
+//                 unlinked before the advance to e.
 //   retire        takes the slot's latch (a locked exchange, so the unlinking store has left the
 //                 store buffer) before it loads the epoch that it tags the object with.
 // RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's
@@ -32,6 +35,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <new>
+#include <utility>
 
 #include "platform/platform.h"
 
@@ -45,10 +49,13 @@ struct Reclaimer {
 
 template <Platform P>
 class EpochDomain {
+  struct Slot;
+
  public:
   static constexpr std::uint32_t kCollectEvery = 64;
   static constexpr std::uint32_t kMaxLimbo =
       1U << 16;  // objects per thread before mutations are refused
+  static constexpr std::uint64_t kPatienceNs = 100'000'000;
 
   explicit EpochDomain(P& platform) noexcept : platform_(platform) {}
   EpochDomain(const EpochDomain&) = delete;
@@ -63,19 +70,17 @@ class EpochDomain {
     }
   }
 
-  // Makes room for this thread; false if DRAM is short. Called once per thread and pool by pin().
-  bool pin() noexcept {
+  // For EpochGuard. Pins the calling thread: its slot, or nullptr if DRAM is short for one.
+  [[gnu::always_inline]] Slot* pin() noexcept {
     Slot* slot = this_slot();
-    if (slot == nullptr) [[unlikely]]
-      return false;
-    if (slot->depth++ == 0) {
-      const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed);
-      slot->pinned.exchange(epoch << 1 | 1, std::memory_order_seq_cst);
+    if (slot != nullptr && slot->depth++ == 0) [[likely]] {
+      slot->pinned.store(epoch_.load(std::memory_order_acquire) << 1 | 1,
+                         std::memory_order_relaxed);
+      P::light_fence();
     }
-    return true;
+    return slot;
   }
-  void unpin() noexcept {
-    Slot* slot = this_slot();
+  [[gnu::always_inline]] static void unpin(Slot* slot) noexcept {
     if (--slot->depth == 0) slot->pinned.store(0, std::memory_order_release);
   }
 
@@ -104,10 +109,9 @@ class EpochDomain {
     }
   }
 
-  // True if this thread's limbo is at its bound although it tried to empty it.
-  bool limbo_full() noexcept {
-    Slot* slot = this_slot();
-    if (slot == nullptr || size_of(*slot) < kMaxLimbo) [[likely]]
+  // For EpochGuard. True if the slot's limbo is at its bound although it was tried to empty it.
+  bool limbo_full(Slot* slot) noexcept {
+    if (size_of(*slot) < kMaxLimbo) [[likely]]
       return false;
     try_advance();
     collect(*slot);
@@ -121,6 +125,18 @@ class EpochDomain {
     for_each_slot([this](Slot& slot) { collect(slot); });
   }
   void drain() noexcept { drain_all(); }
+  // The same for a thread that needs room in its limbo: readers that have only lost their core get
+  // kPatienceNs to leave their guards.
+  void drain_for_room() noexcept {
+    drain_all();
+    Slot* slot = this_slot();
+    if (slot == nullptr || size_of(*slot) < kMaxLimbo) return;
+    const std::uint64_t deadline = P::now_ns() + kPatienceNs;
+    while (size_of(*slot) >= kMaxLimbo && P::now_ns() < deadline) {
+      P::pause(63);  // gives the core away
+      drain_all();
+    }
+  }
 
   std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
   std::uint64_t limbo_count() noexcept {
@@ -167,7 +183,7 @@ class EpochDomain {
   static std::uint32_t size_of(const Slot& slot) noexcept {
     return slot.count.load(std::memory_order_relaxed);
   }
-  Slot* this_slot() noexcept {
+  [[gnu::always_inline]] Slot* this_slot() noexcept {
     const std::uint32_t number = P::thread_slot();
     Slot* slots = chunks_[number / kChunk].load(std::memory_order_acquire);
     if (slots == nullptr) [[unlikely]]
@@ -204,14 +220,19 @@ class EpochDomain {
   // I1: the epoch moves only when every pinned thread has seen it.
   void try_advance() noexcept {
     std::uint64_t epoch = epoch_.load(std::memory_order_seq_cst);
+    if (!all_at(epoch)) return;  // the heavy fence would be wasted
+    P::heavy_fence();
+    if (all_at(epoch)) epoch_.compare_exchange_strong(epoch, epoch + 1, std::memory_order_seq_cst);
+  }
+  bool all_at(std::uint64_t epoch) noexcept {
     for (auto& chunk : chunks_) {
       Slot* slots = chunk.load(std::memory_order_acquire);
       for (std::uint32_t i = 0; slots != nullptr && i < kChunk; ++i) {
         const std::uint64_t pinned = slots[i].pinned.load(std::memory_order_seq_cst);
-        if ((pinned & 1) != 0 && (pinned >> 1) != epoch) return;
+        if ((pinned & 1) != 0 && (pinned >> 1) != epoch) return false;
       }
     }
-    epoch_.compare_exchange_strong(epoch, epoch + 1, std::memory_order_seq_cst);
+    return true;
   }
 
   // Limbo is in order of epochs, so what is due is a prefix. Objects are finished outside the
@@ -272,17 +293,21 @@ class EpochDomain {
 template <Platform P>
 class [[nodiscard]] EpochGuard {
  public:
-  explicit EpochGuard(EpochDomain<P>& domain) noexcept : domain_(domain), ok_(domain.pin()) {}
+  explicit EpochGuard(EpochDomain<P>& domain) noexcept : domain_(domain), slot_(domain.pin()) {}
   ~EpochGuard() {
-    if (ok_) domain_.unpin();
+    if (slot_ != nullptr) [[likely]]
+      EpochDomain<P>::unpin(slot_);
   }
   EpochGuard(const EpochGuard&) = delete;
   EpochGuard& operator=(const EpochGuard&) = delete;
-  bool ok() const noexcept { return ok_; }
+  bool ok() const noexcept { return slot_ != nullptr; }
+  // True if so much that this thread has retired waits for a stalled reader that it may retire no
+  // more.
+  bool limbo_full() noexcept { return domain_.limbo_full(slot_); }
 
  private:
   EpochDomain<P>& domain_;
-  bool ok_;
+  decltype(std::declval<EpochDomain<P>&>().pin()) slot_;
 };
 
 }  // namespace perdure

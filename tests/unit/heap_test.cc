@@ -270,7 +270,7 @@ TEST(Epochs, AStalledReaderIsBoundedAndReported) {
   static constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};
   EpochGuard<RealPlatform> guard(epochs);
   std::uint32_t retired = 0;
-  while (!epochs.limbo_full()) {
+  while (!guard.limbo_full()) {
     epochs.retire(kNothing, nullptr, 0);
     ASSERT_LE(++retired, 2 * EpochDomain<RealPlatform>::kMaxLimbo);
   }

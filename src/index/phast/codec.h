@@ -43,7 +43,7 @@ struct Separator {
 struct Probe {
   std::uint64_t word = 0;
   std::string_view bytes = {};
-  std::uint8_t fingerprint = 0;
+  std::uint8_t fingerprint = 0;  // of a key: never 0
   // Byte strings, for positions that are no keys: just past the key; past every key of this word.
   bool after = false;
   bool last = false;
@@ -63,7 +63,8 @@ struct IntegerCodec {
     return {.word = key.word, .fingerprint = fingerprint(key.word)};
   }
   static std::uint8_t fingerprint(std::uint64_t word) noexcept {
-    return static_cast<std::uint8_t>((word * 0x9E3779B97F4A7C15ULL) >> 56);
+    const auto hash = static_cast<std::uint8_t>((word * 0x9E3779B97F4A7C15ULL) >> 56);
+    return hash != 0 ? hash : 1;
   }
   // The commit word, stored last, 0 when the slot is empty.
   static std::uint64_t& commit(layout::Entry& entry) noexcept { return entry.key; }
@@ -81,7 +82,8 @@ struct BytesCodec {
   }
   // On media, in the top byte of an entry's value: never change.
   static std::uint8_t fingerprint(std::string_view key) noexcept {
-    return static_cast<std::uint8_t>(crc32c(0, key.data(), key.size()) >> 24);
+    const auto hash = static_cast<std::uint8_t>(crc32c(0, key.data(), key.size()) >> 24);
+    return hash != 0 ? hash : 1;
   }
   static std::uint64_t& commit(layout::Entry& entry) noexcept { return entry.value; }
   static std::uint8_t fingerprint_of(const Probe& probe) noexcept {

@@ -20,6 +20,7 @@
 // PROGRESS  lookups are lock-free; changes take the partition's latch.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -57,6 +58,7 @@ class InnerIndex {
   static constexpr std::uint32_t kFanout = G::kInnerLeaves;
   static constexpr std::uint32_t kGroup = kFanout < 8 ? kFanout : 8;  // keys per line
   static constexpr std::uint32_t kGroups = kFanout / kGroup;
+  static_assert(std::has_single_bit(kGroup) && std::has_single_bit(kGroups));
   static constexpr std::uint32_t kMaxCached = 1U << 16;
 
   InnerIndex(Table& leaves, EpochDomain<P>& epochs) noexcept : leaves_(leaves), epochs_(epochs) {}
@@ -130,9 +132,10 @@ class InnerIndex {
     return probe.word > word;
   }
   std::uint32_t group_of(const Node& node, std::uint64_t word) const noexcept {
-    std::uint32_t group = 0;
-    for (std::uint32_t g = 0; g + 1 < kGroups; ++g) {
-      group += node.guide[g].load(std::memory_order_acquire) < word ? 1 : 0;
+    std::uint32_t group = 0;  // lower bound, unrolled and without branches
+#pragma GCC unroll 8
+    for (std::uint32_t half = kGroups / 2; half != 0; half /= 2) {
+      group += node.guide[group + half - 1].load(std::memory_order_acquire) < word ? half : 0;
     }
     return group;
   }

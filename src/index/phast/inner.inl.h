@@ -32,12 +32,15 @@ Status InnerIndex<P, Codec, G>::reserve(const Partitioning& partitioning,
 
 // The first position of the node whose key is at or behind the probe; kFanout if there is none.
 template <Platform P, class Codec, class G>
-std::uint32_t InnerIndex<P, Codec, G>::position_of(const Node& node, const Probe& probe,
-                                                   std::uint32_t group) const noexcept {
+[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::position_of(
+    const Node& node, const Probe& probe, std::uint32_t group) const noexcept {
   std::uint32_t position = group * kGroup;
-  for (std::uint32_t i = 0; i < kGroup; ++i) {
-    position += node.keys[group * kGroup + i].load(std::memory_order_acquire) < probe.word ? 1 : 0;
+#pragma GCC unroll 8
+  for (std::uint32_t half = kGroup / 2; half != 0; half /= 2) {
+    const std::uint64_t key = node.keys[position + half - 1].load(std::memory_order_acquire);
+    position += key < probe.word ? half : 0;
   }
+  position += node.keys[position].load(std::memory_order_acquire) < probe.word ? 1 : 0;
   if constexpr (Codec::kBytes) {
     // Equal words: the separators decide, by binary search over the run of equal words.
     const std::uint32_t count = node.count.load(std::memory_order_acquire);
@@ -57,8 +60,8 @@ std::uint32_t InnerIndex<P, Codec, G>::position_of(const Node& node, const Probe
 }
 
 template <Platform P, class Codec, class G>
-std::uint32_t InnerIndex<P, Codec, G>::cache_start(const Part& part,
-                                                   const Probe& probe) const noexcept {
+[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::cache_start(
+    const Part& part, const Probe& probe) const noexcept {
   const Cache* cache = part.cache.load(std::memory_order_acquire);
   const std::uint64_t* words = cache->words;
   std::uint32_t base = 0;
@@ -84,8 +87,8 @@ std::uint32_t InnerIndex<P, Codec, G>::cache_start(const Part& part,
 }
 
 template <Platform P, class Codec, class G>
-typename InnerIndex<P, Codec, G>::Step InnerIndex<P, Codec, G>::locate_node(
-    const Probe& probe) const noexcept {
+[[gnu::always_inline]] inline typename InnerIndex<P, Codec, G>::Step
+InnerIndex<P, Codec, G>::locate_node(const Probe& probe) const noexcept {
   const Node& node = nodes_[cache_start(partitions_[partitioning_.of(probe.word)], probe)];
   __builtin_prefetch(&node);
   __builtin_prefetch(&node.guide[0]);
@@ -94,7 +97,8 @@ typename InnerIndex<P, Codec, G>::Step InnerIndex<P, Codec, G>::locate_node(
 }
 
 template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::locate_group(const Probe& probe, Step& step) const noexcept {
+[[gnu::always_inline]] inline void InnerIndex<P, Codec, G>::locate_group(
+    const Probe& probe, Step& step) const noexcept {
   const auto* node = static_cast<const Node*>(step.node);
   while (above(*node, probe)) node = &nodes_[node->next.load(std::memory_order_acquire)];
   step.node = node;
@@ -104,8 +108,8 @@ void InnerIndex<P, Codec, G>::locate_group(const Probe& probe, Step& step) const
 }
 
 template <Platform P, class Codec, class G>
-std::uint32_t InnerIndex<P, Codec, G>::locate_leaf(const Probe& probe,
-                                                   const Step& step) const noexcept {
+[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::locate_leaf(
+    const Probe& probe, const Step& step) const noexcept {
   const auto* node = static_cast<const Node*>(step.node);
   const std::uint32_t position = position_of(*node, probe, step.group);
   if (position < node->count.load(std::memory_order_acquire)) [[likely]] {
@@ -124,7 +128,8 @@ std::uint32_t InnerIndex<P, Codec, G>::locate_leaf(const Probe& probe,
 }
 
 template <Platform P, class Codec, class G>
-std::uint32_t InnerIndex<P, Codec, G>::locate(const Probe& probe) const noexcept {
+[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::locate(
+    const Probe& probe) const noexcept {
   Step step = locate_node(probe);
   locate_group(probe, step);
   return locate_leaf(probe, step);

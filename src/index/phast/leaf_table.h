@@ -1,16 +1,20 @@
 // LeafTable: the DRAM side of PhaST's leaves: one descriptor per leaf, in an arena, by number.
 //
 // LAYOUT (default geometry; two lines, adjacent, so that a lookup misses once)
-//   line 0   version | visible | claims | low | bound | next, leaf | order
-//   line 1   fingerprints of the slots
+//   line 0   version | low | bound | order | next, leaf       read by all, seldom written
+//   line 1   fingerprint of each slot, 0: nothing shown | 4 stripes
 //   line 2   (byte strings only) the separators behind low and bound
 // INVARIANTS (DRAM)
-//   D1  A slot whose visible bit is set holds a durable entry (one in flight excepted), and its
-//       fingerprint is that of its key.
-//   D2  claims = visible plus the slots being filled, plus the latch stripes in bits 60..63.
-//   D3  A slot is not claimed again before the version was raised after its entry went away.
-//   D4  bound and next change with all latches held, low with those of the left neighbours; version
+//   D1  A slot with a fingerprint holds a durable entry (one in flight excepted) of a key that has
+//       this fingerprint: it is visible.
+//   D2  A stripe is 0, or held: kHeld, plus slot + 1 if its holder is filling that slot. A slot is
+//       free if it is neither visible nor being filled. Who claimed one by CAS on the stripes looks
+//       at its fingerprint again: the stripes may have changed and changed back before the CAS.
+//   D3  A slot does not become free before the version was raised after its entry went away.
+//   D4  bound and next change with all stripes held, low with those of the left neighbours; version
 //       rises after bound. Neither bound nor low ever rises. Bit 0 of version: unlinked for good.
+// Fingerprints and stripes are written as bytes: after its fence a writer needs no locked
+// instruction, which would wait for the write-back and keep the next operation's misses waiting.
 #pragma once
 
 #include <bit>
@@ -30,9 +34,9 @@
 namespace perdure::phast {
 
 inline constexpr std::uint32_t kNoLeaf = 0;  // leaf number 0 is never used
-inline constexpr std::uint32_t kStripes = 4;
-inline constexpr std::uint64_t kStripeShift = 60;
-inline constexpr std::uint64_t kAllStripes = 15ULL << kStripeShift;
+inline constexpr std::uint32_t kNoSlot = ~0U;
+inline constexpr std::uint32_t kHeld = 0x80;           // of a stripe's byte
+inline constexpr std::uint32_t kAllHeld = 0x80808080;  // of all stripes
 
 template <Platform P, class Codec, class G>
 struct alignas(64) Descriptor {
@@ -41,17 +45,20 @@ struct alignas(64) Descriptor {
   static constexpr std::uint64_t kSlots = (1ULL << G::kLeafEntries) - 1;
 
   Atomic<std::uint64_t> version{0};
-  Atomic<std::uint64_t> visible{0};
-  Atomic<std::uint64_t> claims{0};
   Atomic<std::uint64_t> low{0};    // inclusive word, if there is no separator
   Atomic<std::uint64_t> bound{0};  // inclusive
+  Atomic<std::uint64_t> order{
+      0};  // number of the cached scan order, and what it is valid for; or 0
   Atomic<std::uint32_t> next{kNoLeaf};
   Atomic<std::uint32_t> leaf{0};  // offset in the pool / sizeof(Leaf)
-  Atomic<std::uint64_t> order{
-      0};  // number of the cached scan order, and what it is valid for; 0: none
 
   // Read as words, written as bytes, both atomically.
-  alignas(64) std::uint8_t fingerprints[64] = {};
+  struct alignas(64) SearchLine {
+    std::uint8_t fingerprints[60] = {};
+    typename P::ByteLatches stripes;
+  };
+  static_assert(sizeof(SearchLine) == 64 && G::kLeafEntries <= 60);
+  SearchLine search;
 
   // Byte strings: a null separator means that the word alone decides.
   struct Separators {
@@ -83,20 +90,53 @@ struct alignas(64) Descriptor {
   }
 
   void set_fingerprint(std::uint32_t slot, std::uint8_t fingerprint) noexcept {
-    P::store_byte(fingerprints[slot], fingerprint);
+    P::store_byte(search.fingerprints[slot], fingerprint);
   }
-  // The slots, of `among`, whose fingerprint matches.
-  std::uint64_t matches(std::uint8_t fingerprint, std::uint64_t among) const noexcept {
+  // The visible slots with this fingerprint, which is not 0.
+  std::uint64_t matches(std::uint8_t fingerprint) const noexcept {
+    return equal_to(fingerprint) & kSlots;
+  }
+  std::uint64_t visible() const noexcept { return ~equal_to(0) & kSlots; }
+
+  // Latches every stripe, in ascending order: a writer holds one at most and waits for none.
+  void latch_all() noexcept {
+    for (std::uint32_t i = 0; i < P::ByteLatches::kCount; ++i) {
+      std::uint32_t word = search.stripes.load();
+      for (unsigned spins = 0;;) {
+        if ((word >> 8 * i & 0xFF) != 0) {
+          P::pause(spins++);
+          word = search.stripes.load();
+        } else if (search.stripes.compare_exchange(word, word | kHeld << 8 * i)) {
+          break;
+        }
+      }
+    }
+  }
+  void unlatch_all() noexcept { search.stripes.store(0); }
+
+  bool is_free(std::uint32_t slot) const noexcept { return (equal_to(0) >> slot & 1) != 0; }
+  // A free slot, as far as fingerprints and this word of the stripes say, or kNoSlot.
+  std::uint32_t free_slot(std::uint32_t word) const noexcept {
+    std::uint64_t taken = ~equal_to(0);
+    for (; word != 0; word >>= 8) {
+      if ((word & 0x7F) != 0) taken |= 1ULL << ((word & 0x7F) - 1);
+    }
+    const std::uint64_t free = ~taken & kSlots;
+    return free != 0 ? static_cast<std::uint32_t>(__builtin_ctzll(free)) : kNoSlot;
+  }
+
+ private:
+  std::uint64_t equal_to(std::uint8_t byte) const noexcept {
     std::uint64_t words[8];
-    P::load_line(words, fingerprints);
-    const __m128i wanted = _mm_set1_epi8(static_cast<char>(fingerprint));
+    P::load_line(words, reinterpret_cast<const std::uint8_t*>(&search));
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(byte));
     std::uint64_t mask = 0;
     for (int i = 0; i < 4; ++i) {
       const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words) + i);
       const auto bits = static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(part, wanted)));
       mask |= std::uint64_t{bits} << (16 * i);
     }
-    return mask & among;
+    return mask;
   }
 };
 

@@ -18,33 +18,33 @@
 //         DRAM after their fence. Updates and erases hold the key's stripe from before the store
 //         until after the fence; whoever took such a value, or missed because of it, finds the
 //         stripe held when it looks afterwards, and writes the line back and fences first.
-//   I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's claims
-//         word. All four stripes together exclude every writer of the leaf: split and unlink hold
-//         them.
+//   I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's
+//         descriptor. All four stripes together exclude every writer of the leaf: split and unlink
+//         hold them.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
 //   insert  claim slot and stripe by one CAS -> value, then commit word -> F S (PP) ->
-//           fingerprint, visible bit (LP) -> release. 1F 1S; with a record first F*k and S: (k+1)F
-//           2S.
+//           fingerprint (LP) -> release. 1F 1S; with a record first F*k and S: (k+1)F 2S.
 //   update  stripe -> value word (LP) -> F S (PP) -> release. 1F 1S; by record (k+1)F 2S.
-//   erase   stripe -> commit word 0 (LP) -> F S (PP) -> visible off -> version -> slot free. 1F
-//           1S.
-//   find    version -> range -> visible -> fingerprints -> entry -> stripe -> version again. 0F
-//           0S; when the stripe is held, the candidates' lines and 1S.
+//   erase   stripe -> commit word 0 (LP) -> version -> F S (PP) -> fingerprint 0 -> release, and
+//           the slot is free. 1F 1S.
+//   find    version -> range -> fingerprints -> entry -> stripe -> version again. 0F 0S; when the
+//           stripe is held, the candidates' lines and 1S.
 //   split   new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
-//           -> bound -> version -> visible -> version. 17F 2S. Byte strings: the separator's lines
-//           too, and moved slots are zeroed, up to 15F, fenced by the insert that follows in the
-//           same guard.
+//           -> bound -> version -> fingerprints -> version. 17F 2S. Byte strings: the separator's
+//           lines too, and moved slots are zeroed, up to 15F, fenced by the insert that follows in
+//           the same guard.
 //   unlink  left neighbour's next, F S (PP) -> version (dead) -> low of the right neighbour ->
 //           retire.
 //   scan    per leaf a validated snapshot, delivered in order; not one operation.
 // ORDERING
 //   entry        value before commit word, same line: a crash keeps a prefix. The releases pair
 //                with find's acquires.
-//   fingerprint  before visible (release); find loads visible (acquire), then fingerprints.
-//   version      raised (release) after low, bound, next, visible changed; find loads it first and
-//                last.
-//   claims       loaded after the value: if the store was seen, the stripe is held, unless its
-//                fence is over.
+//   fingerprint  after the fence, before the stripe's release.
+//   version      raised (release) after low, bound, next changed and before a slot becomes free;
+//                find loads it first and last.
+//   stripes      loaded after the value: if the store was seen, the stripe is held, unless its
+//                fence is over. Released by a plain byte store: no locked instruction between a
+//                fence and the next operation's loads.
 // RECOVERY  per partition in parallel: finish half-done splits (I1) from the immutable `low` of
 //   the new leaf; byte strings: zero entries outside their leaf's range, durably, before anything
 //   is swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves).
@@ -123,7 +123,6 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
  private:
   enum class Mode : std::uint8_t { insert, upsert, update };
   static constexpr std::uint64_t kSlots = Desc::kSlots;
-  static constexpr std::uint32_t kNoSlot = ~0U;
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
   static constexpr std::uint32_t kGroup = 16;                      // lookups in flight in read_many
 
@@ -145,10 +144,10 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     return context_.heap.template at<RecordPrefix>(word & kOffsetMask);
   }
   bool records() const noexcept { return Codec::kBytes || record_values_; }
-  static std::uint64_t stripe_of(const Probe& probe) noexcept {
-    return 1ULL << (kStripeShift + (probe.fingerprint & (kStripes - 1)));
+  static unsigned stripe_of(const Probe& probe) noexcept {
+    return probe.fingerprint % P::ByteLatches::kCount;
   }
-  Status begin_mutation(bool needs_space) noexcept;
+  Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
   Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
 
   // --- lookups ---
@@ -165,11 +164,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // --- mutations ---
   Expected<bool> write(const detail::Key& key, const detail::Value& value, Mode mode);
   Expected<bool> write_once(const detail::Key& key, const detail::Value& value, Mode mode);
-  std::uint32_t latch_leaf(const Probe& probe, std::uint64_t* claimed) noexcept;
-  void latch_all(Desc& desc) noexcept;
-  static void unlatch(Desc& desc, std::uint64_t bits) noexcept {
-    desc.claims.fetch_and(~bits, std::memory_order_release);
-  }
+  std::uint32_t latch_leaf(const Probe& probe, std::uint32_t* claimed) noexcept;
   Expected<std::uint64_t> make_record(const Probe& probe, const detail::Value& value) noexcept;
   Expected<std::uint64_t> stored_value(const Probe& probe, const detail::Value& value) noexcept;
   Status fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,
@@ -228,7 +223,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   bool snapshot(const Entered& entered, const Limits& limits, bool reverse, std::uint64_t limit,
                 Batch& batch) noexcept;
   std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf, const Entered& entered,
-                              std::uint64_t visible, std::uint8_t* order) noexcept;
+                              std::uint64_t visible, bool settled, std::uint8_t* order) noexcept;
   enum class Loaded : std::uint8_t { entry, empty, damaged };
   Loaded load_entry(const Entry& entry, detail::Entry& out) const noexcept;
   Expected<bool> scan_zero(const Limits& limits, bool reverse,

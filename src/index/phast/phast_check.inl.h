@@ -23,7 +23,7 @@ Status Phast<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noex
     const std::uint64_t bound = context_.platform.load(leaf.bound);
     if (Codec::kBytes && bound != 0) reach(bound);
     if (records()) {
-      for (std::uint64_t v = desc.visible.load(std::memory_order_acquire); v != 0; v &= v - 1) {
+      for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
         reach(context_.platform.load(leaf.entries[__builtin_ctzll(v)].value) & kOffsetMask);
       }
     }
@@ -55,12 +55,12 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, const CheckOptions& op
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
   const std::uint64_t offset = leaf_offset(desc);
-  const std::uint64_t visible = desc.visible.load(std::memory_order_acquire);
+  const std::uint64_t visible = desc.visible();
   const auto bad = [&](const char* what) { internal::violation(report, offset, what); };
   ++report.objects;
   report.entries += static_cast<std::uint64_t>(__builtin_popcountll(visible));
   if ((desc.version.load(std::memory_order_acquire) & 1) != 0) bad("is linked but dead");
-  if ((desc.claims.load(std::memory_order_acquire)) != visible) bad("claims differ from visible");
+  if (desc.search.stripes.load() != 0) bad("is latched");
   const std::uint32_t next = desc.next.load(std::memory_order_acquire);
   if (platform.load(leaf.next) != (next == kNoLeaf ? 0 : leaf_offset(table_[next]))) {
     bad("next differs from its descriptor's");
@@ -83,7 +83,7 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, const CheckOptions& op
     if (!shown && (inside || Codec::kBytes || desc.below(probe))) bad("hides an entry");
     if (!shown) continue;
     if (records()) ++report.objects;
-    if (desc.matches(probe.fingerprint, 1ULL << slot) == 0) bad("has a wrong fingerprint");
+    if ((desc.matches(probe.fingerprint) >> slot & 1) == 0) bad("has a wrong fingerprint");
     if (Codec::kBytes && Codec::fingerprint_of(probe) != probe.fingerprint) bad("has a wrong hash");
     if (!Codec::kBytes && record_values_ && !check_record(platform.load(entry.value), true).ok()) {
       bad("names a damaged record");
@@ -146,7 +146,7 @@ void Phast<P, Codec, G>::stats(MapStats& out) {
   std::uint64_t record_bytes = 0;
   for_each_leaf([&](std::uint32_t number) {
     const Desc& desc = table_[number];
-    const std::uint64_t visible = desc.visible.load(std::memory_order_acquire);
+    const std::uint64_t visible = desc.visible();
     ++out.leaves;
     out.entries += static_cast<std::uint64_t>(__builtin_popcountll(visible));
     if (!records()) return;

@@ -7,12 +7,12 @@ namespace perdure::phast {
 
 // The leaf whose range holds the key, starting from a hint. N1: the descriptor decides.
 template <Platform P, class Codec, class G>
-typename Phast<P, Codec, G>::Entered Phast<P, Codec, G>::enter(
+[[gnu::always_inline]] inline typename Phast<P, Codec, G>::Entered Phast<P, Codec, G>::enter(
     const Probe& probe, std::uint32_t number) const noexcept {
   for (unsigned misses = 0;;) {
     const Desc& desc = table_[number];
     const std::uint64_t version = desc.version.load(std::memory_order_acquire);
-    __builtin_prefetch(desc.fingerprints);
+    __builtin_prefetch(&desc.search);
     if ((version & 1) != 0 || desc.below(probe)) [[unlikely]] {
       // Unlinked, or landed right of the key (N3). The partition's first leaf is always left of it.
       number = ++misses < 4 ? inner_.locate(probe)
@@ -30,8 +30,8 @@ typename Phast<P, Codec, G>::Entered Phast<P, Codec, G>::enter(
 // Whether the entry's key is the probe's; `value` is its second word, loaded after the first for
 // integers, before the record for byte strings.
 template <Platform P, class Codec, class G>
-bool Phast<P, Codec, G>::key_matches(const Entry& entry, const Probe& probe,
-                                     std::uint64_t& value) const noexcept {
+[[gnu::always_inline]] inline bool Phast<P, Codec, G>::key_matches(
+    const Entry& entry, const Probe& probe, std::uint64_t& value) const noexcept {
   if constexpr (Codec::kBytes) {
     value = context_.platform.load(entry.value);  // commit word
     if (value == 0 || context_.platform.load(entry.key) != probe.word) return false;
@@ -45,11 +45,10 @@ bool Phast<P, Codec, G>::key_matches(const Entry& entry, const Probe& probe,
 }
 
 template <Platform P, class Codec, class G>
-std::uint32_t Phast<P, Codec, G>::find_slot(const Desc& desc, const Probe& probe,
-                                            std::uint64_t& value) const noexcept {
-  const std::uint64_t visible = desc.visible.load(std::memory_order_acquire);
+[[gnu::always_inline]] inline std::uint32_t Phast<P, Codec, G>::find_slot(
+    const Desc& desc, const Probe& probe, std::uint64_t& value) const noexcept {
   const Leaf& leaf = leaf_of(desc);
-  for (std::uint64_t m = desc.matches(probe.fingerprint, visible); m != 0; m &= m - 1) {
+  for (std::uint64_t m = desc.matches(probe.fingerprint); m != 0; m &= m - 1) {
     const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m));
     if (key_matches(leaf.entries[slot], probe, value)) return slot;
   }
@@ -82,7 +81,8 @@ bool Phast<P, Codec, G>::help(const Desc& desc, std::uint64_t slots) noexcept {
 
 // False if the word names no record whose lengths fit its block.
 template <Platform P, class Codec, class G>
-bool Phast<P, Codec, G>::value_of(std::uint64_t word, detail::Value& value) const noexcept {
+[[gnu::always_inline]] inline bool Phast<P, Codec, G>::value_of(
+    std::uint64_t word, detail::Value& value) const noexcept {
   if (!records()) {
     value = {.word = word, .word_size = 8};
     return true;
@@ -102,7 +102,7 @@ Status Phast<P, Codec, G>::damaged_record(std::uint64_t word) const noexcept {
       static_cast<unsigned long long>(word & kOffsetMask));
 }
 
-// LP(find): the load of the entry's words, or of `visible` if nothing matched. The caller is
+// LP(find): the load of the entry's words, or of the fingerprints if none matched. The caller is
 // pinned.
 template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::read_from(
@@ -112,8 +112,7 @@ Expected<bool> Phast<P, Codec, G>::read_from(
     const Entered entered = enter(probe, start);
     const Desc& desc = table_[entered.number];
     start = entered.number;
-    const std::uint64_t visible = desc.visible.load(std::memory_order_acquire);
-    const std::uint64_t candidates = desc.matches(probe.fingerprint, visible);
+    const std::uint64_t candidates = desc.matches(probe.fingerprint);
     const Leaf& leaf = leaf_of(desc);
     bool found = false;
     std::uint64_t word = 0;
@@ -124,7 +123,7 @@ Expected<bool> Phast<P, Codec, G>::read_from(
     // A record stays readable: its retirement waits for this guard.
     const bool readable = !found || value_of(word, value);
     // I4: loaded after the value. All candidates are of the key's stripe.
-    const bool in_flight = (desc.claims.load(std::memory_order_acquire) & stripe_of(probe)) != 0;
+    const bool in_flight = (desc.search.stripes.load() >> 8 * stripe_of(probe) & 0xFF) != 0;
     if (in_flight && candidates != 0 && !help(desc, candidates)) return fail(StatusCode::poisoned);
     if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
     if (desc.version.load(std::memory_order_acquire) != entered.version) continue;
@@ -168,19 +167,17 @@ Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
     for (std::size_t i = 0; i < n; ++i) {
       leaves[i] = inner_.locate_leaf(probes[i], steps[i]);
       __builtin_prefetch(&table_[leaves[i]]);
-      __builtin_prefetch(table_[leaves[i]].fingerprints);
+      __builtin_prefetch(&table_[leaves[i]].search);
     }
     for (std::size_t i = 0; i < n; ++i) {
       const Desc& desc = table_[leaves[i]];
-      const std::uint64_t m =
-          desc.matches(probes[i].fingerprint, desc.visible.load(std::memory_order_acquire));
+      const std::uint64_t m = desc.matches(probes[i].fingerprint);
       if (m != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(m)]);
     }
     if (records()) {
       for (std::size_t i = 0; i < n; ++i) {
         const Desc& desc = table_[leaves[i]];
-        const std::uint64_t m =
-            desc.matches(probes[i].fingerprint, desc.visible.load(std::memory_order_acquire));
+        const std::uint64_t m = desc.matches(probes[i].fingerprint);
         if (m == 0) continue;
         const Entry& entry = leaf_of(desc).entries[__builtin_ctzll(m)];
         const std::uint64_t word = context_.platform.load(entry.value);

@@ -309,7 +309,6 @@ template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept {
   P& platform = context_.platform;
   (void)clean;
-  std::uint64_t visible = 0;
   for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
     Entry& entry = leaf.entries[slot];
     if (platform.load(Codec::commit(entry)) == 0) continue;
@@ -333,6 +332,7 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
         continue;
       }
       if (Status s = check_record(word, false); !s.ok()) return s;
+      if (probe.fingerprint == 0) return damaged_record(word);  // no writer makes that
       if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
     } else {
       probe = Codec::probe({.word = probe.word});
@@ -345,11 +345,8 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
       }
     }
     desc.set_fingerprint(slot, probe.fingerprint);
-    visible |= 1ULL << slot;
   }
-  desc.claims.store(visible, std::memory_order_relaxed);
-  desc.version.store(2, std::memory_order_relaxed);
-  desc.visible.store(visible, std::memory_order_release);
+  desc.version.store(2, std::memory_order_release);
   return {};
 }
 

@@ -2,9 +2,10 @@
 //
 // One leaf at a time: a validated snapshot of its entries in key order, delivered under the guard.
 // The slots' order is kept per scanned leaf and used again while version and number of entries are
-// the same. It counts only for settled leaves (claims = visible): a slot stays claimed until the
-// version has risen, so between two settled moments of one version the set has only grown, and
-// equal numbers mean equal sets (D3).
+// the same. It is made and used at settled moments only, when no stripe is held: an erase raises
+// the version while it holds its stripe, so between two settled moments of one version the set of
+// visible slots has only grown, and equal numbers mean equal sets (D3). A set that was read twice
+// within one version was the set in between.
 #pragma once
 
 #include "index/phast/phast.h"
@@ -14,18 +15,17 @@ namespace perdure::phast {
 template <Platform P, class Codec, class G>
 std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
                                                 const Entered& entered, std::uint64_t visible,
-                                                std::uint8_t* order) noexcept {
+                                                bool settled, std::uint8_t* order) noexcept {
   const auto count = static_cast<std::uint32_t>(__builtin_popcountll(visible));
   const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
   const std::uint64_t stamp = entered.version << 6 << 26 | std::uint64_t{count} << 26;
-  const bool settled = (desc.claims.load(std::memory_order_acquire) & kSlots) == visible;
   if (settled && cached != 0 && (cached & ~kOrderNumber) == stamp) {
     std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots,
                 count);
     return count;
   }
   const std::uint32_t sorted = sort_slots(leaf, visible, order);
-  if (!settled || sorted != count || count == 0 ||
+  if (!settled || sorted != count || count == 0 || desc.visible() != visible ||
       desc.version.load(std::memory_order_acquire) != entered.version) {
     return sorted;
   }
@@ -116,9 +116,10 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     }
     return e.key.word > batch.bound;
   };
-  const std::uint64_t visible = desc.visible.load(std::memory_order_acquire);
+  const bool settled = desc.search.stripes.load() == 0;  // before the slots
+  const std::uint64_t visible = desc.visible();
   std::uint8_t order[64];
-  const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, order);
+  const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, settled, order);
   const auto before = [&](const detail::Entry& e, const Probe& probe) {  // entry < probe
     if (Codec::kBytes && e.key.word == probe.word) return compare(probe, e.key.bytes) > 0;
     return e.key.word < probe.word;
@@ -149,8 +150,7 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     }
     ++batch.count;
   }
-  const bool in_flight = (desc.claims.load(std::memory_order_acquire) & kAllStripes) != 0;
-  if (in_flight) (void)help(desc, visible);  // I4
+  if (desc.search.stripes.load() != 0) (void)help(desc, visible);  // I4
   return desc.version.load(std::memory_order_acquire) == entered.version;
 }
 

@@ -68,7 +68,7 @@ void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
   Probe keys[64];
   std::uint8_t* order = plan.order;
   plan.count = 0;
-  for (std::uint64_t v = desc.visible.load(std::memory_order_acquire); v != 0; v &= v - 1) {
+  for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
     const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
     keys[slot] = probe_of(leaf.entries[slot]);
     order[plan.count++] = slot;
@@ -90,9 +90,9 @@ void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::split(std::uint32_t number, const Probe& probe) noexcept {
   Desc& desc = table_[number];
-  latch_all(desc);
+  desc.latch_all();
   Status s;
-  const bool full = (desc.claims.load(std::memory_order_relaxed) & kSlots) == kSlots;
+  const bool full = desc.visible() == kSlots;
   const bool dead = (desc.version.load(std::memory_order_acquire) & 1) != 0;
   if (context_.platform.poisoned()) {
     s = StatusCode::poisoned;
@@ -103,7 +103,7 @@ Status Phast<P, Codec, G>::split(std::uint32_t number, const Probe& probe) noexc
     plan_split(desc, probe, plan);
     s = split_latched(number, plan);
   }
-  unlatch(desc, kAllStripes);
+  desc.unlatch_all();
   return s;
 }
 
@@ -178,7 +178,7 @@ Status Phast<P, Codec, G>::split_latched(std::uint32_t number, const SplitPlan& 
   return {};
 }
 
-// DRAM: new descriptor -> next -> bound -> version -> visible; only then may moved entries be
+// DRAM: new descriptor -> next -> bound -> version -> fingerprints; only then may moved entries be
 // zeroed.
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh,
@@ -188,18 +188,16 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
   Desc& right = table_[fresh];
   Leaf& leaf = leaf_of(desc);
   const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
-  const std::uint64_t moved_count = plan.count - plan.keep;
-  std::uint64_t moved = 0;
+  const std::uint32_t moved_count = plan.count - plan.keep;
   right.leaf.store(static_cast<std::uint32_t>(fresh_offset / sizeof(Leaf)),
                    std::memory_order_relaxed);
-  for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
-    moved |= 1ULL << plan.order[i];
-    right.set_fingerprint(i - plan.keep, probe_of(leaf.entries[plan.order[i]]).fingerprint);
+  right.search.stripes.store(kAllHeld);
+  for (std::uint32_t i = 0; i < kEntries; ++i) {
+    right.set_fingerprint(
+        i, i < moved_count ? probe_of(leaf.entries[plan.order[plan.keep + i]]).fingerprint : 0);
   }
   const Entry& last = leaf.entries[plan.order[plan.keep - 1]];
   const std::uint64_t middle_word = context_.platform.load(last.key);
-  const std::uint64_t slots = moved_count == 0 ? 0 : ~0ULL >> (64 - moved_count);
-  right.claims.store(slots | kAllStripes, std::memory_order_relaxed);
   right.order.store(0, std::memory_order_relaxed);
   right.low.store(Codec::kBytes ? middle_word : middle_word + 1, std::memory_order_relaxed);
   right.bound.store(bound, std::memory_order_relaxed);
@@ -210,7 +208,6 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
                                  std::memory_order_relaxed);
   }
   right.next.store(desc.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  right.visible.store(slots, std::memory_order_relaxed);
   right.version.store((right.version.load(std::memory_order_relaxed) | 1) + 1,
                       std::memory_order_release);
 
@@ -220,7 +217,11 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
   }
   desc.bound.store(middle_word, std::memory_order_release);
   desc.version.fetch_add(2, std::memory_order_release);
-  desc.visible.fetch_and(~moved, std::memory_order_release);
+  std::uint64_t moved = 0;
+  for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
+    moved |= 1ULL << plan.order[i];
+    desc.set_fingerprint(plan.order[i], 0);
+  }
   desc.version.fetch_add(2, std::memory_order_release);  // a scan order of the old set is void (D3)
   if constexpr (Codec::kBytes) {
     // Stale entries would name records that may be freed (protocol-review 1h iv). The fence is that
@@ -234,12 +235,11 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
       context_.platform.flush(&leaf.entries[slot], kLine, "phast.split.zero"_site);
     }
   }
-  desc.claims.fetch_and(~moved, std::memory_order_release);
   splits_.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t partition = inner_.partitioning().of(middle_word);
   // Without memory for inner nodes lookups still reach the leaf, by walking right.
   (void)inner_.insert_after(partition, number, fresh);
-  unlatch(right, kAllStripes);
+  right.unlatch_all();
 }
 
 // --- unlink ---
@@ -264,14 +264,14 @@ void Phast<P, Codec, G>::try_unlink(std::uint32_t number) noexcept {
   const Entered left = enter(left_probe, inner_.locate(left_probe));
   if (left.number == number) return;
   Desc& left_desc = table_[left.number];
-  latch_all(left_desc);  // left to right, like every holder of two leaves
+  left_desc.latch_all();  // left to right, like every holder of two leaves
   if ((left_desc.version.load(std::memory_order_acquire) & 1) == 0 &&
       left_desc.next.load(std::memory_order_acquire) == number) {
-    latch_all(table_[number]);
-    if (unlink_latched(left.number, number)) return unlatch(left_desc, kAllStripes);
-    unlatch(table_[number], kAllStripes);
+    table_[number].latch_all();
+    if (unlink_latched(left.number, number)) return left_desc.unlatch_all();
+    table_[number].unlatch_all();
   }
-  unlatch(left_desc, kAllStripes);
+  left_desc.unlatch_all();
 }
 
 // All stripes of both are held. The range goes to the right neighbour, so no bound ever rises.
@@ -281,7 +281,7 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
   Desc& desc = table_[number];
   const std::uint32_t right_number = desc.next.load(std::memory_order_relaxed);
   if ((desc.version.load(std::memory_order_relaxed) & 1) != 0 || right_number == kNoLeaf ||
-      (desc.claims.load(std::memory_order_relaxed) & kSlots) != 0) {
+      desc.visible() != 0) {
     return false;
   }
   Desc& left = table_[left_number];
@@ -310,7 +310,7 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
     inner_.release(bound);
   }
   unlinks_.fetch_add(1, std::memory_order_relaxed);
-  unlatch(desc, kAllStripes);  // waiting writers see that it is dead
+  desc.unlatch_all();  // waiting writers see that it is dead
   context_.epochs.retire(kLeafReclaimer, this, number);
   return true;
 }

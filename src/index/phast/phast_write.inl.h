@@ -6,10 +6,12 @@
 namespace perdure::phast {
 
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::begin_mutation(bool needs_space) noexcept {
+[[gnu::always_inline]] inline Status Phast<P, Codec, G>::begin_mutation(
+    EpochGuard<P>& guard, bool needs_space) const noexcept {
+  if (!guard.ok()) return StatusCode::out_of_memory;
   if (context_.platform.poisoned()) return StatusCode::poisoned;
   if (context_.read_only) return StatusCode::read_only;
-  if (needs_space && context_.epochs.limbo_full()) {
+  if (needs_space && guard.limbo_full()) {
     return Status::format(
         StatusCode::pool_full,
         "freed memory cannot be reused: a reader has not left its guard (a thread "
@@ -19,8 +21,8 @@ Status Phast<P, Codec, G>::begin_mutation(bool needs_space) noexcept {
 }
 
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::validate(const detail::Key& key,
-                                    const detail::Value* value) const noexcept {
+[[gnu::always_inline]] inline Status Phast<P, Codec, G>::validate(
+    const detail::Key& key, const detail::Value* value) const noexcept {
   if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
     return Status::format(StatusCode::invalid_argument,
                           "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
@@ -39,42 +41,33 @@ Status Phast<P, Codec, G>::validate(const detail::Key& key,
 // Takes the key's stripe in the leaf that holds the key, and with it a free slot if there is one
 // and `claimed` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
 template <Platform P, class Codec, class G>
-std::uint32_t Phast<P, Codec, G>::latch_leaf(const Probe& probe, std::uint64_t* claimed) noexcept {
-  const std::uint64_t stripe = stripe_of(probe);
-  std::uint32_t start = inner_.locate(probe);
+[[gnu::always_inline]] inline std::uint32_t Phast<P, Codec, G>::latch_leaf(
+    const Probe& probe, std::uint32_t* claimed) noexcept {
+  const unsigned stripe = stripe_of(probe);
+  std::uint32_t number = inner_.locate(probe);
   for (unsigned spins = 0;;) {
-    const Entered entered = enter(probe, start);
-    start = entered.number;
-    Desc& desc = table_[start];
-    std::uint64_t claims = desc.claims.load(std::memory_order_relaxed);
-    if ((claims & stripe) != 0) {
+    number = enter(probe, number).number;
+    Desc& desc = table_[number];
+    std::uint32_t word = desc.search.stripes.load();
+    if ((word >> 8 * stripe & 0xFF) != 0) {
       P::pause(spins++);
       continue;  // the leaf may be splitting: look again where the key is
     }
-    const std::uint64_t free = claimed != nullptr ? ~claims & kSlots : 0;
-    const std::uint64_t slot = free & (~free + 1);
-    if (slot != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(slot)], 1);
-    if (!desc.claims.compare_exchange_weak(claims, claims | stripe | slot,
-                                           std::memory_order_acquire)) {
-      continue;
-    }
-    if ((desc.version.load(std::memory_order_acquire) & 1) == 0 && !desc.below(probe) &&
+    const std::uint32_t slot = claimed != nullptr ? desc.free_slot(word) : kNoSlot;
+    // The CAS waits for the previous operation's write-back, and what comes after it for the CAS:
+    // the entry's miss begins before.
+    const std::uint64_t candidates = desc.matches(probe.fingerprint);
+    if (candidates != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(candidates)], 1);
+    if (slot != kNoSlot) __builtin_prefetch(&leaf_of(desc).entries[slot], 1);
+    const std::uint32_t held = kHeld | (slot + 1);  // kNoSlot + 1 is 0
+    if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
+    const bool free = slot == kNoSlot || desc.is_free(slot);  // D2
+    if (free && (desc.version.load(std::memory_order_acquire) & 1) == 0 && !desc.below(probe) &&
         !desc.above(probe)) [[likely]] {
       if (claimed != nullptr) *claimed = slot;
-      return start;
+      return number;
     }
-    unlatch(desc, stripe | slot);
-  }
-}
-
-// All stripes, in ascending order; a writer holds one at most and waits for none meanwhile.
-template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::latch_all(Desc& desc) noexcept {
-  for (std::uint64_t stripe = 1ULL << kStripeShift; stripe != 0; stripe <<= 1) {
-    for (unsigned spins = 0;
-         (desc.claims.fetch_or(stripe, std::memory_order_acquire) & stripe) != 0;) {
-      P::pause(spins++);
-    }
+    desc.search.stripes.release(stripe);
   }
 }
 
@@ -94,8 +87,8 @@ Expected<std::uint64_t> Phast<P, Codec, G>::make_record(const Probe& probe,
 
 // The second word of an entry for this value.
 template <Platform P, class Codec, class G>
-Expected<std::uint64_t> Phast<P, Codec, G>::stored_value(const Probe& probe,
-                                                         const detail::Value& value) noexcept {
+[[gnu::always_inline]] inline Expected<std::uint64_t> Phast<P, Codec, G>::stored_value(
+    const Probe& probe, const detail::Value& value) noexcept {
   if (!records()) return value.word;
   auto record = make_record(probe, value);
   if (!record) return record;
@@ -104,8 +97,8 @@ Expected<std::uint64_t> Phast<P, Codec, G>::stored_value(const Probe& probe,
 
 // Insert into a claimed slot, stripe held.
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,
-                                     const detail::Value& value) noexcept {
+[[gnu::always_inline]] inline Status Phast<P, Codec, G>::fill_slot(
+    Desc& desc, std::uint32_t slot, const Probe& probe, const detail::Value& value) noexcept {
   P& platform = context_.platform;
   auto word = stored_value(probe, value);
   if (!word) return std::move(word.error());
@@ -119,15 +112,15 @@ Status Phast<P, Codec, G>::fill_slot(Desc& desc, std::uint32_t slot, const Probe
   }
   platform.flush(&entry, sizeof(entry), "phast.insert.entry"_site);
   if (!platform.fence("phast.insert.entry"_site)) return StatusCode::poisoned;  // PP(insert)
-  desc.set_fingerprint(slot, probe.fingerprint);
-  desc.visible.fetch_or(1ULL << slot, std::memory_order_release);  // LP(insert)
+  desc.set_fingerprint(slot, probe.fingerprint);                                // LP(insert)
   return {};
 }
 
 // Replaces the value of a visible slot, stripe held.
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::replace_value(Desc& desc, std::uint32_t slot, std::uint64_t before,
-                                         const Probe& probe, const detail::Value& value) noexcept {
+[[gnu::always_inline]] inline Status Phast<P, Codec, G>::replace_value(
+    Desc& desc, std::uint32_t slot, std::uint64_t before, const Probe& probe,
+    const detail::Value& value) noexcept {
   P& platform = context_.platform;
   std::uint64_t* target = &leaf_of(desc).entries[slot].value;
   std::uint64_t word = value.word;
@@ -153,16 +146,15 @@ Status Phast<P, Codec, G>::replace_value(Desc& desc, std::uint32_t slot, std::ui
 
 // Removes a visible slot's entry, stripe held; the slot is free afterwards.
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::clear_slot(Desc& desc, std::uint32_t slot,
-                                      std::uint64_t before) noexcept {
+[[gnu::always_inline]] inline Status Phast<P, Codec, G>::clear_slot(Desc& desc, std::uint32_t slot,
+                                                                    std::uint64_t before) noexcept {
   P& platform = context_.platform;
-  const std::uint64_t bit = 1ULL << slot;
   Entry& entry = leaf_of(desc).entries[slot];
-  platform.store(Codec::commit(entry), 0);  // LP(erase)
+  platform.store(Codec::commit(entry), 0);               // LP(erase)
+  desc.version.fetch_add(2, std::memory_order_release);  // D3; locked, hence before the fence
   platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
   if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
-  desc.visible.fetch_and(~bit, std::memory_order_release);
-  desc.version.fetch_add(2, std::memory_order_release);  // D3: before the slot can be claimed again
+  desc.set_fingerprint(slot, 0);
   if (records()) context_.heap.retire(before & kOffsetMask);
   return {};
 }
@@ -176,7 +168,7 @@ Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::V
   auto done = write_once(key, value, mode);
   if (done || done.error() != StatusCode::pool_full) [[likely]]
     return done;
-  context_.epochs.drain_all();
+  context_.epochs.drain_for_room();
   context_.heap.reclaim();
   return write_once(key, value, mode);
 }
@@ -185,13 +177,12 @@ template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const detail::Value& value,
                                               Mode mode) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (Status s = begin_mutation(true); !s.ok()) return fail(std::move(s));
+  if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);
   if constexpr (!Codec::kBytes) {
     if (probe.word == 0) return write_zero(value, mode);
   }
-  const std::uint64_t stripe = stripe_of(probe);
+  const unsigned stripe = stripe_of(probe);
   // X4: a split of byte-string leaves leaves write-backs for the insert's fence; without one we
   // fence here.
   bool owes_fence = false;
@@ -199,7 +190,7 @@ Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const deta
     if (owes_fence) (void)context_.platform.fence("phast.write.settle"_site);
   };
   for (;;) {
-    std::uint64_t claimed = 0;
+    std::uint32_t claimed = kNoSlot;
     const std::uint32_t number = latch_leaf(probe, mode == Mode::update ? nullptr : &claimed);
     Desc& desc = table_[number];
     std::uint64_t before = 0;
@@ -207,29 +198,25 @@ Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const deta
     if (slot != kNoSlot) {
       Status s;
       if (mode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
-      unlatch(desc, stripe | claimed);
+      desc.search.stripes.release(stripe);
       settle();
       if (!s.ok()) return fail(std::move(s));
       return mode == Mode::update;
     }
     if (mode == Mode::update) {
-      unlatch(desc, stripe);
+      desc.search.stripes.release(stripe);
       return false;
     }
-    if (claimed != 0) {
-      const auto free = static_cast<std::uint32_t>(__builtin_ctzll(claimed));
-      Status s = fill_slot(desc, free, probe, value);
-      // On a failure the claimed slot is free again, unless the pool is poisoned and it may hold an
-      // entry.
-      const bool filled = s.ok() || s == StatusCode::poisoned;
-      unlatch(desc, filled ? stripe : stripe | claimed);
+    if (claimed != kNoSlot) {
+      Status s = fill_slot(desc, claimed, probe, value);
+      desc.search.stripes.release(stripe);  // after a failure the slot is free again
       if (!s.ok()) {
         settle();
         return fail(std::move(s));
       }
       return true;
     }
-    unlatch(desc, stripe);
+    desc.search.stripes.release(stripe);
     Status s = split(number, probe);
     owes_fence = Codec::kBytes;
     if (!s.ok()) {
@@ -243,24 +230,23 @@ template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
   if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (Status s = begin_mutation(false); !s.ok()) return fail(std::move(s));
+  if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);
   if constexpr (!Codec::kBytes) {
     if (probe.word == 0) return erase_zero();
   }
-  const std::uint64_t stripe = stripe_of(probe);
+  const unsigned stripe = stripe_of(probe);
   const std::uint32_t number = latch_leaf(probe, nullptr);
   Desc& desc = table_[number];
   std::uint64_t before = 0;
   const std::uint32_t slot = find_slot(desc, probe, before);
   if (slot == kNoSlot) {
-    unlatch(desc, stripe);
+    desc.search.stripes.release(stripe);
     return false;
   }
   Status s = clear_slot(desc, slot, before);
-  const bool empty = desc.visible.load(std::memory_order_relaxed) == 0;
-  unlatch(desc, s.ok() ? stripe | 1ULL << slot : stripe);
+  const bool empty = desc.visible() == 0;
+  desc.search.stripes.release(stripe);
   if (!s.ok()) return fail(std::move(s));
   if (empty) try_unlink(number);
   return true;
