@@ -143,7 +143,8 @@ class LossyPlatform {
     RealPlatform::store_byte(byte, value);
   }
   static void light_fence() noexcept { RealPlatform::light_fence(); }
-  static void heavy_fence() noexcept { RealPlatform::heavy_fence(); }
+  static bool heavy_fence() noexcept { return RealPlatform::heavy_fence(); }
+  static bool full_light_fences() noexcept { return RealPlatform::full_light_fences(); }
   static std::uint32_t thread_slot() noexcept { return RealPlatform::thread_slot(); }
   static Counters& counters() noexcept { return RealPlatform::counters(); }
   static void pause(unsigned spins) noexcept { RealPlatform::pause(spins); }

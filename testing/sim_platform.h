@@ -231,7 +231,11 @@ class SimPlatform {
     byte = value;
   }
   static void light_fence() noexcept { step(); }
-  static void heavy_fence() noexcept { step(); }
+  static bool heavy_fence() noexcept {
+    step();
+    return true;
+  }
+  static bool full_light_fences() noexcept { return false; }
   static std::uint32_t thread_slot() noexcept { return world_.thread; }
   static Counters& counters() noexcept { return world_.counters; }
   static void pause(unsigned) noexcept {

@@ -20,27 +20,20 @@ std::uint64_t now_ns() noexcept {
                                         .count());
 }
 
-// What the clock costs: the least of several runs, as anything above it is a disturbance.
-struct ClockCost {
-  double pair_ns = 1e9;
-  std::uint64_t interval_ns = ~0ULL;
-};
-
-ClockCost measure_clock() noexcept {
+// Between two readings of the clock: the least of several runs, as anything above is a disturbance.
+std::uint64_t empty_interval_ns() noexcept {
   constexpr int kRuns = 20;
   constexpr std::uint64_t kPairs = 2000;
-  ClockCost cost;
+  std::uint64_t least = ~0ULL;
   for (int run = 0; run < kRuns; ++run) {
     std::uint64_t within = 0;
-    const std::uint64_t begin = now_ns();
     for (std::uint64_t i = 0; i < kPairs; ++i) {
       const std::uint64_t start = now_ns();
       within += now_ns() - start;
     }
-    cost.pair_ns = std::min(cost.pair_ns, static_cast<double>(now_ns() - begin) / kPairs);
-    cost.interval_ns = std::min(cost.interval_ns, within / kPairs);
+    least = std::min(least, within / kPairs);
   }
-  return cost;
+  return least;
 }
 
 Counters difference(const Counters& after, const Counters& before) noexcept {
@@ -74,13 +67,18 @@ class alignas(128) Worker {
     session_ = &session;
     const Counters before = thread_counters();
     dispatch();
-    end_ns_ = now_ns();
     counters_ = difference(thread_counters(), before);
     if (failed_) error_ = session.error();
   }
 
   std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
-  std::uint64_t end_ns() const noexcept { return end_ns_; }
+  // Of all its operations, had none been clocked.
+  double seconds() const noexcept {
+    const auto operations = static_cast<double>(unclocked_ + latency_.count());
+    return unclocked_ == 0 ? static_cast<double>(clocked_ns_) / 1e9
+                           : static_cast<double>(unclocked_ns_) / 1e9 *
+                                 (operations / static_cast<double>(unclocked_));
+  }
   const Counters& counters() const noexcept { return counters_; }
   const Histogram& latency() const noexcept { return latency_; }
   std::uint64_t missing() const noexcept { return missing_; }
@@ -89,18 +87,27 @@ class alignas(128) Worker {
   bool failed() const noexcept { return failed_; }
 
  private:
-  // Calls op(i) for i in [0, n), one call in 16 between two readings of the clock.
+  // Calls op(i) for i in [0, n), the last sixteenth of each block between two readings of the clock.
   template <class Op>
   void loop(std::size_t n, std::uint64_t unit, Op op) {
-    constexpr std::size_t kReportEvery = 256 * kSampleEvery;
     for (std::size_t i = 0; i < n && !failed_;) {
-      const std::uint64_t start = now_ns();
-      op(i);
-      const std::uint64_t taken = now_ns() - start;
-      latency_.record(taken > interval_ns_ ? taken - interval_ns_ : 0);
-      const std::size_t end = std::min(i + kSampleEvery, n);
-      for (++i; i < end; ++i) op(i);
-      if (i % kReportEvery == 0) done_.store(i * unit, std::memory_order_relaxed);
+      const std::size_t block = std::min(kBlock, n - i);
+      const std::size_t clocked = (block + kSampleEvery - 1) / kSampleEvery;
+      std::size_t end = i + block - clocked;
+      unclocked_ += end - i;
+      const std::uint64_t begin = now_ns();
+      for (; i < end; ++i) op(i);
+      unclocked_ns_ += now_ns() - begin;
+      checking_ = true;
+      for (end += clocked; i < end; ++i) {
+        const std::uint64_t start = now_ns();
+        op(i);
+        const std::uint64_t taken = now_ns() - start;
+        clocked_ns_ += taken;
+        latency_.record(taken > interval_ns_ ? taken - interval_ns_ : 0);
+      }
+      checking_ = false;
+      done_.store(i * unit, std::memory_order_relaxed);
     }
   }
 
@@ -162,7 +169,7 @@ class alignas(128) Worker {
   void read(std::size_t i) {
     bool right = false;
     const Outcome outcome = session_->read(
-        block_.key(i), [&](const ValueRef& value) { right = plausible(block_.words[i], value); });
+        block_.key(i), [&](const ValueRef& value) { right = use(block_.words[i], value); });
     count(outcome == Outcome::yes && !right ? Outcome::no : outcome, missing_);
   }
 
@@ -171,10 +178,9 @@ class alignas(128) Worker {
     const std::size_t n = std::min<std::size_t>(kBatchLength, block_.size() - begin);
     for (std::size_t i = 0; i < n; ++i) keys[i] = block_.key(begin + i);
     std::size_t right = 0;
-    const Outcome outcome = session_->read_batch(std::span<const KeyRef>(keys.data(), n),
-                                                 [&](std::size_t i, const ValueRef& value) {
-                                                   right += plausible(keys[i].word, value) ? 1 : 0;
-                                                 });
+    const Outcome outcome = session_->read_batch(
+        std::span<const KeyRef>(keys.data(), n),
+        [&](std::size_t i, const ValueRef& value) { right += use(keys[i].word, value) ? 1 : 0; });
     failed_ |= outcome == Outcome::failed;
     missing_ += n - right;
   }
@@ -194,21 +200,30 @@ class alignas(128) Worker {
         session_->scan(from, limit, [&](const KeyRef& key, const ValueRef& value) {
           if (visited++ == 0) {
             const bool same = from.bytes.empty() ? key.word == from.word : key.bytes == from.bytes;
-            first_right = same && plausible(from.word, value);
+            first_right = same && use(from.word, value);
+          } else {
+            touched_ +=
+                value.bytes.empty() ? value.word : static_cast<unsigned char>(value.bytes.front());
           }
-          touched_ +=
-              value.bytes.empty() ? value.word : static_cast<unsigned char>(value.bytes.front());
         });
     failed_ |= outcome == Outcome::failed;
     missing_ += first_right ? 0 : 1;
     unexpected_ += visited > limit ? 1 : 0;
   }
 
-  // A value of this key, no newer than what is being written: which generation exactly is seen when
-  // everything is read back, as looking it up here would cost a cache miss under the clock.
-  bool plausible(std::uint64_t word, const ValueRef& value) const noexcept {
-    const auto generation = values_.generation(word, value);
-    return generation.has_value() && *generation <= newest_;
+  // Loads the value, line by line, and in clocked operations checks it: a value of this key, no
+  // newer than what is being written. All are checked, and for their generation, when everything
+  // is read back.
+  bool use(std::uint64_t key_word, const ValueRef& value) noexcept {
+    if (checking_) {
+      const auto generation = values_.generation(key_word, value);
+      return generation.has_value() && *generation <= newest_;
+    }
+    touched_ += value.word;
+    for (std::size_t at = 0; at < value.bytes.size(); at += 64) {
+      touched_ += static_cast<unsigned char>(value.bytes[at]);
+    }
+    return true;
   }
 
   void count(Outcome outcome, std::uint64_t& if_no) {
@@ -227,19 +242,22 @@ class alignas(128) Worker {
   bool failed_ = false;
   std::uint64_t missing_ = 0;
   std::uint64_t unexpected_ = 0;
-  std::uint64_t touched_ = 0;  // keeps the values of scans from being optimised away
+  std::uint64_t touched_ = 0;  // keeps loads of values from being optimised away
+  bool checking_ = false;
+  std::uint64_t unclocked_ = 0;  // operations
+  std::uint64_t unclocked_ns_ = 0;
+  std::uint64_t clocked_ns_ = 0;
   std::atomic<std::uint64_t> done_{0};
-  std::uint64_t end_ns_ = 0;
   Counters counters_;
   Histogram latency_;
   std::string error_;
 };
 
-// Starts task(t) for every t once all threads exist; answers the time of the release.
+// Starts task(t) for every t once all threads exist.
 class Starter {
  public:
   template <class Prepare, class Task>
-  std::uint64_t start(std::size_t threads, Prepare prepare, Task task) {
+  void start(std::size_t threads, Prepare prepare, Task task) {
     for (std::size_t t = 0; t < threads; ++t) {
       threads_.emplace_back([this, t, prepare, task] {
         auto prepared = prepare(t);
@@ -251,10 +269,8 @@ class Starter {
       });
     }
     for (std::size_t seen = ready_.load(); seen < threads; seen = ready_.load()) ready_.wait(seen);
-    const std::uint64_t begin = now_ns();
     go_.store(true, std::memory_order_release);
     go_.notify_all();
-    return begin;
   }
   // Waits for all, showing how many operations done() says are done.
   template <class Done>
@@ -278,11 +294,11 @@ class Starter {
 }  // namespace
 
 Driver::Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress)
-    : subject_(subject), keys_(keys), values_(values), progress_(progress) {
-  const ClockCost cost = measure_clock();
-  clock_ns_ = cost.pair_ns;
-  interval_ns_ = cost.interval_ns;
-}
+    : subject_(subject),
+      keys_(keys),
+      values_(values),
+      progress_(progress),
+      interval_ns_(empty_interval_ns()) {}
 
 Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
   const std::uint8_t newest = std::max(phase.generation, ledger.newest());
@@ -294,7 +310,7 @@ Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
                      .operations = phase.operations};
   progress_.start(result.name, phase.operations);
   Starter starter;
-  const std::uint64_t begin = starter.start(
+  starter.start(
       workers.size(), [&](std::size_t) { return subject_.session(); },
       [&](std::size_t t, Session& session) { workers[t]->run(session); });
   starter.join(progress_, [&] {
@@ -308,9 +324,7 @@ Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
     if (worker->failed()) {
       return failure(kExitIo, subject_.name() + ": " + result.name + ": " + worker->error());
     }
-    const double clocked = static_cast<double>(worker->latency().count()) * clock_ns_;
-    const double taken = static_cast<double>(worker->end_ns() - begin) - clocked;
-    result.seconds = std::max(result.seconds, taken / 1e9);
+    result.seconds = std::max(result.seconds, worker->seconds());
     result.latency.merge(worker->latency());
     result.missing += worker->missing();
     result.unexpected += worker->unexpected();

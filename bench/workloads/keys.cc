@@ -133,10 +133,6 @@ ValueCodec::ValueCodec(const DataKind& kind)
   for (std::size_t i = 0; i < filler_.size(); ++i) filler_[i] = static_cast<char>('a' + i % 26);
 }
 
-std::uint64_t ValueCodec::base(std::uint64_t key_word) noexcept {
-  return mix64(key_word ^ 0x5555555555555555ULL);
-}
-
 std::optional<std::uint8_t> ValueCodec::generation(std::uint64_t key_word,
                                                    const ValueRef& value) const noexcept {
   std::uint64_t word = value.word;

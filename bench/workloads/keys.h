@@ -21,6 +21,7 @@
 #include <string_view>
 
 #include "bench/workloads/data.h"
+#include "bench/workloads/random.h"
 
 namespace perdure::bench {
 
@@ -90,7 +91,9 @@ class ValueCodec {
   }
 
  private:
-  static std::uint64_t base(std::uint64_t key_word) noexcept;
+  static std::uint64_t base(std::uint64_t key_word) noexcept {
+    return mix64(key_word ^ 0x5555555555555555ULL);
+  }
 
   DataKind kind_;
   std::size_t digits_;  // of the value's word that are stored

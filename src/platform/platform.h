@@ -28,7 +28,8 @@
 //     ByteLatches                     four latches in a word, released without a locked
 //                                     instruction, which would wait for the write-back before it
 //     light_fence() / heavy_fence()   a store-load barrier between a thread that does the first
-//                                     often and one that does the second seldom
+//                                     often and one that does the second seldom, if it answers true
+//     full_light_fences()             the first is one by itself
 #pragma once
 
 #include <atomic>  // memory orders
@@ -69,7 +70,8 @@ concept Platform =
       typename P::Latch;
       typename P::ByteLatches;
       P::light_fence();
-      P::heavy_fence();
+      { P::heavy_fence() } -> std::same_as<bool>;
+      { P::full_light_fences() } -> std::same_as<bool>;
       { P::thread_slot() } -> std::same_as<std::uint32_t>;
       P::pause(0U);
       { P::now_ns() } -> std::same_as<std::uint64_t>;

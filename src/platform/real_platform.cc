@@ -102,11 +102,9 @@ double ticks_per_ns() noexcept {
 const bool RealPlatform::asymmetric_ =
     ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 
-void RealPlatform::heavy_fence() noexcept {
+bool RealPlatform::heavy_fence() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!asymmetric_) return;
-  // Registered, so it fails only if the kernel cannot interrupt the others now: nobody may go on.
-  while (::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) ::sched_yield();
+  return ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
 void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,

@@ -164,6 +164,7 @@ class RealPlatform {
 #else
     // Vector loads: each byte is whole, which is all that is needed; the loads before are acquire.
     std::memcpy(words, line, kLine);
+    asm volatile("" ::: "memory");  // here, and once
 #endif
   }
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
@@ -171,7 +172,9 @@ class RealPlatform {
   }
   // Asymmetric barrier (membarrier(2)): of two threads, one of which stores, does light_fence() and
   // loads, the other stores, does heavy_fence() and loads, at least one sees the other's store.
-  // Where the kernel refuses, both are full fences.
+  // Where the kernel has refused from the start, light fences are full ones. heavy_fence answers
+  // whether every thread of the process has done a full fence within it; then it holds for plain
+  // stores of others too, that no light_fence() follows.
   static void light_fence() noexcept {
     if (asymmetric_) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -179,7 +182,8 @@ class RealPlatform {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
   }
-  static void heavy_fence() noexcept;
+  static bool heavy_fence() noexcept;
+  static bool full_light_fences() noexcept { return !asymmetric_; }
   static std::uint32_t thread_slot() noexcept {
     const std::uint32_t slot = detail::thread_state.slot;
     return slot != ~0U ? slot : detail::acquire_thread_slot();

@@ -221,7 +221,7 @@ class EpochDomain {
   void try_advance() noexcept {
     std::uint64_t epoch = epoch_.load(std::memory_order_seq_cst);
     if (!all_at(epoch)) return;  // the heavy fence would be wasted
-    P::heavy_fence();
+    if (!P::heavy_fence() && !P::full_light_fences()) return;
     if (all_at(epoch)) epoch_.compare_exchange_strong(epoch, epoch + 1, std::memory_order_seq_cst);
   }
   bool all_at(std::uint64_t epoch) noexcept {

@@ -15,6 +15,9 @@
 //       rises after bound. Neither bound nor low ever rises. Bit 0 of version: unlinked for good.
 // Fingerprints and stripes are written as bytes: after its fence a writer needs no locked
 // instruction, which would wait for the write-back and keep the next operation's misses waiting.
+//   D5  So an operation may have returned while its last bytes are still in its thread's store
+//       buffer, the release of its stripe the last of them. Who is to see what has returned looks
+//       at the stripe first, and lets whoever holds it go.
 #pragma once
 
 #include <bit>
@@ -112,6 +115,22 @@ struct alignas(64) Descriptor {
       }
     }
   }
+  // What holds a stripe: 0 if nothing.
+  std::uint32_t holder(unsigned stripe) const noexcept {
+    return search.stripes.load() >> 8 * stripe & 0xFF;
+  }
+  // D5: afterwards all is visible of operations that had returned before.
+  void let_go(unsigned stripe) const noexcept {
+    const std::uint32_t before = holder(stripe);
+    if (before == 0) [[likely]]
+      return;
+    for (unsigned spins = 0; holder(stripe) == before; ++spins) {
+      // It may have lost its core. Then a heavy fence empties its store buffer: if it still holds
+      // the stripe, it had not returned.
+      if (spins >= kPatience && P::heavy_fence()) return;
+      P::pause(spins);
+    }
+  }
   void unlatch_all() noexcept { search.stripes.store(0); }
 
   bool is_free(std::uint32_t slot) const noexcept { return (equal_to(0) >> slot & 1) != 0; }
@@ -126,6 +145,7 @@ struct alignas(64) Descriptor {
   }
 
  private:
+  static constexpr unsigned kPatience = 200;  // pauses; a write-back takes fewer
   std::uint64_t equal_to(std::uint8_t byte) const noexcept {
     std::uint64_t words[8];
     P::load_line(words, reinterpret_cast<const std::uint8_t*>(&search));

@@ -27,8 +27,8 @@
 //   update  stripe -> value word (LP) -> F S (PP) -> release. 1F 1S; by record (k+1)F 2S.
 //   erase   stripe -> commit word 0 (LP) -> version -> F S (PP) -> fingerprint 0 -> release, and
 //           the slot is free. 1F 1S.
-//   find    version -> range -> fingerprints -> entry -> stripe -> version again. 0F 0S; when the
-//           stripe is held, the candidates' lines and 1S.
+//   find    version -> range -> stripe (D5) -> fingerprints -> entry -> stripe -> version again.
+//           0F 0S; when the stripe is held at the end, the candidates' lines and 1S.
 //   split   new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
 //           -> bound -> version -> fingerprints -> version. 17F 2S. Byte strings: the separator's
 //           lines too, and moved slots are zeroed, up to 15F, fenced by the insert that follows in
@@ -44,15 +44,16 @@
 //                find loads it first and last.
 //   stripes      loaded after the value: if the store was seen, the stripe is held, unless its
 //                fence is over. Released by a plain byte store: no locked instruction between a
-//                fence and the next operation's loads.
+//                fence and the next operation's loads. Hence also loaded before: leaf_table.h D5.
 // RECOVERY  per partition in parallel: finish half-done splits (I1) from the immutable `low` of
 //   the new leaf; byte strings: zero entries outside their leaf's range, durably, before anything
 //   is swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves).
 //   Non-authoritative pointers: `low` (except in a half-done split), entries outside the range.
 // RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their
 //   unlink.
-// PROGRESS  find and scan are lock-free except while an inner node loses a leaf; writers block on
-//   a stripe, splits on a leaf. pool_full: inserts fail, all else goes on.
+// PROGRESS  find and scan are lock-free except while an inner node loses a leaf: they wait a moment
+//   for a stripe that is held, then fence its holder and go on (without membarrier(2) they wait);
+//   writers block on a stripe, splits on a leaf. pool_full: inserts fail, all else goes on.
 #pragma once
 
 #include <cstdint>
@@ -211,7 +212,10 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     std::uint64_t damaged = 0;  // names a damaged record, if there is one
     const Separator<P>* low_separator = nullptr;
     const Separator<P>* bound_separator = nullptr;
-    detail::Entry entries[64];
+    union {  // not initialised: only the first `count` are ever looked at
+      detail::Entry entries[64];
+    };
+    Batch() noexcept {}  // NOLINT(modernize-use-equals-default): the union has none
   };
   struct Limits {
     Probe from, to;  // to is exclusive
@@ -222,10 +226,14 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                          std::uint64_t word) const noexcept;
   bool snapshot(const Entered& entered, const Limits& limits, bool reverse, std::uint64_t limit,
                 Batch& batch) noexcept;
+  std::uint32_t collect_words(const Leaf& leaf, std::span<const std::uint8_t> order,
+                              const Limits& limits, bool reverse, std::uint64_t limit,
+                              Batch& batch) const noexcept;
+  std::uint32_t collect_bytes(const Leaf& leaf, std::span<const std::uint8_t> order,
+                              const Limits& limits, bool reverse, std::uint64_t limit,
+                              Batch& batch) const noexcept;
   std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf, const Entered& entered,
                               std::uint64_t visible, bool settled, std::uint8_t* order) noexcept;
-  enum class Loaded : std::uint8_t { entry, empty, damaged };
-  Loaded load_entry(const Entry& entry, detail::Entry& out) const noexcept;
   Expected<bool> scan_zero(const Limits& limits, bool reverse,
                            FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
   Probe next_probe(const Batch& batch, bool reverse, bool& end) const noexcept;

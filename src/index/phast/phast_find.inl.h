@@ -112,19 +112,24 @@ Expected<bool> Phast<P, Codec, G>::read_from(
     const Entered entered = enter(probe, start);
     const Desc& desc = table_[entered.number];
     start = entered.number;
+    desc.let_go(stripe_of(probe));
     const std::uint64_t candidates = desc.matches(probe.fingerprint);
     const Leaf& leaf = leaf_of(desc);
     bool found = false;
     std::uint64_t word = 0;
-    detail::Value value;
-    for (std::uint64_t m = candidates; m != 0 && !found; m &= m - 1) {
-      found = key_matches(leaf.entries[__builtin_ctzll(m)], probe, word);
+    std::uint64_t left = candidates;
+    for (; left != 0 && !found; left &= left - 1) {
+      found = key_matches(leaf.entries[__builtin_ctzll(left)], probe, word);
     }
+    detail::Value value;
     // A record stays readable: its retirement waits for this guard.
     const bool readable = !found || value_of(word, value);
     // I4: loaded after the value. All candidates are of the key's stripe.
-    const bool in_flight = (desc.search.stripes.load() >> 8 * stripe_of(probe) & 0xFF) != 0;
-    if (in_flight && candidates != 0 && !help(desc, candidates)) return fail(StatusCode::poisoned);
+    if (desc.holder(stripe_of(probe)) != 0 && candidates != 0) [[unlikely]] {
+      if (!help(desc, candidates)) return fail(StatusCode::poisoned);
+      // Erased meanwhile, the slot taken again, and what was read there not shown yet.
+      if (found && (candidates & ~left & ~desc.matches(probe.fingerprint)) != 0) continue;
+    }
     if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
     if (desc.version.load(std::memory_order_acquire) != entered.version) continue;
     if (!readable) return fail(damaged_record(word));

@@ -317,6 +317,7 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
     if constexpr (Codec::kBytes) {
       const std::uint64_t word = platform.load(entry.value);
       probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
+      if (probe.fingerprint == 0) return damaged_record(word);  // no writer makes that
       // The record itself is read only where words cannot decide.
       const bool on_low = probe.word == desc.low.load(std::memory_order_relaxed);
       const bool on_bound = probe.word == desc.bound.load(std::memory_order_relaxed);
@@ -332,7 +333,6 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
         continue;
       }
       if (Status s = check_record(word, false); !s.ok()) return s;
-      if (probe.fingerprint == 0) return damaged_record(word);  // no writer makes that
       if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
     } else {
       probe = Codec::probe({.word = probe.word});

@@ -46,24 +46,6 @@ std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
 }
 
 template <Platform P, class Codec, class G>
-typename Phast<P, Codec, G>::Loaded Phast<P, Codec, G>::load_entry(
-    const Entry& entry, detail::Entry& out) const noexcept {
-  const P& platform = context_.platform;
-  if constexpr (Codec::kBytes) {
-    const std::uint64_t word = platform.load(entry.value);
-    if (word == 0) return Loaded::empty;
-    if (!value_of(word, out.value)) return Loaded::damaged;
-    out.key = {.word = platform.load(entry.key),
-               .bytes = RecordView::read(platform, record_at(word)).key()};
-  } else {
-    out.key = {.word = platform.load(entry.key)};
-    if (out.key.word == 0) return Loaded::empty;
-    if (!value_of(platform.load(entry.value), out.value)) return Loaded::damaged;
-  }
-  return Loaded::entry;
-}
-
-template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::prefetch_leaf(const Desc& desc) const noexcept {
   const auto* bytes = reinterpret_cast<const char*>(&leaf_of(desc));
   for (std::size_t line = kLine; line < sizeof(Leaf); line += kLine) {
@@ -93,6 +75,85 @@ std::uint32_t Phast<P, Codec, G>::first_at(const Leaf& leaf, const std::uint8_t*
   return low;
 }
 
+// Copies the entries within the limits and the batch's bound, in the direction of the scan; answers
+// how many. An emptied one is either in flight, then absent and helped by the caller, or the version
+// has moved.
+template <Platform P, class Codec, class G>
+std::uint32_t Phast<P, Codec, G>::collect_words(const Leaf& leaf,
+                                                std::span<const std::uint8_t> order,
+                                                const Limits& limits, bool reverse,
+                                                std::uint64_t limit, Batch& batch) const noexcept {
+  const P& platform = context_.platform;
+  const std::uint64_t first = limits.has_from ? std::max<std::uint64_t>(limits.from.word, 1) : 1;
+  std::uint64_t end = batch.bound + 1;  // exclusive; 0 is past the last word
+  if (limits.has_to && limits.to.word == 0) return 0;
+  if (limits.has_to && limits.to.word - 1 < end - 1) end = limits.to.word;
+  if (end - 1 < first || limit == 0) return 0;
+  const bool plain = !records();
+  std::uint32_t count = 0;
+  const std::size_t begin =
+      reverse ? 0 : first_at(leaf, order.data(), static_cast<std::uint32_t>(order.size()), first);
+  for (std::size_t i = begin; i < order.size(); ++i) {
+    const Entry& entry = leaf.entries[order[reverse ? order.size() - 1 - i : i]];
+    const std::uint64_t key = platform.load(entry.key);
+    if (key - first > end - 1 - first) [[unlikely]] {
+      if (key != 0 && (key < first) == reverse) break;
+      continue;
+    }
+    const std::uint64_t word = platform.load(entry.value);
+    detail::Entry& out = batch.entries[count];
+    out = {.key = {.word = key}, .value = {.word = word, .word_size = 8}};
+    if (!plain && !value_of(word, out.value)) {
+      batch.damaged = word;
+      continue;
+    }
+    if (++count == limit) break;
+  }
+  return count;
+}
+
+template <Platform P, class Codec, class G>
+std::uint32_t Phast<P, Codec, G>::collect_bytes(const Leaf& leaf,
+                                                std::span<const std::uint8_t> order,
+                                                const Limits& limits, bool reverse,
+                                                std::uint64_t limit, Batch& batch) const noexcept {
+  const P& platform = context_.platform;
+  const auto beyond = [&](const detail::Entry& e) {
+    if (e.key.word != batch.bound) return e.key.word > batch.bound;
+    return batch.bound_separator != nullptr && e.key.bytes > batch.bound_separator->view();
+  };
+  const auto before = [&](const detail::Entry& e, const Probe& probe) {  // entry < probe
+    return e.key.word == probe.word ? compare(probe, e.key.bytes) > 0 : e.key.word < probe.word;
+  };
+  std::uint32_t count = 0;
+  const auto size = static_cast<std::uint32_t>(order.size());
+  const std::uint32_t begin =
+      limits.has_from && !reverse ? first_at(leaf, order.data(), size, limits.from.word) : 0;
+  for (std::uint32_t i = begin; i < size && count < limit; ++i) {
+    const Entry& entry = leaf.entries[order[reverse ? size - 1 - i : i]];
+    const std::uint64_t word = platform.load(entry.value);
+    if (word == 0) continue;
+    detail::Entry& out = batch.entries[count];
+    out = {};
+    if (!value_of(word, out.value)) {
+      batch.damaged = word;
+      continue;
+    }
+    out.key = {.word = platform.load(entry.key),
+               .bytes = RecordView::read(platform, record_at(word)).key()};
+    if (beyond(out)) {
+      if (!reverse) break;
+    } else if (limits.has_from && before(out, limits.from)) {
+      if (reverse) break;
+    } else if (limits.has_to && !before(out, limits.to)) {
+      if (!reverse) break;
+    } else {
+      ++count;
+    }
+  }
+  return count;
+}
+
 // Fills the batch with the leaf's entries inside the limits, in the direction of the scan. False if
 // the leaf changed under us.
 template <Platform P, class Codec, class G>
@@ -110,47 +171,25 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     batch.low_separator = desc.separators.low.load(std::memory_order_acquire);
     batch.bound_separator = desc.separators.bound.load(std::memory_order_acquire);
   }
-  const auto beyond = [&](const detail::Entry& e) {
-    if (Codec::kBytes && e.key.word == batch.bound) {
-      return batch.bound_separator != nullptr && e.key.bytes > batch.bound_separator->view();
-    }
-    return e.key.word > batch.bound;
-  };
+  for (unsigned stripe = 0; stripe < P::ByteLatches::kCount; ++stripe) desc.let_go(stripe);
   const bool settled = desc.search.stripes.load() == 0;  // before the slots
   const std::uint64_t visible = desc.visible();
-  std::uint8_t order[64];
-  const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, settled, order);
-  const auto before = [&](const detail::Entry& e, const Probe& probe) {  // entry < probe
-    if (Codec::kBytes && e.key.word == probe.word) return compare(probe, e.key.bytes) > 0;
-    return e.key.word < probe.word;
-  };
-  batch.count = 0;
-  batch.damaged = 0;
+  std::uint8_t slots[64];
+  const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, settled, slots);
   if (batch.next != kNoLeaf && limit > kEntries / 3 && !reverse) prefetch_leaf(table_[batch.next]);
-  const std::uint32_t begin =
-      limits.has_from && !reverse ? first_at(leaf, order, count, limits.from.word) : 0;
-  for (std::uint32_t i = begin; i < count && batch.count < limit; ++i) {
-    const Entry& entry = leaf.entries[order[reverse ? count - 1 - i : i]];
-    detail::Entry& out = batch.entries[batch.count];
-    // Emptied: either in flight, then absent and helped below, or the version has moved.
-    const Loaded loaded = load_entry(entry, out);
-    if (loaded == Loaded::damaged) batch.damaged = context_.platform.load(entry.value);
-    if (loaded != Loaded::entry) continue;
-    if (beyond(out)) {
-      if (!reverse) break;
-      continue;
-    }
-    if (limits.has_from && before(out, limits.from)) {
-      if (reverse) break;
-      continue;
-    }
-    if (limits.has_to && !before(out, limits.to)) {
-      if (!reverse) break;
-      continue;
-    }
-    ++batch.count;
+  batch.damaged = 0;
+  const std::span<const std::uint8_t> order(slots, count);
+  if constexpr (Codec::kBytes) {
+    batch.count = collect_bytes(leaf, order, limits, reverse, limit, batch);
+  } else {
+    batch.count = collect_words(leaf, order, limits, reverse, limit, batch);
   }
-  if (desc.search.stripes.load() != 0) (void)help(desc, visible);  // I4
+  if (desc.search.stripes.load() != 0) {
+    const std::uint64_t now = desc.visible();
+    (void)help(desc, visible | now);  // I4; a cached order may name slots of both
+    // Erased meanwhile: the slot may be taken again, and what was read there not be shown yet.
+    if ((visible & ~now) != 0) return false;
+  }
   return desc.version.load(std::memory_order_acquire) == entered.version;
 }
 

@@ -193,6 +193,12 @@ Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const deta
     std::uint32_t claimed = kNoSlot;
     const std::uint32_t number = latch_leaf(probe, mode == Mode::update ? nullptr : &claimed);
     Desc& desc = table_[number];
+    if (context_.platform.poisoned())
+        [[unlikely]] {  // by who held the stripe: nothing of it counts
+      desc.search.stripes.release(stripe);
+      settle();
+      return fail(StatusCode::poisoned);
+    }
     std::uint64_t before = 0;
     const std::uint32_t slot = find_slot(desc, probe, before);
     if (slot != kNoSlot) {
@@ -238,6 +244,10 @@ Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
   const unsigned stripe = stripe_of(probe);
   const std::uint32_t number = latch_leaf(probe, nullptr);
   Desc& desc = table_[number];
+  if (context_.platform.poisoned()) [[unlikely]] {
+    desc.search.stripes.release(stripe);
+    return fail(StatusCode::poisoned);
+  }
   std::uint64_t before = 0;
   const std::uint32_t slot = find_slot(desc, probe, before);
   if (slot == kNoSlot) {
