@@ -152,6 +152,8 @@ InterleaveReport Interleaver::sweep(const std::vector<Leg>& before, std::uint32_
     DirectedStrategy strategy(legs);
     run(strategy);
     report_.legs = strategy.ends();
+    report_.blocked +=
+        static_cast<std::uint64_t>(std::ranges::count(report_.legs, LegEnd::blocked));
     more = strategy.ends()[before.size()] == LegEnd::reached;
     for (std::size_t i = 0; i < before.size() && report_.ok(); ++i) {
       if (strategy.ends()[i] != LegEnd::reached) {

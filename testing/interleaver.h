@@ -49,6 +49,7 @@ struct InterleaveReport {
   std::uint64_t images = 0;     // distinct files that were opened
   std::uint64_t verdicts = 0;   // pairs of file and history
   std::uint64_t histories = 0;  // distinct ones at the end of schedules
+  std::uint64_t blocked = 0;    // legs that ended because their thread had to wait
   bool capped = false;          // max_schedules was reached
   std::uint64_t violations = 0;
   double seconds = 0;

@@ -60,13 +60,13 @@ InterleaveReport split_without_insert(const std::string& name, bool quiet) {
   Ops second{op(OpKind::insert, both, value), op(OpKind::erase, moved)};
   for (int i = 0; i < 3; ++i) second.push_back(op(OpKind::reclaim, {}));
   second.push_back(op(OpKind::upsert, dense_key(0), std::string(30, 'w')));
-  Interleaver interleaver(phast_subjects<phast::BytesCodec, WideGeometry>(
-                              {.values = ValueKind::bytes}),
-                          {.name = name,
-                           .setup = setup,
-                           .threads = {{op(OpKind::insert, both, value)}, second},
-                           .limits = {.product = 256, .random = 8, .sampled = 60},
-                           .quiet = quiet});
+  Interleaver interleaver(
+      phast_subjects<phast::BytesCodec, WideGeometry>({.values = ValueKind::bytes}),
+      {.name = name,
+       .setup = setup,
+       .threads = {{op(OpKind::insert, both, value)}, second},
+       .limits = {.product = 256, .random = 8, .sampled = 60},
+       .quiet = quiet});
   return interleaver.sweep({{0, flush_of("phast.split.zero")}}, 0,
                            {{1, mark_of("return")}, {0, done()}, {1, done()}});
 }
