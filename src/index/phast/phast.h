@@ -217,6 +217,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     const Separator<P>* low_separator = nullptr;
     const Separator<P>* bound_separator = nullptr;
     detail::Entry entries[64];
+
+    bool ends_before(const Probe& position) const noexcept {
+      if (Codec::kBytes && position.word == bound) {
+        return bound_separator != nullptr && compare(position, bound_separator->view()) > 0;
+      }
+      return position.word > bound;
+    }
   };
   struct Limits {
     Probe from, to;  // to is exclusive
