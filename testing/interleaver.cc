@@ -302,9 +302,10 @@ void Interleaver::finish(bool ended) {
     return fail("", "contents: " + std::string(s.message()));
   }
   histories_.insert(history_.hash());
-  if (const std::string wrong = history_.judge(Model(contents.begin(), contents.end()));
-      !wrong.empty()) {
-    return fail("", wrong);
+  const Model content(contents.begin(), contents.end());
+  if (const std::string wrong = history_.judge(content); !wrong.empty()) return fail("", wrong);
+  if (const std::string wrong = compare(*subject_, content); !wrong.empty()) {
+    return fail("", "scan and lookups differ: " + wrong);
   }
   std::vector<std::string> violations;
   subject_->check(violations);

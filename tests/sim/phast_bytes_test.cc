@@ -53,7 +53,10 @@ TEST(PhastBytesRaces, P1g_G6_ScansBesideAnUnlink) {
   all_schedules(setup, {{gone(80)}, {put(65, 'b'), look(65)}}, 2, 192, "insert");
   Ops writer{gone(80)};
   for (int i = 0; i < 3; ++i) writer.push_back({OpKind::reclaim, {}, {}});
-  for (std::uint64_t i = 1; i < 9; ++i) writer.push_back(put(200 + i, 'z'));
+  // Records as long as a leaf, so that its block holds one: a word of it is no offset.
+  for (std::uint64_t i = 1; i < 5; ++i) {
+    writer.push_back({OpKind::upsert, key(200 + i), std::string(90, 'z')});
+  }
   for (const Op& reader : {scan(), scan_back(), look(80)}) {
     Interleaver interleaver(phast_subjects<phast::BytesCodec>({.values = ValueKind::bytes}),
                             {.name = test_name(describe(reader)),
