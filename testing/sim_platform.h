@@ -242,8 +242,8 @@ class SimPlatform {
     if (step_hook != nullptr) [[unlikely]]
       step_hook(kind, site);
   }
-  // A planted logical bug: compare-exchange and fetch_or never set these bits of a 64-bit word. With
-  // the bits of a latch nobody excludes anybody.
+  // A planted logical bug: compare-exchange and fetch_or never set these bits of a 64-bit word.
+  // With the bits of a latch nobody excludes anybody.
   static inline std::uint64_t stuck_at_zero = 0;
   // What to print when the simulation is stuck: the replay command.
   static inline const char* (*describe_context)() = nullptr;

@@ -102,7 +102,7 @@ TEST(PoolCrash, H4e_Growth) {
   EXPECT_TRUE(report.sites_crossed.contains("heap.extent.assign"));
 }
 
-// X1 for the headers: killed inside a header write, reopened, power lost inside the next one.
+// X1, G7 for the headers: killed inside a header write, reopened, power lost inside the next one.
 TEST(PoolCrash, X1_KilledWhileClosing) {
   std::vector<Op> ops;
   for (std::uint64_t i = 1; i < 5; ++i) {
@@ -152,8 +152,8 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
   }
 }
 
-// 5c: what a session in `process` mode acknowledged, and no flush followed, is durable once a session
-// in `power` mode serves it.
+// 5c: what a session in `process` mode acknowledged, and no flush followed, is durable once a
+// session in `power` mode serves it.
 TEST(PoolCrash, H5c_APowerSessionVouchesForWeakOnes) {
   for (const bool killed : {true, false}) {
     const PhastSetup weak{.mode = Durability::process, .sync_at_close = false};

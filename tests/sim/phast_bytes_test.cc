@@ -27,7 +27,7 @@ void all_schedules(const Ops& setup, const std::vector<Ops>& threads, std::uint3
   expect_clean(interleaver.exhaustive(preemptions, thinned(thin)));
 }
 
-TEST(PhastBytesRaces, P18_H1c_WritersOfOneKey) {
+TEST(PhastBytesRaces, P18_P1c_WritersOfOneKey) {
   all_schedules({put(1, 'a')}, {{put(1, 'b')}, {look(1), gone(1)}}, 2, 24, "replace");
   all_schedules({put(1, 'a')}, {{gone(1)}, {put(1, 'c'), look(1)}}, 2, 24, "erase");
   all_schedules({put(1, 'a')}, {{put(1, 'b')}, {scan()}}, 2, 24, "scan");

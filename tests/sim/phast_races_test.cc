@@ -35,7 +35,8 @@ void random_schedules(const Ops& setup, const std::vector<Ops>& threads, std::ui
   expect_clean(interleaver.pct(sanitized() ? schedules / 16 : schedules, 4));
 }
 
-// --- one key, two threads: every pair of operations, on a key that is there and one that is not ---
+// --- one key, two threads: every pair of operations, on a key that is there and one that is not
+// ---
 
 void every_pair(std::uint64_t key) {
   const std::vector<Op> writers{insert(key, 2), upsert(key, 3), update(key, 4), erase(key)};
@@ -62,7 +63,7 @@ void every_pair(std::uint64_t key) {
 
 // What a find, a scan, an "exists" or an "absent" rests on is durable when it is answered (1c, X3,
 // G1, P11, 7); writers of a key exclude each other (P9).
-TEST(PhastRaces, H1c_X3_G1_P11_H7_EveryPairOnOneKey) { every_pair(5); }
+TEST(PhastRaces, P1c_X3_G1_P11_H7_EveryPairOnOneKey) { every_pair(5); }
 TEST(PhastRaces, G9_EveryPairOnKeyZero) { every_pair(0); }
 
 // The same with a third hand, by random priorities.
@@ -80,7 +81,7 @@ struct Unfenced {
   Op answer;
   bool waits;  // for the stripe; else it writes back and fences itself
 };
-TEST(PhastRaces, H1c_X3_AnswersBetweenStoreAndFence) {
+TEST(PhastRaces, P1c_X3_AnswersBetweenStoreAndFence) {
   std::vector<Unfenced> cases;
   const char* updates = "phast.update.value";
   const char* erases = "phast.erase.entry";
@@ -138,8 +139,8 @@ TEST(PhastRaces, P17_H7_ScanBesideASplit) {
   all_schedules(tens(9), {{insert(65, 1)}, {scan_back()}}, 2, 48, "backward");
 }
 
-// The scan enters the leaf while it still ends at its old bound, and looks into it when the bound is
-// lowered and the version not raised yet. Going left from there it passed over what had moved.
+// The scan enters the leaf while it still ends at its old bound, and looks into it when the bound
+// is lowered and the version not raised yet. Going left from there it passed over what had moved.
 TEST(PhastRaces, P17_BackwardScanEntersALeafBeforeItsBoundFalls) {
   Interleaver interleaver(
       phast_words(),
@@ -264,8 +265,8 @@ TEST(PhastRaces, G6_NothingIsReusedUnderAReader) {
 
 // --- the scan order kept per leaf ---
 
-// Same number of entries, another set, beside a scan that makes or uses the order; afterwards a scan
-// alone must be right too (the interleaver compares it with lookups).
+// Same number of entries, another set, beside a scan that makes or uses the order; afterwards a
+// scan alone must be right too (the interleaver compares it with lookups).
 TEST(PhastRaces, P17_ScanOrderOfAnotherSet) {
   const Ops three{insert(10, 1), insert(20, 2), insert(30, 3)};
   all_schedules(with(three, {scan()}), {{erase(20), insert(25, 4)}, {scan(), scan()}}, 1, 1,
@@ -288,8 +289,8 @@ TEST(PhastRaces, P17_ScanOrderMadeInsideASplit) {
   EXPECT_GT(report.schedules, 50U);
 }
 
-// An erase has taken its entry from the visible ones and not raised the version yet; an insert makes
-// their number what it was. The order kept is of the old set: only a settled leaf may use it.
+// An erase has taken its entry from the visible ones and not raised the version yet; an insert
+// makes their number what it was. The order kept is of the old set: only a settled leaf may use it.
 TEST(PhastRaces, P17_ScanOrderOfAnUnsettledLeaf) {
   const Ops setup{insert(10, 1), insert(20, 2), insert(30, 3), scan()};
   for (std::uint64_t key = 41; key <= 48; ++key) {  // some of them of another stripe than 20

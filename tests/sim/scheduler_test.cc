@@ -20,8 +20,8 @@ enum class Mistake {
   commit_first,      // the commit word is stored before the value
 };
 
-// Cells of one key each: {present, value} in a line of its own, a copy of the value in DRAM. A latch
-// per cell, held across the fence; readers are optimistic and help.
+// Cells of one key each: {present, value} in a line of its own, a copy of the value in DRAM. A
+// latch per cell, held across the fence; readers are optimistic and help.
 class Cells : public Subject {
  public:
   static constexpr std::size_t kCells = 4;
