@@ -4,8 +4,9 @@
 // VERDICT per schedule: every thread ends; the answers and the content have an order that explains
 //   them (history.h); check() and the audit.
 // VERDICT per crash image: it opens, at another address and whatever latches were held (G5);
-//   check(); no leak; its content, with what has returned so far, has such an order. Crash points: before every fence, at every return, at every entry that a
-//   scan delivers. Equal images under equal histories are judged once.
+//   check(); no leak; its content, with what has returned so far, has such an order. Crash points:
+//   before every fence, at every return, at every entry that a scan delivers. Equal images under
+//   equal histories are judged once.
 // REPLAY  Every failure prints PERDURE_REPLAY=<name>:<seed>:<script>[.p<point>.i<image>]. With it
 //   in the environment the interleaver of that name runs that schedule only, and judges that image.
 //

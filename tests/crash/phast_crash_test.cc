@@ -77,7 +77,8 @@ TEST(PhastCrash, P3_NewLeafWholeLines) {
   explore_exactly(ops, {"phast.split.leaf", "phast.split.link", "phast.unlink.next"});
 }
 
-// 1e, P4, P5, G7: nothing, next, next and bound: each state of a split recovers, and recovers again.
+// 1e, P4, P5, G7: nothing, next, next and bound: each state of a split recovers, and recovers
+// again.
 TEST(PhastCrash, P4_HalfSplitRecovery) {
   explore_exactly({insert(10, 1), insert(20, 2), insert(30, 3), insert(40, 4), insert(25, 5),
                    insert(22, 6), insert(23, 7), insert(5, 8), insert(6, 9), insert(50, 10)},
