@@ -7,21 +7,6 @@
 #include <cstdlib>
 #include <utility>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define PERDURE_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define PERDURE_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define PERDURE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define PERDURE_TSAN 1
-#endif
-#endif
-
 #ifdef PERDURE_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif

@@ -38,11 +38,11 @@ class Fiber {
   std::function<void()> body_;
   bool finished_ = true;
   // For the sanitizers: the other side's stack or fiber.
-  void* shadow_ = nullptr;
-  const void* outside_stack_ = nullptr;
-  std::size_t outside_size_ = 0;
-  void* tsan_inside_ = nullptr;
-  void* tsan_outside_ = nullptr;
+  [[maybe_unused]] void* shadow_ = nullptr;
+  [[maybe_unused]] const void* outside_stack_ = nullptr;
+  [[maybe_unused]] std::size_t outside_size_ = 0;
+  [[maybe_unused]] void* tsan_inside_ = nullptr;
+  [[maybe_unused]] void* tsan_outside_ = nullptr;
 };
 
 }  // namespace perdure::testing
