@@ -144,6 +144,7 @@ class LossyPlatform {
   }
   static void light_fence() noexcept { RealPlatform::light_fence(); }
   static bool heavy_fence() noexcept { return RealPlatform::heavy_fence(); }
+  static constexpr unsigned kPatience = 0;
   static bool full_light_fences() noexcept { return RealPlatform::full_light_fences(); }
   static std::uint32_t thread_slot() noexcept { return RealPlatform::thread_slot(); }
   static Counters& counters() noexcept { return RealPlatform::counters(); }

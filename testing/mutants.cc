@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "testing/heap_scenarios.h"
+#include "testing/interleavings.h"
 #include "testing/synthetic_subject.h"
 #include "testing/workloads.h"
 
@@ -79,6 +80,15 @@ std::vector<ExploreReport> run_explorations(std::uint32_t effort, bool stop_at_r
   }
   reports.push_back(std::move(heap));
   if (stop_at_red && !reports.back().ok()) return reports;
+  for (const NamedInterleaving& interleaving : interleavings()) {
+    const InterleaveReport found =
+        interleaving.run(std::string("mutants_") + interleaving.name, false);
+    ExploreReport report{.name = found.name, .images = found.images, .verdicts = found.verdicts};
+    report.violations = found.violations;
+    report.failures = found.failures;
+    reports.push_back(std::move(report));
+    if (stop_at_red && !reports.back().ok()) return reports;
+  }
   for (std::uint64_t seed = 1; seed <= effort; ++seed) {
     for (const Exploration& e : explorations()) {
       Explorer explorer(e.factory, e.source,

@@ -68,6 +68,9 @@ class PhastSubject : public Subject {
       default:
         break;
     }
+    return call(op);
+  }
+  Expected<bool> call(const Op& op) override {
     perdure::detail::Index& index = maps_[map_of(op.key)]->index();
     const perdure::detail::Key key = key_of(op.key);
     const perdure::detail::Value value = value_of(op.value);
@@ -84,6 +87,19 @@ class PhastSubject : public Subject {
         return index.read(key, [](const perdure::detail::Value&) {});
     }
   }
+  // The first map only.
+  Status scan(bool reverse, const Deliver& deliver) override {
+    auto done =
+        index().scan({.reverse = reverse}, [&](std::span<const perdure::detail::Entry> entries) {
+          for (const auto& entry : entries) {
+            deliver(Codec::kBytes ? std::string(entry.key.bytes) : integer_key(entry.key.word),
+                    text_of(entry.value));
+          }
+          return true;
+        });
+    return done ? Status() : std::move(done.error());
+  }
+  void reclaim() override { pool_->epochs().drain_all(); }
   Expected<bool> lookup(const std::string& key, std::string& value) override {
     return maps_[map_of(key)]->index().read(
         key_of(key), [&](const perdure::detail::Value& found) { value = text_of(found); });

@@ -3,8 +3,8 @@
 // WHAT  Persistent words go to a SimMemory, which records what a power failure could make of them.
 // DRAM
 //   primitives are plain objects: one thread runs at a time. Every persistent access, latch and
-//   atomic operation calls step(), where a cooperative scheduler can take over; without one it does
-//   nothing.
+//   atomic operation calls step() before it takes effect; there the cooperative scheduler
+//   (scheduler.h) takes over; without one it does nothing.
 // Determinism: clock and random source are counters; SimPlatform::world() saves and restores them,
 // so that
 //   a recovery run in the middle of a workload leaves no trace in it.
@@ -25,6 +25,9 @@
 #include "testing/sim_memory.h"
 
 namespace perdure::testing {
+
+// What a thread is about to do. All but `read` and `flush` can end another thread's wait.
+enum class StepKind : std::uint8_t { read, write, latch, store, flush, fence, pause };
 
 // What all simulated pools of the process share.
 struct SimWorld {
@@ -47,21 +50,21 @@ class SimPlatform {
     Atomic& operator=(const Atomic&) = delete;
 
     T load(std::memory_order = std::memory_order_seq_cst) const noexcept {
-      step();
+      step(StepKind::read);
       return value_;
     }
     void store(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       value_ = value;
     }
     T exchange(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       return std::exchange(value_, value);
     }
     bool compare_exchange_strong(T& expected, T desired,
                                  std::memory_order = std::memory_order_seq_cst,
                                  std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       if (value_ == expected) {
         value_ = desired;
         return true;
@@ -76,24 +79,24 @@ class SimPlatform {
     }
     template <class D>
     T fetch_add(D delta, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       return std::exchange(value_, static_cast<T>(value_ + delta));
     }
     template <class D>
     T fetch_sub(D delta, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       return std::exchange(value_, static_cast<T>(value_ - delta));
     }
     T fetch_or(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       return std::exchange(value_, static_cast<T>(value_ | bits));
     }
     T fetch_and(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       return std::exchange(value_, static_cast<T>(value_ & bits));
     }
     T fetch_xor(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step();
+      step(StepKind::write);
       return std::exchange(value_, static_cast<T>(value_ ^ bits));
     }
     T operator=(T value) noexcept {  // NOLINT: like std::atomic
@@ -113,16 +116,16 @@ class SimPlatform {
   class Latch {
    public:
     void lock() noexcept {
-      step();
+      step(StepKind::latch);
       for (unsigned spins = 0; taken_; ++spins) pause(spins);
       taken_ = true;
     }
     bool try_lock() noexcept {
-      step();
+      step(StepKind::latch);
       return !std::exchange(taken_, true);
     }
     void unlock() noexcept {
-      step();
+      step(StepKind::latch);
       taken_ = false;
     }
 
@@ -134,21 +137,22 @@ class SimPlatform {
    public:
     static constexpr unsigned kCount = 4;
     std::uint32_t load() const noexcept {
-      step();
+      step(StepKind::read);
       return word_;
     }
     bool compare_exchange(std::uint32_t& expected, std::uint32_t desired) noexcept {
-      step();
+      step(StepKind::latch);
+      if (latches_stuck) return true;
       const bool same = word_ == expected;
       (same ? word_ : expected) = same ? desired : word_;
       return same;
     }
     void release(unsigned i) noexcept {
-      step();
+      step(StepKind::latch);
       word_ &= ~(0xFFU << (8 * i));
     }
     void store(std::uint32_t word) noexcept {
-      step();
+      step(StepKind::latch);
       word_ = word;
     }
 
@@ -166,16 +170,16 @@ class SimPlatform {
 
   // --- persistent words ---
   std::uint64_t load(const std::uint64_t& word) const noexcept {
-    step();
+    step(StepKind::read);
     return word;
   }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
-    step();
+    step(StepKind::store);
     memory_.store(&word, value);
   }
   bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
                         std::uint64_t desired) noexcept {
-    step();
+    step(StepKind::store);
     if (word != expected) {
       expected = word;
       return false;
@@ -184,18 +188,18 @@ class SimPlatform {
     return true;
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
-    step();
+    step(StepKind::store);
     memory_.copy(dst, src, n);
   }
   void zero(void* dst, std::size_t n) noexcept {
-    step();
+    step(StepKind::store);
     memory_.zero(dst, n);
   }
 
   // --- persistence ---
   template <FixedString Name>
   void flush(const void* p, std::size_t n, Site<Name>) noexcept {
-    step();
+    step(StepKind::flush, Name.text);
     if (!durable_) return;
     world_.counters.flushes += lines_of(p, n);
     memory_.flush(p, n, world_.thread,
@@ -205,7 +209,7 @@ class SimPlatform {
   void flush(T* const* p, std::size_t n, Site<Name>) = delete;  // the address of a pointer variable
   template <FixedString Name>
   bool fence(Site<Name>) noexcept {
-    step();
+    step(StepKind::fence, Name.text);
     if (!durable_) return !poisoned_;
     ++world_.counters.fences;
     memory_.fence(world_.thread, site_detail::SiteRecord<Name, site_detail::SiteUse::fence>::info);
@@ -213,7 +217,7 @@ class SimPlatform {
   }
   template <FixedString Name>
   bool sync(const void* p, std::size_t n, Site<Name>) noexcept {
-    step();
+    step(StepKind::fence, Name.text);
     sync_range(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::sync>::info);
     return !poisoned_;
   }
@@ -223,23 +227,22 @@ class SimPlatform {
 
   // --- DRAM side ---
   static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
-    step();
+    step(StepKind::read);
     std::memcpy(words, line, kLine);
   }
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
-    step();
+    step(StepKind::write);
     byte = value;
   }
-  static void light_fence() noexcept { step(); }
-  static bool heavy_fence() noexcept {
-    step();
-    return true;
-  }
+  static void light_fence() noexcept {}  // one thread runs at a time: every store is seen
+  static bool heavy_fence() noexcept { return true; }
   static bool full_light_fences() noexcept { return false; }
+  static constexpr unsigned kPatience = 0;  // what follows the waiting is what can go wrong
   static std::uint32_t thread_slot() noexcept { return world_.thread; }
   static Counters& counters() noexcept { return world_.counters; }
   static void pause(unsigned) noexcept {
-    step();
+    step(StepKind::pause);
+    if (step_hook != nullptr) return;  // the scheduler counts waits itself
     // With one thread nobody else can end a wait: this is a deadlock, or a loop in a damaged
     // structure.
     if (++world_.pauses > kMaxPauses) stuck();
@@ -260,12 +263,14 @@ class SimPlatform {
   // --- the driver's side ---
   static SimWorld& world() noexcept { return world_; }
   static void seed(std::uint64_t seed) noexcept { world_.random_state = seed * 2 + 1; }
-  // Called at every step; null: nothing happens there.
-  static inline void (*step_hook)() = nullptr;
-  static void step() noexcept {
+  // Called at every step, with the site of a flush or fence; null: nothing happens there.
+  static inline void (*step_hook)(StepKind kind, const char* site) = nullptr;
+  static void step(StepKind kind, const char* site = nullptr) noexcept {
     if (step_hook != nullptr) [[unlikely]]
-      step_hook();
+      step_hook(kind, site);
   }
+  // A planted logical bug: ByteLatches that cannot be taken, and nobody notices.
+  static inline bool latches_stuck = false;
   // What to print when the simulation is stuck: the replay command.
   static inline const char* (*describe_context)() = nullptr;
 

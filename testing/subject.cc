@@ -22,14 +22,22 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string describe(const Op& op) {
-  static constexpr const char* kNames[] = {"insert", "upsert", "update",  "erase", "find",
-                                           "drop",   "sync",   "compact", "reopen"};
+  static constexpr const char* kNames[] = {"insert", "upsert", "update",    "erase",
+                                           "find",   "drop",   "sync",      "compact",
+                                           "reopen", "scan",   "scan back", "reclaim"};
   std::string out = kNames[static_cast<int>(op.kind)];
-  if (op.kind == OpKind::sync || op.kind == OpKind::compact || op.kind == OpKind::reopen)
-    return out;
+  if (op.kind >= OpKind::sync) return out;
   out += " " + printable(op.key);
   if (op.kind <= OpKind::update) out += " = " + printable(op.value);
   return out;
+}
+
+Status Subject::scan(bool reverse, const Deliver& deliver) {
+  Contents all;
+  if (Status s = contents(all); !s.ok()) return s;
+  if (reverse) std::ranges::reverse(all);
+  for (const auto& [key, value] : all) deliver(key, value);
+  return {};
 }
 
 bool apply_to(Model& model, const Op& op) {
@@ -54,6 +62,9 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::sync:
     case OpKind::compact:
     case OpKind::reopen:
+    case OpKind::scan:
+    case OpKind::scan_back:
+    case OpKind::reclaim:
       return true;
   }
   return false;

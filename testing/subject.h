@@ -31,6 +31,10 @@ enum class OpKind : std::uint8_t {
   sync,
   compact,  // gives space back; the content stays
   reopen,   // close, open
+  // Of interleavings only:
+  scan,
+  scan_back,
+  reclaim,  // what is retired and due is finished
 };
 struct Op {
   OpKind kind = OpKind::find;
@@ -75,6 +79,13 @@ class Subject {
   // between.
   virtual Status open(SimMemory& memory, std::uint64_t boot) = 0;
   virtual Expected<bool> apply(const Op& op) = 0;
+  // apply() without the upkeep that a workload of one thread does between its operations: any
+  // number of simulated threads are inside.
+  virtual Expected<bool> call(const Op& op) { return apply(op); }
+  // Everything, as it is delivered; backwards if asked.
+  using Deliver = std::function<void(const std::string& key, const std::string& value)>;
+  virtual Status scan(bool reverse, const Deliver& deliver);
+  virtual void reclaim() {}
   // The value, or not; false if absent.
   virtual Expected<bool> lookup(const std::string& key, std::string& value) = 0;
   // Everything, in order if the structure keeps one.

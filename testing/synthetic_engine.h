@@ -2,7 +2,7 @@
 // does not.
 //
 // WHAT  Two levels of slots, each slot {tag, record}. Records move between the levels all the time
-//   (protocol-review 4a), are published by the same fence as their slot (X2), are deleted by
+//   (4a), are published by the same fence as their slot (X2), are deleted by
 //   killing their state word; short values live in durably zero, append-only segments, long ones in
 //   blobs that may be runs of extents. It opens at once: marking goes on step by step while it
 //   serves, and ends with end_sweep(). Linear search everywhere: it is about the heap, not about

@@ -73,7 +73,7 @@ inline std::vector<Op> churn(std::uint64_t keys, std::uint64_t rounds) {
 using WideGeometry = phast::Geometry<12, 4>;
 
 // A split moves entries; moved keys go, and their records' blocks are taken by keys that stay left
-// of the split (protocol-review 1h iv).
+// of the split (1h iv).
 inline std::string dense_key(std::uint64_t i) { return "customer" + std::to_string(100 + i); }
 inline std::vector<Op> moved_entries(std::uint64_t rounds) {
   std::vector<Op> ops;

@@ -87,7 +87,7 @@ class alignas(128) Worker {
   bool failed() const noexcept { return failed_; }
 
  private:
-  // Calls op(i) for i in [0, n), the last sixteenth of each block between two readings of the clock.
+  // Calls op(i) for i in [0, n), the last sixteenth of each block each between clock readings.
   template <class Op>
   void loop(std::size_t n, std::uint64_t unit, Op op) {
     for (std::size_t i = 0; i < n && !failed_;) {

@@ -30,6 +30,7 @@
 //     light_fence() / heavy_fence()   a store-load barrier between a thread that does the first
 //                                     often and one that does the second seldom, if it answers true
 //     full_light_fences()             the first is one by itself
+//     kPatience                       pauses after which a lookup no longer waits for a writer
 #pragma once
 
 #include <atomic>  // memory orders
@@ -70,6 +71,7 @@ concept Platform =
       typename P::Latch;
       typename P::ByteLatches;
       P::light_fence();
+      { P::kPatience } -> std::convertible_to<unsigned>;
       { P::heavy_fence() } -> std::same_as<bool>;
       { P::full_light_fences() } -> std::same_as<bool>;
       { P::thread_slot() } -> std::same_as<std::uint32_t>;

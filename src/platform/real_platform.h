@@ -183,6 +183,7 @@ class RealPlatform {
     }
   }
   static bool heavy_fence() noexcept;
+  static constexpr unsigned kPatience = 200;  // more than a write-back takes
   static bool full_light_fences() noexcept { return !asymmetric_; }
   static std::uint32_t thread_slot() noexcept {
     const std::uint32_t slot = detail::thread_state.slot;

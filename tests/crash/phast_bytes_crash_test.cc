@@ -1,4 +1,4 @@
-// PhaST with byte-string keys under the crash explorer (protocol-review 1h).
+// PhaST with byte-string keys under the crash explorer (hazard 1h).
 #include <gtest/gtest.h>
 
 #include "support.h"

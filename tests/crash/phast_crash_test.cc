@@ -1,5 +1,4 @@
-// PhaST with integer keys under the crash explorer. protocol-review.md has the counter-examples by
-// number.
+// PhaST with integer keys under the crash explorer. The ids are those of docs/design/hazards.md.
 #include <gtest/gtest.h>
 
 #include "support.h"
@@ -78,7 +77,8 @@ TEST(PhastCrash, P3_NewLeafWholeLines) {
   explore_exactly(ops, {"phast.split.leaf", "phast.split.link", "phast.unlink.next"});
 }
 
-// 1e, P4, P5: nothing, next, next and bound: each state of a split recovers, and recovers again.
+// 1e, P4, P5, G7: nothing, next, next and bound: each state of a split recovers, and recovers
+// again.
 TEST(PhastCrash, P4_HalfSplitRecovery) {
   explore_exactly({insert(10, 1), insert(20, 2), insert(30, 3), insert(40, 4), insert(25, 5),
                    insert(22, 6), insert(23, 7), insert(5, 8), insert(6, 9), insert(50, 10)},
@@ -116,6 +116,41 @@ TEST(PhastCrash, P18_RecordsBeforeTheirLink) {
   ops.push_back(erase(1));
   ops.push_back({OpKind::upsert, integer_key(1), std::string(300, 'z')});
   explore_exactly(ops, {"phast.record.write", "phast.update.value"}, kRecords);
+}
+
+// 4g: entries outside their leaf's range name records that were freed and hold another key's by
+// now; recovery does not follow them.
+TEST(PhastCrash, H4g_StaleEntriesAreNotFollowed) {
+  const auto put = [](std::uint64_t key, char letter) {
+    return Op{OpKind::upsert, integer_key(key), std::string(30, letter)};
+  };
+  std::vector<Op> ops;
+  for (const std::uint64_t key : {10, 20, 30, 40, 25}) ops.push_back(put(key, 'a'));  // 30, 40 move
+  ops.push_back(erase(30));
+  ops.push_back(erase(40));
+  for (const std::uint64_t key : {11, 12, 50}) ops.push_back(put(key, 'b'));
+  explore_exactly(ops, {"phast.split.link", "phast.record.write"}, kRecords);
+}
+
+// P19: fingerprints only say where to compare, and are there again after a recovery. Four keys of
+// one fingerprint.
+TEST(PhastCrash, P19_EqualFingerprints) {
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 1; keys.size() < 4; ++key) {
+    if (phast::IntegerCodec::fingerprint(key) == phast::IntegerCodec::fingerprint(1)) {
+      keys.push_back(key);
+    }
+  }
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < 3; ++i) ops.push_back(insert(keys[i], i + 1));
+  ops.push_back({OpKind::find, integer_key(keys[3]), {}});
+  ops.push_back(update(keys[1], 9));
+  ops.push_back(erase(keys[0]));
+  ops.push_back({OpKind::find, integer_key(keys[0]), {}});
+  ops.push_back(insert(keys[3], 4));
+  ops.push_back({OpKind::reopen, {}, {}});
+  for (const std::uint64_t key : keys) ops.push_back({OpKind::find, integer_key(key), {}});
+  explore_exactly(ops, {"phast.insert.entry", "phast.update.value", "phast.erase.entry"});
 }
 
 // X1: killed at every crash point, the machine goes on, and loses power during recovery or after

@@ -102,7 +102,7 @@ TEST(PoolCrash, H4e_Growth) {
   EXPECT_TRUE(report.sites_crossed.contains("heap.extent.assign"));
 }
 
-// X1 for the headers: killed inside a header write, reopened, power lost inside the next one.
+// X1, G7 for the headers: killed inside a header write, reopened, power lost inside the next one.
 TEST(PoolCrash, X1_KilledWhileClosing) {
   std::vector<Op> ops;
   for (std::uint64_t i = 1; i < 5; ++i) {
@@ -150,6 +150,79 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
     std::printf("%s\n", report.summary().c_str());
     EXPECT_TRUE(report.ok());
   }
+}
+
+// 5c: what a session in `process` mode acknowledged, and no flush followed, is durable once a
+// session in `power` mode serves it.
+TEST(PoolCrash, H5c_APowerSessionVouchesForWeakOnes) {
+  for (const bool killed : {true, false}) {
+    const PhastSetup weak{.mode = Durability::process, .sync_at_close = false};
+    const PhastSetup strong{};
+    SimMemory memory(2 << 20), next(2 << 20), medium(2 << 20);
+    Model model;
+    const auto put = [&](Subject& subject, std::uint64_t key) {
+      const Op op{OpKind::upsert, integer_key(key), std::string(8, static_cast<char>('a' + key))};
+      apply_to(model, op);
+      return subject.apply(op).has_value();
+    };
+    {
+      PhastSubject<phast::IntegerCodec> first(weak);
+      ASSERT_TRUE(first.create(memory).ok());
+      ASSERT_TRUE(first.open(memory, 1).ok());
+      for (std::uint64_t key = 1; key < 20; ++key) ASSERT_TRUE(put(first, key));
+      ASSERT_TRUE(killed || first.close().ok());
+      EXPECT_GT(memory.pending_lines(), 0U) << "nothing is at stake";
+      next.load_killed(memory);
+      memory.set_mode(SimMode::frozen);
+    }
+    PhastSubject<phast::IntegerCodec> second(strong);
+    ASSERT_TRUE(second.open(next, 1).ok());
+    ASSERT_TRUE(put(second, 20));
+    // The power fails, and no line has reached the medium that did not have to.
+    medium.load_image(next, next.image({}, {}, false, false));
+    next.set_mode(SimMode::frozen);
+    PhastSubject<phast::IntegerCodec> third(strong);
+    const Status s = third.open(medium, 2);
+    ASSERT_TRUE(s.ok()) << s.message();
+    EXPECT_EQ(compare(third, model), "");
+    medium.set_mode(SimMode::frozen);
+  }
+}
+
+// 5d: a write-back that fails poisons the pool: nothing is answered from then on, and the next open
+// has what was acknowledged before.
+TEST(PoolCrash, H5d_APoisonedPoolAnswersNothing) {
+  SimMemory memory(2 << 20), next(2 << 20);
+  Model model;
+  PhastSubject<phast::IntegerCodec> subject;
+  ASSERT_TRUE(subject.create(memory).ok());
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  for (std::uint64_t key = 1; key < 9; ++key) {
+    const Op op{OpKind::insert, integer_key(key), std::string(8, 'v')};
+    apply_to(model, op);
+    ASSERT_TRUE(subject.apply(op).has_value());
+  }
+  subject.pool().platform().poison();
+  for (const OpKind kind : {OpKind::insert, OpKind::upsert, OpKind::update, OpKind::erase}) {
+    for (const std::uint64_t key : {std::uint64_t{3}, std::uint64_t{0}, std::uint64_t{30}}) {
+      const auto answer = subject.apply({kind, integer_key(key), std::string(8, 'w')});
+      ASSERT_FALSE(answer.has_value());
+      EXPECT_EQ(answer.error(), StatusCode::poisoned);
+    }
+  }
+  std::string value;
+  const auto found = subject.lookup(integer_key(3), value);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error(), StatusCode::poisoned);
+  Contents contents;
+  EXPECT_EQ(subject.contents(contents), StatusCode::poisoned);
+  EXPECT_FALSE(subject.close().ok());
+  next.load_killed(memory);
+  memory.set_mode(SimMode::frozen);
+  PhastSubject<phast::IntegerCodec> after;
+  ASSERT_TRUE(after.open(next, 1).ok());
+  EXPECT_EQ(compare(after, model), "");
+  next.set_mode(SimMode::frozen);
 }
 
 // Nothing leans on the order of a copy's stores within a line: memcpy keeps none.

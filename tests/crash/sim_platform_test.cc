@@ -223,7 +223,7 @@ TEST(SimMemory, FrozenMemoryIgnoresStores) {
   EXPECT_EQ(rig.word(0), 0U);
 }
 
-TEST(SimMemory, StoresPastThePlatformAreNoticed) {
+TEST(SimMemory, StoresPastThePlatformAreNoticed) {  // G4
   Rig rig;
   rig.p.store(rig.word(3), 1);
   EXPECT_EQ(rig.memory.unexplained_lines(), 0U);

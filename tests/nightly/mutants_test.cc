@@ -18,14 +18,10 @@ struct Argued {
   const char* mutant;
   const char* why;
 };
-constexpr const char* kTwoThreads =
-    "reached only while another thread is inside its write: left to interleavings";
 constexpr const char* kSameLine =
     "pool.root.clear writes the same line back, after `root` in its order of stores";
 constexpr const char* kFreeSlot =
     "a slot whose root is 0 is free whatever else it holds; the next add writes the whole line";
-constexpr const char* kLaterFence =
-    "in one thread a later fence covers it before any block is reused: left to interleavings";
 constexpr Argued kArgued[] = {
     {"heap.extent.zero:drop_fence",
      "the fence of heap.extent.assign follows in the same thread; until then no block of the "
@@ -33,11 +29,6 @@ constexpr Argued kArgued[] = {
      "is reachable, and the sweep makes unreachable ones dead"},
     {"phast.close.root:drop_fence",
      "pool.close.data fences next, in the same thread, before the header says clean"},
-    {"phast.help.entry:drop_flush", kTwoThreads},
-    {"phast.help.entry:drop_fence", kTwoThreads},
-    {"phast.help.record:drop_flush", kTwoThreads},
-    {"phast.split.zero:drop_fence", kLaterFence},
-    {"phast.write.settle:drop_fence", kLaterFence},
     {"pool.close.data:drop_fence",
      "every operation, and phast.close.root, has fenced what it wrote: this one is for engines "
      "that "
@@ -48,7 +39,6 @@ constexpr Argued kArgued[] = {
     {"pool.root.drop:drop_fence", kSameLine},
     {"pool.root.clear:drop_flush", kFreeSlot},
     {"pool.root.clear:drop_fence", kFreeSlot},
-    {"phast.unlink.next:drop_fence", kLaterFence},
 };
 
 const char* argument_for(const std::string& mutant) {

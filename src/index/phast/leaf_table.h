@@ -127,7 +127,7 @@ struct alignas(64) Descriptor {
     for (unsigned spins = 0; holder(stripe) == before; ++spins) {
       // It may have lost its core. Then a heavy fence empties its store buffer: if it still holds
       // the stripe, it had not returned.
-      if (spins >= kPatience && P::heavy_fence()) return;
+      if (spins >= P::kPatience && P::heavy_fence()) return;
       P::pause(spins);
     }
   }
@@ -145,7 +145,6 @@ struct alignas(64) Descriptor {
   }
 
  private:
-  static constexpr unsigned kPatience = 200;  // pauses; a write-back takes fewer
   std::uint64_t equal_to(std::uint8_t byte) const noexcept {
     std::uint64_t words[8];
     P::load_line(words, reinterpret_cast<const std::uint8_t*>(&search));

@@ -216,6 +216,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
       detail::Entry entries[64];
     };
     Batch() noexcept {}  // NOLINT(modernize-use-equals-default): the union has none
+
+    bool ends_before(const Probe& position) const noexcept {
+      if (Codec::kBytes && position.word == bound) {
+        return bound_separator != nullptr && compare(position, bound_separator->view()) > 0;
+      }
+      return position.word > bound;
+    }
   };
   struct Limits {
     Probe from, to;  // to is exclusive

@@ -76,8 +76,8 @@ std::uint32_t Phast<P, Codec, G>::first_at(const Leaf& leaf, const std::uint8_t*
 }
 
 // Copies the entries within the limits and the batch's bound, in the direction of the scan; answers
-// how many. An emptied one is either in flight, then absent and helped by the caller, or the version
-// has moved.
+// how many. An emptied one is either in flight, then absent and helped by the caller, or the
+// version has moved.
 template <Platform P, class Codec, class G>
 std::uint32_t Phast<P, Codec, G>::collect_words(const Leaf& leaf,
                                                 std::span<const std::uint8_t> order,
@@ -268,6 +268,9 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
     hint = entered.number;
     __builtin_prefetch(&table_[table_[hint].next.load(std::memory_order_relaxed)]);
     if (!snapshot(entered, limits, range.reverse, left, batch)) continue;
+    // A split lowers the bound before it raises the version: what lies behind is elsewhere by now.
+    // Going on to the right finds it, going on to the left would not.
+    if (range.reverse && batch.ends_before(position)) continue;
     if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
     if (batch.damaged != 0) return fail(damaged_record(batch.damaged));
     position = next_probe(batch, range.reverse, end);

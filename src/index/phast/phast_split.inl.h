@@ -224,7 +224,7 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
   }
   desc.version.fetch_add(2, std::memory_order_release);  // a scan order of the old set is void (D3)
   if constexpr (Codec::kBytes) {
-    // Stale entries would name records that may be freed (protocol-review 1h iv). The fence is that
+    // Stale entries would name records that may be freed (1h iv). The fence is that
     // of the insert that follows in this guard; write() sees to it that there is one.
     for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
       context_.platform.store(leaf.entries[plan.order[i]].value, 0);

@@ -1,0 +1,171 @@
+#include "testing/history.h"
+
+#include <algorithm>
+
+namespace perdure::testing {
+
+namespace {
+
+using Value = std::optional<std::string>;
+
+// What the operation does to its key; false if it cannot have answered so.
+bool explain(const History::Call& call, Value& value) {
+  const bool had = value.has_value();
+  bool answer = had;
+  switch (call.op.kind) {
+    case OpKind::insert:
+      answer = !had;
+      if (!had) value = call.op.value;
+      break;
+    case OpKind::upsert:
+      answer = !had;
+      value = call.op.value;
+      break;
+    case OpKind::update:
+      if (had) value = call.op.value;
+      break;
+    case OpKind::erase:
+      value.reset();
+      break;
+    default:  // a lookup
+      if (!call.pending() && call.answer && value != call.value) return false;
+      break;
+  }
+  return call.pending() || answer == call.answer;
+}
+
+// Tries every order of the calls not in `done` in which none precedes one that returned before it
+// was called.
+bool linearizable(const std::vector<const History::Call*>& calls, std::uint32_t done, Value value,
+                  const Value& wanted) {
+  bool all = true;
+  std::uint64_t first_return = History::kNever;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if ((done >> i & 1) != 0) continue;
+    all = all && calls[i]->pending();
+    first_return = std::min(first_return, calls[i]->returned);
+  }
+  if (all && value == wanted) return true;  // those in flight did not happen
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if ((done >> i & 1) != 0 || calls[i]->called > first_return) continue;
+    Value after = value;
+    if (explain(*calls[i], after) && linearizable(calls, done | 1U << i, after, wanted)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Value lookup(const Model& model, const std::string& key) {
+  const auto it = model.find(key);
+  return it == model.end() ? Value() : Value(it->second);
+}
+
+std::string describe(const Value& value) { return value ? printable(*value) : "absent"; }
+
+}  // namespace
+
+void History::reset(Model before, std::set<std::string> keys) {
+  before_ = std::move(before);
+  keys_ = std::move(keys);
+  calls_.clear();
+  scans_.clear();
+  disorder_.clear();
+  time_ = 0;
+  hash_ = 0;
+}
+
+void History::mix(std::uint64_t what, std::string_view text) {
+  hash_ = Random(hash_ * 0x9E3779B97F4A7C15ULL + what).next();
+  for (const char c : text) hash_ = Random(hash_ + static_cast<unsigned char>(c)).next();
+}
+
+std::size_t History::call(std::uint32_t thread, const Op& op) {
+  calls_.push_back({.thread = thread, .op = op, .called = ++time_, .value = {}});
+  mix(thread, "call");
+  return calls_.size() - 1;
+}
+
+void History::answer(std::size_t number, bool answer, std::optional<std::string> value) {
+  Call& call = calls_[number];
+  call.returned = ++time_;
+  call.answer = answer;
+  mix(call.thread * 2 + (answer ? 1 : 0), value ? *value : "return");
+  call.value = std::move(value);
+}
+
+std::size_t History::scan_call(std::uint32_t thread, const Op& op) {
+  scans_.push_back({.thread = thread,
+                    .reverse = op.kind == OpKind::scan_back,
+                    .called = ++time_,
+                    .delivered = {},
+                    .last = {}});
+  mix(thread, "scan");
+  return scans_.size() - 1;
+}
+
+void History::scan_deliver(std::size_t number, const std::string& key, const std::string& value) {
+  Scan& scan = scans_[number];
+  const bool sorted = scan.delivered.empty() || (scan.reverse ? key < scan.last : key > scan.last);
+  if (!sorted) {
+    disorder_ = "a scan delivered " + printable(key) + " after " + printable(scan.last);
+  }
+  scan.delivered.insert(key);
+  scan.last = key;
+  keys_.insert(key);
+  calls_.push_back({.thread = scan.thread,
+                    .op = {OpKind::find, key, {}},
+                    .called = scan.called,
+                    .returned = ++time_,
+                    .answer = true,
+                    .value = value});
+  mix(scan.thread, key + value);
+}
+
+void History::scan_end(std::size_t number) {
+  const Scan& scan = scans_[number];
+  ++time_;
+  for (const std::string& key : keys_) {
+    if (scan.delivered.contains(key)) continue;
+    calls_.push_back({.thread = scan.thread,
+                      .op = {OpKind::find, key, {}},
+                      .called = scan.called,
+                      .returned = time_,
+                      .answer = false,
+                      .value = {}});
+  }
+  mix(scan.thread, "scan end");
+}
+
+std::string History::judge(const Model& content) const {
+  if (!disorder_.empty()) return disorder_;
+  std::set<std::string> keys = keys_;
+  for (const auto& [key, value] : content) keys.insert(key);
+  for (const std::string& key : keys) {
+    std::vector<const Call*> calls;
+    for (const Call& call : calls_) {
+      if (call.op.key == key) calls.push_back(&call);
+    }
+    const Value before = lookup(before_, key);
+    const Value after = lookup(content, key);
+    if (linearizable(calls, 0, before, after)) continue;
+    return printable(key) + " was " + describe(before) + " and is " + describe(after) +
+           ", which no order of these explains:\n" + text();
+  }
+  return {};
+}
+
+std::string History::text() const {
+  std::string out;
+  for (const Call& call : calls_) {
+    out += "    [" + std::to_string(call.called) + ", " +
+           (call.pending() ? "-" : std::to_string(call.returned)) + "] thread " +
+           std::to_string(call.thread) + ": " + testing::describe(call.op);
+    if (!call.pending()) out += call.answer ? " -> yes" : " -> no";
+    if (call.value) out += ", " + printable(*call.value);
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace perdure::testing

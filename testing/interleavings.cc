@@ -1,0 +1,106 @@
+#include "testing/interleavings.h"
+
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+
+namespace {
+
+using Ops = std::vector<Op>;
+
+std::string word_text(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), 8);
+}
+Op op(OpKind kind, const std::string& key, const std::string& value = {}) {
+  return {kind, key, value};
+}
+
+InterleaveReport beside_writers(const SubjectFactory& factory, const std::string& name, bool quiet,
+                                const std::string& a, const std::string& b) {
+  Interleaver interleaver(
+      factory, {.name = name,
+                .setup = {op(OpKind::insert, a, word_text(1)), op(OpKind::insert, b, word_text(1))},
+                .threads = {{op(OpKind::update, a, word_text(2)), op(OpKind::erase, b)},
+                            {op(OpKind::find, a), op(OpKind::find, b), op(OpKind::scan, {}),
+                             op(OpKind::insert, a, word_text(3)), op(OpKind::erase, b)}},
+                .quiet = quiet});
+  return interleaver.exhaustive(1);
+}
+
+// The last report with what the others found.
+InterleaveReport sum(const InterleaveReport& a, InterleaveReport b) {
+  b.schedules += a.schedules;
+  b.points += a.points;
+  b.verdicts += a.verdicts;
+  b.violations += a.violations;
+  b.failures.insert(b.failures.end(), a.failures.begin(), a.failures.end());
+  return b;
+}
+
+}  // namespace
+
+InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+  return beside_writers(phast_subjects<phast::IntegerCodec>({}), name, quiet, integer_key(5),
+                        integer_key(6));
+}
+
+InterleaveReport answers_beside_record_writers(const std::string& name, bool quiet) {
+  return beside_writers(phast_subjects<phast::BytesCodec>({}), name, quiet, "customer1",
+                        "customer2");
+}
+
+InterleaveReport split_without_insert(const std::string& name, bool quiet) {
+  const std::string value(30, 'v');
+  Ops setup;
+  for (std::uint64_t i = 0; i < 12; ++i) setup.push_back(op(OpKind::insert, dense_key(i), value));
+  // Thread 1 takes thread 0's key, then frees a moved record and gives its block to a key that
+  // lies left of the split.
+  const std::string both = dense_key(5) + "5";
+  const std::string moved = dense_key(11);
+  Ops second{op(OpKind::insert, both, value), op(OpKind::erase, moved)};
+  for (int i = 0; i < 3; ++i) second.push_back(op(OpKind::reclaim, {}));
+  second.push_back(op(OpKind::upsert, dense_key(0), std::string(30, 'w')));
+  Interleaver interleaver(
+      phast_subjects<phast::BytesCodec, WideGeometry>({.values = ValueKind::bytes}),
+      {.name = name,
+       .setup = setup,
+       .threads = {{op(OpKind::insert, both, value)}, second},
+       .limits = {.product = 256, .random = 8, .sampled = 60},
+       .quiet = quiet});
+  return interleaver.sweep({{0, flush_of("phast.split.zero")}}, 0,
+                           {{1, mark_of("return")}, {0, done()}, {1, done()}});
+}
+
+InterleaveReport unlinked_leaf_reused(const std::string& name, bool quiet) {
+  Ops setup;
+  for (std::uint64_t i = 1; i <= 9; ++i) {
+    setup.push_back(op(OpKind::insert, integer_key(i * 10), word_text(i)));
+  }
+  for (const std::uint64_t key : {50, 60, 70}) {  // the middle leaf has (40, 80]
+    setup.push_back(op(OpKind::erase, integer_key(key)));
+  }
+  // Thread 1 fills the last leaf until it splits: the new leaf takes the block.
+  Ops second{op(OpKind::reclaim, {})};
+  for (std::uint64_t i = 10; i <= 13; ++i) {
+    second.push_back(op(OpKind::insert, integer_key(i * 10), word_text(i)));
+  }
+  Interleaver interleaver(phast_subjects<phast::IntegerCodec>({}),
+                          {.name = name,
+                           .setup = setup,
+                           .threads = {{op(OpKind::erase, integer_key(80))}, second},
+                           .quiet = quiet});
+  InterleaveReport report = interleaver.directed({{0, done()}, {1, done()}});
+  return sum(report, interleaver.exhaustive(0));
+}
+
+const std::vector<NamedInterleaving>& interleavings() {
+  static const std::vector<NamedInterleaving> all{
+      {"answers_beside_writers", &answers_beside_writers},
+      {"answers_beside_record_writers", &answers_beside_record_writers},
+      {"split_without_insert", &split_without_insert},
+      {"unlinked_leaf_reused", &unlinked_leaf_reused},
+  };
+  return all;
+}
+
+}  // namespace perdure::testing
