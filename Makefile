@@ -1,8 +1,8 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare setup-go build demo test check format format-check tidy asan tsan nightly \
-        bench bench-compare figures lin ci clean
+.PHONY: help setup setup-compare setup-go build demo test check format format-check tidy asan \
+        tsan nightly bench bench-compare figures lin ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
@@ -54,7 +54,7 @@ bench: build     ## one benchmark run of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
 
-lin: build setup-go  ## record concurrent and killed runs, check that they are linearizable: a minute
+lin: build setup-go  ## check recorded concurrent and killed runs for linearizability
 	@scripts/lin.sh
 
 figures: build bench-compare lin  ## figures of tests and benchmarks: half an hour, 16 GB

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Linearizability: records concurrent and killed runs (perdure-lin) and has porcupine judge them.
-# First come planted bugs, which the checker has to find. Histories that are not linearizable stay in
-# build/lin, drawn as HTML. Prints name=value lines; exit status 0: every history is linearizable and
-# every planted bug was seen.
+# First come planted bugs, which the checker has to find. Histories that are not linearizable stay
+# in build/lin, drawn as HTML. Prints name=value lines; exit status 0: every history is linearizable
+# and every planted bug was seen.
 #
 #   scripts/lin.sh [HISTORIES [CRASHES [SEED]]]   100 of 100,000 operations, 1000 crashed, seed 1
 set -euo pipefail

@@ -52,8 +52,8 @@ std::uint64_t number_of_value(const V& value) {
   }
 }
 
-// What the threads of a run share: how far all of them are. One that a core was given to alone would
-// else be done before the next one starts.
+// What the threads of a run share: how far all of them are. One that is given a core would else be
+// done before the next one starts.
 struct Progress {
   explicit Progress(std::uint32_t threads) : start(threads) {}
   std::barrier<> start;
