@@ -1,4 +1,4 @@
-#include "testing/history.h"
+#include "testing/lin_history.h"
 
 #include <cerrno>
 #include <cstdio>

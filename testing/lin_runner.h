@@ -1,4 +1,5 @@
-// Linearizability: runs whose histories are recorded (history.h), for testing/porcupine to judge.
+// Linearizability: runs whose histories are recorded (lin_history.h), for testing/porcupine to
+// judge.
 //
 // CONCURRENT  threads over one pool of the public API, with every kind of call. Scans and batches
 //   are recorded as one find per key, each over the whole call: that is what is promised of them.
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "perdure/options.h"
-#include "testing/history.h"
+#include "testing/lin_history.h"
 #include "testing/torture_runner.h"
 
 namespace perdure::testing {

@@ -1,4 +1,4 @@
-// Checks recorded histories (testing/history.h) for linearizability with porcupine.
+// Checks recorded histories (testing/lin_history.h) for linearizability with porcupine.
 //
 //	porcupine [-timeout 60s] [-expect ok|illegal|some] [-html FOLDER] FILE...
 //
@@ -30,7 +30,7 @@ const (
 	pending    = 2
 )
 
-// As in testing/history.h.
+// As in testing/lin_history.h.
 const (
 	insert = iota
 	upsert
