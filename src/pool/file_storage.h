@@ -58,8 +58,8 @@ class FileStorage final : public Storage {
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
 
   const MediumReport& medium() const noexcept { return medium_; }
-  // Device, inode, file system, boot, process and host, as of now. Fails with io rather than answer a
-  // part of it, which would pass for another place.
+  // Device, inode, file system, boot, process and host, as of now. Fails with io rather than answer
+  // a part of it, which would pass for another place.
   Status identity(layout::Identity& out) const noexcept;
   // Reads the start of the file without mapping it.
   std::int64_t read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept;

@@ -1,6 +1,6 @@
 // Failures of what the library asks of the C library and the kernel: the k-th call of one kind, or
-// that and all after it. Calls of libperdure.a are wrapped by the linker (--wrap, tests/CMakeLists),
-// operator new is replaced, so allocations inside libstdc++ count too.
+// that and all after it. Calls of libperdure.a are wrapped by the linker (--wrap, see
+// tests/CMakeLists.txt); operator new is replaced, so allocations inside libstdc++ count too.
 //
 // Only calls made while armed count: arm around library calls alone. Thread safety: any thread may
 // call what is wrapped; arming is for one.
