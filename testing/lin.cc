@@ -74,7 +74,7 @@ Arguments parse(int argc, char** argv) {
     } else if (flag == "--canary" && value == "lost_erase") {
       arguments.canary = Canary::lost_erase;
     } else {
-      usage("unknown option " + flag + " " + value);
+      usage("unknown option " + flag);
     }
   }
   return arguments;
