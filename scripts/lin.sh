@@ -54,7 +54,8 @@ canary some --crashes 40 --mutant phast.insert.entry:drop_flush
 canary some --crashes 40 --mutant phast.record.write:drop_flush
 echo "phast.canary_seconds=$(($(date +%s) - start))"
 
-wrong=0
+wrong=0    # unknown ones included
+unknown=0
 failed=0
 total=(0 0 0 0 0)  # operations, crash operations, kills, in flight, unlinked
 # judge: the histories in the folder; those that are wrong are kept.
@@ -62,6 +63,7 @@ judge() {
   local report
   if ! report=$("$checker" -html "$out" "$folder"/*.lin); then
     wrong=$((wrong + $(value not_ok "$(tail -n 1 <<<"$report")")))
+    unknown=$((unknown + $(value unknown "$(tail -n 1 <<<"$report")")))
     echo "$report"
     grep -o "^$folder/[^:]*" <<<"$report" | xargs -r cp -t "$out"
   fi
@@ -94,6 +96,7 @@ echo "phast.crash_history_operations=${total[1]}"
 echo "phast.crash_history_kills=${total[2]}"
 echo "phast.crash_history_in_flight=${total[3]}"
 echo "phast.not_linearizable=$wrong"
+echo "phast.linearizability_unknown=$unknown"
 if [ "$wrong" -ne 0 ] || [ "$failed" -ne 0 ]; then
   echo "lin: see build/lin; again with: scripts/lin.sh $histories $crashes $seed" >&2
   exit 1

@@ -181,6 +181,9 @@ func check(path string, timeout time.Duration, html string) verdict {
 	v.ops, v.err = count, err
 	for key, history := range keys {
 		result := porcupine.CheckOperationsTimeout(model, history, timeout)
+		if result == porcupine.Unknown { // the machine may have been suspended: time goes on then
+			result = porcupine.CheckOperationsTimeout(model, history, timeout)
+		}
 		if result == porcupine.Ok {
 			continue
 		}
