@@ -1,8 +1,8 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare build demo test check format format-check tidy asan tsan nightly \
-        bench bench-compare figures ci clean
+.PHONY: help setup setup-compare setup-go build demo test check format format-check tidy asan \
+        tsan nightly bench bench-compare figures lin faults ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
@@ -15,6 +15,9 @@ setup:           ## install what is missing to build and test (Debian packages)
 
 setup-compare:   ## the same for the comparison with RocksDB and LMDB
 	@scripts/setup.sh compare
+
+setup-go:        ## the same for the linearizability checker, which also fetches a Go module
+	@scripts/setup.sh go
 
 build: build-release  ## release build; the command line is build/release/perdure
 
@@ -43,14 +46,21 @@ asan: build-asan ## all fast tests under AddressSanitizer and UndefinedBehaviorS
 tsan: build-tsan ## all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: test asan tsan  ## everything above, and the long tests
+nightly: test asan tsan setup-go  ## everything above, and the long tests
+	scripts/lin.sh 1000 10000
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 
 bench: build     ## one benchmark run of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
 
-figures: build bench-compare  ## the figures of docs/benchmarks.md: half an hour, 16 GB of memory
+lin: build setup-go  ## check recorded concurrent and killed runs for linearizability
+	@scripts/lin.sh
+
+faults: build    ## count failed calls and flipped bits that were survived
+	@scripts/faults.sh
+
+figures: build bench-compare lin faults  ## figures of tests and benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing. `setup.sh`: to build and test; `setup.sh compare`:
-# for the comparison with other engines. Asks dpkg only, so it costs nothing when all is there.
+# for the comparison with other engines; `setup.sh go`: for the linearizability checker. Asks dpkg
+# only, so it costs nothing when all is there.
 set -euo pipefail
 
 case "${1:-core}" in
@@ -10,7 +11,9 @@ case "${1:-core}" in
               libgtest-dev librapidcheck-dev libcli11-dev libfmt-dev nlohmann-json3-dev
               libpmem2-dev) ;;
   compare) packages=(librocksdb-dev liblmdb-dev) ;;
-  *) echo "usage: setup.sh [core|compare]" >&2; exit 2 ;;
+  go) command -v go >/dev/null && exit 0  # whichever it is
+      packages=(golang-go ca-certificates) ;;
+  *) echo "usage: setup.sh [core|compare|go]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -171,9 +171,16 @@ void LossyPlatform::zero(void* dst, std::size_t n) noexcept {
   }
 }
 
+void LossyPlatform::stall() noexcept {
+  Random& random = thread_random(seed_);
+  if (stall_one_in_ == 0 || !random.one_in(stall_one_in_)) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(random.below(1'000)));
+}
+
 void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) noexcept {
   ++counters().flushes;
   if (n == 0) return;
+  stall();
   const LineRange lines = mutated_flush(
       site, {storage_.line_of(p), storage_.line_of(static_cast<const std::byte*>(p) + n - 1) + 1});
   Random& random = thread_random(seed_);
@@ -189,6 +196,7 @@ void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) no
 
 void LossyPlatform::finish_flushes(SiteInfo& site) noexcept {
   ++counters().fences;
+  stall();
   site.fence_count.fetch_add(1, std::memory_order_relaxed);
   if (site.mutant == Mutant::drop_fence) {
     site.dropped_count.fetch_add(1, std::memory_order_relaxed);

@@ -132,6 +132,9 @@ class LossyPlatform {
     sync_range(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::sync>::info);
     return true;
   }
+  // Before every n-th write-back or fence or so the thread sleeps for up to 1 ms; 0: never. Others
+  // then meet what it has stored and not yet made durable. Call before other threads start.
+  void stall_one_in(std::uint32_t n) noexcept { stall_one_in_ = n; }
   bool durable() const noexcept { return true; }
   bool poisoned() const noexcept { return false; }
   void poison() noexcept {}
@@ -171,9 +174,11 @@ class LossyPlatform {
   void finish_flushes(SiteInfo& site) noexcept;
   void sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept;
   void evict() noexcept;
+  void stall() noexcept;
 
   LossyStorage& storage_;
   std::uint64_t seed_;
+  std::uint32_t stall_one_in_ = 0;
   std::atomic<std::uint64_t> recent_next_{0};
   std::atomic<std::uint64_t> recent_[kRecent] = {};
   std::atomic<bool> stop_{false};

@@ -25,9 +25,10 @@ class LossyTarget : public TortureTarget {
  public:
   using Map = phast::Phast<LossyPlatform, Codec, SmallGeometry>;
 
-  Status open(const std::string& file, std::uint64_t seed, LossyJournal* journal) {
+  Status open(const TortureOptions& options, const std::string& file, LossyJournal* journal) {
     if (Status s = storage_.open(file, kCapacity, journal); !s.ok()) return s;
-    platform_ = std::make_unique<LossyPlatform>(storage_, seed);
+    platform_ = std::make_unique<LossyPlatform>(storage_, options.seed);
+    platform_->stall_one_in(options.stall_one_in);
     if (storage_.size() == 0) {
       const std::uint8_t uuid[16] = {4, 5, 6};
       const PoolShape shape{.max_bytes = kCapacity,
@@ -48,6 +49,9 @@ class LossyTarget : public TortureTarget {
   }
   Expected<bool> insert(const std::string& key, const std::string& value) override {
     return map_->index().insert(key_of(key), value_of(value));
+  }
+  Expected<bool> update(const std::string& key, const std::string& value) override {
+    return map_->index().update(key_of(key), value_of(value));
   }
   Expected<bool> erase(const std::string& key) override { return map_->index().erase(key_of(key)); }
   Expected<bool> find(const std::string& key, std::string& value) override {
@@ -139,7 +143,7 @@ Expected<std::unique_ptr<TortureTarget>> open_lossy(const TortureOptions& option
                                                     const std::string& file,
                                                     LossyJournal* journal) {
   auto target = std::make_unique<LossyTarget<Codec>>();
-  if (Status s = target->open(file, options.seed, journal); !s.ok()) return fail(std::move(s));
+  if (Status s = target->open(options, file, journal); !s.ok()) return fail(std::move(s));
   return std::unique_ptr<TortureTarget>(std::move(target));
 }
 

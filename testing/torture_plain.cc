@@ -25,6 +25,9 @@ class PlainTarget : public TortureTarget {
   Expected<bool> insert(const std::string& key, const std::string& value) override {
     return map_->insert(key_of(key), value_of(value));
   }
+  Expected<bool> update(const std::string& key, const std::string& value) override {
+    return map_->update(key_of(key), value_of(value));
+  }
   Expected<bool> erase(const std::string& key) override { return map_->erase(key_of(key)); }
   Expected<bool> find(const std::string& key, std::string& value) override {
     auto found = map_->find(key_of(key));

@@ -29,6 +29,7 @@ class TortureTarget {
   virtual ~TortureTarget() = default;
   virtual Expected<bool> upsert(const std::string& key, const std::string& value) = 0;
   virtual Expected<bool> insert(const std::string& key, const std::string& value) = 0;
+  virtual Expected<bool> update(const std::string& key, const std::string& value) = 0;
   virtual Expected<bool> erase(const std::string& key) = 0;
   virtual Expected<bool> find(const std::string& key, std::string& value) = 0;
   // Counts entries by a scan and runs check(); a message if something is wrong.
@@ -46,6 +47,7 @@ struct TortureOptions {
   std::uint32_t threads = 2;  // 1..8
   std::uint32_t keys_per_thread = 150;
   std::uint32_t max_work_us = 3000;  // of work before a kill
+  std::uint32_t stall_one_in = 0;    // lossy: LossyPlatform::stall_one_in
   std::uint32_t create_every = 40;   // cycles until the pool is made anew
   bool verbose = false;
 };

@@ -32,17 +32,23 @@ Status system_error(StatusCode code, const char* what) noexcept {
   return Status::format(code, "%s: %s", what, std::strerror(errno));
 }
 
+Status bad_path() noexcept {
+  return Status::format(StatusCode::invalid_argument, "a path has less than %d bytes and no NUL",
+                        PATH_MAX);
+}
+
 constexpr std::uint64_t kHugeFrom = std::uint64_t{32} << 20;  // smaller files keep 4 KiB pages
 
 }  // namespace
 
-void read_boot_id(std::uint8_t (&id)[16]) noexcept {
+bool read_boot_id(std::uint8_t (&id)[16]) noexcept {
   std::memset(id, 0, sizeof(id));
   char text[64] = {};
   const int fd = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
+  if (fd < 0) return errno == ENOENT || errno == EACCES;
   const auto n = ::read(fd, text, sizeof(text) - 1);
   ::close(fd);
+  if (n < 0) return false;
   int digits = 0;
   for (ssize_t i = 0; i < n && digits < 32; ++i) {
     const char c = text[i];
@@ -54,6 +60,7 @@ void read_boot_id(std::uint8_t (&id)[16]) noexcept {
     ++digits;
   }
   if (digits != 32) std::memset(id, 0, sizeof(id));
+  return true;
 }
 
 FileStorage::~FileStorage() { close(); }
@@ -72,11 +79,11 @@ void FileStorage::refresh_size() noexcept {
   if (fstat(fd_, &info) == 0) size_ = static_cast<std::uint64_t>(info.st_size);
 }
 
-Status FileStorage::open(const std::string& path, Access access) noexcept {
-  path_ = path;
+Status FileStorage::open(std::string_view path, Access access) noexcept {
+  if (!path_.assign(path)) return bad_path();
   // O_NONBLOCK: a FIFO must answer, not hang.
   const int flags = (access == Access::owner ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
-  const int fd = ::open(path.c_str(), flags);
+  const int fd = ::open(path_.c_str(), flags);
   if (fd < 0) {
     if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
     if (errno == EISDIR) return Status::format(StatusCode::invalid_argument, "is a directory");
@@ -91,27 +98,27 @@ Status FileStorage::open(const std::string& path, Access access) noexcept {
   return adopt(fd, access);
 }
 
-Status FileStorage::create(const std::string& path) noexcept {
-  path_ = path;
+Status FileStorage::create(std::string_view path) noexcept {
+  if (!path_.assign(path) || !new_path_.assign(path, ".creating")) return bad_path();
   struct stat info{};
-  if (::lstat(path.c_str(), &info) == 0) {
-    return ::stat(path.c_str(), &info) != 0
+  if (::lstat(path_.c_str(), &info) == 0) {
+    return ::stat(path_.c_str(), &info) != 0
                ? Status::format(StatusCode::not_found, "is a symbolic link that leads nowhere")
                : Status::format(StatusCode::exists, "the file exists");
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const int fd = ::open(new_path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    const int fd = ::open(new_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0) return adopt(fd, Access::owner);
     if (errno == ENOENT) {
       return Status::format(StatusCode::not_found, "cannot create: no such directory");
     }
     if (errno != EEXIST) return system_error(StatusCode::io, "cannot create");
     // Somebody is creating this pool, or was killed while doing so: the lock tells.
-    const int other = ::open(new_path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    const int other = ::open(new_path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (other < 0) continue;
     fd_ = other;
     const bool stale = lock().ok();
-    if (stale) ::unlink(new_path().c_str());
+    if (stale) ::unlink(new_path_.c_str());
     ::close(fd_);
     fd_ = -1;
     if (!stale) {
@@ -123,14 +130,16 @@ Status FileStorage::create(const std::string& path) noexcept {
 
 Status FileStorage::publish() noexcept {
   // link() fails where rename() would replace what somebody else has made meanwhile.
-  if (::link(new_path().c_str(), path_.c_str()) != 0) {
+  if (::link(new_path_.c_str(), path_.c_str()) != 0) {
     return errno == EEXIST ? Status::format(StatusCode::exists, "the file exists")
                            : system_error(StatusCode::io, "cannot name the new pool");
   }
-  ::unlink(new_path().c_str());
+  ::unlink(new_path_.c_str());
   // The name must survive what its content does.
-  const std::size_t slash = path_.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  const std::string_view path = path_.c_str();
+  const std::size_t slash = path.rfind('/');
+  PathText folder;
+  (void)folder.assign(slash == std::string_view::npos ? "." : path.substr(0, slash + 1));
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) {
     (void)fsync(fd);
@@ -139,7 +148,7 @@ Status FileStorage::publish() noexcept {
   return {};
 }
 
-void FileStorage::discard_new() noexcept { ::unlink(new_path().c_str()); }
+void FileStorage::discard_new() noexcept { ::unlink(new_path_.c_str()); }
 
 Status FileStorage::adopt(int fd, Access access) noexcept {
   fd_ = fd;
@@ -311,23 +320,21 @@ Status FileStorage::sync(std::uint64_t, std::uint64_t) noexcept {
   return system_error(StatusCode::io, "cannot write back (the pool's content is in doubt)");
 }
 
-layout::Identity FileStorage::identity() const noexcept {
-  layout::Identity out{};
-  read_boot_id(out.boot_id);
+Status FileStorage::identity(layout::Identity& out) const noexcept {
+  out = {};
+  if (!read_boot_id(out.boot_id)) return system_error(StatusCode::io, "cannot read the boot's id");
   struct stat info{};
-  if (fstat(fd_, &info) == 0) {
-    out.device = info.st_dev;
-    out.inode = info.st_ino;
-  }
+  if (fstat(fd_, &info) != 0) return system_error(StatusCode::io, "cannot stat");
+  out.device = info.st_dev;
+  out.inode = info.st_ino;
   struct statfs filesystem{};
-  if (fstatfs(fd_, &filesystem) == 0) {
-    out.filesystem_id =
-        static_cast<std::uint64_t>(static_cast<std::uint32_t>(filesystem.f_fsid.__val[0])) |
-        static_cast<std::uint64_t>(static_cast<std::uint32_t>(filesystem.f_fsid.__val[1])) << 32;
-  }
+  if (fstatfs(fd_, &filesystem) != 0) return system_error(StatusCode::io, "cannot statfs");
+  out.filesystem_id =
+      static_cast<std::uint64_t>(static_cast<std::uint32_t>(filesystem.f_fsid.__val[0])) |
+      static_cast<std::uint64_t>(static_cast<std::uint32_t>(filesystem.f_fsid.__val[1])) << 32;
   out.pid = static_cast<std::uint64_t>(getpid());
   (void)gethostname(out.host, sizeof(out.host) - 1);
-  return out;
+  return {};
 }
 
 void FileStorage::detect_medium() noexcept { medium_ = detect(fd_); }

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 #include "perdure/stats.h"
 #include "perdure/status.h"
 #include "platform/storage.h"
 #include "pool/layout.h"
+#include "util/path.h"
 
 namespace perdure {
 
@@ -34,10 +35,10 @@ class FileStorage final : public Storage {
 
   // Opens an existing regular file and takes the lock. Errors: not_found, busy (naming the owner),
   // invalid_argument (not a regular file), io.
-  Status open(const std::string& path, Access access) noexcept;
+  Status open(std::string_view path, Access access) noexcept;
   // Makes a new, empty, locked file beside `path`; publish() gives it its name once it is a pool,
   // so that a kill in between leaves no half-made pool. Errors: exists, busy (being created), io.
-  Status create(const std::string& path) noexcept;
+  Status create(std::string_view path) noexcept;
   Status publish() noexcept;
   void discard_new() noexcept;  // removes what create() made and publish() did not name
   // Maps `capacity` bytes of address space over the file.
@@ -57,8 +58,9 @@ class FileStorage final : public Storage {
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
 
   const MediumReport& medium() const noexcept { return medium_; }
-  // Device, inode, file system, boot, process and host, as of now.
-  layout::Identity identity() const noexcept;
+  // Device, inode, file system, boot, process and host, as of now. Fails with io rather than answer
+  // a part of it, which would pass for another place.
+  Status identity(layout::Identity& out) const noexcept;
   // Reads the start of the file without mapping it.
   std::int64_t read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept;
   // Pid of the lock's holder, 0 if nobody holds it.
@@ -68,14 +70,14 @@ class FileStorage final : public Storage {
   void populate(std::uint64_t offset, std::uint64_t length) noexcept;
 
  private:
-  std::string new_path() const { return path_ + ".creating"; }
   Status adopt(int fd, Access access) noexcept;
   Status lock() noexcept;
   void detect_medium() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
   Status full(const char* what) const noexcept;
 
-  std::string path_;
+  PathText path_;
+  PathText new_path_;  // until publish()
   int fd_ = -1;
   Access access_ = Access::owner;
   std::byte* base_ = nullptr;
@@ -84,7 +86,7 @@ class FileStorage final : public Storage {
   MediumReport medium_;
 };
 
-// This boot's id; zero if it cannot be read.
-void read_boot_id(std::uint8_t (&id)[16]) noexcept;
+// This boot's id; zero where the system has none. False if it cannot be read just now.
+bool read_boot_id(std::uint8_t (&id)[16]) noexcept;
 
 }  // namespace perdure

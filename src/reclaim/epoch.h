@@ -87,6 +87,10 @@ class EpochDomain {
   // Hands an unlinked object over. The caller is pinned and has fenced the unlink.
   void retire(const Reclaimer& reclaimer, void* context, std::uint64_t object) noexcept {
     Slot* slot = this_slot();
+    if (slot == nullptr) [[unlikely]] {  // recovery retires unpinned, and DRAM is short
+      lost_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
     bool due = false;
     {
       LatchGuard guard(slot->latch);

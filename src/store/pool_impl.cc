@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -90,7 +91,7 @@ Status PoolImpl::create_file(const PoolOptions& options) {
                           static_cast<unsigned long long>(kMinPoolSize),
                           static_cast<unsigned long long>(kMaxPoolSize));
   }
-  if (Status s = storage_.create(path_); !s.ok()) return s;
+  if (Status s = storage_.create(path_.c_str()); !s.ok()) return s;
   created_ = true;
   if (Status s = choose_durability(options); !s.ok()) return s;
   const PoolShape shape = shape_of(options);
@@ -98,12 +99,12 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   const std::uint64_t random[2] = {RealPlatform::random(), RealPlatform::random()};
   std::uint8_t uuid[16];
   std::memcpy(uuid, random, sizeof(uuid));
-  if (Status s = PoolCore<RealPlatform>::create(platform_, storage_, shape, storage_.identity(),
-                                                uuid, durability_);
-      !s.ok()) {
-    return s;
+  layout::Identity identity;
+  Status s = storage_.identity(identity);
+  if (s.ok()) {
+    s = PoolCore<RealPlatform>::create(platform_, storage_, shape, identity, uuid, durability_);
   }
-  Status s = storage_.publish();
+  if (s.ok()) s = storage_.publish();
   created_ = !s.ok();  // from here on it is a pool
   return s;
 }
@@ -114,8 +115,8 @@ Status PoolImpl::open_file(const PoolOptions& options) {
                           "read_only and must_create exclude each other");
   }
   if (!options.must_create) {
-    Status s = storage_.open(
-        path_, options.read_only ? FileStorage::Access::observer : FileStorage::Access::owner);
+    Status s = storage_.open(path_.c_str(), options.read_only ? FileStorage::Access::observer
+                                                              : FileStorage::Access::owner);
     if (s.ok()) {
       if (Status d = choose_durability(options); !d.ok()) return d;
       // The header names the capacity; it is checked before anything is mapped.
@@ -124,8 +125,9 @@ Status PoolImpl::open_file(const PoolOptions& options) {
       if (pages == nullptr) return StatusCode::out_of_memory;
       const std::int64_t n = storage_.read(pages.get(), layout::kDirectoryOffset, 0);
       layout::Header header;
+      if (n < 0) return Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno));
       if (n < static_cast<std::int64_t>(layout::kDirectoryOffset)) {
-        return read_header(pages.get(), n < 0 ? 0 : static_cast<std::uint64_t>(n), header);
+        return read_header(pages.get(), static_cast<std::uint64_t>(n), header);
       }
       storage_.refresh_size();  // an observed pool may have grown since
       if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
@@ -138,7 +140,11 @@ Status PoolImpl::open_file(const PoolOptions& options) {
 }
 
 Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
-  path_ = path;
+  if (!path_.assign(path)) {
+    return Status::format(StatusCode::invalid_argument,
+                          "%.64s..: a path has less than %d bytes and no NUL", path.c_str(),
+                          PATH_MAX);
+  }
   read_only_ = options.read_only;
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
   const std::uint64_t begin = RealPlatform::now_ns();
@@ -148,7 +154,9 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
     return wrap(std::move(s));
   }
   owner_pid_ = getpid();
-  const OpenRequest request{.identity = storage_.identity(),
+  layout::Identity identity;
+  if (Status s = storage_.identity(identity); !s.ok()) return wrap(std::move(s));
+  const OpenRequest request{.identity = identity,
                             .mode = durability_,
                             .accept_untrusted = options.accept_untrusted,
                             .write_back_by_sync = platform_.mode() == FlushMode::page};
@@ -332,7 +340,8 @@ Status PoolImpl::drop(std::string_view name) {
     dropped->next = std::move(dropped_);
     dropped_ = std::move(dropped);
   }
-  return {};
+  // Freeing the blocks may have failed to write back.
+  return platform_.poisoned() ? wrap(StatusCode::poisoned) : Status();
 }
 
 Status PoolImpl::sync() {
@@ -346,6 +355,7 @@ Expected<std::uint64_t> PoolImpl::compact() {
   core_.epochs().drain();
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
+  if (platform_.poisoned()) return fail(wrap(StatusCode::poisoned));
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include "platform/real_platform.h"
 #include "pool/file_storage.h"
 #include "pool/pool_core.h"
+#include "util/path.h"
 
 namespace perdure::detail {
 
@@ -63,7 +64,7 @@ class PoolImpl {
   Slot* find(std::string_view name) noexcept;
   std::uint64_t leaked_blocks(CheckReport& report);
 
-  std::string path_;
+  PathText path_;
   RealPlatform platform_;
   FileStorage storage_;
   PoolCore<RealPlatform> core_;

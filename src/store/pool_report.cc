@@ -1,4 +1,5 @@
 // What a pool says about itself: info, stats, check, inspect.
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -52,7 +53,7 @@ std::vector<MapInfo> PoolImpl::list() const {
 PoolInfo PoolImpl::info() const {
   PoolInfo out;
   describe(core_.header(), out);
-  out.path = path_;
+  out.path = path_.c_str();
   out.filesystem = storage_.medium().filesystem;
   out.medium = storage_.medium().medium;
   out.durability = durability_;
@@ -147,11 +148,13 @@ Expected<PoolInfo> Pool::inspect(const std::string& path) {
         std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
     if (head == nullptr) return fail(StatusCode::out_of_memory);
     const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
+    if (n < 0) {
+      return fail(StatusCode::io, "%s: cannot read: %s", path.c_str(), std::strerror(errno));
+    }
     layout::Header header;
     const bool short_file = n < static_cast<std::int64_t>(layout::kDirectoryOffset);
     storage.refresh_size();
-    Status s = read_header(head.get(),
-                           short_file ? static_cast<std::uint64_t>(n < 0 ? 0 : n) : storage.size(),
+    Status s = read_header(head.get(), short_file ? static_cast<std::uint64_t>(n) : storage.size(),
                            header);
     if (!s.ok()) {
       if (attempt < 3) continue;
@@ -163,7 +166,9 @@ Expected<PoolInfo> Pool::inspect(const std::string& path) {
     out.filesystem = storage.medium().filesystem;
     out.medium = storage.medium().medium;
     out.in_use = storage.lock_holder() != 0;
-    const char* reason = out.in_use ? nullptr : distrust(header, storage.identity());
+    layout::Identity identity;
+    if (Status i = storage.identity(identity); !i.ok()) return wrap(i);
+    const char* reason = out.in_use ? nullptr : distrust(header, identity);
     out.trusted = reason == nullptr;
     out.trust_note = reason == nullptr ? "" : reason;
     out.flush_instruction = "none";

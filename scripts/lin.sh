@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Linearizability: records concurrent and killed runs (perdure-lin) and has porcupine judge them.
+# First come planted bugs, which the checker has to find. Histories that are not linearizable stay
+# in build/lin, drawn as HTML. Prints name=value lines; exit status 0: every history is linearizable
+# and every planted bug was seen.
+#
+#   scripts/lin.sh [HISTORIES [CRASHES [SEED]]]   100 of 100,000 operations, 1000 crashed, seed 1
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+histories=${1:-100}
+crashes=${2:-1000}
+seed=${3:-1}
+batch=50  # histories on disk at a time, 3 MB each
+recorder=${PERDURE_LIN:-build/release/perdure-lin}
+[ -x "$recorder" ] || { echo "lin: $recorder is not there; run make build first" >&2; exit 2; }
+command -v go >/dev/null || { echo "lin: no go; run make setup-go first" >&2; exit 2; }
+out=$PWD/build/lin
+checker=$out/porcupine
+rm -rf "$out"
+mkdir -p "$out"
+(cd testing/porcupine && go build -o "$checker" .)
+
+scratch=$out
+if [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -ge $((1 << 20)) ] 2>/dev/null; then
+  scratch=/dev/shm
+fi
+folder=$(mktemp -d "$scratch/perdure-lin.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+
+# value NAME TEXT: what follows NAME= in TEXT.
+value() { sed -n "s/.*\b$1=\([0-9]*\).*/\1/p" <<<"$2"; }
+
+# canary EXPECTED RECORDER-OPTIONS...: these histories must be found wrong, all or some.
+canary() {
+  local expected=$1 report status=0
+  shift
+  rm -rf "$folder"/*
+  # A mutant may be noticed by recovery itself, which the recorder reports as a failed run.
+  "$recorder" --seed "$seed" --out "$folder" --pool "$folder" "$@" >"$folder/log" || true
+  report=$("$checker" -expect "$expected" "$folder"/*.lin) || status=1
+  echo "canary $*: $(tail -n 1 <<<"$report")"
+  if [ "$status" -ne 0 ]; then
+    echo "$report" >&2
+    echo "lin: the checker did not see a planted bug" >&2
+    exit 1
+  fi
+}
+start=$(date +%s)
+for bug in stale_read lost_update lost_erase; do
+  canary illegal --histories 16 --canary $bug
+done
+canary some --crashes 40 --mutant phast.insert.entry:drop_flush
+canary some --crashes 40 --mutant phast.record.write:drop_flush
+echo "phast.canary_seconds=$(($(date +%s) - start))"
+
+wrong=0    # unknown ones included
+unknown=0
+failed=0
+total=(0 0 0 0 0)  # operations, crash operations, kills, in flight, unlinked
+# judge: the histories in the folder; those that are wrong are kept.
+judge() {
+  local report
+  if ! report=$("$checker" -html "$out" "$folder"/*.lin); then
+    wrong=$((wrong + $(value not_ok "$(tail -n 1 <<<"$report")")))
+    unknown=$((unknown + $(value unknown "$(tail -n 1 <<<"$report")")))
+    echo "$report"
+    grep -o "^$folder/[^:]*" <<<"$report" | xargs -r cp -t "$out"
+  fi
+}
+# record COUNT-FLAG COUNT SEED: one batch; its totals are in $line.
+record() {
+  rm -rf "$folder"/*
+  "$recorder" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" >"$folder/log" ||
+    { failed=1; cat "$folder/log"; }
+  line=$(tail -n 1 "$folder/log")
+  judge
+}
+for ((done = 0; done < histories; done += batch)); do
+  record --histories $((histories - done < batch ? histories - done : batch)) $((seed + done))
+  total[0]=$((total[0] + $(value operations "$line")))
+  total[4]=$((total[4] + $(value unlinked "$line")))
+done
+for ((done = 0; done < crashes; done += batch * 10)); do
+  record --crashes $((crashes - done < batch * 10 ? crashes - done : batch * 10)) $((seed + done))
+  total[1]=$((total[1] + $(value operations "$line")))
+  total[2]=$((total[2] + $(value kills "$line")))
+  total[3]=$((total[3] + $(value in_flight "$line")))
+done
+
+echo "phast.histories=$histories"
+echo "phast.history_operations=${total[0]}"
+echo "phast.history_unlinked_leaves=${total[4]}"
+echo "phast.crash_histories=$crashes"
+echo "phast.crash_history_operations=${total[1]}"
+echo "phast.crash_history_kills=${total[2]}"
+echo "phast.crash_history_in_flight=${total[3]}"
+echo "phast.not_linearizable=$wrong"
+echo "phast.linearizability_unknown=$unknown"
+if [ "$wrong" -ne 0 ] || [ "$failed" -ne 0 ]; then
+  echo "lin: see build/lin; again with: scripts/lin.sh $histories $crashes $seed" >&2
+  exit 1
+fi

@@ -1,0 +1,27 @@
+// PathText: a path with no allocation behind it, since the core has to answer when memory is short.
+#pragma once
+
+#include <climits>
+#include <cstring>
+#include <string_view>
+
+namespace perdure {
+
+class PathText {
+ public:
+  // False if it is longer than the system takes, or would end early at a NUL.
+  bool assign(std::string_view path, std::string_view suffix = {}) noexcept {
+    if (path.size() + suffix.size() >= sizeof(text_)) return false;
+    if (path.find('\0') != std::string_view::npos) return false;
+    std::memcpy(text_, path.data(), path.size());
+    std::memcpy(text_ + path.size(), suffix.data(), suffix.size());
+    text_[path.size() + suffix.size()] = '\0';
+    return true;
+  }
+  const char* c_str() const noexcept { return text_; }
+
+ private:
+  char text_[PATH_MAX] = {};
+};
+
+}  // namespace perdure

@@ -1,0 +1,165 @@
+// perdure-lin: records histories of concurrent and of killed runs for testing/porcupine, which says
+// whether they are linearizable. Prints what it recorded; exit status 1 if a run itself went wrong,
+// 2 for a mistake in the arguments.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "testing/lin_runner.h"
+
+namespace {
+
+using namespace perdure::testing;
+
+constexpr const char* kUsage =
+    "perdure-lin [--histories N] [--crashes N] [--ops N] [--seed S] [--out DIR] [--pool DIR]\n"
+    "            [--canary stale_read|lost_update|lost_erase] [--mutant SITE:op]\n"
+    "History number i has seed S+i, which decides threads, keys, types and durability. Crash\n"
+    "histories alternate between the plain and the lossy target; a mutant makes them all lossy.\n";
+
+[[noreturn]] void usage(const std::string& what) {
+  std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
+  std::exit(2);
+}
+
+std::uint64_t number(const char* text) {
+  char* end = nullptr;
+  const std::uint64_t value = std::strtoull(text, &end, 10);
+  if (*text == '\0' || *end != '\0') usage(std::string("not a number: ") + text);
+  return value;
+}
+
+struct Arguments {
+  std::uint64_t histories = 0;
+  std::uint64_t crashes = 0;
+  std::uint64_t ops = 100'000;
+  std::uint64_t seed = 1;
+  std::string out = ".";
+  std::string pool = "/dev/shm";
+  std::string mutant;
+  Canary canary = Canary::none;
+};
+
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--help") {
+      std::printf("%s", kUsage);
+      std::exit(0);
+    }
+    if (i + 1 == argc) usage("no value for " + flag);
+    const std::string value = argv[++i];
+    if (flag == "--histories") {
+      arguments.histories = number(value.c_str());
+    } else if (flag == "--crashes") {
+      arguments.crashes = number(value.c_str());
+    } else if (flag == "--ops") {
+      arguments.ops = number(value.c_str());
+    } else if (flag == "--seed") {
+      arguments.seed = number(value.c_str());
+    } else if (flag == "--out") {
+      arguments.out = value;
+    } else if (flag == "--pool") {
+      arguments.pool = value;
+    } else if (flag == "--mutant") {
+      arguments.mutant = value;
+    } else if (flag == "--canary" && value == "stale_read") {
+      arguments.canary = Canary::stale_read;
+    } else if (flag == "--canary" && value == "lost_update") {
+      arguments.canary = Canary::lost_update;
+    } else if (flag == "--canary" && value == "lost_erase") {
+      arguments.canary = Canary::lost_erase;
+    } else {
+      usage("unknown option " + flag);
+    }
+  }
+  return arguments;
+}
+
+// Answers whether the run itself was all right.
+bool save(const std::string& name, const std::string& what, const std::vector<HistoryOp>& ops,
+          const std::string& failure) {
+  if (!failure.empty()) std::printf("%s: %s: %s\n", name.c_str(), what.c_str(), failure.c_str());
+  const perdure::Status s = write_history(name, ops);
+  if (!s.ok()) std::printf("%s\n", std::string(s.message()).c_str());
+  return failure.empty() && s.ok();
+}
+
+std::uint64_t record_concurrent(const Arguments& arguments) {
+  const std::string pool = arguments.pool + "/lin-" + std::to_string(getpid()) + ".perdure";
+  std::uint64_t failures = 0;
+  std::uint64_t ops = 0;
+  std::uint64_t splits = 0;
+  std::uint64_t merges = 0;
+  for (std::uint64_t i = 0; i < arguments.histories; ++i) {
+    LinOptions options = lin_options(arguments.seed + i);
+    options.ops = arguments.ops;
+    options.canary = arguments.canary;
+    LinRun run = run_concurrent(options, pool);
+    if (options.ranges && (run.splits == 0 || run.merges == 0) && run.failure.empty()) {
+      run.failure = "the keys are meant to come and go in such numbers that leaves split and merge";
+    }
+    ops += run.ops.size();
+    splits += run.splits;
+    merges += run.merges;
+    const std::string name = arguments.out + "/run-" + std::to_string(options.seed) + ".lin";
+    failures += save(name, options.describe(), run.ops, run.failure) ? 0 : 1;
+  }
+  std::printf("concurrent=%llu operations=%llu splits=%llu unlinked=%llu failures=%llu\n",
+              static_cast<unsigned long long>(arguments.histories),
+              static_cast<unsigned long long>(ops), static_cast<unsigned long long>(splits),
+              static_cast<unsigned long long>(merges), static_cast<unsigned long long>(failures));
+  return failures;
+}
+
+std::uint64_t record_crashes(const Arguments& arguments) {
+  const TortureOpen plain = plain_target();
+  const TortureOpen lossy = lossy_target();
+  std::uint64_t failures = 0;
+  std::uint64_t ops = 0;
+  std::uint64_t kills = 0;
+  std::uint64_t in_flight = 0;
+  for (std::uint64_t i = 0; i < arguments.crashes; ++i) {
+    const std::uint64_t seed = arguments.seed + i;
+    const bool is_lossy = (seed & 1) != 0 || !arguments.mutant.empty();
+    LinCrashOptions options{.torture = {.mode = is_lossy ? "lossy" : "plain",
+                                        .keys = (seed & 2) != 0 ? "bytes" : "integer",
+                                        .path = arguments.pool,
+                                        .mutant = arguments.mutant,
+                                        .seed = seed,
+                                        .threads = 2 + static_cast<std::uint32_t>(seed / 4 % 7),
+                                        .max_work_us = is_lossy ? 1'500U : 400U,
+                                        .stall_one_in = (seed & 4) != 0 ? 8U : 0U},
+                            .keys = 4 + static_cast<std::uint32_t>(seed % 3) * 14,
+                            .kills = 1 + static_cast<std::uint32_t>(seed / 3 % 3)};
+    const LinCrashRun run = run_crashed(options, is_lossy ? lossy : plain);
+    ops += run.ops.size();
+    kills += run.kills;
+    in_flight += run.in_flight;
+    const std::string name = arguments.out + "/crash-" + std::to_string(seed) + ".lin";
+    // A mutant may also be noticed by the pool itself; the checker then judges what there is.
+    const bool ok = save(name, options.torture.mode, run.ops, run.failure);
+    failures += ok ? 0 : 1;
+  }
+  std::printf("crashed=%llu operations=%llu kills=%llu in_flight=%llu failures=%llu\n",
+              static_cast<unsigned long long>(arguments.crashes),
+              static_cast<unsigned long long>(ops), static_cast<unsigned long long>(kills),
+              static_cast<unsigned long long>(in_flight),
+              static_cast<unsigned long long>(failures));
+  return failures;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments arguments = parse(argc, argv);
+  if (arguments.histories + arguments.crashes == 0) usage("nothing to do");
+  std::uint64_t failures = 0;
+  if (arguments.histories != 0) failures += record_concurrent(arguments);
+  if (arguments.crashes != 0) failures += record_crashes(arguments);
+  return failures == 0 ? 0 : 1;
+}

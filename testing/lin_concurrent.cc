@@ -1,0 +1,330 @@
+// Recorded runs of the public API by several threads.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <optional>
+#include <thread>
+
+#include "perdure/perdure.h"
+#include "testing/lin_runner.h"
+#include "testing/subject.h"
+
+namespace perdure::testing {
+
+namespace {
+
+constexpr std::uint32_t kSpacing = 3;  // between integer keys
+constexpr std::uint64_t kPasses = 6;
+constexpr std::uint64_t kWindow = 150;  // three leaves
+
+template <class K>
+detail::OwnedKey<K> key_of(std::uint32_t number) {
+  if constexpr (std::same_as<K, std::string_view>) {
+    return history_text_key(number);
+  } else {
+    return K{number} * kSpacing;
+  }
+}
+template <class K>
+std::uint32_t number_of(const K& key) {
+  if constexpr (std::same_as<K, std::string_view>) {
+    return history_key_number(key);
+  } else {
+    return key % kSpacing == 0 ? static_cast<std::uint32_t>(key / kSpacing) : kAllKeys;
+  }
+}
+template <class V>
+detail::Owned<V> value_of(std::uint64_t number) {
+  if constexpr (std::same_as<V, std::string_view>) {
+    return history_text_value(number);
+  } else {
+    return number;
+  }
+}
+template <class V>
+std::uint64_t number_of_value(const V& value) {
+  if constexpr (std::same_as<V, std::string_view>) {
+    return history_value_number(value);
+  } else {
+    return value;
+  }
+}
+
+// What the threads of a run share: how far all of them are. One that is given a core would else be
+// done before the next one starts.
+struct Progress {
+  explicit Progress(std::uint32_t threads) : start(threads) {}
+  std::barrier<> start;
+  std::atomic<std::uint64_t> recorded{0};
+};
+
+// One thread of a run, and what it recorded.
+template <class K, class V>
+class Worker {
+ public:
+  Worker(const LinOptions& options, OrderedMap<K, V> map, Progress& progress, std::uint32_t thread)
+      : options_(options),
+        progress_(progress),
+        map_(std::move(map)),
+        random_(options.seed << 8 ^ thread),
+        next_value_(std::uint64_t{thread} << 40 | 1),
+        seen_(options.keys) {
+    log_.reserve(options.ops + 3 * options.keys);
+  }
+
+  void run() {
+    progress_.start.arrive_and_wait();
+    std::size_t told = 0;
+    while (failure_.empty() && progress_.recorded.load(std::memory_order_relaxed) < options_.ops) {
+      step();
+      if (!random_.one_in(16)) continue;
+      progress_.recorded.fetch_add(log_.size() - told, std::memory_order_relaxed);
+      told = log_.size();
+      std::this_thread::yield();
+    }
+  }
+  // With the other threads gone.
+  void read_all() {
+    scan(0, options_.keys, false, ~std::uint64_t{0});
+    for (std::uint32_t key = 0; key < options_.keys; ++key) find(key);
+  }
+  std::vector<HistoryOp>& log() { return log_; }
+  const std::string& failure() const { return failure_; }
+
+ private:
+  void step() {
+    if (options_.ranges) return wave_step();
+    const std::uint32_t key = static_cast<std::uint32_t>(random_.below(options_.keys));
+    const std::uint64_t dice = random_.below(1000);
+    if (dice < 130) {
+      mutate(random_.one_in(3) ? HistoryKind::upsert : HistoryKind::insert, key);
+    } else if (dice < 260) {
+      mutate(HistoryKind::erase, key);
+    } else if (dice < 460) {
+      mutate(random_.one_in(2) ? HistoryKind::upsert : HistoryKind::update, key);
+    } else {
+      look(key, options_.keys);
+    }
+  }
+
+  // A window passes over the key space six times, filling and emptying it by turns. All threads are
+  // at about the same place: where leaves are being split or unlinked.
+  void wave_step() {
+    const std::uint64_t done = progress_.recorded.load(std::memory_order_relaxed);
+    const std::uint64_t pass_length = options_.ops / kPasses + 1;
+    const bool filling = done / pass_length % 2 == 0;
+    const std::uint64_t base = done % pass_length * (options_.keys - kWindow) / pass_length;
+    const std::uint32_t key = static_cast<std::uint32_t>(base + random_.below(kWindow));
+    const std::uint64_t dice = random_.below(1000);
+    if (dice < (filling ? 500 : 20)) {
+      mutate(random_.one_in(3) ? HistoryKind::upsert : HistoryKind::insert, key);
+    } else if (dice < 600) {
+      mutate(HistoryKind::erase, key);
+    } else if (dice < 700) {
+      mutate(HistoryKind::update, key);
+    } else {
+      look(key, 40);
+    }
+  }
+
+  // Reads of one kind or another at `key`.
+  void look(std::uint32_t key, std::uint32_t width) {
+    const std::uint64_t dice = random_.below(1000);
+    if (dice < 930) {
+      find(key);
+    } else if (dice < 990) {
+      find_many(key, width);
+    } else {
+      scan(key, std::min(key + 1 + static_cast<std::uint32_t>(random_.below(width)), options_.keys),
+           random_.one_in(2), random_.one_in(3) ? random_.below(10) : ~std::uint64_t{0});
+    }
+  }
+
+  void fail_with(const char* what, const Status& status) {
+    failure_ = std::string(what) + ": " + std::string(status.message());
+  }
+
+  void record(HistoryKind kind, std::uint32_t key, std::uint64_t value, bool yes,
+              std::uint64_t call, std::uint64_t end) {
+    log_.push_back({.call = call,
+                    .end = end,
+                    .value = value,
+                    .key = key,
+                    .kind = kind,
+                    .answer = yes ? HistoryAnswer::yes : HistoryAnswer::no});
+  }
+
+  void mutate(HistoryKind kind, std::uint32_t number) {
+    const auto key = key_of<K>(number);
+    const std::uint64_t id = next_value_++;
+    const auto value = value_of<V>(id);
+    const bool drop_update = kind == HistoryKind::update &&
+                             options_.canary == Canary::lost_update && random_.one_in(100);
+    const bool drop_erase =
+        kind == HistoryKind::erase && options_.canary == Canary::lost_erase && random_.one_in(100);
+    const std::uint64_t call = history_call();
+    auto answer = drop_update || drop_erase     ? map_.contains(K(key))
+                  : kind == HistoryKind::insert ? map_.insert(K(key), V(value))
+                  : kind == HistoryKind::upsert ? map_.upsert(K(key), V(value))
+                  : kind == HistoryKind::update ? map_.update(K(key), V(value))
+                                                : map_.erase(K(key));
+    const std::uint64_t end = history_end();
+    if (!answer) return fail_with("a mutation", answer.error());
+    record(kind, number, kind == HistoryKind::erase ? 0 : id, *answer, call, end);
+  }
+
+  void record_find(std::uint32_t number, const std::optional<detail::Owned<V>>& value,
+                   std::uint64_t call, std::uint64_t end) {
+    record(HistoryKind::find, number, value ? number_of_value<V>(*value) : 0, value.has_value(),
+           call, end);
+  }
+
+  void find(std::uint32_t number) {
+    const auto key = key_of<K>(number);
+    const std::uint64_t call = history_call();
+    auto found = map_.find(K(key));
+    const std::uint64_t end = history_end();
+    if (!found) return fail_with("find", found.error());
+    if (options_.canary == Canary::stale_read) {
+      auto& seen = seen_[number];
+      if (random_.one_in(400)) {
+        std::swap(seen, *found);
+      } else {
+        seen = *found;
+      }
+    }
+    record_find(number, *found, call, end);
+  }
+
+  void find_many(std::uint32_t first, std::uint32_t width) {
+    std::vector<std::uint32_t> numbers(2 + random_.below(12));
+    std::vector<detail::OwnedKey<K>> owned;
+    for (std::uint32_t& number : numbers) {
+      number = static_cast<std::uint32_t>((first + random_.below(width)) % options_.keys);
+      owned.push_back(key_of<K>(number));
+    }
+    const std::vector<K> keys(owned.begin(), owned.end());
+    std::vector<std::optional<detail::Owned<V>>> values(keys.size());
+    const std::uint64_t call = history_call();
+    auto found = map_.find_many(keys, values);
+    const std::uint64_t end = history_end();
+    if (!found) return fail_with("find_many", found.error());
+    for (std::size_t i = 0; i < numbers.size(); ++i) record_find(numbers[i], values[i], call, end);
+  }
+
+  // Keys [first, last). What a scan passes over it calls absent; beyond its limit it says nothing.
+  void scan(std::uint32_t first, std::uint32_t last, bool reverse, std::uint64_t limit) {
+    std::vector<std::optional<detail::Owned<V>>> found(last - first);
+    const auto from = key_of<K>(first);
+    const auto to = key_of<K>(last);
+    ScanOptions<K> options;
+    options.from = K(from);
+    options.to = K(to);
+    options.reverse = reverse;
+    options.limit = limit;
+    std::int64_t previous = reverse ? std::int64_t{last} : std::int64_t{first} - 1;
+    const std::uint64_t call = history_call();
+    auto visited = map_.scan(options, [&](const K& key, const V& value) {
+      const std::uint32_t number = number_of<K>(key);
+      if (number < first || number >= last || (reverse ? number >= previous : number <= previous)) {
+        failure_ = "a scan delivers a key that is foreign, out of bounds or out of order";
+        return false;
+      }
+      previous = number;
+      found[number - first].emplace(value);
+      return true;
+    });
+    const std::uint64_t end = history_end();
+    if (!visited) return fail_with("scan", visited.error());
+    if (*visited < limit) previous = reverse ? std::int64_t{first} : std::int64_t{last} - 1;
+    for (std::uint32_t number = first; number < last; ++number) {
+      if (reverse ? number < previous : number > previous) continue;
+      record_find(number, found[number - first], call, end);
+    }
+  }
+
+  const LinOptions& options_;
+  Progress& progress_;
+  OrderedMap<K, V> map_;
+  Random random_;
+  std::uint64_t next_value_;
+  std::vector<std::optional<detail::Owned<V>>> seen_;  // for the canary
+  std::vector<HistoryOp> log_;
+  std::string failure_;
+};
+
+template <class K, class V>
+std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
+  auto map = pool.ordered_map<K, V>("lin", {.phast = {.partition_bits = 0}});
+  if (!map) return std::string(map.error().message());
+  Progress progress(options.threads);
+  std::vector<Worker<K, V>> workers;
+  workers.reserve(options.threads);
+  for (std::uint32_t t = 0; t < options.threads; ++t) {
+    workers.emplace_back(options, *map, progress, t);
+  }
+  std::vector<std::thread> threads;
+  for (Worker<K, V>& worker : workers) threads.emplace_back([&worker] { worker.run(); });
+  for (std::thread& thread : threads) thread.join();
+  workers[0].read_all();
+  std::string failure;
+  for (Worker<K, V>& worker : workers) {
+    if (failure.empty()) failure = worker.failure();
+    run.ops.insert(run.ops.end(), worker.log().begin(), worker.log().end());
+  }
+  const MapStats stats = map->stats();
+  run.splits = stats.splits;
+  run.merges = stats.merges;
+  return failure;
+}
+
+}  // namespace
+
+std::string LinOptions::describe() const {
+  return "seed " + std::to_string(seed) + ": " + std::to_string(threads) + " threads, " +
+         std::to_string(keys) + (ranges ? " keys in waves, " : " hot keys, ") +
+         (text_keys ? "text to " : "integers to ") + (text_values ? "text, " : "words, ") +
+         std::string(durability_name(durability));
+}
+
+LinOptions lin_options(std::uint64_t seed) {
+  static constexpr std::uint32_t kThreads[] = {2, 3, 4, 8};
+  LinOptions options;
+  options.seed = seed;
+  options.text_keys = (seed & 1) != 0;
+  options.text_values = (seed & 2) != 0;
+  options.ranges = (seed & 4) != 0;
+  options.durability = (seed & 8) != 0 ? Durability::emulated : Durability::process;
+  options.threads = kThreads[seed / 16 % 4];
+  options.keys = options.ranges ? 1'500 : 16 + static_cast<std::uint32_t>(seed % 5) * 16;
+  return options;
+}
+
+LinRun run_concurrent(const LinOptions& options, const std::string& path) {
+  LinRun run;
+  unlink(path.c_str());
+  auto pool =
+      Pool::open(path, {.durability = options.durability, .max_size = std::uint64_t{64} << 20});
+  if (!pool) {
+    run.failure = std::string(pool.error().message());
+    return run;
+  }
+  run.failure =
+      options.text_keys
+          ? (options.text_values ? run_map<std::string_view, std::string_view>(options, *pool, run)
+                                 : run_map<std::string_view, std::uint64_t>(options, *pool, run))
+          : (options.text_values ? run_map<std::uint64_t, std::string_view>(options, *pool, run)
+                                 : run_map<std::uint64_t, std::uint64_t>(options, *pool, run));
+  auto report = pool->check({.deep = true});
+  if (run.failure.empty() && !report) run.failure = std::string(report.error().message());
+  if (run.failure.empty() && !report->ok()) run.failure = "check: " + report->violations.front();
+  if (const Status s = pool->close({.sync = false}); !s.ok() && run.failure.empty()) {
+    run.failure = "close: " + std::string(s.message());
+  }
+  unlink(path.c_str());
+  return run;
+}
+
+}  // namespace perdure::testing

@@ -1,0 +1,374 @@
+// The k-th failure of every allocation and system call, for k = 1, 2, .. until nothing fires any
+// more, alone and with all later ones. Whatever fails, each call answers a status; none ends the
+// process, none lets an exception out, none answers wrong; and a reopen without faults finds what
+// was acknowledged, and nothing leaked.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tests/conformance/support.h"
+#include "tests/fault/inject.h"
+
+namespace perdure::test {
+namespace {
+
+using Bytes = std::string_view;
+
+// What the child tells its parent, which outlives it.
+struct Shared {
+  std::uint64_t k;
+  std::uint64_t points;
+  char message[400];
+};
+
+enum class Scene : std::uint8_t {
+  create,   // a new pool
+  recover,  // the pool of a process that died
+  reopen,   // a pool that was closed
+};
+const char* scene_name(Scene scene) {
+  return scene == Scene::create ? "create" : scene == Scene::recover ? "recover" : "reopen";
+}
+
+struct Case {
+  Scene scene;
+  Durability durability;
+};
+
+class Session {
+ public:
+  Session(const std::string& path, const Case& parameters, Fault fault)
+      : path_(path), parameters_(parameters), fault_(fault) {}
+
+  PoolOptions options() const {
+    return {.durability = parameters_.durability,
+            .max_size = 4_MiB,
+            .recovery_threads = fault_ == Fault::thread ? 3U : 1U};
+  }
+  // Page media pay an msync per operation.
+  std::uint64_t size() const { return parameters_.durability == Durability::power ? 30 : 400; }
+
+  // The content that the faults meet; made without them.
+  void prepare() {
+    if (parameters_.scene == Scene::create) return;
+    fill();
+    const ChildEnd end = run_child([this] {
+      Pool pool = must(Pool::open(path_, options()));
+      auto numbers = must(pool.ordered_map<std::uint64_t, std::uint64_t>("numbers", maps()));
+      auto texts = must(pool.ordered_map<Bytes, Bytes>("texts", maps()));
+      for (const auto& [key, value] : numbers_) require(must(numbers.insert(key, value)), "insert");
+      for (const auto& [key, value] : texts_) require(must(texts.insert(key, value)), "insert");
+      if (parameters_.scene == Scene::recover) _exit(0);
+      must(pool.close());
+    });
+    require(end.ok(), "the preparation failed");
+  }
+
+  // Everything once, each call armed.
+  void run() {
+    auto pool = call("open", [&] { return Pool::open(path_, options()); });
+    if (!pool) return;
+    {
+      auto numbers = call("ordered_map", [&] {
+        return pool->ordered_map<std::uint64_t, std::uint64_t>("numbers", maps());
+      });
+      auto texts =
+          call("ordered_map", [&] { return pool->ordered_map<Bytes, Bytes>("texts", maps()); });
+      if (numbers) mutate_numbers(*numbers);
+      if (texts) mutate_texts(*texts);
+      (void)call("check", [&] { return pool->check({.deep = true}); });
+      if (numbers) read_numbers(*numbers);
+    }
+    auto third = call("map", [&] { return pool->map<std::uint64_t, std::uint64_t>("third"); });
+    if (third) {
+      third = fail(StatusCode::not_found);  // a dropped map's views are dead
+      (void)call("drop", [&] { return pool->drop("third"); });
+    }
+    (void)call("sync", [&] { return pool->sync(); });
+    (void)call("compact", [&] { return pool->compact(); });
+    (void)call("close", [&] { return pool->close(); });
+  }
+
+  // Without faults. A pool whose creation failed is not there, or empty.
+  void verify() {
+    auto pool = Pool::open(path_, options());
+    require(pool.has_value(), "reopen: " + (pool ? "" : describe(pool.error())));
+    auto numbers = must(pool->ordered_map<std::uint64_t, std::uint64_t>("numbers", maps()));
+    auto texts = must(pool->ordered_map<Bytes, Bytes>("texts", maps()));
+    std::uint64_t seen = 0;
+    must(numbers.scan(ScanOptions<std::uint64_t>{}, [&](std::uint64_t key, std::uint64_t value) {
+      ++seen;
+      if (number_doubts_.contains(key)) return;
+      require(numbers_.contains(key), "a number came back that is not acknowledged");
+      require(numbers_.at(key) == value, "a number's value is wrong after reopen");
+    }));
+    for (const auto& [key, value] : numbers_) {
+      require(number_doubts_.contains(key) || must(numbers.find(key)) == std::optional(value),
+              "an acknowledged number is lost: " + std::to_string(key));
+    }
+    for (const auto& [key, value] : texts_) {
+      require(text_doubts_.contains(key) || must(texts.find(key)) == std::optional(value),
+              "an acknowledged text is lost: " + key);
+    }
+    auto report = must(pool->check({.deep = true}));
+    require(report.ok(), "check: " + (report.ok() ? "" : report.violations.front()));
+    require(report.leaked_blocks == 0, std::to_string(report.leaked_blocks) + " blocks leaked");
+    require(must(numbers.upsert(7, 7)), "upsert after reopen");
+    must(pool->close());
+  }
+
+ private:
+  static MapOptions maps() { return {.phast = {.partition_bits = 1}}; }
+
+  void fill() {
+    for (std::uint64_t i = 0; i < size() / 2; ++i) {
+      numbers_[mix(i)] = i;
+      texts_["old:" + std::to_string(i)] = std::string(i % 200, 'o');
+    }
+  }
+
+  // One library call under faults. Its answer, if it is one of the documented ones.
+  template <class F>
+  std::invoke_result_t<F&> call(const char* what, F&& body) {
+    const std::uint64_t before = faults_fired();
+    try {
+      auto answer = [&] {
+        const Armed armed;
+        return body();
+      }();
+      const bool fired = faults_fired() != before;
+      judge(what, code_of(answer), fired);
+      return answer;
+    } catch (const std::bad_alloc&) {
+      throw std::runtime_error(std::string("an exception came out of ") + what);
+    }
+  }
+
+  void judge(const char* what, StatusCode code, bool fired) {
+    if (code == StatusCode::ok) {
+      require(!poisoned_ || std::string(what) == "check",
+              std::string(what) + " was acknowledged after a failed msync");
+      require(!fired || fault_ != Fault::msync, std::string(what) + " hides a failed msync");
+    } else {
+      static constexpr StatusCode kExpected[] = {StatusCode::out_of_memory, StatusCode::io,
+                                                 StatusCode::pool_full, StatusCode::poisoned};
+      // `power` is refused where the medium cannot be told.
+      const bool untold = code == StatusCode::unsupported && fault_ == Fault::fstat &&
+                          parameters_.durability == Durability::power;
+      require(untold || std::find(std::begin(kExpected), std::end(kExpected), code) !=
+                            std::end(kExpected),
+              std::string(what) + " answers " + status_code_name(code));
+      require(faults_fired() != 0, std::string(what) + " fails without a fault");
+    }
+    poisoned_ = poisoned_ || (fired && fault_ == Fault::msync);
+  }
+  // Refused for want of space or memory: not done. Other failures leave it open.
+  static bool undone(StatusCode code) {
+    return code == StatusCode::out_of_memory || code == StatusCode::pool_full;
+  }
+
+  void mutate_numbers(OrderedMap<std::uint64_t, std::uint64_t>& map) {
+    for (std::uint64_t i = 0; i < size(); ++i) {
+      const std::uint64_t key = mix(i);
+      const bool erases = i % 5 == 4;
+      const std::uint64_t value = i * 1'000;
+      auto answer = call("a mutation", [&] {
+        return erases       ? map.erase(key)
+               : i % 5 == 3 ? map.update(key, value)
+                            : map.upsert(key, value);
+      });
+      if (!answer) {
+        if (!undone(answer.error().code())) number_doubts_.insert(key);
+        continue;
+      }
+      const bool was = numbers_.contains(key);
+      require(*answer == (erases || i % 5 == 3 ? was : !was), "a mutation answers wrong");
+      if (erases) {
+        numbers_.erase(key);
+      } else if (was || i % 5 != 3) {
+        numbers_[key] = value;
+      }
+    }
+  }
+
+  void mutate_texts(OrderedMap<Bytes, Bytes>& map) {
+    for (std::uint64_t i = 0; i < size() / 2; ++i) {
+      const std::string key = (i % 2 == 0 ? "old:" : "new:") + std::to_string(i);
+      // One of them takes extents of its own.
+      const std::string value(i == 20 ? 100'000 : i % 300, 'n');
+      const bool erases = i % 7 == 6;
+      auto answer =
+          call("a mutation", [&] { return erases ? map.erase(key) : map.upsert(key, value); });
+      if (!answer) {
+        if (!undone(answer.error().code())) text_doubts_.insert(key);
+        continue;
+      }
+      const bool was = texts_.contains(key);
+      require(*answer == (erases ? was : !was), "a mutation answers wrong");
+      if (erases) {
+        texts_.erase(key);
+      } else {
+        texts_[key] = value;
+      }
+    }
+  }
+
+  void read_numbers(OrderedMap<std::uint64_t, std::uint64_t>& map) {
+    for (std::uint64_t i = 0; i < size(); i += 7) {
+      const std::uint64_t key = mix(i);
+      std::uint64_t value = 0;
+      auto found = call("read", [&] { return map.read(key, [&](std::uint64_t v) { value = v; }); });
+      if (!found || number_doubts_.contains(key)) continue;
+      require(*found == numbers_.contains(key), "a read answers wrong");
+      require(!*found || value == numbers_.at(key), "a read finds a wrong value");
+    }
+    std::uint64_t entries = 0;
+    auto scanned = call("scan", [&] {
+      return map.scan(ScanOptions<std::uint64_t>{},
+                      [&](std::uint64_t, std::uint64_t) { ++entries; });
+    });
+    require(!scanned || !number_doubts_.empty() || entries == numbers_.size(), "a scan is short");
+  }
+
+  const std::string& path_;
+  const Case& parameters_;
+  Fault fault_;
+  bool poisoned_ = false;
+  std::map<std::uint64_t, std::uint64_t> numbers_;
+  std::map<std::string, std::string> texts_;
+  std::set<std::uint64_t> number_doubts_;  // answered by an error that leaves it open
+  std::set<std::string> text_doubts_;
+};
+
+// Answers whether the k-th call exists.
+bool one_run(const std::string& path, const Case& parameters, Fault fault, std::uint64_t k,
+             bool sticky) {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  Session session(path, parameters, fault);
+  set_fault(Fault::none, 0, false);
+  session.prepare();
+  set_fault(fault, k, sticky);
+  session.run();
+  const bool fired = faults_fired() != 0;
+  set_fault(Fault::none, 0, false);
+  session.verify();
+  return fired;
+}
+
+// Disks are slow: the fast tests take every seventh k there, the nightly ones each.
+std::uint64_t step_of(const Case& parameters) {
+  const char* step = std::getenv("PERDURE_FAULT_STEP");
+  if (step != nullptr) return std::max<std::uint64_t>(std::strtoull(step, nullptr, 0), 1);
+  return parameters.durability == Durability::process ? (san() ? 5 : 1) : 7;
+}
+
+// A child per sweep, started again behind each k that ends it: one bad k does not hide the others.
+std::vector<std::string> sweep(const Case& parameters, Fault fault, bool sticky, Shared& shared,
+                               const std::string& path) {
+  std::vector<std::string> failures;
+  const std::uint64_t step = step_of(parameters);
+  shared.k = 1;
+  for (;;) {
+    shared.message[0] = '\0';
+    const ChildEnd end = run_child([&] {
+      try {
+        for (; one_run(path, parameters, fault, shared.k, sticky); shared.k += step) {
+          ++shared.points;
+        }
+      } catch (const std::exception& error) {
+        std::snprintf(shared.message, sizeof shared.message, "%s", error.what());
+        _exit(1);
+      }
+    });
+    if (end.ok()) return failures;
+    failures.push_back(std::string(fault_name(fault)) + " " + std::to_string(shared.k) +
+                       (sticky ? " and later" : "") + ": " +
+                       (end.exited ? shared.message : "signal " + std::to_string(end.signal)));
+    if (failures.size() >= 200) return failures;
+    shared.k += step;
+    ++shared.points;
+  }
+}
+
+class FaultSweep : public ::testing::TestWithParam<Case> {};
+std::string case_name(const ::testing::TestParamInfo<Case>& row) {
+  return std::string(scene_name(row.param.scene)) + "_" +
+         std::string(durability_name(row.param.durability));
+}
+INSTANTIATE_TEST_SUITE_P(Scenes, FaultSweep,
+                         ::testing::Values(Case{Scene::create, Durability::process},
+                                           Case{Scene::recover, Durability::process},
+                                           Case{Scene::reopen, Durability::process},
+                                           Case{Scene::create, Durability::emulated},
+                                           Case{Scene::create, Durability::power},
+                                           Case{Scene::recover, Durability::power}),
+                         case_name);
+
+// `process` runs on memory, where there is some; the others on the disk of the build folder, where
+// syncs do something.
+std::string pool_path(Durability durability) {
+  const char* build = std::getenv("PERDURE_BUILD_DIR");
+  const std::filesystem::path disk = build != nullptr ? build : ".";
+  return (durability == Durability::process ? scratch_dir() : disk) /
+         ("perdure-test-" + std::to_string(getpid()) + "-fault.perdure");
+}
+
+// PERDURE_FAULT='mmap 3' or 'mmap 3 and later', in this process, for a debugger.
+void replay(const char* text, const Case& parameters, const std::string& path) {
+  char name[32] = {};
+  unsigned long long k = 0;
+  ASSERT_EQ(std::sscanf(text, "%31s %llu", name, &k), 2) << text;
+  auto fault = Fault::none;
+  while (fault <= kLastFault && std::string(fault_name(fault)) != name) {
+    fault = static_cast<Fault>(static_cast<int>(fault) + 1);
+  }
+  ASSERT_LE(fault, kLastFault) << text;
+  EXPECT_TRUE(one_run(path, parameters, fault, k, std::string(text).ends_with("later")));
+}
+
+TEST_P(FaultSweep, EveryFailureIsAStatus) {
+  void* memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto& shared = *new (memory) Shared{};
+  const std::string path = pool_path(GetParam().durability);
+  if (GetParam().durability == Durability::power) {
+    const auto pool = Pool::open(path, {.durability = Durability::power, .max_size = 4_MiB});
+    if (!pool && pool.error() == StatusCode::unsupported) {
+      GTEST_SKIP() << "power is not to be had here: " << pool.error().message();
+    }
+  }
+  if (const char* one = std::getenv("PERDURE_FAULT")) return replay(one, GetParam(), path);
+  for (auto fault = Fault::nothrow_new; fault <= kLastFault;
+       fault = static_cast<Fault>(static_cast<int>(fault) + 1)) {
+    // The disk is slow, and DRAM is the same everywhere.
+    const bool on_disk = GetParam().durability != Durability::process;
+    if (on_disk && (fault < Fault::mmap || fault == Fault::madvise || fault == Fault::thread)) {
+      continue;
+    }
+    const std::uint64_t before = shared.points;
+    for (const bool sticky : {false, true}) {
+      for (const std::string& failure : sweep(GetParam(), fault, sticky, shared, path)) {
+        ADD_FAILURE() << failure;
+      }
+    }
+    std::printf("%s: %llu points\n", fault_name(fault),
+                static_cast<unsigned long long>(shared.points - before));
+  }
+  std::printf("faults.points.%s_%s=%llu\n", scene_name(GetParam().scene),
+              std::string(durability_name(GetParam().durability)).c_str(),
+              static_cast<unsigned long long>(shared.points));
+  EXPECT_GT(shared.points, 30U) << "the faults are not injected";
+  std::filesystem::remove(path);
+  munmap(memory, sizeof(Shared));
+}
+
+}  // namespace
+}  // namespace perdure::test

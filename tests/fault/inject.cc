@@ -1,0 +1,182 @@
+#include "tests/fault/inject.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdlib>
+#include <new>
+
+namespace perdure::test {
+
+namespace {
+
+std::atomic<bool> armed{false};
+std::atomic<Fault> chosen{Fault::none};
+std::atomic<std::uint64_t> calls_left{0};
+std::atomic<bool> stays{false};
+std::atomic<std::uint64_t> fired{0};
+
+}  // namespace
+
+// Not in the anonymous namespace: the wrappers below use it.
+bool fails(Fault fault, int error) noexcept {
+  if (!armed.load(std::memory_order_relaxed) || chosen.load() != fault) return false;
+  const std::uint64_t left = calls_left.load();
+  if (left == 0) {
+    if (!stays.load()) return false;
+  } else {
+    calls_left.store(left - 1);
+    if (left != 1) return false;
+  }
+  fired.fetch_add(1);
+  errno = error;
+  return true;
+}
+
+const char* fault_name(Fault fault) noexcept {
+  static constexpr const char* kNames[] = {"none",    "nothrow_new", "throwing_new",    "mmap",
+                                           "madvise", "ftruncate",   "posix_fallocate", "fallocate",
+                                           "msync",   "fdatasync",   "fsync",           "open",
+                                           "lock",    "pread",       "fstat",           "link",
+                                           "thread"};
+  return kNames[static_cast<std::size_t>(fault)];
+}
+
+void set_fault(Fault fault, std::uint64_t k, bool sticky) noexcept {
+  chosen = fault;
+  calls_left = k;
+  stays = sticky;
+  fired = 0;
+}
+std::uint64_t faults_fired() noexcept { return fired.load(); }
+
+Armed::Armed() noexcept { armed = true; }
+Armed::~Armed() { armed = false; }
+
+}  // namespace perdure::test
+
+using perdure::test::fails;
+using perdure::test::Fault;
+
+extern "C" void* __real_malloc(std::size_t n);  // NOLINT(bugprone-reserved-identifier)
+
+// ---- operator new. The default delete and new[] end in these ----
+
+void* operator new(std::size_t n) {
+  if (!fails(Fault::throwing_new, ENOMEM)) {
+    if (void* p = __real_malloc(n == 0 ? 1 : n); p != nullptr) return p;
+  }
+  throw std::bad_alloc();
+}
+void* operator new[](std::size_t n) { return operator new(n); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_malloc(n == 0 ? 1 : n);
+}
+void* operator new[](std::size_t n, const std::nothrow_t& tag) noexcept {
+  return operator new(n, tag);
+}
+void* operator new(std::size_t n, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  if (fails(Fault::nothrow_new, ENOMEM)) return nullptr;
+  const auto align = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(align, (n + align - 1) / align * align);
+}
+void* operator new[](std::size_t n, std::align_val_t align, const std::nothrow_t& tag) noexcept {
+  return operator new(n, align, tag);
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+// ---- what the linker wraps ----
+
+// NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" {
+
+void* __wrap_malloc(std::size_t n) {
+  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_malloc(n);
+}
+void* __real_calloc(std::size_t n, std::size_t size);
+void* __wrap_calloc(std::size_t n, std::size_t size) {
+  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_calloc(n, size);
+}
+void* __real_realloc(void* p, std::size_t n);
+void* __wrap_realloc(void* p, std::size_t n) {
+  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_realloc(p, n);
+}
+void* __real_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset);
+void* __wrap_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset) {
+  return fails(Fault::mmap, ENOMEM) ? MAP_FAILED : __real_mmap(p, n, protection, flags, fd, offset);
+}
+int __real_madvise(void* p, std::size_t n, int advice);
+int __wrap_madvise(void* p, std::size_t n, int advice) {
+  return fails(Fault::madvise, ENOMEM) ? -1 : __real_madvise(p, n, advice);
+}
+int __real_ftruncate(int fd, off_t size);
+int __wrap_ftruncate(int fd, off_t size) {
+  return fails(Fault::ftruncate, ENOSPC) ? -1 : __real_ftruncate(fd, size);
+}
+int __real_posix_fallocate(int fd, off_t offset, off_t n);
+int __wrap_posix_fallocate(int fd, off_t offset, off_t n) {
+  return fails(Fault::posix_fallocate, ENOSPC) ? ENOSPC : __real_posix_fallocate(fd, offset, n);
+}
+int __real_fallocate(int fd, int mode, off_t offset, off_t n);
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t n) {
+  return fails(Fault::fallocate, EIO) ? -1 : __real_fallocate(fd, mode, offset, n);
+}
+int __real_msync(void* p, std::size_t n, int flags);
+int __wrap_msync(void* p, std::size_t n, int flags) {
+  return fails(Fault::msync, EIO) ? -1 : __real_msync(p, n, flags);
+}
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd) { return fails(Fault::fdatasync, EIO) ? -1 : __real_fdatasync(fd); }
+int __real_fsync(int fd);
+int __wrap_fsync(int fd) { return fails(Fault::fsync, EIO) ? -1 : __real_fsync(fd); }
+int __real_open(const char* path, int flags, ...);
+int __wrap_open(const char* path, int flags, ...) {
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
+  va_end(arguments);
+  return fails(Fault::open, EMFILE) ? -1 : __real_open(path, flags, mode);
+}
+int __real_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...) {
+  std::va_list arguments;
+  va_start(arguments, command);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return fails(Fault::lock, ENOLCK) ? -1 : __real_fcntl(fd, command, argument);
+}
+ssize_t __real_pread(int fd, void* p, std::size_t n, off_t offset);
+ssize_t __wrap_pread(int fd, void* p, std::size_t n, off_t offset) {
+  return fails(Fault::pread, EIO) ? -1 : __real_pread(fd, p, n, offset);
+}
+int __real_fstat(int fd, struct stat* out);
+int __wrap_fstat(int fd, struct stat* out) {
+  return fails(Fault::fstat, EIO) ? -1 : __real_fstat(fd, out);
+}
+int __real_link(const char* from, const char* to);
+int __wrap_link(const char* from, const char* to) {
+  return fails(Fault::link, EIO) ? -1 : __real_link(from, to);
+}
+int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                          void* argument);
+int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                          void* argument) {
+  return fails(Fault::thread, EAGAIN) ? EAGAIN
+                                      : __real_pthread_create(thread, attributes, run, argument);
+}
+
+}  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier)

@@ -1,0 +1,50 @@
+// Failures of what the library asks of the C library and the kernel: the k-th call of one kind, or
+// that and all after it. Calls of libperdure.a are wrapped by the linker (--wrap, see
+// tests/CMakeLists.txt); operator new is replaced, so allocations inside libstdc++ count too.
+//
+// Only calls made while armed count: arm around library calls alone. Thread safety: any thread may
+// call what is wrapped; arming is for one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace perdure::test {
+
+enum class Fault : std::uint8_t {
+  none,
+  nothrow_new,   // operator new(nothrow), malloc, calloc, realloc: null
+  throwing_new,  // std::bad_alloc
+  mmap,
+  madvise,
+  ftruncate,
+  posix_fallocate,
+  fallocate,
+  msync,
+  fdatasync,
+  fsync,
+  open,
+  lock,  // fcntl
+  pread,
+  fstat,
+  link,
+  thread,  // pthread_create
+};
+inline constexpr Fault kLastFault = Fault::thread;
+const char* fault_name(Fault fault) noexcept;
+
+// From now on calls of this kind count; the k-th fails (1: the first), and with `sticky` all later
+// ones.
+void set_fault(Fault fault, std::uint64_t k, bool sticky) noexcept;
+std::uint64_t faults_fired() noexcept;
+
+// Counts and injects while it lives.
+class Armed {
+ public:
+  Armed() noexcept;
+  ~Armed();
+  Armed(const Armed&) = delete;
+  Armed& operator=(const Armed&) = delete;
+};
+
+}  // namespace perdure::test
