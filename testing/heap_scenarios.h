@@ -1,6 +1,6 @@
-// Small directed scenarios, shared by the crash tests and the mutants: each returns what is wrong, or
-// nothing. Most are about the heap: a block could be handed out although the medium still holds what it
-// was before (X2, G8).
+// Small directed scenarios, shared by the crash tests and the mutants: each returns what is wrong,
+// or nothing. Most are about the heap: a block could be handed out although the medium still holds
+// what it was before (X2, G8).
 #pragma once
 
 #include <string>

@@ -90,6 +90,7 @@ class LossyPlatform {
   template <class T>
   using Atomic = std::atomic<T>;
   using Latch = RealPlatform::Latch;
+  using Thread = RealPlatform::Thread;
 
   LossyPlatform(LossyStorage& storage, std::uint64_t seed);
   ~LossyPlatform();
@@ -150,6 +151,10 @@ class LossyPlatform {
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept {
     RealPlatform::parallel(n, task);
   }
+  static void park(const std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
+    RealPlatform::park(word, seen);
+  }
+  static void unpark(std::atomic<std::uint32_t>& word) noexcept { RealPlatform::unpark(word); }
 
  private:
   static constexpr std::size_t kRecent = 256;

@@ -130,6 +130,7 @@ class PhastSubject : public Subject {
     return {.platform = pool_->platform(),
             .heap = pool_->heap(),
             .epochs = pool_->epochs(),
+            .background = pool_->core().background(),
             .threads = 2};
   }
   static std::string name_of(std::uint32_t map) { return "map" + std::to_string(map); }

@@ -130,6 +130,15 @@ class SimPlatform {
     bool taken_ = false;
   };
 
+  // There is none: the driver runs background work itself (Background::run_some).
+  class Thread {
+   public:
+    static bool start(FunctionRef<void()>) noexcept { return false; }
+    static void join() noexcept {}
+  };
+  static void park(const Atomic<std::uint32_t>&, std::uint32_t) noexcept { step(); }
+  static void unpark(Atomic<std::uint32_t>&) noexcept { step(); }
+
   explicit SimPlatform(SimMemory& memory) : memory_(memory) {}
   SimPlatform(const SimPlatform&) = delete;
   SimPlatform& operator=(const SimPlatform&) = delete;

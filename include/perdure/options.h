@@ -46,6 +46,10 @@ struct PoolOptions {
   std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation
   // Performance.
   std::uint32_t recovery_threads = 0;  // 0: one per core
+  // 1: a thread of the pool, started if an engine has work for it (phast has none); 0: none, the
+  // work is done by Pool::run_background() and by mutations, which also happens where the system
+  // refuses the thread.
+  std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // `emulated` only: added after each write-back
 };
 

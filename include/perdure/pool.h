@@ -97,6 +97,12 @@ class Pool {
   // Gives free extents back to the file system. Answers bytes given back.
   Expected<std::uint64_t> compact();
 
+  // One bounded step (about a millisecond at most) of the pool's background work, a rehash or a
+  // sweep, on the calling thread. False: there was none to do; always so with phast alone. For pools
+  // opened with `background_threads` 0; with one it joins in. What is not done at close goes on at
+  // the next open. Errors: invalid_argument if closed.
+  Expected<bool> run_background();
+
   // Idempotent. After it every use of the pool's maps but their destruction is undefined.
   Status close(const CloseOptions& options = {});
 

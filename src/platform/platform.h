@@ -25,6 +25,8 @@
 //
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
 //   load_line / store_byte for bytes that are written one by one and searched as a whole.
+//   Thread: start(FunctionRef<void()>) answers false where no thread can be had; join().
+//   park(word, seen) sleeps while word == seen, unpark(word) ends that (after a change of word).
 #pragma once
 
 #include <atomic>  // memory orders
@@ -68,6 +70,13 @@ concept Platform =
       { P::now_ns() } -> std::same_as<std::uint64_t>;
       { P::random() } -> std::same_as<std::uint64_t>;
       { P::parallel(n, task) } -> std::same_as<void>;
+    } &&
+    requires(typename P::Thread& thread, typename P::template Atomic<std::uint32_t>& event,
+             FunctionRef<void()> run) {
+      { thread.start(run) } -> std::same_as<bool>;
+      thread.join();
+      P::park(event, std::uint32_t{});
+      P::unpark(event);
     };
 
 // Scope of a latch. Latches are held for a bounded time and never across a callback.

@@ -43,10 +43,25 @@ extern thread_local constinit ThreadState thread_state [[gnu::tls_model("initial
 std::uint32_t acquire_thread_slot() noexcept;
 }  // namespace detail
 
+// A background thread of a pool; signals of the application are handled elsewhere.
+class BackgroundThread {
+ public:
+  // False if the thread could not be created. `run` must stay valid until join().
+  bool start(FunctionRef<void()> run) noexcept;
+  // At once if none was started, or it was joined already.
+  void join() noexcept;
+
+ private:
+  struct Body;
+  Body* body_ = nullptr;
+  pthread_t thread_{};
+};
+
 class RealPlatform {
  public:
   template <class T>
   using Atomic = std::atomic<T>;
+  using Thread = BackgroundThread;
 
   // A test-and-set latch that yields under contention; never held across a system call of ours but
   // msync.
@@ -152,6 +167,10 @@ class RealPlatform {
   // Runs task(0) .. task(n-1), on up to n threads; on fewer where threads cannot be had. Returns
   // when all are done.
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept;
+  static void park(const std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
+    word.wait(seen, std::memory_order_acquire);
+  }
+  static void unpark(std::atomic<std::uint32_t>& word) noexcept { word.notify_all(); }
 
  private:
   void count_written(const void* p, std::size_t n) noexcept {
@@ -200,19 +219,5 @@ class RealPlatform {
 };
 
 static_assert(Platform<RealPlatform>);
-
-// A background thread of a pool; created and joined through the platform, so that Sim can schedule
-// it.
-class BackgroundThread {
- public:
-  // False if the thread could not be created. `run` must stay valid until join().
-  bool start(FunctionRef<void()> run) noexcept;
-  void join() noexcept;
-
- private:
-  struct Body;
-  Body* body_ = nullptr;
-  pthread_t thread_{};
-};
 
 }  // namespace perdure

@@ -19,7 +19,8 @@
 //               unless the pool is clean: then recovery only reads, and a pool found damaged stays
 //               clean, so that its checksums count at the next open too. The caller opens the
 //               maps, which mark their blocks. finish_open dirty header, both copies, if not
-//               written yet -> free lists.
+//               written yet -> free lists. A map that marks in the background is preceded by
+//               begin_serving, and its last step calls finish_open.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes.
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, fenced; then the line is cleared.
@@ -40,6 +41,7 @@
 #include "perdure/status.h"
 #include "platform/platform.h"
 #include "platform/storage.h"
+#include "pool/background.h"
 #include "pool/layout.h"
 #include "reclaim/epoch.h"
 #include "util/crc32c.h"
@@ -95,10 +97,14 @@ class PoolCore final : public HeapHost {
         epochs_(platform),
         heap_(platform, storage, epochs_) {}
   ~PoolCore() override {
+    background_.stop();
     if (!abandoned_) epochs_.drain_all();
   }
   // A child of fork has inherited this object, not the pool: it must not touch the pool any more.
-  void abandon() noexcept { abandoned_ = true; }
+  void abandon() noexcept {
+    abandoned_ = true;
+    background_.abandon();
+  }
 
   // Formats an empty storage. A crash before the end leaves a file that is not a pool.
   static Status create(P& platform, Storage& storage, const PoolShape& shape,
@@ -106,11 +112,14 @@ class PoolCore final : public HeapHost {
                        Durability mode) noexcept;
 
   Status open(const OpenRequest& request, OpenReport& report) noexcept;
+  // I4 for maps that serve before their blocks are marked: call it before the first of them may
+  // be mutated. Otherwise finish_open() does it.
+  Status begin_serving() noexcept;
   // Ends recovery. `complete`: every map could be enumerated.
   Status finish_open(bool complete) noexcept;
   // An untrusted pool has passed its check: from now on it counts as this file of this boot.
   Status accept(const layout::Identity& identity) noexcept;
-  // The caller has closed its maps. Idempotent.
+  // The caller has stopped background work and closed its maps. Idempotent.
   Status close(bool sync) noexcept;
   // Makes everything acknowledged so far durable against power loss in every mode.
   Status sync() noexcept;
@@ -131,6 +140,7 @@ class PoolCore final : public HeapHost {
   Storage& storage() noexcept { return storage_; }
   EpochDomain<P>& epochs() noexcept { return epochs_; }
   Heap<P>& heap() noexcept { return heap_; }
+  Background<P>& background() noexcept { return background_; }
   // A copy: growth changes it.
   layout::Header header() const noexcept {
     LatchGuard guard(latch_);
@@ -154,6 +164,7 @@ class PoolCore final : public HeapHost {
   Storage& storage_;
   EpochDomain<P> epochs_;
   Heap<P> heap_;
+  Background<P> background_;
   layout::Header header_{};
   int next_copy_ = 0;  // where the next header goes: never over the counting one
   bool open_ = false;
@@ -302,11 +313,16 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
 }
 
 template <Platform P>
+Status PoolCore<P>::begin_serving() noexcept {
+  if (open_) return {};
+  if (Status s = write_dirty(); !s.ok()) return s;
+  open_ = true;
+  return {};
+}
+
+template <Platform P>
 Status PoolCore<P>::finish_open(bool complete) noexcept {
-  if (!open_) {  // I4
-    if (Status s = write_dirty(); !s.ok()) return s;
-    open_ = true;
-  }
+  if (Status s = begin_serving(); !s.ok()) return s;
   return heap_.end_sweep(complete);
 }
 

@@ -55,6 +55,7 @@ Expected<CheckReport> Pool::check(const CheckOptions& options) const {
 }
 Status Pool::sync() { return impl_->sync(); }
 Expected<std::uint64_t> Pool::compact() { return impl_->compact(); }
+Expected<bool> Pool::run_background() { return impl_->run_background(); }
 Status Pool::close(const CloseOptions& options) {
   return impl_ == nullptr ? Status() : impl_->close(options);
 }

@@ -141,6 +141,11 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   path_ = path;
   read_only_ = options.read_only;
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
+  if (options.background_threads > 1) {
+    return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; 0 or 1",
+                               options.background_threads));
+  }
+  core_.background().set_threads(options.background_threads);
   const std::uint64_t begin = RealPlatform::now_ns();
   if (Status s = open_file(options); !s.ok()) {
     if (created_) storage_.discard_new();  // before the lock goes
@@ -166,6 +171,7 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   if (s.ok() && !report_.trusted) s = core_.accept(request.identity);
   if (!s.ok()) {
     open_ = false;
+    core_.background().stop();
     // Not closed: the file stays as it was.
     slots_.reset();
     return wrap(std::move(s));
@@ -349,6 +355,11 @@ Expected<std::uint64_t> PoolImpl::compact() {
   return bytes;
 }
 
+Expected<bool> PoolImpl::run_background() {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  return core_.background().run_some();
+}
+
 Status PoolImpl::close(const CloseOptions& options) {
   if (!open_ || owner_pid_ != getpid()) {
     // A child of fork must leave its parent's pool alone, down to the destructors.
@@ -363,6 +374,7 @@ Status PoolImpl::close(const CloseOptions& options) {
     return {};
   }
   open_ = false;
+  core_.background().stop();
   core_.epochs().drain_all();
   Status s;
   for (std::uint32_t i = 0; i < core_.root_slots() && !read_only_; ++i) {

@@ -30,7 +30,9 @@ class PoolImpl {
   Expected<CheckReport> check(const CheckOptions& options);
   Status sync();
   Expected<std::uint64_t> compact();
+  Expected<bool> run_background();
   Status close(const CloseOptions& options);
+  Background<RealPlatform>& background() noexcept { return core_.background(); }
 
  private:
   // One used line of the root directory. A map that could not be recovered keeps its reason here.
@@ -56,7 +58,7 @@ class PoolImpl {
                   Slot*& slot);
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
-    return {platform_, core_.heap(), core_.epochs(), threads_, read_only_};
+    return {platform_, core_.heap(), core_.epochs(), core_.background(), threads_, read_only_};
   }
   Status wrap(Status status) const;  // puts the path in front
   Status usable() const;
