@@ -135,6 +135,7 @@ class LossyPlatform {
   bool durable() const noexcept { return true; }
   bool poisoned() const noexcept { return false; }
   void poison() noexcept {}
+  void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
   static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
     RealPlatform::load_line(words, line);
@@ -161,6 +162,7 @@ class LossyPlatform {
 
   // Latches the line and lets the evictor know about it.
   std::uint64_t begin_store(const void* p) noexcept {
+    if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) watch->before_store();
     const std::uint64_t line = storage_.line_of(p);
     recent_[recent_next_.fetch_add(1, std::memory_order_relaxed) % kRecent].store(
         line, std::memory_order_relaxed);
@@ -177,6 +179,7 @@ class LossyPlatform {
   std::atomic<std::uint64_t> recent_next_{0};
   std::atomic<std::uint64_t> recent_[kRecent] = {};
   std::atomic<bool> stop_{false};
+  std::atomic<StoreWatch*> watch_{nullptr};
   std::thread evictor_;
 };
 

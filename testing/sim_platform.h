@@ -154,6 +154,7 @@ class SimPlatform {
   }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
     step();
+    before_store();
     memory_.store(&word, value);
   }
   bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
@@ -163,15 +164,18 @@ class SimPlatform {
       expected = word;
       return false;
     }
+    before_store();
     memory_.store(&word, desired);
     return true;
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
     step();
+    before_store();
     memory_.copy(dst, src, n);
   }
   void zero(void* dst, std::size_t n) noexcept {
     step();
+    before_store();
     memory_.zero(dst, n);
   }
 
@@ -203,6 +207,7 @@ class SimPlatform {
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return poisoned_; }
   void poison() noexcept { poisoned_ = true; }
+  void watch_stores(StoreWatch* watch) noexcept { watch_ = watch; }
 
   // --- DRAM side ---
   static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
@@ -249,6 +254,9 @@ class SimPlatform {
  private:
   static constexpr std::uint32_t kFirstWorker = 32;
   static constexpr std::uint64_t kMaxPauses = 1'000'000;
+  void before_store() noexcept {
+    if (watch_ != nullptr) watch_->before_store();
+  }
   [[noreturn]] static void stuck() noexcept;
   void sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept;
 
@@ -256,6 +264,7 @@ class SimPlatform {
   SimMemory& memory_;
   bool durable_ = true;
   bool poisoned_ = false;
+  StoreWatch* watch_ = nullptr;
 };
 
 static_assert(Platform<SimPlatform>);

@@ -91,16 +91,23 @@ class Pool {
   PoolStats stats() const;
   Expected<CheckReport> check(const CheckOptions& options = {}) const;
 
-  // Writes the whole file back and syncs it: afterwards a copy of the file, or the next boot, has
-  // everything acknowledged before the call.
+  // Writes the whole file back: afterwards it has everything acknowledged before the call,
+  // whatever happens to the machine. Any thread, with mutations going on or not.
+  //
+  // For backups: if nothing is mutated between the call and the end of the copy, the copy is
+  // trusted like that of a closed pool, and so is this file after a power failure;
+  // info().synced says whether the pool is in that state. The next mutation ends it, and pays for a
+  // durable header first. A copy that a mutation ran into is found out when it is opened
+  // (`untrusted`). O(assigned bytes), read by all cores, unless mutations go on. Not from within a
+  // read or scan callback. Errors: io, poisoned, invalid_argument if closed.
   Status sync();
   // Gives free extents back to the file system. Answers bytes given back.
   Expected<std::uint64_t> compact();
 
   // One bounded step (about a millisecond at most) of the pool's background work, a rehash or a
-  // sweep, on the calling thread. False: there was none to do; always so with phast alone. For pools
-  // opened with `background_threads` 0; with one it joins in. What is not done at close goes on at
-  // the next open. Errors: invalid_argument if closed.
+  // sweep, on the calling thread. False: there was none to do; always so with phast alone. For
+  // pools opened with `background_threads` 0; with one it joins in. What is not done at close goes
+  // on at the next open. Errors: invalid_argument if closed.
   Expected<bool> run_background();
 
   // Idempotent. After it every use of the pool's maps but their destruction is undefined.

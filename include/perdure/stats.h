@@ -44,8 +44,8 @@ struct PoolInfo {
   Durability durability = Durability::process;    // of this open, or of the last one
   Durability weakest_mode = Durability::process;  // since the last full write-back
   std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
-  bool clean = false;             // closed properly
-  bool synced = false;            // and written back whole
+  bool clean = false;             // closed properly (of an open pool: by its last owner)
+  bool synced = false;            // written back whole, and nothing stored since: a copy is trusted
   bool trusted = true;            // may be served without `accept_untrusted`
   std::string trust_note;         // why not, in words
   bool in_use = false;            // another process holds it

@@ -143,9 +143,9 @@ class Heap {
   void flush_caches() noexcept;
   // Gives free extents back to the file system; answers bytes.
   Expected<std::uint64_t> punch_free() noexcept;
-  // Calls visit(first byte, length) for every assigned extent: for write-back after a kill.
+  // Calls visit(first byte, length) for every stretch of assigned extents.
   template <class F>
-  void for_each_assigned(F&& visit) const;
+  void for_each_assigned(F&& visit) noexcept;
   // Blocks that are allocated but not in `reachable` (a second marking): call quiesced, caches
   // flushed. begin_audit, audit_mark*, end_audit(leaked).
   Status begin_audit() noexcept;

@@ -225,14 +225,19 @@ Expected<std::uint64_t> Heap<P>::punch_free() noexcept {
 
 template <Platform P>
 template <class F>
-void Heap<P>::for_each_assigned(F&& visit) const {
+void Heap<P>::for_each_assigned(F&& visit) noexcept {
   const std::uint64_t count = extent_count_.load(std::memory_order_acquire);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if ((in_use_[i / 64] >> (i % 64) & 1) == 0) continue;
-    std::uint64_t end = i + 1;
-    while (end < count && (in_use_[end / 64] >> (end % 64) & 1) != 0) ++end;
-    visit(at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
-    i = end;
+  const auto assigned = [&](std::uint64_t i) {
+    return i < count && (in_use_[i / 64] >> (i % 64) & 1) != 0;
+  };
+  for (std::uint64_t i = 0, end = 0; i < count; i = end + 1) {
+    {
+      LatchGuard guard(extent_latch_);
+      while (i < count && !assigned(i)) ++i;
+      for (end = i; assigned(end); ++end) {
+      }
+    }
+    if (end > i) visit(at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
   }
 }
 

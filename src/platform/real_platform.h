@@ -136,6 +136,7 @@ class RealPlatform {
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return poisoned_.load(std::memory_order_relaxed); }
   void poison() noexcept { poisoned_.store(true, std::memory_order_relaxed); }
+  void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
   // --- DRAM side ---
   // A line that others write byte by byte, as 8 words.
@@ -174,6 +175,9 @@ class RealPlatform {
 
  private:
   void count_written(const void* p, std::size_t n) noexcept {
+    // Acquire: null again means that what had to be durable first is.
+    if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) [[unlikely]]
+      watch->before_store();
     auto& state = detail::thread_state;
     const auto* line =
         reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1));
@@ -216,6 +220,7 @@ class RealPlatform {
   FlushInstruction instruction_ = FlushInstruction::clwb;
   std::uint64_t latency_ticks_ = 0;
   std::atomic<bool> poisoned_{false};
+  std::atomic<StoreWatch*> watch_{nullptr};
 };
 
 static_assert(Platform<RealPlatform>);

@@ -139,6 +139,18 @@ class Background {
     }
   }
 
+  // No unit is due and none is being run; whatever begins later sees what happened before the call.
+  bool at_rest() noexcept {
+    LatchGuard guard(latch_);
+    if (stopped_.load(std::memory_order_relaxed)) return true;
+    for (Work* work = first_; work != nullptr; work = work->next_) {
+      if (work->runner_ != Work::kNobody || work->due_.load(std::memory_order_acquire)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   // For the beginning of a mutation: a step, if no thread does the work.
   void help() noexcept {
     if (driven()) [[unlikely]]
@@ -213,16 +225,6 @@ class Background {
   std::uint32_t runner_of(const Work& work) noexcept {
     LatchGuard guard(latch_);
     return work.runner_;
-  }
-  bool at_rest() noexcept {
-    LatchGuard guard(latch_);
-    if (stopped_.load(std::memory_order_relaxed)) return true;
-    for (Work* work = first_; work != nullptr; work = work->next_) {
-      if (work->runner_ != Work::kNobody || work->due_.load(std::memory_order_acquire)) {
-        return false;
-      }
-    }
-    return true;
   }
 
   typename P::Latch latch_;

@@ -11,7 +11,9 @@
 //       beyond it are virgin.
 //   I3  A root line is valid iff `root` is non-zero; it is stored last into its line (same-line
 //       order).
-//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open.
+//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open,
+//       and again before the first store after it said `sealed`. `sealed` is written when all
+//       content is durable.
 // OPERATIONS
 //   create      everything but copy A, fence, then copy A: the file is a pool from its last fence
 //               on (G10).
@@ -25,6 +27,8 @@
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, fenced; then the line is cleared.
 //   close       data fenced -> storage synced -> header clean|synced.
+//   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed. The
+//               next store of anybody: dirty header, both copies, durable -> the store.
 // RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
 //   unfinished add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
@@ -63,6 +67,7 @@ struct OpenRequest {
   Durability mode = Durability::process;
   bool accept_untrusted = false;
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
+  std::uint32_t threads = 1;        // for passes over the whole content, then and later
 };
 
 struct OpenReport {
@@ -83,13 +88,15 @@ inline std::uint32_t root_crc(const layout::Root& root) noexcept {
 // The counting header of a mapped or read pool of `bytes` bytes; explains what is wrong otherwise.
 Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
                    int* copy = nullptr) noexcept;
-// Why an unclean or moved pool is not trusted; empty if it is.
+// The header names another file than this one.
+bool is_copy(const layout::Header& header, const layout::Identity& here) noexcept;
+// Why an unclean or moved pool is not trusted; null if it is (a sealed copy: if its seal fits).
 const char* distrust(const layout::Header& header, const layout::Identity& here) noexcept;
 // The header of a new pool; fails if the shape is impossible.
 Status shape_header(const PoolShape& shape, layout::Header& out) noexcept;
 
 template <Platform P>
-class PoolCore final : public HeapHost {
+class PoolCore final : public HeapHost, private StoreWatch {
  public:
   PoolCore(P& platform, Storage& storage) noexcept
       : platform_(platform),
@@ -121,7 +128,9 @@ class PoolCore final : public HeapHost {
   Status accept(const layout::Identity& identity) noexcept;
   // The caller has stopped background work and closed its maps. Idempotent.
   Status close(bool sync) noexcept;
-  // Makes everything acknowledged so far durable against power loss in every mode.
+  // Makes everything acknowledged so far durable against power loss in every mode, and seals the
+  // pool if nothing is stored meanwhile. The caller is in no epoch guard; no map is made or dropped
+  // at the time.
   Status sync() noexcept;
 
   // --- roots ---
@@ -159,6 +168,25 @@ class PoolCore final : public HeapHost {
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   void write_back_all() noexcept;
+  Status refuse(const char* reason) const noexcept;
+
+  // --- seal; pool_sync.inl.h ---
+  enum class Seal : std::uint8_t {
+    none,
+    watching,  // the next store says that the seal under way is void
+    set,       // the header says sealed; the next store makes it dirty first
+  };
+  void before_store() noexcept override;
+  void unseal() noexcept;  // latch held
+  bool watching() const noexcept { return seal_.load(std::memory_order_acquire) == Seal::watching; }
+  bool begin_seal() noexcept;
+  Status end_seal(std::uint64_t content) noexcept;
+  bool quiesce() noexcept;
+  std::uint64_t content_checksum(bool live) noexcept;
+  template <class F>
+  void for_each_piece(std::size_t worker, F&& visit) noexcept;
+  static constexpr int kSealAttempts = 4;
+  static constexpr unsigned kPatience = 100'000;  // pauses: a reader that stays is not waited for
 
   P& platform_;
   Storage& storage_;
@@ -166,9 +194,13 @@ class PoolCore final : public HeapHost {
   Heap<P> heap_;
   Background<P> background_;
   layout::Header header_{};
+  std::uint32_t threads_ = 1;
   int next_copy_ = 0;  // where the next header goes: never over the counting one
   bool open_ = false;
   bool abandoned_ = false;
+  typename P::template Atomic<Seal> seal_{Seal::none};
+  // The thread that writes a header: that store is the pool's own.
+  typename P::template Atomic<std::uint32_t> header_writer_{~0U};
   mutable typename P::Latch latch_;
 };
 
@@ -216,7 +248,9 @@ Status PoolCore<P>::write_header(bool sync) noexcept {
   ++header_.sequence;
   header_.crc = header_crc(header_);
   std::byte* copy = storage_.base() + static_cast<std::uint64_t>(next_copy_) * layout::kHeaderBytes;
+  header_writer_.store(P::thread_slot(), std::memory_order_relaxed);
   platform_.copy(copy, &header_, sizeof(header_));
+  header_writer_.store(~0U, std::memory_order_relaxed);
   if ((sync || platform_.durable()) &&
       !platform_.sync(copy, sizeof(header_), "pool.header.write"_site)) {
     return StatusCode::poisoned;
@@ -262,20 +296,25 @@ void PoolCore<P>::write_back_all() noexcept {
 }
 
 template <Platform P>
+Status PoolCore<P>::refuse(const char* reason) const noexcept {
+  return Status::format(StatusCode::untrusted,
+                        "%s; restore a copy, or run `perdure check --accept` to verify what is "
+                        "there and serve it",
+                        reason);
+}
+
+template <Platform P>
 Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcept {
   int copy = 0;
   if (Status s = read_header(storage_.base(), storage_.size(), header_, &copy); !s.ok()) return s;
   next_copy_ = copy ^ 1;
-  report.was_clean = header_.close_state != layout::CloseState::dirty;
-  report.was_synced = header_.close_state == layout::CloseState::synced;
+  threads_ = std::max(request.threads, 1U);
+  const bool sealed = header_.close_state == layout::CloseState::sealed;
+  report.was_clean = !sealed && header_.close_state != layout::CloseState::dirty;
+  report.was_synced = header_.close_state >= layout::CloseState::synced;
   if (const char* reason = distrust(header_, request.identity); reason != nullptr) {
     report.trusted = false;
-    if (!request.accept_untrusted) {
-      return Status::format(StatusCode::untrusted,
-                            "%s; restore a copy, or run `perdure check --accept` to verify what is "
-                            "there and serve it",
-                            reason);
-    }
+    if (!request.accept_untrusted) return refuse(reason);
   }
   const HeapGeometry geometry{
       .extent_bytes = header_.extent_bytes,
@@ -284,6 +323,12 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
       .max_extents = (header_.max_bytes - header_.data_offset) / header_.extent_bytes};
   if (Status s = heap_.attach(geometry, extents_in(header_.file_bytes), *this); !s.ok()) return s;
   if (Status s = heap_.begin_sweep(); !s.ok()) return s;
+  if (sealed && is_copy(header_, request.identity) && content_checksum(false) != header_.seal) {
+    report.trusted = report.was_synced = false;
+    if (!request.accept_untrusted) {
+      return refuse("the file is a copy that was still being made when the pool was changed again");
+    }
+  }
   if (platform_.durable() && !report.was_synced) {
     if (request.write_back_by_sync) {
       if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
@@ -341,6 +386,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
   epochs_.drain_all();
   if (!platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
   LatchGuard guard(latch_);
+  unseal();
   if (sync) {
     if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
   }
@@ -352,14 +398,9 @@ Status PoolCore<P>::close(bool sync) noexcept {
 }
 
 template <Platform P>
-Status PoolCore<P>::sync() noexcept {
-  if (!platform_.fence("pool.sync.data"_site)) return StatusCode::poisoned;
-  return sync_storage(0, header().file_bytes);
-}
-
-template <Platform P>
 Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   LatchGuard guard(latch_);
+  unseal();
   const std::uint64_t now = extents_in(header_.file_bytes);
   const std::uint64_t max = extents_in(header_.max_bytes);
   if (extents > max - now) {
@@ -421,6 +462,7 @@ template <Platform P>
 Status PoolCore<P>::add_root(layout::Root root) noexcept {
   root.crc = root_crc(root);
   LatchGuard guard(latch_);
+  unseal();
   layout::Root other;
   std::uint32_t free_slot = header_.root_slots;
   for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
@@ -448,6 +490,7 @@ Status PoolCore<P>::add_root(layout::Root root) noexcept {
 template <Platform P>
 Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
   LatchGuard guard(latch_);
+  unseal();
   layout::Root* line = root_line(slot);
   auto* words = reinterpret_cast<std::uint64_t*>(line);
   platform_.store(line->root, 0);
@@ -460,3 +503,5 @@ Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
 }
 
 }  // namespace perdure
+
+#include "pool/pool_sync.inl.h"  // IWYU pragma: keep

@@ -156,7 +156,8 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   const OpenRequest request{.identity = storage_.identity(),
                             .mode = durability_,
                             .accept_untrusted = options.accept_untrusted,
-                            .write_back_by_sync = platform_.mode() == FlushMode::page};
+                            .write_back_by_sync = platform_.mode() == FlushMode::page,
+                            .threads = threads_};
   if (Status s = core_.open(request, report_); !s.ok()) return wrap(std::move(s));
   if (storage_.medium().medium == Medium::volatile_ram) {
     core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
@@ -290,6 +291,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
     return fail(StatusCode::invalid_argument, "%s: a map's name has 1 to %llu bytes and no NUL",
                 path_.c_str(), static_cast<unsigned long long>(kMaxMapNameBytes));
   }
+  LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
   Slot* slot = find(name);
   if (slot == nullptr) {
@@ -319,6 +321,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
 Status PoolImpl::drop(std::string_view name) {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return wrap(StatusCode::read_only);
+  LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
   Slot* slot = find(name);
   if (slot == nullptr) {
@@ -343,12 +346,15 @@ Status PoolImpl::drop(std::string_view name) {
 
 Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
+  if (read_only_) return {};
+  LatchGuard guard(maintenance_);
   return wrap(core_.sync());
 }
 
 Expected<std::uint64_t> PoolImpl::compact() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (read_only_) return fail(wrap(StatusCode::read_only));
+  LatchGuard guard(maintenance_);
   core_.epochs().drain();
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));

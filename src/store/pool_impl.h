@@ -71,7 +71,10 @@ class PoolImpl {
   PoolCore<RealPlatform> core_;
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Dropped> dropped_;
-  mutable RealPlatform::Latch latch_;  // maps are opened and dropped one at a time
+  // What stores outside epoch guards, one at a time: sync, check, compact, and where maps are made
+  // and dropped. Taken before latch_.
+  RealPlatform::Latch maintenance_;
+  mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
   Durability durability_ = Durability::process;
   OpenReport report_;
   std::uint32_t threads_ = 1;

@@ -23,8 +23,9 @@ void describe(const layout::Header& header, PoolInfo& out) {
   out.extent_bytes = header.extent_bytes;
   out.durability = static_cast<Durability>(header.mode);
   out.weakest_mode = static_cast<Durability>(header.weakest);
-  out.clean = header.close_state != layout::CloseState::dirty;
-  out.synced = header.close_state == layout::CloseState::synced;
+  out.clean = header.close_state == layout::CloseState::clean ||
+              header.close_state == layout::CloseState::synced;
+  out.synced = header.close_state >= layout::CloseState::synced;
   out.owner_pid = static_cast<std::int64_t>(header.identity.pid);
   char host[sizeof(header.identity.host) + 1] = {};
   std::memcpy(host, header.identity.host, sizeof(header.identity.host));
@@ -61,7 +62,6 @@ PoolInfo PoolImpl::info() const {
                               ? flush_instruction_name(platform_.instruction())
                               : (mode == FlushMode::page ? "msync" : "none");
   out.clean = report_.was_clean;
-  out.synced = report_.was_synced;
   out.trusted = report_.trusted;
   out.in_use = !read_only_;
   out.maps = list();
@@ -101,7 +101,7 @@ PoolStats PoolImpl::stats() {
 Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   CheckReport report;
-  LatchGuard guard(latch_);
+  LatchGuard guard(maintenance_);
   bool whole = true;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (!slots_[i].used) continue;
