@@ -167,7 +167,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status write_header(bool sync) noexcept;
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
-  void write_back_all() noexcept;
+  bool write_back_all() noexcept;
   Status refuse(const char* reason) const noexcept;
 
   // --- seal; pool_sync.inl.h ---
@@ -281,18 +281,24 @@ Status PoolCore<P>::sync_storage(std::uint64_t offset, std::uint64_t length) noe
 }
 
 // X1: after a kill the stores of the dead process are visible but not durable, and recovery must
-// not act on what a power loss would take away.
+// not act on what a power loss would take away. Each worker fences what it wrote back: a fence
+// waits for its own thread's write-backs only.
 template <Platform P>
-void PoolCore<P>::write_back_all() noexcept {
-  platform_.flush(
-      storage_.base(),
-      layout::kDirectoryOffset + std::uint64_t{header_.root_slots} * sizeof(layout::Root),
-      "pool.open.write_back"_site);
-  const std::uint64_t extents = extents_in(header_.file_bytes);
-  platform_.flush(storage_.base() + header_.table_offset, extents * 8, "pool.open.write_back"_site);
-  heap_.for_each_assigned([this](const std::byte* p, std::uint64_t n) {
-    platform_.flush(p, n, "pool.open.write_back"_site);
-  });
+bool PoolCore<P>::write_back_all() noexcept {
+  typename P::template Atomic<bool> durable{true};
+  const auto share = [&](std::size_t worker) {
+    if (worker == 0) {
+      platform_.flush(storage_.base(), layout::kDirectoryOffset, "pool.open.write_back"_site);
+    }
+    for_each_piece(worker, [&](std::uint64_t offset, std::uint64_t length) {
+      platform_.flush(storage_.base() + offset, length, "pool.open.write_back"_site);
+    });
+    if (!platform_.fence("pool.open.write_back"_site)) {
+      durable.store(false, std::memory_order_relaxed);
+    }
+  };
+  P::parallel(threads_, share);
+  return durable.load(std::memory_order_relaxed);
 }
 
 template <Platform P>
@@ -333,8 +339,7 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
     if (request.write_back_by_sync) {
       if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
     } else {
-      write_back_all();
-      if (!platform_.fence("pool.open.write_back"_site)) return StatusCode::poisoned;
+      if (!write_back_all()) return StatusCode::poisoned;
     }
     report.wrote_back = true;
   }
