@@ -15,10 +15,22 @@ struct CheckArguments {
   bool accept = false;
 };
 
-int run_create(const PoolArguments& arguments) {
+struct CreateArguments : PoolArguments {
+  TypeNames types;
+};
+
+int run_create(const CreateArguments& arguments) {
+  const auto types = parse_types(arguments.types);
+  if (!types) {
+    return report(arguments.path,
+                  fmt::format("--key {} and --value {} are no types; keys are bytes, u8, u16, u32, "
+                              "u64, i8, i16, i32 or i64, values bytes, u8, u16, u32 or u64",
+                              arguments.types.key, arguments.types.value),
+                  exit_usage);
+  }
   auto pool = open_pool(arguments, Access::must_create);
   if (!pool) return report(arguments.path, pool.error());
-  auto map = open_map(*pool, arguments, true);
+  auto map = open_map(*pool, arguments, true, &*types);
   if (!map) return close_pool(*pool, arguments, report(arguments.path, map.error()));
   const PoolInfo info = pool->info();
   if (const int status = close_pool(*pool, arguments, exit_done)) return status;
@@ -26,6 +38,8 @@ int run_create(const PoolArguments& arguments) {
     print_json({{"path", arguments.path},
                 {"uuid", info.uuid},
                 {"map", arguments.map},
+                {"key_type", key_type_name(map->info())},
+                {"value_type", value_type_name(map->info())},
                 {"durability", durability_name(info.durability)},
                 {"medium", medium_name(info.medium)},
                 {"max_bytes", info.max_bytes}});
@@ -115,17 +129,28 @@ int run_check(const CheckArguments& arguments) {
 }
 
 void register_create(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<PoolArguments>();
+  auto arguments = std::make_shared<CreateArguments>();
   CLI::App* command = app.add_subcommand("create", "make a new pool with one empty map");
   add_path(*command, *arguments);
   add_engine(*command, *arguments);
   add_max_size(*command, *arguments);
   add_durability(*command, *arguments);
   add_map(*command, *arguments);
+  command
+      ->add_option("--key", arguments->types.key,
+                   "type of its keys: bytes, u8 to u64, i8 to i64 (default: bytes)")
+      ->type_name("TYPE");
+  command
+      ->add_option("--value", arguments->types.value,
+                   "type of its values: bytes, u8 to u64 (default: bytes)")
+      ->type_name("TYPE");
   add_json(*command, *arguments);
   command->footer(R"(
+Numbers are decimal on the command line and in TSV files.
+
 EXAMPLES
   perdure create inventory.perdure
+  perdure create counters.perdure --key u64 --value u64
   perdure create /dev/shm/cache.perdure --max-size 4G --durability process
   perdure create /mnt/pmem/orders.perdure --durability power --map orders)");
   command->callback([&action, arguments] { action = [=] { return run_create(*arguments); }; });

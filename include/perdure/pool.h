@@ -51,6 +51,14 @@ constexpr MapSpec map_spec() noexcept {
 }
 }  // namespace detail
 
+// A map whose types are known at run time only. Keys and values in the forms that
+// perdure/index.h describes; what the words mean is in `info`.
+struct UntypedMap {
+  MapInfo info;
+  std::shared_ptr<detail::Index> index;
+  std::shared_ptr<detail::OrderedIndex> ordered;  // null if the engine keeps no order
+};
+
 class Pool {
  public:
   // Opens or creates. Recovery runs here: O(leaves) for phast, in parallel. Errors: not_found,
@@ -81,6 +89,12 @@ class Pool {
     if (!index) return fail(std::move(index.error()));
     return OrderedMap<K, V>(std::move(*index));
   }
+
+  // For tools: opens a map whatever its types and engine are. With `create` it is made with those
+  // types if it is absent. A word handed in must fit the type: it is not checked. Fails with
+  // not_found, and as map() does.
+  Expected<UntypedMap> untyped_map(std::string_view name, const MapOptions& options = {},
+                                   const detail::MapSpec* create = nullptr);
 
   std::vector<MapInfo> list() const;
   // Removes a map and frees its blocks. No other thread may be using the map. Its DRAM is given

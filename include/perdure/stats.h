@@ -29,7 +29,9 @@ struct MapInfo {
   std::uint32_t engine_version = 0;
   KeyKind key_kind = KeyKind::bytes;
   ValueKind value_kind = ValueKind::bytes;
-  bool is_signed = false;  // integer keys order as signed numbers
+  bool is_signed = false;        // integer keys order as signed numbers
+  std::uint8_t key_bytes = 0;    // size of the type of integer keys: 1, 2, 4, 8
+  std::uint8_t value_bytes = 0;  // size of the type of word values: 1 to 8
 };
 
 struct PoolInfo {

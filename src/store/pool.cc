@@ -46,6 +46,24 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), index);
 }
 
+Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& options,
+                                       const detail::MapSpec* create) {
+  MapOptions as_found = options;
+  MapInfo info;
+  bool exists = impl_->describe_map(name, info);
+  if (!exists && create == nullptr) as_found.create = false;
+  auto instance = impl_->open_map(name, as_found,
+                                  exists || create == nullptr ? detail::spec_of(info) : *create);
+  if (!instance) return fail(std::move(instance.error()));
+  if (!exists) exists = impl_->describe_map(name, info);
+  UntypedMap out{.info = std::move(info), .index = {}, .ordered = {}};
+  out.index = std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
+  if (detail::OrderedIndex* ordered = (*instance)->ordered()) {
+    out.ordered = std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), ordered);
+  }
+  return out;
+}
+
 std::vector<MapInfo> Pool::list() const { return impl_->list(); }
 Status Pool::drop(std::string_view name) { return impl_->drop(name); }
 PoolInfo Pool::info() const { return impl_->info(); }

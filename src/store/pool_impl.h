@@ -23,6 +23,8 @@ class PoolImpl {
   // The instance lives as long as the pool is open.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
                                      const MapSpec& spec);
+  // False: there is no such map.
+  bool describe_map(std::string_view name, MapInfo& out);
   Status drop(std::string_view name);
   std::vector<MapInfo> list() const;
   PoolInfo info() const;
@@ -88,5 +90,6 @@ class PoolImpl {
 // What a header says, for info() and inspect().
 void describe(const layout::Header& header, PoolInfo& out);
 MapInfo describe(const layout::Root& root);
+MapSpec spec_of(const MapInfo& info) noexcept;
 
 }  // namespace perdure::detail

@@ -38,7 +38,21 @@ MapInfo describe(const layout::Root& root) {
           .engine_version = root.engine_version,
           .key_kind = static_cast<KeyKind>(root.key_kind),
           .value_kind = static_cast<ValueKind>(root.value_kind),
-          .is_signed = root.is_signed != 0};
+          .is_signed = root.is_signed != 0,
+          .key_bytes = root.key_bytes,
+          .value_bytes = root.value_bytes};
+}
+
+MapSpec spec_of(const MapInfo& info) noexcept {
+  return {info.key_kind, info.value_kind, info.is_signed, info.key_bytes, info.value_bytes};
+}
+
+bool PoolImpl::describe_map(std::string_view name, MapInfo& out) {
+  LatchGuard guard(latch_);
+  const Slot* slot = open_ ? find(name) : nullptr;
+  if (slot == nullptr) return false;
+  out = describe(slot->root);
+  return true;
 }
 
 std::vector<MapInfo> PoolImpl::list() const {
