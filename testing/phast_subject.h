@@ -105,6 +105,7 @@ class PhastSubject : public Subject {
     return {};
   }
   void check(std::vector<std::string>& violations) override {
+    pool_->core().verify([&](const char* what) { violations.emplace_back(what); });
     for (const auto& map : maps_) {
       CheckReport report;
       map->index().check({.deep = true}, report);

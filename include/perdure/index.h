@@ -73,7 +73,7 @@ class Index {
   virtual Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) = 0;
 
   virtual void stats(MapStats& out) = 0;
-  // Verifies every invariant; call with no mutation in flight.
+  // Verifies what CheckOptions says; call with no mutation in flight.
   virtual void check(const CheckOptions& options, CheckReport& report) = 0;
 };
 

@@ -103,6 +103,8 @@ class Pool {
 
   PoolInfo info() const;
   PoolStats stats() const;
+  // Verifies the pool, all maps; what is wrong is in the report. No mutation may be in flight.
+  // O(leaves); with `deep` O(bytes), one thread. Errors: invalid_argument if closed.
   Expected<CheckReport> check(const CheckOptions& options = {}) const;
 
   // Writes the whole file back: afterwards it has everything acknowledged before the call,

@@ -90,6 +90,7 @@ struct PoolStats {
 struct CheckReport {
   std::uint64_t objects = 0;  // leaves, records and roots looked at
   std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;  // of what was looked at
   std::uint64_t leaked_blocks = 0;
   std::vector<std::string> violations;  // the first 100, each one line
   bool ok() const noexcept { return violations.empty(); }

@@ -152,6 +152,9 @@ class Heap {
   Status audit_mark(std::uint64_t offset) noexcept;
   std::uint64_t end_audit() noexcept;
   HeapStats stats() noexcept;
+  // bad(what) if a word of the extent table is damaged or differs from what is in DRAM.
+  template <class F>
+  void verify_table(F&& bad) noexcept;
 
   bool contains(std::uint64_t offset, std::size_t n) const noexcept {
     const std::uint64_t end = data_end();

@@ -242,6 +242,24 @@ void Heap<P>::for_each_assigned(F&& visit) noexcept {
 }
 
 template <Platform P>
+template <class F>
+void Heap<P>::verify_table(F&& bad) noexcept {
+  LatchGuard guard(extent_latch_);
+  for (std::uint64_t i = 0; i < extent_count_.load(std::memory_order_relaxed); ++i) {
+    if (extents_[i].has(kInside)) continue;  // its word is not read while the run lives
+    ExtentWord word;
+    if (!ExtentWord::decode(platform_.load(table_word(i)), i, word)) {
+      bad("a word of the extent table is damaged");
+      continue;
+    }
+    const bool assigned = word.state == ExtentState::slab || word.state == ExtentState::run;
+    if (assigned != ((in_use_[i / 64] >> (i % 64) & 1) != 0)) {
+      bad("a word of the extent table differs from its extent's use");
+    }
+  }
+}
+
+template <Platform P>
 Status Heap<P>::begin_audit() noexcept {
   const std::uint64_t bytes = data_end() - geometry_.data_offset;
   return audit_.reserve(bytes / 16 / 64 + 1);

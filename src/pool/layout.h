@@ -65,9 +65,9 @@ struct Header {
   std::uint32_t weakest;  // weakest Durability since the last full write-back
   std::uint32_t reserved0;
   Identity identity;
-  std::uint64_t reserved2;     // zero
-  std::uint64_t seal;          // of the content, if sealed
-  std::uint8_t reserved[264];  // zero; room for engines to come
+  std::uint64_t directory_crc;  // CRC32C of the root directory; unless dirty
+  std::uint64_t seal;           // of the content, if sealed
+  std::uint8_t reserved[264];   // zero; room for engines to come
   std::uint32_t reserved1;
   std::uint32_t crc;  // CRC32C of all bytes before it
 };

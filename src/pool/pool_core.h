@@ -143,6 +143,11 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status add_root(layout::Root root) noexcept;
   Status drop_root(std::uint32_t slot) noexcept;
 
+  // Headers, root directory and extent table against their checksums and against DRAM: bad(what)
+  // for each thing that is wrong.
+  template <class F>
+  void verify(F&& bad) noexcept;
+
   Expected<std::uint64_t> grow(std::uint64_t extents) noexcept override;
 
   P& platform() noexcept { return platform_; }
@@ -168,6 +173,11 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   bool write_back_all() noexcept;
+  static std::uint64_t directory_crc(const P& platform, const std::byte* base,
+                                     std::uint32_t slots) noexcept;
+  std::uint64_t directory_crc() const noexcept {
+    return directory_crc(platform_, storage_.base(), header_.root_slots);
+  }
   Status refuse(const char* reason) const noexcept;
 
   // --- seal; pool_sync.inl.h ---
@@ -236,6 +246,7 @@ Status PoolCore<P>::create(P& platform, Storage& storage, const PoolShape& shape
   platform.zero(base, layout::kDirectoryOffset);
   if (!platform.sync(base, table_end, "pool.create.zero"_site)) return StatusCode::poisoned;
   if (Status s = storage.sync(0, header.file_bytes); !s.ok()) return s;
+  header.directory_crc = directory_crc(platform, base, header.root_slots);
   // Commit: the magic is in this copy and nowhere else.
   header.crc = header_crc(header);
   platform.copy(base, &header, sizeof(header));
@@ -322,6 +333,11 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
     report.trusted = false;
     if (!request.accept_untrusted) return refuse(reason);
   }
+  if (header_.close_state != layout::CloseState::dirty &&
+      header_.directory_crc != directory_crc()) {
+    return Status::format(StatusCode::corruption,
+                          "the root directory is damaged, so a map may be missing; restore a copy");
+  }
   const HeapGeometry geometry{
       .extent_bytes = header_.extent_bytes,
       .table_offset = header_.table_offset,
@@ -395,6 +411,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
   if (sync) {
     if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
   }
+  header_.directory_crc = directory_crc();
   header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
   if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
   Status s = write_header(true);
@@ -437,6 +454,35 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   header_.file_bytes = bytes;
   if (Status s = write_header(false); !s.ok()) return fail(std::move(s));
   return extents_in(bytes);
+}
+
+// A line whose commit word is lost looks free: only the whole directory can tell.
+template <Platform P>
+std::uint64_t PoolCore<P>::directory_crc(const P& platform, const std::byte* base,
+                                         std::uint32_t slots) noexcept {
+  std::uint32_t crc = 0;
+  const auto* words = reinterpret_cast<const std::uint64_t*>(base + layout::kDirectoryOffset);
+  for (std::uint64_t w = 0; w < slots * sizeof(layout::Root) / 8; ++w) {
+    const std::uint64_t word = platform.load(words[w]);
+    crc = crc32c(crc, &word, sizeof(word));
+  }
+  return crc;
+}
+
+template <Platform P>
+template <class F>
+void PoolCore<P>::verify(F&& bad) noexcept {
+  {
+    LatchGuard guard(latch_);
+    layout::Header found;
+    const Status s = read_header(storage_.base(), storage_.size(), found);
+    if (!s.ok() || found.sequence != header_.sequence) bad("the header in force is damaged");
+    layout::Root root;
+    for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
+      if (!read_root(slot, root)) bad("a line of the root directory is damaged");
+    }
+  }
+  heap_.verify_table(bad);
 }
 
 template <Platform P>

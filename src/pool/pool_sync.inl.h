@@ -70,6 +70,7 @@ Status PoolCore<P>::end_seal(std::uint64_t content) noexcept {
   LatchGuard guard(latch_);
   if (!open_ || !watching()) return {};
   header_.close_state = layout::CloseState::sealed;
+  header_.directory_crc = directory_crc();
   header_.seal = content;
   header_.weakest = header_.mode;  // everything older is on the medium
   Status s = write_header(true);

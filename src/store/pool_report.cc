@@ -1,4 +1,5 @@
 // What a pool says about itself: info, stats, check, inspect.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -116,6 +117,24 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   CheckReport report;
   LatchGuard guard(maintenance_);
+  core_.verify([&](const char* what) {
+    if (report.violations.size() < 100) report.violations.emplace_back(what);
+  });
+  // Engines know how far they are, the pool knows how far there is to go.
+  struct Share {
+    const CheckOptions& user;
+    std::uint64_t total;
+  };
+  const HeapStats heap = core_.heap().stats();
+  Share share{options, heap.allocated_bytes - heap.cached_bytes};
+  CheckOptions inner = options;
+  inner.progress_context = &share;
+  if (options.progress != nullptr) {
+    inner.progress = [](void* context, std::uint64_t done, std::uint64_t) {
+      const auto& s = *static_cast<Share*>(context);
+      s.user.progress(s.user.progress_context, std::min(done, s.total), s.total);
+    };
+  }
   bool whole = true;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (!slots_[i].used) continue;
@@ -124,7 +143,7 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
       whole = false;
       continue;
     }
-    slots_[i].instance->index().check(options, report);
+    slots_[i].instance->index().check(inner, report);
   }
   if (whole) report.leaked_blocks = leaked_blocks(report);
   return report;

@@ -157,6 +157,36 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
   }
 }
 
+// A look at a pool while its owner writes: figures, or an error that says so; never a signal.
+TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
+  TempPath path;
+  Pool pool = open_pool(path, {.max_size = 64_MiB});
+  auto map = must(pool.map<std::uint64_t, Bytes>("m", {.phast = {.partition_bits = 2}}));
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (std::uint64_t i = 0; !stop; ++i) {
+      (void)map.upsert(mix(i % 20'000), std::string(i % 200, 'v'));
+      if (i % 3 == 0) (void)map.erase(mix(i % 7'000));
+    }
+  });
+  int seen = 0;
+  for (int i = 0; i < 40; ++i) {
+    auto look = Pool::open(path, {.create = false, .read_only = true});
+    if (!look) {
+      EXPECT_EQ(look.error().code(), StatusCode::corruption) << describe(look.error());
+      continue;
+    }
+    seen += look->stats().maps.size() == 1 ? 1 : 0;
+  }
+  stop = true;
+  writer.join();
+  std::printf("%d of 40 looks saw the map\n", seen);
+  // With nobody writing every look does.
+  Pool look = open_pool(path, {.create = false, .read_only = true});
+  EXPECT_EQ(look.stats().maps.size(), 1U);
+  expect_sound(pool);
+}
+
 // ---- Trust ----
 
 TEST(Trust, ACopyOfAClosedPoolIsAPool) {
@@ -668,6 +698,51 @@ TEST(Housekeeping, StatsAddUp) {
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.entries, 20'000U);
   EXPECT_GE(report.objects, 20'000U);
+}
+
+// A record is read by a deep check only; how far it is comes in ascending steps.
+TEST(Housekeeping, CheckLooksAtStructureDeepCheckAtEverything) {
+  TempPath path;
+  const PoolOptions options{.durability = Durability::process, .max_size = 64_MiB};
+  const std::string marked = "a value that is found in the file again";
+  {
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<Bytes, Bytes>("m", {.phast = {.partition_bits = 2}}));
+    // Keys whose first bytes differ: only records at the edges of leaves are read by an open.
+    for (std::uint64_t i = 0; i < 10'000; ++i) {
+      must(map.insert(std::to_string(mix(i)), std::string(100, 'v')));
+    }
+    must(map.insert(std::to_string(mix(77'777)), marked));
+    must(pool.close());
+  }
+  std::string bytes = read_bytes(path);
+  bytes[bytes.find(marked) + 3] ^= 1;
+  write_bytes(path, bytes);
+  Pool pool = open_pool(path, options);
+  struct Steps {
+    std::uint64_t calls = 0;
+    std::uint64_t done = 0;
+    std::uint64_t total = 0;
+  } steps;
+  CheckOptions check{.progress = [](void* context, std::uint64_t done, std::uint64_t total) {
+    auto& s = *static_cast<Steps*>(context);
+    EXPECT_GE(done, s.done);
+    EXPECT_LE(done, total);
+    s = {s.calls + 1, done, total};
+  }};
+  check.progress_context = &steps;
+  const CheckReport quick = must(pool.check(check));
+  EXPECT_TRUE(quick.ok()) << quick.violations.front();
+  EXPECT_EQ(quick.entries, 10'001U);
+  steps = {};
+  check.deep = true;
+  const CheckReport deep = must(pool.check(check));
+  ASSERT_EQ(deep.violations.size(), 1U);
+  EXPECT_NE(deep.violations[0].find("damaged record"), std::string::npos) << deep.violations[0];
+  EXPECT_GT(steps.calls, 1U);
+  EXPECT_GT(steps.total, 1'000'000U);
+  EXPECT_GT(deep.bytes, quick.bytes);
+  EXPECT_GT(deep.objects, quick.objects);
 }
 
 std::uint64_t disk_bytes(const std::string& path) {
