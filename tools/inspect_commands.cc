@@ -222,23 +222,12 @@ void print_stats(const std::string& path, const PoolStats& stats) {
   }
 }
 
-// A pool in use is looked at without its lock, while it changes: what does not fit together is
-// looked at again, and a map that changes too fast has no figures.
-Expected<Pool> open_observed(const PoolArguments& arguments) {
-  constexpr int kAttempts = 5;
-  for (int attempt = 1;; ++attempt) {
-    auto pool = Pool::open(arguments.path, {.create = false, .read_only = true});
-    const bool torn = pool ? pool->stats().maps.size() < pool->list().size()
-                           : pool.error() == StatusCode::corruption;
-    if (!torn || attempt == kAttempts) return pool;
-  }
-}
-
 int run_stats(const PoolArguments& arguments) {
   auto info = Pool::inspect(arguments.path);
   if (!info) return report(arguments.path, info.error());
   watch_bus_errors(arguments.path);
-  auto pool = info->in_use ? open_observed(arguments) : open_pool(arguments, Access::read);
+  auto pool = info->in_use ? Pool::open(arguments.path, {.create = false, .read_only = true})
+                           : open_pool(arguments, Access::read);
   if (!pool) return report(arguments.path, pool.error());
   const PoolStats stats = pool->stats();
   std::vector<std::string> changing;

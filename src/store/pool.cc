@@ -15,10 +15,16 @@ Pool& Pool::operator=(Pool&&) noexcept = default;
 Pool::~Pool() = default;
 
 Expected<Pool> Pool::open(const std::string& path, const PoolOptions& options) {
-  std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
-  if (impl == nullptr) return fail(StatusCode::out_of_memory);
-  if (Status s = impl->open(path, options); !s.ok()) return fail(std::move(s));
-  return Pool(std::move(impl));
+  // A pool in use is read while its owner writes: what does not fit together is looked at anew.
+  constexpr int kAttempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
+    if (impl == nullptr) return fail(StatusCode::out_of_memory);
+    Status s = impl->open(path, options);
+    if (attempt < kAttempts && impl->looks_torn(s)) continue;
+    if (!s.ok()) return fail(std::move(s));
+    return Pool(std::move(impl));
+  }
 }
 
 Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,

@@ -117,6 +117,7 @@ Status PoolImpl::open_file(const PoolOptions& options) {
     Status s = storage_.open(
         path_, options.read_only ? FileStorage::Access::observer : FileStorage::Access::owner);
     if (s.ok()) {
+      observed_ = options.read_only && storage_.lock_holder() != 0;
       if (Status d = choose_durability(options); !d.ok()) return d;
       // The header names the capacity; it is checked before anything is mapped.
       auto pages =
@@ -221,6 +222,15 @@ Status PoolImpl::open_slot(std::uint32_t number, bool clean) {
   }
   slot.instance = std::move(*instance);
   return {};
+}
+
+bool PoolImpl::looks_torn(const Status& opened) const noexcept {
+  if (!observed_) return false;
+  if (!opened.ok()) return opened == StatusCode::corruption;
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].used && slots_[i].error == StatusCode::corruption) return true;
+  }
+  return false;
 }
 
 // accept_untrusted: served only if a full check finds nothing.

@@ -20,6 +20,9 @@ class PoolImpl {
   ~PoolImpl();
 
   Status open(const std::string& path, const PoolOptions& options);
+  // An open that was only a look, at a pool in use, and found what seems damaged: the pool, or a
+  // map of it. It may be whole the next time.
+  bool looks_torn(const Status& opened) const noexcept;
   // The instance lives as long as the pool is open.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
                                      const MapSpec& spec);
@@ -85,6 +88,7 @@ class PoolImpl {
   bool read_only_ = false;
   bool created_ = false;
   bool open_ = false;
+  bool observed_ = false;  // read-only, and another process has it
 };
 
 // What a header says, for info() and inspect().
