@@ -301,10 +301,13 @@ TEST(Trust, SyncUnderWriters) {
   for (int i = 0; i < 20; ++i) {
     must(pool.sync());
     write_bytes(copy, read_bytes(path));
-    // Whatever the moment was: trusted only if no store fell between seal and copy.
+    // Whatever the moment was: trusted only if no store fell between seal and copy. (The file may
+    // have grown while it was read: then the copy is shorter than its header says.)
     auto backup = Pool::open(copy, {.create = false});
     if (!backup) {
-      EXPECT_EQ(backup.error().code(), StatusCode::untrusted) << describe(backup.error());
+      EXPECT_TRUE(backup.error() == StatusCode::untrusted ||
+                  backup.error() == StatusCode::corruption)
+          << describe(backup.error());
     } else {
       expect_sound(*backup);
     }
