@@ -91,6 +91,7 @@ class LossyPlatform {
   using Atomic = std::atomic<T>;
   using Latch = RealPlatform::Latch;
   using ByteLatches = RealPlatform::ByteLatches;
+  using Thread = RealPlatform::Thread;
 
   LossyPlatform(LossyStorage& storage, std::uint64_t seed);
   ~LossyPlatform();
@@ -138,6 +139,7 @@ class LossyPlatform {
   bool durable() const noexcept { return true; }
   bool poisoned() const noexcept { return false; }
   void poison() noexcept {}
+  void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
   static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
     RealPlatform::load_line(words, line);
@@ -158,12 +160,17 @@ class LossyPlatform {
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept {
     RealPlatform::parallel(n, task);
   }
+  static void park(const std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
+    RealPlatform::park(word, seen);
+  }
+  static void unpark(std::atomic<std::uint32_t>& word) noexcept { RealPlatform::unpark(word); }
 
  private:
   static constexpr std::size_t kRecent = 256;
 
   // Latches the line and lets the evictor know about it.
   std::uint64_t begin_store(const void* p) noexcept {
+    if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) watch->before_store();
     const std::uint64_t line = storage_.line_of(p);
     recent_[recent_next_.fetch_add(1, std::memory_order_relaxed) % kRecent].store(
         line, std::memory_order_relaxed);
@@ -182,6 +189,7 @@ class LossyPlatform {
   std::atomic<std::uint64_t> recent_next_{0};
   std::atomic<std::uint64_t> recent_[kRecent] = {};
   std::atomic<bool> stop_{false};
+  std::atomic<StoreWatch*> watch_{nullptr};
   std::thread evictor_;
 };
 

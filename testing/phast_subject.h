@@ -121,6 +121,7 @@ class PhastSubject : public Subject {
     return {};
   }
   void check(std::vector<std::string>& violations) override {
+    pool_->core().verify([&](const char* what) { violations.emplace_back(what); });
     for (const auto& map : maps_) {
       CheckReport report;
       map->index().check({.deep = true}, report);
@@ -146,6 +147,7 @@ class PhastSubject : public Subject {
     return {.platform = pool_->platform(),
             .heap = pool_->heap(),
             .epochs = pool_->epochs(),
+            .background = pool_->core().background(),
             .threads = 2};
   }
   static std::string name_of(std::uint32_t map) { return "map" + std::to_string(map); }

@@ -160,6 +160,15 @@ class SimPlatform {
     std::uint32_t word_ = 0;
   };
 
+  // There is none: the driver runs background work itself (Background::run_some).
+  class Thread {
+   public:
+    static bool start(FunctionRef<void()>) noexcept { return false; }
+    static void join() noexcept {}
+  };
+  static void park(const Atomic<std::uint32_t>&, std::uint32_t) noexcept { step(StepKind::read); }
+  static void unpark(Atomic<std::uint32_t>&) noexcept { step(StepKind::read); }
+
   explicit SimPlatform(SimMemory& memory) : memory_(memory) {}
   SimPlatform(const SimPlatform&) = delete;
   SimPlatform& operator=(const SimPlatform&) = delete;
@@ -175,6 +184,7 @@ class SimPlatform {
   }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
     step(StepKind::store);
+    before_store();
     memory_.store(&word, value);
   }
   bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
@@ -184,15 +194,18 @@ class SimPlatform {
       expected = word;
       return false;
     }
+    before_store();
     memory_.store(&word, desired);
     return true;
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
     step(StepKind::store);
+    before_store();
     memory_.copy(dst, src, n);
   }
   void zero(void* dst, std::size_t n) noexcept {
     step(StepKind::store);
+    before_store();
     memory_.zero(dst, n);
   }
 
@@ -224,6 +237,7 @@ class SimPlatform {
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return poisoned_; }
   void poison() noexcept { poisoned_ = true; }
+  void watch_stores(StoreWatch* watch) noexcept { watch_ = watch; }
 
   // --- DRAM side ---
   static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
@@ -277,6 +291,9 @@ class SimPlatform {
  private:
   static constexpr std::uint32_t kFirstWorker = 32;
   static constexpr std::uint64_t kMaxPauses = 1'000'000;
+  void before_store() noexcept {
+    if (watch_ != nullptr) watch_->before_store();
+  }
   [[noreturn]] static void stuck() noexcept;
   void sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept;
 
@@ -284,6 +301,7 @@ class SimPlatform {
   SimMemory& memory_;
   bool durable_ = true;
   bool poisoned_ = false;
+  StoreWatch* watch_ = nullptr;
 };
 
 static_assert(Platform<SimPlatform>);

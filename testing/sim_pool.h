@@ -35,8 +35,11 @@ class SimPool {
   }
   // Up to, not including, the maps: they recover next, then finish_open().
   Status open(std::uint64_t boot, bool accept_untrusted = false) {
-    return core_.open(
-        {.identity = identity(boot), .mode = mode_, .accept_untrusted = accept_untrusted}, report_);
+    return core_.open({.identity = identity(boot),
+                       .mode = mode_,
+                       .accept_untrusted = accept_untrusted,
+                       .threads = 2},
+                      report_);
   }
 
   PoolCore<SimPlatform>& core() { return core_; }

@@ -5,8 +5,8 @@
 //   (4a), are published by the same fence as their slot (X2), are deleted by
 //   killing their state word; short values live in durably zero, append-only segments, long ones in
 //   blobs that may be runs of extents. It opens at once: marking goes on step by step while it
-//   serves, and ends with end_sweep(). Linear search everywhere: it is about the heap, not about
-//   speed.
+//   serves, and ends with end_sweep(). Marking and moving are units of the pool's background work.
+//   Linear search everywhere: it is about the heap, not about speed.
 // LAYOUT  root   plain         magic, slots[2][kSlots]
 //         record dead_on_free  state (commit word, last), key, target, size: one line
 //         segment zero_on_free 16 words; a value is one word, never 0; the last non-zero one counts
@@ -31,6 +31,7 @@
 
 #include "heap/heap.h"
 #include "perdure/status.h"
+#include "pool/background.h"
 #include "reclaim/epoch.h"
 #include "util/crc32c.h"
 
@@ -54,8 +55,14 @@ class SyntheticEngine {
       16;  // two lines: the second is not written with the first value
   static constexpr std::uint64_t kMagic = 0x53594E5448ULL;
 
-  SyntheticEngine(P& platform, Heap<P>& heap, EpochDomain<P>& epochs, const SyntheticRules& rules)
-      : platform_(platform), heap_(heap), epochs_(epochs), rules_(rules) {}
+  SyntheticEngine(P& platform, Heap<P>& heap, EpochDomain<P>& epochs, Background<P>& background,
+                  const SyntheticRules& rules)
+      : platform_(platform), heap_(heap), epochs_(epochs), background_(background), rules_(rules) {}
+  ~SyntheticEngine() {
+    heap_.set_sweep_helper(nullptr, nullptr);
+    background_.remove(marker_);
+    background_.remove(mover_work_);
+  }
 
   // Writes an empty root block; the caller publishes its offset.
   Expected<std::uint64_t> create() {
@@ -80,6 +87,8 @@ class SyntheticEngine {
     if (heap_.sweeping()) heap_.mark_copied(root);
     cursor_ = 0;
     if (rules_.help_sweep) heap_.set_sweep_helper(this, &help);
+    background_.add(mover_work_);
+    background_.add(marker_);  // the first in turn
     return {};
   }
 
@@ -147,20 +156,17 @@ class SyntheticEngine {
     }
   }
 
-  // A bit of background work, as another thread: marking, then moving one record.
+  // A bit of background work: marking while there is a sweep, and moving one record.
   void step() {
-    const std::uint32_t self = P::world().thread;
-    P::world().thread = rules_.mover_thread;
-    if (heap_.sweeping()) mark_step(rules_.marks_per_step);
-    move_step();
-    P::world().thread = self;
+    const bool marking = heap_.sweeping();
+    background_.wake(mover_work_);
+    (void)background_.run_some();
+    if (marking) (void)background_.run_some();
   }
   // Where the mover stands; 0 at the end of a round.
   std::uint32_t mover() const { return mover_; }
-  // Marks what is left and ends the sweep.
-  void finish_sweep() {
-    while (heap_.sweeping()) mark_step(kSlots);
-  }
+  // Marks what is left and ends the sweep; false from within a step of it.
+  bool finish_sweep() { return background_.finish(marker_); }
 
   // I1 and I2; true while the sweep runs, too.
   Status check() {
@@ -212,6 +218,27 @@ class SyntheticEngine {
   struct Found {
     std::uint64_t* slot = nullptr;
     Record* record = nullptr;
+  };
+  // Each runs as another thread: its write-backs are fenced by nobody else.
+  struct Marker final : BackgroundWork<P> {
+    explicit Marker(SyntheticEngine* e) : engine(e) {}
+    bool run_some() noexcept override {
+      const std::uint32_t self = std::exchange(P::world().thread, engine->rules_.mover_thread);
+      if (engine->heap_.sweeping()) engine->mark_step(engine->rules_.marks_per_step);
+      P::world().thread = self;
+      return engine->heap_.sweeping();
+    }
+    SyntheticEngine* engine;
+  };
+  struct Mover final : BackgroundWork<P> {
+    explicit Mover(SyntheticEngine* e) : engine(e) {}
+    bool run_some() noexcept override {
+      const std::uint32_t self = std::exchange(P::world().thread, engine->rules_.mover_thread);
+      engine->move_step();
+      P::world().thread = self;
+      return engine->mover_ != 0;  // rests after each round
+    }
+    SyntheticEngine* engine;
   };
   static constexpr std::uint64_t kShort = 8;
   static constexpr std::uint64_t kOffsetBits = 48;
@@ -346,10 +373,7 @@ class SyntheticEngine {
     heap_.retire(value);
   }
 
-  static bool help(void* self) {
-    static_cast<SyntheticEngine*>(self)->finish_sweep();
-    return true;
-  }
+  static bool help(void* self) { return static_cast<SyntheticEngine*>(self)->finish_sweep(); }
   // Marks what the next n slots reach; a slot of a dead record is cleared, and fenced, before the
   // sweep can free the block.
   void mark_step(std::uint32_t n) {
@@ -405,7 +429,10 @@ class SyntheticEngine {
   P& platform_;
   Heap<P>& heap_;
   EpochDomain<P>& epochs_;
+  Background<P>& background_;
   SyntheticRules rules_;
+  Marker marker_{this};
+  Mover mover_work_{this};
   std::uint64_t root_offset_ = 0;
   Root* root_ = nullptr;
   std::function<Status()> finish_;

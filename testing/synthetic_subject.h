@@ -32,13 +32,10 @@ class SyntheticSubject : public Subject {
   Status open(SimMemory& memory, std::uint64_t boot) override {
     pool_ = std::make_unique<SimPool>(memory);
     if (Status s = pool_->open(boot); !s.ok()) return s;
-    // It serves before finish_open(), which would make the header say dirty.
-    if (pool_->report().was_clean) {
-      if (Status s = pool_->core().accept(pool_->core().header().identity); !s.ok()) return s;
-    }
+    if (Status s = pool_->core().begin_serving(); !s.ok()) return s;
     const auto finish = [this] { return pool_->core().finish_open(true); };
-    engine_ = std::make_unique<SyntheticEngine<SimPlatform>>(pool_->platform(), pool_->heap(),
-                                                             pool_->epochs(), rules_);
+    engine_ = std::make_unique<SyntheticEngine<SimPlatform>>(
+        pool_->platform(), pool_->heap(), pool_->epochs(), pool_->core().background(), rules_);
     auto slot = pool_->core().find_root("synthetic");
     if (!slot) return std::move(slot.error());
     layout::Root root{};
@@ -94,7 +91,8 @@ class SyntheticSubject : public Subject {
     pool_->audit([&] { return engine_->audit(); }, violations);
   }
   Status close() override {
-    engine_->finish_sweep();
+    // With a sweep under way: the next open begins another.
+    pool_->core().background().stop();
     return pool_->core().close(true);
   }
 

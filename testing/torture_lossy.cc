@@ -84,7 +84,11 @@ class LossyTarget : public TortureTarget {
 
  private:
   EngineContext<LossyPlatform> context() {
-    return {.platform = *platform_, .heap = core_->heap(), .epochs = core_->epochs(), .threads = 2};
+    return {.platform = *platform_,
+            .heap = core_->heap(),
+            .epochs = core_->epochs(),
+            .background = core_->background(),
+            .threads = 2};
   }
   Status open_map() {
     core_ = std::make_unique<PoolCore<LossyPlatform>>(*platform_, storage_);

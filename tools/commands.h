@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "text_map.h"
+
 namespace perdure::cli {
 
 // Scripts rely on these numbers.
@@ -23,8 +25,6 @@ enum ExitStatus : int {
 };
 
 using Action = std::function<int()>;
-using Bytes = std::string_view;
-using TextMap = OrderedMap<Bytes, Bytes>;
 
 void register_pool_commands(CLI::App& app, Action& action);     // create drop sync compact check
 void register_inspect_commands(CLI::App& app, Action& action);  // info list stats
@@ -69,8 +69,10 @@ enum class Access : std::uint8_t {
 
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access,
                          bool accept_untrusted = false);
-// The map of byte strings that the arguments name.
-Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create);
+// The map that the arguments name, whatever its types and engine are; made, if `create`, with
+// `types` (null: bytes).
+Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create,
+                           const detail::MapSpec* types = nullptr);
 // Closes the pool. Answers `status`, or exit_failure, said on standard error, if that fails.
 int close_pool(Pool& pool, const PoolArguments& arguments, int status);
 

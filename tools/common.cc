@@ -154,12 +154,17 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   return Pool::open(arguments.path, options);
 }
 
-Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create) {
+Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create,
+                           const detail::MapSpec* types) {
+  constexpr detail::MapSpec kBytes = detail::map_spec<Bytes, Bytes>();
   MapOptions options;
   options.create = create;
   options.any_engine = !arguments.engine;
   if (arguments.engine) options.engine = *arguments.engine;
-  return pool.ordered_map<Bytes, Bytes>(arguments.map, options);
+  const detail::MapSpec* made_as = types != nullptr ? types : &kBytes;
+  auto map = pool.untyped_map(arguments.map, options, create ? made_as : nullptr);
+  if (!map) return fail(std::move(map.error()));
+  return TextMap(std::move(*map));
 }
 
 int close_pool(Pool& pool, const PoolArguments& arguments, int status) {

@@ -20,10 +20,6 @@ struct ListArguments {
 
 // ---- words --------------------------------------------------------------------------------------
 
-const char* kind_name(KeyKind kind, bool is_signed) {
-  if (kind == KeyKind::bytes) return "bytes";
-  return is_signed ? "signed integer" : "integer";
-}
 const char* kind_name(ValueKind kind) { return kind == ValueKind::bytes ? "bytes" : "word"; }
 
 const char* medium_words(Medium medium) {
@@ -52,6 +48,7 @@ const char* power_promise(const PoolInfo& info) {
 const char* state_words(const PoolInfo& info) {
   if (info.in_use) return "in use";
   if (info.clean && info.synced) return "closed, whole file written back";
+  if (info.synced) return "open when it was synced, nothing stored since";
   return info.clean ? "closed" : "not closed: its last process was killed";
 }
 
@@ -73,7 +70,9 @@ Json to_json(const MapInfo& map) {
           {"engine_version", map.engine_version},
           {"key", map.key_kind == KeyKind::bytes ? "bytes" : "integer"},
           {"value", kind_name(map.value_kind)},
-          {"signed", map.is_signed}};
+          {"signed", map.is_signed},
+          {"key_type", key_type_name(map)},
+          {"value_type", value_type_name(map)}};
 }
 
 Json to_json(const std::vector<MapInfo>& maps) {
@@ -124,9 +123,8 @@ void print_info(const PoolInfo& info) {
   print_row("state", state_words(info) + owner_words(info));
   print_row("trusted", info.trusted ? "yes" : "NO: " + info.trust_note);
   for (const MapInfo& map : info.maps) {
-    print_row("map",
-              fmt::format("{}: {}, {} -> {}", map.name, engine_name(map.engine),
-                          kind_name(map.key_kind, map.is_signed), kind_name(map.value_kind)));
+    print_row("map", fmt::format("{}: {}, {} -> {}", map.name, engine_name(map.engine),
+                                 key_type_name(map), value_type_name(map)));
   }
 }
 
@@ -160,8 +158,8 @@ int run_list(const ListArguments& arguments) {
     return exit_done;
   }
   for (const MapInfo& map : info->maps) {
-    fmt::print("{}\t{}\t{}\t{}\n", map.name, engine_name(map.engine),
-               kind_name(map.key_kind, map.is_signed), kind_name(map.value_kind));
+    fmt::print("{}\t{}\t{}\t{}\n", map.name, engine_name(map.engine), key_type_name(map),
+               value_type_name(map));
   }
   return exit_done;
 }
@@ -224,23 +222,12 @@ void print_stats(const std::string& path, const PoolStats& stats) {
   }
 }
 
-// A pool in use is looked at without its lock, while it changes: what does not fit together is
-// looked at again, and a map that changes too fast has no figures.
-Expected<Pool> open_observed(const PoolArguments& arguments) {
-  constexpr int kAttempts = 5;
-  for (int attempt = 1;; ++attempt) {
-    auto pool = Pool::open(arguments.path, {.create = false, .read_only = true});
-    const bool torn = pool ? pool->stats().maps.size() < pool->list().size()
-                           : pool.error() == StatusCode::corruption;
-    if (!torn || attempt == kAttempts) return pool;
-  }
-}
-
 int run_stats(const PoolArguments& arguments) {
   auto info = Pool::inspect(arguments.path);
   if (!info) return report(arguments.path, info.error());
   watch_bus_errors(arguments.path);
-  auto pool = info->in_use ? open_observed(arguments) : open_pool(arguments, Access::read);
+  auto pool = info->in_use ? Pool::open(arguments.path, {.create = false, .read_only = true})
+                           : open_pool(arguments, Access::read);
   if (!pool) return report(arguments.path, pool.error());
   const PoolStats stats = pool->stats();
   std::vector<std::string> changing;
@@ -300,7 +287,7 @@ EXAMPLES
   command->add_flag("--all", arguments->all, "name the tool's own maps (.load) too");
   add_json(*command, arguments->pool);
   command->footer(R"(
-Prints name<TAB>engine<TAB>kind of key<TAB>kind of value.
+Prints name<TAB>engine<TAB>type of keys<TAB>type of values.
 
 EXAMPLES
   perdure list inventory.perdure

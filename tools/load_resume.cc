@@ -58,8 +58,12 @@ std::string map_suffix(std::string_view map) { return std::string(1, '\0') + std
 
 Expected<TextMap> open_log(Pool& pool, bool create) {
   // A handful of entries: no partitions.
-  return pool.ordered_map<Bytes, Bytes>(
-      kLoadMap, {.create = create, .any_engine = true, .phast = {.partition_bits = 0}});
+  constexpr detail::MapSpec kBytes = detail::map_spec<Bytes, Bytes>();
+  auto map = pool.untyped_map(
+      kLoadMap, {.create = create, .any_engine = true, .phast = {.partition_bits = 0}},
+      create ? &kBytes : nullptr);
+  if (!map) return fail(std::move(map.error()));
+  return TextMap(std::move(*map));
 }
 
 }  // namespace
@@ -99,8 +103,9 @@ Status forget_loads(Pool& pool, std::string_view map) {
   if (!log) return log.error() == StatusCode::not_found ? Status() : std::move(log.error());
   std::vector<std::string> keys;
   const std::string suffix = map_suffix(map);
-  auto scanned = log->scan(ScanOptions<Bytes>{}, [&](Bytes key, Bytes) {
+  auto scanned = log->for_each([&](Bytes key, Bytes) {
     if (key.ends_with(suffix)) keys.emplace_back(key);
+    return true;
   });
   if (!scanned) return std::move(scanned.error());
   for (const std::string& key : keys) {

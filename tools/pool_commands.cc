@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "progress.h"
 
 namespace perdure::cli {
 
@@ -15,10 +16,22 @@ struct CheckArguments {
   bool accept = false;
 };
 
-int run_create(const PoolArguments& arguments) {
+struct CreateArguments : PoolArguments {
+  TypeNames types;
+};
+
+int run_create(const CreateArguments& arguments) {
+  const auto types = parse_types(arguments.types);
+  if (!types) {
+    return report(arguments.path,
+                  fmt::format("--key {} and --value {} are no types; keys are bytes, u8, u16, u32, "
+                              "u64, i8, i16, i32 or i64, values bytes, u8, u16, u32 or u64",
+                              arguments.types.key, arguments.types.value),
+                  exit_usage);
+  }
   auto pool = open_pool(arguments, Access::must_create);
   if (!pool) return report(arguments.path, pool.error());
-  auto map = open_map(*pool, arguments, true);
+  auto map = open_map(*pool, arguments, true, &*types);
   if (!map) return close_pool(*pool, arguments, report(arguments.path, map.error()));
   const PoolInfo info = pool->info();
   if (const int status = close_pool(*pool, arguments, exit_done)) return status;
@@ -26,6 +39,8 @@ int run_create(const PoolArguments& arguments) {
     print_json({{"path", arguments.path},
                 {"uuid", info.uuid},
                 {"map", arguments.map},
+                {"key_type", key_type_name(map->info())},
+                {"value_type", value_type_name(map->info())},
                 {"durability", durability_name(info.durability)},
                 {"medium", medium_name(info.medium)},
                 {"max_bytes", info.max_bytes}});
@@ -102,30 +117,48 @@ void print_report(const CheckArguments& arguments, const CheckReport& found) {
   for (const std::string& violation : found.violations) fmt::print("violation: {}\n", violation);
   fmt::print("{}: {} entries, {} objects looked at{}, {} leaked blocks\n",
              found.ok() ? "ok" : "NOT OK", with_commas(found.entries), with_commas(found.objects),
-             arguments.deep ? ", every checksum verified" : "", with_commas(found.leaked_blocks));
+             arguments.deep ? ", every key and checksum verified" : "",
+             with_commas(found.leaked_blocks));
 }
 
 int run_check(const CheckArguments& arguments) {
   auto pool = open_pool(arguments.pool, Access::read, arguments.accept);
   if (!pool) return report(arguments.pool.path, pool.error());
-  auto found = pool->check({.deep = arguments.deep});
+  Progress progress(0, 0);
+  const auto show = [](void* bar, std::uint64_t done, std::uint64_t total) {
+    static_cast<Progress*>(bar)->show_bytes(done, total);
+  };
+  auto found =
+      pool->check({.deep = arguments.deep, .progress = show, .progress_context = &progress});
+  progress.clear();
   if (!found) return close_pool(*pool, arguments.pool, report(arguments.pool.path, found.error()));
   print_report(arguments, *found);
   return close_pool(*pool, arguments.pool, found->ok() ? exit_done : exit_negative);
 }
 
 void register_create(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<PoolArguments>();
+  auto arguments = std::make_shared<CreateArguments>();
   CLI::App* command = app.add_subcommand("create", "make a new pool with one empty map");
   add_path(*command, *arguments);
   add_engine(*command, *arguments);
   add_max_size(*command, *arguments);
   add_durability(*command, *arguments);
   add_map(*command, *arguments);
+  command
+      ->add_option("--key", arguments->types.key,
+                   "type of its keys: bytes, u8 to u64, i8 to i64 (default: bytes)")
+      ->type_name("TYPE");
+  command
+      ->add_option("--value", arguments->types.value,
+                   "type of its values: bytes, u8 to u64 (default: bytes)")
+      ->type_name("TYPE");
   add_json(*command, *arguments);
   command->footer(R"(
+Numbers are decimal on the command line and in TSV files.
+
 EXAMPLES
   perdure create inventory.perdure
+  perdure create counters.perdure --key u64 --value u64
   perdure create /dev/shm/cache.perdure --max-size 4G --durability process
   perdure create /mnt/pmem/orders.perdure --durability power --map orders)");
   command->callback([&action, arguments] { action = [=] { return run_create(*arguments); }; });
@@ -133,15 +166,19 @@ EXAMPLES
 
 void register_check(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<CheckArguments>();
-  CLI::App* command = app.add_subcommand("check", "verify every invariant of the pool");
+  CLI::App* command = app.add_subcommand("check", "verify the structure of the pool, or all of it");
   add_path(*command, arguments->pool);
-  command->add_flag("--deep", arguments->deep, "verify the checksums of all records too");
+  command->add_flag("--deep", arguments->deep,
+                    "read everything: each key in its place, each record's checksum");
   command->add_flag("--accept", arguments->accept,
                     "let a pool that is not trusted (see perdure info) be served again, if a full\n"
                     "check finds it whole");
   add_json(*command, arguments->pool);
   command->footer(R"(
-Status 0: no violation. Status 1: violations, one per line.
+Verifies headers, root directory, extent table, the leaves of every map with their bounds and the
+levels above them, and that no block is leaked or used twice. Opening a pool that was closed
+verifies its checksums of leaves. --deep also reads every key and record. On a terminal a line says
+how far it is. Status 0: no violation. Status 1: violations, one per line.
 
 EXAMPLES
   perdure check inventory.perdure

@@ -37,23 +37,37 @@ std::string Progress::line(std::uint64_t bytes, std::uint64_t records,
   const std::string tail =
       fmt::format("{} records/s  acknowledged {}", with_commas(rate), with_commas(acknowledged));
   if (total_ == 0) return fmt::format("{}  {}", human_bytes(bytes), tail);
+  return fmt::format("{}  {}", bar(bytes), tail);
+}
+
+std::string Progress::bar(std::uint64_t bytes) const {
+  const double elapsed = std::max(seconds(), 1e-9);
   const double part = static_cast<double>(bytes) / static_cast<double>(total_);
   const std::size_t filled = std::min(kBarWidth, static_cast<std::size_t>(part * kBarWidth));
-  const std::string bar = std::string(filled, '#') + std::string(kBarWidth - filled, '.');
+  const std::string hashes = std::string(filled, '#') + std::string(kBarWidth - filled, '.');
   // An earlier run's bytes cost this one no time.
   const double left = bytes > start_ ? elapsed * static_cast<double>(total_ - bytes) /
                                            static_cast<double>(bytes - start_)
                                      : 0;
   const auto eta = static_cast<std::uint64_t>(left);
-  return fmt::format("[{}] {:3.0f}%  {} of {}  ETA {}:{:02}  {}", bar, 100 * part,
-                     human_bytes(bytes), human_bytes(total_), eta / 60, eta % 60, tail);
+  return fmt::format("[{}] {:3.0f}%  {} of {}  ETA {}:{:02}", hashes, 100 * part,
+                     human_bytes(bytes), human_bytes(total_), eta / 60, eta % 60);
 }
 
 void Progress::show(std::uint64_t bytes, std::uint64_t records, std::uint64_t acknowledged) {
-  if (!visible_) return;
+  if (visible_) print(line(bytes, records, acknowledged));
+}
+
+void Progress::show_bytes(std::uint64_t bytes, std::uint64_t total) {
+  if (!visible_ || total == 0 || seconds() - shown_at_ < 0.1) return;
+  shown_at_ = seconds();
+  total_ = total;
+  print(bar(bytes));
+}
+
+void Progress::print(const std::string& text) {
   // A line that wraps could not be rewritten.
-  const std::string text = line(bytes, records, acknowledged).substr(0, terminal_columns() - 1);
-  fmt::print(stderr, "\r\033[K{}", text);
+  fmt::print(stderr, "\r\033[K{}", text.substr(0, terminal_columns() - 1));
   std::fflush(stderr);
 }
 

@@ -14,16 +14,21 @@ class Progress {
 
   bool visible() const noexcept { return visible_; }
   void show(std::uint64_t bytes, std::uint64_t records, std::uint64_t acknowledged);
+  // Bar, bytes and time left only; at most ten times a second, so it may be called often.
+  void show_bytes(std::uint64_t bytes, std::uint64_t total);
   void clear();
   double seconds() const;
 
  private:
   std::string line(std::uint64_t bytes, std::uint64_t records, std::uint64_t acknowledged) const;
+  std::string bar(std::uint64_t bytes) const;
+  void print(const std::string& text);
 
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::uint64_t start_;  // bytes that an earlier run had done
   std::uint64_t total_;
   bool visible_;
+  double shown_at_ = 0;  // seconds()
 };
 
 }  // namespace perdure::cli

@@ -1,4 +1,4 @@
-// scan, dump: entries as text, in key order.
+// scan, dump: entries as text.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <memory>
 
 #include <fmt/format.h>
@@ -21,28 +20,28 @@ namespace {
 
 struct ScanArguments {
   PoolArguments pool;
-  std::optional<std::string> from;
-  std::optional<std::string> to;
-  std::string prefix;
-  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
-  bool reverse = false;
+  TextMap::Range range;
   std::string file;  // dump
 };
 
-// Writes the entries of the range until the output has no reader or a signal asks to stop.
-Expected<std::uint64_t> write_entries(TextMap& map, const ScanOptions<Bytes>& range,
-                                      Output& output) {
-  std::string line;
-  return map.scan(range, [&](Bytes key, Bytes value) {
-    line.clear();
-    escape(key, line);
-    line += '\t';
-    escape(value, line);
-    line += '\n';
-    output.write(line);
-    return !output.closed() && !interrupted();
-  });
-}
+// Writes entries until the output has no reader or a signal asks to stop.
+class EntryWriter {
+ public:
+  explicit EntryWriter(Output& output) : output_(output) {}
+  bool operator()(Bytes key, Bytes value) {
+    line_.clear();
+    escape(key, line_);
+    line_ += '\t';
+    escape(value, line_);
+    line_ += '\n';
+    output_.write(line_);
+    return !output_.closed() && !interrupted();
+  }
+
+ private:
+  Output& output_;
+  std::string line_;
+};
 
 int run_scan(const ScanArguments& arguments) {
   auto pool = open_pool(arguments.pool, Access::read);
@@ -50,12 +49,9 @@ int run_scan(const ScanArguments& arguments) {
   auto map = open_map(*pool, arguments.pool, false);
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
   catch_interrupts();
-  ScanOptions<Bytes> range{
-      .prefix = arguments.prefix, .limit = arguments.limit, .reverse = arguments.reverse};
-  if (arguments.from) range.from = *arguments.from;
-  if (arguments.to) range.to = *arguments.to;
   Output output(STDOUT_FILENO);
-  auto scanned = write_entries(*map, range, output);
+  EntryWriter write(output);
+  auto scanned = map->scan(arguments.range, write);
   int status = finish_output(output, "standard output", exit_done);
   if (!scanned) status = report(arguments.pool.path, scanned.error());
   return close_pool(*pool, arguments.pool, status);
@@ -130,7 +126,8 @@ int write_dump(const ScanArguments& arguments, TextMap& map) {
   const std::string name = to_file ? arguments.file : "standard output";
   catch_interrupts();
   Output output(file.fd());
-  auto written = write_entries(map, {}, output);
+  EntryWriter write(output);
+  auto written = map.for_each(write);
   if (!written) return report(arguments.pool.path, written.error());
   if (interrupted()) return report(name, "interrupted, so the dump is incomplete; run it again");
   if (const int status = finish_output(output, name, exit_done)) return status;
@@ -160,18 +157,20 @@ void register_scan_commands(CLI::App& app, Action& action) {
             name, [&target](const std::string& key) { target = key; }, help)
         ->type_name("KEY");
   };
-  bound("--from", scan->from, "first key");
-  bound("--to", scan->to, "first key that is no longer printed");
-  command->add_option("--prefix", scan->prefix, "only keys that begin with it")->type_name("P");
-  command->add_option("--limit", scan->limit, "at most this many entries")
+  bound("--from", scan->range.from, "first key");
+  bound("--to", scan->range.to, "first key that is no longer printed");
+  command->add_option("--prefix", scan->range.prefix, "only keys that begin with it")
+      ->type_name("P");
+  command->add_option("--limit", scan->range.limit, "at most this many entries")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
-  command->add_flag("--reverse", scan->reverse, "in descending order");
+  command->add_flag("--reverse", scan->range.reverse, "in descending order");
   add_map(*command, scan->pool);
   add_durability(*command, scan->pool);
   command->footer(R"(
 Prints key<TAB>value lines. A tab, newline or backslash inside a key or value is printed as \t, \n
-or \\; every other byte, NUL included, as it is. Bounds are taken literally.
+or \\; every other byte, NUL included, as it is. Bounds are taken literally; of maps with integer
+keys they are decimal numbers. Maps whose engine keeps no order have no scan: see perdure dump.
 
 EXAMPLES
   perdure scan inventory.perdure --prefix user: --limit 10
@@ -180,7 +179,8 @@ EXAMPLES
   command->callback([&action, scan] { action = [=] { return run_scan(*scan); }; });
 
   auto dump = std::make_shared<ScanArguments>();
-  command = app.add_subcommand("dump", "write all entries of a map as TSV, in key order");
+  command = app.add_subcommand(
+      "dump", "write all entries of a map as TSV, in key order if its engine keeps one");
   add_path(*command, dump->pool);
   command->add_option("FILE", dump->file, "where to; - or nothing: standard output");
   add_map(*command, dump->pool);

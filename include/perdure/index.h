@@ -68,8 +68,12 @@ class Index {
   virtual Expected<std::uint64_t> read_many(std::span<const Key> keys,
                                             FunctionRef<void(std::size_t, const Value&)> visit) = 0;
 
+  // Visits every entry once, in the engine's order, in batches; views end with the callback, which
+  // answers whether to go on. Entries that are inserted or removed meanwhile may be missed or seen.
+  virtual Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) = 0;
+
   virtual void stats(MapStats& out) = 0;
-  // Verifies every invariant; call with no mutation in flight.
+  // Verifies what CheckOptions says; call with no mutation in flight.
   virtual void check(const CheckOptions& options, CheckReport& report) = 0;
 };
 
@@ -79,6 +83,9 @@ class OrderedIndex : public Index {
   // whether to go on. Each entry is linearizable and durable on its own; a scan is not a snapshot.
   virtual Expected<void> scan(const ScanRange& range,
                               FunctionRef<bool(std::span<const Entry>)> visit) = 0;
+  Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) final {
+    return scan({}, visit);
+  }
 };
 
 }  // namespace perdure::detail

@@ -39,13 +39,18 @@ struct PoolOptions {
   // Behaviour.
   bool create = true;        // create the file if it is absent
   bool must_create = false;  // fail with `exists` if it is present
-  bool read_only = false;  // a look without the lock: nothing reaches the file; of a pool in use, a
-                           // snapshot that may be torn (then open fails: try again)
+  // A look without the lock: nothing reaches the file. Of a pool in use, a snapshot: what is torn
+  // is looked at again, a few times; a map that still is has no figures and answers `corruption`.
+  bool read_only = false;
   bool accept_untrusted = false;  // serve an untrusted pool after a full check has passed
   Durability durability = Durability::automatic;
   std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation
   // Performance.
   std::uint32_t recovery_threads = 0;  // 0: one per core
+  // 1: a thread of the pool, started if an engine has work for it (phast has none); 0: none, the
+  // work is done by Pool::run_background() and by mutations, which also happens where the system
+  // refuses the thread.
+  std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // `emulated` only: added after each write-back
 };
 
@@ -66,7 +71,14 @@ struct CloseOptions {
 };
 
 struct CheckOptions {
-  bool deep = false;  // verify record checksums too: reads every byte
+  // Without: structure. Headers, root directory, extent table, every chain of leaves with its
+  // bounds and its image in DRAM, blocks that are leaked or reached twice. Deep: every byte. Also
+  // every key (in order, in its leaf's range, found by a lookup, fingerprint) and every record's
+  // checksum.
+  bool deep = false;
+  // Called by the checking thread now and then: bytes looked at, bytes to look at in all.
+  void (*progress)(void* context, std::uint64_t done, std::uint64_t total) = nullptr;
+  void* progress_context = nullptr;
 };
 
 // Names as the command line prints and takes them.

@@ -51,6 +51,14 @@ constexpr MapSpec map_spec() noexcept {
 }
 }  // namespace detail
 
+// A map whose types are known at run time only. Keys and values in the forms that
+// perdure/index.h describes; what the words mean is in `info`.
+struct UntypedMap {
+  MapInfo info;
+  std::shared_ptr<detail::Index> index;
+  std::shared_ptr<detail::OrderedIndex> ordered;  // null if the engine keeps no order
+};
+
 class Pool {
  public:
   // Opens or creates. Recovery runs here: O(leaves) for phast, in parallel. Errors: not_found,
@@ -82,6 +90,12 @@ class Pool {
     return OrderedMap<K, V>(std::move(*index));
   }
 
+  // For tools: opens a map whatever its types and engine are. With `create` it is made with those
+  // types if it is absent. A word handed in must fit the type: it is not checked. Fails with
+  // not_found, and as map() does.
+  Expected<UntypedMap> untyped_map(std::string_view name, const MapOptions& options = {},
+                                   const detail::MapSpec* create = nullptr);
+
   std::vector<MapInfo> list() const;
   // Removes a map and frees its blocks. No other thread may be using the map. Its DRAM is given
   // back when the pool closes. Fails with not_found.
@@ -89,13 +103,28 @@ class Pool {
 
   PoolInfo info() const;
   PoolStats stats() const;
+  // Verifies the pool, all maps; what is wrong is in the report. No mutation may be in flight.
+  // O(leaves); with `deep` O(bytes), one thread. Errors: invalid_argument if closed.
   Expected<CheckReport> check(const CheckOptions& options = {}) const;
 
-  // Writes the whole file back and syncs it: afterwards a copy of the file, or the next boot, has
-  // everything acknowledged before the call.
+  // Writes the whole file back: afterwards it has everything acknowledged before the call,
+  // whatever happens to the machine. Any thread, with mutations going on or not.
+  //
+  // For backups: if nothing is mutated between the call and the end of the copy, the copy is
+  // trusted like that of a closed pool, and so is this file after a power failure;
+  // info().synced says whether the pool is in that state. The next mutation ends it, and pays for a
+  // durable header first. A copy that a mutation ran into is found out when it is opened
+  // (`untrusted`). O(assigned bytes), read by all cores, unless mutations go on. Not from within a
+  // read or scan callback. Errors: io, poisoned, invalid_argument if closed.
   Status sync();
   // Gives free extents back to the file system. Answers bytes given back.
   Expected<std::uint64_t> compact();
+
+  // One bounded step (about a millisecond at most) of the pool's background work, a rehash or a
+  // sweep, on the calling thread. False: there was none to do; always so with phast alone. For
+  // pools opened with `background_threads` 0; with one it joins in. What is not done at close goes
+  // on at the next open. Errors: invalid_argument if closed.
+  Expected<bool> run_background();
 
   // Idempotent. After it every use of the pool's maps but their destruction is undefined.
   Status close(const CloseOptions& options = {});

@@ -29,7 +29,9 @@ struct MapInfo {
   std::uint32_t engine_version = 0;
   KeyKind key_kind = KeyKind::bytes;
   ValueKind value_kind = ValueKind::bytes;
-  bool is_signed = false;  // integer keys order as signed numbers
+  bool is_signed = false;        // integer keys order as signed numbers
+  std::uint8_t key_bytes = 0;    // size of the type of integer keys: 1, 2, 4, 8
+  std::uint8_t value_bytes = 0;  // size of the type of word values: 1 to 8
 };
 
 struct PoolInfo {
@@ -44,8 +46,8 @@ struct PoolInfo {
   Durability durability = Durability::process;    // of this open, or of the last one
   Durability weakest_mode = Durability::process;  // since the last full write-back
   std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
-  bool clean = false;             // closed properly
-  bool synced = false;            // and written back whole
+  bool clean = false;             // closed properly (of an open pool: by its last owner)
+  bool synced = false;            // written back whole, and nothing stored since: a copy is trusted
   bool trusted = true;            // may be served without `accept_untrusted`
   std::string trust_note;         // why not, in words
   bool in_use = false;            // another process holds it
@@ -88,6 +90,7 @@ struct PoolStats {
 struct CheckReport {
   std::uint64_t objects = 0;  // leaves, records and roots looked at
   std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;  // of what was looked at
   std::uint64_t leaked_blocks = 0;
   std::vector<std::string> violations;  // the first 100, each one line
   bool ok() const noexcept { return violations.empty(); }

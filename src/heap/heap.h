@@ -143,15 +143,18 @@ class Heap {
   void flush_caches() noexcept;
   // Gives free extents back to the file system; answers bytes.
   Expected<std::uint64_t> punch_free() noexcept;
-  // Calls visit(first byte, length) for every assigned extent: for write-back after a kill.
+  // Calls visit(first byte, length) for every stretch of assigned extents.
   template <class F>
-  void for_each_assigned(F&& visit) const;
+  void for_each_assigned(F&& visit) noexcept;
   // Blocks that are allocated but not in `reachable` (a second marking): call quiesced, caches
   // flushed. begin_audit, audit_mark*, end_audit(leaked).
   Status begin_audit() noexcept;
   Status audit_mark(std::uint64_t offset) noexcept;
   std::uint64_t end_audit() noexcept;
   HeapStats stats() noexcept;
+  // bad(what) if a word of the extent table is damaged or differs from what is in DRAM.
+  template <class F>
+  void verify_table(F&& bad) noexcept;
 
   bool contains(std::uint64_t offset, std::size_t n) const noexcept {
     const std::uint64_t end = data_end();

@@ -225,14 +225,37 @@ Expected<std::uint64_t> Heap<P>::punch_free() noexcept {
 
 template <Platform P>
 template <class F>
-void Heap<P>::for_each_assigned(F&& visit) const {
+void Heap<P>::for_each_assigned(F&& visit) noexcept {
   const std::uint64_t count = extent_count_.load(std::memory_order_acquire);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if ((in_use_[i / 64] >> (i % 64) & 1) == 0) continue;
-    std::uint64_t end = i + 1;
-    while (end < count && (in_use_[end / 64] >> (end % 64) & 1) != 0) ++end;
-    visit(at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
-    i = end;
+  const auto assigned = [&](std::uint64_t i) {
+    return i < count && (in_use_[i / 64] >> (i % 64) & 1) != 0;
+  };
+  for (std::uint64_t i = 0, end = 0; i < count; i = end + 1) {
+    {
+      LatchGuard guard(extent_latch_);
+      while (i < count && !assigned(i)) ++i;
+      for (end = i; assigned(end); ++end) {
+      }
+    }
+    if (end > i) visit(at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
+  }
+}
+
+template <Platform P>
+template <class F>
+void Heap<P>::verify_table(F&& bad) noexcept {
+  LatchGuard guard(extent_latch_);
+  for (std::uint64_t i = 0; i < extent_count_.load(std::memory_order_relaxed); ++i) {
+    if (extents_[i].has(kInside)) continue;  // its word is not read while the run lives
+    ExtentWord word;
+    if (!ExtentWord::decode(platform_.load(table_word(i)), i, word)) {
+      bad("a word of the extent table is damaged");
+      continue;
+    }
+    const bool assigned = word.state == ExtentState::slab || word.state == ExtentState::run;
+    if (assigned != ((in_use_[i / 64] >> (i % 64) & 1) != 0)) {
+      bad("a word of the extent table differs from its extent's use");
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include "heap/heap.h"
 #include "perdure/index.h"
 #include "platform/platform.h"
+#include "pool/background.h"
 #include "reclaim/epoch.h"
 
 namespace perdure {
@@ -17,6 +18,7 @@ struct EngineContext {
   P& platform;
   Heap<P>& heap;
   EpochDomain<P>& epochs;
+  Background<P>& background;  // for what no operation waits for; see help() there
   std::uint32_t threads = 1;  // for recovery and close
   bool read_only = false;     // mutations answer read_only
 };

@@ -22,6 +22,9 @@
 //                        write-back failed): then nothing may be acknowledged any more
 //     durable()          false in `process` mode, where both are no-ops
 //     sync(p, n, site)   durable against power loss in every mode (msync where needed): headers
+//     watch_stores(w)    from now on w->before_store() precedes every store, copy, zero and
+//                        compare_exchange; null ends it. For what must be durable before the next
+//                        store, whoever makes it.
 //
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
 //     load_line / store_byte          bytes that are written one by one and searched as a whole
@@ -31,6 +34,8 @@
 //                                     often and one that does the second seldom, if it answers true
 //     full_light_fences()             the first is one by itself
 //     kPatience                       pauses after which a lookup no longer waits for a writer
+//   Thread: start(FunctionRef<void()>) answers false where no thread can be had; join().
+//   park(word, seen) sleeps while word == seen, unpark(word) ends that (after a change of word).
 #pragma once
 
 #include <atomic>  // memory orders
@@ -53,10 +58,19 @@ inline std::size_t lines_of(const void* p, std::size_t n) {
   return (reinterpret_cast<std::uintptr_t>(p) + n - begin + kLine - 1) / kLine;
 }
 
+class StoreWatch {
+ public:
+  virtual void before_store() noexcept = 0;
+
+ protected:
+  ~StoreWatch() = default;
+};
+
 template <class P>
 concept Platform =
-    requires(P& p, std::uint64_t& word, const std::uint64_t& const_word, std::uint64_t& expected,
-             void* dst, const void* src, std::size_t n, FunctionRef<void(std::size_t)> task) {
+    requires(P& p, StoreWatch* watch, std::uint64_t& word, const std::uint64_t& const_word,
+             std::uint64_t& expected, void* dst, const void* src, std::size_t n,
+             FunctionRef<void(std::size_t)> task) {
       { p.load(const_word) } -> std::same_as<std::uint64_t>;
       p.store(word, std::uint64_t{});
       { p.compare_exchange(word, expected, std::uint64_t{}) } -> std::same_as<bool>;
@@ -65,6 +79,7 @@ concept Platform =
       p.flush(src, n, Site<"example.site">{});
       { p.fence(Site<"example.site">{}) } -> std::same_as<bool>;
       { p.sync(src, n, Site<"example.site">{}) } -> std::same_as<bool>;
+      p.watch_stores(watch);
       { p.durable() } -> std::same_as<bool>;
       { p.poisoned() } -> std::same_as<bool>;
       typename P::template Atomic<std::uint64_t>;
@@ -79,6 +94,13 @@ concept Platform =
       { P::now_ns() } -> std::same_as<std::uint64_t>;
       { P::random() } -> std::same_as<std::uint64_t>;
       { P::parallel(n, task) } -> std::same_as<void>;
+    } &&
+    requires(typename P::Thread& thread, typename P::template Atomic<std::uint32_t>& event,
+             FunctionRef<void()> run) {
+      { thread.start(run) } -> std::same_as<bool>;
+      thread.join();
+      P::park(event, std::uint32_t{});
+      P::unpark(event);
     };
 
 // Scope of a latch. Latches are held for a bounded time and never across a callback.

@@ -3,6 +3,7 @@
 #include <cpuid.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -224,7 +225,15 @@ bool BackgroundThread::start(FunctionRef<void()> run) noexcept {
     static_cast<Body*>(body)->run();
     return nullptr;
   };
-  if (pthread_create(&thread_, nullptr, entry, body_) == 0) return true;
+  // The application's handlers must not run here; what the thread itself raises must reach them.
+  sigset_t all{};
+  sigset_t before{};
+  sigfillset(&all);
+  for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&all, own);
+  const bool masked = pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
+  const bool started = pthread_create(&thread_, nullptr, entry, body_) == 0;
+  if (masked) pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started) return true;
   delete body_;
   body_ = nullptr;
   return false;

@@ -43,10 +43,25 @@ extern thread_local constinit ThreadState thread_state [[gnu::tls_model("initial
 std::uint32_t acquire_thread_slot() noexcept;
 }  // namespace detail
 
+// A background thread of a pool; signals of the application are handled elsewhere.
+class BackgroundThread {
+ public:
+  // False if the thread could not be created. `run` must stay valid until join().
+  bool start(FunctionRef<void()> run) noexcept;
+  // At once if none was started, or it was joined already.
+  void join() noexcept;
+
+ private:
+  struct Body;
+  Body* body_ = nullptr;
+  pthread_t thread_{};
+};
+
 class RealPlatform {
  public:
   template <class T>
   using Atomic = std::atomic<T>;
+  using Thread = BackgroundThread;
 
   // A test-and-set latch that yields under contention; never held across a system call of ours but
   // msync.
@@ -151,6 +166,7 @@ class RealPlatform {
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return poisoned_.load(std::memory_order_relaxed); }
   void poison() noexcept { poisoned_.store(true, std::memory_order_relaxed); }
+  void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
   // --- DRAM side ---
   // A line that others write byte by byte, as 8 words.
@@ -198,9 +214,16 @@ class RealPlatform {
   // Runs task(0) .. task(n-1), on up to n threads; on fewer where threads cannot be had. Returns
   // when all are done.
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept;
+  static void park(const std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
+    word.wait(seen, std::memory_order_acquire);
+  }
+  static void unpark(std::atomic<std::uint32_t>& word) noexcept { word.notify_all(); }
 
  private:
   void count_written(const void* p, std::size_t n) noexcept {
+    // Acquire: null again means that what had to be durable first is.
+    if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) [[unlikely]]
+      watch->before_store();
     auto& state = detail::thread_state;
     const auto* line =
         reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1));
@@ -245,22 +268,9 @@ class RealPlatform {
   FlushInstruction instruction_ = FlushInstruction::clwb;
   std::uint64_t latency_ticks_ = 0;
   std::atomic<bool> poisoned_{false};
+  std::atomic<StoreWatch*> watch_{nullptr};
 };
 
 static_assert(Platform<RealPlatform>);
-
-// A background thread of a pool; created and joined through the platform, so that Sim can schedule
-// it.
-class BackgroundThread {
- public:
-  // False if the thread could not be created. `run` must stay valid until join().
-  bool start(FunctionRef<void()> run) noexcept;
-  void join() noexcept;
-
- private:
-  struct Body;
-  Body* body_ = nullptr;
-  pthread_t thread_{};
-};
 
 }  // namespace perdure

@@ -49,7 +49,7 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
       h.file_bytes > h.max_bytes || (h.file_bytes - h.data_offset) % e != 0) {
     return bad("file size");
   }
-  if (h.close_state > layout::CloseState::synced) return bad("state");
+  if (h.close_state > layout::CloseState::sealed) return bad("state");
   if (h.mode < 1 || h.mode > 3 || h.weakest < 1 || h.weakest > 3) return bad("durability");
   if (bytes < h.file_bytes) {
     return Status::format(
@@ -104,16 +104,29 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
   return {};
 }
 
-const char* distrust(const layout::Header& header, const layout::Identity& here) noexcept {
+namespace {
+
+bool same_boot_as(const layout::Identity& there, const layout::Identity& here) noexcept {
+  static constexpr std::uint8_t kUnknown[16] = {};
+  return std::memcmp(here.boot_id, kUnknown, 16) != 0 &&
+         std::memcmp(there.boot_id, here.boot_id, 16) == 0;
+}
+
+}  // namespace
+
+bool is_copy(const layout::Header& header, const layout::Identity& here) noexcept {
   const layout::Identity& there = header.identity;
-  if (header.close_state == layout::CloseState::synced) return nullptr;
+  return there.inode != here.inode || there.filesystem_id != here.filesystem_id ||
+         (same_boot_as(there, here) && there.device != here.device);
+}
+
+const char* distrust(const layout::Header& header, const layout::Identity& here) noexcept {
+  if (header.close_state >= layout::CloseState::synced) return nullptr;
   static constexpr std::uint8_t kUnknown[16] = {};
   const bool known = std::memcmp(here.boot_id, kUnknown, 16) != 0;
-  const bool same_boot = known && std::memcmp(there.boot_id, here.boot_id, 16) == 0;
-  const bool same_file = there.inode == here.inode && there.filesystem_id == here.filesystem_id &&
-                         (!same_boot || there.device == here.device);
+  const bool same_boot = same_boot_as(header.identity, here);
   const bool power = static_cast<Durability>(header.weakest) == Durability::power;
-  if (!same_file) {
+  if (is_copy(header, here)) {
     return "the file is a copy, made while the pool was open or before it was synced, so pages may "
            "be of different times";
   }

@@ -27,6 +27,8 @@ enum class CloseState : std::uint32_t {
   dirty = 0,   // open, or its owner died
   clean = 1,   // closed; trusted within the boot and file it was closed in
   synced = 2,  // closed and written back whole; trusted anywhere
+  sealed = 3,  // open, written back whole, nothing stored since; trusted anywhere, a copy of it if
+               // its content has the checksum `seal`
 };
 
 // Who had the pool open, and where: decides whether an unclean pool can be trusted.
@@ -63,8 +65,9 @@ struct Header {
   std::uint32_t weakest;  // weakest Durability since the last full write-back
   std::uint32_t reserved0;
   Identity identity;
-  std::uint64_t reserved2;     // zero
-  std::uint8_t reserved[272];  // zero; room for engines to come
+  std::uint64_t directory_crc;  // CRC32C of the root directory; unless dirty
+  std::uint64_t seal;           // of the content, if sealed
+  std::uint8_t reserved[264];   // zero; room for engines to come
   std::uint32_t reserved1;
   std::uint32_t crc;  // CRC32C of all bytes before it
 };

@@ -11,7 +11,9 @@
 //       beyond it are virgin.
 //   I3  A root line is valid iff `root` is non-zero; it is stored last into its line (same-line
 //       order).
-//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open.
+//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open,
+//       and again before the first store after it said `sealed`. `sealed` is written when all
+//       content is durable.
 // OPERATIONS
 //   create      everything but copy A, fence, then copy A: the file is a pool from its last fence
 //               on (G10).
@@ -19,11 +21,14 @@
 //               unless the pool is clean: then recovery only reads, and a pool found damaged stays
 //               clean, so that its checksums count at the next open too. The caller opens the
 //               maps, which mark their blocks. finish_open dirty header, both copies, if not
-//               written yet -> free lists.
+//               written yet -> free lists. A map that marks in the background is preceded by
+//               begin_serving, and its last step calls finish_open.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes.
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, fenced; then the line is cleared.
 //   close       data fenced -> storage synced -> header clean|synced.
+//   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed. The
+//               next store of anybody: dirty header, both copies, durable -> the store.
 // RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
 //   unfinished add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
@@ -40,6 +45,7 @@
 #include "perdure/status.h"
 #include "platform/platform.h"
 #include "platform/storage.h"
+#include "pool/background.h"
 #include "pool/layout.h"
 #include "reclaim/epoch.h"
 #include "util/crc32c.h"
@@ -61,6 +67,7 @@ struct OpenRequest {
   Durability mode = Durability::process;
   bool accept_untrusted = false;
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
+  std::uint32_t threads = 1;        // for passes over the whole content, then and later
 };
 
 struct OpenReport {
@@ -81,13 +88,15 @@ inline std::uint32_t root_crc(const layout::Root& root) noexcept {
 // The counting header of a mapped or read pool of `bytes` bytes; explains what is wrong otherwise.
 Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
                    int* copy = nullptr) noexcept;
-// Why an unclean or moved pool is not trusted; empty if it is.
+// The header names another file than this one.
+bool is_copy(const layout::Header& header, const layout::Identity& here) noexcept;
+// Why an unclean or moved pool is not trusted; null if it is (a sealed copy: if its seal fits).
 const char* distrust(const layout::Header& header, const layout::Identity& here) noexcept;
 // The header of a new pool; fails if the shape is impossible.
 Status shape_header(const PoolShape& shape, layout::Header& out) noexcept;
 
 template <Platform P>
-class PoolCore final : public HeapHost {
+class PoolCore final : public HeapHost, private StoreWatch {
  public:
   PoolCore(P& platform, Storage& storage) noexcept
       : platform_(platform),
@@ -95,10 +104,14 @@ class PoolCore final : public HeapHost {
         epochs_(platform),
         heap_(platform, storage, epochs_) {}
   ~PoolCore() override {
+    background_.stop();
     if (!abandoned_) epochs_.drain_all();
   }
   // A child of fork has inherited this object, not the pool: it must not touch the pool any more.
-  void abandon() noexcept { abandoned_ = true; }
+  void abandon() noexcept {
+    abandoned_ = true;
+    background_.abandon();
+  }
 
   // Formats an empty storage. A crash before the end leaves a file that is not a pool.
   static Status create(P& platform, Storage& storage, const PoolShape& shape,
@@ -106,13 +119,18 @@ class PoolCore final : public HeapHost {
                        Durability mode) noexcept;
 
   Status open(const OpenRequest& request, OpenReport& report) noexcept;
+  // I4 for maps that serve before their blocks are marked: call it before the first of them may
+  // be mutated. Otherwise finish_open() does it.
+  Status begin_serving() noexcept;
   // Ends recovery. `complete`: every map could be enumerated.
   Status finish_open(bool complete) noexcept;
   // An untrusted pool has passed its check: from now on it counts as this file of this boot.
   Status accept(const layout::Identity& identity) noexcept;
-  // The caller has closed its maps. Idempotent.
+  // The caller has stopped background work and closed its maps. Idempotent.
   Status close(bool sync) noexcept;
-  // Makes everything acknowledged so far durable against power loss in every mode.
+  // Makes everything acknowledged so far durable against power loss in every mode, and seals the
+  // pool if nothing is stored meanwhile. The caller is in no epoch guard; no map is made or dropped
+  // at the time.
   Status sync() noexcept;
 
   // --- roots ---
@@ -125,12 +143,18 @@ class PoolCore final : public HeapHost {
   Status add_root(layout::Root root) noexcept;
   Status drop_root(std::uint32_t slot) noexcept;
 
+  // Headers, root directory and extent table against their checksums and against DRAM: bad(what)
+  // for each thing that is wrong.
+  template <class F>
+  void verify(F&& bad) noexcept;
+
   Expected<std::uint64_t> grow(std::uint64_t extents) noexcept override;
 
   P& platform() noexcept { return platform_; }
   Storage& storage() noexcept { return storage_; }
   EpochDomain<P>& epochs() noexcept { return epochs_; }
   Heap<P>& heap() noexcept { return heap_; }
+  Background<P>& background() noexcept { return background_; }
   // A copy: growth changes it.
   layout::Header header() const noexcept {
     LatchGuard guard(latch_);
@@ -148,16 +172,45 @@ class PoolCore final : public HeapHost {
   Status write_header(bool sync) noexcept;
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
-  void write_back_all() noexcept;
+  bool write_back_all() noexcept;
+  static std::uint64_t directory_crc(const P& platform, const std::byte* base,
+                                     std::uint32_t slots) noexcept;
+  std::uint64_t directory_crc() const noexcept {
+    return directory_crc(platform_, storage_.base(), header_.root_slots);
+  }
+  Status refuse(const char* reason) const noexcept;
+
+  // --- seal; pool_sync.inl.h ---
+  enum class Seal : std::uint8_t {
+    none,
+    watching,  // the next store says that the seal under way is void
+    set,       // the header says sealed; the next store makes it dirty first
+  };
+  void before_store() noexcept override;
+  void unseal() noexcept;  // latch held
+  bool watching() const noexcept { return seal_.load(std::memory_order_acquire) == Seal::watching; }
+  bool begin_seal() noexcept;
+  Status end_seal(std::uint64_t content) noexcept;
+  bool quiesce() noexcept;
+  std::uint64_t content_checksum(bool live) noexcept;
+  template <class F>
+  void for_each_piece(std::size_t worker, F&& visit) noexcept;
+  static constexpr int kSealAttempts = 4;
+  static constexpr unsigned kPatience = 100'000;  // pauses: a reader that stays is not waited for
 
   P& platform_;
   Storage& storage_;
   EpochDomain<P> epochs_;
   Heap<P> heap_;
+  Background<P> background_;
   layout::Header header_{};
+  std::uint32_t threads_ = 1;
   int next_copy_ = 0;  // where the next header goes: never over the counting one
   bool open_ = false;
   bool abandoned_ = false;
+  typename P::template Atomic<Seal> seal_{Seal::none};
+  // The thread that writes a header: that store is the pool's own.
+  typename P::template Atomic<std::uint32_t> header_writer_{~0U};
   mutable typename P::Latch latch_;
 };
 
@@ -193,6 +246,7 @@ Status PoolCore<P>::create(P& platform, Storage& storage, const PoolShape& shape
   platform.zero(base, layout::kDirectoryOffset);
   if (!platform.sync(base, table_end, "pool.create.zero"_site)) return StatusCode::poisoned;
   if (Status s = storage.sync(0, header.file_bytes); !s.ok()) return s;
+  header.directory_crc = directory_crc(platform, base, header.root_slots);
   // Commit: the magic is in this copy and nowhere else.
   header.crc = header_crc(header);
   platform.copy(base, &header, sizeof(header));
@@ -205,7 +259,9 @@ Status PoolCore<P>::write_header(bool sync) noexcept {
   ++header_.sequence;
   header_.crc = header_crc(header_);
   std::byte* copy = storage_.base() + static_cast<std::uint64_t>(next_copy_) * layout::kHeaderBytes;
+  header_writer_.store(P::thread_slot(), std::memory_order_relaxed);
   platform_.copy(copy, &header_, sizeof(header_));
+  header_writer_.store(~0U, std::memory_order_relaxed);
   if ((sync || platform_.durable()) &&
       !platform_.sync(copy, sizeof(header_), "pool.header.write"_site)) {
     return StatusCode::poisoned;
@@ -236,18 +292,32 @@ Status PoolCore<P>::sync_storage(std::uint64_t offset, std::uint64_t length) noe
 }
 
 // X1: after a kill the stores of the dead process are visible but not durable, and recovery must
-// not act on what a power loss would take away.
+// not act on what a power loss would take away. Each worker fences what it wrote back: a fence
+// waits for its own thread's write-backs only.
 template <Platform P>
-void PoolCore<P>::write_back_all() noexcept {
-  platform_.flush(
-      storage_.base(),
-      layout::kDirectoryOffset + std::uint64_t{header_.root_slots} * sizeof(layout::Root),
-      "pool.open.write_back"_site);
-  const std::uint64_t extents = extents_in(header_.file_bytes);
-  platform_.flush(storage_.base() + header_.table_offset, extents * 8, "pool.open.write_back"_site);
-  heap_.for_each_assigned([this](const std::byte* p, std::uint64_t n) {
-    platform_.flush(p, n, "pool.open.write_back"_site);
-  });
+bool PoolCore<P>::write_back_all() noexcept {
+  typename P::template Atomic<bool> durable{true};
+  const auto share = [&](std::size_t worker) {
+    if (worker == 0) {
+      platform_.flush(storage_.base(), layout::kDirectoryOffset, "pool.open.write_back"_site);
+    }
+    for_each_piece(worker, [&](std::uint64_t offset, std::uint64_t length) {
+      platform_.flush(storage_.base() + offset, length, "pool.open.write_back"_site);
+    });
+    if (!platform_.fence("pool.open.write_back"_site)) {
+      durable.store(false, std::memory_order_relaxed);
+    }
+  };
+  P::parallel(threads_, share);
+  return durable.load(std::memory_order_relaxed);
+}
+
+template <Platform P>
+Status PoolCore<P>::refuse(const char* reason) const noexcept {
+  return Status::format(StatusCode::untrusted,
+                        "%s; restore a copy, or run `perdure check --accept` to verify what is "
+                        "there and serve it",
+                        reason);
 }
 
 template <Platform P>
@@ -255,16 +325,18 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
   int copy = 0;
   if (Status s = read_header(storage_.base(), storage_.size(), header_, &copy); !s.ok()) return s;
   next_copy_ = copy ^ 1;
-  report.was_clean = header_.close_state != layout::CloseState::dirty;
-  report.was_synced = header_.close_state == layout::CloseState::synced;
+  threads_ = std::max(request.threads, 1U);
+  const bool sealed = header_.close_state == layout::CloseState::sealed;
+  report.was_clean = !sealed && header_.close_state != layout::CloseState::dirty;
+  report.was_synced = header_.close_state >= layout::CloseState::synced;
   if (const char* reason = distrust(header_, request.identity); reason != nullptr) {
     report.trusted = false;
-    if (!request.accept_untrusted) {
-      return Status::format(StatusCode::untrusted,
-                            "%s; restore a copy, or run `perdure check --accept` to verify what is "
-                            "there and serve it",
-                            reason);
-    }
+    if (!request.accept_untrusted) return refuse(reason);
+  }
+  if (header_.close_state != layout::CloseState::dirty &&
+      header_.directory_crc != directory_crc()) {
+    return Status::format(StatusCode::corruption,
+                          "the root directory is damaged, so a map may be missing; restore a copy");
   }
   const HeapGeometry geometry{
       .extent_bytes = header_.extent_bytes,
@@ -273,12 +345,17 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
       .max_extents = (header_.max_bytes - header_.data_offset) / header_.extent_bytes};
   if (Status s = heap_.attach(geometry, extents_in(header_.file_bytes), *this); !s.ok()) return s;
   if (Status s = heap_.begin_sweep(); !s.ok()) return s;
+  if (sealed && is_copy(header_, request.identity) && content_checksum(false) != header_.seal) {
+    report.trusted = report.was_synced = false;
+    if (!request.accept_untrusted) {
+      return refuse("the file is a copy that was still being made when the pool was changed again");
+    }
+  }
   if (platform_.durable() && !report.was_synced) {
     if (request.write_back_by_sync) {
       if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
     } else {
-      write_back_all();
-      if (!platform_.fence("pool.open.write_back"_site)) return StatusCode::poisoned;
+      if (!write_back_all()) return StatusCode::poisoned;
     }
     report.wrote_back = true;
   }
@@ -302,11 +379,16 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
 }
 
 template <Platform P>
+Status PoolCore<P>::begin_serving() noexcept {
+  if (open_) return {};
+  if (Status s = write_dirty(); !s.ok()) return s;
+  open_ = true;
+  return {};
+}
+
+template <Platform P>
 Status PoolCore<P>::finish_open(bool complete) noexcept {
-  if (!open_) {  // I4
-    if (Status s = write_dirty(); !s.ok()) return s;
-    open_ = true;
-  }
+  if (Status s = begin_serving(); !s.ok()) return s;
   return heap_.end_sweep(complete);
 }
 
@@ -325,9 +407,11 @@ Status PoolCore<P>::close(bool sync) noexcept {
   epochs_.drain_all();
   if (!platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
   LatchGuard guard(latch_);
+  unseal();
   if (sync) {
     if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
   }
+  header_.directory_crc = directory_crc();
   header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
   if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
   Status s = write_header(true);
@@ -336,14 +420,9 @@ Status PoolCore<P>::close(bool sync) noexcept {
 }
 
 template <Platform P>
-Status PoolCore<P>::sync() noexcept {
-  if (!platform_.fence("pool.sync.data"_site)) return StatusCode::poisoned;
-  return sync_storage(0, header().file_bytes);
-}
-
-template <Platform P>
 Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   LatchGuard guard(latch_);
+  unseal();
   const std::uint64_t now = extents_in(header_.file_bytes);
   const std::uint64_t max = extents_in(header_.max_bytes);
   if (extents > max - now) {
@@ -377,6 +456,35 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   return extents_in(bytes);
 }
 
+// A line whose commit word is lost looks free: only the whole directory can tell.
+template <Platform P>
+std::uint64_t PoolCore<P>::directory_crc(const P& platform, const std::byte* base,
+                                         std::uint32_t slots) noexcept {
+  std::uint32_t crc = 0;
+  const auto* words = reinterpret_cast<const std::uint64_t*>(base + layout::kDirectoryOffset);
+  for (std::uint64_t w = 0; w < slots * sizeof(layout::Root) / 8; ++w) {
+    const std::uint64_t word = platform.load(words[w]);
+    crc = crc32c(crc, &word, sizeof(word));
+  }
+  return crc;
+}
+
+template <Platform P>
+template <class F>
+void PoolCore<P>::verify(F&& bad) noexcept {
+  {
+    LatchGuard guard(latch_);
+    layout::Header found;
+    const Status s = read_header(storage_.base(), storage_.size(), found);
+    if (!s.ok() || found.sequence != header_.sequence) bad("the header in force is damaged");
+    layout::Root root;
+    for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
+      if (!read_root(slot, root)) bad("a line of the root directory is damaged");
+    }
+  }
+  heap_.verify_table(bad);
+}
+
 template <Platform P>
 Expected<bool> PoolCore<P>::read_root(std::uint32_t slot, layout::Root& out) const noexcept {
   const auto* words = reinterpret_cast<const std::uint64_t*>(root_line(slot));
@@ -405,6 +513,7 @@ template <Platform P>
 Status PoolCore<P>::add_root(layout::Root root) noexcept {
   root.crc = root_crc(root);
   LatchGuard guard(latch_);
+  unseal();
   layout::Root other;
   std::uint32_t free_slot = header_.root_slots;
   for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
@@ -432,6 +541,7 @@ Status PoolCore<P>::add_root(layout::Root root) noexcept {
 template <Platform P>
 Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
   LatchGuard guard(latch_);
+  unseal();
   layout::Root* line = root_line(slot);
   auto* words = reinterpret_cast<std::uint64_t*>(line);
   platform_.store(line->root, 0);
@@ -444,3 +554,5 @@ Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
 }
 
 }  // namespace perdure
+
+#include "pool/pool_sync.inl.h"  // IWYU pragma: keep

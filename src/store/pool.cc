@@ -15,10 +15,16 @@ Pool& Pool::operator=(Pool&&) noexcept = default;
 Pool::~Pool() = default;
 
 Expected<Pool> Pool::open(const std::string& path, const PoolOptions& options) {
-  std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
-  if (impl == nullptr) return fail(StatusCode::out_of_memory);
-  if (Status s = impl->open(path, options); !s.ok()) return fail(std::move(s));
-  return Pool(std::move(impl));
+  // A pool in use is read while its owner writes: what does not fit together is looked at anew.
+  constexpr int kAttempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
+    if (impl == nullptr) return fail(StatusCode::out_of_memory);
+    Status s = impl->open(path, options);
+    if (attempt < kAttempts && impl->looks_torn(s)) continue;
+    if (!s.ok()) return fail(std::move(s));
+    return Pool(std::move(impl));
+  }
 }
 
 Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
@@ -46,6 +52,24 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), index);
 }
 
+Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& options,
+                                       const detail::MapSpec* create) {
+  MapOptions as_found = options;
+  MapInfo info;
+  bool exists = impl_->describe_map(name, info);
+  if (!exists && create == nullptr) as_found.create = false;
+  auto instance = impl_->open_map(name, as_found,
+                                  exists || create == nullptr ? detail::spec_of(info) : *create);
+  if (!instance) return fail(std::move(instance.error()));
+  if (!exists) exists = impl_->describe_map(name, info);
+  UntypedMap out{.info = std::move(info), .index = {}, .ordered = {}};
+  out.index = std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
+  if (detail::OrderedIndex* ordered = (*instance)->ordered()) {
+    out.ordered = std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), ordered);
+  }
+  return out;
+}
+
 std::vector<MapInfo> Pool::list() const { return impl_->list(); }
 Status Pool::drop(std::string_view name) { return impl_->drop(name); }
 PoolInfo Pool::info() const { return impl_->info(); }
@@ -55,6 +79,7 @@ Expected<CheckReport> Pool::check(const CheckOptions& options) const {
 }
 Status Pool::sync() { return impl_->sync(); }
 Expected<std::uint64_t> Pool::compact() { return impl_->compact(); }
+Expected<bool> Pool::run_background() { return impl_->run_background(); }
 Status Pool::close(const CloseOptions& options) {
   return impl_ == nullptr ? Status() : impl_->close(options);
 }

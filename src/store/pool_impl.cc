@@ -118,6 +118,7 @@ Status PoolImpl::open_file(const PoolOptions& options) {
     Status s = storage_.open(path_.c_str(), options.read_only ? FileStorage::Access::observer
                                                               : FileStorage::Access::owner);
     if (s.ok()) {
+      observed_ = options.read_only && storage_.lock_holder() != 0;
       if (Status d = choose_durability(options); !d.ok()) return d;
       // The header names the capacity; it is checked before anything is mapped.
       auto pages =
@@ -147,6 +148,11 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   }
   read_only_ = options.read_only;
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
+  if (options.background_threads > 1) {
+    return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; 0 or 1",
+                               options.background_threads));
+  }
+  core_.background().set_threads(options.background_threads);
   const std::uint64_t begin = RealPlatform::now_ns();
   if (Status s = open_file(options); !s.ok()) {
     if (created_) storage_.discard_new();  // before the lock goes
@@ -159,7 +165,8 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   const OpenRequest request{.identity = identity,
                             .mode = durability_,
                             .accept_untrusted = options.accept_untrusted,
-                            .write_back_by_sync = platform_.mode() == FlushMode::page};
+                            .write_back_by_sync = platform_.mode() == FlushMode::page,
+                            .threads = threads_};
   if (Status s = core_.open(request, report_); !s.ok()) return wrap(std::move(s));
   if (storage_.medium().medium == Medium::volatile_ram) {
     core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
@@ -174,6 +181,7 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   if (s.ok() && !report_.trusted) s = core_.accept(request.identity);
   if (!s.ok()) {
     open_ = false;
+    core_.background().stop();
     // Not closed: the file stays as it was.
     slots_.reset();
     return wrap(std::move(s));
@@ -222,6 +230,15 @@ Status PoolImpl::open_slot(std::uint32_t number, bool clean) {
   }
   slot.instance = std::move(*instance);
   return {};
+}
+
+bool PoolImpl::looks_torn(const Status& opened) const noexcept {
+  if (!observed_) return false;
+  if (!opened.ok()) return opened == StatusCode::corruption;
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].used && slots_[i].error == StatusCode::corruption) return true;
+  }
+  return false;
 }
 
 // accept_untrusted: served only if a full check finds nothing.
@@ -292,6 +309,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
     return fail(StatusCode::invalid_argument, "%s: a map's name has 1 to %llu bytes and no NUL",
                 path_.c_str(), static_cast<unsigned long long>(kMaxMapNameBytes));
   }
+  LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
   Slot* slot = find(name);
   if (slot == nullptr) {
@@ -321,6 +339,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
 Status PoolImpl::drop(std::string_view name) {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return wrap(StatusCode::read_only);
+  LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
   Slot* slot = find(name);
   if (slot == nullptr) {
@@ -346,17 +365,25 @@ Status PoolImpl::drop(std::string_view name) {
 
 Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
+  if (read_only_) return {};
+  LatchGuard guard(maintenance_);
   return wrap(core_.sync());
 }
 
 Expected<std::uint64_t> PoolImpl::compact() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (read_only_) return fail(wrap(StatusCode::read_only));
+  LatchGuard guard(maintenance_);
   core_.epochs().drain();
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
   if (platform_.poisoned()) return fail(wrap(StatusCode::poisoned));
   return bytes;
+}
+
+Expected<bool> PoolImpl::run_background() {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  return core_.background().run_some();
 }
 
 Status PoolImpl::close(const CloseOptions& options) {
@@ -373,6 +400,7 @@ Status PoolImpl::close(const CloseOptions& options) {
     return {};
   }
   open_ = false;
+  core_.background().stop();
   core_.epochs().drain_all();
   Status s;
   for (std::uint32_t i = 0; i < core_.root_slots() && !read_only_; ++i) {

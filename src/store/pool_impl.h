@@ -21,9 +21,14 @@ class PoolImpl {
   ~PoolImpl();
 
   Status open(const std::string& path, const PoolOptions& options);
+  // An open that was only a look, at a pool in use, and found what seems damaged: the pool, or a
+  // map of it. It may be whole the next time.
+  bool looks_torn(const Status& opened) const noexcept;
   // The instance lives as long as the pool is open.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
                                      const MapSpec& spec);
+  // False: there is no such map.
+  bool describe_map(std::string_view name, MapInfo& out);
   Status drop(std::string_view name);
   std::vector<MapInfo> list() const;
   PoolInfo info() const;
@@ -31,7 +36,9 @@ class PoolImpl {
   Expected<CheckReport> check(const CheckOptions& options);
   Status sync();
   Expected<std::uint64_t> compact();
+  Expected<bool> run_background();
   Status close(const CloseOptions& options);
+  Background<RealPlatform>& background() noexcept { return core_.background(); }
 
  private:
   // One used line of the root directory. A map that could not be recovered keeps its reason here.
@@ -57,7 +64,7 @@ class PoolImpl {
                   Slot*& slot);
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
-    return {platform_, core_.heap(), core_.epochs(), threads_, read_only_};
+    return {platform_, core_.heap(), core_.epochs(), core_.background(), threads_, read_only_};
   }
   Status wrap(Status status) const;  // puts the path in front
   Status usable() const;
@@ -70,7 +77,10 @@ class PoolImpl {
   PoolCore<RealPlatform> core_;
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Dropped> dropped_;
-  mutable RealPlatform::Latch latch_;  // maps are opened and dropped one at a time
+  // What stores outside epoch guards, one at a time: sync, check, compact, and where maps are made
+  // and dropped. Taken before latch_.
+  RealPlatform::Latch maintenance_;
+  mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
   Durability durability_ = Durability::process;
   OpenReport report_;
   std::uint32_t threads_ = 1;
@@ -79,10 +89,12 @@ class PoolImpl {
   bool read_only_ = false;
   bool created_ = false;
   bool open_ = false;
+  bool observed_ = false;  // read-only, and another process has it
 };
 
 // What a header says, for info() and inspect().
 void describe(const layout::Header& header, PoolInfo& out);
 MapInfo describe(const layout::Root& root);
+MapSpec spec_of(const MapInfo& info) noexcept;
 
 }  // namespace perdure::detail

@@ -1,4 +1,5 @@
 // What a pool says about itself: info, stats, check, inspect.
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,8 +25,9 @@ void describe(const layout::Header& header, PoolInfo& out) {
   out.extent_bytes = header.extent_bytes;
   out.durability = static_cast<Durability>(header.mode);
   out.weakest_mode = static_cast<Durability>(header.weakest);
-  out.clean = header.close_state != layout::CloseState::dirty;
-  out.synced = header.close_state == layout::CloseState::synced;
+  out.clean = header.close_state == layout::CloseState::clean ||
+              header.close_state == layout::CloseState::synced;
+  out.synced = header.close_state >= layout::CloseState::synced;
   out.owner_pid = static_cast<std::int64_t>(header.identity.pid);
   char host[sizeof(header.identity.host) + 1] = {};
   std::memcpy(host, header.identity.host, sizeof(header.identity.host));
@@ -38,7 +40,21 @@ MapInfo describe(const layout::Root& root) {
           .engine_version = root.engine_version,
           .key_kind = static_cast<KeyKind>(root.key_kind),
           .value_kind = static_cast<ValueKind>(root.value_kind),
-          .is_signed = root.is_signed != 0};
+          .is_signed = root.is_signed != 0,
+          .key_bytes = root.key_bytes,
+          .value_bytes = root.value_bytes};
+}
+
+MapSpec spec_of(const MapInfo& info) noexcept {
+  return {info.key_kind, info.value_kind, info.is_signed, info.key_bytes, info.value_bytes};
+}
+
+bool PoolImpl::describe_map(std::string_view name, MapInfo& out) {
+  LatchGuard guard(latch_);
+  const Slot* slot = open_ ? find(name) : nullptr;
+  if (slot == nullptr) return false;
+  out = describe(slot->root);
+  return true;
 }
 
 std::vector<MapInfo> PoolImpl::list() const {
@@ -62,7 +78,6 @@ PoolInfo PoolImpl::info() const {
                               ? flush_instruction_name(platform_.instruction())
                               : (mode == FlushMode::page ? "msync" : "none");
   out.clean = report_.was_clean;
-  out.synced = report_.was_synced;
   out.trusted = report_.trusted;
   out.in_use = !read_only_;
   out.maps = list();
@@ -102,7 +117,25 @@ PoolStats PoolImpl::stats() {
 Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   CheckReport report;
-  LatchGuard guard(latch_);
+  LatchGuard guard(maintenance_);
+  core_.verify([&](const char* what) {
+    if (report.violations.size() < 100) report.violations.emplace_back(what);
+  });
+  // Engines know how far they are, the pool knows how far there is to go.
+  struct Share {
+    const CheckOptions& user;
+    std::uint64_t total;
+  };
+  const HeapStats heap = core_.heap().stats();
+  Share share{options, heap.allocated_bytes - heap.cached_bytes};
+  CheckOptions inner = options;
+  inner.progress_context = &share;
+  if (options.progress != nullptr) {
+    inner.progress = [](void* context, std::uint64_t done, std::uint64_t) {
+      const auto& s = *static_cast<Share*>(context);
+      s.user.progress(s.user.progress_context, std::min(done, s.total), s.total);
+    };
+  }
   bool whole = true;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (!slots_[i].used) continue;
@@ -111,7 +144,7 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
       whole = false;
       continue;
     }
-    slots_[i].instance->index().check(options, report);
+    slots_[i].instance->index().check(inner, report);
   }
   if (whole) report.leaked_blocks = leaked_blocks(report);
   return report;

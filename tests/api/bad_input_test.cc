@@ -246,6 +246,83 @@ TEST(Damage, TruncationAtEvery4KiB) {
   EXPECT_EQ(wrong_content(pool), "");
 }
 
+// A closed pool with one map of every kind, and where things lie in it.
+struct Anatomy {
+  std::string bytes;
+  std::vector<std::size_t> values;  // offsets of the word values in records of string keys
+};
+constexpr std::uint64_t kMarked = 0x5EED'0000'0000'0000;
+
+Anatomy closed_pool_of_words(const std::string& path) {
+  {
+    Pool pool = open_pool(path, small_pool());
+    fill_pool(pool);
+    auto words = must(pool.map<Bytes, std::uint64_t>("words", {.phast = {.partition_bits = 1}}));
+    for (std::uint64_t i = 0; i < kEntries; ++i) must(words.insert(text_of(i), kMarked + i));
+    must(pool.close());
+  }
+  Anatomy out{.bytes = read_bytes(path), .values = {}};
+  for (std::size_t at = 0; at + 8 <= out.bytes.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, out.bytes.data() + at, 8);
+    if (word >= kMarked && word < kMarked + kEntries) out.values.push_back(at);
+  }
+  return out;
+}
+
+// Word values in records are updated in place, so no checksum of the record covers them; one of the
+// leaf does, once the pool is closed.
+TEST(Damage, WordValuesOfStringKeys) {
+  TempPath path;
+  const Anatomy pool = closed_pool_of_words(path);
+  ASSERT_EQ(pool.values.size(), kEntries);
+  for (std::size_t i = 0; i < pool.values.size(); i += san() ? 50 : 7) {
+    std::string bytes = pool.bytes;
+    bytes[pool.values[i] + i % 8] ^= static_cast<char>(1 << (i % 8));
+    write_bytes(path, bytes);
+    SCOPED_TRACE("value at " + std::to_string(pool.values[i]));
+    expect_refused(path, kDamaged);
+  }
+  // After a mutation and a kill they do not count any more; after the next close they do.
+  write_bytes(path, pool.bytes);
+  run_child([&] {
+    Pool open = open_pool(path, small_pool());
+    auto words = must(open.map<Bytes, std::uint64_t>("words"));
+    must(words.update(text_of(1), 77));
+    kill(getpid(), SIGKILL);
+  });
+  for (int round = 0; round < 2; ++round) {
+    Pool open = open_pool(path, small_pool());
+    auto words = must(open.map<Bytes, std::uint64_t>("words"));
+    EXPECT_EQ(must(words.find(text_of(1))), std::optional<std::uint64_t>(77));
+    EXPECT_EQ(must(words.find(text_of(2))), std::optional<std::uint64_t>(kMarked + 2));
+    expect_sound(open);
+    must(open.close());
+  }
+}
+
+// A root line that has lost its commit word looks free: the map would be gone without a word.
+TEST(Damage, RootLinesThatLookFree) {
+  TempPath path;
+  const Anatomy pool = closed_pool_of_words(path);
+  for (std::size_t slot = 0; slot < 3; ++slot) {
+    for (const bool whole : {false, true}) {
+      std::string bytes = pool.bytes;
+      const std::size_t line = 8'192 + slot * 64;
+      if (whole) {
+        std::memset(bytes.data() + line, 0, 64);
+      } else {
+        std::memset(bytes.data() + line + 56, 0, 8);
+      }
+      write_bytes(path, bytes);
+      SCOPED_TRACE("slot " + std::to_string(slot));
+      expect_refused(path, kDamaged);
+      // Neither does a look without the lock.
+      EXPECT_FALSE(Pool::open(path, {.create = false, .read_only = true}).has_value());
+    }
+  }
+}
+
 TEST(Damage, LongerThanTheHeaderSaysIsLegal) {
   TempPath path;
   make_pool(path);
@@ -268,7 +345,7 @@ TEST(Damage, LongerThanTheHeaderSaysIsLegal) {
 TEST(Damage, BitFlipsAreNoticedOrHarmless) {
   PERDURE_TRACE_SEED();
   TempPath path;
-  make_pool(path);
+  (void)closed_pool_of_words(path);
   const Patient patient(path);
   std::vector<std::size_t> live;  // 64-byte lines with anything in them
   for (std::size_t at = 0; at + 64 <= patient.original().size(); at += 64) {
@@ -310,7 +387,14 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
             wrong_content(*pool, &refused);  // may be wrong now, it was said; but no signal
           } else {
             int refused = 0;
-            const std::string wrong = wrong_content(*pool, &refused);
+            std::string wrong = wrong_content(*pool, &refused);
+            auto words = pool->map<Bytes, std::uint64_t>("words", {.create = false});
+            if (!words) ++refused;
+            for (std::uint64_t i = 0; words && i < kEntries; ++i) {
+              const auto found = words->find(text_of(i));
+              if (!found) ++refused;
+              if (found && *found != std::optional(kMarked + i)) wrong = "a word is wrong";
+            }
             require(wrong.empty(), what + ": check found nothing, but " + wrong);
             if (refused != 0) verdict = 'n';
           }

@@ -147,6 +147,39 @@ class CommandsTest(CliTest):
         self.run_cli("put", self.pool, "k", "again", "--map", "second")
         self.assertEqual(self.output("scan", self.pool, "--map", "second"), b"k\tagain\n")
 
+    def test_maps_of_integers(self):
+        self.create("--key", "i32", "--value", "u16")
+        self.assertEqual(self.output("list", self.pool), b"default\tphast\ti32\tu16\n")
+        described = self.json("info", self.pool)["maps"][0]
+        self.assertEqual((described["key_type"], described["value_type"]), ("i32", "u16"))
+        entries = {"-2147483648": "0", "-7": "65535", "0": "1", "8": "2", "2147483647": "3"}
+        for key, value in entries.items():
+            self.run_cli("put", self.pool, "--", key, value)
+        for key, value in entries.items():
+            self.assertEqual(self.output("get", self.pool, "--", key), value.encode() + b"\n")
+        text = "".join(f"{key}\t{value}\n" for key, value in entries.items()).encode()
+        self.assertEqual(self.output("dump", self.pool), text)
+        self.assertEqual(self.output("scan", self.pool, "--from", "-7", "--to", "8"),
+                         b"-7\t65535\n0\t1\n")
+        self.assertEqual(self.output("scan", self.pool, "--reverse", "--limit", "1"),
+                         b"2147483647\t3\n")
+        self.run_cli("del", self.pool, "0")
+        self.run_cli("get", self.pool, "0", expect=NEGATIVE)
+        for key in ("07", "+7", "-0", "7 ", "", "x", "2147483648", "0x7", "1e3"):
+            self.assertIn("type i32", self.errors("get", self.pool, "--", key))
+        for value in ("65536", "-1", "", "0.5"):
+            self.assertIn("type u16", self.errors("put", self.pool, "1", "--", value))
+        self.assertIn("--from", self.errors("scan", self.pool, "--prefix", "1"))
+        # A dump loads into another map of the same types; what is no number is a line's fault.
+        other = str(self.folder / "other")
+        self.run_cli("create", other, "--key", "i32", "--value", "u16")
+        self.run_cli("load", other, self.write("dump.tsv", text), "--threads", "2")
+        self.assertEqual(self.output("dump", other), text)
+        errors = self.errors("load", other, self.write("bad.tsv", b"1\t1\nx\t2\n"))
+        self.assertIn("type i32", errors)
+        self.assertIn("line 2", errors)
+        self.errors("create", str(self.folder / "third"), "--key", "u65", expect=USAGE)
+
     def test_create(self):
         self.assertIn(b"created", self.create())
         self.assertIn("exists", self.errors("create", self.pool))

@@ -137,7 +137,9 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
     std::vector<Op> ops;
     Random random(5);
     for (int i = 0; i < 30; ++i) {
-      ops.push_back(i % 8 == 7 ? Op{OpKind::reopen, {}, {}} : integer_record_op(random));
+      ops.push_back(i % 8 == 7   ? Op{OpKind::reopen, {}, {}}
+                    : i % 5 == 3 ? Op{OpKind::sync, {}, {}}
+                                 : integer_record_op(random));
     }
     Explorer explorer(phast_subjects<phast::IntegerCodec>(setup), integer_record_op,
                       {.name = test_name(),
@@ -223,6 +225,53 @@ TEST(PoolCrash, H5d_APoisonedPoolAnswersNothing) {
   ASSERT_TRUE(after.open(next, 1).ok());
   EXPECT_EQ(compare(after, model), "");
   next.set_mode(SimMode::frozen);
+}
+
+// A synced pool is trusted after a power failure in every mode, until the next store of anybody:
+// that one waits for a durable header that says so.
+TEST(PoolCrash, H5a_ASealLastsUntilTheNextStore) {
+  const std::vector<Op> mutations = {{OpKind::insert, integer_key(9), std::string(8, 'n')},
+                                     {OpKind::update, integer_key(1), std::string(8, 'u')},
+                                     {OpKind::erase, integer_key(2), {}},
+                                     {OpKind::upsert, integer_key(0), std::string(8, 'z')},
+                                     {OpKind::find, integer_key(1), {}},
+                                     {OpKind::compact, {}, {}},
+                                     {OpKind::sync, {}, {}}};
+  for (const Durability mode : {Durability::process, Durability::emulated, Durability::power}) {
+    for (const Op& mutation : mutations) {
+      SCOPED_TRACE(std::string(durability_name(mode)) + ", " + describe(mutation));
+      SimMemory memory(2 << 20);
+      PhastSubject<phast::IntegerCodec> subject({.mode = mode});
+      Model model;
+      ASSERT_TRUE(subject.create(memory).ok());
+      ASSERT_TRUE(subject.open(memory, 1).ok());
+      for (std::uint64_t k = 1; k < 6; ++k) {
+        const Op op{OpKind::insert, integer_key(k), std::string(8, static_cast<char>('a' + k))};
+        (void)apply_to(model, op);
+        ASSERT_TRUE(subject.apply(op).has_value());
+      }
+      // What is guaranteed to be on the medium, and nothing else, after the machine went down.
+      const auto after_power_failure = [&] {
+        SimMemory medium(2 << 20);
+        medium.load_image(memory, memory.image({}, {}, false, false));
+        PhastSubject<phast::IntegerCodec> again({.mode = mode});
+        const Status s = again.open(medium, 2);
+        const std::string wrong = s.ok() ? compare(again, model) : std::string();
+        EXPECT_EQ(wrong, "");
+        medium.set_mode(SimMode::frozen);
+        return s.code();
+      };
+      const bool durable = mode == Durability::power;
+      EXPECT_EQ(after_power_failure(), durable ? StatusCode::ok : StatusCode::untrusted);
+      ASSERT_TRUE(subject.apply({OpKind::sync, {}, {}}).has_value());
+      EXPECT_EQ(after_power_failure(), StatusCode::ok);
+      (void)apply_to(model, mutation);
+      ASSERT_TRUE(subject.apply(mutation).has_value());
+      const bool stores = mutation.kind < OpKind::find;
+      EXPECT_EQ(after_power_failure(), durable || !stores ? StatusCode::ok : StatusCode::untrusted);
+      memory.set_mode(SimMode::frozen);
+    }
+  }
 }
 
 // Nothing leans on the order of a copy's stores within a line: memcpy keeps none.

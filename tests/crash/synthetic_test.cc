@@ -155,6 +155,36 @@ TEST(Synthetic, H4d_AFullPoolThatJustReopened) {
   }
 }
 
+// Closed again and again before its sweep is over: nothing is lost, and the sweep that may end
+// finds what the others left.
+TEST(Synthetic, H4d_ClosedInMidSweep) {
+  SimMemory memory(2 << 20);
+  Model model;
+  Random random(11);
+  for (int open = 0; open < 12; ++open) {
+    SyntheticSubject subject({.marks_per_step = 1});
+    if (open == 0) {
+      ASSERT_TRUE(subject.create(memory).ok());
+    }
+    ASSERT_TRUE(subject.open(memory, 1).ok());
+    for (int i = 0; i < 20; ++i) {
+      const Op op = synthetic_op(random);
+      const bool expected = apply_to(model, op);
+      const auto answer = subject.apply(op);
+      ASSERT_TRUE(answer.has_value());
+      EXPECT_EQ(*answer, expected);
+    }
+    EXPECT_EQ(compare(subject, model), "");
+    EXPECT_TRUE(subject.pool().heap().sweeping());
+    if (open == 11) subject.pool().core().background().settle();
+    std::vector<std::string> violations;
+    subject.check(violations);
+    EXPECT_TRUE(violations.empty()) << violations.front();
+    EXPECT_EQ(subject.pool().heap().sweeping(), open != 11);
+    ASSERT_TRUE(subject.close().ok());
+  }
+}
+
 TEST(Synthetic, RunsOfExtentsComeBack) {
   SimMemory memory(2 << 20);
   SyntheticSubject subject;

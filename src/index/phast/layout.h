@@ -34,8 +34,10 @@ struct alignas(64) Leaf {
       bound;  // inclusive upper bound: key word, or offset of a separator record; same line as next
   std::uint64_t
       low;  // bound of the left neighbour when this leaf was split off; read only to finish a split
-  std::uint64_t crc;  // CRC32C of the rest; counts in a cleanly closed pool only
-  std::uint64_t reserved[4];
+  std::uint64_t crc;         // CRC32C of the rest; counts in a cleanly closed pool only
+  std::uint64_t values_crc;  // CRC32C of the word values in the records of the entries, by slot;
+                             // if kWordRecords, and counts as crc does
+  std::uint64_t reserved[3];
   Entry entries[G::kLeafEntries];
 };
 static_assert(sizeof(Leaf<DefaultGeometry>) == 1024);
@@ -49,7 +51,7 @@ struct Root {
   std::uint32_t geometry;  // entries per leaf
   std::uint32_t partition_bits;
   std::uint32_t partition_shift;  // lowest key bit of the partition number
-  std::uint32_t flags;            // bit 0: keys are bytes; bit 1: values are records
+  std::uint32_t flags;            // bit 0: keys are bytes; bit 1: values are records; bit 2: words
   std::uint64_t fixed_crc;        // CRC32C of all above and of the master array; written once
   std::uint64_t close_crc;        // CRC32C of the zero slot; counts in a cleanly closed pool only
   std::uint64_t reserved;
@@ -61,6 +63,7 @@ static_assert(sizeof(Root) == 64);
 inline constexpr std::uint64_t kRootMagic = 0x3054534148502EULL;
 inline constexpr std::uint32_t kBytesKeys = 1;
 inline constexpr std::uint32_t kRecordValues = 2;
+inline constexpr std::uint32_t kWordRecords = 4;  // byte-string keys, word values in the records
 
 }  // namespace layout
 }  // namespace perdure::phast

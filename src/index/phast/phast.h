@@ -257,16 +257,22 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                     std::uint32_t partition) noexcept;
   Status check_record(std::uint64_t word, bool deep) const noexcept;
   std::uint64_t leaf_crc(const Leaf& leaf) const noexcept;
+  std::uint64_t values_crc(const Leaf& leaf, std::uint64_t visible) const noexcept;
   std::uint64_t* master() const noexcept { return reinterpret_cast<std::uint64_t*>(root_ + 1); }
   std::uint64_t zero_crc() const noexcept;
   template <class F>
   void for_each_leaf(F&& visit) const;
-  void check_leaf(std::uint32_t number, const CheckOptions& options, CheckReport& report);
+  void check_leaf(std::uint32_t number, CheckReport& report);
+  void check_place(std::uint32_t number, const Desc* left, std::uint32_t partition,
+                   CheckReport& report);
+  void check_entries(std::uint32_t number, CheckReport& report);
+  void check_order(std::uint32_t number, CheckReport& report);
 
   EngineContext<P> context_;
   std::uint64_t root_offset_;
   layout::Root* root_;
   bool record_values_ = false;  // integer keys with values of any size
+  bool word_records_ = false;   // byte-string keys with word values
   Table table_;
   Inner inner_;
   typename P::Latch zero_latch_;

@@ -42,53 +42,95 @@ namespace internal {
 inline void violation(CheckReport& report, std::uint64_t leaf, const char* what) {
   if (report.violations.size() >= 100) return;
   char line[160];
-  std::snprintf(line, sizeof(line), "phast leaf at offset %llu: %s",
+  std::snprintf(line, sizeof(line), "phast block at offset %llu: %s",
                 static_cast<unsigned long long>(leaf), what);
   report.violations.emplace_back(line);
 }
 }  // namespace internal
 
+// A leaf against its descriptor; no key is looked at.
 template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::check_leaf(std::uint32_t number, const CheckOptions& options,
-                                    CheckReport& report) {
+void Phast<P, Codec, G>::check_leaf(std::uint32_t number, CheckReport& report) {
   const P& platform = context_.platform;
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
-  const std::uint64_t offset = leaf_offset(desc);
   const std::uint64_t visible = desc.visible();
-  const auto bad = [&](const char* what) { internal::violation(report, offset, what); };
+  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
   ++report.objects;
   report.entries += static_cast<std::uint64_t>(__builtin_popcountll(visible));
+  report.bytes += sizeof(Leaf);
   if ((desc.version.load(std::memory_order_acquire) & 1) != 0) bad("is linked but dead");
   if (desc.search.stripes.load() != 0) bad("is latched");
   const std::uint32_t next = desc.next.load(std::memory_order_acquire);
   if (platform.load(leaf.next) != (next == kNoLeaf ? 0 : leaf_offset(table_[next]))) {
     bad("next differs from its descriptor's");
   }
+  const std::uint64_t bound = platform.load(leaf.bound);
+  if constexpr (Codec::kBytes) {
+    const Separator<P>* s = desc.separators.bound.load(std::memory_order_acquire);
+    if (bound != (s == nullptr ? 0 : s->record)) bad("bound differs from its descriptor's");
+    if (bound != 0) {
+      ++report.objects;
+      if (!check_record(bound, true).ok() ||
+          RecordView::read(platform, record_at(bound)).key() != s->view()) {
+        bad("has a damaged bound");
+      }
+    }
+  } else if (bound != desc.bound.load(std::memory_order_acquire)) {
+    bad("bound differs from its descriptor's");
+  }
+  for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
+    const bool empty = platform.load(Codec::commit(const_cast<Entry&>(leaf.entries[slot]))) == 0;
+    const bool shown = (visible >> slot & 1) != 0;
+    if (empty && shown) bad("shows an empty slot");
+    if (Codec::kBytes && !empty && !shown) bad("hides an entry");
+  }
+}
+
+// Every entry of a leaf: record, range, fingerprint, uniqueness, and that a lookup gets there. A
+// key in two leaves would be outside the range of one of them.
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::check_entries(std::uint32_t number, CheckReport& report) {
+  const P& platform = context_.platform;
+  const Desc& desc = table_[number];
+  const Leaf& leaf = leaf_of(desc);
+  const std::uint64_t visible = desc.visible();
+  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
+  bool readable = true;
   for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
     const Entry& entry = leaf.entries[slot];
     const bool shown = (visible >> slot & 1) != 0;
-    const std::uint64_t commit = platform.load(Codec::commit(const_cast<Entry&>(entry)));
-    if (commit == 0) {
-      if (shown) bad("shows an empty slot");
-      continue;
+    if (platform.load(Codec::commit(const_cast<Entry&>(entry))) == 0) continue;
+    const std::uint64_t word = platform.load(entry.value);
+    if (records() && shown) {
+      ++report.objects;
+      report.bytes += context_.heap.block_bytes(word & kOffsetMask);
     }
-    if (Codec::kBytes && !check_record(platform.load(entry.value), true).ok()) {
+    if (records() && (shown || Codec::kBytes) && !check_record(word, true).ok()) {
       bad("names a damaged record");
+      readable = false;
       continue;
     }
     const Probe probe = probe_of(entry);
     const bool inside = !desc.below(probe) && !desc.above(probe);
     if (shown && !inside) bad("shows a key outside its range");
-    if (!shown && (inside || Codec::kBytes || desc.below(probe))) bad("hides an entry");
+    if (!shown && (inside || desc.below(probe))) bad("hides an entry");
     if (!shown) continue;
-    if (records()) ++report.objects;
     if ((desc.matches(probe.fingerprint) >> slot & 1) == 0) bad("has a wrong fingerprint");
     if (Codec::kBytes && Codec::fingerprint_of(probe) != probe.fingerprint) bad("has a wrong hash");
-    if (!Codec::kBytes && record_values_ && !check_record(platform.load(entry.value), true).ok()) {
-      bad("names a damaged record");
-    }
+    if (Codec::kBytes && head_word(probe.bytes) != probe.word) bad("has a wrong head");
+    if (inside && enter(probe, inner_.locate(probe)).number != number) bad("hides from lookups");
   }
+  if (readable) check_order(number, report);
+}
+
+// The keys of a leaf are distinct, and the cached scan order, if it is valid, is theirs.
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::check_order(std::uint32_t number, CheckReport& report) {
+  const Desc& desc = table_[number];
+  const Leaf& leaf = leaf_of(desc);
+  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
+  const std::uint64_t visible = desc.visible();
   std::uint8_t order[64];
   const std::uint32_t count = sort_slots(leaf, visible, order);
   for (std::uint32_t i = 1; i < count; ++i) {
@@ -96,7 +138,13 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, const CheckOptions& op
     const Probe b = probe_of(leaf.entries[order[i]]);
     if (a.word == b.word && a.bytes == b.bytes) bad("holds a key twice");
   }
-  (void)options;
+  // Valid as ordered_slots() has it: for this version and number of entries.
+  const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
+  const std::uint64_t stamp =
+      desc.version.load(std::memory_order_acquire) << 6 << 26 | std::uint64_t{count} << 26;
+  if (cached == 0 || (cached & ~kOrderNumber) != stamp) return;
+  const auto* slots = table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots;
+  if (std::memcmp(slots, order, count) != 0) bad("has a wrong scan order");
 }
 
 template <Platform P, class Codec, class G>
@@ -104,37 +152,60 @@ void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
   EpochGuard<P> guard(context_.epochs);
   const Partitioning& partitioning = inner_.partitioning();
   ++report.objects;
-  if (!Codec::kBytes && root_->zero_present != 0) ++report.entries;
+  const std::uint64_t fixed = crc32c(crc32c(0, root_, offsetof(layout::Root, fixed_crc)), master(),
+                                     partitioning.count() * 8ULL);
+  if (root_->fixed_crc != fixed) internal::violation(report, root_offset_, "damaged root block");
+  if (!Codec::kBytes && root_->zero_present != 0) {
+    ++report.entries;
+    if (options.deep && record_values_ && !check_record(root_->zero_value, true).ok()) {
+      internal::violation(report, root_offset_, "key 0 names a damaged record");
+    }
+  }
   for (std::uint32_t p = 0; p < partitioning.count(); ++p) {
     const Desc* left = nullptr;
     for (std::uint32_t n = inner_.first_leaf(p); n != kNoLeaf;
          n = table_[n].next.load(std::memory_order_acquire)) {
-      const Desc& desc = table_[n];
-      const std::uint64_t low = desc.low.load(std::memory_order_acquire);
-      const std::uint64_t expected =
-          left == nullptr ? partitioning.low(p)
-                          : left->bound.load(std::memory_order_acquire) + (Codec::kBytes ? 0 : 1);
-      if (low != expected)
-        internal::violation(report, leaf_offset(desc), "does not meet its neighbour");
-      if (desc.bound.load(std::memory_order_acquire) < low) {
-        internal::violation(report, leaf_offset(desc), "has its bound below its low");
+      check_place(n, left, p, report);
+      check_leaf(n, report);
+      if (options.deep) check_entries(n, report);
+      if (options.progress != nullptr && n % 64 == 0) {
+        options.progress(options.progress_context, report.bytes, 0);
       }
-      check_leaf(n, options, report);
-      Probe probe{.word = desc.bound.load(std::memory_order_acquire)};
-      if constexpr (Codec::kBytes) {
-        const Separator<P>* s = desc.separators.bound.load(std::memory_order_acquire);
-        if (s != nullptr) probe.bytes = s->view();
-        if (s == nullptr) probe.last = true;
-      }
-      if (enter(probe, inner_.locate(probe)).number != n) {
-        internal::violation(report, leaf_offset(desc), "is not found by its bound");
-      }
-      left = &desc;
+      left = &table_[n];
     }
     if (left == nullptr || left->bound.load(std::memory_order_acquire) != partitioning.bound(p)) {
       internal::violation(report, 0, "a partition's chain does not end at its bound");
     }
   }
+}
+
+// A leaf's range begins where its left neighbour's ends, is not empty, and the inner levels lead to
+// it.
+template <Platform P, class Codec, class G>
+void Phast<P, Codec, G>::check_place(std::uint32_t number, const Desc* left,
+                                     std::uint32_t partition, CheckReport& report) {
+  const Desc& desc = table_[number];
+  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
+  const std::uint64_t low = desc.low.load(std::memory_order_acquire);
+  const std::uint64_t expected =
+      left == nullptr ? inner_.partitioning().low(partition)
+                      : left->bound.load(std::memory_order_acquire) + (Codec::kBytes ? 0 : 1);
+  if (low != expected) bad("does not meet its neighbour");
+  Probe bound{.word = desc.bound.load(std::memory_order_acquire)};
+  if (bound.word < low) bad("has its bound below its low");
+  if constexpr (Codec::kBytes) {
+    const Separator<P>* s = desc.separators.bound.load(std::memory_order_acquire);
+    if (s != nullptr) bound.bytes = s->view();
+    if (s == nullptr) bound.last = true;
+    if (left != nullptr) {
+      const Separator<P>* l = left->separators.bound.load(std::memory_order_acquire);
+      if (desc.separators.low.load(std::memory_order_acquire) != l) bad("has a foreign low");
+      if (s != nullptr && l != nullptr && bound.word == low && s->view() <= l->view()) {
+        bad("has its bound below its low");
+      }
+    }
+  }
+  if (enter(bound, inner_.locate(bound)).number != number) bad("is not found by its bound");
 }
 
 template <Platform P, class Codec, class G>

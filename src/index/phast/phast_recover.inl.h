@@ -78,7 +78,8 @@ Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& conte
   image.partition_bits = bits;
   image.partition_shift = partitioning.shift;
   image.flags = (Codec::kBytes ? layout::kBytesKeys : 0) |
-                (!Codec::kBytes && kinds.value == ValueKind::bytes ? layout::kRecordValues : 0);
+                (!Codec::kBytes && kinds.value == ValueKind::bytes ? layout::kRecordValues : 0) |
+                (Codec::kBytes && kinds.value == ValueKind::word ? layout::kWordRecords : 0);
   image.fixed_crc =
       crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master, count * 8ULL);
   platform.copy(root, &image, sizeof(image));
@@ -119,6 +120,7 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   if (image.fixed_crc != crc) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   record_values_ = (image.flags & layout::kRecordValues) != 0;
+  word_records_ = (image.flags & layout::kWordRecords) != 0;
   const std::uint64_t max_leaves =
       context_.heap.max_data_bytes() / sizeof(Leaf) + (1ULL << image.partition_bits);
   if (Status s = table_.reserve(max_leaves); !s.ok()) return s;
@@ -308,7 +310,7 @@ Status Phast<P, Codec, G>::check_record(std::uint64_t word, bool deep) const noe
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept {
   P& platform = context_.platform;
-  (void)clean;
+  const bool verify_values = clean && word_records_;
   for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
     Entry& entry = leaf.entries[slot];
     if (platform.load(Codec::commit(entry)) == 0) continue;
@@ -333,6 +335,7 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
         continue;
       }
       if (Status s = check_record(word, false); !s.ok()) return s;
+      if (verify_values) __builtin_prefetch(record_at(word));
       if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
     } else {
       probe = Codec::probe({.word = probe.word});
@@ -345,6 +348,11 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
       }
     }
     desc.set_fingerprint(slot, probe.fingerprint);
+  }
+  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible())) {
+    return Status::format(StatusCode::corruption,
+                          "a value of the leaf at offset %llu is damaged (checksum)",
+                          static_cast<unsigned long long>(leaf_offset(desc)));
   }
   desc.version.store(2, std::memory_order_release);
   return {};
@@ -366,8 +374,23 @@ void Phast<P, Codec, G>::for_each_leaf(F&& visit) const {
 template <Platform P, class Codec, class G>
 std::uint64_t Phast<P, Codec, G>::leaf_crc(const Leaf& leaf) const noexcept {
   const std::uint32_t head = crc32c(0, &leaf, offsetof(Leaf, crc));
-  const auto* rest = reinterpret_cast<const std::byte*>(&leaf) + offsetof(Leaf, reserved);
-  return crc32c(head, rest, sizeof(Leaf) - offsetof(Leaf, reserved));
+  const auto* rest = reinterpret_cast<const std::byte*>(&leaf) + offsetof(Leaf, values_crc);
+  return crc32c(head, rest, sizeof(Leaf) - offsetof(Leaf, values_crc));
+}
+
+// The word values that no record's own checksum covers, since they are updated in place.
+template <Platform P, class Codec, class G>
+std::uint64_t Phast<P, Codec, G>::values_crc(const Leaf& leaf,
+                                             std::uint64_t visible) const noexcept {
+  const RecordPrefix* named[64];
+  std::size_t count = 0;
+  for (std::uint64_t v = visible; v != 0; v &= v - 1) {
+    named[count] = record_at(context_.platform.load(leaf.entries[__builtin_ctzll(v)].value));
+    __builtin_prefetch(named[count++]);
+  }
+  std::uint64_t words[64];
+  for (std::size_t i = 0; i < count; ++i) words[i] = context_.platform.load(named[i]->value);
+  return crc32c(0, words, count * sizeof(std::uint64_t));
 }
 
 template <Platform P, class Codec, class G>
@@ -388,7 +411,14 @@ Status Phast<P, Codec, G>::close() {
       if (p >= count) break;
       for (std::uint32_t n = inner_.first_leaf(p); n != kNoLeaf;
            n = table_[n].next.load(std::memory_order_acquire)) {
-        Leaf& leaf = leaf_of(table_[n]);
+        const Desc& desc = table_[n];
+        Leaf& leaf = leaf_of(desc);
+        if (word_records_) {
+          const std::uint64_t visible = desc.visible();
+          const std::uint64_t values = values_crc(leaf, visible);
+          // The crc covers it, so if this changes that does, and the line is written back.
+          if (leaf.values_crc != values) platform.store(leaf.values_crc, values);
+        }
         const std::uint64_t crc = leaf_crc(leaf);
         if (leaf.crc == crc) continue;
         platform.store(leaf.crc, crc);

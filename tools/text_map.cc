@@ -1,0 +1,213 @@
+#include "text_map.h"
+
+#include <charconv>
+#include <cstddef>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace perdure::cli {
+
+namespace {
+
+constexpr std::uint64_t kSignBit = 1ULL << 63;
+
+// The number that `text` is, if it is written in the one way that this number has.
+template <class T>
+std::optional<T> parse_canonical(Bytes text) {
+  T number{};
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
+  return fmt::format("{}", number) == text ? std::optional(number) : std::nullopt;
+}
+
+std::uint64_t largest(unsigned bytes) {
+  return bytes >= 8 ? ~std::uint64_t{0} : (1ULL << (8 * bytes)) - 1;
+}
+
+std::string integer_name(bool is_signed, unsigned bytes) {
+  return fmt::format("{}{}", is_signed ? 'i' : 'u', 8 * bytes);
+}
+
+bool parse_integer_type(Bytes name, bool& is_signed, std::uint8_t& bytes) {
+  for (const std::uint8_t n : {1, 2, 4, 8}) {
+    for (const bool s : {false, true}) {
+      if (name != integer_name(s, n)) continue;
+      is_signed = s;
+      bytes = n;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Keys begin with `prefix` if they are at or behind it and before this; empty if there is no bound.
+std::string after_prefix(std::string prefix) {
+  while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
+  if (!prefix.empty()) ++prefix.back();
+  return prefix;
+}
+
+}  // namespace
+
+std::optional<detail::MapSpec> parse_types(const TypeNames& names) {
+  detail::MapSpec spec{};
+  spec.key_kind = KeyKind::bytes;
+  spec.value_kind = ValueKind::bytes;
+  if (names.key != "bytes") {
+    spec.key_kind = KeyKind::integer;
+    if (!parse_integer_type(names.key, spec.is_signed, spec.key_bytes)) return std::nullopt;
+  }
+  if (names.value != "bytes") {
+    spec.value_kind = ValueKind::word;
+    bool is_signed = false;
+    if (!parse_integer_type(names.value, is_signed, spec.value_bytes) || is_signed) {
+      return std::nullopt;
+    }
+  }
+  return spec;
+}
+
+std::string key_type_name(const MapInfo& map) {
+  return map.key_kind == KeyKind::bytes ? "bytes" : integer_name(map.is_signed, map.key_bytes);
+}
+
+std::string value_type_name(const MapInfo& map) {
+  if (map.value_kind == ValueKind::bytes) return "bytes";
+  const unsigned n = map.value_bytes;
+  return n == 1 || n == 2 || n == 4 || n == 8 ? integer_name(false, n) : fmt::format("{} bytes", n);
+}
+
+Expected<detail::Key> TextMap::key_of(Bytes text) const {
+  if (info().key_kind == KeyKind::bytes) return detail::Key{.bytes = text};
+  const unsigned bits = 8U * info().key_bytes;
+  if (info().is_signed) {
+    const auto number = parse_canonical<std::int64_t>(text);
+    const std::int64_t most = std::numeric_limits<std::int64_t>::max() >> (64 - bits);
+    if (number && *number <= most && *number >= -most - 1) {
+      return detail::Key{.word = static_cast<std::uint64_t>(*number) ^ kSignBit};
+    }
+  } else {
+    const auto number = parse_canonical<std::uint64_t>(text);
+    if (number && *number <= largest(info().key_bytes)) return detail::Key{.word = *number};
+  }
+  return fail(StatusCode::invalid_argument,
+              "'%s' is no key of map '%s', whose keys are decimal numbers of type %s",
+              std::string(text.substr(0, 60)).c_str(), info().name.c_str(),
+              key_type_name(info()).c_str());
+}
+
+Expected<detail::Value> TextMap::value_of(Bytes text) const {
+  if (info().value_kind == ValueKind::bytes) return detail::Value{.bytes = text};
+  const auto number = parse_canonical<std::uint64_t>(text);
+  if (number && *number <= largest(info().value_bytes)) {
+    return detail::Value{.word = *number, .word_size = info().value_bytes};
+  }
+  return fail(StatusCode::invalid_argument,
+              "'%s' is no value of map '%s', whose values are decimal numbers of type %s",
+              std::string(text.substr(0, 60)).c_str(), info().name.c_str(),
+              value_type_name(info()).c_str());
+}
+
+Bytes TextMap::text_of(const detail::Key& key, std::string& storage) const {
+  if (info().key_kind == KeyKind::bytes) return key.bytes;
+  storage = info().is_signed ? fmt::format("{}", static_cast<std::int64_t>(key.word ^ kSignBit))
+                             : fmt::format("{}", key.word);
+  return storage;
+}
+
+Bytes TextMap::text_of(const detail::Value& value, std::string& storage) const {
+  if (value.word_size == 0) return value.bytes;
+  storage = fmt::format("{}", value.word & largest(value.word_size));
+  return storage;
+}
+
+Expected<bool> TextMap::upsert(Bytes key_text, Bytes value_text) {
+  auto key = key_of(key_text);
+  if (!key) return fail(std::move(key.error()));
+  auto value = value_of(value_text);
+  if (!value) return fail(std::move(value.error()));
+  return map_.index->upsert(*key, *value);
+}
+
+Expected<bool> TextMap::erase(Bytes key_text) {
+  auto key = key_of(key_text);
+  if (!key) return fail(std::move(key.error()));
+  return map_.index->erase(*key);
+}
+
+Expected<bool> TextMap::read(Bytes key_text, FunctionRef<void(Bytes)> visit) {
+  auto key = key_of(key_text);
+  if (!key) return fail(std::move(key.error()));
+  return map_.index->read(*key, [&](const detail::Value& value) {
+    std::string storage;
+    visit(text_of(value, storage));
+  });
+}
+
+Expected<std::optional<std::string>> TextMap::find(Bytes key) {
+  std::optional<std::string> out;
+  auto found = read(key, [&](Bytes value) { out.emplace(value); });
+  if (!found) return fail(std::move(found.error()));
+  return out;
+}
+
+Expected<std::uint64_t> TextMap::scan(const Range& range, Visit visit) {
+  if (map_.ordered == nullptr) {
+    return fail(StatusCode::unsupported,
+                "map '%s' is of engine %s, which keeps no order; perdure dump prints all its "
+                "entries",
+                info().name.c_str(), std::string(engine_name(info().engine)).c_str());
+  }
+  if (!range.prefix.empty() && info().key_kind != KeyKind::bytes) {
+    return fail(StatusCode::invalid_argument,
+                "--prefix is for keys that are bytes; those of map '%s' are of type %s, use --from "
+                "and --to",
+                info().name.c_str(), key_type_name(info()).c_str());
+  }
+  std::optional<std::string> from = range.from;
+  std::optional<std::string> to = range.to;
+  if (!range.prefix.empty()) {
+    if (!from || *from < range.prefix) from = range.prefix;
+    const std::string end = after_prefix(range.prefix);
+    if (!end.empty() && (!to || end < *to)) to = end;
+  }
+  detail::ScanRange bounds{.reverse = range.reverse, .limit = range.limit};
+  for (const auto& [text, bound] : {std::pair(&from, &bounds.from), std::pair(&to, &bounds.to)}) {
+    if (!*text) continue;
+    auto key = key_of(**text);
+    if (!key) return fail(std::move(key.error()));
+    *bound = *key;
+  }
+  std::uint64_t visited = 0;
+  if (range.limit == 0) return visited;
+  std::string key_text;
+  std::string value_text;
+  auto done = map_.ordered->scan(bounds, [&](std::span<const detail::Entry> entries) {
+    for (const detail::Entry& entry : entries) {
+      ++visited;
+      if (!visit(text_of(entry.key, key_text), text_of(entry.value, value_text))) return false;
+      if (visited == range.limit) return false;
+    }
+    return true;
+  });
+  if (!done) return fail(std::move(done.error()));
+  return visited;
+}
+
+Expected<std::uint64_t> TextMap::for_each(Visit visit) {
+  std::uint64_t visited = 0;
+  std::string key_text;
+  std::string value_text;
+  auto done = map_.index->for_each([&](std::span<const detail::Entry> entries) {
+    for (const detail::Entry& entry : entries) {
+      ++visited;
+      if (!visit(text_of(entry.key, key_text), text_of(entry.value, value_text))) return false;
+    }
+    return true;
+  });
+  if (!done) return fail(std::move(done.error()));
+  return visited;
+}
+
+}  // namespace perdure::cli

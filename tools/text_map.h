@@ -1,0 +1,68 @@
+// A map as the command line sees it: keys and values are text, whatever the map's types are.
+//
+// Byte strings stand for themselves. Integer keys are canonical decimal numbers ("-7", never "07"
+// or "+7"), so that equal keys have equal texts; word values are the decimal number that their
+// bytes make, little-endian.
+#pragma once
+
+#include <perdure/perdure.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace perdure::cli {
+
+using Bytes = std::string_view;
+
+// The types of a new map, as --key and --value name them.
+struct TypeNames {
+  std::string key = "bytes";    // bytes, u8 .. u64, i8 .. i64
+  std::string value = "bytes";  // bytes, u8 .. u64
+};
+std::optional<detail::MapSpec> parse_types(const TypeNames& names);
+std::string key_type_name(const MapInfo& map);    // "bytes", "u64", "i32"
+std::string value_type_name(const MapInfo& map);  // "bytes", "u64"; "3 bytes" where no integer fits
+
+class TextMap {
+ public:
+  struct Range {
+    std::optional<std::string> from = {};
+    std::optional<std::string> to = {};
+    std::string prefix = {};
+    std::uint64_t limit = ~std::uint64_t{0};
+    bool reverse = false;
+  };
+  using Visit = FunctionRef<bool(Bytes key, Bytes value)>;  // false: enough
+
+  explicit TextMap(UntypedMap map) : map_(std::move(map)) {}
+
+  const MapInfo& info() const noexcept { return map_.info; }
+  MapStats stats() {
+    MapStats out;
+    map_.index->stats(out);
+    return out;
+  }
+  // A text that is no key or value of this map's types: invalid_argument.
+  Expected<bool> upsert(Bytes key, Bytes value);
+  Expected<bool> erase(Bytes key);
+  Expected<bool> read(Bytes key, FunctionRef<void(Bytes)> visit);
+  Expected<std::optional<std::string>> find(Bytes key);
+  // In key order. Answers how many entries were visited; `unsupported`, naming the engine, if it
+  // keeps no order.
+  Expected<std::uint64_t> scan(const Range& range, Visit visit);
+  // All entries, in key order if the engine keeps one.
+  Expected<std::uint64_t> for_each(Visit visit);
+
+ private:
+  Expected<detail::Key> key_of(Bytes text) const;
+  Expected<detail::Value> value_of(Bytes text) const;
+  Bytes text_of(const detail::Key& key, std::string& storage) const;
+  Bytes text_of(const detail::Value& value, std::string& storage) const;
+
+  UntypedMap map_;
+};
+
+}  // namespace perdure::cli
