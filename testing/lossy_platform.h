@@ -141,8 +141,11 @@ class LossyPlatform {
   void poison() noexcept {}
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
-  static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
-    RealPlatform::load_line(words, line);
+  static std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
+    return RealPlatform::match_line(line, byte);
+  }
+  static std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
+    return RealPlatform::load_byte(byte);
   }
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
     RealPlatform::store_byte(byte, value);

@@ -240,9 +240,15 @@ class SimPlatform {
   void watch_stores(StoreWatch* watch) noexcept { watch_ = watch; }
 
   // --- DRAM side ---
-  static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
+  static std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
     step(StepKind::read);
-    std::memcpy(words, line, kLine);
+    std::uint64_t mask = 0;
+    for (std::uint64_t i = 0; i < kLine; ++i) mask |= std::uint64_t{line[i] == byte} << i;
+    return mask;
+  }
+  static std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
+    step(StepKind::read);
+    return byte;
   }
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
     step(StepKind::write);

@@ -162,7 +162,7 @@ class Heap {
   }
   template <class T>
   T* at(std::uint64_t offset) const noexcept {
-    return reinterpret_cast<T*>(storage_.base() + offset);
+    return reinterpret_cast<T*>(base_ + offset);
   }
   std::uint64_t extent_bytes() const noexcept { return geometry_.extent_bytes; }
   std::uint64_t max_data_bytes() const noexcept {
@@ -287,6 +287,7 @@ class Heap {
 
   P& platform_;
   Storage& storage_;
+  std::byte* base_ = nullptr;  // the storage's, from attach() on: the range is reserved as a whole
   EpochDomain<P>& epochs_;
   HeapHost* host_ = nullptr;
   HeapGeometry geometry_;

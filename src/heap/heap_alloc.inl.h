@@ -27,6 +27,7 @@ Heap<P>::~Heap() {
 template <Platform P>
 Status Heap<P>::attach(const HeapGeometry& geometry, std::uint64_t extents,
                        HeapHost& host) noexcept {
+  base_ = storage_.base();
   geometry_ = geometry;
   host_ = &host;
   extent_shift_ = static_cast<std::uint32_t>(__builtin_ctzll(geometry.extent_bytes));

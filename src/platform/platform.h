@@ -27,7 +27,8 @@
 //                        store, whoever makes it.
 //
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
-//     load_line / store_byte          bytes that are written one by one and searched as a whole
+//     match_line, load_byte,          bytes that are written one by one and searched as a whole
+//     store_byte
 //     ByteLatches                     four latches in a word, released without a locked
 //                                     instruction, which would wait for the write-back before it
 //     light_fence() / heavy_fence()   a store-load barrier between a thread that does the first

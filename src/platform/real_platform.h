@@ -4,6 +4,10 @@
 // Thread safety: configure() before the pool is shared; everything else from any thread.
 #pragma once
 
+#ifndef __SSE2__
+#error "perdure needs x86-64"
+#endif
+#include <emmintrin.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -32,8 +36,8 @@ namespace detail {
 // Per-thread state, in one place so that the hot path touches one TLS line.
 struct alignas(64) ThreadState {
   Counters counters;
-  const void* last_line = nullptr;  // last persistent line stored to, for written_lines
-  std::uint32_t slot = ~0U;         // dense thread number, ~0 until first use
+  std::uintptr_t last_line = 0;  // last persistent line stored to, for written_lines
+  std::uint32_t slot = ~0U;      // dense thread number, ~0 until first use
   std::uint32_t page_count = 0;
   void* pages_of = nullptr;  // the RealPlatform that the pending pages belong to
   static constexpr std::uint32_t kMaxPages = 32;
@@ -126,22 +130,26 @@ class RealPlatform {
     return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
   }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
-    count_written(&word, sizeof(word));
+    announce_store();
+    count_word(&word);
     std::atomic_ref(word).store(value, std::memory_order_release);
   }
   bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
                         std::uint64_t desired) noexcept {
-    count_written(&word, sizeof(word));
+    announce_store();
+    count_word(&word);
     return std::atomic_ref(word).compare_exchange_strong(expected, desired,
                                                          std::memory_order_acq_rel);
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
-    count_written(dst, n);
+    announce_store();
+    count_range(dst, n);
     // memcpy into memory nobody else can reach yet; the publishing store orders it.
     std::memcpy(dst, src, n);
   }
   void zero(void* dst, std::size_t n) noexcept {
-    count_written(dst, n);
+    announce_store();
+    count_range(dst, n);
     std::memset(dst, 0, n);
   }
 
@@ -169,19 +177,19 @@ class RealPlatform {
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
   // --- DRAM side ---
-  // A line that others write byte by byte, as 8 words.
-  static void load_line(std::uint64_t (&words)[8], const std::uint8_t* line) noexcept {
-#ifdef PERDURE_TSAN
-    for (int i = 0; i < 8; ++i) {
-      words[i] =
-          std::atomic_ref(reinterpret_cast<std::uint64_t*>(const_cast<std::uint8_t*>(line))[i])
-              .load(std::memory_order_relaxed);
+  // The bytes of a line, which others write one by one, that equal `byte`, as bits.
+  static std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(byte));
+    std::uint64_t mask = 0;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m128i equal = _mm_cmpeq_epi8(load_part(line + 16 * i), wanted);
+      mask |= std::uint64_t{static_cast<std::uint32_t>(_mm_movemask_epi8(equal))} << (16 * i);
     }
-#else
-    // Vector loads: each byte is whole, which is all that is needed; the loads before are acquire.
-    std::memcpy(words, line, kLine);
-    asm volatile("" ::: "memory");  // here, and once
-#endif
+    return mask;
+  }
+  static std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
+    return std::atomic_ref(const_cast<std::uint8_t&>(byte)).load(std::memory_order_relaxed);
   }
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
     std::atomic_ref(byte).store(value, std::memory_order_relaxed);
@@ -220,16 +228,36 @@ class RealPlatform {
   static void unpark(std::atomic<std::uint32_t>& word) noexcept { word.notify_all(); }
 
  private:
-  void count_written(const void* p, std::size_t n) noexcept {
+  static __m128i load_part(const std::uint8_t* part) noexcept {
+#ifdef PERDURE_TSAN
+    auto* words = reinterpret_cast<std::uint64_t*>(const_cast<std::uint8_t*>(part));
+    const std::uint64_t low = std::atomic_ref(words[0]).load(std::memory_order_relaxed);
+    const std::uint64_t high = std::atomic_ref(words[1]).load(std::memory_order_relaxed);
+    return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+#else
+    // A vector load: each byte is whole, which is all that is needed; the loads before it are
+    // acquire, and those after it must not be hoisted.
+    const __m128i value = _mm_load_si128(reinterpret_cast<const __m128i*>(part));
+    std::atomic_signal_fence(std::memory_order_acquire);
+    return value;
+#endif
+  }
+  void announce_store() noexcept {
     // Acquire: null again means that what had to be durable first is.
     if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) [[unlikely]]
       watch->before_store();
+  }
+  // Word after word of a line counts once.
+  static void count_word(const void* word) noexcept {
     auto& state = detail::thread_state;
-    const auto* line =
-        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1));
-    if (line == state.last_line && n <= 8) return;
-    state.counters.written_lines += lines_of(p, n);
+    const std::uintptr_t line = reinterpret_cast<std::uintptr_t>(word) / kLine;
+    state.counters.written_lines += line != state.last_line ? 1 : 0;
     state.last_line = line;
+  }
+  static void count_range(const void* p, std::size_t n) noexcept {
+    auto& state = detail::thread_state;
+    state.counters.written_lines += lines_of(p, n);
+    state.last_line = reinterpret_cast<std::uintptr_t>(p) / kLine;
   }
   void write_back(const void* p, std::size_t n) noexcept {
     auto line = reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1);

@@ -297,8 +297,9 @@ class EpochDomain {
 template <Platform P>
 class [[nodiscard]] EpochGuard {
  public:
-  explicit EpochGuard(EpochDomain<P>& domain) noexcept : domain_(domain), slot_(domain.pin()) {}
-  ~EpochGuard() {
+  [[gnu::always_inline]] explicit EpochGuard(EpochDomain<P>& domain) noexcept
+      : domain_(domain), slot_(domain.pin()) {}
+  [[gnu::always_inline]] ~EpochGuard() {
     if (slot_ != nullptr) [[likely]]
       EpochDomain<P>::unpin(slot_);
   }

@@ -24,11 +24,6 @@
 #include <cstdint>
 #include <cstring>
 
-#ifndef __SSE2__
-#error "perdure needs x86-64"
-#endif
-#include <emmintrin.h>
-
 #include "index/phast/codec.h"
 #include "index/phast/layout.h"
 #include "platform/platform.h"
@@ -133,7 +128,9 @@ struct alignas(64) Descriptor {
   }
   void unlatch_all() noexcept { search.stripes.store(0); }
 
-  bool is_free(std::uint32_t slot) const noexcept { return (equal_to(0) >> slot & 1) != 0; }
+  bool is_free(std::uint32_t slot) const noexcept {
+    return P::load_byte(search.fingerprints[slot]) == 0;
+  }
   // A free slot, as far as fingerprints and this word of the stripes say, or kNoSlot.
   std::uint32_t free_slot(std::uint32_t word) const noexcept {
     std::uint64_t taken = ~equal_to(0);
@@ -146,16 +143,7 @@ struct alignas(64) Descriptor {
 
  private:
   std::uint64_t equal_to(std::uint8_t byte) const noexcept {
-    std::uint64_t words[8];
-    P::load_line(words, reinterpret_cast<const std::uint8_t*>(&search));
-    const __m128i wanted = _mm_set1_epi8(static_cast<char>(byte));
-    std::uint64_t mask = 0;
-    for (int i = 0; i < 4; ++i) {
-      const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words) + i);
-      const auto bits = static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(part, wanted)));
-      mask |= std::uint64_t{bits} << (16 * i);
-    }
-    return mask;
+    return P::match_line(reinterpret_cast<const std::uint8_t*>(&search), byte);
   }
 };
 

@@ -102,13 +102,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
 
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
-    return write(key, value, Mode::insert);
+    return write<Mode::insert>(key, value);
   }
   Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
-    return write(key, value, Mode::upsert);
+    return write<Mode::upsert>(key, value);
   }
   Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
-    return write(key, value, Mode::update);
+    return write<Mode::update>(key, value);
   }
   Expected<bool> erase(const detail::Key& key) override;
   Expected<bool> read(const detail::Key& key,
@@ -163,9 +163,16 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                            FunctionRef<void(const detail::Value&)> visit) noexcept;
 
   // --- mutations ---
-  Expected<bool> write(const detail::Key& key, const detail::Value& value, Mode mode);
-  Expected<bool> write_once(const detail::Key& key, const detail::Value& value, Mode mode);
-  std::uint32_t latch_leaf(const Probe& probe, std::uint32_t* claimed) noexcept;
+  template <Mode kMode>
+  Expected<bool> write(const detail::Key& key, const detail::Value& value);
+  template <Mode kMode>
+  Expected<bool> write_once(const detail::Key& key, const detail::Value& value);
+  struct Latched {
+    std::uint32_t number;
+    std::uint32_t slot;  // claimed; kNoSlot if none was asked for, or is free
+  };
+  template <bool kClaims, bool kPresent>
+  Latched latch_leaf(const Probe& probe) noexcept;
   Expected<std::uint64_t> make_record(const Probe& probe, const detail::Value& value) noexcept;
   Expected<std::uint64_t> stored_value(const Probe& probe, const detail::Value& value) noexcept;
   Status fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,

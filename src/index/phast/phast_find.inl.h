@@ -105,7 +105,7 @@ Status Phast<P, Codec, G>::damaged_record(std::uint64_t word) const noexcept {
 // LP(find): the load of the entry's words, or of the fingerprints if none matched. The caller is
 // pinned.
 template <Platform P, class Codec, class G>
-Expected<bool> Phast<P, Codec, G>::read_from(
+[[gnu::always_inline]] inline Expected<bool> Phast<P, Codec, G>::read_from(
     const Probe& probe, std::uint32_t start,
     FunctionRef<void(const detail::Value&)> visit) noexcept {
   for (;;) {

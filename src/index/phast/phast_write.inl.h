@@ -39,10 +39,13 @@ template <Platform P, class Codec, class G>
 }
 
 // Takes the key's stripe in the leaf that holds the key, and with it a free slot if there is one
-// and `claimed` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
+// and `kClaims` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
+// The CAS waits for the previous operation's write-back, and what comes after it for the CAS: the
+// miss of the entry that will be written, the key's own if it is likely `kPresent`, begins before.
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline std::uint32_t Phast<P, Codec, G>::latch_leaf(
-    const Probe& probe, std::uint32_t* claimed) noexcept {
+template <bool kClaims, bool kPresent>
+[[gnu::always_inline]] inline auto Phast<P, Codec, G>::latch_leaf(const Probe& probe) noexcept
+    -> Latched {
   const unsigned stripe = stripe_of(probe);
   std::uint32_t number = inner_.locate(probe);
   for (unsigned spins = 0;;) {
@@ -53,19 +56,21 @@ template <Platform P, class Codec, class G>
       P::pause(spins++);
       continue;  // the leaf may be splitting: look again where the key is
     }
-    const std::uint32_t slot = claimed != nullptr ? desc.free_slot(word) : kNoSlot;
-    // The CAS waits for the previous operation's write-back, and what comes after it for the CAS:
-    // the entry's miss begins before.
-    const std::uint64_t candidates = desc.matches(probe.fingerprint);
-    if (candidates != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(candidates)], 1);
-    if (slot != kNoSlot) __builtin_prefetch(&leaf_of(desc).entries[slot], 1);
+    std::uint32_t slot = kNoSlot;
+    if constexpr (kClaims) {
+      slot = desc.free_slot(word);
+      if (slot != kNoSlot) __builtin_prefetch(&leaf_of(desc).entries[slot], 1);
+    }
+    if constexpr (kPresent) {
+      const std::uint64_t m = desc.matches(probe.fingerprint);
+      if (m != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(m)], 1);
+    }
     const std::uint32_t held = kHeld | (slot + 1);  // kNoSlot + 1 is 0
     if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
     const bool free = slot == kNoSlot || desc.is_free(slot);  // D2
     if (free && (desc.version.load(std::memory_order_acquire) & 1) == 0 && !desc.below(probe) &&
         !desc.above(probe)) [[likely]] {
-      if (claimed != nullptr) *claimed = slot;
-      return number;
+      return {number, slot};
     }
     desc.search.stripes.release(stripe);
   }
@@ -162,25 +167,27 @@ template <Platform P, class Codec, class G>
 // When the pool is full, what this and other threads have freed but not yet given back may be
 // enough; it can be had outside the guard only.
 template <Platform P, class Codec, class G>
-Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::Value& value,
-                                         Mode mode) {
+template <typename Phast<P, Codec, G>::Mode kMode>
+Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
   if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
-  auto done = write_once(key, value, mode);
-  if (done || done.error() != StatusCode::pool_full) [[likely]]
-    return done;
-  context_.epochs.drain_for_room();
-  context_.heap.reclaim();
-  return write_once(key, value, mode);
+  for (bool again = false;; again = true) {
+    auto done = write_once<kMode>(key, value);
+    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
+      return done;
+    context_.epochs.drain_for_room();
+    context_.heap.reclaim();
+  }
 }
 
 template <Platform P, class Codec, class G>
-Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const detail::Value& value,
-                                              Mode mode) {
+template <typename Phast<P, Codec, G>::Mode kMode>
+[[gnu::always_inline]] inline Expected<bool> Phast<P, Codec, G>::write_once(
+    const detail::Key& key, const detail::Value& value) {
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);
   if constexpr (!Codec::kBytes) {
-    if (probe.word == 0) return write_zero(value, mode);
+    if (probe.word == 0) return write_zero(value, kMode);
   }
   const unsigned stripe = stripe_of(probe);
   // X4: a split of byte-string leaves leaves write-backs for the insert's fence; without one we
@@ -190,8 +197,8 @@ Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const deta
     if (owes_fence) (void)context_.platform.fence("phast.write.settle"_site);
   };
   for (;;) {
-    std::uint32_t claimed = kNoSlot;
-    const std::uint32_t number = latch_leaf(probe, mode == Mode::update ? nullptr : &claimed);
+    const auto [number, claimed] = latch_leaf < kMode != Mode::update,
+                        kMode != Mode::insert > (probe);
     Desc& desc = table_[number];
     if (context_.platform.poisoned())
         [[unlikely]] {  // by who held the stripe: nothing of it counts
@@ -203,13 +210,13 @@ Expected<bool> Phast<P, Codec, G>::write_once(const detail::Key& key, const deta
     const std::uint32_t slot = find_slot(desc, probe, before);
     if (slot != kNoSlot) {
       Status s;
-      if (mode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
+      if (kMode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
       desc.search.stripes.release(stripe);
       settle();
       if (!s.ok()) return fail(std::move(s));
-      return mode == Mode::update;
+      return kMode == Mode::update;
     }
-    if (mode == Mode::update) {
+    if (kMode == Mode::update) {
       desc.search.stripes.release(stripe);
       return false;
     }
@@ -242,7 +249,7 @@ Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
     if (probe.word == 0) return erase_zero();
   }
   const unsigned stripe = stripe_of(probe);
-  const std::uint32_t number = latch_leaf(probe, nullptr);
+  const std::uint32_t number = latch_leaf<false, true>(probe).number;
   Desc& desc = table_[number];
   if (context_.platform.poisoned()) [[unlikely]] {
     desc.search.stripes.release(stripe);
