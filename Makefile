@@ -2,7 +2,7 @@
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-compare setup-go build demo test check format format-check tidy asan \
-        tsan nightly bench bench-compare figures lin faults ci clean
+        tsan nightly bench bench-compare figures lin mutants faults ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
@@ -56,6 +56,9 @@ bench: build     ## one benchmark run of 1 M records, in about a minute
 
 lin: build setup-go  ## check recorded concurrent and killed runs for linearizability
 	@scripts/lin.sh
+
+mutants: build   ## remove every write-back and fence, one at a time: a test must see it
+	@build/release/tests/nightly_mutants_test
 
 faults: build    ## count failed calls and flipped bits that were survived
 	@scripts/faults.sh

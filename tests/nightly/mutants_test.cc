@@ -25,14 +25,12 @@ constexpr const char* kFreeSlot =
 constexpr Argued kArgued[] = {
     {"heap.extent.zero:drop_fence",
      "the fence of heap.extent.assign follows in the same thread; until then no block of the "
-     "extent "
-     "is reachable, and the sweep makes unreachable ones dead"},
+     "extent is reachable, and the sweep makes unreachable ones dead"},
     {"phast.close.root:drop_fence",
      "pool.close.data fences next, in the same thread, before the header says clean"},
     {"pool.close.data:drop_fence",
      "every operation, and phast.close.root, has fenced what it wrote: this one is for engines "
-     "that "
-     "do not"},
+     "that do not"},
     {"pool.sync.data:drop_fence", "as pool.close.data"},
     {"pool.create.zero:drop_sync", "the sync of the whole file follows it"},
     {"pool.root.drop:drop_flush", kSameLine},
