@@ -47,7 +47,7 @@ std::string_view advice(StatusCode code) {
     case StatusCode::poisoned:
       return "what was acknowledged is safe; check the disk, then reopen";
     case StatusCode::unsupported:
-      return "choose another engine or durability";
+      return "choose what this build and this medium have";
     case StatusCode::read_only:
       return "make the file writable";
     case StatusCode::ok:
@@ -145,12 +145,7 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   options.read_only =
       access == Access::read && readable && ::access(arguments.path.c_str(), W_OK) != 0;
   if (arguments.max_size) options.max_size = *arguments.max_size;
-  if (arguments.durability) {
-    options.durability = *arguments.durability;
-  } else if (!options.must_create) {
-    // A pool that was created for `power` must not lose it because a command did not repeat that.
-    if (auto info = Pool::inspect(arguments.path)) options.durability = info->durability;
-  }
+  if (arguments.durability) options.durability = *arguments.durability;
   return Pool::open(arguments.path, options);
 }
 

@@ -97,10 +97,11 @@ class Acknowledger {
       const double pause = std::clamp(progress_.seconds() / 50, kMinSilence, kMaxSilence * 0.8);
       wake_.wait_for(lock, std::chrono::duration<double>(pause));
       if (done_) break;
+      const std::uint64_t before = saved_.lines;
       const Acknowledged at = acknowledge();
       if (progress_.visible()) {
         progress_.show(at.offset, pipeline_.records(), at.lines);
-      } else {
+      } else if (at.lines != before) {
         fmt::print(stderr, "acknowledged {}\n", at.lines);
       }
     }

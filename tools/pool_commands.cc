@@ -1,4 +1,6 @@
 // create, drop, sync, compact, check: a pool as a whole.
+#include <unistd.h>
+
 #include <memory>
 
 #include <fmt/format.h>
@@ -32,7 +34,10 @@ int run_create(const CreateArguments& arguments) {
   auto pool = open_pool(arguments, Access::must_create);
   if (!pool) return report(arguments.path, pool.error());
   auto map = open_map(*pool, arguments, true, &*types);
-  if (!map) return close_pool(*pool, arguments, report(arguments.path, map.error()));
+  if (!map) {  // nothing of it stays: the corrected command must not find a file
+    ::unlink(arguments.path.c_str());
+    return close_pool(*pool, arguments, report(arguments.path, map.error()));
+  }
   const PoolInfo info = pool->info();
   if (const int status = close_pool(*pool, arguments, exit_done)) return status;
   if (arguments.json) {

@@ -22,7 +22,7 @@ enum class Engine : std::uint16_t {
 
 // What a returned mutation has survived. On media: never renumber. See docs/durability.md.
 enum class Durability : std::uint8_t {
-  automatic = 0,  // `power` where the medium is DAX, `process` elsewhere
+  automatic = 0,  // that of the last open; for a new pool `power` on DAX, `process` elsewhere
   process = 1,    // any kill of the process; stores only, no flush, no fence
   power = 2,      // power loss too; write-back and fence (msync on page media)
   emulated = 3,   // the code path of `power` on ordinary memory: for tests and benchmarks

@@ -44,15 +44,16 @@ Status PoolImpl::usable() const {
   return {};
 }
 
-// Which durability this open gives, and with which instructions.
-Status PoolImpl::choose_durability(const PoolOptions& options) {
+// Which durability this open gives, and with which instructions. `last`: that of the last open, or
+// automatic for a new pool; a pool must not lose it because an open does not repeat it.
+Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) {
   if (static_cast<std::uint8_t>(options.durability) > 3) {
     return Status::format(StatusCode::invalid_argument, "durability %u is none",
                           static_cast<unsigned>(options.durability));
   }
   const MediumReport& medium = storage_.medium();
   const bool dax = medium.medium == Medium::cache_line || medium.medium == Medium::eadr;
-  durability_ = options.durability;
+  durability_ = options.durability != Durability::automatic ? options.durability : last;
   if (durability_ == Durability::automatic) {
     durability_ = dax ? Durability::power : Durability::process;
   }
@@ -93,7 +94,7 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   }
   if (Status s = storage_.create(path_.c_str()); !s.ok()) return s;
   created_ = true;
-  if (Status s = choose_durability(options); !s.ok()) return s;
+  if (Status s = choose_durability(options, Durability::automatic); !s.ok()) return s;
   const PoolShape shape = shape_of(options);
   if (Status s = storage_.map(shape.max_bytes); !s.ok()) return s;
   const std::uint64_t random[2] = {RealPlatform::random(), RealPlatform::random()};
@@ -119,7 +120,6 @@ Status PoolImpl::open_file(const PoolOptions& options) {
                                                               : FileStorage::Access::owner);
     if (s.ok()) {
       observed_ = options.read_only && storage_.lock_holder() != 0;
-      if (Status d = choose_durability(options); !d.ok()) return d;
       // The header names the capacity; it is checked before anything is mapped.
       auto pages =
           std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
@@ -132,6 +132,9 @@ Status PoolImpl::open_file(const PoolOptions& options) {
       }
       storage_.refresh_size();  // an observed pool may have grown since
       if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
+      if (Status d = choose_durability(options, static_cast<Durability>(header.mode)); !d.ok()) {
+        return d;
+      }
       if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
       return {};
     }

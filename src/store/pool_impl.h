@@ -57,7 +57,7 @@ class PoolImpl {
 
   Status open_file(const PoolOptions& options);
   Status create_file(const PoolOptions& options);
-  Status choose_durability(const PoolOptions& options);
+  Status choose_durability(const PoolOptions& options, Durability last);
   Status open_maps(bool clean, bool& complete);
   Status open_slot(std::uint32_t number, bool clean);
   Status make_map(std::string_view name, const MapOptions& options, const MapSpec& spec,

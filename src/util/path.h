@@ -2,7 +2,6 @@
 #pragma once
 
 #include <climits>
-#include <cstring>
 #include <string_view>
 
 namespace perdure {
@@ -13,8 +12,8 @@ class PathText {
   bool assign(std::string_view path, std::string_view suffix = {}) noexcept {
     if (path.size() + suffix.size() >= sizeof(text_)) return false;
     if (path.find('\0') != std::string_view::npos) return false;
-    std::memcpy(text_, path.data(), path.size());
-    std::memcpy(text_ + path.size(), suffix.data(), suffix.size());
+    path.copy(text_, path.size());
+    suffix.copy(text_ + path.size(), suffix.size());
     text_[path.size() + suffix.size()] = '\0';
     return true;
   }

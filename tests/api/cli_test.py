@@ -189,6 +189,12 @@ class CommandsTest(CliTest):
         self.assertEqual((created["max_bytes"], created["durability"], created["map"]),
                          (64 << 20, "process", "m"))
 
+    def test_a_create_that_fails_leaves_no_file(self):
+        for wrong in (["--engine", "clevel"], ["--map", "m" * 32]):
+            self.errors("create", self.pool, *wrong)
+            self.assertFalse(os.path.exists(self.pool))
+        self.create()
+
     def test_durability_of_create_stays(self):
         self.create("--durability", "emulated")
         self.run_cli("put", self.pool, "k", "v")

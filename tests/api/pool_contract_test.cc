@@ -189,6 +189,17 @@ TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
 
 // ---- Trust ----
 
+// An open that states no durability does not take the file's away.
+TEST(Durabilities, AutomaticKeepsThatOfTheLastOpen) {
+  TempPath path;
+  for (const Durability stated : {Durability::emulated, Durability::process}) {
+    must(open_pool(path, {.durability = stated, .max_size = 16_MiB}).close());
+    Pool pool = open_pool(path, {});
+    EXPECT_EQ(pool.info().durability, stated);
+    must(pool.close());
+  }
+}
+
 TEST(Trust, ACopyOfAClosedPoolIsAPool) {
   TempPath path, copy("copy");
   make_pool(path);
