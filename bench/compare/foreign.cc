@@ -20,10 +20,7 @@ class NullSession : public Session {
   Outcome update(const KeyRef&, const ValueRef&) override { return Outcome::yes; }
   Outcome erase(const KeyRef&) override { return Outcome::yes; }
   Outcome read(const KeyRef&, FunctionRef<void(const ValueRef&)>) override { return Outcome::yes; }
-  Outcome scan(const KeyRef&, std::uint64_t,
-               FunctionRef<void(const KeyRef&, const ValueRef&)>) override {
-    return Outcome::yes;
-  }
+  Outcome scan(const KeyRef&, std::uint64_t, ScanTally&) override { return Outcome::yes; }
 };
 
 class NullSubject : public Subject {

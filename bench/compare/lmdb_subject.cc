@@ -58,8 +58,7 @@ class LmdbSession : public Session {
     return error == 0 ? Outcome::yes : failed(error);
   }
 
-  Outcome scan(const KeyRef& from, std::uint64_t limit,
-               FunctionRef<void(const KeyRef&, const ValueRef&)> visit) override {
+  Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) override {
     const Encoded encoded(from);
     if (const int error = renew(); error != 0) return failed(error);
     int error = ::mdb_cursor_renew(reader_, cursor_);
@@ -67,7 +66,8 @@ class LmdbSession : public Session {
     MDB_val value{};
     if (error == 0) error = ::mdb_cursor_get(cursor_, &key, &value, MDB_SET_RANGE);
     for (; error == 0 && limit > 0; --limit) {
-      visit(decode_key(options_.key, from_val(key)), decode_value(options_.value, from_val(value)));
+      tally.add(decode_key(options_.key, from_val(key)),
+                decode_value(options_.value, from_val(value)));
       if (limit > 1) error = ::mdb_cursor_get(cursor_, &key, &value, MDB_NEXT);
     }
     ::mdb_txn_reset(reader_);

@@ -36,13 +36,12 @@ class RocksSession : public Session {
     if (status.ok()) visit(decode_value(options_.value, view(value)));
     return answer(status);
   }
-  Outcome scan(const KeyRef& from, std::uint64_t limit,
-               FunctionRef<void(const KeyRef&, const ValueRef&)> visit) override {
+  Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) override {
     const Encoded encoded(from);
     const std::unique_ptr<rocksdb::Iterator> it(db_.NewIterator(read_));
     for (it->Seek(slice(encoded.view())); limit > 0 && it->Valid(); it->Next(), --limit) {
-      visit(decode_key(options_.key, view(it->key())),
-            decode_value(options_.value, view(it->value())));
+      tally.add(decode_key(options_.key, view(it->key())),
+                decode_value(options_.value, view(it->value())));
     }
     return answer(it->status());
   }

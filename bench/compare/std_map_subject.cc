@@ -72,12 +72,11 @@ class MapSession : public Session {
     visit(borrowed<ValueRef>(it->second));
     return Outcome::yes;
   }
-  Outcome scan(const KeyRef& from, std::uint64_t limit,
-               FunctionRef<void(const KeyRef&, const ValueRef&)> visit) override {
+  Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) override {
     const auto lock = shared_.lock();
     auto it = shared_.map.lower_bound(view(from));
     for (; limit > 0 && it != shared_.map.end(); --limit, ++it) {
-      visit(borrowed<KeyRef>(it->first), borrowed<ValueRef>(it->second));
+      tally.add(borrowed<KeyRef>(it->first), borrowed<ValueRef>(it->second));
     }
     return Outcome::yes;
   }

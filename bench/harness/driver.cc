@@ -194,21 +194,17 @@ class alignas(128) Worker {
   // The start key is present, so that a scan must begin with it.
   void scan(std::size_t i, std::uint64_t limit) {
     const KeyRef from = block_.key(i);
-    std::uint64_t visited = 0;
     bool first_right = false;
-    const Outcome outcome =
-        session_->scan(from, limit, [&](const KeyRef& key, const ValueRef& value) {
-          if (visited++ == 0) {
-            const bool same = from.bytes.empty() ? key.word == from.word : key.bytes == from.bytes;
-            first_right = same && use(from.word, value);
-          } else {
-            touched_ +=
-                value.bytes.empty() ? value.word : static_cast<unsigned char>(value.bytes.front());
-          }
-        });
+    const auto first = [&](const KeyRef& key, const ValueRef& value) {
+      const bool same = from.bytes.empty() ? key.word == from.word : key.bytes == from.bytes;
+      first_right = same && use(from.word, value);
+    };
+    ScanTally tally(first);
+    const Outcome outcome = session_->scan(from, limit, tally);
+    touched_ += tally.touched();
     failed_ |= outcome == Outcome::failed;
     missing_ += first_right ? 0 : 1;
-    unexpected_ += visited > limit ? 1 : 0;
+    unexpected_ += tally.entries() > limit ? 1 : 0;
   }
 
   // Loads the value, line by line, and in clocked operations checks it: a value of this key, no

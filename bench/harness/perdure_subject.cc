@@ -81,12 +81,11 @@ class MapSession : public Session {
     return Outcome::yes;
   }
 
-  Outcome scan(const KeyRef& from, std::uint64_t limit,
-               FunctionRef<void(const KeyRef&, const ValueRef&)> visit) override {
+  Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) override {
     if (ordered_ == nullptr) return fail("the engine keeps no order");
     auto visited = ordered_->scan(
         ScanOptions<K>{.from = to_map_key<K>(from), .limit = limit},
-        [&](const K& key, const V& value) { visit(from_map_key(key), from_map(value)); });
+        [&](const K& key, const V& value) { tally.add(from_map_key(key), from_map(value)); });
     if (!visited) return fail(std::string(visited.error().message()));
     return Outcome::yes;
   }

@@ -171,7 +171,9 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     batch.low_separator = desc.separators.low.load(std::memory_order_acquire);
     batch.bound_separator = desc.separators.bound.load(std::memory_order_acquire);
   }
-  for (unsigned stripe = 0; stripe < P::ByteLatches::kCount; ++stripe) desc.let_go(stripe);
+  if (desc.search.stripes.load() != 0) {  // D5
+    for (unsigned stripe = 0; stripe < P::ByteLatches::kCount; ++stripe) desc.let_go(stripe);
+  }
   const bool settled = desc.search.stripes.load() == 0;  // before the slots
   const std::uint64_t visible = desc.visible();
   std::uint8_t slots[64];
