@@ -189,6 +189,8 @@ template <typename Phast<P, Codec, G>::Mode kMode>
   if constexpr (!Codec::kBytes) {
     if (probe.word == 0) return write_zero(value, kMode);
   }
+  constexpr bool kClaims = kMode != Mode::update;
+  constexpr bool kPresent = kMode != Mode::insert;  // the key, more likely than not
   const unsigned stripe = stripe_of(probe);
   // X4: a split of byte-string leaves leaves write-backs for the insert's fence; without one we
   // fence here.
@@ -197,11 +199,10 @@ template <typename Phast<P, Codec, G>::Mode kMode>
     if (owes_fence) (void)context_.platform.fence("phast.write.settle"_site);
   };
   for (;;) {
-    const auto [number, claimed] = latch_leaf < kMode != Mode::update,
-                        kMode != Mode::insert > (probe);
+    const auto [number, claimed] = latch_leaf<kClaims, kPresent>(probe);
     Desc& desc = table_[number];
-    if (context_.platform.poisoned())
-        [[unlikely]] {  // by who held the stripe: nothing of it counts
+    // By who held the stripe: what it left there does not count.
+    if (context_.platform.poisoned()) [[unlikely]] {
       desc.search.stripes.release(stripe);
       settle();
       return fail(StatusCode::poisoned);
