@@ -55,7 +55,7 @@ class EpochDomain {
   static constexpr std::uint32_t kCollectEvery = 64;
   static constexpr std::uint32_t kMaxLimbo =
       1U << 16;  // objects per thread before mutations are refused
-  static constexpr std::uint64_t kPatienceNs = 100'000'000;
+  static constexpr std::uint64_t kPatienceNs = 1'000'000'000;
 
   explicit EpochDomain(P& platform) noexcept : platform_(platform) {}
   EpochDomain(const EpochDomain&) = delete;

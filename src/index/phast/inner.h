@@ -26,6 +26,7 @@
 #include <new>
 
 #include "index/phast/leaf_table.h"
+#include "index/phast/shortcut.h"
 #include "reclaim/epoch.h"
 
 namespace perdure::phast {
@@ -70,12 +71,25 @@ class InnerIndex {
   const Partitioning& partitioning() const noexcept { return partitioning_; }
 
   // A leaf at or left of the key's, nearly always the key's own (N1). The caller is pinned.
-  std::uint32_t locate(const Probe& probe) const noexcept;
+  std::uint32_t locate(const Probe& probe) const noexcept {
+    const std::uint32_t leaf = shortcut_to(probe);
+    return leaf != kNoLeaf ? leaf : search(probe);
+  }
+  // The same from the inner nodes alone.
+  std::uint32_t search(const Probe& probe) const noexcept;
   std::uint32_t first_leaf(std::uint32_t partition) const noexcept {
     return partitions_[partition].first;
   }
 
-  // locate() in steps, for batches: each returns what to prefetch for the next.
+  // locate() in steps, for batches: each prefetches for the next. shortcut_to() may answer kNoLeaf.
+  void prefetch_shortcut(const Probe& probe) const noexcept {
+    const auto* s = part_of(probe).shortcut.load(std::memory_order_acquire);
+    if (s != nullptr) s->prefetch(probe.word);
+  }
+  [[gnu::always_inline]] std::uint32_t shortcut_to(const Probe& probe) const noexcept {
+    const auto* s = part_of(probe).shortcut.load(std::memory_order_acquire);
+    return s != nullptr ? s->leaf_of(probe.word) : kNoLeaf;
+  }
   struct Step {
     const void* node = nullptr;
     std::uint32_t group = 0;
@@ -89,7 +103,8 @@ class InnerIndex {
   // `fresh` was split off `old`: old's bound in its descriptor is the new one. Errors:
   // out_of_memory, then lookups reach `fresh` by walking right.
   Status insert_after(std::uint32_t partition, std::uint32_t old, std::uint32_t fresh) noexcept;
-  void remove(std::uint32_t partition, std::uint32_t leaf) noexcept;
+  // `leaf` was unlinked; its range belongs to `heir`, its right neighbour, now.
+  void remove(std::uint32_t partition, std::uint32_t leaf, std::uint32_t heir) noexcept;
 
   std::uint64_t dram_bytes() const noexcept;
   std::uint64_t node_count() const noexcept;
@@ -112,15 +127,20 @@ class InnerIndex {
     std::uint64_t bytes;
   };
   struct alignas(64) Part {
+    Atomic<Shortcut<P>*> shortcut{nullptr};  // null: the nodes are searched
     Atomic<Cache*> cache{nullptr};
     mutable typename P::Latch latch;
     std::uint32_t head = 0;   // first node
     std::uint32_t first = 0;  // first leaf, never unlinked
     std::uint32_t nodes = 0;
+    std::uint32_t leaves = 0;
     std::uint32_t changes = 0;  // nodes added since the cache was built
     std::uint32_t empty = 0;
   };
 
+  const Part& part_of(const Probe& probe) const noexcept {
+    return partitions_[partitioning_.of(probe.word)];
+  }
   bool above(const Node& node, const Probe& probe) const noexcept {
     const std::uint64_t word = node.max.load(std::memory_order_acquire);
     if constexpr (Codec::kBytes) {
@@ -157,12 +177,16 @@ class InnerIndex {
   void replace_max_separator(Node& node, Separator<P>* fresh) noexcept;
   bool split_node(Part& part, Node& node) noexcept;
   void rebuild_cache(Part& part) noexcept;
+  void rebuild_shortcut(std::uint32_t partition) noexcept;
   void drop_separator(Separator<P>* separator) noexcept;
   std::uint32_t find_node(const Part& part, std::uint32_t leaf, const Probe& hint,
                           std::uint32_t& position) const noexcept;
 
   static void finish_cache(void* self, std::uint64_t cache) {
     static_cast<InnerIndex*>(self)->free_cache(reinterpret_cast<Cache*>(cache));
+  }
+  static void finish_shortcut(void*, std::uint64_t shortcut) {
+    Shortcut<P>::free(reinterpret_cast<Shortcut<P>*>(shortcut));
   }
   static void finish_node(void* self, std::uint64_t number) {
     static_cast<InnerIndex*>(self)->free_node(static_cast<std::uint32_t>(number));
@@ -171,6 +195,7 @@ class InnerIndex {
     std::free(reinterpret_cast<void*>(separator));
   }
   static constexpr Reclaimer kCacheReclaimer{nullptr, &finish_cache};
+  static constexpr Reclaimer kShortcutReclaimer{nullptr, &finish_shortcut};
   static constexpr Reclaimer kNodeReclaimer{nullptr, &finish_node};
   static constexpr Reclaimer kSeparatorReclaimer{nullptr, &finish_separator};
   void free_cache(Cache* cache) noexcept;

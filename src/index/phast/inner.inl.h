@@ -12,6 +12,7 @@ InnerIndex<P, Codec, G>::~InnerIndex() {
   closing_ = true;
   if (partitions_.data() == nullptr) return;
   for (std::uint32_t p = 0; p < partitioning_.count(); ++p) {
+    Shortcut<P>::free(partitions_[p].shortcut.load(std::memory_order_acquire));
     free_cache(partitions_[p].cache.load(std::memory_order_acquire));
     for (std::uint32_t n = partitions_[p].head; Codec::kBytes && n != 0;
          n = nodes_[n].next.load(std::memory_order_relaxed)) {
@@ -89,7 +90,7 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename InnerIndex<P, Codec, G>::Step
 InnerIndex<P, Codec, G>::locate_node(const Probe& probe) const noexcept {
-  const Node& node = nodes_[cache_start(partitions_[partitioning_.of(probe.word)], probe)];
+  const Node& node = nodes_[cache_start(part_of(probe), probe)];
   __builtin_prefetch(&node);
   __builtin_prefetch(&node.guide[0]);
   if constexpr (kGroups > 8) __builtin_prefetch(&node.guide[8]);
@@ -119,7 +120,7 @@ template <Platform P, class Codec, class G>
   // one (N4).
   for (;;) {
     const std::uint32_t next = node->next.load(std::memory_order_acquire);
-    if (next == 0) return partitions_[partitioning_.of(probe.word)].first;
+    if (next == 0) return part_of(probe).first;
     node = &nodes_[next];
     if (node->count.load(std::memory_order_acquire) != 0) {
       return node->leaves[0].load(std::memory_order_acquire);
@@ -128,8 +129,7 @@ template <Platform P, class Codec, class G>
 }
 
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::locate(
-    const Probe& probe) const noexcept {
+std::uint32_t InnerIndex<P, Codec, G>::search(const Probe& probe) const noexcept {
   Step step = locate_node(probe);
   locate_group(probe, step);
   return locate_leaf(probe, step);
@@ -219,6 +219,8 @@ Status InnerIndex<P, Codec, G>::build(std::uint32_t partition, const std::uint32
     previous = &node;
     ++part.nodes;
   }
+  part.leaves = static_cast<std::uint32_t>(count);
+  rebuild_shortcut(partition);
   rebuild_cache(part);
   return part.cache.load(std::memory_order_relaxed) != nullptr ? Status()
                                                                : StatusCode::out_of_memory;
@@ -287,7 +289,14 @@ Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint3
                                              std::uint32_t fresh) noexcept {
   Part& part = partitions_[partition];
   LatchGuard guard(part.latch);
-  Probe hint{.word = leaves_[old].bound.load(std::memory_order_relaxed)};
+  const Desc& left = leaves_[old];
+  Probe hint{.word = left.bound.load(std::memory_order_relaxed)};
+  if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
+    const std::uint64_t low = left.low.load(std::memory_order_relaxed);
+    shortcut->split(old, Codec::kBytes || low == 0 ? low : low - 1, hint.word, fresh,
+                    leaves_[fresh].bound.load(std::memory_order_relaxed));
+    if (shortcut->outgrown(++part.leaves)) rebuild_shortcut(partition);
+  }
   if constexpr (Codec::kBytes) {
     const Separator<P>* s = leaves_[old].separators.bound.load(std::memory_order_relaxed);
     if (s != nullptr) hint.bytes = s->view();
@@ -321,9 +330,16 @@ Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint3
 }
 
 template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf) noexcept {
+void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf,
+                                     std::uint32_t heir) noexcept {
   Part& part = partitions_[partition];
   LatchGuard guard(part.latch);
+  const Desc& desc = leaves_[leaf];
+  if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
+    shortcut->replace(leaf, desc.low.load(std::memory_order_relaxed),
+                      desc.bound.load(std::memory_order_relaxed), heir);
+    --part.leaves;
+  }
   Probe hint{.word = leaves_[leaf].bound.load(std::memory_order_relaxed)};
   if constexpr (Codec::kBytes) {
     const Separator<P>* s = leaves_[leaf].separators.bound.load(std::memory_order_relaxed);
@@ -343,6 +359,53 @@ void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf
   node.count.store(count - 1, std::memory_order_release);
   refresh_guide(node);
   if (count == 1 && ++part.empty > part.nodes / 8) rebuild_cache(part);
+}
+
+// Without memory the old one stays.
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::rebuild_shortcut(std::uint32_t partition) noexcept {
+  Part& part = partitions_[partition];
+  const auto each_leaf = [&](auto&& visit) {
+    for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
+      const Node& node = nodes_[n];
+      const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        visit(node.leaves[i].load(std::memory_order_relaxed),
+              node.keys[i].load(std::memory_order_relaxed));
+      }
+    }
+  };
+  // The first and the last leaf reach as far as the partition does: they count with the width of
+  // the others.
+  std::uint32_t leaves = 0;
+  std::uint64_t first_bound = 0, last_before = 0, last_bound = 0;
+  each_leaf([&](std::uint32_t, std::uint64_t bound) {
+    if (leaves++ == 0) first_bound = bound;
+    last_before = last_bound;
+    last_bound = bound;
+  });
+  std::uint64_t low = partitioning_.low(partition);
+  std::uint64_t high = partitioning_.bound(partition);
+  if (leaves > 2) {
+    const std::uint64_t width = (last_before - first_bound) / (leaves - 2);
+    low = std::max(low, first_bound - std::min(first_bound, width));
+    high = std::min(high, last_before + std::min(~last_before, width));
+  }
+  auto* fresh = Shortcut<P>::make(low, high, leaves, part.first);
+  if (fresh == nullptr) return;
+  std::uint64_t before = 0;
+  each_leaf([&](std::uint32_t leaf, std::uint64_t bound) {
+    if (leaf != part.first) fresh->fill(leaf, before, bound);
+    before = bound;
+  });
+  auto* old = part.shortcut.load(std::memory_order_relaxed);
+  part.shortcut.store(fresh, std::memory_order_release);
+  part.leaves = leaves;
+  cache_bytes_.fetch_add(fresh->bytes() - (old != nullptr ? old->bytes() : 0),
+                         std::memory_order_relaxed);
+  if (old != nullptr) {
+    epochs_.retire(kShortcutReclaimer, this, reinterpret_cast<std::uint64_t>(old));
+  }
 }
 
 // Leaves empty nodes out (the head stays) and makes a new cache. Without memory the old cache

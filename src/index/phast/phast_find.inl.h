@@ -15,7 +15,7 @@ template <Platform P, class Codec, class G>
     __builtin_prefetch(&desc.search);
     if ((version & 1) != 0 || desc.below(probe)) [[unlikely]] {
       // Unlinked, or landed right of the key (N3). The partition's first leaf is always left of it.
-      number = ++misses < 4 ? inner_.locate(probe)
+      number = ++misses < 4 ? inner_.search(probe)
                             : inner_.first_leaf(inner_.partitioning().of(probe.word));
       if (misses > 4) P::pause(misses);
       continue;
@@ -23,7 +23,7 @@ template <Platform P, class Codec, class G>
     if (!desc.above(probe)) [[likely]]
       return {number, version};
     const std::uint32_t next = desc.next.load(std::memory_order_acquire);
-    number = next != kNoLeaf ? next : inner_.locate(probe);
+    number = next != kNoLeaf ? next : inner_.search(probe);
   }
 }
 
@@ -151,7 +151,7 @@ Expected<bool> Phast<P, Codec, G>::read(const detail::Key& key,
   return read_from(probe, inner_.locate(probe), visit);
 }
 
-// Four steps per lookup, a cache miss each; the misses of a group overlap.
+// In steps, a cache miss each; the misses of a group overlap.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
     std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
@@ -166,11 +166,17 @@ Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
     const std::size_t n = std::min<std::size_t>(kGroup, keys.size() - begin);
     for (std::size_t i = 0; i < n; ++i) {
       probes[i] = Codec::probe(keys[begin + i]);
-      steps[i] = inner_.locate_node(probes[i]);
+      inner_.prefetch_shortcut(probes[i]);
     }
-    for (std::size_t i = 0; i < n; ++i) inner_.locate_group(probes[i], steps[i]);
     for (std::size_t i = 0; i < n; ++i) {
-      leaves[i] = inner_.locate_leaf(probes[i], steps[i]);
+      leaves[i] = inner_.shortcut_to(probes[i]);
+      if (leaves[i] == kNoLeaf) steps[i] = inner_.locate_node(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (leaves[i] == kNoLeaf) inner_.locate_group(probes[i], steps[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (leaves[i] == kNoLeaf) leaves[i] = inner_.locate_leaf(probes[i], steps[i]);
       __builtin_prefetch(&table_[leaves[i]]);
       __builtin_prefetch(&table_[leaves[i]].search);
     }

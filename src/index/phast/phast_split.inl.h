@@ -303,7 +303,8 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
     right.low.store(desc.low.load(std::memory_order_relaxed), std::memory_order_release);
   }
   left.next.store(right_number, std::memory_order_release);
-  inner_.remove(inner_.partitioning().of(desc.bound.load(std::memory_order_relaxed)), number);
+  inner_.remove(inner_.partitioning().of(desc.bound.load(std::memory_order_relaxed)), number,
+                right_number);
   if constexpr (Codec::kBytes) {
     Separator<P>* bound = desc.separators.bound.load(std::memory_order_relaxed);
     context_.heap.retire(bound->record);

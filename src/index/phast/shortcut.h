@@ -1,0 +1,123 @@
+// Shortcut: from a key's word straight to a leaf, for one partition of PhaST.
+//
+// WHAT  The part of the key space in which the partition's leaves lie, cut into intervals of equal
+//   width, 4 to 8 of them per leaf; each names the leaf in which it begins. Keys that are spread
+//   evenly on the scale of a leaf (random, hashed, counted) are found with one cache miss, without
+//   the search through the levels above; for other distributions WHEN NOT says so itself.
+// WHEN NOT  An interval in which a leaf lies whole names none, and neither does what lies outside:
+//   there the inner nodes are searched.
+// INVARIANTS (DRAM)
+//   S1  An interval's leaf is a hint, like everything above the descriptors (inner.h N1). It is the
+//       leaf of the interval's first word, or was before a split that is not listed yet.
+//   S2  No interval names an unlinked leaf: its number may be used again once nobody is pinned.
+// ORDERING  intervals: stored release, loaded acquire. Replaced as a whole through epochs.
+// PROGRESS  lookups are wait-free; changes take the partition's latch. A split changes the
+//   intervals that its new leaf covers: O(1) where keys are even, O(intervals) at worst.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "index/phast/leaf_table.h"
+
+namespace perdure::phast {
+
+template <Platform P>
+class Shortcut {
+ public:
+  // For `leaves` leaves, of which all but the `first` begin in [low, high]. Null if DRAM is short.
+  static Shortcut* make(std::uint64_t low, std::uint64_t high, std::uint32_t leaves,
+                        std::uint32_t first) noexcept {
+    std::uint32_t shift = 0;
+    while ((high - low) >> shift >= std::uint64_t{kPerLeaf} * leaves) ++shift;
+    const auto count = static_cast<std::uint32_t>(((high - low) >> shift) + 1);
+    void* memory = std::malloc(bytes_for(count));
+    if (memory == nullptr) return nullptr;
+    auto* shortcut = new (memory) Shortcut(low, shift, count, leaves);
+    for (std::uint32_t i = 0; i < count; ++i) new (shortcut->intervals() + i) Interval(first);
+    return shortcut;
+  }
+  static void free(Shortcut* shortcut) noexcept { std::free(static_cast<void*>(shortcut)); }
+
+  // Where to look for the word first, or kNoLeaf.
+  [[gnu::always_inline]] std::uint32_t leaf_of(std::uint64_t word) const noexcept {
+    const std::uint64_t i = (word - low_) >> shift_;  // words below low_ are far behind the end
+    return i < count_ ? intervals()[i].load(std::memory_order_acquire) : kNoLeaf;
+  }
+  [[gnu::always_inline]] void prefetch(std::uint64_t word) const noexcept {
+    __builtin_prefetch(intervals() + ((word - low_) >> shift_));
+  }
+
+  // While it is made, for every other leaf in order: `leaf` holds the words behind `before` and up
+  // to `bound`.
+  void fill(std::uint32_t leaf, std::uint64_t before, std::uint64_t bound) noexcept {
+    const auto [first, last] = begun_in(before, bound);
+    if (first > last) return clear(last);
+    for (std::uint64_t i = first; i <= last && i < count_; ++i) set(i, leaf);
+  }
+  // `old`, which held the words behind `before`, keeps those up to `middle`; `fresh` holds those
+  // behind it, up to `bound`.
+  void split(std::uint32_t old, std::uint64_t before, std::uint64_t middle, std::uint32_t fresh,
+             std::uint64_t bound) noexcept {
+    const auto [kept, kept_last] = begun_in(before, middle);
+    if (kept > kept_last) clear(kept_last);
+    const auto [first, last] = begun_in(middle, bound);
+    if (first > last) clear(last);
+    for (std::uint64_t i = first; i <= last && i < count_; ++i) {
+      if (get(i) == old) set(i, fresh);
+    }
+  }
+  // Whatever names `leaf`, which holds the words from `low` to `bound`, names `heir` then (S2).
+  void replace(std::uint32_t leaf, std::uint64_t low, std::uint64_t bound,
+               std::uint32_t heir) noexcept {
+    if (bound < low_) return;
+    const std::uint64_t last = (bound - low_) >> shift_;
+    for (std::uint64_t i = low < low_ ? 0 : (low - low_) >> shift_; i <= last && i < count_; ++i) {
+      if (get(i) == leaf) set(i, heir);
+    }
+  }
+
+  // Whether the partition has outgrown it.
+  bool outgrown(std::uint32_t leaves) const noexcept { return leaves > 2 * leaves_; }
+  std::uint64_t bytes() const noexcept { return bytes_for(count_); }
+
+ private:
+  using Interval = typename P::template Atomic<std::uint32_t>;
+  static constexpr std::uint32_t kPerLeaf = 8;
+
+  Shortcut(std::uint64_t low, std::uint32_t shift, std::uint32_t count,
+           std::uint32_t leaves) noexcept
+      : low_(low), shift_(shift), count_(count), leaves_(leaves) {}
+
+  static std::uint64_t bytes_for(std::uint32_t count) noexcept {
+    return sizeof(Shortcut) + count * sizeof(Interval);
+  }
+  std::uint32_t get(std::uint64_t i) const noexcept {
+    return intervals()[i].load(std::memory_order_relaxed);
+  }
+  void set(std::uint64_t i, std::uint32_t leaf) noexcept {
+    intervals()[i].store(leaf, std::memory_order_release);
+  }
+  // No interval begins in a leaf that ends in interval i: it lies whole in it.
+  void clear(std::uint64_t i) noexcept {
+    if (i < count_) set(i, kNoLeaf);
+  }
+  // The first and the last interval that begin behind `before` and not behind `bound`; if there is
+  // none, the first lies behind the last.
+  std::pair<std::uint64_t, std::uint64_t> begun_in(std::uint64_t before,
+                                                   std::uint64_t bound) const noexcept {
+    if (bound < low_) return {~std::uint64_t{0}, ~std::uint64_t{0} - 1};
+    return {before < low_ ? 0 : ((before - low_) >> shift_) + 1, (bound - low_) >> shift_};
+  }
+  Interval* intervals() noexcept { return reinterpret_cast<Interval*>(this + 1); }
+  const Interval* intervals() const noexcept { return reinterpret_cast<const Interval*>(this + 1); }
+
+  std::uint64_t low_;
+  std::uint32_t shift_;
+  std::uint32_t count_;
+  std::uint32_t leaves_;  // when it was made
+};
+
+}  // namespace perdure::phast
