@@ -80,11 +80,17 @@ TEST(Shortcut, AnUnlinkedLeafIsNamedNowhere) {
   EXPECT_EQ(shortcut->leaf_of(begin_of(4) + 50), 4U);
 }
 
-TEST(Shortcut, IsOutgrownWhenThePartitionHasDoubled) {
-  const Owner shortcut = four_leaves();
-  EXPECT_FALSE(shortcut->outgrown(8));
-  EXPECT_TRUE(shortcut->outgrown(9));
-  EXPECT_GE(shortcut->bytes(), 4 * 4 * sizeof(std::uint32_t));
+TEST(Shortcut, IsUsefulWhereHalfOfItNamesALeaf) {
+  const Owner even = four_leaves();
+  EXPECT_TRUE(even->useful());
+  EXPECT_GE(even->bytes(), 4 * 4 * sizeof(std::uint32_t));
+  // A leaf lies whole in all but the last of the intervals.
+  const Owner uneven(Subject::make(0, 1ULL << 40, 2, 1));
+  const std::uint64_t width = 1ULL << 37;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    uneven->fill(2 + i, width * i + 1, width * i + 2);
+  }
+  EXPECT_FALSE(uneven->useful());
 }
 
 TEST(Shortcut, CoversTheWholeKeySpace) {

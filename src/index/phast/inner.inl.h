@@ -236,6 +236,11 @@ std::uint32_t InnerIndex<P, Codec, G>::find_node(const Part& part, std::uint32_t
     for (; number != 0; number = nodes_[number].next.load(std::memory_order_relaxed)) {
       const Node& node = nodes_[number];
       const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+      if (!from_head && above(node, hint)) continue;
+      position = position_of(node, hint, group_of(node, hint.word));
+      if (position < count && node.leaves[position].load(std::memory_order_relaxed) == leaf) {
+        return number;
+      }
       for (position = 0; position < count; ++position) {
         if (node.leaves[position].load(std::memory_order_relaxed) == leaf) return number;
       }
@@ -295,8 +300,8 @@ Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint3
     const std::uint64_t low = left.low.load(std::memory_order_relaxed);
     shortcut->split(old, Codec::kBytes || low == 0 ? low : low - 1, hint.word, fresh,
                     leaves_[fresh].bound.load(std::memory_order_relaxed));
-    if (shortcut->outgrown(++part.leaves)) rebuild_shortcut(partition);
   }
+  if (++part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
   if constexpr (Codec::kBytes) {
     const Separator<P>* s = leaves_[old].separators.bound.load(std::memory_order_relaxed);
     if (s != nullptr) hint.bytes = s->view();
@@ -338,8 +343,8 @@ void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf
   if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
     shortcut->replace(leaf, desc.low.load(std::memory_order_relaxed),
                       desc.bound.load(std::memory_order_relaxed), heir);
-    --part.leaves;
   }
+  --part.leaves;
   Probe hint{.word = leaves_[leaf].bound.load(std::memory_order_relaxed)};
   if constexpr (Codec::kBytes) {
     const Separator<P>* s = leaves_[leaf].separators.bound.load(std::memory_order_relaxed);
@@ -391,6 +396,8 @@ void InnerIndex<P, Codec, G>::rebuild_shortcut(std::uint32_t partition) noexcept
     low = std::max(low, first_bound - std::min(first_bound, width));
     high = std::min(high, last_before + std::min(~last_before, width));
   }
+  part.leaves = leaves;
+  part.rebuild_at = 2 * leaves;
   auto* fresh = Shortcut<P>::make(low, high, leaves, part.first);
   if (fresh == nullptr) return;
   std::uint64_t before = 0;
@@ -398,11 +405,15 @@ void InnerIndex<P, Codec, G>::rebuild_shortcut(std::uint32_t partition) noexcept
     if (leaf != part.first) fresh->fill(leaf, before, bound);
     before = bound;
   });
+  if (!fresh->useful()) {
+    Shortcut<P>::free(fresh);
+    fresh = nullptr;
+  }
   auto* old = part.shortcut.load(std::memory_order_relaxed);
   part.shortcut.store(fresh, std::memory_order_release);
-  part.leaves = leaves;
-  cache_bytes_.fetch_add(fresh->bytes() - (old != nullptr ? old->bytes() : 0),
-                         std::memory_order_relaxed);
+  cache_bytes_.fetch_add(
+      (fresh != nullptr ? fresh->bytes() : 0) - (old != nullptr ? old->bytes() : 0),
+      std::memory_order_relaxed);
   if (old != nullptr) {
     epochs_.retire(kShortcutReclaimer, this, reinterpret_cast<std::uint64_t>(old));
   }

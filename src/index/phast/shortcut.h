@@ -35,7 +35,7 @@ class Shortcut {
     const auto count = static_cast<std::uint32_t>(((high - low) >> shift) + 1);
     void* memory = std::malloc(bytes_for(count));
     if (memory == nullptr) return nullptr;
-    auto* shortcut = new (memory) Shortcut(low, shift, count, leaves);
+    auto* shortcut = new (memory) Shortcut(low, shift, count);
     for (std::uint32_t i = 0; i < count; ++i) new (shortcut->intervals() + i) Interval(first);
     return shortcut;
   }
@@ -79,17 +79,20 @@ class Shortcut {
     }
   }
 
-  // Whether the partition has outgrown it.
-  bool outgrown(std::uint32_t leaves) const noexcept { return leaves > 2 * leaves_; }
+  // Whether half of the intervals name a leaf: else it costs more than it saves.
+  bool useful() const noexcept {
+    std::uint32_t named = 0;
+    for (std::uint32_t i = 0; i < count_; ++i) named += get(i) != kNoLeaf ? 1 : 0;
+    return named >= count_ / 2;
+  }
   std::uint64_t bytes() const noexcept { return bytes_for(count_); }
 
  private:
   using Interval = typename P::template Atomic<std::uint32_t>;
   static constexpr std::uint32_t kPerLeaf = 8;
 
-  Shortcut(std::uint64_t low, std::uint32_t shift, std::uint32_t count,
-           std::uint32_t leaves) noexcept
-      : low_(low), shift_(shift), count_(count), leaves_(leaves) {}
+  Shortcut(std::uint64_t low, std::uint32_t shift, std::uint32_t count) noexcept
+      : low_(low), shift_(shift), count_(count) {}
 
   static std::uint64_t bytes_for(std::uint32_t count) noexcept {
     return sizeof(Shortcut) + count * sizeof(Interval);
@@ -117,7 +120,6 @@ class Shortcut {
   std::uint64_t low_;
   std::uint32_t shift_;
   std::uint32_t count_;
-  std::uint32_t leaves_;  // when it was made
 };
 
 }  // namespace perdure::phast
