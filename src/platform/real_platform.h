@@ -16,6 +16,7 @@
 
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "platform/bus_errors.h"
 #include "platform/platform.h"
 
 namespace perdure {
@@ -61,7 +62,7 @@ class BackgroundThread {
   pthread_t thread_{};
 };
 
-class RealPlatform {
+class RealPlatform final : private BusErrorOwner {
  public:
   template <class T>
   using Atomic = std::atomic<T>;
@@ -117,11 +118,20 @@ class RealPlatform {
   };
 
   RealPlatform() = default;
+  ~RealPlatform() { ignore_bus_errors(*this); }
   RealPlatform(const RealPlatform&) = delete;
   RealPlatform& operator=(const RealPlatform&) = delete;
 
   void configure(FlushMode mode, FlushInstruction instruction,
                  std::uint32_t write_latency_ns) noexcept;
+  // The pool's file, for messages; must stay valid.
+  void name(const char* path) noexcept { name_ = path; }
+  // From now on SIGBUS in the pool's mapping poisons the pool instead of ending the process. False:
+  // the system refused. Until ignore_lost_pages(), or the end of this object.
+  bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
+    return watch_bus_errors(base, bytes, *this);
+  }
+  void ignore_lost_pages() noexcept { ignore_bus_errors(*this); }
   FlushMode mode() const noexcept { return mode_; }
   FlushInstruction instruction() const noexcept { return instruction_; }
 
@@ -174,6 +184,10 @@ class RealPlatform {
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return poisoned_.load(std::memory_order_relaxed); }
   void poison() noexcept { poisoned_.store(true, std::memory_order_relaxed); }
+  // Part of the mapping is no longer the file's: what is read may be wrong.
+  bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+  // Why a poisoned pool answers nothing any more; names the file.
+  Status failure() const noexcept;
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
   // --- DRAM side ---
@@ -285,6 +299,10 @@ class RealPlatform {
     }
     asm volatile("sfence" ::: "memory");
   }
+  void mapping_lost() noexcept override {
+    lost_.store(true, std::memory_order_relaxed);
+    poison();
+  }
   void write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept;
   void msync_pending() noexcept;
   bool sync_range(const void* p, std::size_t n) noexcept;
@@ -296,6 +314,8 @@ class RealPlatform {
   FlushInstruction instruction_ = FlushInstruction::clwb;
   std::uint64_t latency_ticks_ = 0;
   std::atomic<bool> poisoned_{false};
+  std::atomic<bool> lost_{false};
+  const char* name_ = "";
   std::atomic<StoreWatch*> watch_{nullptr};
 };
 
