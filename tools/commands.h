@@ -74,6 +74,7 @@ enum class Access : std::uint8_t {
   create,    // made if it is absent
   must_create,
   read,     // as `existing`; a file that may not be written is looked at without a lock
+  check,    // as `read`; one that is looked at may be damaged
   damaged,  // read only, and as much of a damaged or changing pool as can be
 };
 

@@ -186,11 +186,11 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   options.create = access == Access::create || access == Access::must_create;
   options.must_create = access == Access::must_create;
   options.accept_untrusted = accept_untrusted;
-  const bool readable = ::access(arguments.path.c_str(), R_OK) == 0;
-  options.read_only =
-      arguments.read_only || access == Access::damaged ||
-      (access == Access::read && readable && ::access(arguments.path.c_str(), W_OK) != 0);
-  options.allow_damage = access == Access::damaged;
+  const bool looks = access == Access::read || access == Access::check;
+  const bool unwritable =
+      ::access(arguments.path.c_str(), R_OK) == 0 && ::access(arguments.path.c_str(), W_OK) != 0;
+  options.read_only = arguments.read_only || access == Access::damaged || (looks && unwritable);
+  options.allow_damage = access == Access::damaged || access == Access::check;
   options.handle_sigbus = true;
   if (arguments.max_size) options.max_size = *arguments.max_size;
   if (arguments.durability) options.durability = *arguments.durability;

@@ -146,7 +146,7 @@ std::uint64_t own_entries(Pool& pool) {
 int run_check(CheckArguments arguments) {
   // A pool is accepted only after a check of everything: its report is the one to show.
   arguments.deep = arguments.deep || arguments.accept;
-  auto pool = open_pool(arguments.pool, Access::read, arguments.accept);
+  auto pool = open_pool(arguments.pool, Access::check, arguments.accept);
   if (!pool && pool.error() == StatusCode::corruption) {
     auto damaged = open_pool(arguments.pool, Access::damaged, arguments.accept);
     if (damaged) pool = std::move(damaged);

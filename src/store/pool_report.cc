@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "store/pool_impl.h"
@@ -210,13 +211,20 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
     out.trusted = reason == nullptr;
     out.trust_note = reason == nullptr ? "" : reason;
     out.flush_instruction = "none";
+    layout::Root roots[64];
     for (std::uint32_t slot = 0; slot < header.root_slots; ++slot) {
-      layout::Root root;
-      if (storage.read(&root, sizeof(root),
-                       layout::kDirectoryOffset + std::uint64_t{slot} * sizeof(root)) !=
-          static_cast<std::int64_t>(sizeof(root))) {
-        break;
+      const std::uint32_t at = slot % std::size(roots);
+      if (at == 0) {
+        const std::size_t bytes =
+            std::min<std::size_t>(std::size(roots), header.root_slots - slot) *
+            sizeof(layout::Root);
+        if (storage.read(roots, bytes,
+                         layout::kDirectoryOffset + std::uint64_t{slot} * sizeof(layout::Root)) !=
+            static_cast<std::int64_t>(bytes)) {
+          return wrap(Status::format(StatusCode::io, "cannot read its root directory"));
+        }
       }
+      const layout::Root& root = roots[at];
       if (root.root != 0 && root.crc == root_crc(root) &&
           root.name[sizeof(root.name) - 1] == '\0') {
         if (!out.maps.push_back(detail::describe(root))) return wrap(StatusCode::out_of_memory);

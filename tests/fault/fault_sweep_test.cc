@@ -85,12 +85,12 @@ class Session {
       (void)call("check", [&] { return pool->check({.deep = true}); });
       if (numbers) read_numbers(*numbers);
       if (texts) read_texts(*texts);
+      if (numbers) (void)call("untyped_map", [&] { return pool->untyped_map("numbers"); });
     }
     (void)call("list", [&] { return pool->list(); });
     (void)call("info", [&] { return pool->info(); });
     (void)call("stats", [&] { return pool->stats(); });
     (void)call("inspect", [&] { return Pool::inspect(path_); });
-    (void)call("untyped_map", [&] { return pool->untyped_map("numbers"); });
     (void)call("run_background", [&] { return pool->run_background(); });
     auto third = call("map", [&] { return pool->map<std::uint64_t, std::uint64_t>("third"); });
     if (third) {
@@ -247,7 +247,7 @@ class Session {
 
   // What copies: lookups, iterators, and the bound of a prefix that is longer than a buffer.
   void read_texts(OrderedMap<Bytes, Bytes>& map) {
-    for (std::uint64_t i = 0; i < size() / 2; i += 9) {
+    for (std::uint64_t i = 0; i < size() / 2; i += 41) {
       const std::string key = "old:" + std::to_string(i);
       auto found = call("find", [&] { return map.find(key); });
       if (!found || text_doubts_.contains(key)) continue;
