@@ -21,8 +21,7 @@ class Text {
   constexpr Text() noexcept = default;
   constexpr Text(std::string_view text) noexcept { *this = text; }  // NOLINT: implicit on purpose
   constexpr Text& operator=(std::string_view text) noexcept {
-    size_ = std::min(text.size(), N);
-    std::copy_n(text.data(), size_, bytes_);
+    size_ = text.copy(bytes_, N);
     bytes_[size_] = '\0';
     return *this;
   }

@@ -89,7 +89,7 @@ struct CheckOptions {
   void* progress_context = nullptr;
 };
 
-// Names as the command line prints and takes them, NUL-terminated.
+// Names as the command line prints and takes them.
 std::string_view engine_name(Engine engine) noexcept;
 std::string_view durability_name(Durability durability) noexcept;
 

@@ -100,7 +100,7 @@ double ticks_per_ns() noexcept {
 
 }  // namespace
 
-const bool RealPlatform::asymmetric_ =
+const bool RealPlatform::kAsymmetric =
     ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 
 bool RealPlatform::heavy_fence() noexcept {

@@ -214,7 +214,7 @@ class RealPlatform final : private BusErrorOwner {
   // whether every thread of the process has done a full fence within it; then it holds for plain
   // stores of others too, that no light_fence() follows.
   static void light_fence() noexcept {
-    if (asymmetric_) [[likely]] {
+    if (kAsymmetric) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -222,7 +222,7 @@ class RealPlatform final : private BusErrorOwner {
   }
   static bool heavy_fence() noexcept;
   static constexpr unsigned kPatience = 200;  // more than a write-back takes
-  static bool full_light_fences() noexcept { return !asymmetric_; }
+  static bool full_light_fences() noexcept { return !kAsymmetric; }
   static std::uint32_t thread_slot() noexcept {
     const std::uint32_t slot = detail::thread_state.slot;
     return slot != ~0U ? slot : detail::acquire_thread_slot();
@@ -308,7 +308,7 @@ class RealPlatform final : private BusErrorOwner {
   bool sync_range(const void* p, std::size_t n) noexcept;
   static void spin_ticks(std::uint64_t ticks) noexcept;
 
-  static const bool asymmetric_;  // set before main; until then both are full fences
+  static const bool kAsymmetric;  // set before main; until then both are full fences
 
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_ = FlushInstruction::clwb;

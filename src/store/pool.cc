@@ -43,7 +43,7 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   const EngineRow* row = find_engine(options.engine);
   if (row != nullptr && !row->ordered && !options.any_engine) {
     return fail(StatusCode::unsupported, "engine %s keeps no order; use phast",
-                engine_name(options.engine).data());
+                detail::EngineText(engine_name(options.engine)).c_str());
   }
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
@@ -62,7 +62,7 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
                                   exists || create == nullptr ? detail::spec_of(info) : *create);
   if (!instance) return fail(std::move(instance.error()));
   if (!exists) exists = impl_->describe_map(name, info);
-  UntypedMap out{.info = std::move(info), .index = {}, .ordered = {}};
+  UntypedMap out{.info = info, .index = {}, .ordered = {}};
   out.index = std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
   if (detail::OrderedIndex* ordered = (*instance)->ordered()) {
     out.ordered = std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), ordered);

@@ -146,9 +146,9 @@ Status PoolImpl::open_file(const PoolOptions& options) {
 
 Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   if (!path_.assign(path)) {
-    return Status::format(
-        StatusCode::invalid_argument, "%.*s..: a path has less than %d bytes and no NUL",
-        static_cast<int>(std::min<std::size_t>(path.size(), 64)), path.data(), PATH_MAX);
+    return Status::format(StatusCode::invalid_argument,
+                          "%.*s..: a path has less than %d bytes and no NUL",
+                          static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
   }
   platform_.name(path_.c_str());
   read_only_ = options.read_only;
@@ -282,12 +282,12 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
 
 // Makes a map: blocks, root line, instance. If it fails after the line was written, the line goes
 // again.
-Status PoolImpl::make_map(std::string_view name, const MapOptions& options, const MapSpec& spec,
-                          Slot*& slot) {
+Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOptions& options,
+                                             const MapSpec& spec) {
   const EngineRow* row = find_engine(options.engine);
   if (row == nullptr) {
-    return Status::format(StatusCode::unsupported, "engine %s is planned, not in this build",
-                          engine_name(options.engine).data());
+    return fail(StatusCode::unsupported, "engine %s is planned, not in this build",
+                EngineText(engine_name(options.engine)).c_str());
   }
   const MapKinds kinds{spec.key_kind, spec.value_kind};
   auto root = row->create(context(), kinds, options);
@@ -296,7 +296,7 @@ Status PoolImpl::make_map(std::string_view name, const MapOptions& options, cons
     core_.heap().reclaim();
     root = row->create(context(), kinds, options);
   }
-  if (!root) return std::move(root.error());
+  if (!root) return fail(std::move(root.error()));
   layout::Root line{};
   std::memcpy(line.name, name.data(), name.size());
   line.engine = static_cast<std::uint16_t>(options.engine);
@@ -308,21 +308,24 @@ Status PoolImpl::make_map(std::string_view name, const MapOptions& options, cons
   line.value_bytes = spec.value_bytes;
   line.root = *root;
   // If there is no slot, the blocks are swept at the next open.
-  if (Status s = core_.add_root(line); !s.ok()) return s;
+  if (Status s = core_.add_root(line); !s.ok()) return fail(std::move(s));
   auto number = core_.find_root(name);
-  if (!number) return std::move(number.error());
-  slot = &slots_[*number];
+  if (!number) return fail(std::move(number.error()));
+  if (*number == core_.root_slots()) {
+    return fail(StatusCode::corruption, "the root directory has lost the line just written");
+  }
+  Slot* slot = &slots_[*number];
   auto used = core_.read_root(*number, slot->root);
   Status s = used ? Status() : std::move(used.error());
   // A new map is recovered like any other; its blocks are allocated, not to be marked.
   if (s.ok()) s = open_slot(*number, false);
   if (!s.ok()) {
     (void)core_.drop_root(*number);
-    return s;
+    return fail(std::move(s));
   }
   slot->used = true;
   slot->error = {};
-  return {};
+  return slot;
 }
 
 Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOptions& options,
@@ -340,14 +343,16 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
       return fail(options.create ? StatusCode::read_only : StatusCode::not_found,
                   "%s: has no map %.*s", path_.c_str(), static_cast<int>(name.size()), name.data());
     }
-    if (Status s = make_map(name, options, spec, slot); !s.ok()) return fail(wrap(std::move(s)));
+    auto made = make_map(name, options, spec);
+    if (!made) return fail(wrap(std::move(made.error())));
+    slot = *made;
   }
   if (!slot->error.ok()) return fail(wrap(slot->error));
   const layout::Root& root = slot->root;
   if (!options.any_engine && static_cast<Engine>(root.engine) != options.engine) {
     return fail(StatusCode::invalid_argument, "%s: map %s is of engine %s, not %s", path_.c_str(),
-                root.name, engine_name(static_cast<Engine>(root.engine)).data(),
-                engine_name(options.engine).data());
+                root.name, EngineText(engine_name(static_cast<Engine>(root.engine))).c_str(),
+                EngineText(engine_name(options.engine)).c_str());
   }
   if (root.key_kind != static_cast<std::uint8_t>(spec.key_kind) ||
       root.value_kind != static_cast<std::uint8_t>(spec.value_kind) ||

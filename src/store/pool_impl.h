@@ -60,8 +60,7 @@ class PoolImpl {
   Status choose_durability(const PoolOptions& options, Durability last);
   Status open_maps(bool clean, bool& complete);
   Status open_slot(std::uint32_t number, bool clean);
-  Status make_map(std::string_view name, const MapOptions& options, const MapSpec& spec,
-                  Slot*& slot);
+  Expected<Slot*> make_map(std::string_view name, const MapOptions& options, const MapSpec& spec);
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
     return {platform_, core_.heap(), core_.epochs(), core_.background(), threads_, read_only_};
@@ -97,6 +96,8 @@ class PoolImpl {
 // What a header says, for info() and inspect().
 void describe(const layout::Header& header, PoolInfo& out);
 MapInfo describe(const layout::Root& root);
+// An engine's name for a message, NUL-terminated.
+using EngineText = Text<15>;
 MapSpec spec_of(const MapInfo& info) noexcept;
 
 }  // namespace perdure::detail

@@ -319,6 +319,3 @@ TEST_P(Races, WritersInAFullPool) {
 
 }  // namespace
 }  // namespace perdure::test
-
-}  // namespace
-}  // namespace perdure::test
