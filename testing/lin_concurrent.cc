@@ -319,7 +319,7 @@ LinRun run_concurrent(const LinOptions& options, const std::string& path) {
                                  : run_map<std::uint64_t, std::uint64_t>(options, *pool, run));
   auto report = pool->check({.deep = true});
   if (run.failure.empty() && !report) run.failure = std::string(report.error().message());
-  if (run.failure.empty() && !report->ok()) run.failure = "check: " + report->violations.front();
+  if (run.failure.empty() && !report->ok()) run.failure = "check: " + std::string(report->first());
   if (const Status s = pool->close({.sync = false}); !s.ok() && run.failure.empty()) {
     run.failure = "close: " + std::string(s.message());
   }

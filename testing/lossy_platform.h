@@ -138,6 +138,7 @@ class LossyPlatform {
   void stall_one_in(std::uint32_t n) noexcept { stall_one_in_ = n; }
   bool durable() const noexcept { return true; }
   bool poisoned() const noexcept { return false; }
+  Status failure() const noexcept { return StatusCode::poisoned; }
   void poison() noexcept {}
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 

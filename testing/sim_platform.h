@@ -236,6 +236,7 @@ class SimPlatform {
   }
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return poisoned_; }
+  Status failure() const noexcept { return StatusCode::poisoned; }
   void poison() noexcept { poisoned_ = true; }
   void watch_stores(StoreWatch* watch) noexcept { watch_ = watch; }
 

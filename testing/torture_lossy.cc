@@ -68,7 +68,7 @@ class LossyTarget : public TortureTarget {
     if (!done) return std::string(done.error().message());
     CheckReport report;
     map_->index().check({.deep = true}, report);
-    if (!report.ok()) return report.violations.front();
+    if (!report.ok()) return std::string(report.first());
     core_->epochs().drain_all();
     core_->heap().flush_caches();
     if (Status s = core_->heap().begin_audit(); !s.ok()) return std::string(s.message());

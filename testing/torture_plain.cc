@@ -46,7 +46,7 @@ class PlainTarget : public TortureTarget {
     entries = *scanned;
     auto report = pool_.check({.deep = true});
     if (!report) return std::string(report.error().message());
-    return report->ok() ? "" : report->violations.front();
+    return std::string(report->first());
   }
   Status close() override {
     map_.reset();

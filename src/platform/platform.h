@@ -45,6 +45,7 @@
 #include <cstdint>
 
 #include "perdure/function_ref.h"
+#include "perdure/status.h"
 #include "platform/site.h"
 
 namespace perdure {
@@ -83,6 +84,7 @@ concept Platform =
       p.watch_stores(watch);
       { p.durable() } -> std::same_as<bool>;
       { p.poisoned() } -> std::same_as<bool>;
+      { p.failure() } -> std::same_as<Status>;
       typename P::template Atomic<std::uint64_t>;
       typename P::Latch;
       typename P::ByteLatches;

@@ -86,7 +86,8 @@ Status FileStorage::open(std::string_view path, Access access) noexcept {
   const int fd = ::open(path_.c_str(), flags);
   if (fd < 0) {
     if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
-    if (errno == EISDIR) return Status::format(StatusCode::invalid_argument, "is a directory");
+    if (errno == EISDIR)
+      return Status::format(StatusCode::invalid_argument, "is a directory; name a file in it");
     if (errno == EACCES || errno == EROFS) {
       return Status::format(StatusCode::io,
                             "no permission to open it for writing (%s); change its "
@@ -110,7 +111,8 @@ Status FileStorage::create(std::string_view path) noexcept {
     const int fd = ::open(new_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0) return adopt(fd, Access::owner);
     if (errno == ENOENT) {
-      return Status::format(StatusCode::not_found, "cannot create: no such directory");
+      return Status::format(StatusCode::not_found,
+                            "cannot create: no such directory; make it first");
     }
     if (errno != EEXIST) return system_error(StatusCode::io, "cannot create");
     // Somebody is creating this pool, or was killed while doing so: the lock tells.
@@ -157,7 +159,8 @@ Status FileStorage::adopt(int fd, Access access) noexcept {
   if (fstat(fd, &info) != 0) return system_error(StatusCode::io, "cannot stat");
   if (!S_ISREG(info.st_mode)) {
     return Status::format(StatusCode::invalid_argument,
-                          "is not a regular file (a pool is one; devdax is not supported)");
+                          "is not a regular file; name one (of a devdax device: a file on a file "
+                          "system with -o dax on it)");
   }
   size_ = static_cast<std::uint64_t>(info.st_size);
   if (access == Access::owner) {

@@ -66,6 +66,7 @@ struct OpenRequest {
   layout::Identity identity{};
   Durability mode = Durability::process;
   bool accept_untrusted = false;
+  bool allow_damage = false;        // of the root directory: it is reported, for check()
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
   std::uint32_t threads = 1;        // for passes over the whole content, then and later
 };
@@ -75,6 +76,7 @@ struct OpenReport {
   bool was_synced = false;
   bool trusted = true;
   bool wrote_back = false;  // the X1 pass ran
+  bool directory_damaged = false;
 };
 
 inline std::uint32_t header_crc(const layout::Header& header) noexcept {
@@ -335,8 +337,11 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
   }
   if (header_.close_state != layout::CloseState::dirty &&
       header_.directory_crc != directory_crc()) {
-    return Status::format(StatusCode::corruption,
-                          "the root directory is damaged, so a map may be missing; restore a copy");
+    report.directory_damaged = true;
+    if (!request.allow_damage)
+      return Status::format(
+          StatusCode::corruption,
+          "the root directory is damaged, so a map may be missing; restore a copy");
   }
   const HeapGeometry geometry{
       .extent_bytes = header_.extent_bytes,

@@ -123,7 +123,7 @@ Reading read_all(Pool& pool, const Truth& t) {
   read_map<std::uint64_t, Bytes>(pool, "records", t.records, out);
   read_map<Bytes, Bytes>(pool, "texts", t.texts, out);
   read_map<Bytes, std::uint64_t>(pool, "words", t.words, out);
-  if (pool.list().size() != 4 && out.wrong.empty()) out.wrong.push_back("list");
+  if (must(pool.list()).size() != 4 && out.wrong.empty()) out.wrong.push_back("list");
   return out;
 }
 

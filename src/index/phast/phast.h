@@ -255,6 +255,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // --- recovery ---
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   Status read_root() noexcept;
+  Status pass_over(Status damage) noexcept;
   Status recover_partition(std::uint32_t partition, bool clean) noexcept;
   Status recover_leaf(std::uint64_t offset, std::uint64_t previous, std::uint64_t low_word,
                       bool clean, std::uint32_t& number, bool& wrote) noexcept;
@@ -283,6 +284,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   Table table_;
   Inner inner_;
   typename P::Latch zero_latch_;
+  typename P::Latch damage_latch_;  // of context_.damage
   typename P::template Atomic<std::uint64_t> splits_{0};
   typename P::template Atomic<std::uint64_t> unlinks_{0};
 };

@@ -40,11 +40,10 @@ void Phast<P, Codec, G>::release_blocks() {
 
 namespace internal {
 inline void violation(CheckReport& report, std::uint64_t leaf, const char* what) {
-  if (report.violations.size() >= 100) return;
   char line[160];
   std::snprintf(line, sizeof(line), "phast block at offset %llu: %s",
                 static_cast<unsigned long long>(leaf), what);
-  report.violations.emplace_back(line);
+  report.add(line);
 }
 }  // namespace internal
 

@@ -127,17 +127,28 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   return inner_.reserve({.bits = image.partition_bits, .shift = image.partition_shift}, max_leaves);
 }
 
+// Ok if the damage may be passed over, and is noted.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::pass_over(Status damage) noexcept {
+  if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
+  LatchGuard guard(damage_latch_);
+  context_.damage->add(damage.message());
+  return {};
+}
+
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return s;
+  Status zero;
   if (clean && root_->close_crc != zero_crc()) {
-    return Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
-  }
-  if (!Codec::kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
+    zero = Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
+  } else if (!Codec::kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
     const std::uint64_t record = context_.platform.load(root_->zero_value);
-    if (Status s = check_record(record, false); !s.ok()) return s;
-    if (Status s = context_.heap.mark(record); !s.ok()) return s;
+    zero = check_record(record, false);
+    if (zero.ok()) zero = context_.heap.mark(record);
   }
+  if (!zero.ok()) zero = pass_over(std::move(zero));
+  if (!zero.ok()) return zero;
   const std::uint32_t count = inner_.partitioning().count();
   typename P::Latch latch;
   Status first_error;
@@ -190,9 +201,10 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
       __builtin_prefetch(context_.heap.template at<Leaf>(next));
     }
     if (clean && leaf.crc != leaf_crc(leaf)) {
-      s = Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (checksum)",
-                         static_cast<unsigned long long>(offset));
-      break;
+      s = pass_over(Status::format(StatusCode::corruption,
+                                   "the leaf at offset %llu is damaged (checksum)",
+                                   static_cast<unsigned long long>(offset)));
+      if (!s.ok()) break;
     }
     const std::uint32_t number = table_.take();
     if (number == kNoLeaf) {
@@ -210,18 +222,24 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     if (next == 0) break;
     offset = next;
   }
-  for (std::size_t i = 0; i < count && s.ok(); ++i) {
-    Desc& desc = table_[leaves[i]];
-    s = set_bounds(desc, leaf_of(desc), i == 0 ? nullptr : &table_[leaves[i - 1]], partition);
-    if (i > 0) table_[leaves[i - 1]].next.store(leaves[i], std::memory_order_relaxed);
+  // Where damage may be passed over, the chain ends before it.
+  if (!s.ok()) s = pass_over(std::move(s));
+  std::size_t loaded = 0;
+  for (; loaded < count && s.ok(); ++loaded) {
+    Desc& desc = table_[leaves[loaded]];
+    Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
+    s = set_bounds(desc, leaf_of(desc), left, partition);
     if (s.ok()) s = load_slots(desc, leaf_of(desc), clean, wrote);
+    if (!s.ok()) break;
+    if (left != nullptr) left->next.store(leaves[loaded], std::memory_order_relaxed);
   }
+  if (!s.ok()) s = pass_over(std::move(s));
   if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
     s = StatusCode::poisoned;
   }
-  if (s.ok()) s = inner_.build(partition, leaves, count);
+  if (s.ok() && loaded > 0) s = inner_.build(partition, leaves, loaded);
   if constexpr (Codec::kBytes) {
-    for (std::size_t i = 0; i < count && !s.ok(); ++i) {  // the destructor does not find these
+    for (std::size_t i = s.ok() ? loaded : 0; i < count; ++i) {  // the destructor finds the others
       auto& separators = table_[leaves[i]].separators;
       inner_.release(separators.bound.exchange(nullptr, std::memory_order_relaxed));
       inner_.release(separators.low.exchange(nullptr, std::memory_order_relaxed));
@@ -319,12 +337,18 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
     if constexpr (Codec::kBytes) {
       const std::uint64_t word = platform.load(entry.value);
       probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
-      if (probe.fingerprint == 0) return damaged_record(word);  // no writer makes that
+      if (probe.fingerprint == 0) {  // no writer makes that
+        if (Status s = pass_over(damaged_record(word)); !s.ok()) return s;
+        continue;
+      }
       // The record itself is read only where words cannot decide.
       const bool on_low = probe.word == desc.low.load(std::memory_order_relaxed);
       const bool on_bound = probe.word == desc.bound.load(std::memory_order_relaxed);
       if (on_low || on_bound) {
-        if (Status s = check_record(word, true); !s.ok()) return s;
+        if (Status s = check_record(word, true); !s.ok()) {
+          if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+          continue;
+        }
         probe.bytes = RecordView::read(platform, record_at(word)).key();
       }
       outside = desc.below(probe) || desc.above(probe);
@@ -334,25 +358,34 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
         wrote = true;
         continue;
       }
-      if (Status s = check_record(word, false); !s.ok()) return s;
-      if (verify_values) __builtin_prefetch(record_at(word));
-      if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
+      Status s = check_record(word, false);
+      if (verify_values && s.ok()) __builtin_prefetch(record_at(word));
+      if (s.ok()) s = context_.heap.mark(word & kOffsetMask);
+      if (!s.ok()) {
+        if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+        continue;
+      }
     } else {
       probe = Codec::probe({.word = probe.word});
       outside = desc.below(probe) || desc.above(probe);
       if (outside) continue;
       if (record_values_) {
         const std::uint64_t word = platform.load(entry.value);
-        if (Status s = check_record(word, false); !s.ok()) return s;
-        if (Status s = context_.heap.mark(word); !s.ok()) return s;
+        Status s = check_record(word, false);
+        if (s.ok()) s = context_.heap.mark(word);
+        if (!s.ok()) {
+          if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+          continue;
+        }
       }
     }
     desc.set_fingerprint(slot, probe.fingerprint);
   }
   if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible())) {
-    return Status::format(StatusCode::corruption,
-                          "a value of the leaf at offset %llu is damaged (checksum)",
-                          static_cast<unsigned long long>(leaf_offset(desc)));
+    Status s = pass_over(Status::format(StatusCode::corruption,
+                                        "a value of the leaf at offset %llu is damaged (checksum)",
+                                        static_cast<unsigned long long>(leaf_offset(desc))));
+    if (!s.ok()) return s;
   }
   desc.version.store(2, std::memory_order_release);
   return {};

@@ -9,7 +9,7 @@ template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Phast<P, Codec, G>::begin_mutation(
     EpochGuard<P>& guard, bool needs_space) const noexcept {
   if (!guard.ok()) return StatusCode::out_of_memory;
-  if (context_.platform.poisoned()) return StatusCode::poisoned;
+  if (context_.platform.poisoned()) return context_.platform.failure();
   if (context_.read_only) return StatusCode::read_only;
   if (needs_space && guard.limbo_full()) {
     return Status::format(

@@ -1,0 +1,169 @@
+// A file that becomes shorter under its owner: with `handle_sigbus` every call answers an error
+// that names the file, in every thread, and other pools go on.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/conformance/small_pool.h"
+
+namespace perdure::test {
+namespace {
+
+using Bytes = std::string_view;
+
+template <class Answer>
+void expect_names(const Answer& answer, const std::string& path, const char* what) {
+  ASSERT_FALSE(answer.has_value()) << what;
+  EXPECT_EQ(answer.error(), StatusCode::poisoned) << what;
+  EXPECT_NE(answer.error().message().find(path), Bytes::npos) << what;
+  EXPECT_NE(answer.error().message().find("became shorter"), Bytes::npos) << what;
+}
+
+class BusErrors : public ::testing::TestWithParam<Durability> {
+ protected:
+  PoolOptions options() const {
+    return {.handle_sigbus = true, .durability = GetParam(), .max_size = 64_MiB};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Durabilities, BusErrors,
+                         ::testing::Values(Durability::process, Durability::emulated),
+                         [](const auto& row) { return std::string(durability_name(row.param)); });
+
+// Each thread goes on until it is told that the pool has failed; no answer before may be wrong.
+TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
+  const TempPath path;
+  Pool pool = must(Pool::open(path, options()));
+  auto numbers = must(pool.ordered_map<std::uint64_t, std::uint64_t>("numbers"));
+  auto texts = must(pool.ordered_map<Bytes, Bytes>("texts"));
+  constexpr std::uint64_t kKeys = 20'000;
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    must(numbers.insert(i, i));
+    must(texts.insert(std::to_string(i), std::string(100, 'v')));
+  }
+  std::atomic<int> running{0};
+  std::atomic<int> wrong{0};
+  const auto until_failure = [&](auto step) {
+    running.fetch_add(1);
+    for (std::uint64_t i = 0;; i = (i + 7) % kKeys) {
+      const Expected<bool> right = step(i);
+      if (!right) {
+        if (right.error() != StatusCode::poisoned) wrong.fetch_add(1);
+        return;
+      }
+      if (!*right) wrong.fetch_add(1);
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(until_failure, [&](std::uint64_t i) -> Expected<bool> {
+    auto found = numbers.find(i);
+    if (!found) return fail(std::move(found.error()));
+    return *found == std::optional(i);
+  });
+  threads.emplace_back(until_failure, [&](std::uint64_t i) -> Expected<bool> {
+    auto found = texts.find(std::to_string(i));
+    if (!found) return fail(std::move(found.error()));
+    return found->has_value() && **found == std::string(100, 'v');
+  });
+  threads.emplace_back(until_failure, [&](std::uint64_t i) -> Expected<bool> {
+    auto done = texts.upsert("new" + std::to_string(i), std::string(50, 'n'));
+    if (!done) return fail(std::move(done.error()));
+    return true;
+  });
+  threads.emplace_back(until_failure, [&](std::uint64_t) -> Expected<bool> {
+    auto seen = numbers.scan({}, [](std::uint64_t, std::uint64_t) {});
+    if (!seen) return fail(std::move(seen.error()));
+    return *seen == kKeys;
+  });
+  while (running.load() != 4) std::this_thread::yield();
+  ASSERT_EQ(truncate(path.c_str(), 8192), 0);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0) << "answers that were neither right nor an error";
+
+  expect_names(numbers.find(1), path, "find");
+  expect_names(numbers.upsert(1, 1), path, "upsert");
+  expect_names(numbers.erase(1), path, "erase");
+  expect_names(numbers.scan({}, [](std::uint64_t, std::uint64_t) {}), path, "scan");
+  expect_names(pool.map<Bytes, Bytes>("other"), path, "map");
+  expect_names(pool.info(), path, "info");
+  expect_names(pool.stats(), path, "stats");
+  expect_names(pool.list(), path, "list");
+  expect_names(pool.check(), path, "check");
+  expect_names(pool.compact(), path, "compact");
+  EXPECT_EQ(pool.sync(), StatusCode::poisoned);
+  EXPECT_EQ(pool.drop("numbers"), StatusCode::poisoned);
+  EXPECT_EQ(pool.close(), StatusCode::poisoned);
+  EXPECT_EQ(Pool::open(path, options()).error(), StatusCode::corruption);
+}
+
+TEST_P(BusErrors, OtherPoolsGoOn) {
+  const TempPath path;
+  const TempPath other_path;
+  Pool pool = must(Pool::open(path, options()));
+  Pool other = must(Pool::open(other_path, options()));
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m"));
+  auto kept = must(other.map<std::uint64_t, std::uint64_t>("m"));
+  must(kept.insert(1, 2));
+  ASSERT_EQ(truncate(path.c_str(), 0), 0);
+  while (map.upsert(1, 1).has_value()) {
+  }
+  EXPECT_EQ(must(kept.find(1)), std::optional<std::uint64_t>(2));
+  must(kept.insert(2, 3));
+  EXPECT_TRUE(other.close().ok());
+}
+
+// ---- Whose signal it is ----
+
+volatile sig_atomic_t seen = 0;
+char* foreign_page = nullptr;
+void count_and_mend(int) {
+  seen = seen + 1;
+  mmap(foreign_page, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+// A page behind the end of a file of somebody else.
+char* page_that_raises(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
+  auto* page = static_cast<char*>(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0));
+  ::close(fd);
+  return page;
+}
+
+TEST(BusErrorChain, ForeignAddressesGoToTheHandlerBefore) {
+  const TempPath path;
+  const TempPath foreign;
+  const ChildEnd end = run_child([&] {
+    struct sigaction action{};
+    action.sa_handler = count_and_mend;
+    sigaction(SIGBUS, &action, nullptr);
+    Pool pool = must(Pool::open(path, {.handle_sigbus = true, .max_size = 4_MiB}));
+    foreign_page = page_that_raises(foreign);
+    if (*static_cast<volatile char*>(foreign_page) != 0 || seen != 1) _exit(1);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m"));
+    must(map.insert(1, 1));
+    must(pool.close());
+    _exit(0);
+  });
+  EXPECT_TRUE(end.ok()) << end;
+}
+
+TEST(BusErrorChain, WithoutAHandlerBeforeForeignAddressesEndTheProcess) {
+  const TempPath path;
+  const TempPath foreign;
+  const ChildEnd end = run_child([&] {
+    signal(SIGBUS, SIG_DFL);
+    Pool pool = must(Pool::open(path, {.handle_sigbus = true, .max_size = 4_MiB}));
+    (void)*static_cast<volatile char*>(page_that_raises(foreign));
+    _exit(0);
+  });
+  EXPECT_FALSE(end.exited) << end;
+  EXPECT_EQ(end.signal, SIGBUS);
+}
+
+}  // namespace
+}  // namespace perdure::test
