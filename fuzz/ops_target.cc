@@ -153,7 +153,7 @@ class Session {
     const auto key = [&](std::uint8_t c) { return key_of(map->info, c); };
     switch (op) {
       case Op::find:
-        (void)index.read(key(choice), look);
+        (void)index.read(key(choice), [](const detail::Value& value) { look(value); });
         return;
       case Op::find_many:
         find_many(index, map->info, choice);

@@ -39,7 +39,7 @@ class Maps {
     for (const char* type : {"bytes", "u8", "i16", "u32", "i64", "u64"}) {
       const auto spec = cli::parse_types({.key = type, .value = "u16"});
       PERDURE_EXPECT(spec.has_value(), "type %s", type);
-      auto map = pool_.untyped_map(type, {}, &*spec);
+      auto map = pool_.untyped_map(type, {.phast = {.partition_bits = 0}}, &*spec);
       PERDURE_EXPECT(map.has_value(), "a map of %s", type);
       maps_.emplace_back(std::move(*map));
     }
