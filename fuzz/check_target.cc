@@ -26,10 +26,12 @@ bool whole(const Pool& pool) {
 
 // The planted bug: believes a number of the engine's from behind the checksum of its line.
 void plant(const std::string& bytes) {
-  layout::Root root;
-  std::memcpy(&root, bytes.data() + layout::kDirectoryOffset, sizeof(root));
   const std::vector<std::uint8_t> table(64);
-  if (table.data()[root.parameters % 4096] == 1) std::abort();
+  for (std::size_t slot = 0; slot < 8; ++slot) {
+    layout::Root root;
+    std::memcpy(&root, bytes.data() + layout::kDirectoryOffset + slot * sizeof(root), sizeof(root));
+    if (root.root != 0 && table.data()[root.parameters % 4096] == 1) std::abort();
+  }
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ void check_numbers(const std::string& text) {
   PERDURE_EXPECT(!size || !bytes || *size == *bytes, "two answers to '%s'", text.c_str());
   if (planted() && size) {  // the planted bug: a size is believed to be small
     const std::vector<char> table(4096);
-    if (table.data()[*size % (1 << 20)] == 1) std::abort();
+    if (table.data()[*size < table.size() ? *size : table.size()] == 1) std::abort();
   }
   const auto types = cli::parse_types({.key = text, .value = text});
   if (!types) return;

@@ -31,22 +31,29 @@ esac
 
 # The sanitizers print to a descriptor of their own; allocations that are refused are the library's
 # to handle. The limit of time is the target's own, in processor time.
-export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
+export ASAN_OPTIONS=allocator_may_return_null=1:allocator_release_to_os_interval_ms=-1:quarantine_size_mb=16
 options=(-max_len=1024 -timeout=0 -rss_limit_mb=3000 -malloc_limit_mb=512 -close_fd_mask=1
          -print_final_stats=1 -verbosity=1)
+
+# dictionary TARGET: the option that names one, if there is one.
+dictionary() { [ ! -e "fuzz/$1.dict" ] || echo "-dict=fuzz/$1.dict"; }
 
 # canary TARGET: processor seconds until the planted bug was found, from no corpus at all.
 canary() {
   local folder=$work/$1/canary seconds
   mkdir -p "$folder/corpus"
   TIMEFORMAT='%U %S'
-  seconds=$({ time PERDURE_FUZZ_PLANT=1 "$bin/fuzz_$1" "${options[@]}" -seed="$seed" \
-      -max_total_time=120 -artifact_prefix="$folder/" "$folder/corpus" \
+  seconds=$({ time PERDURE_FUZZ_PLANT=1 "$bin/fuzz_$1" "${options[@]}" \
+      $(dictionary "$1") -seed="$seed" -max_total_time=120 -artifact_prefix="$folder/" "$folder/corpus" \
       >"$folder/log" 2>&1 || true; } 2>&1 | awk '{printf "%.1f", $1 + $2}')
-  if [ -z "$(find "$folder" -name 'crash-*' -print -quit)" ]; then
+  local found
+  found=$(find "$folder" -name 'crash-*' -print -quit)
+  if [ -z "$found" ]; then
     echo "fuzz: $1: the planted bug was not found; see $folder/log" >&2
     return 1
   fi
+  # It was the planted one: without it the input does nothing.
+  "$bin/fuzz_$1_replay" "$found" >"$folder/replay_log" 2>&1 || return 1
   echo "$seconds" >"$work/$1/canary_seconds"
   awk -v s="$seconds" 'BEGIN {exit !(s < 10)}' && return 0
   echo "fuzz: $1: the planted bug took $seconds s to find" >&2
@@ -60,7 +67,7 @@ run_target() {
   mkdir -p "$folder/corpus" "$folder/found"
   canary "$1" || touch "$folder/canary_failed"
   "$bin/fuzz_$1_replay" --unpack "$folder/corpus" "fuzz/corpus/$1.hex"
-  "$bin/fuzz_$1" "${options[@]}" -seed="$seed" -runs="$2" -artifact_prefix="$folder/found/" \
+  "$bin/fuzz_$1" "${options[@]}" $(dictionary "$1") -seed="$seed" -runs="$2" -artifact_prefix="$folder/found/" \
       "$folder/corpus" >"$folder/log" 2>&1 || true
 }
 
