@@ -191,7 +191,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     std::uint8_t order[64];   // slots by key
   };
   Status split(std::uint32_t number, const Probe& probe) noexcept;
-  void plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
+  Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
   Status split_latched(std::uint32_t number, const SplitPlan& plan) noexcept;
   bool build_leaf(const Desc& old, const SplitPlan& plan, Leaf& fresh, std::uint64_t low) noexcept;
   void publish_split(std::uint32_t number, std::uint32_t fresh, const SplitPlan& plan,
@@ -200,6 +200,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   bool unlink_latched(std::uint32_t left, std::uint32_t number) noexcept;
   std::uint32_t sort_slots(const Leaf& leaf, std::uint64_t slots,
                            std::uint8_t* order) const noexcept;
+  std::string_view key_of(std::uint64_t word) const noexcept;
   Probe probe_of(const Entry& entry) const noexcept;
   static void finish_leaf(void* self, std::uint64_t number) {
     static_cast<Phast*>(self)->free_leaf(static_cast<std::uint32_t>(number));

@@ -215,7 +215,9 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     desc.leaf.store(static_cast<std::uint32_t>(offset / sizeof(Leaf)), std::memory_order_relaxed);
     leaves[count++] = number;
     // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
-    if (previous != nullptr && platform.load(previous->bound) == platform.load(leaf.bound)) {
+    // A clean pool has none, and is not stored to: there it is damage, which set_bounds() sees.
+    if (!clean && previous != nullptr &&
+        platform.load(previous->bound) == platform.load(leaf.bound)) {
       s = finish_split(*previous, leaf);
     }
     previous = &leaf;
@@ -353,6 +355,11 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
       }
       outside = desc.below(probe) || desc.above(probe);
       if (outside) {
+        if (clean) {
+          return Status::format(StatusCode::corruption,
+                                "the leaf at offset %llu is damaged (an entry outside its range)",
+                                static_cast<unsigned long long>(leaf_offset(desc)));
+        }
         platform.store(entry.value, 0);
         platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
         wrote = true;
