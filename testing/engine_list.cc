@@ -10,9 +10,9 @@ namespace {
 struct PhastUnderLoss {
   static constexpr Engine kEngine = Engine::phast;
   template <bool Bytes>
-  using Map = phast::Phast<LossyPlatform,
-                           std::conditional_t<Bytes, phast::BytesCodec, phast::IntegerCodec>,
-                           phast::Geometry<12, 8>>;
+  using Map =
+      phast::Phast<LossyPlatform, std::conditional_t<Bytes, phast::BytesCodec, phast::IntegerCodec>,
+                   phast::Geometry<12, 8>>;
   template <bool Bytes>
   static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
                                         const MapKinds& kinds) {
@@ -21,9 +21,8 @@ struct PhastUnderLoss {
 };
 
 constexpr EngineUnderTest kEngines[] = {
-    {Engine::phast, /*ordered=*/true, &open_lossy<PhastUnderLoss>,
-     "phast.insert.entry:drop_flush", &phast_races, "phast.help.entry:drop_fence",
-     "P1c_X3_G1_P11_H7_UpdateBesideFind"},
+    {Engine::phast, /*ordered=*/true, &open_lossy<PhastUnderLoss>, "phast.insert.entry:drop_flush",
+     &phast_races, "phast.help.entry:drop_fence", "P1c_X3_G1_P11_H7_UpdateBesideFind"},
 };
 
 }  // namespace

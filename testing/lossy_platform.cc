@@ -114,7 +114,8 @@ Status LossyStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept 
     return errno == EOPNOTSUPP ? StatusCode::unsupported : StatusCode::io;
   }
   // The private pages of the range hold its old content.
-  if (visible_ != medium_ && madvise(visible_ + offset, length, MADV_DONTNEED) != 0) return StatusCode::io;
+  if (visible_ != medium_ && madvise(visible_ + offset, length, MADV_DONTNEED) != 0)
+    return StatusCode::io;
   return {};
 }
 

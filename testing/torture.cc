@@ -17,7 +17,8 @@ using namespace perdure::testing;
 
 constexpr const char* kUsage =
     "perdure-torture [--engine E] --preset figures|nightly [--dir DIR] [--disk DIR] [--seed S]\n"
-    "  every mode, kind of keys, durability, 1 and 8 threads, in memory (--dir, /dev/shm) and on a\n"
+    "  every mode, kind of keys, durability, 1 and 8 threads, in memory (--dir, /dev/shm) and on "
+    "a\n"
     "  disk (--disk, the folder of this program)\n"
     "perdure-torture [--engine E] [--mode plain|lossless|lossy] [--keys bytes|integer]\n"
     "                [--durability process|emulated|power] [--threads 1..8] [--cycles N]\n"
@@ -25,7 +26,8 @@ constexpr const char* kUsage =
     "                [--create-every N] [--verbose]\n"
     "  one pool's life; a planted bug (--mutant, --early-ack) is run alone\n"
     "perdure-torture --list-sites\n"
-    "plain is the public API; lossless and lossy are pool, heap and engine alone, killed at persist\n"
+    "plain is the public API; lossless and lossy are pool, heap and engine alone, killed at "
+    "persist\n"
     "sites too. A mutant needs --mode lossy; ops: drop_flush drop_fence first_line_only\n"
     "all_but_last drop_sync\n";
 
@@ -152,10 +154,11 @@ int main(int argc, char** argv) {
     std::printf("a planted bug was not noticed: what follows would prove nothing\n");
     return 1;
   }
-  const bool ok = arguments.preset.empty()
-                      ? run_one(options, totals)
-                      : run_matrix(options, options.path, arguments.disk,
-                                   arguments.preset == "nightly" ? 20 : 1, totals);
+  const bool ok =
+      arguments.preset.empty()
+          ? run_one(options, totals)
+          : run_matrix(options, options.path, arguments.disk,
+                       arguments.preset == "nightly" ? Preset::nightly : Preset::figures, totals);
   std::printf("%s", totals.lines(options.engine).c_str());
   return ok ? 0 : 1;
 }

@@ -55,10 +55,11 @@ inline std::string key_text(const TortureOptions& options, std::uint32_t number)
   const std::uint64_t spread = __builtin_bswap64(number * 0x9E3779B97F4A7C15ULL);
   return {reinterpret_cast<const char*>(&spread), 8};
 }
-// One byte string in sixteen is long.
+// One byte string in sixteen is long, one in 512 longer than a small pool's extent.
 inline std::string value_text(const TortureOptions& options, std::uint64_t word) {
   if (options.keys == "integer") return {reinterpret_cast<const char*>(&word), 8};
-  const std::uint64_t size = word / 16 % (word % 16 == 0 ? 4000 : 150);
+  const std::uint64_t most = word % 512 == 0 ? 40'000 : word % 16 == 0 ? 4'000 : 150;
+  const std::uint64_t size = word / 512 % most;
   return std::string(size, static_cast<char>('a' + word % 26)) + std::to_string(word);
 }
 inline std::uint64_t digest(const std::string& value) { return std::hash<std::string>{}(value); }

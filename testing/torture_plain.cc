@@ -90,8 +90,8 @@ Expected<std::unique_ptr<TortureTarget>> open_plain(const TortureOptions& option
   if (row == nullptr) return fail(StatusCode::invalid_argument);
   auto pool = Pool::open(file, {.durability = options.durability, .max_size = 32_MiB});
   if (!pool) return fail(std::move(pool.error()));
-  const auto target = [&]<template <class, class> class M>(Expected<M<K, V>> map)
-      -> Expected<std::unique_ptr<TortureTarget>> {
+  const auto target = [&]<template <class, class> class M>(
+                          Expected<M<K, V>> map) -> Expected<std::unique_ptr<TortureTarget>> {
     if (!map) return fail(std::move(map.error()));
     return std::unique_ptr<TortureTarget>(
         std::make_unique<PlainTarget<K, V, M>>(std::move(*pool), std::move(*map)));

@@ -12,21 +12,26 @@ namespace perdure::testing {
 
 namespace {
 
-constexpr double kCanarySeconds = 10;
+constexpr std::uint64_t kCanaryKills = 300;  // a few seconds
 
 struct Life {
   const char* mode;
   bool disk;
   Durability durability;
-  std::uint64_t cycles;
+  std::uint64_t cycles[2];  // by Preset
 };
 // Each with both kinds of keys, with 1 and with 8 threads.
 constexpr Life kLives[] = {
-    {"lossy", false, Durability::power, 130},      {"lossy", true, Durability::power, 30},
-    {"plain", false, Durability::process, 20},     {"plain", false, Durability::emulated, 20},
-    {"plain", true, Durability::process, 30},      {"plain", true, Durability::emulated, 15},
-    {"plain", true, Durability::power, 15},        {"lossless", false, Durability::process, 20},
-    {"lossless", false, Durability::emulated, 30}, {"lossless", true, Durability::emulated, 15},
+    {"lossy", false, Durability::power, {130, 2520}},
+    {"lossy", true, Durability::power, {30, 300}},
+    {"plain", false, Durability::process, {20, 300}},
+    {"plain", false, Durability::emulated, {20, 300}},
+    {"plain", true, Durability::process, {30, 200}},
+    {"plain", true, Durability::emulated, {15, 200}},
+    {"plain", true, Durability::power, {15, 150}},
+    {"lossless", false, Durability::process, {20, 200}},
+    {"lossless", false, Durability::emulated, {30, 300}},
+    {"lossless", true, Durability::emulated, {15, 200}},
 };
 
 bool in_memory(const std::string& file_system) {
@@ -94,15 +99,13 @@ bool run_canaries(const TortureOptions& options, TortureTotals& totals) {
   TortureOptions planted{.engine = options.engine,
                          .keys = "integer",
                          .path = options.path,
-                         .cycles = 1'000'000,
-                         .seed = options.seed,
-                         .max_seconds = kCanarySeconds};
+                         .cycles = kCanaryKills,
+                         .seed = options.seed};
   for (const char* mode : {"lossy", "plain", "lossless"}) {
     planted.mode = mode;
     planted.early_ack = planted.mode != "lossy";
-    planted.mutant = planted.mode == "lossy"
-                         ? find_engine_under_test(options.engine)->lossy_mutant
-                         : "";
+    planted.mutant =
+        planted.mode == "lossy" ? find_engine_under_test(options.engine)->lossy_mutant : "";
     const TortureReport report = run_torture(planted, target_of(planted));
     totals.canary_seconds += report.seconds;
     std::printf("canary %s, %s: %s after %llu kills, %.2f s: %s\n", mode,
@@ -124,7 +127,7 @@ bool run_one(const TortureOptions& options, TortureTotals& totals) {
 }
 
 bool run_matrix(const TortureOptions& options, const std::string& memory, const std::string& disk,
-                std::uint32_t scale, TortureTotals& totals) {
+                Preset preset, TortureTotals& totals) {
   bool ok = true;
   std::uint64_t number = 0;
   for (const Life& life : kLives) {
@@ -135,7 +138,7 @@ bool run_matrix(const TortureOptions& options, const std::string& memory, const 
         one.keys = keys;
         one.path = life.disk ? disk : memory;
         one.durability = life.durability;
-        one.cycles = life.cycles * scale;
+        one.cycles = life.cycles[static_cast<std::size_t>(preset)];
         one.seed = options.seed * 1000 + number++;
         one.threads = threads;
         ok = run_one(one, totals) && ok;

@@ -13,6 +13,8 @@ namespace perdure::testing {
 // The type of the file system that holds the folder, as the kernel calls it; "unknown".
 std::string file_system_of(const std::string& folder);
 
+enum class Preset : std::uint8_t { figures, nightly };
+
 struct TortureTotals {
   std::uint64_t lossy_kills = 0;
   std::uint64_t plain_kills = 0;                    // the lossless ones are among them
@@ -29,13 +31,13 @@ struct TortureTotals {
 };
 
 // The planted bugs: a missing write-back in lossy mode, an acknowledgement before the operation in
-// plain and lossless mode. False if one of them was not noticed in 10 s each.
+// plain and lossless mode. False if one of them was not noticed in 300 kills.
 bool run_canaries(const TortureOptions& options, TortureTotals& totals);
 // One pool's life, reported on stdout.
 bool run_one(const TortureOptions& options, TortureTotals& totals);
-// All of modes, folders, threads, keys and durabilities. `scale` multiplies the cycles; `memory` is
-// a folder in memory, `disk` one that is not.
+// All of modes, folders, threads, keys and durabilities; `memory` is a folder in memory, `disk` one
+// that is not.
 bool run_matrix(const TortureOptions& options, const std::string& memory, const std::string& disk,
-                std::uint32_t scale, TortureTotals& totals);
+                Preset preset, TortureTotals& totals);
 
 }  // namespace perdure::testing

@@ -47,21 +47,20 @@ class TortureTarget {
 
 struct TortureOptions {
   std::string engine = "phast";
-  std::string mode = "lossy";  // or "plain", "lossless"
-  std::string keys = "bytes";  // or "integer"; values follow
-  std::string path;            // folder for the pool
-  std::string mutant;          // SITE:op, set in the children
+  std::string mode = "lossy";                     // or "plain", "lossless"
+  std::string keys = "bytes";                     // or "integer"; values follow
+  std::string path;                               // folder for the pool
+  std::string mutant;                             // SITE:op, set in the children
   Durability durability = Durability::automatic;  // of a lossy or lossless pool: then `power`
   bool early_ack = false;  // planted: an operation is acknowledged before it is done
   std::uint64_t cycles = 100;
   std::uint64_t seed = 1;
   std::uint32_t threads = 2;  // 1..8
   std::uint32_t keys_per_thread = 150;
-  std::uint32_t more_keys = 8;       // per cycle and thread
+  std::uint32_t more_keys = 4;       // per cycle and thread
   std::uint32_t max_work_us = 3000;  // of work before a kill
   std::uint32_t stall_one_in = 0;    // lossy: LossyPlatform::stall_one_in
   std::uint32_t create_every = 200;  // cycles until the pool is made anew
-  double max_seconds = 0;            // begin no cycle after so many; 0: no limit
   bool verbose = false;
 };
 
