@@ -22,7 +22,7 @@ struct PhastUnderLoss {
 
 constexpr EngineUnderTest kEngines[] = {
     {Engine::phast, /*ordered=*/true, &open_lossy<PhastUnderLoss>, "phast.insert.entry:drop_flush",
-     &phast_races, "phast.help.entry:drop_fence", "P1c_X3_G1_P11_H7_UpdateBesideFind"},
+     &phast_races, "phast.help.entry:drop_fence"},
 };
 
 }  // namespace

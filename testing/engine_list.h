@@ -22,8 +22,7 @@ struct EngineUnderTest {
   OpenLossy open_lossy;      // open_lossy<Row>, testing/lossy_target.h
   const char* lossy_mutant;  // SITE:op that torture with integer keys has to notice
   RaceList (*races)();       // its scenarios for the scheduler
-  const char* race_mutant;   // SITE:op that a schedule of the scenario `race_canary` has to notice
-  const char* race_canary;
+  const char* race_mutant;   // SITE:op that a schedule of theirs has to notice
 };
 
 std::span<const EngineUnderTest> engines_under_test();

@@ -14,13 +14,21 @@ struct Race {
   std::string name;
   SubjectFactory subjects;
   std::vector<Op> setup;
-  std::vector<std::vector<Op>> threads;  // 2: exhaustive to two preemptions; 3: PCT
-  // In the fast tests: of the schedules with two preemptions every so-many-th.
-  std::uint32_t thin = 24;
+  std::vector<std::vector<Op>> threads;
+  std::uint32_t thin = 24;  // fast tests run every so-many-th schedule with two preemptions
   EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 24};
+
+  bool exhaustive() const { return threads.size() < 3; }
 };
 using RaceList = std::vector<Race>;
 
 RaceList phast_races();
+
+inline InterleaveOptions options_of(const Race& race, const std::string& engine) {
+  return {.name = engine + "." + race.name,
+          .setup = race.setup,
+          .threads = race.threads,
+          .limits = race.limits};
+}
 
 }  // namespace perdure::testing
