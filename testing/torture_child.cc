@@ -1,8 +1,10 @@
 #include "testing/torture_child.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <thread>
 
@@ -83,8 +85,9 @@ void TortureChild::arm() {
 }
 
 void TortureChild::run(const TortureOpen& open, const std::string& file, bool created) {
-  // The parent has to be on time.
+  // The parent has to be on time, and leaves nobody behind.
   (void)setpriority(PRIO_PROCESS, 0, 5);
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!options_.mutant.empty() && !set_mutant(options_.mutant)) {
     report("no such mutant: " + options_.mutant);
   }
@@ -173,7 +176,10 @@ void TortureChild::perform(ThreadLog& log, std::uint32_t index) {
   const std::string value =
       entry.kind == OpKind::find ? std::string() : value_text(options_, entry.value);
   log.started.store(index + 1, std::memory_order_release);
-  if (options_.early_ack) log.acknowledged.store(index + 1, std::memory_order_release);
+  if (options_.early_ack) {
+    log.acknowledged.store(index + 1, std::memory_order_release);
+    usleep(20);
+  }
   std::string found;
   const auto answer = entry.kind == OpKind::erase    ? target_->erase(key)
                       : entry.kind == OpKind::insert ? target_->insert(key, value)

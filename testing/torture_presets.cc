@@ -100,7 +100,8 @@ bool run_canaries(const TortureOptions& options, TortureTotals& totals) {
                          .keys = "integer",
                          .path = options.path,
                          .cycles = kCanaryKills,
-                         .seed = options.seed};
+                         .seed = options.seed,
+                         .create_every = 40};
   for (const char* mode : {"lossy", "plain", "lossless"}) {
     planted.mode = mode;
     planted.early_ack = planted.mode != "lossy";

@@ -1,4 +1,5 @@
-// PhaST with byte-string keys under the scheduler, by directed schedules. All schedules: races_test.
+// PhaST with byte-string keys under the scheduler, by directed schedules. All schedules of such
+// scenarios: races_test.
 #include <gtest/gtest.h>
 
 #include "support.h"
@@ -11,6 +12,7 @@ std::string key(std::uint64_t i) { return "customer:" + std::to_string(100 + i);
 Op put(std::uint64_t i, char letter) { return {OpKind::upsert, key(i), std::string(30, letter)}; }
 Op gone(std::uint64_t i) { return {OpKind::erase, key(i), {}}; }
 Op look(std::uint64_t i) { return {OpKind::find, key(i), {}}; }
+
 // The scan's position is the bound of a leaf that goes: the separator stays while it is read.
 TEST(PhastBytesRaces, P1g_G6_ScansBesideAnUnlink) {
   Ops setup;
