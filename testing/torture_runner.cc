@@ -40,6 +40,13 @@ constexpr std::uint64_t kHangUs = 120'000'000;
 constexpr std::uint64_t kGrowthUs = 10'000;  // until the file has to have grown
 constexpr const char* kGrowthSites[] = {"heap.extent.assign", "pool.header.write"};
 
+// Who interrupts a run shall not find its pool in memory later.
+char file_to_remove[4096];
+void on_interrupt(int signal) {
+  unlink(file_to_remove);
+  _exit(128 + signal);
+}
+
 class Torture {
  public:
   Torture(const TortureOptions& options, const TortureOpen& open)
@@ -52,11 +59,14 @@ class Torture {
                    -1, 0);
     if (p == MAP_FAILED) std::abort();
     log_ = new (p) TortureLog;
+    std::snprintf(file_to_remove, sizeof(file_to_remove), "%s", file_.c_str());
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, on_interrupt);
     if (options.mode != "plain") sites_ = kill_sites(options.engine);
   }
   ~Torture() {
     munmap(static_cast<void*>(log_), sizeof(TortureLog));
     unlink(file_.c_str());
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   }
   Torture(const Torture&) = delete;
   Torture& operator=(const Torture&) = delete;
