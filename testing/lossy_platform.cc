@@ -10,6 +10,7 @@
 #include <chrono>
 #include <new>
 
+#include "testing/kill_point.h"
 #include "testing/subject.h"
 
 namespace perdure::testing {
@@ -47,19 +48,21 @@ void LossyJournal::clear() {
 
 LossyStorage::~LossyStorage() {
   if (visible_ != nullptr) munmap(visible_, capacity_);
-  if (medium_ != nullptr) munmap(medium_, capacity_);
+  if (medium_ != nullptr && medium_ != visible_) munmap(medium_, capacity_);
   if (fd_ >= 0) ::close(fd_);
 }
 
-Status LossyStorage::open(const std::string& path, std::uint64_t capacity, LossyJournal* journal) {
+Status LossyStorage::open(const std::string& path, std::uint64_t capacity, LossyJournal* journal,
+                          bool lossless) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   struct stat stat{};
   if (fd_ < 0 || fstat(fd_, &stat) != 0) return StatusCode::io;
   capacity_ = capacity;
   size_ = static_cast<std::uint64_t>(stat.st_size);
   void* medium = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-  void* visible =
-      mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd_, 0);
+  void* visible = lossless ? medium
+                           : mmap(nullptr, capacity, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_NORESERVE, fd_, 0);
   if (medium == MAP_FAILED || visible == MAP_FAILED) return StatusCode::io;
   medium_ = static_cast<std::byte*>(medium);
   visible_ = static_cast<std::byte*>(visible);
@@ -75,6 +78,7 @@ Status LossyStorage::open(const std::string& path, std::uint64_t capacity, Lossy
 }
 
 void LossyStorage::write_back(std::uint64_t line) noexcept {
+  if (visible_ == medium_) return;
   LossyJournal::Slot& note = journal_->slots[RealPlatform::thread_slot() % LossyJournal::kSlots];
   std::byte* from = visible_ + line * kLine;
   std::byte* to = medium_ + line * kLine;
@@ -110,7 +114,8 @@ Status LossyStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept 
     return errno == EOPNOTSUPP ? StatusCode::unsupported : StatusCode::io;
   }
   // The private pages of the range hold its old content.
-  if (madvise(visible_ + offset, length, MADV_DONTNEED) != 0) return StatusCode::io;
+  if (visible_ != medium_ && madvise(visible_ + offset, length, MADV_DONTNEED) != 0)
+    return StatusCode::io;
   return {};
 }
 
@@ -178,6 +183,7 @@ void LossyPlatform::stall() noexcept {
 }
 
 void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) noexcept {
+  KillPoint::reached(site);
   ++counters().flushes;
   if (n == 0) return;
   stall();
@@ -195,6 +201,7 @@ void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) no
 }
 
 void LossyPlatform::finish_flushes(SiteInfo& site) noexcept {
+  KillPoint::reached(site);
   ++counters().fences;
   stall();
   site.fence_count.fetch_add(1, std::memory_order_relaxed);
@@ -204,12 +211,15 @@ void LossyPlatform::finish_flushes(SiteInfo& site) noexcept {
   }
   for (const std::uint64_t line : queued_lines) storage_.write_back(line);
   queued_lines.clear();
+  KillPoint::reached(site);
 }
 
 void LossyPlatform::sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept {
+  KillPoint::reached(site);
   site.sync_count.fetch_add(1, std::memory_order_relaxed);
   if (site.mutant == Mutant::drop_sync) return;
   (void)storage_.sync(storage_.line_of(p) * kLine, n + kLine);
+  KillPoint::reached(site);
 }
 
 }  // namespace perdure::testing
