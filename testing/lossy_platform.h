@@ -136,6 +136,14 @@ class LossyPlatform {
   // Before every n-th write-back or fence or so the thread sleeps for up to 1 ms; 0: never. Others
   // then meet what it has stored and not yet made durable. Call before other threads start.
   void stall_one_in(std::uint32_t n) noexcept { stall_one_in_ = n; }
+  template <FixedString Name>
+  static bool runs(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::step>::info);
+  }
+  template <FixedString Name>
+  static bool verifies(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
+  }
   bool durable() const noexcept { return true; }
   bool poisoned() const noexcept { return false; }
   void poison() noexcept {}

@@ -106,7 +106,9 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   const auto bad = [](const char* what) {
     return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
   };
-  if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  if (P::runs("phast.recover.mark_root"_site)) {
+    if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  }
   const layout::Root image = *root_;
   if (image.magic != layout::kRootMagic) return bad("magic");
   if (image.geometry != kEntries || image.partition_bits > 16 ||
@@ -117,7 +119,7 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes) return bad("size");
   const std::uint32_t crc =
       crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), master_bytes);
-  if (image.fixed_crc != crc) return bad("checksum");
+  if (image.fixed_crc != crc && P::verifies("phast.root.crc"_site)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   record_values_ = (image.flags & layout::kRecordValues) != 0;
   word_records_ = (image.flags & layout::kWordRecords) != 0;
@@ -130,13 +132,15 @@ Status Phast<P, Codec, G>::read_root() noexcept {
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return s;
-  if (clean && root_->close_crc != zero_crc()) {
+  if (clean && root_->close_crc != zero_crc() && P::verifies("phast.zero.crc"_site)) {
     return Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
   }
   if (!Codec::kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
     const std::uint64_t record = context_.platform.load(root_->zero_value);
     if (Status s = check_record(record, false); !s.ok()) return s;
-    if (Status s = context_.heap.mark(record); !s.ok()) return s;
+    if (P::runs("phast.recover.mark_zero"_site)) {
+      if (Status s = context_.heap.mark(record); !s.ok()) return s;
+    }
   }
   const std::uint32_t count = inner_.partitioning().count();
   typename P::Latch latch;
@@ -177,7 +181,8 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
       }
       leaves = more;
     }
-    s = context_.heap.mark(offset);  // a chain that runs in a circle is reached twice
+    // A chain that runs in a circle is reached twice.
+    if (P::runs("phast.recover.mark_leaf"_site)) s = context_.heap.mark(offset);
     if (s.ok() &&
         (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0)) {
       s = Status::format(StatusCode::corruption, "offset %llu is not a leaf",
@@ -189,7 +194,7 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) {
       __builtin_prefetch(context_.heap.template at<Leaf>(next));
     }
-    if (clean && leaf.crc != leaf_crc(leaf)) {
+    if (clean && leaf.crc != leaf_crc(leaf) && P::verifies("phast.leaf.crc"_site)) {
       s = Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (checksum)",
                          static_cast<unsigned long long>(offset));
       break;
@@ -203,7 +208,8 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     desc.leaf.store(static_cast<std::uint32_t>(offset / sizeof(Leaf)), std::memory_order_relaxed);
     leaves[count++] = number;
     // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
-    if (previous != nullptr && platform.load(previous->bound) == platform.load(leaf.bound)) {
+    if (previous != nullptr && platform.load(previous->bound) == platform.load(leaf.bound) &&
+        P::runs("phast.recover.split"_site)) {
       s = finish_split(*previous, leaf);
     }
     previous = &leaf;
@@ -257,7 +263,9 @@ Status Phast<P, Codec, G>::set_bounds(Desc& desc, const Leaf& leaf, const Desc* 
     word = partitioning.bound(partition);
     if (bound != 0) {
       if (Status s = check_record(bound, true); !s.ok()) return s;
-      if (Status s = context_.heap.mark(bound); !s.ok()) return s;
+      if (P::runs("phast.recover.mark_separator"_site)) {
+        if (Status s = context_.heap.mark(bound); !s.ok()) return s;
+      }
       const auto key = RecordView::read(context_.platform, record_at(bound)).key();
       word = head_word(key);
       Separator<P>* separator = Separator<P>::make(key, bound);
@@ -301,7 +309,7 @@ Status Phast<P, Codec, G>::check_record(std::uint64_t word, bool deep) const noe
   if (!context_.heap.is_block(offset)) return bad("place");
   const auto record = RecordView::read(context_.platform, record_at(offset));
   if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
-  if (!record.intact()) return bad("checksum");
+  if (!record.intact() && P::verifies("phast.record.crc"_site)) return bad("checksum");
   return {};
 }
 
@@ -329,6 +337,7 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
       }
       outside = desc.below(probe) || desc.above(probe);
       if (outside) {
+        if (!P::runs("phast.recover.zero"_site)) continue;
         platform.store(entry.value, 0);
         platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
         wrote = true;
@@ -336,20 +345,25 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
       }
       if (Status s = check_record(word, false); !s.ok()) return s;
       if (verify_values) __builtin_prefetch(record_at(word));
-      if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
+      if (P::runs("phast.recover.mark_record"_site)) {
+        if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
+      }
     } else {
       probe = Codec::probe({.word = probe.word});
       outside = desc.below(probe) || desc.above(probe);
-      if (outside) continue;
+      if (outside && P::runs("phast.recover.range"_site)) continue;
       if (record_values_) {
         const std::uint64_t word = platform.load(entry.value);
         if (Status s = check_record(word, false); !s.ok()) return s;
-        if (Status s = context_.heap.mark(word); !s.ok()) return s;
+        if (P::runs("phast.recover.mark_record"_site)) {
+          if (Status s = context_.heap.mark(word); !s.ok()) return s;
+        }
       }
     }
     desc.set_fingerprint(slot, probe.fingerprint);
   }
-  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible())) {
+  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible()) &&
+      P::verifies("phast.values.crc"_site)) {
     return Status::format(StatusCode::corruption,
                           "a value of the leaf at offset %llu is damaged (checksum)",
                           static_cast<unsigned long long>(leaf_offset(desc)));
