@@ -172,6 +172,7 @@ std::vector<MutantResult> MutantRunner::run(const std::vector<MutantNames>& name
   struct State {
     double began;
     std::uint32_t trial;
+    char settled_by[200];
   };
   auto* states = shared_array<State>(names.size());
   std::vector<MutantResult> results(names.size());
@@ -186,13 +187,21 @@ std::vector<MutantResult> MutantRunner::run(const std::vector<MutantNames>& name
       limit_time();
       if (!trials_[t].run().empty()) return false;
     }
+    std::set<std::string> settled;
+    for (const std::string& mutant : words_of(names[i])) {
+      settled.merge(std::set<std::string>(find_site(site_of(mutant))->settled_by));
+    }
+    std::string text;
+    for (const std::string& site : settled) text += (text.empty() ? "" : " ") + site;
+    std::snprintf(states[i].settled_by, sizeof(states[i].settled_by), "%s", text.c_str());
     return true;
   };
   in_children(names.size(), jobs_, body, [&](std::size_t i, bool green) {
     results[i] = {.name = names[i],
                   .killed = !green,
                   .by = green ? "" : trials_[states[i].trial].name,
-                  .seconds = now() - states[i].began};
+                  .seconds = now() - states[i].began,
+                  .settled_by = states[i].settled_by};
     if (done != nullptr) done(results[i]);
   });
   munmap(states, std::max<std::size_t>(names.size(), 1) * sizeof(State));

@@ -19,8 +19,9 @@ using MutantNames = std::string;
 struct MutantResult {
   MutantNames name;
   bool killed = false;
-  std::string by;      // the trial that went red
-  double seconds = 0;  // until it did, or until all trials were green
+  std::string by;          // the trial that went red
+  double seconds = 0;      // until it did, or until all trials were green
+  std::string settled_by;  // sites that made durable what the mutant left, one after the other
 };
 
 class MutantRunner {
@@ -56,11 +57,11 @@ bool belongs_to(std::string_view site, std::string_view engine);
 // Every operator that applies to a site of the engine, after a baseline.
 std::vector<MutantNames> applicable_mutants(std::string_view engine);
 
-// A mutant that survives because of something else. Re-checked: alone it must survive, and together
-// with `unless` it must be killed, so that it is that something which makes it redundant.
+// A mutant that survives because something else makes durable what it leaves. Re-checked in every
+// run: it survives, and what it left was made durable at these sites and nowhere else.
 struct Argument {
   const char* mutant;
-  const char* unless;
+  const char* settled_by;  // sites in the order of their names, separated by spaces
   const char* why;
 };
 const std::vector<Argument>& arguments();

@@ -100,7 +100,7 @@ class SimMemory {
   void zero(void* dst, std::size_t n);
   void flush(const void* p, std::size_t n, std::uint32_t thread, SiteInfo& site);
   void fence(std::uint32_t thread, SiteInfo& site);
-  void sync(std::uint64_t offset, std::uint64_t n);
+  void sync(std::uint64_t offset, std::uint64_t n, const char* site);
   Status allocate(std::uint64_t offset, std::uint64_t length);
   Status punch(std::uint64_t offset, std::uint64_t length);
   // Called before a fence or sync takes effect, while recording.
@@ -148,8 +148,9 @@ class SimMemory {
   };
   struct Line {
     std::uint32_t line = 0;
-    std::uint32_t position = 0;  // in active_
-    std::uint64_t first = 0;     // number of the first pending entry; counts up for ever
+    std::uint32_t position = 0;   // in active_
+    std::uint64_t first = 0;      // number of the first pending entry; counts up for ever
+    SiteInfo* owed_by = nullptr;  // the site whose mutant left the line pending
     std::vector<Entry> entries;
   };
   struct Mark {
@@ -184,7 +185,9 @@ class SimMemory {
   void mark(LineRange lines, std::uint32_t thread);
   void start_delayed(std::uint32_t thread, const SiteInfo& fence);
   void lose_order(LineRange lines, SiteInfo& site);
-  void promote(std::uint32_t line, std::uint64_t until);
+  // `by`: the fence or sync, for SiteInfo::settled_by.
+  void promote(std::uint32_t line, std::uint64_t until, const char* by);
+  void owe(LineRange lines, SiteInfo& site);
   void set_durable(std::uint64_t offset, std::uint64_t value);
   void set_changed(std::size_t page);
   void apply_punches();

@@ -64,7 +64,7 @@ std::vector<Mutant> mutants_of(const SiteInfo& site) {
   }
   if (site.flushes) mutants.push_back(Mutant::delay_flush);
   if (site.flushes && site.fences) mutants.push_back(Mutant::publish_first);
-  if (site.ordered_count > 0) mutants.push_back(Mutant::any_order);
+  if (site.ordered_count > 0 && relies_on_order(site.name)) mutants.push_back(Mutant::any_order);
   if (site.syncs) mutants.push_back(Mutant::drop_sync);
   if (site.steps) mutants.push_back(Mutant::skip_step);
   if (site.checks) mutants.push_back(Mutant::skip_check);
@@ -92,6 +92,7 @@ void reset_site_counts() {
     site->sync_count = 0;
     site->ask_count = 0;
     site->dropped_count = 0;
+    site->settled_by.clear();
   }
 }
 

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,8 @@ struct SiteInfo {
   std::atomic<std::uint64_t> sync_count{0};
   std::atomic<std::uint64_t> ask_count{0};      // of a step or a checksum
   std::atomic<std::uint64_t> dropped_count{0};  // calls that the mutant changed
+  // SimMemory: which fences and syncs made durable what the mutant of this site did not.
+  std::set<std::string> settled_by;
 };
 
 namespace site_detail {
@@ -78,9 +81,12 @@ SiteInfo* find_site(std::string_view name);
 //   drop_fence                     it fences
 //   first_line_only, all_but_last  a write-back had more than one line; else they change nothing
 //   publish_first                  it writes back and fences, so something may be published next
-//   any_order                      a line written back had pending stores that have an order
+//   any_order                      relies_on_order(), and a line written back had pending stores
+//                                  that have an order
 //   drop_sync, skip_step, skip_check  it syncs, is a step, is a checksum
 std::vector<Mutant> mutants_of(const SiteInfo& site);
+// The site's protocol needs the order of stores to one line, by the design documents.
+bool relies_on_order(std::string_view site);
 // Whether anything that the site is used for was counted.
 bool reached(const SiteInfo& site);
 // The same for a step or a checksum: counts the question, and answers it.

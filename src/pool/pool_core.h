@@ -25,7 +25,7 @@
 //               begin_serving, and its last step calls finish_open.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes.
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
-//   drop_root   root := 0, fenced; then the line is cleared.
+//   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
 //   close       data fenced -> storage synced -> header clean|synced.
 //   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed. The
 //               next store of anybody: dirty header, both copies, durable -> the store.
@@ -244,7 +244,6 @@ Status PoolCore<P>::create(P& platform, Storage& storage, const PoolShape& shape
   std::byte* base = storage.base();
   platform.zero(base + layout::kDirectoryOffset, table_end - layout::kDirectoryOffset);
   platform.zero(base, layout::kDirectoryOffset);
-  if (!platform.sync(base, table_end, "pool.create.zero"_site)) return StatusCode::poisoned;
   if (Status s = storage.sync(0, header.file_bytes); !s.ok()) return s;
   header.directory_crc = directory_crc(platform, base, header.root_slots);
   // Commit: the magic is in this copy and nowhere else.
@@ -553,12 +552,10 @@ Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
   unseal();
   layout::Root* line = root_line(slot);
   auto* words = reinterpret_cast<std::uint64_t*>(line);
-  platform_.store(line->root, 0);
+  platform_.store(line->root, 0);  // first into the line: what follows is of a free slot
+  for (std::size_t i = 0; i + 1 < sizeof(*line) / 8; ++i) platform_.store(words[i], 0);
   platform_.flush(line, sizeof(*line), "pool.root.drop"_site);
   if (!platform_.fence("pool.root.drop"_site)) return StatusCode::poisoned;
-  for (std::size_t i = 0; i + 1 < sizeof(*line) / 8; ++i) platform_.store(words[i], 0);
-  platform_.flush(line, sizeof(*line), "pool.root.clear"_site);
-  if (!platform_.fence("pool.root.clear"_site)) return StatusCode::poisoned;
   return {};
 }
 

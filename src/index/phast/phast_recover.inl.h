@@ -444,7 +444,6 @@ Status Phast<P, Codec, G>::close() {
   });
   platform.store(root_->close_crc, zero_crc());
   platform.flush(root_, sizeof(*root_), "phast.close.root"_site);
-  if (!platform.fence("phast.close.root"_site)) durable.store(false, std::memory_order_relaxed);
   return durable.load(std::memory_order_relaxed) ? Status() : StatusCode::poisoned;
 }
 
