@@ -1,5 +1,6 @@
 #include "testing/explorer.h"
 
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,19 +30,24 @@ char current_context[2048];
 const char* describe_current() { return current_context; }
 
 void on_signal(int number) {
-  const char* what =
-      number == SIGALRM ? "\nexplorer: recovery hangs\n" : "\nexplorer: recovery crashed\n";
+  const char* what = number == SIGPROF ? "\nexplorer: it hangs\n" : "\nexplorer: it crashed\n";
   // Nothing can be done about a failing write here.
   if (write(2, what, std::strlen(what)) < 0 ||
       write(2, current_context, std::strlen(current_context)) < 0 || write(2, "\n", 1) < 0) {
     _exit(3);
   }
-  std::signal(number == SIGALRM ? SIGABRT : number, SIG_DFL);
-  std::raise(number == SIGALRM ? SIGABRT : number);
+  std::signal(number == SIGPROF ? SIGABRT : number, SIG_DFL);
+  std::raise(number == SIGPROF ? SIGABRT : number);
 }
 
-constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
 constexpr unsigned kVerdictSeconds = 60;
+
+// Of processor time: a process that is stopped does not hang.
+void set_timer(unsigned seconds) {
+  const itimerval timer{{0, 0}, {static_cast<time_t>(seconds), 0}};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
 
 }  // namespace
 
@@ -122,7 +128,7 @@ void Explorer::shrink() {
 }
 
 Explorer::~Explorer() {
-  alarm(0);
+  set_timer(0);
   for (const int number : kSignals) std::signal(number, SIG_DFL);
   SimPlatform::describe_context = nullptr;
 }
@@ -296,12 +302,12 @@ void Explorer::judge(Run& run, const CrashImage& image, const std::string& path)
   context_ += "\n  replay: PERDURE_REPLAY='" + options_.name + ":" + std::to_string(options_.seed) +
               ":" + path + "' " + program_invocation_name;
   std::snprintf(current_context, sizeof(current_context), "%s", context_.c_str());
-  alarm(kVerdictSeconds);
+  set_timer(kVerdictSeconds);
   run.scratch.load_image(run.memory, image);
   // From the path, so that a replay takes the same battery.
   const std::string wrong =
       verdict(run.scratch, run.expected, hash_of(path, options_.seed) | (1ULL << 63));
-  alarm(0);
+  set_timer(0);
   if (!wrong.empty()) fail(path, wrong + "\n  " + context_);
 }
 

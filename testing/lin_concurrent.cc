@@ -257,7 +257,8 @@ class Worker {
 
 template <class K, class V>
 std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
-  auto map = pool.ordered_map<K, V>("lin", {.phast = {.partition_bits = 0}});
+  auto map =
+      pool.ordered_map<K, V>("lin", {.engine = options.engine, .phast = {.partition_bits = 0}});
   if (!map) return std::string(map.error().message());
   Progress progress(options.threads);
   std::vector<Worker<K, V>> workers;

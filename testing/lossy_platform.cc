@@ -19,6 +19,12 @@ namespace {
 
 // This thread's write-backs between flush and fence.
 thread_local std::vector<std::uint64_t> queued_lines;
+// Those that a mutant puts off, with their site.
+struct Delayed {
+  LineRange lines;
+  const SiteInfo* site;
+};
+thread_local std::vector<Delayed> delayed_lines;
 
 Random& thread_random(std::uint64_t seed) {
   static std::atomic<std::uint64_t> threads{0};
@@ -128,6 +134,7 @@ Status LossyStorage::sync(std::uint64_t offset, std::uint64_t length) noexcept {
 LossyPlatform::LossyPlatform(LossyStorage& storage, std::uint64_t seed)
     : storage_(storage), seed_(seed), evictor_([this] { evict(); }) {
   queued_lines.clear();
+  delayed_lines.clear();
 }
 
 LossyPlatform::~LossyPlatform() {
@@ -189,6 +196,10 @@ void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) no
   stall();
   const LineRange lines = mutated_flush(
       site, {storage_.line_of(p), storage_.line_of(static_cast<const std::byte*>(p) + n - 1) + 1});
+  if (site.mutant == Mutant::delay_flush || site.mutant == Mutant::publish_first) {
+    delayed_lines.push_back({lines, &site});
+    return;
+  }
   Random& random = thread_random(seed_);
   for (std::uint64_t line = lines.first; line < lines.end; ++line) {
     // The content of now, or that of the fence.
@@ -211,6 +222,19 @@ void LossyPlatform::finish_flushes(SiteInfo& site) noexcept {
   }
   for (const std::uint64_t line : queued_lines) storage_.write_back(line);
   queued_lines.clear();
+  std::vector<Delayed> kept;
+  for (const Delayed& delayed : delayed_lines) {
+    const bool publish_first = delayed.site->mutant == Mutant::publish_first;
+    if (publish_first && delayed.site == &site) {
+      kept.push_back(delayed);
+      continue;
+    }
+    for (std::uint64_t line = delayed.lines.first; line < delayed.lines.end; ++line) {
+      if (publish_first) storage_.write_back(line);
+      if (!publish_first) queued_lines.push_back(line);
+    }
+  }
+  delayed_lines = std::move(kept);
   KillPoint::reached(site);
 }
 

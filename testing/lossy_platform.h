@@ -140,6 +140,14 @@ class LossyPlatform {
   void stall_one_in(std::uint32_t n) noexcept { stall_one_in_ = n; }
   // Before other threads start: what FlushMode::none is to RealPlatform.
   void set_durable(bool durable) noexcept { durable_ = durable; }
+  template <FixedString Name>
+  static bool runs(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::step>::info);
+  }
+  template <FixedString Name>
+  static bool verifies(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
+  }
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return false; }
   Status failure() const noexcept { return StatusCode::poisoned; }

@@ -47,6 +47,7 @@ SimMemory::SimMemory(std::uint64_t capacity)
       slot_of_line_(static_cast<std::uint32_t*>(map_zeroed(capacity_ / kLine * 4))),
       pending_in_page_(capacity_ / kPage),
       marks_(1),
+      delayed_(1),
       backed_(capacity_ / kPage),
       dirty_(capacity_ / kPage),
       changed_(capacity_ / kPage) {}
@@ -156,6 +157,7 @@ SimMemory::Line& SimMemory::line_of(std::uint32_t number) {
     // Entry numbers never repeat for a line, so that an old mark cannot cover a new entry.
     line.first = entry_count_;
     line.entries.clear();
+    line.owed_by = nullptr;
     active_.push_back(slot - 1);
     ++pending_in_page_[number / (kPage / kLine)];
   }
@@ -185,10 +187,26 @@ void SimMemory::flush(const void* p, std::size_t n, std::uint32_t thread, SiteIn
   const auto begin = static_cast<const std::byte*>(p) - visible_;
   LineRange lines{static_cast<std::uint64_t>(begin) / kLine, 0};
   lines.end = (static_cast<std::uint64_t>(begin) + n + kLine - 1) / kLine;
+  const LineRange all = lines;
   lines = mutated_flush(site, lines);
   if (mode_ != SimMode::recording || n == 0) return;
   (void)offset_of(p, n);
-  if (marks_.size() <= thread) marks_.resize(thread + 1);
+  if (marks_.size() <= thread) {
+    marks_.resize(thread + 1);
+    delayed_.resize(thread + 1);
+  }
+  lose_order(lines, site);
+  if (lines.end != all.end) owe({lines.end, all.end}, site);
+  if (site.mutant == Mutant::delay_flush || site.mutant == Mutant::publish_first) {
+    delayed_[thread].push_back({lines, &site});
+    owe(lines, site);
+    site.dropped_count.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  mark(lines, thread);
+}
+
+void SimMemory::mark(LineRange lines, std::uint32_t thread) {
   constexpr std::uint64_t kLinesPerPage = kPage / kLine;
   for (std::uint64_t i = lines.first; i < lines.end;) {
     if (pending_in_page_[i / kLinesPerPage] == 0) {
@@ -204,24 +222,80 @@ void SimMemory::flush(const void* p, std::size_t n, std::uint32_t thread, SiteIn
   }
 }
 
+// Counts lines whose pending stores have an order; the mutant takes it from them.
+void SimMemory::lose_order(LineRange lines, SiteInfo& site) {
+  constexpr std::size_t kMost = 8;  // stores, of which every subset is tried or each alone
+  bool ordered = false;
+  for (std::uint64_t i = lines.first; i < lines.end; ++i) {
+    if (pending_in_page_[i / (kPage / kLine)] == 0 || slot_of_line_[i] == 0) continue;
+    std::vector<Entry>& entries = lines_[slot_of_line_[i] - 1].entries;
+    std::size_t first = entries.size();
+    while (first > 0 && entries.size() - first < kMost && entries[first - 1].group == 0) --first;
+    if (entries.size() - first < 2) continue;
+    ordered = true;
+    if (site.mutant != Mutant::any_order) continue;
+    for (std::size_t k = first; k < entries.size(); ++k) entries[k].group = next_group_;
+    ++next_group_;
+    ++changes_;
+    site.dropped_count.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (ordered) site.ordered_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+// After a fence: what delay_flush and publish_first have put off.
+void SimMemory::start_delayed(std::uint32_t thread, const SiteInfo& fence) {
+  if (thread >= delayed_.size() || delayed_[thread].empty()) return;
+  std::vector<Delayed> kept;
+  for (const Delayed& delayed : delayed_[thread]) {
+    if (delayed.site->mutant != Mutant::publish_first) {
+      mark(delayed.lines, thread);
+    } else if (delayed.site == &fence) {
+      kept.push_back(delayed);
+    } else {
+      for (std::uint64_t i = delayed.lines.first; i < delayed.lines.end; ++i) {
+        promote(static_cast<std::uint32_t>(i), ~0ULL, fence.name);
+      }
+    }
+  }
+  delayed_[thread] = std::move(kept);
+  ++changes_;
+}
+
 void SimMemory::fence(std::uint32_t thread, SiteInfo& site) {
   site.fence_count.fetch_add(1, std::memory_order_relaxed);
   if (mode_ != SimMode::recording) return;
   if (before_fence) before_fence(site);
   if (site.mutant == Mutant::drop_fence) {
+    if (thread < marks_.size()) {
+      for (const Mark& mark : marks_[thread]) owe({mark.line, mark.line + 1ULL}, site);
+    }
     site.dropped_count.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  if (thread >= marks_.size() || marks_[thread].empty()) return;
-  for (const Mark& mark : marks_[thread]) promote(mark.line, mark.until);
-  marks_[thread].clear();
-  ++changes_;
+  if (thread >= marks_.size()) return;
+  if (!marks_[thread].empty()) {
+    for (const Mark& mark : marks_[thread]) promote(mark.line, mark.until, site.name);
+    marks_[thread].clear();
+    ++changes_;
+  }
+  start_delayed(thread, site);
 }
 
-void SimMemory::promote(std::uint32_t number, std::uint64_t until) {
+// The pending ones of these lines are what the site's mutant should have made durable.
+void SimMemory::owe(LineRange lines, SiteInfo& site) {
+  for (std::uint64_t i = lines.first; i < lines.end; ++i) {
+    if (slot_of_line_[i] != 0) lines_[slot_of_line_[i] - 1].owed_by = &site;
+  }
+}
+
+void SimMemory::promote(std::uint32_t number, std::uint64_t until, const char* by) {
   if (slot_of_line_[number] == 0) return;
   Line& line = lines_[slot_of_line_[number] - 1];
   if (until <= line.first) return;
+  if (line.owed_by != nullptr) {
+    line.owed_by->settled_by.insert(by);
+    line.owed_by = nullptr;
+  }
   const std::size_t count =
       std::min<std::size_t>(static_cast<std::size_t>(until - line.first), line.entries.size());
   durable_hash_ ^= line_hash(number, durable_line(number));
@@ -246,7 +320,7 @@ void SimMemory::set_changed(std::size_t page) {
   changed_pages_.push_back(static_cast<std::uint32_t>(page));
 }
 
-void SimMemory::sync(std::uint64_t offset, std::uint64_t n) {
+void SimMemory::sync(std::uint64_t offset, std::uint64_t n, const char* site) {
   if (mode_ != SimMode::recording) return;
   apply_punches();
   durable_size_ = size_;
@@ -257,7 +331,7 @@ void SimMemory::sync(std::uint64_t offset, std::uint64_t n) {
   for (const std::uint32_t slot : active_) {
     if (lines_[slot].line >= first && lines_[slot].line < end) lines.push_back(lines_[slot].line);
   }
-  for (const std::uint32_t line : lines) promote(line, ~0ULL);
+  for (const std::uint32_t line : lines) promote(line, ~0ULL, site);
   ++changes_;
 }
 
@@ -490,6 +564,7 @@ void SimMemory::forget_pending() {
   }
   active_.clear();
   for (auto& marks : marks_) marks.clear();
+  for (auto& delayed : delayed_) delayed.clear();
   punches_.clear();
 }
 

@@ -15,6 +15,7 @@
 //   flush                     marks the length of the line's list for the calling thread
 //   fence                     makes the calling thread's marks guaranteed; nobody else's. A locked
 //                             read-modify-write is no fence.
+//   (mutants: sites.h)
 //   sync                      everything in the range is guaranteed, the file's size too
 //   size, punch               take effect at once, are guaranteed by the next sync only: an image
 //   has
@@ -99,7 +100,7 @@ class SimMemory {
   void zero(void* dst, std::size_t n);
   void flush(const void* p, std::size_t n, std::uint32_t thread, SiteInfo& site);
   void fence(std::uint32_t thread, SiteInfo& site);
-  void sync(std::uint64_t offset, std::uint64_t n);
+  void sync(std::uint64_t offset, std::uint64_t n, const char* site);
   Status allocate(std::uint64_t offset, std::uint64_t length);
   Status punch(std::uint64_t offset, std::uint64_t length);
   // Called before a fence or sync takes effect, while recording.
@@ -147,13 +148,19 @@ class SimMemory {
   };
   struct Line {
     std::uint32_t line = 0;
-    std::uint32_t position = 0;  // in active_
-    std::uint64_t first = 0;     // number of the first pending entry; counts up for ever
+    std::uint32_t position = 0;   // in active_
+    std::uint64_t first = 0;      // number of the first pending entry; counts up for ever
+    SiteInfo* owed_by = nullptr;  // the site whose mutant left the line pending
     std::vector<Entry> entries;
   };
   struct Mark {
     std::uint32_t line;
     std::uint64_t until;
+  };
+  // A write-back that a mutant puts off.
+  struct Delayed {
+    LineRange lines;
+    const SiteInfo* site;
   };
   struct Punch {
     std::uint64_t offset;
@@ -175,7 +182,12 @@ class SimMemory {
   void bulk(std::uint64_t offset, const std::uint64_t* source, std::size_t n);
   Line& line_of(std::uint32_t number);
   void drop_line(std::uint32_t number);
-  void promote(std::uint32_t line, std::uint64_t until);
+  void mark(LineRange lines, std::uint32_t thread);
+  void start_delayed(std::uint32_t thread, const SiteInfo& fence);
+  void lose_order(LineRange lines, SiteInfo& site);
+  // `by`: the fence or sync, for SiteInfo::settled_by.
+  void promote(std::uint32_t line, std::uint64_t until, const char* by);
+  void owe(LineRange lines, SiteInfo& site);
   void set_durable(std::uint64_t offset, std::uint64_t value);
   void set_changed(std::size_t page);
   void apply_punches();
@@ -199,6 +211,7 @@ class SimMemory {
   std::vector<std::uint32_t> active_;           // slots in use
   std::vector<std::uint16_t> pending_in_page_;  // pending lines, so that flush can skip pages
   std::vector<std::vector<Mark>> marks_;        // by thread
+  std::vector<std::vector<Delayed>> delayed_;   // by thread
   std::vector<Punch> punches_;
   std::uint64_t next_order_ = 1;
   std::uint64_t recent_from_ = 0;

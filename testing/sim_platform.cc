@@ -24,7 +24,8 @@ void SimPlatform::sync_range(const void* p, std::size_t n, SiteInfo& site) noexc
     site.dropped_count.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  memory_.sync(static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - memory_.base()), n);
+  memory_.sync(static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - memory_.base()), n,
+               site.name);
 }
 
 Status SimStorage::sync(std::uint64_t offset, std::uint64_t length) noexcept {
@@ -36,7 +37,7 @@ Status SimStorage::sync(std::uint64_t offset, std::uint64_t length) noexcept {
     site.dropped_count.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
-  memory_.sync(offset, length);
+  memory_.sync(offset, length, site.name);
   return {};
 }
 

@@ -234,6 +234,14 @@ class SimPlatform {
     sync_range(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::sync>::info);
     return !poisoned_;
   }
+  template <FixedString Name>
+  static bool runs(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::step>::info);
+  }
+  template <FixedString Name>
+  static bool verifies(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
+  }
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return poisoned_; }
   Status failure() const noexcept { return StatusCode::poisoned; }

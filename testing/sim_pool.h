@@ -34,8 +34,9 @@ class SimPool {
     return PoolCore<SimPlatform>::create(platform, storage, shape, identity(1), uuid, mode);
   }
   // Up to, not including, the maps: they recover next, then finish_open().
-  Status open(std::uint64_t boot, bool accept_untrusted = false) {
-    return core_.open({.identity = identity(boot),
+  // Another inode than that of the file that was created: a copy.
+  Status open(std::uint64_t boot, bool accept_untrusted = false, std::uint64_t inode = kInode) {
+    return core_.open({.identity = identity(boot, inode),
                        .mode = mode_,
                        .accept_untrusted = accept_untrusted,
                        .threads = 2},
@@ -66,12 +67,13 @@ class SimPool {
   }
 
  private:
-  static layout::Identity identity(std::uint64_t boot) {
+  static constexpr std::uint64_t kInode = 2;
+  static layout::Identity identity(std::uint64_t boot, std::uint64_t inode = kInode) {
     layout::Identity id{};
     id.boot_id[0] = 0xB0;  // an all-zero boot id means unknown
     std::memcpy(id.boot_id + 1, &boot, sizeof(boot));
     id.device = 1;
-    id.inode = 2;
+    id.inode = inode;
     id.filesystem_id = 3;
     std::strcpy(id.host, "simulated");
     return id;

@@ -48,7 +48,7 @@ class EngineInstance {
   // The map was dropped, durably: gives all its blocks back. Nothing follows but destruction.
   virtual void release_blocks() = 0;
   // Writes checksums and whatever else makes the next open quick; no operation in flight, none
-  // follows.
+  // follows. This thread's write-backs are fenced by the pool's close.
   virtual Status close() = 0;
 };
 

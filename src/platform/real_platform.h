@@ -181,6 +181,14 @@ class RealPlatform final : private BusErrorOwner {
   bool sync(const void* p, std::size_t n, Site<Name>) noexcept {
     return sync_range(p, n);
   }
+  template <FixedString Name>
+  static constexpr bool runs(Site<Name>) noexcept {
+    return true;
+  }
+  template <FixedString Name>
+  static constexpr bool verifies(Site<Name>) noexcept {
+    return true;
+  }
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return poisoned_.load(std::memory_order_relaxed); }
   void poison() noexcept { poisoned_.store(true, std::memory_order_relaxed); }

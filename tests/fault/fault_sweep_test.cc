@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/conformance/engines.h"
 #include "tests/conformance/support.h"
 #include "tests/fault/inject.h"
 
@@ -131,7 +132,9 @@ class Session {
   }
 
  private:
-  static MapOptions maps() { return {.phast = {.partition_bits = 1}}; }
+  static MapOptions maps() {
+    return {.engine = chosen_engine().engine, .phast = {.partition_bits = 1}};
+  }
 
   void fill() {
     for (std::uint64_t i = 0; i < size() / 2; ++i) {
@@ -365,6 +368,25 @@ void replay(const char* text, const Case& parameters, const std::string& path) {
   }
   ASSERT_LE(fault, kLastFault) << text;
   EXPECT_TRUE(one_run(path, parameters, fault, k, std::string(text).ends_with("later")));
+}
+
+TEST(FaultSweepItself, SeesAFailureThatNobodyLookedAt) {
+  const Case parameters{Scene::create, Durability::process};
+  int seen = 0;
+  for (const Fault fault : {Fault::link, Fault::msync}) {
+    const ChildEnd end = run_child([&] {
+      set_unnoticed(true);
+      try {
+        (void)one_run(pool_path(parameters.durability), parameters, fault, 1, true);
+      } catch (const std::exception& error) {
+        std::printf("%s: %s\n", fault_name(fault), error.what());
+        _exit(1);
+      }
+    });
+    EXPECT_FALSE(end.ok()) << fault_name(fault);
+    seen += end.ok() ? 0 : 1;
+  }
+  std::printf("faults.planted_seen=%d\n", seen);
 }
 
 TEST_P(FaultSweep, EveryFailureIsAStatus) {

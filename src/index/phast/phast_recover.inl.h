@@ -106,7 +106,9 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   const auto bad = [](const char* what) {
     return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
   };
-  if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  if (P::runs("phast.recover.mark_root"_site)) {
+    if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  }
   const layout::Root image = *root_;
   if (image.magic != layout::kRootMagic) return bad("magic");
   if (image.geometry != kEntries || image.partition_bits > 16 ||
@@ -117,7 +119,7 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes) return bad("size");
   const std::uint32_t crc =
       crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), master_bytes);
-  if (image.fixed_crc != crc) return bad("checksum");
+  if (image.fixed_crc != crc && P::verifies("phast.root.crc"_site)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   record_values_ = (image.flags & layout::kRecordValues) != 0;
   word_records_ = (image.flags & layout::kWordRecords) != 0;
@@ -140,12 +142,12 @@ template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return s;
   Status zero;
-  if (clean && root_->close_crc != zero_crc()) {
+  if (clean && root_->close_crc != zero_crc() && P::verifies("phast.zero.crc"_site)) {
     zero = Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
   } else if (!Codec::kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
     const std::uint64_t record = context_.platform.load(root_->zero_value);
     zero = check_record(record, false);
-    if (zero.ok()) zero = context_.heap.mark(record);
+    if (zero.ok() && P::runs("phast.recover.mark_zero"_site)) zero = context_.heap.mark(record);
   }
   if (!zero.ok()) zero = pass_over(std::move(zero));
   if (!zero.ok()) return zero;
@@ -188,7 +190,8 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
       }
       leaves = more;
     }
-    s = context_.heap.mark(offset);  // a chain that runs in a circle is reached twice
+    // A chain that runs in a circle is reached twice.
+    if (P::runs("phast.recover.mark_leaf"_site)) s = context_.heap.mark(offset);
     if (s.ok() &&
         (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0)) {
       s = Status::format(StatusCode::corruption, "offset %llu is not a leaf",
@@ -200,7 +203,7 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) {
       __builtin_prefetch(context_.heap.template at<Leaf>(next));
     }
-    if (clean && leaf.crc != leaf_crc(leaf)) {
+    if (clean && leaf.crc != leaf_crc(leaf) && P::verifies("phast.leaf.crc"_site)) {
       s = pass_over(Status::format(StatusCode::corruption,
                                    "the leaf at offset %llu is damaged (checksum)",
                                    static_cast<unsigned long long>(offset)));
@@ -217,7 +220,8 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
     // A clean pool has none, and is not stored to: there it is damage, which set_bounds() sees.
     if (!clean && previous != nullptr &&
-        platform.load(previous->bound) == platform.load(leaf.bound)) {
+        platform.load(previous->bound) == platform.load(leaf.bound) &&
+        P::runs("phast.recover.split"_site)) {
       s = finish_split(*previous, leaf);
     }
     previous = &leaf;
@@ -277,7 +281,9 @@ Status Phast<P, Codec, G>::set_bounds(Desc& desc, const Leaf& leaf, const Desc* 
     word = partitioning.bound(partition);
     if (bound != 0) {
       if (Status s = check_record(bound, true); !s.ok()) return s;
-      if (Status s = context_.heap.mark(bound); !s.ok()) return s;
+      if (P::runs("phast.recover.mark_separator"_site)) {
+        if (Status s = context_.heap.mark(bound); !s.ok()) return s;
+      }
       const auto key = RecordView::read(context_.platform, record_at(bound)).key();
       word = head_word(key);
       Separator<P>* separator = Separator<P>::make(key, bound);
@@ -321,7 +327,7 @@ Status Phast<P, Codec, G>::check_record(std::uint64_t word, bool deep) const noe
   if (!context_.heap.is_block(offset)) return bad("place");
   const auto record = RecordView::read(context_.platform, record_at(offset));
   if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
-  if (!record.intact()) return bad("checksum");
+  if (!record.intact() && P::verifies("phast.record.crc"_site)) return bad("checksum");
   return {};
 }
 
@@ -360,6 +366,7 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
                                 "the leaf at offset %llu is damaged (an entry outside its range)",
                                 static_cast<unsigned long long>(leaf_offset(desc)));
         }
+        if (!P::runs("phast.recover.zero"_site)) continue;
         platform.store(entry.value, 0);
         platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
         wrote = true;
@@ -367,7 +374,9 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
       }
       Status s = check_record(word, false);
       if (verify_values && s.ok()) __builtin_prefetch(record_at(word));
-      if (s.ok()) s = context_.heap.mark(word & kOffsetMask);
+      if (s.ok() && P::runs("phast.recover.mark_record"_site)) {
+        s = context_.heap.mark(word & kOffsetMask);
+      }
       if (!s.ok()) {
         if (Status p = pass_over(std::move(s)); !p.ok()) return p;
         continue;
@@ -375,11 +384,11 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
     } else {
       probe = Codec::probe({.word = probe.word});
       outside = desc.below(probe) || desc.above(probe);
-      if (outside) continue;
+      if (outside && P::runs("phast.recover.range"_site)) continue;
       if (record_values_) {
         const std::uint64_t word = platform.load(entry.value);
         Status s = check_record(word, false);
-        if (s.ok()) s = context_.heap.mark(word);
+        if (s.ok() && P::runs("phast.recover.mark_record"_site)) s = context_.heap.mark(word);
         if (!s.ok()) {
           if (Status p = pass_over(std::move(s)); !p.ok()) return p;
           continue;
@@ -388,7 +397,8 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
     }
     desc.set_fingerprint(slot, probe.fingerprint);
   }
-  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible())) {
+  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible()) &&
+      P::verifies("phast.values.crc"_site)) {
     Status s = pass_over(Status::format(StatusCode::corruption,
                                         "a value of the leaf at offset %llu is damaged (checksum)",
                                         static_cast<unsigned long long>(leaf_offset(desc))));
@@ -470,7 +480,6 @@ Status Phast<P, Codec, G>::close() {
   });
   platform.store(root_->close_crc, zero_crc());
   platform.flush(root_, sizeof(*root_), "phast.close.root"_site);
-  if (!platform.fence("phast.close.root"_site)) durable.store(false, std::memory_order_relaxed);
   return durable.load(std::memory_order_relaxed) ? Status() : StatusCode::poisoned;
 }
 

@@ -368,12 +368,12 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
                 right_number);
   if constexpr (Codec::kBytes) {
     Separator<P>* bound = desc.separators.bound.load(std::memory_order_relaxed);
-    context_.heap.retire(bound->record);
+    if (P::runs("phast.unlink.separator"_site)) context_.heap.retire(bound->record);
     inner_.release(bound);
   }
   unlinks_.fetch_add(1, std::memory_order_relaxed);
   desc.unlatch_all();  // waiting writers see that it is dead
-  context_.epochs.retire(kLeafReclaimer, this, number);
+  if (P::runs("phast.unlink.retire"_site)) context_.epochs.retire(kLeafReclaimer, this, number);
   return true;
 }
 

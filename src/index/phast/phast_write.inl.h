@@ -145,7 +145,9 @@ template <Platform P, class Codec, class G>
   platform.store(*target, word);  // LP(update)
   platform.flush(target, 8, "phast.update.value"_site);
   if (!platform.fence("phast.update.value"_site)) return StatusCode::poisoned;  // PP(update)
-  if (replaces_record) context_.heap.retire(before & kOffsetMask);
+  if (replaces_record && P::runs("phast.update.retire"_site)) {
+    context_.heap.retire(before & kOffsetMask);
+  }
   return {};
 }
 
@@ -160,7 +162,9 @@ template <Platform P, class Codec, class G>
   platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
   if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
   desc.set_fingerprint(slot, 0);
-  if (records()) context_.heap.retire(before & kOffsetMask);
+  if (records() && P::runs("phast.erase.retire"_site)) {
+    context_.heap.retire(before & kOffsetMask);
+  }
   return {};
 }
 
@@ -288,7 +292,7 @@ Expected<bool> Phast<P, Codec, G>::write_zero(const detail::Value& value, Mode m
   platform.store(root_->zero_present, 1);
   platform.flush(&root_->zero_value, 16, "phast.zero.write"_site);
   if (!platform.fence("phast.zero.write"_site)) return fail(StatusCode::poisoned);
-  if (present && records()) context_.heap.retire(before);
+  if (present && records() && P::runs("phast.zero.retire"_site)) context_.heap.retire(before);
   return mode == Mode::update || !present;
 }
 
