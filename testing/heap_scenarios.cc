@@ -377,6 +377,25 @@ std::string damaged_root() {
   return wrong;
 }
 
+std::string lost_root() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  {
+    SimPool pool(memory);
+    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    layout::Root line{};
+    std::memcpy(line.name, "map", 4);
+    line.root = 3 * kLine;
+    if (!pool.core().add_root(line).ok() || !pool.core().close(true).ok()) return "close";
+  }
+  auto* line = reinterpret_cast<layout::Root*>(memory.base() + layout::kDirectoryOffset);
+  line->root = 0;
+  SimPool pool(memory);
+  const Status s = pool.open(1);
+  memory.set_mode(SimMode::frozen);
+  return s == StatusCode::corruption ? "" : "a pool that has lost a map is opened";
+}
+
 std::string written_twice() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
@@ -400,7 +419,7 @@ const std::vector<HeapScenario>& heap_scenarios() {
         {"reused_holes", &reused_holes},   {"entered_power", &entered_power},
         {"unfenced_data", &unfenced_data}, {"torn_copy", &torn_copy},
         {"marked_twice", &marked_twice},   {"damaged_root", &damaged_root},
-        {"written_twice", &written_twice},
+        {"lost_root", &lost_root},         {"written_twice", &written_twice},
     };
     for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
       const std::string suffix = kind == BlockKind::dead_on_free ? "_dead" : "_zero";

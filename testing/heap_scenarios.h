@@ -40,6 +40,8 @@ std::string torn_copy();
 // A block that two references reach, and each bit of a root line, in a pool that was not closed.
 std::string marked_twice();
 std::string damaged_root();
+// A root that is 0 in a pool that was closed looks like a free slot.
+std::string lost_root();
 // Planted: each of two writes hides that the other is missing.
 std::string written_twice();
 

@@ -19,7 +19,13 @@ bool relies_on_order(std::string_view site) {
 }
 
 const std::vector<Argument>& arguments() {
-  static const std::vector<Argument> all{};
+  static const std::vector<Argument> all{
+      {"pool.open.sync:skip_step", "",
+       "the write-back of every assigned line comes before it and the sync of the headers after "
+       "it; "
+       "what is left to it, blocks of a DAX file that a map without MAP_SYNC has allocated, the "
+       "simulated medium does not have"},
+  };
   return all;
 }
 

@@ -25,6 +25,9 @@ struct Exploration {
   std::size_t operations;
   std::vector<Op> workload = {};  // instead of random operations
   std::uint32_t second_in = 80;
+  std::uint32_t kill_in = 8;
+  std::uint32_t second_ops = 10;
+  bool process_mode = false;
 };
 
 Op pool_op(Random& random) {
@@ -66,6 +69,51 @@ Op run_op(Random& random) {
   return op;
 }
 
+// One split, half done in many images, so that second runs finish it; what comes then splits the
+// new leaf.
+Op behind_op(Random& random) {
+  return {OpKind::insert, integer_key(26 + random.below(30)), "in right"};
+}
+std::vector<Op> one_split() {
+  std::vector<Op> ops;
+  for (const std::uint64_t key : {10, 20, 30, 40, 25, 22}) {
+    ops.push_back({OpKind::insert, integer_key(key), "half way"});
+  }
+  return ops;
+}
+
+// Keys that a split has moved go, and others to the left of it take the blocks of their records.
+Op reusing_op(Random& random) {
+  if (random.one_in(2)) return {OpKind::erase, dense_key(7 + random.below(5)), {}};
+  return {OpKind::upsert, dense_key(random.below(5)) + "a", std::string(30, 'r')};
+}
+std::vector<Op> one_bytes_split() {
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    ops.push_back({OpKind::upsert, dense_key(i), std::string(30, 'a')});
+  }
+  ops.push_back({OpKind::upsert, dense_key(5) + "5", std::string(30, 'b')});
+  return ops;
+}
+
+std::vector<Op> reopened() {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key < 4; ++key) {
+    ops.push_back({OpKind::upsert, integer_key(key), "reopened"});
+    ops.push_back({OpKind::reopen, {}, {}});
+  }
+  return ops;
+}
+
+// The file grows several times in one open; before that it was closed and synced.
+std::vector<Op> growing() {
+  std::vector<Op> ops{{OpKind::upsert, integer_key(99), "first"}, {OpKind::reopen, {}, {}}};
+  for (std::uint64_t key = 0; key < 16; ++key) {
+    ops.push_back({OpKind::upsert, integer_key(key), std::string(1500, 'g')});
+  }
+  return ops;
+}
+
 // What any engine may leave to heap and pool, and PhaST does not use.
 std::vector<Exploration> shared_explorations() {
   const SyntheticRules fast_sweep{.marks_per_step = 40};
@@ -80,6 +128,7 @@ std::vector<Exploration> phast_explorations() {
   const PhastSetup records{.values = ValueKind::bytes};
   const PhastSetup unsynced{.sync_at_close = false};
   const PhastSetup maps{.values = ValueKind::bytes, .maps = 2, .partition_bits = 3};
+  const PhastSetup process{.values = ValueKind::bytes, .mode = Durability::process};
   PhastSetup unsynced_maps = maps;
   unsynced_maps.sync_at_close = false;
   return {
@@ -89,6 +138,12 @@ std::vector<Exploration> phast_explorations() {
       {"bytes_words", phast_subjects<phast::BytesCodec>(words), bytes_word_op, 40},
       {"pool", phast_subjects<phast::IntegerCodec>(maps), pool_op, 40},
       {"unsynced_pool", phast_subjects<phast::IntegerCodec>(unsynced_maps), dropping_op, 30},
+      {"half_split", phast_subjects<phast::IntegerCodec>(words), behind_op, 0, one_split(), 3},
+      {"half_moved", phast_subjects<phast::BytesCodec, WideGeometry>(records), reusing_op, 0,
+       one_bytes_split(), 3, 8, 24},
+      {"reopened", phast_subjects<phast::IntegerCodec>(words), integer_op, 0, reopened(), 10, 1, 1},
+      {"process", phast_subjects<phast::IntegerCodec>(process), integer_record_op, 0, growing(), 80,
+       8, 10, true},
       {"churn", phast_subjects<phast::IntegerCodec>(words), integer_op, 0, churn(16, 2)},
       {"moved", phast_subjects<phast::BytesCodec, WideGeometry>(records), dense_op, 0,
        moved_entries(2), 12},
@@ -138,8 +193,9 @@ Trial explore(const Exploration& e, std::uint64_t seed) {
                                .limits = kLimits,
                                .battery = 80,
                                .second_in = e.second_in,
-                               .kill_in = 8,
-                               .second_ops = 10});
+                               .kill_in = e.kill_in,
+                               .second_ops = e.second_ops,
+                               .process_mode = e.process_mode});
             const ExploreReport report = explorer.run(
                 e.workload.empty() ? random_workload(e.source, seed, e.operations) : e.workload);
             return report.ok() ? "" : report.failures.front();
