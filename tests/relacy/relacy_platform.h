@@ -47,7 +47,6 @@
 #undef memory_order_acq_rel
 #undef memory_order_seq_cst
 #undef VAR
-#undef $
 #define errno (*__errno_location())
 
 namespace perdure::testing {
@@ -166,9 +165,7 @@ class RelacyPlatform {
     static void store(std::uint32_t word) noexcept {
       line->stripes.store(word, std::memory_order_release);
     }
-
-   private:
-    std::uint32_t word_ = 0;  // for its size
+    std::uint32_t unused = 0;  // for the size
   };
   struct Thread {
     static bool start(FunctionRef<void()>) noexcept { return false; }
