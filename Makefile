@@ -1,8 +1,8 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare setup-go setup-coverage build demo test check format format-check \
-        tidy asan tsan nightly bench bench-compare figures lin mutants faults fuzz coverage ci clean
+.PHONY: help setup setup-compare setup-go build demo test check format format-check tidy asan \
+        tsan nightly bench bench-compare figures lin mutants faults fuzz coverage ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
@@ -18,9 +18,6 @@ setup-compare:   ## the same for the comparison with RocksDB and LMDB
 
 setup-go:        ## the same for the linearizability checker, which also fetches a Go module
 	@scripts/setup.sh go
-
-setup-coverage:  ## the same for coverage figures
-	@scripts/setup.sh coverage
 
 build: build-release  ## release build; the command line is build/release/perdure
 
@@ -49,7 +46,8 @@ asan: build-asan ## all fast tests under AddressSanitizer and UndefinedBehaviorS
 tsan: build-tsan ## all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: test asan tsan setup-go  ## everything above, and the long tests
+nightly: test asan tsan setup-go build-fuzz  ## everything above, and the long tests
+	scripts/fuzz.sh nightly
 	scripts/lin.sh 1000 10000
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 
@@ -69,7 +67,7 @@ faults: build    ## count failed calls and flipped bits that were survived
 fuzz: build-fuzz ## libFuzzer on open, check, operations, TSV and command line: two minutes
 	@scripts/fuzz.sh figures
 
-coverage: setup-coverage build-coverage  ## lines and branches that the fast tests reach
+coverage: build-coverage  ## lines and branches that the fast tests reach
 	@scripts/coverage.sh
 
 figures: build bench-compare lin faults  ## figures of tests and benchmarks: half an hour, 16 GB
