@@ -1,7 +1,7 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare setup-go setup-coverage build demo test check format format-check \
+.PHONY: help setup setup-compare setup-go build demo test check format format-check \
         tidy asan tsan nightly bench bench-compare bench-figures figures guard-builds lin mutants \
         faults fuzz coverage ci clean
 
@@ -20,9 +20,6 @@ setup-compare:   ## the same for the comparison with RocksDB and LMDB
 
 setup-go:        ## the same for the linearizability checker, which also fetches a Go module
 	@scripts/setup.sh go
-
-setup-coverage:  ## the same for coverage figures
-	@scripts/setup.sh coverage
 
 build: build-release  ## release build; the command line is build/release/perdure
 
@@ -77,7 +74,7 @@ faults: build    ## count failed calls and flipped bits that were survived
 fuzz: build-fuzz ## libFuzzer on open, check, operations, TSV and command line: two minutes
 	@scripts/fuzz.sh figures
 
-coverage: setup-coverage build-coverage  ## lines and branches that the fast tests reach
+coverage: build-coverage  ## lines and branches that the fast tests reach
 	@scripts/coverage.sh
 
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB

@@ -28,9 +28,9 @@ class ScratchFile {
 };
 
 // What a target needs to try a recipe: made once, at the first input. The pools are of the engine
-// that PERDURE_FUZZ_ENGINE names (phast), tiny (extents of one page), and made by the library: every
-// pair of kinds; empty, with splits and after erases; closed, closed without a sync, sealed, and as
-// a killed process leaves them, between operations that change structure.
+// that PERDURE_FUZZ_ENGINE names (phast), tiny (extents of one page), and made by the library:
+// every pair of kinds; empty, with splits and after erases; closed, closed without a sync, sealed,
+// and as a killed process leaves them.
 class Fixture {
  public:
   static Fixture& get();

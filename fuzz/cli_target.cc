@@ -1,6 +1,6 @@
 // cli: any list of arguments, one a line, to `perdure` and, if the first is `bench`, to its
-// benchmark; and each as a size, a count and a type. Nothing is run: what comes out is an action, or
-// a text and an exit status.
+// benchmark; and each as a size, a count and a type. Nothing is run: what comes out is an action,
+// or a text and an exit status.
 #include <string>
 #include <vector>
 

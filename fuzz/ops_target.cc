@@ -1,5 +1,5 @@
-// ops: whatever can be opened is worked on. What follows the recipe is a sequence of operations, two
-// or three bytes each: on any map of the pool, on its directory, on the pool as a whole.
+// ops: whatever can be opened is worked on. What follows the recipe is a sequence of operations,
+// two to four bytes each: on any map of the pool, on its directory, on the pool as a whole.
 #include <array>
 #include <memory>
 #include <optional>

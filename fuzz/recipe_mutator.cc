@@ -1,5 +1,5 @@
-// Mutation that knows what a recipe is: patches come, go and change as patches, mostly on what is in
-// use, mostly with the checksums made right afterwards. libFuzzer's own mutations do the rest.
+// Mutation that knows what a recipe is: patches come, go and change as patches, mostly on what is
+// in use, mostly with the checksums made right afterwards. libFuzzer's own mutations do the rest.
 #include <algorithm>
 #include <cstring>
 #include <random>

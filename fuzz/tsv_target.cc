@@ -1,6 +1,6 @@
-// tsv: any bytes as the input of `load`. The first two bytes are options; the rest is read through a
-// file and compared with what its lines are by definition. Fields that are valid come back from
-// their bytes, and are tried as keys and values of every type.
+// tsv: any bytes as the input of `load`. The first two bytes are options; the rest is read through
+// a file and compared with what its lines are by definition. Fields that are valid come back from
+// their bytes, and are tried as keys of every type.
 #include <sys/mman.h>
 #include <unistd.h>
 

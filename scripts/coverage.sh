@@ -25,14 +25,7 @@ find "$build" -name '*.gcda' -delete
 status=0
 ctest --preset coverage "$@" >"$out/ctest.log" 2>&1 || { tail -20 "$out/ctest.log" >&2; status=1; }
 
-# gcovr 5 knows no atomic counters: a word that threads spoilt is a parse error, and its line is
-# left out.
-gcovr --root . --object-directory "$build" --gcov-ignore-parse-errors \
-    --exclude-throw-branches --exclude-unreachable-branches \
-    --filter 'src/pool/' --filter 'src/heap/' --filter 'src/store/pool_impl' \
-    --filter 'src/store/pool_report' --filter 'src/index/record.h' \
-    --filter "src/index/$engine/.*(recover|check|layout)" \
-    --json "$out/coverage.json" --txt "$out/coverage.txt" --json-summary "$out/summary.json" \
-    >"$out/gcovr.log" 2>&1 || { tail -20 "$out/gcovr.log" >&2; exit 1; }
-python3 scripts/coverage_figures.py "$engine" "$bar" "$out/coverage.json" || status=1
+python3 scripts/coverage_figures.py "$build" "$engine" "$bar" 'src/(pool|heap)/.*' \
+    'src/store/pool_(impl|report)\..*' 'src/index/record\.h' \
+    "src/index/$engine/.*(recover|check|layout).*" || status=1
 exit $status

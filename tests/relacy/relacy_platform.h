@@ -228,6 +228,15 @@ class RelacyPlatform {
   static bool sync(const void*, std::size_t, Site<Name>) noexcept {
     return true;
   }
+  template <FixedString Name>
+  static bool runs(Site<Name>) noexcept {
+    return true;
+  }
+  template <FixedString Name>
+  static bool verifies(Site<Name>) noexcept {
+    return true;
+  }
+  static Status failure() noexcept { return StatusCode::poisoned; }
   static void watch_stores(StoreWatch*) noexcept {}
   static bool durable() noexcept { return false; }
   static bool poisoned() noexcept { return false; }
