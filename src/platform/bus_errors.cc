@@ -12,9 +12,9 @@ namespace perdure {
 
 namespace {
 
-// `owner` is stored last and cleared first: a handler that sees it sees the range of that owner.
+// `state` is stored last and cleared first: a handler that sees it sees the range that it is for.
 struct Mapping {
-  std::atomic<BusErrorOwner*> owner{nullptr};
+  std::atomic<MappingState*> state{nullptr};
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
 };
@@ -28,11 +28,13 @@ struct sigaction before;  // whose signal it is if it is not ours
 // Answers whether the address is in a mapping of ours and can be used from now on.
 bool replace_lost_pages(std::uintptr_t address) noexcept {
   for (Mapping& mapping : mappings) {
-    BusErrorOwner* owner = mapping.owner.load(std::memory_order_acquire);
-    if (owner == nullptr) continue;
+    MappingState* state = mapping.state.load(std::memory_order_acquire);
+    if (state == nullptr) continue;
     const std::uintptr_t end = mapping.end.load(std::memory_order_relaxed);
     if (address < mapping.begin.load(std::memory_order_relaxed) || address >= end) continue;
-    owner->mapping_lost();  // first: who goes on must find that it has failed
+    // First: who goes on must find that it has failed.
+    state->lost.store(true, std::memory_order_relaxed);
+    state->poisoned.store(true, std::memory_order_relaxed);
     const std::uintptr_t page = address & ~(kPage - 1);
     return mmap(reinterpret_cast<void*>(page), end - page, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
@@ -65,25 +67,25 @@ bool install() noexcept {
 
 }  // namespace
 
-bool watch_bus_errors(const void* base, std::size_t bytes, BusErrorOwner& owner) noexcept {
+bool watch_bus_errors(const void* base, std::size_t bytes, MappingState& state) noexcept {
   LatchGuard guard(latch);
   if (!install()) return false;
   for (Mapping& mapping : mappings) {
-    if (mapping.owner.load(std::memory_order_relaxed) != nullptr) continue;
+    if (mapping.state.load(std::memory_order_relaxed) != nullptr) continue;
     const auto begin = reinterpret_cast<std::uintptr_t>(base);
     mapping.begin.store(begin, std::memory_order_relaxed);
     mapping.end.store(begin + bytes, std::memory_order_relaxed);
-    mapping.owner.store(&owner, std::memory_order_release);
+    mapping.state.store(&state, std::memory_order_release);
     return true;
   }
   return false;
 }
 
-void ignore_bus_errors(const BusErrorOwner& owner) noexcept {
+void ignore_bus_errors(const MappingState& state) noexcept {
   LatchGuard guard(latch);
   for (Mapping& mapping : mappings) {
-    if (mapping.owner.load(std::memory_order_relaxed) == &owner) {
-      mapping.owner.store(nullptr, std::memory_order_release);
+    if (mapping.state.load(std::memory_order_relaxed) == &state) {
+      mapping.state.store(nullptr, std::memory_order_release);
     }
   }
 }

@@ -62,7 +62,7 @@ class BackgroundThread {
   pthread_t thread_{};
 };
 
-class RealPlatform final : private BusErrorOwner {
+class RealPlatform {
  public:
   template <class T>
   using Atomic = std::atomic<T>;
@@ -118,7 +118,7 @@ class RealPlatform final : private BusErrorOwner {
   };
 
   RealPlatform() = default;
-  ~RealPlatform() { ignore_bus_errors(*this); }
+  ~RealPlatform() { ignore_bus_errors(state_); }
   RealPlatform(const RealPlatform&) = delete;
   RealPlatform& operator=(const RealPlatform&) = delete;
 
@@ -129,9 +129,9 @@ class RealPlatform final : private BusErrorOwner {
   // From now on SIGBUS in the pool's mapping poisons the pool instead of ending the process. False:
   // the system refused. Until ignore_lost_pages(), or the end of this object.
   bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
-    return watch_bus_errors(base, bytes, *this);
+    return watch_bus_errors(base, bytes, state_);
   }
-  void ignore_lost_pages() noexcept { ignore_bus_errors(*this); }
+  void ignore_lost_pages() noexcept { ignore_bus_errors(state_); }
   FlushMode mode() const noexcept { return mode_; }
   FlushInstruction instruction() const noexcept { return instruction_; }
 
@@ -190,10 +190,10 @@ class RealPlatform final : private BusErrorOwner {
     return true;
   }
   bool durable() const noexcept { return mode_ != FlushMode::none; }
-  bool poisoned() const noexcept { return poisoned_.load(std::memory_order_relaxed); }
-  void poison() noexcept { poisoned_.store(true, std::memory_order_relaxed); }
+  bool poisoned() const noexcept { return state_.poisoned.load(std::memory_order_relaxed); }
+  void poison() noexcept { state_.poisoned.store(true, std::memory_order_relaxed); }
   // Part of the mapping is no longer the file's: what is read may be wrong.
-  bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+  bool lost() const noexcept { return state_.lost.load(std::memory_order_relaxed); }
   // Why a poisoned pool answers nothing any more; names the file.
   Status failure() const noexcept;
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
@@ -307,10 +307,6 @@ class RealPlatform final : private BusErrorOwner {
     }
     asm volatile("sfence" ::: "memory");
   }
-  void mapping_lost() noexcept override {
-    lost_.store(true, std::memory_order_relaxed);
-    poison();
-  }
   void write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept;
   void msync_pending() noexcept;
   bool sync_range(const void* p, std::size_t n) noexcept;
@@ -321,8 +317,7 @@ class RealPlatform final : private BusErrorOwner {
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_ = FlushInstruction::clwb;
   std::uint64_t latency_ticks_ = 0;
-  std::atomic<bool> poisoned_{false};
-  std::atomic<bool> lost_{false};
+  MappingState state_;
   const char* name_ = "";
   std::atomic<StoreWatch*> watch_{nullptr};
 };
