@@ -18,7 +18,7 @@ bool whole(const Pool& pool) {
                   }});
   PERDURE_EXPECT(quick.has_value() && deep.has_value(), "check answered an error");
   PERDURE_EXPECT(quick->ok() || !deep->ok(), "deep misses: %s", quick->violations.front().c_str());
-  for (const std::string& violation : deep->violations) {
+  for (const auto& violation : deep->violations) {
     PERDURE_EXPECT(!violation.empty(), "a violation without a word");
   }
   return deep->ok();

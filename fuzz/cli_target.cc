@@ -39,13 +39,13 @@ void check_numbers(const std::string& text) {
     const std::vector<char> table(4096);
     if (table.data()[*size < table.size() ? *size : table.size()] == 1) std::abort();
   }
-  const auto types = cli::parse_types({.key = text, .value = text});
-  if (!types) return;
-  const MapInfo info{.key_kind = types->key_kind,
-                     .value_kind = types->value_kind,
-                     .is_signed = types->is_signed,
-                     .key_bytes = types->key_bytes,
-                     .value_bytes = types->value_bytes};
+  detail::MapSpec types;
+  if (!cli::parse_key_type(text, types) || !cli::parse_value_type(text, types)) return;
+  const MapInfo info{.key_kind = types.key_kind,
+                     .value_kind = types.value_kind,
+                     .is_signed = types.is_signed,
+                     .key_bytes = types.key_bytes,
+                     .value_bytes = types.value_bytes};
   PERDURE_EXPECT(cli::key_type_name(info) == text && cli::value_type_name(info) == text,
                  "'%s' becomes '%s'", text.c_str(), cli::key_type_name(info).c_str());
 }

@@ -37,8 +37,10 @@ void fuzz_one(Input input) {
   if (pool) {
     PERDURE_EXPECT(inspected.has_value(), "inspect refuses what open takes: %s",
                    std::string(inspected.error().message()).c_str());
-    PERDURE_EXPECT(pool->list().size() == inspected->maps.size(), "%zu maps, inspected %zu",
-                   pool->list().size(), inspected->maps.size());
+    const auto maps = pool->list();
+    PERDURE_EXPECT(maps.has_value(), "list answers an error");
+    PERDURE_EXPECT(maps->size() == inspected->maps.size(), "%zu maps, inspected %zu", maps->size(),
+                   inspected->maps.size());
     (void)pool->info();
     (void)pool->stats();
     if (planted()) plant(bytes);

@@ -81,7 +81,9 @@ class Session {
         return;
       case Op::drop: {
         const auto maps = pool_->list();
-        if (!maps.empty()) (void)pool_->drop(maps[choice_ % maps.size()].name);
+        if (maps && !maps->empty()) {
+          (void)pool_->drop((*maps)[choice_ % maps->size()].name);
+        }
         return;
       }
       case Op::reopen:
@@ -144,9 +146,9 @@ class Session {
 
   void on_map(Op op, Reader& input) {
     const auto maps = pool_->list();
-    if (maps.empty()) return;
-    auto map =
-        pool_->untyped_map(maps[choice_ % maps.size()].name, {.create = false, .any_engine = true});
+    if (!maps || maps->empty()) return;
+    auto map = pool_->untyped_map((*maps)[choice_ % maps->size()].name,
+                                  {.create = false, .any_engine = true});
     if (!map) return;
     detail::Index& index = *map->index;
     const std::uint8_t choice = input.byte();

@@ -37,9 +37,10 @@ class Maps {
  private:
   Maps() : pool_(open()) {
     for (const char* type : {"bytes", "u8", "i16", "u32", "i64", "u64"}) {
-      const auto spec = cli::parse_types({.key = type, .value = "u16"});
-      PERDURE_EXPECT(spec.has_value(), "type %s", type);
-      auto map = pool_.untyped_map(type, {.phast = {.partition_bits = 0}}, &*spec);
+      detail::MapSpec spec;
+      PERDURE_EXPECT(cli::parse_key_type(type, spec) && cli::parse_value_type("u16", spec),
+                     "type %s", type);
+      auto map = pool_.untyped_map(type, {.phast = {.partition_bits = 0}}, &spec);
       PERDURE_EXPECT(map.has_value(), "a map of %s", type);
       maps_.emplace_back(std::move(*map));
     }
