@@ -169,7 +169,8 @@ def parse() -> argparse.Namespace:
     names = {machine.name for machine in MACHINES}
     unknown = set(filter(None, arguments.only.split(","))) - names
     if unknown:
-        parser.error(f"no machine {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
+        parser.error(f"no machine {', '.join(sorted(unknown))}; "
+                     f"there are {', '.join(sorted(names))}")
     return arguments
 
 

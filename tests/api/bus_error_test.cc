@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,7 +99,11 @@ TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
   EXPECT_EQ(pool.sync(), StatusCode::poisoned);
   EXPECT_EQ(pool.drop("numbers"), StatusCode::poisoned);
   EXPECT_EQ(pool.close(), StatusCode::poisoned);
-  EXPECT_EQ(Pool::open(path, options()).error(), StatusCode::corruption);
+  // Unless a writer has made the file grow again, with zeros: nothing then tells it from a pool of
+  // a dead process (docs/durability.md).
+  if (std::filesystem::file_size(path.c_str()) == 8192) {
+    EXPECT_EQ(Pool::open(path, options()).error(), StatusCode::corruption);
+  }
 }
 
 TEST_P(BusErrors, OtherPoolsGoOn) {
