@@ -257,8 +257,8 @@ std::vector<Exploration> heap_explorations(Preset preset) {
   }
   const std::vector<Op> prepare{put(1, std::string(300, 'p')), put(2, std::string(9000, 'q'))};
   if (preset == Preset::nightly) {
-    all.push_back(directed_one("batch", synthetic(fast_sweep), synthetic_op,
-                               thinned(options, 400), random_workload(synthetic_op, 77, 2600)));
+    all.push_back(directed_one("batch", synthetic(fast_sweep), synthetic_op, thinned(options, 400),
+                               random_workload(synthetic_op, 77, 2600)));
   }
   add_sequences(all, "blocks", synthetic(fast_sweep), synthetic_op, prepare, blocks,
                 pick(preset, 1, 2, 3), preset);
@@ -295,8 +295,7 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
       random_one("full", maps(records), integer_record_op, full_disk, n),
       random_one("process", maps(weak), integer_record_op, process, n),
       random_one("unsynced", maps(unsynced), reopening_op, process, n),
-      random_one("long", maps(three), pool_op, thinned(options, 12),
-                 pick(preset, 100, 1000, 1000)),
+      random_one("long", maps(three), pool_op, thinned(options, 12), pick(preset, 100, 1000, 1000)),
       directed_one("growth", maps(records), integer_record_op, options,
                    growth(pick(preset, 12, 24, 60), 1500)),
       directed_one("growth_page", maps(paged_records), integer_record_op, options,
@@ -311,7 +310,8 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
     for (const Op& op : batch()) ops.push_back(in_map(op.key.back() % 3, op));
     all.push_back(directed_one("batch", maps(three), pool_op, thinned(options, 200), ops));
   }
-  std::vector<Op> steps{{OpKind::sync, {}, {}}, {OpKind::compact, {}, {}}, {OpKind::reopen, {}, {}}};
+  std::vector<Op> steps{
+      {OpKind::sync, {}, {}}, {OpKind::compact, {}, {}}, {OpKind::reopen, {}, {}}};
   for (const std::uint64_t map : {0, 1}) {
     for (const std::uint64_t key : {1, 2}) {
       steps.push_back(in_map(map, put(key, std::string(key == 1 ? 20 : 2000, 's'))));

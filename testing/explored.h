@@ -32,7 +32,7 @@ struct Exploration {
   SubjectFactory factory;
   OpSource source;
   ExploreOptions options;
-  std::size_t operations = 0;                 // of a random workload, if there are no others
+  std::size_t operations = 0;  // of a random workload, if there are no others
   std::vector<std::vector<Op>> workloads = {};
   bool repeated = true;  // again under other seeds, until the bars are met
 };

@@ -335,6 +335,13 @@ Status SimMemory::punch(std::uint64_t offset, std::uint64_t length) {
     if (at >= offset && at < offset + length) lines.push_back(lines_[slot].line);
   }
   for (const std::uint32_t line : lines) drop_line(line);
+  for (std::uint64_t at = offset; at < offset + length; at += kLine) {
+    const bool known = std::ranges::any_of(punches_, [&](const Punch& punch) {
+      return at >= punch.offset && at < punch.offset + punch.length;
+    });
+    const auto line = static_cast<std::uint32_t>(at / kLine);
+    if (!known) punched_hash_ ^= line_hash(line, durable_line(line)) ^ line_hash(line, LineBytes{});
+  }
   punches_.push_back({offset, length});
   ++changes_;
   if (after_store) after_store();
@@ -352,6 +359,7 @@ void SimMemory::apply_punches() {
     }
   }
   punches_.clear();
+  punched_hash_ = 0;
 }
 
 LineBytes SimMemory::durable_line(std::uint32_t line) const {
@@ -480,14 +488,7 @@ CrashImage SimMemory::image(const std::vector<PendingLine>& pending,
   image.punched = punched && !punches_.empty();
   image.named = new_name ? named_ : durable_named_;
   image.content = durable_hash_;
-  if (image.punched) {
-    for (const Punch& punch : punches_) {
-      for (std::uint64_t at = punch.offset; at < punch.offset + punch.length; at += kLine) {
-        const auto line = static_cast<std::uint32_t>(at / kLine);
-        image.content ^= line_hash(line, durable_line(line)) ^ line_hash(line, LineBytes{});
-      }
-    }
-  }
+  if (image.punched) image.content ^= punched_hash_;
   const auto take = [&](const Line& line, const LineChoice& state) {
     if (state.prefix == 0 && state.torn == 0) return;
     image.lines.push_back(line.line);
@@ -590,6 +591,7 @@ void SimMemory::load_killed(const SimMemory& source) {
   durable_named_ = source.durable_named_;
   disk_limit_ = source.disk_limit_;
   punches_ = source.punches_;
+  punched_hash_ = source.punched_hash_;
   backed_ = source.backed_;
   hole_stores_ = 0;
   for (const std::uint32_t slot : source.active_) {
@@ -622,6 +624,7 @@ void SimMemory::forget_pending() {
   for (auto& marks : marks_) marks.clear();
   awaited_sites_.clear();
   punches_.clear();
+  punched_hash_ = 0;
 }
 
 std::uint64_t SimMemory::unexplained_lines() const {

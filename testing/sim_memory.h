@@ -242,6 +242,7 @@ class SimMemory {
   std::vector<std::vector<Mark>> marks_;        // by thread
   std::vector<const SiteInfo*> awaited_sites_;
   std::vector<Punch> punches_;
+  std::uint64_t punched_hash_ = 0;  // what they change in the content's
   std::uint64_t next_order_ = 1;
   std::uint64_t recent_from_ = 0;
   std::uint64_t entry_count_ = 0;
