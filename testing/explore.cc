@@ -341,6 +341,7 @@ bool print_figures(const Options& options, const std::vector<Part>& parts) {
     print(part, "leaks", report.leaks);
     print(part, "sites", sites);
     print(part, "sites_crossed", sites - missing.size());
+    print(part, "cpu_seconds", static_cast<std::uint64_t>(report.seconds));
     std::printf("%s.canary_seconds=%.2f\n", part.name.c_str(), part.canary_seconds);
     if (!options.only.empty()) continue;
     for (const std::string& site : missing) {

@@ -16,8 +16,8 @@
 //   run of that name judges only the image at that path. A path is p<point>.i<image>, or p<point>.k
 //   (kill) or p<point>.i<image> followed by .p<point>.i<image> of the second run, and so on; of
 //   several workloads it begins with w<number>.
-// TIMEOUT  A run or a verdict that takes kVerdictSeconds of processor time ends the process with
-//   its replay line, as a recovery that crashes does; run_batch (explore_runner.h) outlives that.
+// TIMEOUT  A run or a verdict that takes verdict_seconds of processor time ends the process with
+//   its replay line, as a recovery that crashes does; run_batches (explore_runner.h) outlives that.
 //
 // Thread safety: one Explorer at a time in a process (it installs signal handlers to name the image
 // whose
@@ -48,12 +48,12 @@ struct ExploreOptions {
   std::uint32_t battery = 200;  // operations after each recovery
   std::uint32_t second_in = 0;  // every n-th image starts a second run; 0: none
   std::uint32_t kill_in = 0;    // every n-th crash point is also a kill without power loss; 0: none
-  std::uint32_t third_in =
-      0;  // every n-th image, and kill, of a second run starts a third; 0: none
+  // Every n-th image, and n-th point as a kill, of a second run starts a third; 0: none.
+  std::uint32_t third_in = 0;
   std::uint32_t second_ops = 6;  // operations of a second or third run
   bool store_points = false;     // crash points after every store of a word, too
-  std::uint32_t points_in =
-      1;  // every n-th crash point is judged, and the last: for long workloads
+  // Every n-th crash point is judged, and the last: for long workloads.
+  std::uint32_t points_in = 1;
   // Operations before the first crash point; with them explore_create is false.
   std::vector<Op> prepare = {};
   bool explore_create = true;  // crash points inside create and the first open
@@ -61,6 +61,7 @@ struct ExploreOptions {
   // `process` durability: after a power failure the pool may be refused; served, it must be right.
   bool process_mode = false;
   bool tear_partial_copies = false;  // see SimMemory
+  unsigned verdict_seconds = 60;     // of processor time, for a verdict and for an operation
   std::uint64_t max_images = ~0ULL;
   std::uint32_t max_failures = 1;  // stop after so many
 };
@@ -79,7 +80,7 @@ struct ExploreReport {
   std::uint64_t violations = 0;
   std::uint64_t leaks = 0;  // of `violations`
   std::uint64_t unexplained_lines = 0;
-  double seconds = 0;
+  double seconds = 0;  // of the processor
   // Sites whose write-back had begun and was not fenced, or whose fence or sync was next, at a
   // crash.
   std::set<std::string> sites_crossed;

@@ -52,6 +52,7 @@ std::vector<Exploration> explorations() {
   const PhastSetup words{};
   const PhastSetup records{.values = ValueKind::bytes};
   const PhastSetup unsynced{.sync_at_close = false};
+  const PhastSetup paged{.values = ValueKind::bytes, .medium = SimMedium::page};
   const SyntheticRules fast_sweep{.marks_per_step = 40};
   const PhastSetup maps{.values = ValueKind::bytes, .maps = 2, .partition_bits = 3};
   return {
@@ -66,6 +67,7 @@ std::vector<Exploration> explorations() {
       {"moved", phast_subjects<phast::BytesCodec, WideGeometry>(records), dense_op, 0,
        moved_entries(2), 12},
       {"unsynced", phast_subjects<phast::IntegerCodec>(unsynced), reopening_op, 30},
+      {"page", phast_subjects<phast::IntegerCodec>(paged), integer_record_op, 20},
   };
 }
 
