@@ -30,7 +30,7 @@ std::set<std::vector<std::uint64_t>> states(SimMemory& memory, std::size_t words
 struct Rig {
   Rig() {
     EXPECT_TRUE(memory.allocate(0, 4096).ok());
-    memory.sync(0, 4096);
+    memory.sync(0, 4096, "test.size");
   }
   std::uint64_t& word(std::size_t i) { return reinterpret_cast<std::uint64_t*>(memory.base())[i]; }
   SimMemory memory{1 << 20};
@@ -105,8 +105,10 @@ TEST(SimMemory, WholeLinesTearPartialOnesKeepTheirOrder) {
   Rig rig;
   const std::uint64_t source[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   rig.p.copy(&rig.word(0), source, 64);
-  // none, 8 single words, 8 times all but one, all
-  EXPECT_EQ(states(rig.memory, 8).size(), 18U);
+  // none, 8 single words, 8 times all but one, all; 2 to 6 words from the start
+  EXPECT_EQ(states(rig.memory, 8).size(), 23U);
+  EXPECT_EQ(rig.memory.pending().front().states, 256U);
+  EXPECT_EQ(rig.memory.pending(true).front().choices.size(), 256U);
   Rig partial;
   partial.p.copy(&partial.word(2), source, 24);
   EXPECT_EQ(states(partial.memory, 8).size(), 4U);
@@ -139,7 +141,7 @@ TEST(SimMemory, SizeIsDurableAfterSyncOnly) {
   EXPECT_EQ(scratch.size(), 0U);
   scratch.load_image(memory, memory.image({}, {}, true, false));
   EXPECT_EQ(scratch.size(), 8192U);
-  memory.sync(0, 0);
+  memory.sync(0, 0, "test.size");
   EXPECT_FALSE(memory.size_pending());
   memory.set_disk_limit(8192);
   EXPECT_EQ(memory.allocate(8192, 4096), StatusCode::pool_full);
@@ -159,7 +161,7 @@ TEST(SimMemory, PunchIsDurableAfterSyncOnly) {
   };
   EXPECT_EQ(first(false), 5U);
   EXPECT_EQ(first(true), 0U);
-  rig.memory.sync(0, 4096);
+  rig.memory.sync(0, 4096, "test.size");
   EXPECT_EQ(first(false), 0U);
 }
 

@@ -47,7 +47,6 @@
 #undef memory_order_acq_rel
 #undef memory_order_seq_cst
 #undef VAR
-#undef $
 #define errno (*__errno_location())
 
 namespace perdure::testing {
@@ -166,9 +165,7 @@ class RelacyPlatform {
     static void store(std::uint32_t word) noexcept {
       line->stripes.store(word, std::memory_order_release);
     }
-
-   private:
-    std::uint32_t word_ = 0;  // for its size
+    std::uint32_t unused = 0;  // for the size
   };
   struct Thread {
     static bool start(FunctionRef<void()>) noexcept { return false; }
@@ -231,6 +228,15 @@ class RelacyPlatform {
   static bool sync(const void*, std::size_t, Site<Name>) noexcept {
     return true;
   }
+  template <FixedString Name>
+  static bool runs(Site<Name>) noexcept {
+    return true;
+  }
+  template <FixedString Name>
+  static bool verifies(Site<Name>) noexcept {
+    return true;
+  }
+  static Status failure() noexcept { return StatusCode::poisoned; }
   static void watch_stores(StoreWatch*) noexcept {}
   static bool durable() noexcept { return false; }
   static bool poisoned() noexcept { return false; }
