@@ -295,7 +295,7 @@ TEST(MiniProtocols, WithoutFlushOrFenceItBreaks) {
 TEST(MiniProtocols, EveryMutantOfThePayloadSiteBreaksIt) {
   SiteInfo* site = find_site("sim_test.publish.payload");
   ASSERT_NE(site, nullptr);
-  EXPECT_EQ(mutants_of(*site).size(), 4U);
+  EXPECT_EQ(mutants_of(*site).size(), 6U);
   for (const Mutant mutant : mutants_of(*site)) {
     ScopedMutant scoped("sim_test.publish.payload", mutant);
     reset_site_counts();
