@@ -324,6 +324,8 @@ void Interleaver::finish(bool ended) {
 void Interleaver::crash_point(const char* where) {
   ++point_;
   if (!options_.crashes || done()) return;
+  if (find_site(where) != nullptr) report_.sites_crossed.insert(where);
+  for (const SiteInfo* site : memory_->awaited_sites()) report_.sites_crossed.insert(site->name);
   if (memory_->changes() == seen_changes_ && history_.hash() == seen_history_) return;
   seen_changes_ = memory_->changes();
   seen_history_ = history_.hash();
@@ -339,7 +341,7 @@ void Interleaver::judge_images(const char* where) {
   if (!todo.exhaustive) ++report_.truncated;
   for (std::size_t i = 0; i < todo.combinations.size() && !done(); ++i) {
     const Combination& c = todo.combinations[i];
-    const CrashImage image = memory_->image(pending, c.choice, c.new_size, c.punched);
+    const CrashImage image = memory_->image(pending, c.choice, c.new_size, c.punched, c.new_name);
     const std::string path = "p" + std::to_string(point_) + ".i" + std::to_string(i);
     if (replaying_ && !replay_path_.empty() && path != replay_path_) continue;
     if (!verdicts_.insert(combine(image.hash, history_.hash())).second) continue;

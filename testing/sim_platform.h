@@ -336,6 +336,9 @@ class SimStorage : public Storage {
     return memory_.punch(offset, length);
   }
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
+  // As FileStorage::publish(): on a page medium a new file gets its name, durably, once it is a
+  // pool.
+  Status publish() noexcept;
 
  private:
   SimMemory& memory_;

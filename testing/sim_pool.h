@@ -31,7 +31,8 @@ class SimPool {
     platform.set_durable(mode != Durability::process);
     SimStorage storage(memory);
     const std::uint8_t uuid[16] = {1, 2, 3};
-    return PoolCore<SimPlatform>::create(platform, storage, shape, identity(1), uuid, mode);
+    Status s = PoolCore<SimPlatform>::create(platform, storage, shape, identity(1), uuid, mode);
+    return s.ok() ? storage.publish() : std::move(s);
   }
   // Up to, not including, the maps: they recover next, then finish_open().
   // Another inode than that of the file that was created: a copy.
@@ -39,6 +40,7 @@ class SimPool {
     return core_.open({.identity = identity(boot, inode),
                        .mode = mode_,
                        .accept_untrusted = accept_untrusted,
+                       .write_back_by_sync = platform_.memory().medium() == SimMedium::page,
                        .threads = 2},
                       report_);
   }

@@ -128,6 +128,7 @@ std::vector<Exploration> phast_explorations() {
   const PhastSetup records{.values = ValueKind::bytes};
   const PhastSetup unsynced{.sync_at_close = false};
   const PhastSetup maps{.values = ValueKind::bytes, .maps = 2, .partition_bits = 3};
+  const PhastSetup paged{.values = ValueKind::bytes, .medium = SimMedium::page};
   const PhastSetup process{.values = ValueKind::bytes, .mode = Durability::process};
   PhastSetup unsynced_maps = maps;
   unsynced_maps.sync_at_close = false;
@@ -149,6 +150,7 @@ std::vector<Exploration> phast_explorations() {
        moved_entries(2), 12},
       {"unsynced", phast_subjects<phast::IntegerCodec>(unsynced), reopening_op, 30},
       {"unsynced_values", phast_subjects<phast::BytesCodec>(unsynced), reopening_bytes_op, 30},
+      {"page", phast_subjects<phast::IntegerCodec>(paged), integer_record_op, 20},
   };
 }
 

@@ -105,8 +105,10 @@ TEST(SimMemory, WholeLinesTearPartialOnesKeepTheirOrder) {
   Rig rig;
   const std::uint64_t source[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   rig.p.copy(&rig.word(0), source, 64);
-  // none, 8 single words, 8 times all but one, all
-  EXPECT_EQ(states(rig.memory, 8).size(), 18U);
+  // none, 8 single words, 8 times all but one, all; 2 to 6 words from the start
+  EXPECT_EQ(states(rig.memory, 8).size(), 23U);
+  EXPECT_EQ(rig.memory.pending().front().states, 256U);
+  EXPECT_EQ(rig.memory.pending(true).front().choices.size(), 256U);
   Rig partial;
   partial.p.copy(&partial.word(2), source, 24);
   EXPECT_EQ(states(partial.memory, 8).size(), 4U);
