@@ -169,12 +169,18 @@ def parse() -> argparse.Namespace:
     names = {machine.name for machine in MACHINES}
     unknown = set(filter(None, arguments.only.split(","))) - names
     if unknown:
-        parser.error(f"no machine {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
+        parser.error(f"no machine {', '.join(sorted(unknown))}; "
+                     f"there are {', '.join(sorted(names))}")
     return arguments
+
+
+def stop(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def main() -> int:
     arguments = parse()
+    signal.signal(signal.SIGTERM, stop)
     mode, engine = arguments.mode, arguments.engine
     chosen = [m for m in MACHINES if not arguments.only or m.name in arguments.only.split(",")]
     if arguments.list:

@@ -48,7 +48,8 @@ canary() {
   shift
   rm -rf "$folder"/*
   # A mutant may be noticed by recovery itself, which the recorder reports as a failed run.
-  "$recorder" --engine "$engine" --seed "$seed" --out "$folder" --pool "$folder" "$@" >"$folder/log" || true
+  "$recorder" --engine "$engine" --seed "$seed" --out "$folder" --pool "$folder" "$@" \
+    >"$folder/log" || true
   report=$("$checker" -expect "$expected" "$folder"/*.lin) || status=1
   echo "canary $*: $(tail -n 1 <<<"$report")"
   if [ "$status" -ne 0 ]; then
@@ -84,7 +85,8 @@ judge() {
 # record COUNT-FLAG COUNT SEED: one batch; its totals are in $line.
 record() {
   rm -rf "$folder"/*
-  "$recorder" --engine "$engine" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" >"$folder/log" ||
+  "$recorder" --engine "$engine" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" \
+    >"$folder/log" ||
     { failed=1; cat "$folder/log"; }
   line=$(tail -n 1 "$folder/log")
   judge
@@ -111,6 +113,7 @@ echo "$engine.crash_history_in_flight=${total[3]}"
 echo "$engine.not_linearizable=$wrong"
 echo "$engine.linearizability_unknown=$unknown"
 if [ "$wrong" -ne 0 ] || [ "$failed" -ne 0 ]; then
-  echo "lin: see build/lin; again with: scripts/lin.sh --engine $engine $histories $crashes $seed" >&2
+  again="scripts/lin.sh --engine $engine $histories $crashes $seed"
+  echo "lin: see build/lin; again with: $again" >&2
   exit 1
 fi
