@@ -2,6 +2,13 @@
 
 namespace perdure::testing {
 
+namespace {
+
+// No Site names it: it is the file's, not the platform's. Before main, as all sites are.
+SiteInfo& storage_sync = site_detail::register_site("storage.sync", site_detail::SiteUse::sync);
+
+}  // namespace
+
 std::uint64_t SimPlatform::random() noexcept {  // splitmix64
   std::uint64_t z = (world_.random_state += 0x9E3779B97F4A7C15ULL);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -29,7 +36,7 @@ void SimPlatform::sync_range(const void* p, std::size_t n, SiteInfo& site) noexc
 }
 
 Status SimStorage::sync(std::uint64_t offset, std::uint64_t length) noexcept {
-  static SiteInfo& site = site_detail::register_site("storage.sync", site_detail::SiteUse::sync);
+  SiteInfo& site = storage_sync;
   site.sync_count.fetch_add(1, std::memory_order_relaxed);
   if (memory_.mode() != SimMode::recording) return {};
   if (memory_.before_fence) memory_.before_fence(site);

@@ -38,7 +38,7 @@ class Table : public Subject {
   Status create(SimMemory& memory) override {
     attach(memory);
     if (Status s = memory.allocate(0, 8192); !s.ok()) return s;
-    if (bug_ != Bug::size_not_synced) memory.sync(0, 8192);
+    if (bug_ != Bug::size_not_synced) memory.sync(0, 8192, "test.sync");
     if (bug_ == Bug::magic_first) platform_->store(word(9), 0x1111);
     platform_->store(word(0), kTableMagic);
     platform_->flush(&word(0), 128, "table.create.magic"_site);

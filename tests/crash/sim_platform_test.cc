@@ -30,7 +30,7 @@ std::set<std::vector<std::uint64_t>> states(SimMemory& memory, std::size_t words
 struct Rig {
   Rig() {
     EXPECT_TRUE(memory.allocate(0, 4096).ok());
-    memory.sync(0, 4096);
+    memory.sync(0, 4096, "test.sync");
   }
   std::uint64_t& word(std::size_t i) { return reinterpret_cast<std::uint64_t*>(memory.base())[i]; }
   SimMemory memory{1 << 20};
@@ -139,7 +139,7 @@ TEST(SimMemory, SizeIsDurableAfterSyncOnly) {
   EXPECT_EQ(scratch.size(), 0U);
   scratch.load_image(memory, memory.image({}, {}, true, false));
   EXPECT_EQ(scratch.size(), 8192U);
-  memory.sync(0, 0);
+  memory.sync(0, 0, "test.sync");
   EXPECT_FALSE(memory.size_pending());
   memory.set_disk_limit(8192);
   EXPECT_EQ(memory.allocate(8192, 4096), StatusCode::pool_full);
@@ -159,7 +159,7 @@ TEST(SimMemory, PunchIsDurableAfterSyncOnly) {
   };
   EXPECT_EQ(first(false), 5U);
   EXPECT_EQ(first(true), 0U);
-  rig.memory.sync(0, 4096);
+  rig.memory.sync(0, 4096, "test.sync");
   EXPECT_EQ(first(false), 0U);
 }
 
