@@ -246,6 +246,7 @@ class Flips {
  private:
   // Of processor time, for one flip: a process that is stopped does not hang.
   static void limit_time(unsigned seconds) {
+    alarm(0);  // run_child's, for the child as a whole
     const itimerval timer{{0, 0}, {static_cast<time_t>(seconds), 0}};
     setitimer(ITIMER_PROF, &timer, nullptr);
   }
