@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def read(data, patterns):
-    """(path, start line of the function, function) -> {line: (count, branch counts)} of one file."""
+    """Of one file: (path, start line of the function, function) -> {line: (count, branches)}."""
     out = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", data],
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
     found = {}
