@@ -20,8 +20,20 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
+def own_branches(branches):
+    """The counts without calls that may throw: a branch to the next instruction, and one to the
+    handler. Code that is compiled without exceptions has neither."""
+    counts = []
+    for i, branch in enumerate(branches):
+        beside = branches[max(i - 1, 0):i + 2]
+        if branch["throw"] or (branch["fallthrough"] and any(b["throw"] for b in beside)):
+            continue
+        counts.append(branch["count"])
+    return counts
+
+
 def read(data, patterns):
-    """(path, first line of the function, function) -> {line: (count, branches)} of one file."""
+    """Of one file: (path, start line of the function, function) -> {line: (count, branches)}."""
     out = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", data],
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
     found = {}
@@ -38,7 +50,7 @@ def read(data, patterns):
             for line in source["lines"]:
                 name = line.get("function_name", "")
                 key = (path, starts.get(name, 0), name)
-                branches = [b["count"] for b in line["branches"] if not b["throw"]]
+                branches = own_branches(line["branches"])
                 # One line of one function comes once per block of it: the parts are added up.
                 lines = found.setdefault(key, {})
                 count, before = lines.get(line["line_number"], (0, []))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzing: runs every target of build/fuzz with libFuzzer, two at a time, after each has found a bug
 # that is planted in it. Prints name=value lines; inputs that found something stay in
-# build/fuzz/work.
-# Exit status 0: nothing found, every planted bug was, and the number of executions was reached.
+# build/fuzz/work. Exit status 0: nothing found, every planted bug was, and the number of executions
+# was reached.
 #
 #   scripts/fuzz.sh figures [--engine E]   about 2 minutes on 2 cores
 #   scripts/fuzz.sh nightly [--engine E]   1 M executions of the parsers, 200 k of the pool targets
@@ -27,13 +27,13 @@ case "$mode" in
   figures) declare -A runs=([tsv]=200000 [cli]=20000 [open]=20000 [check]=15000 [ops]=10000) ;;
   nightly) declare -A runs=([tsv]=900000 [cli]=120000 [open]=90000 [check]=70000 [ops]=60000) ;;
   merge) ;;
-  *) sed -n 's/^# \{0,1\}//; 2,12p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
 # The sanitizers print to a descriptor of their own; allocations that are refused are the library's
 # to handle. The limit of time is the target's own, in processor time.
 ASAN_OPTIONS=allocator_may_return_null=1:allocator_release_to_os_interval_ms=-1
-export ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=16
+export ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=16:detect_leaks=1
 options=(-max_len=1024 -timeout=0 -rss_limit_mb=3000 -malloc_limit_mb=512 -close_fd_mask=1
          -print_final_stats=1 -verbosity=1)
 
@@ -47,8 +47,7 @@ canary() {
   TIMEFORMAT='%U %S'
   seconds=$({ time PERDURE_FUZZ_PLANT=1 "$bin/fuzz_$1" "${options[@]}" \
       $(dictionary "$1") -seed="$seed" -max_total_time=120 -artifact_prefix="$folder/" \
-      "$folder/corpus" \
-      >"$folder/log" 2>&1 || true; } 2>&1 | awk '{printf "%.1f", $1 + $2}')
+      "$folder/corpus" >"$folder/log" 2>&1 || true; } 2>&1 | awk '{printf "%.1f", $1 + $2}')
   local found
   found=$(find "$folder" -name 'crash-*' -print -quit)
   if [ -z "$found" ]; then

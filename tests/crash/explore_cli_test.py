@@ -1,4 +1,4 @@
-"""perdure-explore as a program: green, red under a mutant, and the printed replay line finds the same."""
+"""perdure-explore as a program: green, red under a mutant, and a printed replay finds the same."""
 
 import os
 import pathlib
