@@ -1,6 +1,6 @@
 // Explorer: runs a workload on a recording SimMemory, stops before every fence, at every
-// acknowledgement and, if asked, after every store, makes the files that a power failure could leave
-// there, and judges each of them.
+// acknowledgement and, if asked, after every store, makes the files that a power failure could
+// leave there, and judges each of them.
 //
 // VERDICT per image: it opens; its invariants hold and nothing has leaked; every acknowledged
 // operation is

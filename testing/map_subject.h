@@ -1,8 +1,8 @@
 // MapSubject: one or several maps of an engine in a pool, as the crash explorer sees them.
 //
-// Traits name the engine: `engine`; `kBytes`, whether its keys are byte strings; `Map`, its template
-// over SimPlatform, with nodes so small that a dozen operations fill, split and empty them; and
-// create(context, kinds, setup), which makes a map and answers its root.
+// Traits name the engine: `engine`; `kBytes`, whether its keys are byte strings; `Map`, its
+// template over SimPlatform, with nodes so small that a dozen operations fill, split and empty
+// them; and create(context, kinds, setup), which makes a map and answers its root.
 //
 // With one map a key is the map's key; with several its first byte is the map's number and the rest
 // the key. Integer keys are 8 bytes, big-endian, in a model.

@@ -18,9 +18,9 @@
 //                             read-modify-write is no fence.
 //   sync, sync_file           everything in the range is guaranteed; by sync_file (fdatasync), and
 //                             on persistent memory by both, the file's size too
-//   size, punch               take effect at once, are guaranteed as said: an image has either side.
-//                             A store to space that was not allocated, or was punched since, is
-//                             counted in hole_stores(): on a full disk it would be a signal.
+//   size, punch               take effect at once, are guaranteed as said: an image has either
+//                             side. A store to space that was not allocated, or was punched since,
+//                             is counted in hole_stores(): on a full disk it would be a signal.
 //   link, sync_directory      page media: the file gets its name, and keeps it from the second on
 // PAGE MEDIA  A page is written back at any time; of its 512-byte sectors each is there or not, as
 //   the page was at that time. So the unit is the sector, its states are the prefixes of its stores

@@ -1,4 +1,4 @@
-"""perdure-explore as a program: green, red under a mutant, and the printed replay line finds the same."""
+"""perdure-explore as a program: green, red under a mutant, replayed by the line that it prints."""
 
 import os
 import pathlib

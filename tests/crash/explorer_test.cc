@@ -259,8 +259,8 @@ TEST(Explorer, EveryMutantOfTheTablesSitesIsRed) {
   EXPECT_FALSE(fails_in_child([] { return explore(Bug::none).ok(); }, 20));
 }
 
-// A flag that is set and cleared before the next fence: only a process that is killed between the two
-// stores leaves it set, and its other stores not durable.
+// A flag that is set and cleared before the next fence: only a process that is killed between the
+// two stores leaves it set, and its other stores not durable.
 TEST(Explorer, APointAfterEveryStoreShowsWhatNoFenceDoes) {
   ::testing::internal::CaptureStderr();
   const auto explore_points = [](bool store_points) {
