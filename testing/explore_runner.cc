@@ -67,9 +67,9 @@ class Reader {
 // The counters of a report, in the order in which they travel.
 template <class Report, class Each>
 void each_counter(Report& r, Each each) {
-  for (auto* counter :
-       {&r.images, &r.verdicts, &r.second_images, &r.third_images, &r.second_runs, &r.kill_runs,
-        &r.points, &r.truncated, &r.operations, &r.violations, &r.leaks, &r.unexplained_lines}) {
+  for (auto* counter : {&r.images, &r.verdicts, &r.second_images, &r.third_images, &r.second_runs,
+                        &r.kill_runs, &r.points, &r.truncated, &r.operations, &r.refused,
+                        &r.violations, &r.leaks, &r.unexplained_lines}) {
     each(*counter);
   }
 }

@@ -245,7 +245,7 @@ std::vector<Exploration> heap_explorations(Preset preset) {
       random_one("runs", synthetic(fast_sweep), run_op, options, pick(preset, 25, 50, 100)),
       random_one("page", synthetic(fast_sweep, SimMedium::page), run_op, options,
                  pick(preset, 20, 40, 100)),
-      random_one("full", synthetic(), synthetic_op, full_disk, pick(preset, 20, 40, 80)),
+      random_one("full", synthetic(fast_sweep), run_op, full_disk, pick(preset, 20, 40, 80)),
       random_one("killed", synthetic(), synthetic_op, killed(options), pick(preset, 8, 16, 30)),
       random_one("long", synthetic(fast_sweep), synthetic_op, thinned(options, 8),
                  pick(preset, 100, 1000, 1000)),
@@ -289,7 +289,7 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
   ExploreOptions any_order = options;
   any_order.tear_partial_copies = true;
   ExploreOptions full_disk = options;
-  full_disk.disk_limit = 64 << 10;
+  full_disk.disk_limit = 60 << 10;
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
   const std::size_t n = pick(preset, 20, 40, 80);
   std::vector<Exploration> all{
@@ -298,7 +298,7 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
       random_one("any_order", maps(three), pool_op, any_order, n / 2),
       random_one("killed", maps(three), pool_op, killed(options), pick(preset, 6, 12, 20)),
       random_one("killed_page", maps(paged), pool_op, killed(options), pick(preset, 6, 12, 20)),
-      random_one("full", maps(records), integer_record_op, full_disk, n),
+      random_one("full", maps(records), large_record_op, full_disk, n),
       random_one("process", maps(weak), integer_record_op, process, n),
       random_one("unsynced", maps(unsynced), reopening_op, process, n),
       random_one("long", maps(three), pool_op, thinned(options, 12), pick(preset, 100, 1000, 1000)),
@@ -365,7 +365,7 @@ std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Prese
                  pick(preset, 8, 16, 30)),
       random_one("recovery", integers(words), integer_op, recovery, n / 2),
       random_one("recovery_bytes", strings(records), bytes_op, recovery, n / 2),
-      random_one("full", integers(records), integer_record_op, full_disk, n / 2),
+      random_one("full", integers(records), large_record_op, full_disk, n / 2),
       random_one("long", integers(words), integer_op, thinned(options, 3),
                  pick(preset, 200, 1000, 1000)),
       random_one("long_bytes", strings(records), bytes_op, thinned(options, 8),

@@ -1,6 +1,6 @@
 // MapSubject: one or several maps of an engine in a pool, as the crash explorer sees them.
 //
-// Traits name the engine: `engine`; `kBytes`, whether its keys are byte strings; `Map`, its
+// Traits name the engine: `kEngine`; `kBytes`, whether its keys are byte strings; `Map`, its
 // template over SimPlatform, with nodes so small that a dozen operations fill, split and empty
 // them; and create(context, kinds, setup), which makes a map and answers its root.
 //
@@ -162,7 +162,7 @@ class MapSubject : public Subject {
     if (!root) return std::move(root.error());
     layout::Root line{};
     std::strcpy(line.name, name_of(number).c_str());
-    line.engine = static_cast<std::uint16_t>(Traits::engine);
+    line.engine = static_cast<std::uint16_t>(Traits::kEngine);
     line.key_kind = static_cast<std::uint8_t>(kinds.key);
     line.value_kind = static_cast<std::uint8_t>(kinds.value);
     line.root = *root;
