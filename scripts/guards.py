@@ -174,8 +174,13 @@ def parse() -> argparse.Namespace:
     return arguments
 
 
+def stop(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     arguments = parse()
+    signal.signal(signal.SIGTERM, stop)
     mode, engine = arguments.mode, arguments.engine
     chosen = [m for m in MACHINES if not arguments.only or m.name in arguments.only.split(",")]
     if arguments.list:

@@ -2,9 +2,9 @@
 // switch that breaks one.
 //
 // A Site is instantiated where SimPlatform or LossyPlatform is asked to flush, fence or sync, or
-// whether a step runs or a checksum counts; the instantiation registers itself before main, so the list is complete for the templates a program
-// contains, run or not. A mutant makes one site misbehave at run time: a test suite that stays
-// green under it proves nothing about that site.
+// whether a step runs or a checksum counts; the instantiation registers itself before main, so the
+// list is complete for the templates a program contains, run or not. A mutant makes one site
+// misbehave at run time: a test suite that stays green under it proves nothing about that site.
 //
 // Thread safety: set mutants while no pool is in use; the counters are approximate under threads.
 #pragma once

@@ -257,6 +257,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   Status read_root() noexcept;
   Status pass_over(Status damage) noexcept;
+  bool root_intact(const layout::Root& image, std::size_t partitions) const noexcept;
   Status recover_partition(std::uint32_t partition, bool clean) noexcept;
   Status recover_leaf(std::uint64_t offset, std::uint64_t previous, std::uint64_t low_word,
                       bool clean, std::uint32_t& number, bool& wrote) noexcept;

@@ -36,7 +36,7 @@ template <Platform P, class Codec, class G>
     value = context_.platform.load(entry.value);  // commit word
     if (value == 0 || context_.platform.load(entry.key) != probe.word) return false;
     const auto record = RecordView::read(context_.platform, record_at(value));
-    // Within the file, since a damaged length must not lead beyond it; value_of() asks for the block.
+    // Within the file: a damaged length must not lead beyond it; value_of() asks for the block.
     return record.key_size() == probe.bytes.size() &&
            context_.heap.contains(value & kOffsetMask, sizeof(RecordPrefix) + record.key_size()) &&
            record.key() == probe.bytes;

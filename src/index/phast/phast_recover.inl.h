@@ -100,6 +100,15 @@ Expected<std::unique_ptr<EngineInstance>> Phast<P, Codec, G>::open(const EngineC
   return map;
 }
 
+// With the master array behind it.
+template <Platform P, class Codec, class G>
+bool Phast<P, Codec, G>::root_intact(const layout::Root& image,
+                                     std::size_t partitions) const noexcept {
+  const std::uint32_t crc =
+      crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), partitions * 8);
+  return image.fixed_crc == crc || !P::verifies("phast.root.crc"_site);
+}
+
 // The root block is checked whole before anything in it is believed.
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::read_root() noexcept {
@@ -117,9 +126,7 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   }
   const std::size_t master_bytes = (1ULL << image.partition_bits) * 8;
   if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes) return bad("size");
-  const std::uint32_t crc =
-      crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), master_bytes);
-  if (image.fixed_crc != crc && P::verifies("phast.root.crc"_site)) return bad("checksum");
+  if (!root_intact(image, master_bytes / 8)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   record_values_ = (image.flags & layout::kRecordValues) != 0;
   word_records_ = (image.flags & layout::kWordRecords) != 0;
