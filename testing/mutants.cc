@@ -164,7 +164,8 @@ std::vector<std::size_t> MutantRunner::trials_for(const MutantNames& name) const
       }
     }
   }
-  std::ranges::stable_sort(out, {}, [&](std::size_t i) { return reached_[i].seconds; });
+  // Not stable_sort: its buffer is deprecated in libstdc++ 12, and clang says so.
+  std::ranges::sort(out, {}, [&](std::size_t i) { return std::pair(reached_[i].seconds, i); });
   return out;
 }
 

@@ -119,10 +119,11 @@ void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
 Status RealPlatform::failure() const noexcept {
   return Status::format(
       StatusCode::poisoned, "%s: %s", name_,
-      lost() ? "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
-               "the pool, then restore a copy of the file, or run `perdure check` on it"
-             : "a write-back failed, and nothing is acknowledged any more; close the pool, check "
-               "the disk and the kernel's log, then open it anew");
+      lost()
+          ? "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
+            "the pool, then restore a copy of the file, or run `perdure check` on it"
+          : "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
+            "close the pool, check the disk and the kernel's log, then open it anew");
 }
 
 void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {

@@ -202,6 +202,11 @@ std::int64_t FileStorage::lock_holder() const noexcept {
   return request.l_pid > 0 ? request.l_pid : -1;
 }
 
+bool FileStorage::backs(std::uint64_t bytes) const noexcept {
+  struct stat info{};
+  return fstat(fd_, &info) == 0 && static_cast<std::uint64_t>(info.st_size) >= bytes;
+}
+
 std::int64_t FileStorage::read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept {
   return pread(fd_, buffer, n, static_cast<off_t>(offset));
 }
@@ -270,6 +275,22 @@ Status FileStorage::full(const char* what) const noexcept {
       what, static_cast<unsigned long long>(size_));
 }
 
+// Growing, or setting the size back after a failure, would put zeros where somebody has cut the file
+// short, and hide it.
+Status FileStorage::shortened() const noexcept {
+  return Status::format(StatusCode::poisoned, "the file became shorter; restore a copy of it");
+}
+
+// Takes back what an allocation has added, and nothing else: its range may begin with live content.
+// False: the file is shorter than it was before.
+bool FileStorage::take_back(std::uint64_t before, std::uint64_t end) noexcept {
+  if (!backs(before)) return false;
+  if (end > before && backs(before + 1) && ftruncate(fd_, static_cast<off_t>(before)) == 0) {
+    size_ = before;
+  }
+  return true;
+}
+
 Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcept {
   if (access_ != Access::owner) return StatusCode::read_only;
   const std::uint64_t end = offset + length;
@@ -279,6 +300,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     return full("the file size limit (ulimit -f) is reached");  // growing would raise SIGXFSZ
   }
   const std::uint64_t before = size_;
+  if (!backs(before)) return shortened();
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_ = std::max(size_, end);
@@ -286,8 +308,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     // Populating is an allocation that answers an error where a plain access would be killed.
     if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
     if (errno != EINVAL) {
-      // Only what is new is taken back: the range may begin with live content.
-      if (end > before && ftruncate(fd_, static_cast<off_t>(before)) == 0) size_ = before;
+      if (!take_back(before, end)) return shortened();
       return full("no space left on the file system");
     }
   }
@@ -296,7 +317,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(length));
   }
   if (error != 0) {
-    if (end > before && ftruncate(fd_, static_cast<off_t>(before)) == 0) size_ = before;
+    if (!take_back(before, end)) return shortened();
     errno = error;
     if (error == ENOSPC || error == EFBIG || error == EDQUOT) return full("no space left");
     return system_error(StatusCode::io, "cannot allocate space");

@@ -453,6 +453,7 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
                           align_up(table_begin + want * 8, kPage) - table_begin / kPage * kPage);
     if (s.ok()) s = storage_.allocate(header_.file_bytes, want * header_.extent_bytes);
     if (s.ok()) break;
+    if (s == StatusCode::poisoned) platform_.poison();  // the file lacks what the pool has
     if (want == extents || s != StatusCode::pool_full) return fail(std::move(s));
     want = extents;  // the medium is nearly full: ask for no more than is needed
   }

@@ -42,7 +42,11 @@ Status PoolImpl::usable() const {
                           "parent has closed it",
                           path_.c_str());
   }
-  return platform_.lost() ? platform_.failure() : Status();
+  return lost() ? platform_.failure() : Status();
+}
+
+bool PoolImpl::lost() const noexcept {
+  return platform_.lost() || (platform_.poisoned() && !storage_.backs(core_.header().file_bytes));
 }
 
 // Which durability this open gives, and with which instructions. `last`: that of the last open, or
@@ -432,7 +436,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   core_.background().stop();
   core_.epochs().drain_all();
   // A file that lost a part of itself is left as it is.
-  const bool writes = !read_only_ && !platform_.lost();
+  const bool writes = !read_only_ && !lost();
   Status s;
   for (std::uint32_t i = 0; i < core_.root_slots() && writes; ++i) {
     if (slots_[i].instance == nullptr) continue;

@@ -67,6 +67,7 @@ class PoolImpl {
   }
   Status wrap(Status status) const;  // puts the path in front
   Status usable() const;
+  bool lost() const noexcept;  // the file no longer has what the pool has
   Slot* find(std::string_view name) noexcept;
   Status count_leaks(CheckReport& report);
 

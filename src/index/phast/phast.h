@@ -148,6 +148,12 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   static unsigned stripe_of(const Probe& probe) noexcept {
     return probe.fingerprint % P::ByteLatches::kCount;
   }
+  // The answer where a key was not found; pages that were lost meanwhile read as zeros.
+  Expected<bool> absent() const noexcept {
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    return false;
+  }
   Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
   Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
 

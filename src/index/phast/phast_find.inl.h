@@ -223,7 +223,7 @@ Expected<bool> Phast<P, Codec, G>::read_zero(
   {
     LatchGuard latch(zero_latch_);
     if (context_.platform.poisoned()) return fail(context_.platform.failure());
-    if (context_.platform.load(root_->zero_present) == 0) return false;
+    if (context_.platform.load(root_->zero_present) == 0) return absent();
     word = context_.platform.load(root_->zero_value);
   }
   detail::Value value;

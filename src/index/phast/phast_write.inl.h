@@ -223,7 +223,7 @@ template <typename Phast<P, Codec, G>::Mode kMode>
     }
     if (kMode == Mode::update) {
       desc.search.stripes.release(stripe);
-      return false;
+      return absent();
     }
     if (claimed != kNoSlot) {
       Status s = fill_slot(desc, claimed, probe, value);
@@ -264,7 +264,7 @@ Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
   const std::uint32_t slot = find_slot(desc, probe, before);
   if (slot == kNoSlot) {
     desc.search.stripes.release(stripe);
-    return false;
+    return absent();
   }
   Status s = clear_slot(desc, slot, before);
   const bool empty = desc.visible() == 0;
@@ -284,7 +284,8 @@ Expected<bool> Phast<P, Codec, G>::write_zero(const detail::Value& value, Mode m
   if (platform.poisoned()) return fail(StatusCode::poisoned);
   const bool present = platform.load(root_->zero_present) != 0;
   // Insert of what exists, update of what does not: false either way.
-  if ((present && mode == Mode::insert) || (!present && mode == Mode::update)) return false;
+  if (!present && mode == Mode::update) return absent();
+  if (present && mode == Mode::insert) return false;
   auto word = stored_value(Probe{}, value);
   if (!word) return fail(std::move(word.error()));
   const std::uint64_t before = platform.load(root_->zero_value);
@@ -301,7 +302,7 @@ Expected<bool> Phast<P, Codec, G>::erase_zero() noexcept {
   P& platform = context_.platform;
   LatchGuard latch(zero_latch_);
   if (platform.poisoned()) return fail(StatusCode::poisoned);
-  if (platform.load(root_->zero_present) == 0) return false;
+  if (platform.load(root_->zero_present) == 0) return absent();
   platform.store(root_->zero_present, 0);
   platform.flush(&root_->zero_present, 8, "phast.zero.erase"_site);
   if (!platform.fence("phast.zero.erase"_site)) return fail(StatusCode::poisoned);
