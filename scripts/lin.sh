@@ -58,7 +58,7 @@ canary() {
     exit 1
   fi
   slowest=$(echo "$slowest $start $EPOCHREALTIME" |
-    awk '{s = $3 - $2; printf "%.1f", s > $1 ? s : $1}')
+    awk '{s = $3 - $2; printf "%.1f", (s > $1 ? s : $1)}')
 }
 slowest=0
 for bug in stale_read lost_update lost_erase; do

@@ -295,6 +295,10 @@ TEST(MiniProtocols, WithoutFlushOrFenceItBreaks) {
 TEST(MiniProtocols, EveryMutantOfThePayloadSiteBreaksIt) {
   SiteInfo* site = find_site("sim_test.publish.payload");
   ASSERT_NE(site, nullptr);
+  {
+    Rig rig;  // several lines at once: that counts
+    publish<"sim_test.publish.payload">(rig, true, true);
+  }
   EXPECT_EQ(mutants_of(*site).size(), 6U);
   for (const Mutant mutant : mutants_of(*site)) {
     ScopedMutant scoped("sim_test.publish.payload", mutant);
@@ -307,6 +311,32 @@ TEST(MiniProtocols, EveryMutantOfThePayloadSiteBreaksIt) {
   Rig rig;
   publish<"sim_test.publish.payload">(rig, true, true);
   EXPECT_TRUE(holds(rig));
+}
+
+TEST(MiniProtocols, ALineWithoutOrderBreaks) {
+  for (const Mutant mutant : {Mutant::none, Mutant::any_order}) {
+    ScopedMutant scoped("sim_test.publish.ordered", mutant);
+    Rig rig;
+    rig.p.store(rig.word(0), 7);
+    rig.p.store(rig.word(1), 1);  // says that the other counts
+    rig.p.flush(&rig.word(0), 16, "sim_test.publish.ordered"_site);
+    bool broken = false;
+    for (const Words& words : states(rig.memory, 2)) broken |= words[1] == 1 && words[0] != 7;
+    EXPECT_EQ(broken, mutant == Mutant::any_order);
+  }
+}
+
+// What a dropped fence leaves is made durable by the next one, and that is said.
+TEST(MiniProtocols, WhoSettlesIsSaid) {
+  ScopedMutant scoped("sim_test.settle.first", Mutant::drop_fence);
+  scoped.site()->settled_by.clear();
+  Rig rig;
+  rig.p.store(rig.word(0), 7);
+  rig.p.flush(&rig.word(0), 8, "sim_test.settle.first"_site);
+  rig.p.fence("sim_test.settle.first"_site);
+  EXPECT_TRUE(scoped.site()->settled_by.empty());
+  rig.p.fence("sim_test.settle.next"_site);
+  EXPECT_EQ(scoped.site()->settled_by, std::set<std::string>{"sim_test.settle.next"});
 }
 
 }  // namespace
