@@ -272,7 +272,12 @@ std::vector<Exploration> heap_explorations(Preset preset) {
 }
 
 std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset preset) {
-  const ExploreOptions options = options_of(preset);
+  ExploreOptions options = options_of(preset);
+  // A header is eight torn lines, and every recovery writes two: fewer runs, fewer images of each.
+  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  options.second_in = 600;
+  options.kill_in = 80;
+  options.third_in = 1500;
   const MapSetup three{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
   MapSetup paged = three;
   paged.medium = SimMedium::page;
