@@ -387,7 +387,7 @@ int run(const Options& options, std::vector<Part>& parts) {
 }
 
 Options parse(int argc, char** argv) {
-  static const option kLong[] = {
+  static constexpr option kLong[] = {
       {"engine", 1, nullptr, 'e'}, {"part", 1, nullptr, 'p'},   {"preset", 1, nullptr, 'P'},
       {"seed", 1, nullptr, 's'},   {"jobs", 1, nullptr, 'j'},   {"only", 1, nullptr, 'o'},
       {"mutant", 1, nullptr, 'm'}, {"replay", 1, nullptr, 'r'}, {"list", 0, nullptr, 'l'},

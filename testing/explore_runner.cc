@@ -1,11 +1,13 @@
 #include "testing/explore_runner.h"
 
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -67,9 +69,9 @@ class Reader {
 // The counters of a report, in the order in which they travel.
 template <class Report, class Each>
 void each_counter(Report& r, Each each) {
-  for (auto* counter :
-       {&r.images, &r.verdicts, &r.second_images, &r.third_images, &r.second_runs, &r.kill_runs,
-        &r.points, &r.truncated, &r.operations, &r.violations, &r.leaks, &r.unexplained_lines}) {
+  for (auto* counter : {&r.images, &r.verdicts, &r.second_images, &r.third_images, &r.second_runs,
+                        &r.kill_runs, &r.points, &r.truncated, &r.operations, &r.refused,
+                        &r.violations, &r.leaks, &r.unexplained_lines}) {
     each(*counter);
   }
 }
@@ -101,6 +103,7 @@ bool start(Worker& worker, const std::vector<Worker>& others) {
     return false;
   }
   if (worker.pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives its parent
     for (const Worker& other : others) close(other.pipe);
     close(ends[0]);
     write_all(ends[1], pack(worker.job.run()));

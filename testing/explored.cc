@@ -123,7 +123,7 @@ std::vector<Op> alphabet(const std::uint64_t (&keys)[4]) {
 // Where short sequences start: a full leaf, leaves of one entry each, used and freed blocks,
 // nothing.
 struct Start {
-  const char* name;
+  std::string name;
   std::vector<Op> prepare;
   std::vector<Op> alphabet;
 };
@@ -140,25 +140,27 @@ std::vector<Start> starts() {
           {"empty", {}, alphabet({0, 1, ~std::uint64_t{0}, ~std::uint64_t{0} - 1})}};
 }
 
-void add_sequences(std::vector<Exploration>& out, const std::string& name,
-                   const SubjectFactory& factory, const OpSource& source,
-                   const std::vector<Op>& prepare, const std::vector<Op>& alphabet,
-                   std::size_t length, Preset preset) {
+// `base`: the subject, where it starts from and how points are enumerated.
+void add_sequences(std::vector<Exploration>& out, const Exploration& base,
+                   const std::vector<Op>& alphabet, std::size_t length) {
   for (std::size_t first = 0; first < alphabet.size(); ++first) {
-    Exploration e{.name = "sequences." + name + "." + std::to_string(first),
-                  .factory = factory,
-                  .source = source,
-                  .options = options_of(preset),
-                  .workloads = sequences(alphabet, first, length),
-                  .repeated = false};
-    e.options.prepare = prepare;
+    Exploration e = base;
+    e.name = "sequences." + base.name + "." + std::to_string(first);
+    e.workloads = sequences(alphabet, first, length);
+    e.repeated = false;
     e.options.explore_create = false;
     e.options.second_in = 400;
     e.options.kill_in = 200;
-    e.options.limits.product = std::min<std::uint64_t>(e.options.limits.product, 512);
-    e.options.limits.sampled = std::min(e.options.limits.sampled, 128U);
     out.push_back(std::move(e));
   }
+}
+
+// Headers and records are many torn lines at every step: of those a sample, in every sequence.
+ExploreOptions sampled(ExploreOptions options, std::vector<Op> prepare) {
+  options.limits = {.product = 64, .random = 8, .sampled = 48};
+  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  options.prepare = std::move(prepare);
+  return options;
 }
 
 Exploration random_one(std::string name, SubjectFactory factory, OpSource source,
@@ -243,7 +245,7 @@ std::vector<Exploration> heap_explorations(Preset preset) {
       random_one("runs", synthetic(fast_sweep), run_op, options, pick(preset, 25, 50, 100)),
       random_one("page", synthetic(fast_sweep, SimMedium::page), run_op, options,
                  pick(preset, 20, 40, 100)),
-      random_one("full", synthetic(), synthetic_op, full_disk, pick(preset, 20, 40, 80)),
+      random_one("full", synthetic(fast_sweep), run_op, full_disk, pick(preset, 20, 40, 80)),
       random_one("killed", synthetic(), synthetic_op, killed(options), pick(preset, 8, 16, 30)),
       random_one("long", synthetic(fast_sweep), synthetic_op, thinned(options, 8),
                  pick(preset, 100, 1000, 1000)),
@@ -260,13 +262,22 @@ std::vector<Exploration> heap_explorations(Preset preset) {
     all.push_back(directed_one("batch", synthetic(fast_sweep), synthetic_op, thinned(options, 400),
                                random_workload(synthetic_op, 77, 2600)));
   }
-  add_sequences(all, "blocks", synthetic(fast_sweep), synthetic_op, prepare, blocks,
-                pick(preset, 1, 2, 3), preset);
+  add_sequences(all,
+                {.name = "blocks",
+                 .factory = synthetic(fast_sweep),
+                 .source = synthetic_op,
+                 .options = sampled(options, prepare)},
+                blocks, pick(preset, 1, 2, 3));
   return all;
 }
 
 std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset preset) {
-  const ExploreOptions options = options_of(preset);
+  ExploreOptions options = options_of(preset);
+  // A header is eight torn lines, and every recovery writes two: fewer runs, fewer images of each.
+  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  options.second_in = 600;
+  options.kill_in = 80;
+  options.third_in = 1500;
   const MapSetup three{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
   MapSetup paged = three;
   paged.medium = SimMedium::page;
@@ -283,7 +294,7 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
   ExploreOptions any_order = options;
   any_order.tear_partial_copies = true;
   ExploreOptions full_disk = options;
-  full_disk.disk_limit = 64 << 10;
+  full_disk.disk_limit = 60 << 10;
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
   const std::size_t n = pick(preset, 20, 40, 80);
   std::vector<Exploration> all{
@@ -292,7 +303,7 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
       random_one("any_order", maps(three), pool_op, any_order, n / 2),
       random_one("killed", maps(three), pool_op, killed(options), pick(preset, 6, 12, 20)),
       random_one("killed_page", maps(paged), pool_op, killed(options), pick(preset, 6, 12, 20)),
-      random_one("full", maps(records), integer_record_op, full_disk, n),
+      random_one("full", maps(records), large_record_op, full_disk, n),
       random_one("process", maps(weak), integer_record_op, process, n),
       random_one("unsynced", maps(unsynced), reopening_op, process, n),
       random_one("long", maps(three), pool_op, thinned(options, 12), pick(preset, 100, 1000, 1000)),
@@ -321,8 +332,12 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
   }
   const std::vector<Op> prepare{in_map(0, put(1, "one")), in_map(1, put(2, std::string(700, '2')))};
   for (const bool page : {false, true}) {
-    add_sequences(all, page ? "pool_page" : "pool", maps(page ? paged : three), pool_op, prepare,
-                  steps, pick(preset, 1, 2, 3), preset);
+    add_sequences(all,
+                  {.name = page ? "pool_page" : "pool",
+                   .factory = maps(page ? paged : three),
+                   .source = pool_op,
+                   .options = sampled(options, prepare)},
+                  steps, pick(preset, 1, 2, 3));
   }
   return all;
 }
@@ -355,7 +370,7 @@ std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Prese
                  pick(preset, 8, 16, 30)),
       random_one("recovery", integers(words), integer_op, recovery, n / 2),
       random_one("recovery_bytes", strings(records), bytes_op, recovery, n / 2),
-      random_one("full", integers(records), integer_record_op, full_disk, n / 2),
+      random_one("full", integers(records), large_record_op, full_disk, n / 2),
       random_one("long", integers(words), integer_op, thinned(options, 3),
                  pick(preset, 200, 1000, 1000)),
       random_one("long_bytes", strings(records), bytes_op, thinned(options, 8),
@@ -366,11 +381,12 @@ std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Prese
                    batch()),
   };
   for (const Start& start : starts()) {
-    const bool first = start.name == std::string("full");
-    const bool skipped = preset == Preset::fast && !first;
-    if (skipped) continue;
-    add_sequences(all, start.name, integers(words), integer_op, start.prepare, start.alphabet,
-                  pick(preset, 1, 2, 3) + (preset == Preset::figures && first ? 1 : 0), preset);
+    const bool first = start.name == starts().front().name;
+    if (preset == Preset::fast && !first) continue;
+    Exploration base{
+        .name = start.name, .factory = integers(words), .source = integer_op, .options = options};
+    base.options.prepare = start.prepare;
+    add_sequences(all, base, start.alphabet, first ? pick(preset, 1, 3, 3) : pick(preset, 1, 2, 3));
   }
   if (engine.directed != nullptr) {
     for (Exploration& e : engine.directed(preset)) all.push_back(std::move(e));

@@ -95,12 +95,13 @@ std::string ExploreReport::summary() const {
   std::snprintf(
       text, sizeof(text),
       "%s: %llu images (%llu verdicts, %llu after a second crash, %llu after a third, "
-      "%llu kills), "
+      "%llu kills), %llu operations (%llu refused), "
       "%llu crash points (%llu exhaustive, %llu truncated), %zu sites, %llu violations, "
       "%.1f s, %.0f verdicts/s",
       name.c_str(), static_cast<unsigned long long>(images),
       static_cast<unsigned long long>(verdicts), static_cast<unsigned long long>(second_images),
       static_cast<unsigned long long>(third_images), static_cast<unsigned long long>(kill_runs),
+      static_cast<unsigned long long>(operations), static_cast<unsigned long long>(refused),
       static_cast<unsigned long long>(points), static_cast<unsigned long long>(points - truncated),
       static_cast<unsigned long long>(truncated), sites_crossed.size(),
       static_cast<unsigned long long>(violations), seconds,
@@ -118,6 +119,7 @@ void ExploreReport::add(const ExploreReport& other) {
   points += other.points;
   truncated += other.truncated;
   operations += other.operations;
+  refused += other.refused;
   violations += other.violations;
   leaks += other.leaks;
   unexplained_lines += other.unexplained_lines;
@@ -263,6 +265,7 @@ void Explorer::operate(Run& run, const Op& op) {
   const auto answer = run.subject->apply(op);
   if (!answer && answer.error() == StatusCode::pool_full) {
     run.expected.candidates.resize(1);  // it did not happen
+    if (run.depth == 1) ++report_.refused;
   } else if (!answer) {
     fail("", run.doing + ": " + std::string(answer.error().message()));
     return;

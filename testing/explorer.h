@@ -77,6 +77,7 @@ struct ExploreReport {
   std::uint64_t points = 0;         // crash points with at least one new store
   std::uint64_t truncated = 0;      // of these, not exhaustive
   std::uint64_t operations = 0;
+  std::uint64_t refused = 0;  // of these, by a full pool
   std::uint64_t violations = 0;
   std::uint64_t leaks = 0;  // of `violations`
   std::uint64_t unexplained_lines = 0;

@@ -162,7 +162,7 @@ class MapSubject : public Subject {
     if (!root) return std::move(root.error());
     layout::Root line{};
     std::strcpy(line.name, name_of(number).c_str());
-    line.engine = static_cast<std::uint16_t>(Traits::engine);
+    line.engine = static_cast<std::uint16_t>(Traits::kEngine);
     line.key_kind = static_cast<std::uint8_t>(kinds.key);
     line.value_kind = static_cast<std::uint8_t>(kinds.value);
     line.root = *root;

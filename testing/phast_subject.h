@@ -9,7 +9,7 @@ namespace perdure::testing {
 template <class Codec, class Geometry>
 struct PhastTraits {
   using Map = phast::Phast<SimPlatform, Codec, Geometry>;
-  static constexpr Engine engine = Engine::phast;
+  static constexpr Engine kEngine = Engine::phast;
   static constexpr bool kBytes = Codec::kBytes;
 
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
