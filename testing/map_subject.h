@@ -1,6 +1,6 @@
 // MapSubject: one or several maps of an engine in a pool, as the crash explorer sees them.
 //
-// Traits name the engine: `engine`; `kBytes`, whether its keys are byte strings; `Map`, its
+// Traits name the engine: `kEngine`; `kBytes`, whether its keys are byte strings; `Map`, its
 // template over SimPlatform, with nodes so small that a dozen operations fill, split and empty
 // them; and create(context, kinds, setup), which makes a map and answers its root.
 //
