@@ -275,8 +275,8 @@ Status FileStorage::full(const char* what) const noexcept {
       what, static_cast<unsigned long long>(size_));
 }
 
-// Growing, or setting the size back after a failure, would put zeros where somebody has cut the file
-// short, and hide it.
+// Growing, or setting the size back after a failure, would put zeros where somebody has cut the
+// file short, and hide it.
 Status FileStorage::shortened() const noexcept {
   return Status::format(StatusCode::poisoned, "the file became shorter; restore a copy of it");
 }

@@ -275,7 +275,7 @@ TEST(Explorer, APointAfterEveryStoreShowsWhatNoFenceDoes) {
     return explorer.run({{OpKind::insert, eight("key1"), eight("value")}});
   };
   EXPECT_TRUE(sanitized() || explore_points(false).ok());
-  EXPECT_FALSE(explore_points(true).ok());
+  EXPECT_TRUE(sanitized() || !explore_points(true).ok());
   (void)::testing::internal::GetCapturedStderr();
 }
 
