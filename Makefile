@@ -1,10 +1,12 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare setup-go build demo test check format format-check tidy asan \
-        tsan nightly bench bench-compare figures lin mutants faults ci clean
+.PHONY: help setup setup-compare setup-go build demo test check format format-check \
+        tidy asan tsan nightly bench bench-compare bench-figures figures guard-builds lin mutants \
+        faults fuzz coverage ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
+ENGINE ?= phast
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
 
 help:            ## list the targets
@@ -46,24 +48,36 @@ asan: build-asan ## all fast tests under AddressSanitizer and UndefinedBehaviorS
 tsan: build-tsan ## all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: test asan tsan setup-go  ## everything above, and the long tests
-	scripts/lin.sh 1000 10000
+nightly: test asan tsan guard-builds  ## everything above, and the figures of ENGINE at length
+	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
+
+figures: guard-builds  ## what crashes, kills, faults, flips and fuzzers do to ENGINE: 20 minutes
+	@scripts/guards.py figures --engine $(ENGINE)
+
+# What scripts/guards.py runs; a machine whose program is missing fails there.
+guard-builds: build setup-go build-fuzz build-coverage
 
 bench: build     ## one benchmark run of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
 
 lin: build setup-go  ## check recorded concurrent and killed runs for linearizability
-	@scripts/lin.sh
+	@scripts/lin.sh --engine $(ENGINE)
 
-mutants: build   ## remove every write-back and fence, one at a time: a test must see it
-	@build/release/tests/nightly_mutants_test
+mutants: build   ## break everything that is relied on, one at a time: a test must see it
+	@build/release/testing/perdure-mutants --engine $(ENGINE)
 
 faults: build    ## count failed calls and flipped bits that were survived
-	@scripts/faults.sh
+	@scripts/faults.sh --engine $(ENGINE)
 
-figures: build bench-compare lin faults  ## figures of tests and benchmarks: half an hour, 16 GB
+fuzz: build-fuzz ## libFuzzer on open, check, operations, TSV and command line: two minutes
+	@scripts/fuzz.sh figures
+
+coverage: build-coverage  ## lines and branches that the fast tests reach
+	@scripts/coverage.sh
+
+bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare

@@ -9,7 +9,7 @@ endfunction()
 
 # perdure_register(name label...): what every test of the tree has in common.
 # A test finds the command line and the tree through its environment, and shrinks its node sizes
-# and repetitions when PERDURE_SAN=1.
+# and repetitions when PERDURE_SAN=1: the programs of sanitizers and gcov are ten times slower.
 function(perdure_register name)
   set(labels ${ARGN})
   set(environment "PERDURE_CLI=${PROJECT_BINARY_DIR}/perdure"
@@ -23,8 +23,13 @@ function(perdure_register name)
     list(APPEND environment PERDURE_SAN=1 "ASAN_OPTIONS=${symbolizer}" "TSAN_OPTIONS=${symbolizer}"
                             "UBSAN_OPTIONS=${symbolizer}:print_stacktrace=1")
   endif()
+  if(PERDURE_COVERAGE)
+    list(APPEND environment PERDURE_SAN=1)
+  endif()
   if("nightly" IN_LIST labels)
     set(timeout 7200)
+  elseif(PERDURE_COVERAGE)
+    set(timeout 1200)
   else()
     set(timeout 300)
   endif()

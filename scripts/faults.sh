@@ -1,29 +1,67 @@
 #!/usr/bin/env bash
-# The figures of failed calls and flipped bits: every k-th failure, and a sample of single-bit flips
-# in a pool that was closed and in one whose process died. Prints name=value lines; exit status 0:
-# nothing was lost, silent or ended by a signal.
+# The figures of failed calls and flipped bits: every k-th failure, and single-bit flips in a pool
+# that was closed and in one whose process died. In every run a bug is planted in each. Prints
+# name=value lines; exit status 0: nothing was lost, silent or ended by a signal, and the planted
+# bugs were seen.
 #
-#   scripts/faults.sh [FLIPS]   65536 per pool by default; `all`: each bit of each line in use
+#   scripts/faults.sh [--engine E] [figures|nightly|FLIPS]
+#     figures: 65,536 flips per pool; nightly: each bit of each line in use, and each k on the disk
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export PERDURE_ENGINE=phast
+if [ "${1:-}" = --engine ]; then
+  PERDURE_ENGINE=${2:?an engine}
+  shift 2
+fi
+engine=$PERDURE_ENGINE
+flips=${1:-figures}
+case "$flips" in
+  figures) flips=65536 ;;
+  nightly) flips=all; export PERDURE_FAULT_STEP=1 ;;
+esac
 build=$PWD/${PERDURE_BUILD:-build/release}
 export PERDURE_BUILD_DIR=$build
 [ -x "$build/tests/fault_fault_sweep_test" ] || { echo "faults: run make build first" >&2; exit 2; }
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 
 status=0
-# figures PROGRAM: its name=value lines; all it says if it fails.
+# figures NAME: the name=value lines of a log; all of it if its program failed.
 figures() {
-  if "$build/tests/$1" >"$log" 2>&1; then
-    grep -E '^(faults|flips)\.' "$log" | sed 's/^/phast./'
-  else
-    status=1
-    cat "$log"
-  fi
+  grep -E '^(faults|flips)\.' "$logs/$1" | sed "s/^/$engine./" || true
+  [ -e "$logs/$1.ok" ] || { status=1; cat "$logs/$1"; }
 }
-figures fault_fault_sweep_test
-awk -F= '/^faults\.points\./ {n += $2} END {printf "phast.faults.points=%d\n", n}' "$log"
-PERDURE_FLIPS=${1:-65536} figures api_bit_flip_test
+# run NAME PROGRAM FILTER: into a log.
+run() { "$build/tests/$2" --gtest_filter="$3" >"$logs/$1" 2>&1 && touch "$logs/$1.ok" || true; }
+
+start=$EPOCHREALTIME
+run planted_fault fault_fault_sweep_test '*Itself*'
+run planted_flip api_bit_flip_test '*TheJudge*:*Without*'
+seconds=$(echo "$start $EPOCHREALTIME" | awk '{printf "%.1f", $2 - $1}')
+figures planted_fault
+figures planted_flip
+echo "$engine.faults_canary_seconds=$seconds"
+
+run faults fault_fault_sweep_test '-*Itself*'
+figures faults
+awk -F= -v e="$engine" '/^faults\.points\./ {n += $2} END {printf "%s.fault_points=%d\n", e, n}' \
+    "$logs/faults"
+
+# One pool per core.
+export PERDURE_FLIPS=$flips
+run clean api_bit_flip_test '*InACleanlyClosedPool*' &
+run unclean api_bit_flip_test '*InThePoolOfADeadProcess*' &
+wait
+figures clean
+figures unclean
+# sum NAME PATTERN: of the lines of both pools.
+sum() {
+  cat "$logs/clean" "$logs/unclean" |
+    awk -F= -v e="$engine" -v name="$1" -v pattern="$2" \
+        '$1 ~ pattern {n += $2} END {printf "%s.%s=%d\n", e, name, n}'
+}
+sum bit_flips '^flips[.](un)?clean$'
+sum silent_flips '^flips[.](un)?clean[.](silent|wrong_status)$'
+sum signals '^flips[.](un)?clean[.]signal$'
 exit $status

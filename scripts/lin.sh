@@ -4,11 +4,22 @@
 # in build/lin, drawn as HTML. Prints name=value lines; exit status 0: every history is linearizable
 # and every planted bug was seen.
 #
-#   scripts/lin.sh [HISTORIES [CRASHES [SEED]]]   100 of 100,000 operations, 1000 crashed, seed 1
+#   scripts/lin.sh [--engine E] [figures|nightly]          100 of 100,000 operations and 1000
+#                                                          crashed; ten times that
+#   scripts/lin.sh [--engine E] HISTORIES [CRASHES [SEED]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-histories=${1:-100}
+engine=phast
+if [ "${1:-}" = --engine ]; then
+  engine=${2:?an engine}
+  shift 2
+fi
+case "${1:-figures}" in
+  figures) set -- 100 1000 ;;
+  nightly) set -- 1000 10000 ;;
+esac
+histories=$1
 crashes=${2:-1000}
 seed=${3:-1}
 batch=50  # histories on disk at a time, 3 MB each
@@ -33,11 +44,12 @@ value() { sed -n "s/.*\b$1=\([0-9]*\).*/\1/p" <<<"$2"; }
 
 # canary EXPECTED RECORDER-OPTIONS...: these histories must be found wrong, all or some.
 canary() {
-  local expected=$1 report status=0
+  local expected=$1 report status=0 start=$EPOCHREALTIME
   shift
   rm -rf "$folder"/*
   # A mutant may be noticed by recovery itself, which the recorder reports as a failed run.
-  "$recorder" --seed "$seed" --out "$folder" --pool "$folder" "$@" >"$folder/log" || true
+  "$recorder" --engine "$engine" --seed "$seed" --out "$folder" --pool "$folder" "$@" \
+    >"$folder/log" || true
   report=$("$checker" -expect "$expected" "$folder"/*.lin) || status=1
   echo "canary $*: $(tail -n 1 <<<"$report")"
   if [ "$status" -ne 0 ]; then
@@ -45,14 +57,16 @@ canary() {
     echo "lin: the checker did not see a planted bug" >&2
     exit 1
   fi
+  slowest=$(echo "$slowest $start $EPOCHREALTIME" |
+    awk '{s = $3 - $2; printf "%.1f", (s > $1 ? s : $1)}')
 }
-start=$(date +%s)
+slowest=0
 for bug in stale_read lost_update lost_erase; do
   canary illegal --histories 16 --canary $bug
 done
-canary some --crashes 40 --mutant phast.insert.entry:drop_flush
-canary some --crashes 40 --mutant phast.record.write:drop_flush
-echo "phast.canary_seconds=$(($(date +%s) - start))"
+canary some --crashes 40 --mutant "$engine".insert.entry:drop_flush
+canary some --crashes 40 --mutant "$engine".record.write:drop_flush
+echo "$engine.lin_canary_seconds=$slowest"
 
 wrong=0    # unknown ones included
 unknown=0
@@ -71,7 +85,8 @@ judge() {
 # record COUNT-FLAG COUNT SEED: one batch; its totals are in $line.
 record() {
   rm -rf "$folder"/*
-  "$recorder" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" >"$folder/log" ||
+  "$recorder" --engine "$engine" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" \
+    >"$folder/log" ||
     { failed=1; cat "$folder/log"; }
   line=$(tail -n 1 "$folder/log")
   judge
@@ -88,16 +103,17 @@ for ((done = 0; done < crashes; done += batch * 10)); do
   total[3]=$((total[3] + $(value in_flight "$line")))
 done
 
-echo "phast.histories=$histories"
-echo "phast.history_operations=${total[0]}"
-echo "phast.history_unlinked_leaves=${total[4]}"
-echo "phast.crash_histories=$crashes"
-echo "phast.crash_history_operations=${total[1]}"
-echo "phast.crash_history_kills=${total[2]}"
-echo "phast.crash_history_in_flight=${total[3]}"
-echo "phast.not_linearizable=$wrong"
-echo "phast.linearizability_unknown=$unknown"
+echo "$engine.histories=$histories"
+echo "$engine.history_operations=${total[0]}"
+echo "$engine.history_unlinked_leaves=${total[4]}"
+echo "$engine.crash_histories=$crashes"
+echo "$engine.crash_history_operations=${total[1]}"
+echo "$engine.crash_history_kills=${total[2]}"
+echo "$engine.crash_history_in_flight=${total[3]}"
+echo "$engine.not_linearizable=$wrong"
+echo "$engine.linearizability_unknown=$unknown"
 if [ "$wrong" -ne 0 ] || [ "$failed" -ne 0 ]; then
-  echo "lin: see build/lin; again with: scripts/lin.sh $histories $crashes $seed" >&2
+  again="scripts/lin.sh --engine $engine $histories $crashes $seed"
+  echo "lin: see build/lin; again with: $again" >&2
   exit 1
 fi

@@ -10,7 +10,7 @@ namespace {
 
 using Choice = std::vector<std::uint32_t>;
 
-// Size and punches are two more dimensions, of one or two states.
+// Size, punches and name are three more dimensions, of one or two states.
 struct Space {
   explicit Space(const SimMemory& memory, const std::vector<PendingLine>& lines) : pending(lines) {
     for (const PendingLine& line : lines) {
@@ -18,6 +18,7 @@ struct Space {
     }
     states.push_back(memory.size_pending() ? 2 : 1);
     states.push_back(memory.punch_pending() ? 2 : 1);
+    states.push_back(memory.name_pending() ? 2 : 1);
   }
   std::uint64_t product(std::uint64_t limit, bool recent_only) const {
     std::uint64_t result = 1;
@@ -165,6 +166,8 @@ Enumeration enumerate(const SimMemory& memory, const std::vector<PendingLine>& p
   }
   for (Choice& choice : choices) {
     Combination combination;
+    combination.new_name = choice.back() != 0 || !memory.name_pending();
+    choice.pop_back();
     combination.punched = choice.back() != 0;
     choice.pop_back();
     combination.new_size = choice.back() != 0 || !memory.size_pending();

@@ -15,16 +15,17 @@ struct EnumerationLimits {
   std::uint32_t sampled = 120;  // beyond: at most this many in total
 };
 
-// One combination: a choice for every pending line, then whether the new file size and the pending
-// punches reached the medium.
+// One combination: a choice for every pending line, then whether the new file size, the pending
+// punches and the file's name reached the medium.
 struct Combination {
   std::vector<std::uint32_t> choice;
   bool new_size = true;
   bool punched = false;
+  bool new_name = true;
 };
 struct Enumeration {
   std::vector<Combination> combinations;
-  bool exhaustive = true;
+  bool exhaustive = true;  // nothing that the lines' lists of choices offer was left out
 };
 
 // Exhaustive while the product of the choices is small. Else: none, all, each line alone, all lines

@@ -1,5 +1,6 @@
-// Explorer: runs a workload on a recording SimMemory, stops before every fence and at every
-// acknowledgement, makes the files that a power failure could leave there, and judges each of them.
+// Explorer: runs a workload on a recording SimMemory, stops before every fence, at every
+// acknowledgement and, if asked, after every store, makes the files that a power failure could
+// leave there, and judges each of them.
 //
 // VERDICT per image: it opens; its invariants hold and nothing has leaked; every acknowledged
 // operation is
@@ -10,10 +11,13 @@
 // still
 //   pending: the machine did not go down), another recorded run starts: recovery and a few
 //   operations, with crash points of their own.
+//   From some of its images and kills a third one starts.
 // REPLAY  Every failure prints PERDURE_REPLAY=<name>:<seed>:<path>. With it in the environment the
-// run of
-//   that name judges only the image at that path. A path is p<point>.i<image>, or p<point>.k (kill)
-//   or p<point>.i<image> followed by .p<point>.i<image> of the second run.
+//   run of that name judges only the image at that path. A path is p<point>.i<image>, or p<point>.k
+//   (kill) or p<point>.i<image> followed by .p<point>.i<image> of the second run, and so on; of
+//   several workloads it begins with w<number>.
+// TIMEOUT  A run or a verdict that takes verdict_seconds of processor time ends the process with
+//   its replay line, as a recovery that crashes does; run_batches (explore_runner.h) outlives that.
 //
 // Thread safety: one Explorer at a time in a process (it installs signal handlers to name the image
 // whose
@@ -44,12 +48,20 @@ struct ExploreOptions {
   std::uint32_t battery = 200;  // operations after each recovery
   std::uint32_t second_in = 0;  // every n-th image starts a second run; 0: none
   std::uint32_t kill_in = 0;    // every n-th crash point is also a kill without power loss; 0: none
-  std::uint32_t second_ops = 6;  // operations of a second run
-  bool explore_create = true;    // crash points inside create and the first open
+  // Every n-th image, and n-th point as a kill, of a second run starts a third; 0: none.
+  std::uint32_t third_in = 0;
+  std::uint32_t second_ops = 6;  // operations of a second or third run
+  bool store_points = false;     // crash points after every store of a word, too
+  // Every n-th crash point is judged, and the last: for long workloads.
+  std::uint32_t points_in = 1;
+  // Operations before the first crash point; with them explore_create is false.
+  std::vector<Op> prepare = {};
+  bool explore_create = true;  // crash points inside create and the first open
   bool close_at_end = true;
   // `process` durability: after a power failure the pool may be refused; served, it must be right.
   bool process_mode = false;
   bool tear_partial_copies = false;  // see SimMemory
+  unsigned verdict_seconds = 60;     // of processor time, for a verdict and for an operation
   std::uint64_t max_images = ~0ULL;
   std::uint32_t max_failures = 1;  // stop after so many
 };
@@ -59,15 +71,22 @@ struct ExploreReport {
   std::uint64_t images = 0;    // distinct files judged
   std::uint64_t verdicts = 0;  // files judged, the same one under other expectations counted again
   std::uint64_t second_images = 0;  // of `verdicts`, after a second crash
+  std::uint64_t third_images = 0;   // after a third
   std::uint64_t second_runs = 0;    // after a power failure
   std::uint64_t kill_runs = 0;      // after a kill without one
   std::uint64_t points = 0;         // crash points with at least one new store
   std::uint64_t truncated = 0;      // of these, not exhaustive
   std::uint64_t operations = 0;
+  std::uint64_t refused = 0;  // of these, by a full pool
   std::uint64_t violations = 0;
+  std::uint64_t leaks = 0;  // of `violations`
   std::uint64_t unexplained_lines = 0;
-  double seconds = 0;
+  double seconds = 0;  // of the processor
+  // Sites whose write-back had begun and was not fenced, or whose fence or sync was next, at a
+  // crash.
   std::set<std::string> sites_crossed;
+  // Of the files judged after the first, second and third crash.
+  std::unordered_set<std::uint64_t> hashes[3];
   std::vector<std::string> failures;
 
   bool ok() const { return violations == 0; }
@@ -83,15 +102,21 @@ class Explorer {
   Explorer& operator=(const Explorer&) = delete;
 
   ExploreReport run(const std::vector<Op>& workload);
+  // Each from the start. A file that turns up again under the same expectation is not judged again.
+  ExploreReport run_all(const std::vector<std::vector<Op>>& workloads);
 
  private:
   struct Run;  // a recorded run: the workload, or a second run
   struct Expectation {
     std::vector<Model> candidates;  // the contents that are right
     bool created = true;            // the file is a pool: opening it must succeed
+    std::uint64_t hash() const;
   };
 
   void shrink();
+  void run_one(const std::vector<Op>& workload, const std::string& path);
+  void set_context(const Run& run, const std::string& path, const CrashImage* image);
+  void expect(Run& run);
   void create(Run& run);
   void operate(Run& run, const Op& op);
   void reopen(Run& run);
@@ -100,6 +125,7 @@ class Explorer {
   void judge(Run& run, const CrashImage& image, const std::string& path);
   std::string verdict(SimMemory& memory, const Expectation& expected, std::uint64_t seed);
   std::string battery(Subject& subject, Model& model, std::uint64_t seed);
+  bool starts_run(const Run& run, const std::string& path, bool kill) const;
   void second_run(Run& run, const CrashImage* image, const std::string& path);
   void second_operations(Run& run, const std::string& path);
   void fail(const std::string& path, const std::string& what);
@@ -112,9 +138,9 @@ class Explorer {
   ExploreOptions options_;
   ExploreReport report_;
   std::unique_ptr<SimMemory> scratch_;
-  std::unordered_set<std::uint64_t> images_;
-  std::unordered_set<std::uint64_t> verdicts_;
-  std::string replay_;  // the path to judge; empty: all
+  std::unordered_set<std::uint64_t> images_;    // files
+  std::unordered_set<std::uint64_t> verdicts_;  // pairs of file and expectation
+  std::string replay_;                          // the path to judge; empty: all
   std::string context_;
 };
 

@@ -225,18 +225,215 @@ std::string durable_roots() {
   return wrong;
 }
 
-std::string all_heap_scenarios() {
-  if (std::string wrong = durable_roots(); !wrong.empty()) return wrong;
-  if (std::string wrong = killed_pool(); !wrong.empty()) return wrong;
-  for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
-    for (const std::size_t bytes : {64, 192}) {
-      for (const auto& scenario : {freed_blocks, changed_kind, swept_blocks}) {
-        if (std::string wrong = scenario(kind, bytes); !wrong.empty()) return wrong;
-      }
+std::string swept_extents() {
+  Scenario s(BlockKind::plain, 64);
+  for (int i = 0; i < 200; ++i) (void)s.filled(192, BlockKind::plain);
+  (void)s.filled(3 * kPage, BlockKind::plain);
+  s.power_fails();
+  s.open(3);
+  s.finish();  // nothing was marked
+  if (!s.wrong().empty()) return s.wrong();
+  const std::uint64_t kept = s.pool().heap().stats().assigned_extents;
+  return kept == 0 ? "" : std::to_string(kept) + " extents without a block are still assigned";
+}
+
+std::string swept_partial() {
+  Scenario s(BlockKind::plain, 64);
+  std::vector<std::uint64_t> blocks;
+  for (std::uint64_t i = 0; i < kPage / 64; ++i) blocks.push_back(s.filled(64, BlockKind::plain));
+  s.power_fails();
+  s.open(3);
+  (void)s.pool().heap().mark(blocks.front());
+  s.finish();
+  const std::uint64_t before = s.pool().heap().stats().assigned_extents;
+  (void)s.filled(64, BlockKind::plain);
+  if (!s.wrong().empty()) return s.wrong();
+  return s.pool().heap().stats().assigned_extents == before ? ""
+                                                            : "a swept block is not used again";
+}
+
+std::string reused_holes() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  {
+    SimPool pool(memory);
+    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    if (!pool.heap().punch_free() || !pool.core().close(true).ok()) return "close";
+  }
+  SimPool pool(memory);
+  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "reopen";
+  const auto block = pool.heap().allocate(64, BlockKind::plain);
+  if (!block) return "allocate";
+  pool.platform().store(*pool.heap().at<std::uint64_t>(*block), 1);
+  const bool holes = memory.hole_stores() != 0;
+  memory.set_mode(SimMode::frozen);
+  return holes ? "a store into space that was punched" : "";
+}
+
+std::string entered_power() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape, Durability::process).ok()) return "create";
+  std::string wrong;
+  {
+    SimPool pool(memory, Durability::process);
+    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    const std::uint64_t before = memory.size();
+    while (memory.size() == before) {
+      if (!pool.heap().allocate(kPage, BlockKind::plain)) return "allocate";
     }
-    if (std::string wrong = released_run(kind); !wrong.empty()) return wrong;
+    SimMemory next(kCapacity);
+    next.load_killed(memory);
+    SimPool after(next, Durability::power);
+    if (!after.open(1).ok()) return "open in power";
+    if (next.pending_lines() != 0) wrong = "stores of the dead process are not durable";
+    if (next.size_pending()) wrong = "the size that the dead process gave the file is not durable";
+    next.set_mode(SimMode::frozen);
+    memory.set_mode(SimMode::frozen);
+  }
+  return wrong;
+}
+
+// What engines that leave fences to the pool rely on.
+std::string unfenced_data() {
+  for (const bool closes : {true, false}) {
+    SimMemory memory(kCapacity);
+    if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+    SimPool pool(memory);
+    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    const auto block = pool.heap().allocate(64, BlockKind::plain);
+    if (!block) return "allocate";
+    auto* word = pool.heap().at<std::uint64_t>(*block);
+    pool.platform().store(*word, 7);
+    pool.platform().flush(word, 8, "scenario.fill.block"_site);
+    std::uint64_t late = 0;
+    memory.before_fence = [&](const SiteInfo& site) {
+      if (std::string_view(site.name) == "storage.sync") late = memory.pending_lines();
+    };
+    const Status s = closes ? pool.core().close(true) : pool.core().sync();
+    memory.before_fence = nullptr;
+    memory.set_mode(SimMode::frozen);
+    if (!s.ok()) return "close";
+    if (late != 0) return "a line is not fenced when the file is synced";
   }
   return {};
+}
+
+std::string torn_copy() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  SimPool pool(memory);
+  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  const auto block = pool.heap().allocate(64, BlockKind::plain);
+  if (!block) return "allocate";
+  auto* word = pool.heap().at<std::uint64_t>(*block);
+  pool.platform().store(*word, 7);
+  pool.platform().flush(word, 8, "scenario.fill.block"_site);
+  pool.platform().fence("scenario.fill.block"_site);
+  if (!pool.core().sync().ok()) return "sync";
+  std::string wrong;
+  for (const bool torn : {false, true}) {
+    SimMemory copy(kCapacity);
+    copy.load_image(memory, memory.image({}, {}, true, false));
+    if (torn) copy.store(reinterpret_cast<std::uint64_t*>(copy.base() + *block), 8);
+    SimPool other(copy);
+    const Status s = other.open(1, false, 77);
+    if (!torn && !s.ok()) wrong = "a copy of a sealed pool is refused";
+    if (torn && s != StatusCode::untrusted)
+      wrong = "a torn copy of a sealed pool is taken for whole";
+    copy.set_mode(SimMode::frozen);
+  }
+  memory.set_mode(SimMode::frozen);
+  return wrong;
+}
+
+std::string marked_twice() {
+  Scenario s(BlockKind::plain, 64);
+  const std::uint64_t block = s.filled(64, BlockKind::plain);
+  s.power_fails();
+  s.open(3);
+  if (!s.wrong().empty()) return s.wrong();
+  if (!s.pool().heap().mark(block).ok()) return "a block cannot be marked";
+  return s.pool().heap().mark(block) == StatusCode::corruption ? ""
+                                                               : "a block is reached twice, unseen";
+}
+
+std::string damaged_root() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  SimPool pool(memory);
+  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  layout::Root line{};
+  std::memcpy(line.name, "map", 4);
+  line.root = 3 * kLine;
+  if (!pool.core().add_root(line).ok()) return "add_root";
+  auto* words = reinterpret_cast<std::uint64_t*>(memory.base() + layout::kDirectoryOffset);
+  std::string wrong;
+  for (std::uint64_t bit = 0; bit < sizeof(line) * 8 && wrong.empty(); ++bit) {
+    words[bit / 64] ^= 1ULL << (bit % 64);
+    if (pool.core().find_root("map")) wrong = "bit " + std::to_string(bit) + " of a root line";
+    words[bit / 64] ^= 1ULL << (bit % 64);
+  }
+  memory.set_mode(SimMode::frozen);
+  return wrong;
+}
+
+std::string lost_root() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  {
+    SimPool pool(memory);
+    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    layout::Root line{};
+    std::memcpy(line.name, "map", 4);
+    line.root = 3 * kLine;
+    if (!pool.core().add_root(line).ok() || !pool.core().close(true).ok()) return "close";
+  }
+  auto* line = reinterpret_cast<layout::Root*>(memory.base() + layout::kDirectoryOffset);
+  line->root = 0;
+  SimPool pool(memory);
+  const Status s = pool.open(1);
+  memory.set_mode(SimMode::frozen);
+  return s == StatusCode::corruption ? "" : "a pool that has lost a map is opened";
+}
+
+std::string written_twice() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  SimPlatform platform(memory);
+  auto* word = reinterpret_cast<std::uint64_t*>(memory.base() + layout::kDirectoryOffset);
+  platform.store(*word, 7);
+  platform.flush(word, 8, "planted.write.first"_site);
+  platform.fence("planted.write.first"_site);
+  platform.flush(word, 8, "planted.write.again"_site);
+  platform.fence("planted.write.again"_site);
+  const std::size_t pending = memory.pending_lines();
+  memory.set_mode(SimMode::frozen);
+  return pending == 0 ? "" : "a line that was written back is not durable";
+}
+
+const std::vector<HeapScenario>& heap_scenarios() {
+  static const std::vector<HeapScenario> all = [] {
+    std::vector<HeapScenario> out{
+        {"durable_roots", &durable_roots}, {"killed_pool", &killed_pool},
+        {"swept_extents", &swept_extents}, {"swept_partial", &swept_partial},
+        {"reused_holes", &reused_holes},   {"entered_power", &entered_power},
+        {"unfenced_data", &unfenced_data}, {"torn_copy", &torn_copy},
+        {"marked_twice", &marked_twice},   {"damaged_root", &damaged_root},
+        {"lost_root", &lost_root},         {"written_twice", &written_twice},
+    };
+    for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
+      const std::string suffix = kind == BlockKind::dead_on_free ? "_dead" : "_zero";
+      for (const std::size_t bytes : {64, 192}) {
+        const std::string size = suffix + std::to_string(bytes);
+        out.push_back({"freed_blocks" + size, [=] { return freed_blocks(kind, bytes); }});
+        out.push_back({"changed_kind" + size, [=] { return changed_kind(kind, bytes); }});
+        out.push_back({"swept_blocks" + size, [=] { return swept_blocks(kind, bytes); }});
+      }
+      out.push_back({"released_run" + suffix, [=] { return released_run(kind); }});
+    }
+    return out;
+  }();
+  return all;
 }
 
 }  // namespace perdure::testing

@@ -3,7 +3,9 @@
 // what it was before (X2, G8).
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "heap/heap.h"
 
@@ -24,7 +26,30 @@ std::string killed_pool();
 // 4f: a root is on the medium when add_root returns, and off it when drop_root does.
 std::string durable_roots();
 
-// All of them, for both kinds; the first thing that is wrong.
-std::string all_heap_scenarios();
+// Extents without a reachable block go back; the free blocks of others are used again.
+std::string swept_extents();
+std::string swept_partial();
+// Space that was punched is asked for again before it is stored to, also after a reopen.
+std::string reused_holes();
+// A pool whose last process promised less is whole on the medium before `power` begins.
+std::string entered_power();
+// Close and sync fence what was written back and not fenced, before they sync the file.
+std::string unfenced_data();
+// 0007: a copy of a sealed pool is whole, or it is refused.
+std::string torn_copy();
+// A block that two references reach, and each bit of a root line, in a pool that was not closed.
+std::string marked_twice();
+std::string damaged_root();
+// A root that is 0 in a pool that was closed looks like a free slot.
+std::string lost_root();
+// Planted: each of two writes hides that the other is missing.
+std::string written_twice();
+
+struct HeapScenario {
+  std::string name;
+  std::function<std::string()> run;
+};
+// All of them, for both kinds of block.
+const std::vector<HeapScenario>& heap_scenarios();
 
 }  // namespace perdure::testing

@@ -1,5 +1,6 @@
 #include "testing/interleaver.h"
 
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +27,12 @@ char current_context[1024];
 const char* describe_current() { return current_context; }
 
 constexpr unsigned kScheduleSeconds = 60;
-void on_alarm(int) {
+// Of processor time: a process that is stopped does not hang.
+void set_timer(unsigned seconds) {
+  const itimerval timer{{0, 0}, {static_cast<time_t>(seconds), 0}};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
+void on_timer(int) {
   if (write(2, current_context, std::strlen(current_context)) < 0) _exit(3);
   if (write(2, ": a set-up or recovery hangs\n", 29) < 0) _exit(3);
   std::abort();
@@ -63,13 +69,13 @@ Interleaver::Interleaver(SubjectFactory factory, InterleaveOptions options)
     }
   }
   SimPlatform::describe_context = describe_current;
-  std::signal(SIGALRM, on_alarm);
+  std::signal(SIGPROF, on_timer);
   prepare();
 }
 
 Interleaver::~Interleaver() {
-  alarm(0);
-  std::signal(SIGALRM, SIG_DFL);
+  set_timer(0);
+  std::signal(SIGPROF, SIG_DFL);
   SimPlatform::describe_context = nullptr;
 }
 
@@ -185,7 +191,7 @@ bool Interleaver::run(Strategy& strategy) {
   point_ = 0;
   seen_changes_ = seen_history_ = ~0ULL;
   broken_.clear();
-  alarm(kScheduleSeconds);
+  set_timer(kScheduleSeconds);
   std::snprintf(current_context, sizeof(current_context), "%s, schedule %llu",
                 options_.name.c_str(), static_cast<unsigned long long>(report_.schedules));
   if (!start()) return false;
@@ -318,6 +324,8 @@ void Interleaver::finish(bool ended) {
 void Interleaver::crash_point(const char* where) {
   ++point_;
   if (!options_.crashes || done()) return;
+  if (find_site(where) != nullptr) report_.sites_crossed.insert(where);
+  for (const SiteInfo* site : memory_->awaited_sites()) report_.sites_crossed.insert(site->name);
   if (memory_->changes() == seen_changes_ && history_.hash() == seen_history_) return;
   seen_changes_ = memory_->changes();
   seen_history_ = history_.hash();
@@ -333,7 +341,7 @@ void Interleaver::judge_images(const char* where) {
   if (!todo.exhaustive) ++report_.truncated;
   for (std::size_t i = 0; i < todo.combinations.size() && !done(); ++i) {
     const Combination& c = todo.combinations[i];
-    const CrashImage image = memory_->image(pending, c.choice, c.new_size, c.punched);
+    const CrashImage image = memory_->image(pending, c.choice, c.new_size, c.punched, c.new_name);
     const std::string path = "p" + std::to_string(point_) + ".i" + std::to_string(i);
     if (replaying_ && !replay_path_.empty() && path != replay_path_) continue;
     if (!verdicts_.insert(combine(image.hash, history_.hash())).second) continue;

@@ -54,6 +54,7 @@ struct InterleaveReport {
   bool capped = false;          // max_schedules was reached
   std::uint64_t violations = 0;
   double seconds = 0;
+  std::set<std::string> sites_crossed;  // as in ExploreReport
   std::vector<std::string> failures;
   std::vector<LegEnd> legs;  // of the last directed schedule
 

@@ -33,6 +33,7 @@ InterleaveReport sum(const InterleaveReport& a, InterleaveReport b) {
   b.points += a.points;
   b.verdicts += a.verdicts;
   b.violations += a.violations;
+  b.sites_crossed.insert(a.sites_crossed.begin(), a.sites_crossed.end());
   b.failures.insert(b.failures.end(), a.failures.begin(), a.failures.end());
   return b;
 }

@@ -15,7 +15,8 @@ namespace {
 using namespace perdure::testing;
 
 constexpr const char* kUsage =
-    "perdure-lin [--histories N] [--crashes N] [--ops N] [--seed S] [--out DIR] [--pool DIR]\n"
+    "perdure-lin [--engine E] [--histories N] [--crashes N] [--ops N] [--seed S] [--out DIR] "
+    "[--pool DIR]\n"
     "            [--canary stale_read|lost_update|lost_erase] [--mutant SITE:op]\n"
     "History number i has seed S+i, which decides threads, keys, types and durability. Crash\n"
     "histories alternate between the plain and the lossy target; a mutant makes them all lossy.\n";
@@ -32,6 +33,15 @@ std::uint64_t number(const char* text) {
   return value;
 }
 
+perdure::Engine engine(const std::string& name) {
+  for (int i = 0; i < 256; ++i) {
+    if (name == perdure::engine_name(static_cast<perdure::Engine>(i))) {
+      return static_cast<perdure::Engine>(i);
+    }
+  }
+  usage("no engine " + name);
+}
+
 struct Arguments {
   std::uint64_t histories = 0;
   std::uint64_t crashes = 0;
@@ -40,6 +50,7 @@ struct Arguments {
   std::string out = ".";
   std::string pool = "/dev/shm";
   std::string mutant;
+  perdure::Engine engine = perdure::Engine::phast;
   Canary canary = Canary::none;
 };
 
@@ -53,7 +64,9 @@ Arguments parse(int argc, char** argv) {
     }
     if (i + 1 == argc) usage("no value for " + flag);
     const std::string value = argv[++i];
-    if (flag == "--histories") {
+    if (flag == "--engine") {
+      arguments.engine = engine(value);
+    } else if (flag == "--histories") {
       arguments.histories = number(value.c_str());
     } else if (flag == "--crashes") {
       arguments.crashes = number(value.c_str());
@@ -99,6 +112,7 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
     LinOptions options = lin_options(arguments.seed + i);
     options.ops = arguments.ops;
     options.canary = arguments.canary;
+    options.engine = arguments.engine;
     LinRun run = run_concurrent(options, pool);
     if (options.ranges && (run.splits == 0 || run.merges == 0) && run.failure.empty()) {
       run.failure = "the keys are meant to come and go in such numbers that leaves split and merge";

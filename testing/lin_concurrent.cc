@@ -257,7 +257,8 @@ class Worker {
 
 template <class K, class V>
 std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
-  auto map = pool.ordered_map<K, V>("lin", {.phast = {.partition_bits = 0}});
+  auto map =
+      pool.ordered_map<K, V>("lin", {.engine = options.engine, .phast = {.partition_bits = 0}});
   if (!map) return std::string(map.error().message());
   Progress progress(options.threads);
   std::vector<Worker<K, V>> workers;
@@ -319,7 +320,7 @@ LinRun run_concurrent(const LinOptions& options, const std::string& path) {
                                  : run_map<std::uint64_t, std::uint64_t>(options, *pool, run));
   auto report = pool->check({.deep = true});
   if (run.failure.empty() && !report) run.failure = std::string(report.error().message());
-  if (run.failure.empty() && !report->ok()) run.failure = "check: " + report->violations.front();
+  if (run.failure.empty() && !report->ok()) run.failure = "check: " + std::string(report->first());
   if (const Status s = pool->close({.sync = false}); !s.ok() && run.failure.empty()) {
     run.failure = "close: " + std::string(s.message());
   }

@@ -35,6 +35,7 @@ struct LinOptions {
   bool text_keys = false;
   bool text_values = false;
   Durability durability = Durability::process;
+  Engine engine = Engine::phast;
   Canary canary = Canary::none;
   std::string describe() const;
 };

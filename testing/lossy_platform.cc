@@ -10,6 +10,7 @@
 #include <chrono>
 #include <new>
 
+#include "testing/kill_point.h"
 #include "testing/subject.h"
 
 namespace perdure::testing {
@@ -18,6 +19,12 @@ namespace {
 
 // This thread's write-backs between flush and fence.
 thread_local std::vector<std::uint64_t> queued_lines;
+// Those that a mutant puts off, with their site.
+struct Delayed {
+  LineRange lines;
+  const SiteInfo* site;
+};
+thread_local std::vector<Delayed> delayed_lines;
 
 Random& thread_random(std::uint64_t seed) {
   static std::atomic<std::uint64_t> threads{0};
@@ -47,19 +54,21 @@ void LossyJournal::clear() {
 
 LossyStorage::~LossyStorage() {
   if (visible_ != nullptr) munmap(visible_, capacity_);
-  if (medium_ != nullptr) munmap(medium_, capacity_);
+  if (medium_ != nullptr && medium_ != visible_) munmap(medium_, capacity_);
   if (fd_ >= 0) ::close(fd_);
 }
 
-Status LossyStorage::open(const std::string& path, std::uint64_t capacity, LossyJournal* journal) {
+Status LossyStorage::open(const std::string& path, std::uint64_t capacity, LossyJournal* journal,
+                          bool lossless) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   struct stat stat{};
   if (fd_ < 0 || fstat(fd_, &stat) != 0) return StatusCode::io;
   capacity_ = capacity;
   size_ = static_cast<std::uint64_t>(stat.st_size);
   void* medium = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-  void* visible =
-      mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd_, 0);
+  void* visible = lossless ? medium
+                           : mmap(nullptr, capacity, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_NORESERVE, fd_, 0);
   if (medium == MAP_FAILED || visible == MAP_FAILED) return StatusCode::io;
   medium_ = static_cast<std::byte*>(medium);
   visible_ = static_cast<std::byte*>(visible);
@@ -75,6 +84,7 @@ Status LossyStorage::open(const std::string& path, std::uint64_t capacity, Lossy
 }
 
 void LossyStorage::write_back(std::uint64_t line) noexcept {
+  if (visible_ == medium_) return;
   LossyJournal::Slot& note = journal_->slots[RealPlatform::thread_slot() % LossyJournal::kSlots];
   std::byte* from = visible_ + line * kLine;
   std::byte* to = medium_ + line * kLine;
@@ -110,7 +120,8 @@ Status LossyStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept 
     return errno == EOPNOTSUPP ? StatusCode::unsupported : StatusCode::io;
   }
   // The private pages of the range hold its old content.
-  if (madvise(visible_ + offset, length, MADV_DONTNEED) != 0) return StatusCode::io;
+  if (visible_ != medium_ && madvise(visible_ + offset, length, MADV_DONTNEED) != 0)
+    return StatusCode::io;
   return {};
 }
 
@@ -123,6 +134,7 @@ Status LossyStorage::sync(std::uint64_t offset, std::uint64_t length) noexcept {
 LossyPlatform::LossyPlatform(LossyStorage& storage, std::uint64_t seed)
     : storage_(storage), seed_(seed), evictor_([this] { evict(); }) {
   queued_lines.clear();
+  delayed_lines.clear();
 }
 
 LossyPlatform::~LossyPlatform() {
@@ -178,11 +190,16 @@ void LossyPlatform::stall() noexcept {
 }
 
 void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) noexcept {
+  KillPoint::reached(site);
   ++counters().flushes;
   if (n == 0) return;
   stall();
   const LineRange lines = mutated_flush(
       site, {storage_.line_of(p), storage_.line_of(static_cast<const std::byte*>(p) + n - 1) + 1});
+  if (site.mutant == Mutant::delay_flush || site.mutant == Mutant::publish_first) {
+    delayed_lines.push_back({lines, &site});
+    return;
+  }
   Random& random = thread_random(seed_);
   for (std::uint64_t line = lines.first; line < lines.end; ++line) {
     // The content of now, or that of the fence.
@@ -195,6 +212,7 @@ void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) no
 }
 
 void LossyPlatform::finish_flushes(SiteInfo& site) noexcept {
+  KillPoint::reached(site);
   ++counters().fences;
   stall();
   site.fence_count.fetch_add(1, std::memory_order_relaxed);
@@ -204,12 +222,28 @@ void LossyPlatform::finish_flushes(SiteInfo& site) noexcept {
   }
   for (const std::uint64_t line : queued_lines) storage_.write_back(line);
   queued_lines.clear();
+  std::vector<Delayed> kept;
+  for (const Delayed& delayed : delayed_lines) {
+    const bool publish_first = delayed.site->mutant == Mutant::publish_first;
+    if (publish_first && delayed.site == &site) {
+      kept.push_back(delayed);
+      continue;
+    }
+    for (std::uint64_t line = delayed.lines.first; line < delayed.lines.end; ++line) {
+      if (publish_first) storage_.write_back(line);
+      if (!publish_first) queued_lines.push_back(line);
+    }
+  }
+  delayed_lines = std::move(kept);
+  KillPoint::reached(site);
 }
 
 void LossyPlatform::sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept {
+  KillPoint::reached(site);
   site.sync_count.fetch_add(1, std::memory_order_relaxed);
   if (site.mutant == Mutant::drop_sync) return;
   (void)storage_.sync(storage_.line_of(p) * kLine, n + kLine);
+  KillPoint::reached(site);
 }
 
 }  // namespace perdure::testing

@@ -52,7 +52,9 @@ class LossyStorage : public Storage {
   LossyStorage& operator=(const LossyStorage&) = delete;
 
   // Opens or makes the file, and finishes the copies that a dead process left in the journal.
-  Status open(const std::string& path, std::uint64_t capacity, LossyJournal* journal);
+  // `lossless`: one shared map, so that a kill loses nothing, as without a power failure.
+  Status open(const std::string& path, std::uint64_t capacity, LossyJournal* journal,
+              bool lossless = false);
 
   std::byte* base() const noexcept override { return visible_; }
   std::uint64_t size() const noexcept override { return size_.load(std::memory_order_acquire); }
@@ -136,8 +138,19 @@ class LossyPlatform {
   // Before every n-th write-back or fence or so the thread sleeps for up to 1 ms; 0: never. Others
   // then meet what it has stored and not yet made durable. Call before other threads start.
   void stall_one_in(std::uint32_t n) noexcept { stall_one_in_ = n; }
-  bool durable() const noexcept { return true; }
+  // Before other threads start: what FlushMode::none is to RealPlatform.
+  void set_durable(bool durable) noexcept { durable_ = durable; }
+  template <FixedString Name>
+  static bool runs(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::step>::info);
+  }
+  template <FixedString Name>
+  static bool verifies(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
+  }
+  bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return false; }
+  Status failure() const noexcept { return StatusCode::poisoned; }
   void poison() noexcept {}
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
@@ -189,6 +202,7 @@ class LossyPlatform {
   LossyStorage& storage_;
   std::uint64_t seed_;
   std::uint32_t stall_one_in_ = 0;
+  bool durable_ = true;
   std::atomic<std::uint64_t> recent_next_{0};
   std::atomic<std::uint64_t> recent_[kRecent] = {};
   std::atomic<bool> stop_{false};

@@ -1,120 +1,230 @@
 #include "testing/mutants.h"
 
-#include <functional>
-#include <utility>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "testing/heap_scenarios.h"
-#include "testing/interleavings.h"
-#include "testing/synthetic_subject.h"
-#include "testing/workloads.h"
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+#include <sstream>
 
 namespace perdure::testing {
 
 namespace {
 
-constexpr EnumerationLimits kLimits{.product = 48, .random = 8, .sampled = 40};
+constexpr std::size_t kMaxSites = 256;
+// Processor time, so that a machine that is busy with something else kills nobody.
+constexpr rlim_t kTrialSeconds = 120;
 
-struct Exploration {
-  const char* name;
-  SubjectFactory factory;
-  OpSource source;
-  std::size_t operations;
-  std::vector<Op> workload = {};  // instead of random operations
-  std::uint32_t second_in = 80;
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Memory that children share with their parent; for the life of the program.
+template <class T>
+T* shared_array(std::size_t n) {
+  void* p = mmap(nullptr, std::max<std::size_t>(n, 1) * sizeof(T), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) {
+    std::fprintf(stderr, "mutants: cannot map memory\n");
+    std::exit(2);
+  }
+  return new (p) T[n]{};
+}
+
+// What a mutant prints on its way down is of interest only to who asks.
+void silence() {
+  if (std::getenv("PERDURE_VERBOSE") == nullptr &&
+      std::freopen("/dev/null", "w", stderr) == nullptr) {
+    _exit(2);
+  }
+}
+
+// For what comes now: what a trial may take, and a mutant that makes it loop for ever is red.
+void limit_time() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const rlim_t end =
+      kTrialSeconds + static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+  const rlimit limit{end, RLIM_INFINITY};
+  setrlimit(RLIMIT_CPU, &limit);
+}
+
+// body(i) in a child for each i < n, `jobs` at a time; ended(i, whether it returned true).
+template <class Body, class Ended>
+void in_children(std::size_t n, unsigned jobs, const Body& body, const Ended& ended) {
+  std::map<pid_t, std::size_t> running;
+  for (std::size_t next = 0; next < n || !running.empty();) {
+    if (next < n && running.size() < jobs) {
+      std::fflush(nullptr);
+      const pid_t child = fork();
+      if (child == 0) _exit(body(next) ? 0 : 1);
+      if (child > 0) running[child] = next;
+      if (child < 0) ended(next, false);
+      ++next;
+      continue;
+    }
+    int status = 0;
+    const pid_t child = waitpid(-1, &status, 0);
+    if (child < 0 && errno == EINTR) continue;
+    const auto found = running.find(child);
+    if (found == running.end()) continue;
+    const std::size_t i = found->second;
+    running.erase(found);
+    ended(i, WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+struct Counted {
+  std::uint64_t flushes, multi_line, ordered, fences, syncs, asks;
+};
+struct Row {
+  double seconds;
+  char wrong[2000];
+  Counted sites[kMaxSites];
 };
 
-Op pool_op(Random& random) {
-  Op op = integer_record_op(random);
-  op.key.insert(op.key.begin(), static_cast<char>(random.below(2)));
-  const std::uint64_t kind = random.below(16);
-  if (kind == 0) return {OpKind::drop, op.key.substr(0, 1), {}};
-  if (kind == 1) return {OpKind::reopen, {}, {}};
-  if (kind == 2) return {OpKind::compact, {}, {}};
-  if (kind == 3) return {OpKind::sync, {}, {}};
-  return op;
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string word; in >> word;) out.push_back(word);
+  return out;
 }
-
-// Closed and opened now and then.
-Op reopening_op(Random& random) {
-  if (random.one_in(8)) return {OpKind::reopen, {}, {}};
-  return integer_op(random);
-}
-
-// Runs of extents that come and go between small blocks.
-Op run_op(Random& random) {
-  Op op = synthetic_op(random);
-  op.key = integer_key(random.below(6));
-  if (random.one_in(2)) op.value.assign(2500 + random.below(12000), 'r');
-  return op;
-}
-
-std::vector<Exploration> explorations() {
-  const PhastSetup words{};
-  const PhastSetup records{.values = ValueKind::bytes};
-  const PhastSetup unsynced{.sync_at_close = false};
-  const SyntheticRules fast_sweep{.marks_per_step = 40};
-  const PhastSetup maps{.values = ValueKind::bytes, .maps = 2, .partition_bits = 3};
-  return {
-      {"words", phast_subjects<phast::IntegerCodec>(words), integer_op, 60},
-      {"bytes", phast_subjects<phast::BytesCodec>(records), bytes_op, 50},
-      {"records", phast_subjects<phast::IntegerCodec>(records), integer_record_op, 40},
-      {"bytes_words", phast_subjects<phast::BytesCodec>(words), bytes_word_op, 40},
-      {"pool", phast_subjects<phast::IntegerCodec>(maps), pool_op, 40},
-      {"synthetic", [] { return std::make_unique<SyntheticSubject>(); }, synthetic_op, 50},
-      {"runs", [=] { return std::make_unique<SyntheticSubject>(fast_sweep); }, run_op, 40},
-      {"churn", phast_subjects<phast::IntegerCodec>(words), integer_op, 0, churn(16, 2)},
-      {"moved", phast_subjects<phast::BytesCodec, WideGeometry>(records), dense_op, 0,
-       moved_entries(2), 12},
-      {"unsynced", phast_subjects<phast::IntegerCodec>(unsynced), reopening_op, 30},
-  };
-}
+std::string site_of(const std::string& mutant) { return mutant.substr(0, mutant.rfind(':')); }
 
 }  // namespace
 
-std::vector<ExploreReport> run_explorations(std::uint32_t effort, bool stop_at_red) {
-  std::vector<ExploreReport> reports;
-  ExploreReport heap{.name = "mutants_heap"};
-  if (std::string wrong = all_heap_scenarios(); !wrong.empty()) {
-    heap.violations = 1;
-    heap.failures.push_back(std::move(wrong));
+MutantRunner::MutantRunner(std::vector<Trial> trials, unsigned jobs)
+    : trials_(std::move(trials)), jobs_(std::max(jobs, 1U)), sites_(all_sites()) {
+  if (sites_.size() > kMaxSites) {
+    std::fprintf(stderr, "mutants: too many sites\n");
+    std::exit(2);
   }
-  reports.push_back(std::move(heap));
-  if (stop_at_red && !reports.back().ok()) return reports;
-  for (const NamedInterleaving& interleaving : interleavings()) {
-    const InterleaveReport found =
-        interleaving.run(std::string("mutants_") + interleaving.name, false);
-    ExploreReport report{.name = found.name, .images = found.images, .verdicts = found.verdicts};
-    report.violations = found.violations;
-    report.failures = found.failures;
-    reports.push_back(std::move(report));
-    if (stop_at_red && !reports.back().ok()) return reports;
-  }
-  for (std::uint64_t seed = 1; seed <= effort; ++seed) {
-    for (const Exploration& e : explorations()) {
-      Explorer explorer(e.factory, e.source,
-                        {.name = std::string("mutants_") + e.name,
-                         .seed = seed,
-                         .capacity = 2 << 20,
-                         .limits = kLimits,
-                         .battery = 80,
-                         .second_in = e.second_in,
-                         .kill_in = 8,
-                         .second_ops = 10});
-      reports.push_back(explorer.run(
-          e.workload.empty() ? random_workload(e.source, seed, e.operations) : e.workload));
-      if (stop_at_red && !reports.back().ok()) return reports;
-    }
-  }
-  return reports;
 }
 
-bool mutant_is_red(const std::string& site, Mutant mutant, std::uint32_t effort) {
-  return fails_in_child(
-      [&] {
-        const ScopedMutant scoped(site, mutant);
-        return !scoped.matched() || run_explorations(effort, true).back().ok();
-      },
-      120 * effort);
+std::string MutantRunner::baseline() {
+  const double start = now();
+  reset_site_counts();
+  auto* rows = shared_array<Row>(trials_.size());
+  std::string wrong;
+  const auto body = [&](std::size_t i) {
+    limit_time();
+    const double began = now();
+    const std::string what = trials_[i].run();
+    rows[i].seconds = now() - began;
+    std::snprintf(rows[i].wrong, sizeof(rows[i].wrong), "%s", what.c_str());
+    for (std::size_t s = 0; s < sites_.size(); ++s) {
+      const SiteInfo& site = *sites_[s];
+      rows[i].sites[s] = {site.flush_count, site.multi_line_count, site.ordered_count,
+                          site.fence_count, site.sync_count,       site.ask_count};
+    }
+    return what.empty();
+  };
+  in_children(trials_.size(), jobs_, body, [&](std::size_t i, bool ok) {
+    if (!ok && wrong.empty()) wrong = trials_[i].name + ": " + rows[i].wrong;
+  });
+  reached_.assign(trials_.size(), {});
+  for (std::size_t i = 0; i < trials_.size(); ++i) {
+    reached_[i].seconds = rows[i].seconds;
+    for (std::size_t s = 0; s < sites_.size(); ++s) {
+      const Counted& counted = rows[i].sites[s];
+      sites_[s]->flush_count += counted.flushes;
+      sites_[s]->multi_line_count += counted.multi_line;
+      sites_[s]->ordered_count += counted.ordered;
+      sites_[s]->fence_count += counted.fences;
+      sites_[s]->sync_count += counted.syncs;
+      sites_[s]->ask_count += counted.asks;
+      reached_[i].sites.push_back(counted.flushes + counted.fences + counted.syncs + counted.asks >
+                                  0);
+    }
+  }
+  munmap(rows, trials_.size() * sizeof(Row));
+  baseline_seconds_ = now() - start;
+  return wrong;
+}
+
+// Those that reach a site of it, quick ones first: in the others nothing is changed.
+std::vector<std::size_t> MutantRunner::trials_for(const MutantNames& name) const {
+  std::vector<std::size_t> out;
+  const std::vector<std::string> mutants = words_of(name);
+  for (std::size_t i = 0; i < trials_.size(); ++i) {
+    for (std::size_t s = 0; s < sites_.size(); ++s) {
+      if (reached_[i].sites[s] && std::ranges::any_of(mutants, [&](const std::string& mutant) {
+            return site_of(mutant) == sites_[s]->name;
+          })) {
+        out.push_back(i);
+        break;
+      }
+    }
+  }
+  // Not stable_sort: its buffer is deprecated in libstdc++ 12, and clang says so.
+  std::ranges::sort(out, {}, [&](std::size_t i) { return std::pair(reached_[i].seconds, i); });
+  return out;
+}
+
+std::vector<MutantResult> MutantRunner::run(const std::vector<MutantNames>& names, Done done) {
+  struct State {
+    double began;
+    std::uint32_t trial;
+    char settled_by[200];
+  };
+  auto* states = shared_array<State>(names.size());
+  std::vector<MutantResult> results(names.size());
+  const auto body = [&](std::size_t i) {
+    silence();
+    states[i].began = now();
+    for (const std::string& mutant : words_of(names[i])) {
+      if (!set_mutant(mutant)) _exit(0);  // no such mutant: it survives, which is an error
+    }
+    for (const std::size_t t : trials_for(names[i])) {
+      states[i].trial = static_cast<std::uint32_t>(t);
+      limit_time();
+      if (!trials_[t].run().empty()) return false;
+    }
+    std::set<std::string> settled;
+    for (const std::string& mutant : words_of(names[i])) {
+      settled.merge(std::set<std::string>(find_site(site_of(mutant))->settled_by));
+    }
+    std::string text;
+    for (const std::string& site : settled) text += (text.empty() ? "" : " ") + site;
+    std::snprintf(states[i].settled_by, sizeof(states[i].settled_by), "%s", text.c_str());
+    return true;
+  };
+  in_children(names.size(), jobs_, body, [&](std::size_t i, bool green) {
+    results[i] = {.name = names[i],
+                  .killed = !green,
+                  .by = green ? "" : trials_[states[i].trial].name,
+                  .seconds = now() - states[i].began,
+                  .settled_by = states[i].settled_by};
+    if (done != nullptr) done(results[i]);
+  });
+  munmap(states, std::max<std::size_t>(names.size(), 1) * sizeof(State));
+  return results;
+}
+
+bool belongs_to(std::string_view site, std::string_view engine) {
+  for (const std::string_view part : {"heap", "reclaim", "pool", "storage"}) {
+    if (site.starts_with(part) && site[part.size()] == '.') return true;
+  }
+  return site.starts_with(engine) && site[engine.size()] == '.';
+}
+
+std::vector<MutantNames> applicable_mutants(std::string_view engine) {
+  std::vector<MutantNames> out;
+  for (const SiteInfo* site : all_sites()) {
+    if (!belongs_to(site->name, engine)) continue;
+    for (const Mutant mutant : mutants_of(*site)) {
+      out.push_back(std::string(site->name) + ":" + mutant_name(mutant));
+    }
+  }
+  return out;
 }
 
 }  // namespace perdure::testing

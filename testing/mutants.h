@@ -1,19 +1,77 @@
-// Mutants: does the crash explorer notice when one write-back or fence of the library is missing?
+// Mutants: does a trial go red when one write-back, fence, sync, step or checksum of the library is
+// broken? Every site with every operator that applies (sites.h), in child processes.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "testing/explorer.h"
+#include "testing/sites.h"
+#include "testing/trials.h"
 
 namespace perdure::testing {
 
-// The explorations that a mutant has to survive, cheapest first; `effort` multiplies their seeds.
-// Each runs with crash points in create, second crashes and kills.
-std::vector<ExploreReport> run_explorations(std::uint32_t effort, bool stop_at_red);
+// Several mutants at once, "SITE:op SITE:op".
+using MutantNames = std::string;
 
-// Runs them under the mutant in a child process. True: red, or crashed, or hung.
-bool mutant_is_red(const std::string& site, Mutant mutant, std::uint32_t effort);
+// What came of one set of mutants.
+struct MutantResult {
+  MutantNames name;
+  bool killed = false;
+  std::string by;          // the trial that went red
+  double seconds = 0;      // until it did, or until all trials were green
+  std::string settled_by;  // sites that made durable what the mutant left, one after the other
+};
+
+class MutantRunner {
+ public:
+  // `jobs` children at a time.
+  MutantRunner(std::vector<Trial> trials, unsigned jobs);
+
+  // Every trial once without a mutant: must be green. Counts who reaches which site, which decides
+  // which operators apply and which trials a mutant has to survive. Answers what is wrong.
+  std::string baseline();
+  double baseline_seconds() const { return baseline_seconds_; }
+  // Each until the first trial that goes red, quick ones first. Report order is that of `names`;
+  // `done` is called as they end.
+  using Done = void (*)(const MutantResult&);
+  std::vector<MutantResult> run(const std::vector<MutantNames>& names, Done done = nullptr);
+
+ private:
+  struct Reached {
+    double seconds = 0;
+    std::vector<bool> sites;  // by place in all_sites()
+  };
+  std::vector<std::size_t> trials_for(const MutantNames& name) const;
+
+  std::vector<Trial> trials_;
+  unsigned jobs_;
+  std::vector<SiteInfo*> sites_;
+  std::vector<Reached> reached_;
+  double baseline_seconds_ = 0;
+};
+
+// A pool, heap, reclamation or storage site, or one of the engine.
+bool belongs_to(std::string_view site, std::string_view engine);
+// Every operator that applies to a site of the engine, after a baseline.
+std::vector<MutantNames> applicable_mutants(std::string_view engine);
+
+// A mutant that survives because something else makes durable what it leaves. Re-checked in every
+// run: it survives, and what it left was made durable at these sites and nowhere else.
+struct Argument {
+  const char* mutant;
+  const char* settled_by;  // sites in the order of their names, separated by spaces
+  const char* why;
+};
+const std::vector<Argument>& arguments();
+
+// A bug that a published structure or library had, and the mutant that puts it into ours.
+struct HistoricalBug {
+  const char* origin;
+  const char* mutant;  // null: we have no such mechanism
+  const char* what;    // the bug, or why it does not apply
+};
+const std::vector<HistoricalBug>& historical_bugs();
 
 }  // namespace perdure::testing

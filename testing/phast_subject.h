@@ -1,236 +1,25 @@
-// PhastSubject: one or several PhaST maps in a pool, as the crash explorer sees them.
-//
-// With one map a key is the map's key; with several its first byte is the map's number and the rest
-// the key. Integer keys are 8 bytes, big-endian, in a model.
+// PhaST as the crash explorer sees it; its nodes are tiny unless said.
 #pragma once
 
-#include <cstring>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "index/phast/phast.h"
-#include "testing/sim_pool.h"
-#include "testing/subject.h"
-#include "testing/synthetic_subject.h"
+#include "testing/map_subject.h"
 
 namespace perdure::testing {
 
-struct PhastSetup {
-  ValueKind values = ValueKind::word;  // word: values are 8 bytes
-  std::uint32_t maps = 1;
-  std::uint32_t partition_bits = 1;
-  Durability mode = Durability::power;
-  bool sync_at_close = true;
-  PoolShape shape = kTinyShape;
-};
-
-template <class Codec, class Geometry = phast::TinyGeometry>
-class PhastSubject : public Subject {
- public:
+template <class Codec, class Geometry>
+struct PhastTraits {
   using Map = phast::Phast<SimPlatform, Codec, Geometry>;
+  static constexpr Engine kEngine = Engine::phast;
+  static constexpr bool kBytes = Codec::kBytes;
 
-  explicit PhastSubject(const PhastSetup& setup = {}) : setup_(setup), maps_(setup.maps) {}
-  ~PhastSubject() override { maps_.clear(); }
-
-  Status create(SimMemory& memory) override {
-    return SimPool::create(memory, setup_.shape, setup_.mode);
+  static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
+                                        const MapKinds& kinds, const MapSetup& setup) {
+    return Map::create(context, kinds, {.partition_bits = setup.partition_bits});
   }
-
-  Status open(SimMemory& memory, std::uint64_t boot) override {
-    memory_ = &memory;
-    boot_ = boot;
-    if (Status s = open_maps(); !s.ok()) return s;
-    for (std::uint32_t i = 0; i < setup_.maps; ++i) {
-      if (maps_[i] != nullptr) continue;
-      if (Status s = make_map(i); !s.ok()) return s;
-    }
-    return {};
-  }
-
-  Expected<bool> apply(const Op& op) override {
-    // Reclamation keeps up, so that leaves and records are reused within a short workload.
-    pool_->epochs().drain();
-    switch (op.kind) {
-      case OpKind::sync: {
-        if (Status s = pool_->core().sync(); !s.ok()) return fail(std::move(s));
-        return true;
-      }
-      case OpKind::compact: {
-        pool_->epochs().drain_all();
-        auto bytes = pool_->heap().punch_free();
-        if (!bytes) return fail(std::move(bytes.error()));
-        return true;
-      }
-      case OpKind::drop:
-        return drop(map_of(op.key));
-      default:
-        break;
-    }
-    return call(op);
-  }
-  Expected<bool> call(const Op& op) override {
-    perdure::detail::Index& index = maps_[map_of(op.key)]->index();
-    const perdure::detail::Key key = key_of(op.key);
-    const perdure::detail::Value value = value_of(op.value);
-    switch (op.kind) {
-      case OpKind::insert:
-        return index.insert(key, value);
-      case OpKind::upsert:
-        return index.upsert(key, value);
-      case OpKind::update:
-        return index.update(key, value);
-      case OpKind::erase:
-        return index.erase(key);
-      default:
-        return index.read(key, [](const perdure::detail::Value&) {});
-    }
-  }
-  // The first map only.
-  Status scan(bool reverse, const Deliver& deliver) override {
-    auto done =
-        index().scan({.reverse = reverse}, [&](std::span<const perdure::detail::Entry> entries) {
-          for (const auto& entry : entries) {
-            deliver(Codec::kBytes ? std::string(entry.key.bytes) : integer_key(entry.key.word),
-                    text_of(entry.value));
-          }
-          return true;
-        });
-    return done ? Status() : std::move(done.error());
-  }
-  void reclaim() override { pool_->epochs().drain_all(); }
-  Expected<bool> lookup(const std::string& key, std::string& value) override {
-    return maps_[map_of(key)]->index().read(
-        key_of(key), [&](const perdure::detail::Value& found) { value = text_of(found); });
-  }
-  Status contents(Contents& out) override {
-    for (std::uint32_t i = 0; i < setup_.maps; ++i) {
-      auto done =
-          maps_[i]->ordered()->scan({}, [&](std::span<const perdure::detail::Entry> entries) {
-            for (const perdure::detail::Entry& entry : entries) {
-              std::string key =
-                  Codec::kBytes ? std::string(entry.key.bytes) : integer_key(entry.key.word);
-              if (setup_.maps > 1) key.insert(key.begin(), static_cast<char>(i));
-              out.emplace_back(std::move(key), text_of(entry.value));
-            }
-            return true;
-          });
-      if (!done) return std::move(done.error());
-    }
-    return {};
-  }
-  void check(std::vector<std::string>& violations) override {
-    pool_->core().verify([&](const char* what) { violations.emplace_back(what); });
-    for (const auto& map : maps_) {
-      CheckReport report;
-      map->index().check({.deep = true}, report);
-      violations.insert(violations.end(), report.violations.begin(), report.violations.end());
-    }
-    if (dropped_) return;  // a dropped map's blocks come back with the next open
-    pool_->audit(
-        [&]() -> Status {
-          for (const auto& map : maps_) {
-            if (Status s = map->audit(); !s.ok()) return s;
-          }
-          return {};
-        },
-        violations);
-  }
-  Status close() override { return close_maps(); }
-
-  SimPool& pool() { return *pool_; }
-  perdure::detail::OrderedIndex& index(std::uint32_t map = 0) { return *maps_[map]->ordered(); }
-
- private:
-  EngineContext<SimPlatform> context() {
-    return {.platform = pool_->platform(),
-            .heap = pool_->heap(),
-            .epochs = pool_->epochs(),
-            .background = pool_->core().background(),
-            .threads = 2};
-  }
-  static std::string name_of(std::uint32_t map) { return "map" + std::to_string(map); }
-  Status make_map(std::uint32_t number) {
-    const MapKinds kinds{.key = Codec::kBytes ? KeyKind::bytes : KeyKind::integer,
-                         .value = setup_.values};
-    auto root = Map::create(context(), kinds, {.partition_bits = setup_.partition_bits});
-    if (!root) return std::move(root.error());
-    layout::Root line{};
-    std::strcpy(line.name, name_of(number).c_str());
-    line.engine = static_cast<std::uint16_t>(Engine::phast);
-    line.key_kind = static_cast<std::uint8_t>(kinds.key);
-    line.value_kind = static_cast<std::uint8_t>(kinds.value);
-    line.root = *root;
-    if (Status s = pool_->core().add_root(line); !s.ok()) return s;
-    // A new map is recovered like any other; its blocks are allocated, not to be marked.
-    auto instance = Map::open(context(), *root);
-    if (!instance) return std::move(instance.error());
-    maps_[number] = std::move(*instance);
-    return maps_[number]->recover(false);
-  }
-  // All maps are recovered before anything is freed or made.
-  Status open_maps() {
-    pool_ = std::make_unique<SimPool>(*memory_, setup_.mode);
-    if (Status s = pool_->open(boot_); !s.ok()) return s;
-    for (std::uint32_t i = 0; i < setup_.maps; ++i) {
-      auto slot = pool_->core().find_root(name_of(i));
-      if (!slot) return std::move(slot.error());
-      if (*slot == pool_->core().root_slots()) continue;
-      layout::Root root{};
-      auto used = pool_->core().read_root(*slot, root);
-      if (!used) return std::move(used.error());
-      auto instance = Map::open(context(), root.root);
-      if (!instance) return std::move(instance.error());
-      maps_[i] = std::move(*instance);
-      if (Status s = maps_[i]->recover(pool_->report().was_clean); !s.ok()) return s;
-    }
-    return pool_->core().finish_open(true);
-  }
-  Status close_maps() {
-    Status s;
-    for (const auto& map : maps_) {
-      if (map != nullptr && s.ok()) s = map->close();
-    }
-    if (s.ok()) s = pool_->core().close(setup_.sync_at_close);
-    for (auto& map : maps_) map.reset();
-    return s;
-  }
-  Expected<bool> drop(std::uint32_t number) {
-    maps_[number].reset();
-    auto slot = pool_->core().find_root(name_of(number));
-    if (!slot) return fail(std::move(slot.error()));
-    if (Status s = pool_->core().drop_root(*slot); !s.ok()) return fail(std::move(s));
-    dropped_ = true;
-    if (Status s = make_map(number); !s.ok()) return fail(std::move(s));
-    return true;
-  }
-
-  std::uint32_t map_of(const std::string& key) const {
-    return setup_.maps > 1 ? static_cast<std::uint8_t>(key[0]) : 0;
-  }
-  perdure::detail::Key key_of(const std::string& key) const {
-    const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
-    if (Codec::kBytes) return {.bytes = bytes};
-    return {.word = integer_of(std::string(bytes))};
-  }
-  perdure::detail::Value value_of(const std::string& value) const {
-    if (setup_.values == ValueKind::bytes) return {.bytes = value};
-    perdure::detail::Value out{.word_size = 8};
-    std::memcpy(&out.word, value.data(), std::min<std::size_t>(value.size(), 8));
-    return out;
-  }
-  static std::string text_of(const perdure::detail::Value& value) {
-    if (value.word_size == 0) return std::string(value.bytes);
-    return std::string(reinterpret_cast<const char*>(&value.word), 8);
-  }
-
-  PhastSetup setup_;
-  std::unique_ptr<SimPool> pool_;  // outlives the maps
-  std::vector<std::unique_ptr<EngineInstance>> maps_;
-  bool dropped_ = false;  // since open
-  SimMemory* memory_ = nullptr;
-  std::uint64_t boot_ = 0;
 };
+
+using PhastSetup = MapSetup;
+template <class Codec, class Geometry = phast::TinyGeometry>
+using PhastSubject = MapSubject<PhastTraits<Codec, Geometry>>;
 
 }  // namespace perdure::testing

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 namespace perdure::testing {
 
@@ -47,6 +48,7 @@ SimMemory::SimMemory(std::uint64_t capacity)
       slot_of_line_(static_cast<std::uint32_t*>(map_zeroed(capacity_ / kLine * 4))),
       pending_in_page_(capacity_ / kPage),
       marks_(1),
+      delayed_(1),
       backed_(capacity_ / kPage),
       dirty_(capacity_ / kPage),
       changed_(capacity_ / kPage) {}
@@ -90,6 +92,7 @@ void SimMemory::store_slow(std::uint64_t* word, std::uint64_t value) {
   if (*word == value) return;
   record(offset, value, 0);
   *word = value;
+  if (after_store) after_store();
 }
 
 void SimMemory::copy(void* dst, const void* src, std::size_t n) {
@@ -156,6 +159,7 @@ SimMemory::Line& SimMemory::line_of(std::uint32_t number) {
     // Entry numbers never repeat for a line, so that an old mark cannot cover a new entry.
     line.first = entry_count_;
     line.entries.clear();
+    line.owed_by = nullptr;
     active_.push_back(slot - 1);
     ++pending_in_page_[number / (kPage / kLine)];
   }
@@ -185,10 +189,31 @@ void SimMemory::flush(const void* p, std::size_t n, std::uint32_t thread, SiteIn
   const auto begin = static_cast<const std::byte*>(p) - visible_;
   LineRange lines{static_cast<std::uint64_t>(begin) / kLine, 0};
   lines.end = (static_cast<std::uint64_t>(begin) + n + kLine - 1) / kLine;
+  const LineRange all = lines;
   lines = mutated_flush(site, lines);
   if (mode_ != SimMode::recording || n == 0) return;
   (void)offset_of(p, n);
-  if (marks_.size() <= thread) marks_.resize(thread + 1);
+  if (medium_ == SimMedium::page && lines.first < lines.end) {
+    constexpr std::uint64_t kLines = kPage / kLine;
+    lines = {lines.first / kLines * kLines, (lines.end + kLines - 1) / kLines * kLines};
+  }
+  if (marks_.size() <= thread) {
+    marks_.resize(thread + 1);
+    delayed_.resize(thread + 1);
+  }
+  if (medium_ == SimMedium::line) lose_order(lines, site);
+  if (lines.end < all.end) owe({lines.end, all.end}, site);
+  if (site.mutant == Mutant::delay_flush || site.mutant == Mutant::publish_first) {
+    delayed_[thread].push_back({lines, &site});
+    owe(lines, site);
+    site.dropped_count.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  mark(lines, thread, site);
+}
+
+void SimMemory::mark(LineRange lines, std::uint32_t thread, const SiteInfo& site) {
+  const std::uint64_t before = changes_;
   constexpr std::uint64_t kLinesPerPage = kPage / kLine;
   for (std::uint64_t i = lines.first; i < lines.end;) {
     if (pending_in_page_[i / kLinesPerPage] == 0) {
@@ -202,6 +227,46 @@ void SimMemory::flush(const void* p, std::size_t n, std::uint32_t thread, SiteIn
     }
     ++i;
   }
+  if (changes_ != before) awaited_sites_.push_back(&site);
+}
+
+// Counts lines whose pending stores have an order; the mutant takes it from them.
+void SimMemory::lose_order(LineRange lines, SiteInfo& site) {
+  constexpr std::size_t kMost = 8;  // stores, of which every subset is tried or each alone
+  bool ordered = false;
+  for (std::uint64_t i = lines.first; i < lines.end; ++i) {
+    if (pending_in_page_[i / (kPage / kLine)] == 0 || slot_of_line_[i] == 0) continue;
+    std::vector<Entry>& entries = lines_[slot_of_line_[i] - 1].entries;
+    std::size_t first = entries.size();
+    while (first > 0 && entries.size() - first < kMost && entries[first - 1].group == 0) --first;
+    if (entries.size() - first < 2) continue;
+    ordered = true;
+    if (site.mutant != Mutant::any_order) continue;
+    for (std::size_t k = first; k < entries.size(); ++k) entries[k].group = next_group_;
+    ++next_group_;
+    ++changes_;
+    site.dropped_count.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (ordered) site.ordered_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+// After a fence: what delay_flush and publish_first have put off.
+void SimMemory::start_delayed(std::uint32_t thread, const SiteInfo& fence) {
+  if (thread >= delayed_.size() || delayed_[thread].empty()) return;
+  std::vector<Delayed> kept;
+  for (const Delayed& delayed : delayed_[thread]) {
+    if (delayed.site->mutant != Mutant::publish_first) {
+      mark(delayed.lines, thread, *delayed.site);
+    } else if (delayed.site == &fence) {
+      kept.push_back(delayed);
+    } else {
+      for (std::uint64_t i = delayed.lines.first; i < delayed.lines.end; ++i) {
+        promote(static_cast<std::uint32_t>(i), ~0ULL, fence.name);
+      }
+    }
+  }
+  delayed_[thread] = std::move(kept);
+  ++changes_;
 }
 
 void SimMemory::fence(std::uint32_t thread, SiteInfo& site) {
@@ -209,19 +274,37 @@ void SimMemory::fence(std::uint32_t thread, SiteInfo& site) {
   if (mode_ != SimMode::recording) return;
   if (before_fence) before_fence(site);
   if (site.mutant == Mutant::drop_fence) {
+    if (thread < marks_.size()) {
+      for (const Mark& mark : marks_[thread]) owe({mark.line, mark.line + 1ULL}, site);
+    }
     site.dropped_count.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  if (thread >= marks_.size() || marks_[thread].empty()) return;
-  for (const Mark& mark : marks_[thread]) promote(mark.line, mark.until);
-  marks_[thread].clear();
-  ++changes_;
+  if (thread >= marks_.size()) return;
+  if (!marks_[thread].empty()) {
+    for (const Mark& mark : marks_[thread]) promote(mark.line, mark.until, site.name);
+    marks_[thread].clear();
+    if (std::ranges::all_of(marks_, &std::vector<Mark>::empty)) awaited_sites_.clear();
+    ++changes_;
+  }
+  start_delayed(thread, site);
 }
 
-void SimMemory::promote(std::uint32_t number, std::uint64_t until) {
+// The pending ones of these lines are what the site's mutant should have made durable.
+void SimMemory::owe(LineRange lines, SiteInfo& site) {
+  for (std::uint64_t i = lines.first; i < lines.end; ++i) {
+    if (slot_of_line_[i] != 0) lines_[slot_of_line_[i] - 1].owed_by = &site;
+  }
+}
+
+void SimMemory::promote(std::uint32_t number, std::uint64_t until, const char* by) {
   if (slot_of_line_[number] == 0) return;
   Line& line = lines_[slot_of_line_[number] - 1];
   if (until <= line.first) return;
+  if (line.owed_by != nullptr) {
+    line.owed_by->settled_by.insert(by);
+    line.owed_by = nullptr;
+  }
   const std::size_t count =
       std::min<std::size_t>(static_cast<std::size_t>(until - line.first), line.entries.size());
   durable_hash_ ^= line_hash(number, durable_line(number));
@@ -246,10 +329,9 @@ void SimMemory::set_changed(std::size_t page) {
   changed_pages_.push_back(static_cast<std::uint32_t>(page));
 }
 
-void SimMemory::sync(std::uint64_t offset, std::uint64_t n) {
+void SimMemory::sync(std::uint64_t offset, std::uint64_t n, const char* site) {
   if (mode_ != SimMode::recording) return;
-  apply_punches();
-  durable_size_ = size_;
+  if (medium_ == SimMedium::line) guarantee_metadata();
   // Whole pages go to the medium.
   const std::uint64_t first = offset / kPage * (kPage / kLine);
   const std::uint64_t end = (offset + n + kPage - 1) / kPage * (kPage / kLine);
@@ -257,7 +339,32 @@ void SimMemory::sync(std::uint64_t offset, std::uint64_t n) {
   for (const std::uint32_t slot : active_) {
     if (lines_[slot].line >= first && lines_[slot].line < end) lines.push_back(lines_[slot].line);
   }
-  for (const std::uint32_t line : lines) promote(line, ~0ULL);
+  for (const std::uint32_t line : lines) promote(line, ~0ULL, site);
+  ++changes_;
+}
+
+void SimMemory::guarantee_metadata() {
+  apply_punches();
+  durable_size_ = size_;
+}
+
+void SimMemory::sync_file(std::uint64_t offset, std::uint64_t n, const char* site) {
+  if (mode_ != SimMode::recording) return;
+  guarantee_metadata();
+  sync(offset, n, site);
+}
+
+void SimMemory::link() {
+  if (mode_ == SimMode::frozen) return;
+  named_ = true;
+  if (mode_ == SimMode::plain) durable_named_ = true;
+  ++changes_;
+  if (mode_ == SimMode::recording && after_store) after_store();
+}
+
+void SimMemory::sync_directory() {
+  if (mode_ == SimMode::frozen) return;
+  durable_named_ = named_;
   ++changes_;
 }
 
@@ -284,6 +391,7 @@ Status SimMemory::allocate(std::uint64_t offset, std::uint64_t length) {
   }
   size_ = offset + length;
   ++changes_;
+  if (mode_ == SimMode::recording && after_store) after_store();
   return {};
 }
 
@@ -301,8 +409,16 @@ Status SimMemory::punch(std::uint64_t offset, std::uint64_t length) {
     if (at >= offset && at < offset + length) lines.push_back(lines_[slot].line);
   }
   for (const std::uint32_t line : lines) drop_line(line);
+  for (std::uint64_t at = offset; at < offset + length; at += kLine) {
+    const bool known = std::ranges::any_of(punches_, [&](const Punch& punch) {
+      return at >= punch.offset && at < punch.offset + punch.length;
+    });
+    const auto line = static_cast<std::uint32_t>(at / kLine);
+    if (!known) punched_hash_ ^= line_hash(line, durable_line(line)) ^ line_hash(line, LineBytes{});
+  }
   punches_.push_back({offset, length});
   ++changes_;
+  if (after_store) after_store();
   return {};
 }
 
@@ -317,6 +433,7 @@ void SimMemory::apply_punches() {
     }
   }
   punches_.clear();
+  punched_hash_ = 0;
 }
 
 LineBytes SimMemory::durable_line(std::uint32_t line) const {
@@ -325,22 +442,43 @@ LineBytes SimMemory::durable_line(std::uint32_t line) const {
   return bytes;
 }
 
-// Prefixes of groups; inside a bulk group of a few words every subset, inside a larger one each
-// word alone and all words but one.
-std::vector<LineChoice> SimMemory::choices_of(const Line& line) const {
+namespace {
+
+// The end of the bulk group that starts at entries[i]; i + 1 for a store of its own.
+template <class Entries>
+std::uint32_t group_end(const Entries& entries, std::uint32_t i) {
+  std::uint32_t end = i + 1;
+  while (entries[i].group != 0 && end < entries.size() && entries[end].group == entries[i].group) {
+    ++end;
+  }
+  return end;
+}
+
+}  // namespace
+
+std::uint64_t SimMemory::states_of(const Line& line) {
+  std::uint64_t states = 1;
+  for (std::uint32_t i = 0; i < line.entries.size();) {
+    const std::uint32_t end = group_end(line.entries, i);
+    states += (std::uint64_t{1} << (end - i)) - 1;
+    i = end;
+  }
+  return states;
+}
+
+// Prefixes of groups; inside a bulk group of a few words every subset, inside a larger one its
+// prefixes, each word alone and all words but one, unless all are asked for.
+std::vector<LineChoice> SimMemory::choices_of(const Line& line, bool every_subset) const {
   std::vector<LineChoice> choices{{0, 0}};
   const auto& entries = line.entries;
   for (std::uint32_t i = 0; i < entries.size();) {
-    std::uint32_t end = i + 1;
-    while (entries[i].group != 0 && end < entries.size() &&
-           entries[end].group == entries[i].group) {
-      ++end;
-    }
+    const std::uint32_t end = group_end(entries, i);
     const std::uint32_t count = end - i;
     const std::uint32_t all = (1U << count) - 1;
-    if (count > 1 && count <= 3) {
+    if (count > 1 && (count <= 3 || every_subset)) {
       for (std::uint32_t mask = 1; mask < all; ++mask) choices.push_back({i, mask});
     } else if (count > 3) {
+      for (std::uint32_t k = 2; k + 1 < count; ++k) choices.push_back({i, (1U << k) - 1});
       for (std::uint32_t k = 0; k < count; ++k) choices.push_back({i, 1U << k});
       for (std::uint32_t k = 0; k < count; ++k) choices.push_back({i, all & ~(1U << k)});
     }
@@ -363,7 +501,38 @@ LineBytes SimMemory::content(const Line& line, const LineChoice& choice) const {
   return bytes;
 }
 
-std::vector<PendingLine> SimMemory::pending() const {
+// The states of each sector with something pending: at first, and after each of its stores (a bulk
+// line counts as one) in program order.
+std::vector<PendingLine> SimMemory::pending_sectors() const {
+  std::map<std::uint32_t, PendingLine> sectors;
+  for (const std::uint32_t slot : active_) {
+    const Line& line = lines_[slot];
+    PendingLine& sector = sectors[line.line / kSectorLines];
+    sector.line = line.line / kSectorLines * kSectorLines;
+    sector.recent |= line.entries.back().order >= recent_from_;
+    for (std::uint32_t i = 0; i < line.entries.size(); i = group_end(line.entries, i)) {
+      sector.order.push_back(line.entries[group_end(line.entries, i) - 1].order);
+    }
+  }
+  std::vector<PendingLine> result;
+  for (auto& [number, sector] : sectors) {
+    sector.order.push_back(0);
+    std::ranges::sort(sector.order);
+    sector.choices.resize(sector.order.size());
+    sector.states = sector.order.size();
+    result.push_back(std::move(sector));
+  }
+  return result;
+}
+
+// The choice that has the line's entries up to a number.
+LineChoice SimMemory::until(const Line& line, std::uint64_t order) const {
+  const auto end = std::ranges::upper_bound(line.entries, order, {}, &Entry::order);
+  return {static_cast<std::uint32_t>(end - line.entries.begin()), 0};
+}
+
+std::vector<PendingLine> SimMemory::pending(bool every_subset) const {
+  if (medium_ == SimMedium::page) return pending_sectors();
   std::vector<PendingLine> result;
   result.reserve(active_.size());
   for (const std::uint32_t slot : active_) {
@@ -371,7 +540,8 @@ std::vector<PendingLine> SimMemory::pending() const {
     PendingLine& out = result.emplace_back();
     out.line = line.line;
     out.recent = line.entries.back().order >= recent_from_;
-    out.choices = choices_of(line);
+    out.states = states_of(line);
+    out.choices = choices_of(line, every_subset);
     for (const LineChoice& choice : out.choices) {
       const std::uint32_t used =
           choice.torn == 0
@@ -385,20 +555,48 @@ std::vector<PendingLine> SimMemory::pending() const {
 }
 
 CrashImage SimMemory::image(const std::vector<PendingLine>& pending,
-                            const std::vector<std::uint32_t>& choice, bool new_size,
-                            bool punched) const {
+                            const std::vector<std::uint32_t>& choice, bool new_size, bool punched,
+                            bool new_name) const {
   CrashImage image;
   image.size = new_size ? size_ : durable_size_;
   image.punched = punched && !punches_.empty();
-  image.hash = durable_hash_ ^ mix(image.size, image.punched ? 77 : 0);
+  image.named = new_name ? named_ : durable_named_;
+  image.content = durable_hash_;
+  if (image.punched) image.content ^= punched_hash_;
+  const auto take = [&](const Line& line, const LineChoice& state) {
+    if (state.prefix == 0 && state.torn == 0) return;
+    image.lines.push_back(line.line);
+    image.bytes.push_back(content(line, state));
+    image.content ^=
+        line_hash(line.line, durable_line(line.line)) ^ line_hash(line.line, image.bytes.back());
+  };
   for (std::size_t i = 0; i < pending.size(); ++i) {
-    const std::uint32_t line = pending[i].line;
-    if (choice[i] == 0 || std::uint64_t{line} * kLine >= image.size) continue;
-    image.lines.push_back(line);
-    image.bytes.push_back(content(lines_[slot_of_line_[line] - 1], pending[i].choices[choice[i]]));
-    image.hash ^= line_hash(line, durable_line(line)) ^ line_hash(line, image.bytes.back());
+    const std::uint32_t first = pending[i].line;
+    if (choice[i] == 0 || std::uint64_t{first} * kLine >= image.size) continue;
+    if (medium_ == SimMedium::line) {
+      take(lines_[slot_of_line_[first] - 1], pending[i].choices[choice[i]]);
+      continue;
+    }
+    for (std::uint32_t line = first; line < first + kSectorLines; ++line) {
+      if (slot_of_line_[line] == 0) continue;
+      const Line& entries = lines_[slot_of_line_[line] - 1];
+      take(entries, until(entries, pending[i].order[choice[i]]));
+    }
   }
+  image.hash = image.content ^ mix(image.size, image.named ? 0 : 77);
   return image;
+}
+
+std::uint64_t SimMemory::content_hash() const {
+  std::uint64_t hash = 0;
+  constexpr LineBytes kZero{};
+  for (std::uint64_t at = 0; at < durable_size_; at += kLine) {
+    const auto line = static_cast<std::uint32_t>(at / kLine);
+    const LineBytes bytes = durable_line(line);
+    if (std::memcmp(&bytes, &kZero, kLine) == 0) continue;
+    hash ^= line_hash(line, bytes) ^ line_hash(line, kZero);
+  }
+  return hash;
 }
 
 void SimMemory::load_image(SimMemory& source, const CrashImage& image) {
@@ -421,6 +619,8 @@ void SimMemory::load_image(SimMemory& source, const CrashImage& image) {
   loaded_version_ = ++source.version_;
 
   size_ = durable_size_ = image.size;
+  medium_ = source.medium_;
+  named_ = durable_named_ = image.named;
   disk_limit_ = source.disk_limit_;
   backed_ = source.backed_;
   hole_stores_ = 0;
@@ -436,7 +636,7 @@ void SimMemory::load_image(SimMemory& source, const CrashImage& image) {
     touch(line);
     std::memcpy(line, &image.bytes[i], kLine);
   }
-  durable_hash_ = image.hash;
+  durable_hash_ = image.content;
   mode_ = SimMode::plain;
 }
 
@@ -445,6 +645,8 @@ void SimMemory::settle() {
   const std::uint64_t extent = std::max(size_, durable_size_);
   std::memcpy(durable_, visible_, extent);
   durable_size_ = size_;
+  durable_named_ = named_;
+  durable_hash_ = content_hash();
   loaded_from_ = nullptr;
   ++version_;  // whoever mirrors this object has to copy it whole
   for (const std::uint32_t page : changed_pages_) changed_[page] = false;
@@ -458,8 +660,12 @@ void SimMemory::load_killed(const SimMemory& source) {
   std::memcpy(durable_, source.durable_, extent);
   size_ = source.size_;
   durable_size_ = source.durable_size_;
+  medium_ = source.medium_;
+  named_ = source.named_;
+  durable_named_ = source.durable_named_;
   disk_limit_ = source.disk_limit_;
   punches_ = source.punches_;
+  punched_hash_ = source.punched_hash_;
   backed_ = source.backed_;
   hole_stores_ = 0;
   for (const std::uint32_t slot : source.active_) {
@@ -490,7 +696,10 @@ void SimMemory::forget_pending() {
   }
   active_.clear();
   for (auto& marks : marks_) marks.clear();
+  for (auto& delayed : delayed_) delayed.clear();
+  awaited_sites_.clear();
   punches_.clear();
+  punched_hash_ = 0;
 }
 
 std::uint64_t SimMemory::unexplained_lines() const {

@@ -12,15 +12,22 @@
 //   (or, with
 //                             set_tear_partial_copies, in any: memcpy promises none). A line
 //                             covered whole is one bulk group whose words may tear in any subset.
-//   flush                     marks the length of the line's list for the calling thread
+//   flush                     marks the length of the line's list for the calling thread; on a page
+//                             medium, of all lines of its pages
 //   fence                     makes the calling thread's marks guaranteed; nobody else's. A locked
 //                             read-modify-write is no fence.
-//   sync                      everything in the range is guaranteed, the file's size too
-//   size, punch               take effect at once, are guaranteed by the next sync only: an image
-//   has
-//                             either side. A store to space that was not allocated, or was punched
+//   (mutants: sites.h)
+//   sync, sync_file           everything in the range is guaranteed; by sync_file (fdatasync), and
+//                             on persistent memory by both, the file's size too
+//   size, punch               take effect at once, are guaranteed as said: an image has either
+//                             side. A store to space that was not allocated, or was punched
 //                             since, is counted in hole_stores(): on a full disk it would be a
 //                             signal.
+//   link, sync_directory      page media: the file gets its name, and keeps it from the second on
+// PAGE MEDIA  A page is written back at any time; of its 512-byte sectors each is there or not, as
+//   the page was at that time. So the unit is the sector, its states are the prefixes of its stores
+//   in program order (a subset of what lines of their own give, and few enough to try them all),
+//   and file size and name are states of their own.
 // MODES  plain: loads and stores only, as fast as memory. recording: the above. frozen: stores are
 // ignored
 //   (the process is dead, its destructors still run).
@@ -40,6 +47,11 @@
 namespace perdure::testing {
 
 enum class SimMode : std::uint8_t { plain, recording, frozen };
+enum class SimMedium : std::uint8_t {
+  line,  // persistent memory: written back by cache line
+  page,  // a page cache: written back by page, by msync
+};
+inline constexpr std::uint32_t kSectorLines = 512 / kLine;
 
 // The content of one line.
 struct LineBytes {
@@ -54,11 +66,13 @@ struct LineChoice {
   std::uint32_t prefix = 0;
   std::uint32_t torn = 0;
 };
-// A line whose content on the medium is open. choices[0] is the guaranteed content, the last one
-// what the program sees.
+// A line, or on a page medium a sector, whose content on the medium is open. choices[0] is the
+// guaranteed content, the last one what the program sees.
 struct PendingLine {
-  std::uint32_t line = 0;
-  bool recent = false;  // stored to since the mark (mark_recent)
+  std::uint32_t line = 0;  // of a sector: its first
+  bool recent = false;     // stored to since the mark (mark_recent)
+  // How many choices there are with every subset of a torn line; choices may be fewer.
+  std::uint64_t states = 1;
   std::vector<LineChoice> choices;
   std::vector<std::uint64_t> order;  // global store number of the last entry of each choice
 };
@@ -67,9 +81,11 @@ struct PendingLine {
 struct CrashImage {
   std::uint64_t size = 0;
   bool punched = false;  // pending punches took effect
+  bool named = true;     // the directory has the file's name
   std::vector<std::uint32_t> lines;
   std::vector<LineBytes> bytes;
-  std::uint64_t hash = 0;
+  std::uint64_t content = 0;  // hash of the bytes
+  std::uint64_t hash = 0;     // of bytes, size and name: equal for equal files, whatever made them
 };
 
 class SimMemory {
@@ -99,21 +115,40 @@ class SimMemory {
   void zero(void* dst, std::size_t n);
   void flush(const void* p, std::size_t n, std::uint32_t thread, SiteInfo& site);
   void fence(std::uint32_t thread, SiteInfo& site);
-  void sync(std::uint64_t offset, std::uint64_t n);
+  // `site`: who asks, for SiteInfo::settled_by.
+  void sync(std::uint64_t offset, std::uint64_t n, const char* site);
+  void sync_file(std::uint64_t offset, std::uint64_t n, const char* site);
+  void link();
+  void sync_directory();
   Status allocate(std::uint64_t offset, std::uint64_t length);
   Status punch(std::uint64_t offset, std::uint64_t length);
   // Called before a fence or sync takes effect, while recording.
   std::function<void(const SiteInfo&)> before_fence;
+  // Called after a store of a word, a change of the file's size or space, or of its name, while
+  // recording. (Copies go into memory that nothing reaches yet.)
+  std::function<void()> after_store;
+  // The sites whose write-backs some thread has begun and not fenced.
+  const std::vector<const SiteInfo*>& awaited_sites() const { return awaited_sites_; }
+  // Of an empty file.
+  void set_medium(SimMedium medium) {
+    medium_ = medium;
+    named_ = durable_named_ = medium == SimMedium::line;
+  }
+  SimMedium medium() const { return medium_; }
+  bool named() const { return named_; }
   void set_tear_partial_copies(bool tear) { tear_partial_copies_ = tear; }
   // The file cannot grow beyond this: a full disk.
   void set_disk_limit(std::uint64_t bytes) { disk_limit_ = bytes; }
 
   // --- the power failure's side ---
-  // Every line whose content is open, in the order of the lines.
-  std::vector<PendingLine> pending() const;
+  // Every line or sector whose content is open, in the order of the lines. A bulk line of more than
+  // three words is torn into prefixes, each word alone, and all but one; with `every_subset` into
+  // any.
+  std::vector<PendingLine> pending(bool every_subset = false) const;
   std::size_t pending_lines() const { return active_.size(); }
   bool size_pending() const { return size_ != durable_size_; }
   bool punch_pending() const { return !punches_.empty(); }
+  bool name_pending() const { return named_ != durable_named_; }
   // Lines stored to from now on are `recent` in pending().
   void mark_recent() { recent_from_ = next_order_; }
   // Grows with every store, write-back and fence that can change the set of images.
@@ -122,7 +157,8 @@ class SimMemory {
 
   // The image that takes choice[i] of pending[i].
   CrashImage image(const std::vector<PendingLine>& pending,
-                   const std::vector<std::uint32_t>& choice, bool new_size, bool punched) const;
+                   const std::vector<std::uint32_t>& choice, bool new_size, bool punched,
+                   bool new_name = true) const;
 
   // Becomes the medium after the crash, everything on it guaranteed; cheap when called again and
   // again with the same source. This object is in plain mode afterwards.
@@ -147,13 +183,19 @@ class SimMemory {
   };
   struct Line {
     std::uint32_t line = 0;
-    std::uint32_t position = 0;  // in active_
-    std::uint64_t first = 0;     // number of the first pending entry; counts up for ever
+    std::uint32_t position = 0;   // in active_
+    std::uint64_t first = 0;      // number of the first pending entry; counts up for ever
+    SiteInfo* owed_by = nullptr;  // the site whose mutant left the line pending
     std::vector<Entry> entries;
   };
   struct Mark {
     std::uint32_t line;
     std::uint64_t until;
+  };
+  // A write-back that a mutant puts off.
+  struct Delayed {
+    LineRange lines;
+    const SiteInfo* site;
   };
   struct Punch {
     std::uint64_t offset;
@@ -175,12 +217,22 @@ class SimMemory {
   void bulk(std::uint64_t offset, const std::uint64_t* source, std::size_t n);
   Line& line_of(std::uint32_t number);
   void drop_line(std::uint32_t number);
-  void promote(std::uint32_t line, std::uint64_t until);
+  void mark(LineRange lines, std::uint32_t thread, const SiteInfo& site);
+  void start_delayed(std::uint32_t thread, const SiteInfo& fence);
+  void lose_order(LineRange lines, SiteInfo& site);
+  // `by`: the fence or sync, for SiteInfo::settled_by.
+  void promote(std::uint32_t line, std::uint64_t until, const char* by);
+  void owe(LineRange lines, SiteInfo& site);
   void set_durable(std::uint64_t offset, std::uint64_t value);
   void set_changed(std::size_t page);
   void apply_punches();
   void forget_pending();
-  std::vector<LineChoice> choices_of(const Line& line) const;
+  std::vector<LineChoice> choices_of(const Line& line, bool every_subset) const;
+  static std::uint64_t states_of(const Line& line);
+  std::vector<PendingLine> pending_sectors() const;
+  LineChoice until(const Line& line, std::uint64_t order) const;
+  std::uint64_t content_hash() const;
+  void guarantee_metadata();
   LineBytes content(const Line& line, const LineChoice& choice) const;
   LineBytes durable_line(std::uint32_t line) const;
 
@@ -192,6 +244,9 @@ class SimMemory {
   std::uint64_t size_ = 0;
   std::uint64_t durable_size_ = 0;
   SimMode mode_ = SimMode::recording;
+  SimMedium medium_ = SimMedium::line;
+  bool named_ = true;
+  bool durable_named_ = true;
   bool tear_partial_copies_ = false;
 
   std::vector<Line> lines_;
@@ -199,7 +254,10 @@ class SimMemory {
   std::vector<std::uint32_t> active_;           // slots in use
   std::vector<std::uint16_t> pending_in_page_;  // pending lines, so that flush can skip pages
   std::vector<std::vector<Mark>> marks_;        // by thread
+  std::vector<std::vector<Delayed>> delayed_;   // by thread
+  std::vector<const SiteInfo*> awaited_sites_;
   std::vector<Punch> punches_;
+  std::uint64_t punched_hash_ = 0;  // what they change in the content's
   std::uint64_t next_order_ = 1;
   std::uint64_t recent_from_ = 0;
   std::uint64_t entry_count_ = 0;

@@ -234,8 +234,17 @@ class SimPlatform {
     sync_range(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::sync>::info);
     return !poisoned_;
   }
+  template <FixedString Name>
+  static bool runs(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::step>::info);
+  }
+  template <FixedString Name>
+  static bool verifies(Site<Name>) noexcept {
+    return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
+  }
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return poisoned_; }
+  Status failure() const noexcept { return StatusCode::poisoned; }
   void poison() noexcept { poisoned_ = true; }
   void watch_stores(StoreWatch* watch) noexcept { watch_ = watch; }
 
@@ -327,6 +336,9 @@ class SimStorage : public Storage {
     return memory_.punch(offset, length);
   }
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
+  // As FileStorage::publish(): on a page medium a new file gets its name, durably, once it is a
+  // pool.
+  Status publish() noexcept;
 
  private:
   SimMemory& memory_;

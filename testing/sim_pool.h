@@ -31,13 +31,16 @@ class SimPool {
     platform.set_durable(mode != Durability::process);
     SimStorage storage(memory);
     const std::uint8_t uuid[16] = {1, 2, 3};
-    return PoolCore<SimPlatform>::create(platform, storage, shape, identity(1), uuid, mode);
+    Status s = PoolCore<SimPlatform>::create(platform, storage, shape, identity(1), uuid, mode);
+    return s.ok() ? storage.publish() : std::move(s);
   }
   // Up to, not including, the maps: they recover next, then finish_open().
-  Status open(std::uint64_t boot, bool accept_untrusted = false) {
-    return core_.open({.identity = identity(boot),
+  // Another inode than that of the file that was created: a copy.
+  Status open(std::uint64_t boot, bool accept_untrusted = false, std::uint64_t inode = kInode) {
+    return core_.open({.identity = identity(boot, inode),
                        .mode = mode_,
                        .accept_untrusted = accept_untrusted,
+                       .write_back_by_sync = platform_.memory().medium() == SimMedium::page,
                        .threads = 2},
                       report_);
   }
@@ -66,12 +69,13 @@ class SimPool {
   }
 
  private:
-  static layout::Identity identity(std::uint64_t boot) {
+  static constexpr std::uint64_t kInode = 2;
+  static layout::Identity identity(std::uint64_t boot, std::uint64_t inode = kInode) {
     layout::Identity id{};
     id.boot_id[0] = 0xB0;  // an all-zero boot id means unknown
     std::memcpy(id.boot_id + 1, &boot, sizeof(boot));
     id.device = 1;
-    id.inode = 2;
+    id.inode = inode;
     id.filesystem_id = 3;
     std::strcpy(id.host, "simulated");
     return id;

@@ -13,35 +13,19 @@ std::vector<SiteInfo*>& registry() {
   return sites;
 }
 
-constexpr Mutant kMutants[] = {Mutant::none,         Mutant::drop_flush,
-                               Mutant::drop_fence,   Mutant::first_line_only,
-                               Mutant::all_but_last, Mutant::drop_sync};
+constexpr const char* kNames[] = {"none",         "drop_flush",  "drop_fence",    "first_line_only",
+                                  "all_but_last", "delay_flush", "publish_first", "any_order",
+                                  "drop_sync",    "skip_step",   "skip_check"};
+static_assert(std::size(kNames) == static_cast<std::size_t>(kLastMutant) + 1);
 
 }  // namespace
 
-const char* mutant_name(Mutant mutant) {
-  switch (mutant) {
-    case Mutant::none:
-      return "none";
-    case Mutant::drop_flush:
-      return "drop_flush";
-    case Mutant::drop_fence:
-      return "drop_fence";
-    case Mutant::first_line_only:
-      return "first_line_only";
-    case Mutant::all_but_last:
-      return "all_but_last";
-    case Mutant::drop_sync:
-      return "drop_sync";
-  }
-  return "?";
-}
+const char* mutant_name(Mutant mutant) { return kNames[static_cast<std::size_t>(mutant)]; }
 
 std::optional<Mutant> parse_mutant(std::string_view name) {
-  for (const Mutant mutant : kMutants) {
-    if (name == mutant_name(mutant)) return mutant;
-  }
-  return std::nullopt;
+  const auto* found = std::ranges::find(kNames, name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<Mutant>(found - std::begin(kNames));
 }
 
 SiteInfo& site_detail::register_site(const char* name, SiteUse use) {
@@ -49,9 +33,9 @@ SiteInfo& site_detail::register_site(const char* name, SiteUse use) {
   if (site == nullptr) {
     site = registry().emplace_back(new SiteInfo(name));  // lives as long as the program
   }
-  (use == SiteUse::flush   ? site->flushes
-   : use == SiteUse::fence ? site->fences
-                           : site->syncs) = true;
+  bool SiteInfo::* const uses[] = {&SiteInfo::flushes, &SiteInfo::fences, &SiteInfo::syncs,
+                                   &SiteInfo::steps, &SiteInfo::checks};
+  site->*uses[static_cast<std::size_t>(use)] = true;
   return *site;
 }
 
@@ -74,21 +58,41 @@ std::vector<Mutant> mutants_of(const SiteInfo& site) {
   std::vector<Mutant> mutants;
   if (site.flushes) mutants.push_back(Mutant::drop_flush);
   if (site.fences) mutants.push_back(Mutant::drop_fence);
-  if (site.flushes) {
+  if (site.multi_line_count > 0) {
     mutants.push_back(Mutant::first_line_only);
     mutants.push_back(Mutant::all_but_last);
   }
+  if (site.flushes) mutants.push_back(Mutant::delay_flush);
+  if (site.flushes && site.fences) mutants.push_back(Mutant::publish_first);
+  if (site.ordered_count > 0 && relies_on_order(site.name)) mutants.push_back(Mutant::any_order);
   if (site.syncs) mutants.push_back(Mutant::drop_sync);
+  if (site.steps) mutants.push_back(Mutant::skip_step);
+  if (site.checks) mutants.push_back(Mutant::skip_check);
   return mutants;
+}
+
+bool reached(const SiteInfo& site) {
+  return site.flush_count + site.fence_count + site.sync_count + site.ask_count > 0;
+}
+
+bool step_runs(SiteInfo& site) {
+  site.ask_count.fetch_add(1, std::memory_order_relaxed);
+  const Mutant mutant = site.mutant;
+  if (mutant != Mutant::skip_step && mutant != Mutant::skip_check) return true;
+  site.dropped_count.fetch_add(1, std::memory_order_relaxed);
+  return false;
 }
 
 void reset_site_counts() {
   for (SiteInfo* site : registry()) {
     site->flush_count = 0;
     site->multi_line_count = 0;
+    site->ordered_count = 0;
     site->fence_count = 0;
     site->sync_count = 0;
+    site->ask_count = 0;
     site->dropped_count = 0;
+    site->settled_by.clear();
   }
 }
 
@@ -116,9 +120,7 @@ LineRange mutated_flush(SiteInfo& site, LineRange lines) {
     case Mutant::all_but_last:
       if (lines.end - lines.first > 1) --left.end;
       break;
-    case Mutant::none:
-    case Mutant::drop_fence:
-    case Mutant::drop_sync:
+    default:  // what the platforms do themselves
       break;
   }
   if (left.end != lines.end) site.dropped_count.fetch_add(1, std::memory_order_relaxed);

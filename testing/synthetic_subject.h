@@ -25,10 +25,14 @@ inline std::uint64_t integer_of(const std::string& key) {
 
 class SyntheticSubject : public Subject {
  public:
-  explicit SyntheticSubject(const SyntheticRules& rules = {}, const PoolShape& shape = kTinyShape)
-      : rules_(rules), shape_(shape) {}
+  explicit SyntheticSubject(const SyntheticRules& rules = {}, const PoolShape& shape = kTinyShape,
+                            SimMedium medium = SimMedium::line)
+      : rules_(rules), shape_(shape), medium_(medium) {}
 
-  Status create(SimMemory& memory) override { return SimPool::create(memory, shape_); }
+  Status create(SimMemory& memory) override {
+    memory.set_medium(medium_);
+    return SimPool::create(memory, shape_);
+  }
   Status open(SimMemory& memory, std::uint64_t boot) override {
     pool_ = std::make_unique<SimPool>(memory);
     if (Status s = pool_->open(boot); !s.ok()) return s;
@@ -102,6 +106,7 @@ class SyntheticSubject : public Subject {
  private:
   SyntheticRules rules_;
   PoolShape shape_;
+  SimMedium medium_;
   std::unique_ptr<SimPool> pool_;
   std::unique_ptr<SyntheticEngine<SimPlatform>> engine_;  // goes before its pool
 };

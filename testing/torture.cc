@@ -1,42 +1,134 @@
-// perdure-torture: kills real processes and counts what they lost. Prints one line; exit status 1
-// if an acknowledged operation was lost, 2 for a mistake in the arguments.
+// perdure-torture: kills real processes and counts what they lost. Planted bugs come first. Exit
+// status 1 if an acknowledged operation was lost or a planted bug was not noticed, 2 for a mistake
+// in the arguments.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <filesystem>
 #include <string>
 
-#include "testing/sites.h"
-#include "testing/torture_runner.h"
+#include "testing/engine_list.h"
+#include "testing/torture_presets.h"
 
 namespace {
 
+using namespace perdure::testing;
+
 constexpr const char* kUsage =
-    "perdure-torture [--cycles N] [--mode plain|lossy] [--keys bytes|integer] [--threads 1..8]\n"
-    "                [--path DIR] [--seed S] [--mutant SITE:op] [--work-us N] [--create-every N]\n"
-    "                [--verbose] [--list-sites]\n"
-    "A mutant needs --mode lossy; ops: drop_flush drop_fence first_line_only all_but_last "
-    "drop_sync\n";
+    "perdure-torture [--engine E] --preset figures|nightly [--dir DIR] [--disk DIR] [--seed S]\n"
+    "  every mode, kind of keys, durability, 1 and 8 threads, in memory (--dir, /dev/shm) and on "
+    "a\n"
+    "  disk (--disk, the folder of this program)\n"
+    "perdure-torture [--engine E] [--mode plain|lossless|lossy] [--keys bytes|integer]\n"
+    "                [--durability process|emulated|power] [--threads 1..8] [--cycles N]\n"
+    "                [--dir DIR] [--seed S] [--mutant SITE:op] [--early-ack] [--work-us N]\n"
+    "                [--create-every N] [--verbose]\n"
+    "  one pool's life; a planted bug (--mutant, --early-ack) is run alone\n"
+    "perdure-torture --list-sites\n"
+    "plain is the public API; lossless and lossy are pool, heap and engine alone, killed at "
+    "persist\n"
+    "sites too. A mutant needs --mode lossy; ops: drop_flush drop_fence first_line_only\n"
+    "all_but_last drop_sync\n";
 
 [[noreturn]] void usage(const std::string& what) {
   std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
   std::exit(2);
 }
 
-std::uint64_t number(const char* text, std::uint64_t min, std::uint64_t max) {
+std::uint64_t number(const std::string& text, std::uint64_t min, std::uint64_t max) {
   char* end = nullptr;
-  const std::uint64_t value = std::strtoull(text, &end, 10);
-  if (*text == '\0' || *end != '\0' || value < min || value > max) {
+  const std::uint64_t value = std::strtoull(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || value < min || value > max) {
     usage(std::string("not a number from ") + std::to_string(min) + " to " + std::to_string(max) +
           ": " + text);
   }
   return value;
 }
 
+perdure::Durability durability(const std::string& name) {
+  using enum perdure::Durability;
+  for (const auto value : {process, emulated, power}) {
+    if (perdure::durability_name(value) == name) return value;
+  }
+  usage("unknown durability " + name);
+}
+
+int list_sites() {
+  for (const SiteInfo* site : all_sites()) {
+    for (const Mutant mutant : mutants_of(*site)) {
+      std::printf("%s:%s\n", site->name, mutant_name(mutant));
+    }
+  }
+  return 0;
+}
+
+struct Arguments {
+  TortureOptions options;
+  std::string preset;
+  std::string disk = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+};
+
+void take(Arguments& arguments, const std::string& flag, const std::string& value) {
+  TortureOptions& options = arguments.options;
+  if (flag == "--engine") {
+    options.engine = value;
+  } else if (flag == "--preset") {
+    arguments.preset = value;
+  } else if (flag == "--disk") {
+    arguments.disk = value;
+  } else if (flag == "--cycles") {
+    options.cycles = number(value, 1, 1'000'000'000);
+  } else if (flag == "--mode") {
+    options.mode = value;
+  } else if (flag == "--keys") {
+    options.keys = value;
+  } else if (flag == "--durability") {
+    options.durability = durability(value);
+  } else if (flag == "--threads") {
+    options.threads = static_cast<std::uint32_t>(number(value, 1, 8));
+  } else if (flag == "--dir") {
+    options.path = value;
+  } else if (flag == "--seed") {
+    options.seed = number(value, 0, 1'000'000'000);
+  } else if (flag == "--mutant") {
+    options.mutant = value;
+  } else if (flag == "--work-us") {
+    options.max_work_us = static_cast<std::uint32_t>(number(value, 1, 10'000'000));
+  } else if (flag == "--create-every") {
+    options.create_every = static_cast<std::uint32_t>(number(value, 1, 1'000'000'000));
+  } else {
+    usage("unknown option " + flag);
+  }
+}
+
+void validate(const Arguments& arguments) {
+  const TortureOptions& options = arguments.options;
+  const std::string& preset = arguments.preset;
+  if (find_engine_under_test(options.engine) == nullptr) usage("no engine " + options.engine);
+  if (!preset.empty() && preset != "figures" && preset != "nightly") {
+    usage("unknown preset " + preset);
+  }
+  if (options.mode != "plain" && options.mode != "lossy" && options.mode != "lossless") {
+    usage("unknown mode " + options.mode);
+  }
+  if (options.keys != "bytes" && options.keys != "integer") usage("unknown keys " + options.keys);
+  if (options.mode == "lossy" && options.durability == perdure::Durability::process) {
+    usage("--durability process promises nothing that the lossy mode could test");
+  }
+  if (!options.mutant.empty() && (options.mode != "lossy" || !set_mutant(options.mutant))) {
+    usage("no such mutant in this mode: " + options.mutant);
+  }
+  for (const std::string& folder : {options.path, arguments.disk}) {
+    if (access(folder.c_str(), W_OK) != 0) usage("no folder to write to: " + folder);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace perdure::testing;
-  TortureOptions options;
+  Arguments arguments;
+  TortureOptions& options = arguments.options;
   options.path = "/dev/shm";
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -44,51 +136,29 @@ int main(int argc, char** argv) {
       std::printf("%s", kUsage);
       return 0;
     }
+    if (flag == "--list-sites") return list_sites();
     if (flag == "--verbose") {
       options.verbose = true;
-      continue;
-    }
-    if (flag == "--list-sites") {
-      for (const SiteInfo* site : all_sites()) {
-        for (const Mutant mutant : mutants_of(*site)) {
-          std::printf("%s:%s\n", site->name, mutant_name(mutant));
-        }
-      }
-      return 0;
-    }
-    if (i + 1 == argc) usage("no value for " + flag);
-    const char* value = argv[++i];
-    if (flag == "--cycles") {
-      options.cycles = number(value, 1, 1'000'000'000);
-    } else if (flag == "--mode") {
-      options.mode = value;
-    } else if (flag == "--keys") {
-      options.keys = value;
-    } else if (flag == "--threads") {
-      options.threads = static_cast<std::uint32_t>(number(value, 1, 8));
-    } else if (flag == "--path") {
-      options.path = value;
-    } else if (flag == "--seed") {
-      options.seed = number(value, 0, ~0ULL);
-    } else if (flag == "--mutant") {
-      options.mutant = value;
-    } else if (flag == "--work-us") {
-      options.max_work_us = static_cast<std::uint32_t>(number(value, 1, 10'000'000));
-    } else if (flag == "--create-every") {
-      options.create_every = static_cast<std::uint32_t>(number(value, 1, 1'000'000'000));
+    } else if (flag == "--early-ack") {
+      options.early_ack = true;
+    } else if (i + 1 == argc) {
+      usage("no value for " + flag);
     } else {
-      usage("unknown option " + flag);
+      take(arguments, flag, argv[++i]);
     }
   }
-  if (options.mode != "plain" && options.mode != "lossy") usage("unknown mode " + options.mode);
-  if (options.keys != "bytes" && options.keys != "integer") usage("unknown keys " + options.keys);
-  if (!options.mutant.empty() && (options.mode != "lossy" || !set_mutant(options.mutant))) {
-    usage("no such mutant in this mode: " + options.mutant);
+  validate(arguments);
+  TortureTotals totals;
+  const bool planted = !options.mutant.empty() || options.early_ack;
+  if (!planted && !run_canaries(options, totals)) {
+    std::printf("a planted bug was not noticed: what follows would prove nothing\n");
+    return 1;
   }
-  const TortureReport report =
-      run_torture(options, options.mode == "plain" ? plain_target() : lossy_target());
-  std::printf("%s\n", report.summary(options).c_str());
-  if (report.ok()) return 0;
-  std::printf("%s\n", report.failure.c_str());
-  return 1;
+  const bool ok =
+      arguments.preset.empty()
+          ? run_one(options, totals)
+          : run_matrix(options, options.path, arguments.disk,
+                       arguments.preset == "nightly" ? Preset::nightly : Preset::figures, totals);
+  std::printf("%s", totals.lines(options.engine).c_str());
+  return ok ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "perdure/perdure.h"
+#include "testing/engine_list.h"
 #include "testing/torture_runner.h"
 
 namespace perdure::testing {
@@ -14,10 +15,11 @@ std::uint64_t word_of(const std::string& text) {
   return word;
 }
 
-template <class K, class V>
+// `M`: Map or OrderedMap.
+template <class K, class V, template <class, class> class M>
 class PlainTarget : public TortureTarget {
  public:
-  PlainTarget(Pool pool, OrderedMap<K, V> map) : pool_(std::move(pool)), map_(std::move(map)) {}
+  PlainTarget(Pool pool, M<K, V> map) : pool_(std::move(pool)), map_(std::move(map)) {}
 
   Expected<bool> upsert(const std::string& key, const std::string& value) override {
     return map_->upsert(key_of(key), value_of(value));
@@ -41,12 +43,20 @@ class PlainTarget : public TortureTarget {
     return true;
   }
   std::string check(std::uint64_t& entries) override {
-    auto scanned = map_->scan({}, [](const K&, const V&) {});
-    if (!scanned) return std::string(scanned.error().message());
-    entries = *scanned;
+    entries = map_->stats().entries;
+    if constexpr (std::same_as<M<K, V>, OrderedMap<K, V>>) {
+      auto scanned = map_->scan({}, [](const K&, const V&) {});
+      if (!scanned) return std::string(scanned.error().message());
+      entries = *scanned;
+    }
     auto report = pool_.check({.deep = true});
     if (!report) return std::string(report.error().message());
-    return report->ok() ? "" : report->violations.front();
+    return std::string(report->first());
+  }
+  Status sync() override { return pool_.sync(); }
+  Status compact() override {
+    auto bytes = pool_.compact();
+    return bytes ? Status() : std::move(bytes.error());
   }
   Status close() override {
     map_.reset();
@@ -70,25 +80,34 @@ class PlainTarget : public TortureTarget {
   }
 
   Pool pool_;
-  std::optional<OrderedMap<K, V>> map_;
+  std::optional<M<K, V>> map_;
 };
 
 template <class K, class V>
-Expected<std::unique_ptr<TortureTarget>> open_plain(const std::string& file) {
-  auto pool = Pool::open(file, {.max_size = 32_MiB});
+Expected<std::unique_ptr<TortureTarget>> open_plain(const TortureOptions& options,
+                                                    const std::string& file) {
+  const EngineUnderTest* row = find_engine_under_test(options.engine);
+  if (row == nullptr) return fail(StatusCode::invalid_argument);
+  auto pool = Pool::open(file, {.durability = options.durability, .max_size = 32_MiB});
   if (!pool) return fail(std::move(pool.error()));
-  auto map = pool->ordered_map<K, V>("torture");
-  if (!map) return fail(std::move(map.error()));
-  return std::unique_ptr<TortureTarget>(
-      std::make_unique<PlainTarget<K, V>>(std::move(*pool), std::move(*map)));
+  const auto target = [&]<template <class, class> class M>(
+                          Expected<M<K, V>> map) -> Expected<std::unique_ptr<TortureTarget>> {
+    if (!map) return fail(std::move(map.error()));
+    return std::unique_ptr<TortureTarget>(
+        std::make_unique<PlainTarget<K, V, M>>(std::move(*pool), std::move(*map)));
+  };
+  const MapOptions map{.engine = row->engine};
+  return row->ordered ? target(pool->ordered_map<K, V>("torture", map))
+                      : target(pool->map<K, V>("torture", map));
 }
 
 }  // namespace
 
 TortureOpen plain_target() {
   return [](const TortureOptions& options, const std::string& file) {
-    return options.keys == "integer" ? open_plain<std::uint64_t, std::uint64_t>(file)
-                                     : open_plain<std::string_view, std::string_view>(file);
+    return options.keys == "integer"
+               ? open_plain<std::uint64_t, std::uint64_t>(options, file)
+               : open_plain<std::string_view, std::string_view>(options, file);
   };
 }
 

@@ -1,11 +1,11 @@
 #include "testing/torture_runner.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -17,165 +17,35 @@
 #include <thread>
 #include <vector>
 
-#include "testing/sites.h"
-#include "testing/subject.h"
+#include "testing/torture_child.h"
 
 namespace perdure::testing {
 
 namespace {
 
-constexpr std::uint32_t kMaxThreads = 8;
-enum class Phase : std::uint32_t { started, opened, verified };
-
-// Outlives the child: the record of what it acknowledged.
-struct Shared {
-  std::atomic<Phase> phase;
-  std::atomic<std::uint64_t> started[kMaxThreads];
-  std::atomic<std::uint64_t> acknowledged[kMaxThreads];
-  std::atomic<bool>
-      applied[kMaxThreads];  // the last kill's operation in flight; valid from `verified`
-  std::atomic<bool> failed;
-  char message[1024];
-};
-
-// What one thread does, and must find: keys are not shared between threads.
-struct ThreadModel {
-  Model acknowledged;
-  bool in_flight = false;
-  Op pending;
-};
-
-// The operations of a thread in a cycle, in order.
-class OpStream {
- public:
-  OpStream(const TortureOptions& options, std::uint64_t cycle, std::uint32_t thread)
-      : options_(options), thread_(thread), random_(options.seed << 32 ^ cycle << 8 ^ thread) {}
-  Op next() {
-    const std::uint64_t number = random_.below(options_.keys_per_thread) * kMaxThreads + thread_;
-    Op op;
-    const std::uint64_t kind = random_.below(8);
-    op.kind = kind < 4 ? OpKind::upsert : kind < 5 ? OpKind::insert : OpKind::erase;
-    const std::uint64_t value = random_.next();
-    if (options_.keys == "integer") {
-      // Spread over all partitions; 0 is among them.
-      const std::uint64_t spread = __builtin_bswap64(number * 0x9E3779B97F4A7C15ULL);
-      op.key.assign(reinterpret_cast<const char*>(&spread), 8);
-      op.value.assign(reinterpret_cast<const char*>(&value), 8);
-    } else {
-      op.key = "customer:" + std::to_string(number);
-      op.value.assign(value % 150, static_cast<char>('a' + value % 26));
-      op.value += std::to_string(value);
-    }
-    return op;
-  }
-
- private:
-  const TortureOptions& options_;
-  std::uint32_t thread_;
-  Random random_;
-};
-
-[[noreturn]] void report_failure(Shared& shared, const std::string& what) {
-  bool expected = false;
-  if (shared.failed.compare_exchange_strong(expected, true)) {
-    std::snprintf(shared.message, sizeof(shared.message), "%s", what.c_str());
-  }
-  _exit(9);
+std::uint64_t now_us() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
 }
-
-std::string check_key(TortureTarget& target, const std::string& key, const Model& model) {
-  std::string value;
-  const auto found = target.find(key, value);
-  if (!found) return "find " + printable(key) + ": " + std::string(found.error().message());
-  const auto it = model.find(key);
-  if (it == model.end()) {
-    return *found ? printable(key) + " was erased and is back: " + printable(value) : "";
-  }
-  if (!*found) return printable(key) + " was acknowledged and is lost";
-  return value == it->second
-             ? ""
-             : printable(key) + " is " + printable(value) + ", not " + printable(it->second);
-}
-
-// Every key of every thread, and what became of the operations in flight.
-void verify(Shared& shared, TortureTarget& target, const std::vector<ThreadModel>& models) {
-  std::uint64_t entries = 0;
-  for (std::size_t t = 0; t < models.size(); ++t) {
-    Model model = models[t].acknowledged;
-    bool applied = false;
-    if (models[t].in_flight) {
-      Model after = model;
-      apply_to(after, models[t].pending);
-      const std::string& key = models[t].pending.key;
-      if (!check_key(target, key, model).empty()) {
-        applied = true;
-        if (const std::string wrong = check_key(target, key, after); !wrong.empty()) {
-          report_failure(shared, "in flight, " + describe(models[t].pending) + ": " + wrong);
-        }
-        model = std::move(after);
-      }
-    }
-    shared.applied[t] = applied;
-    for (const auto& [key, value] : model) {
-      if (const std::string wrong = check_key(target, key, model); !wrong.empty()) {
-        report_failure(shared, wrong);
-      }
-    }
-    entries += model.size();
-  }
-  std::uint64_t found = 0;
-  if (const std::string wrong = target.check(found); !wrong.empty()) report_failure(shared, wrong);
-  if (found != entries) {
-    report_failure(shared, "a scan finds " + std::to_string(found) + " entries, not " +
-                               std::to_string(entries));
+// Short waits are spun: a sleep is late by more than a recovery takes.
+void wait_us(std::uint64_t us) {
+  const std::uint64_t end = now_us() + us;
+  if (us > 400) std::this_thread::sleep_for(std::chrono::microseconds(us - 200));
+  while (now_us() < end) {
   }
 }
 
-void work(Shared& shared, const TortureOptions& options, TortureTarget& target, std::uint64_t cycle,
-          std::uint32_t thread) {
-  OpStream stream(options, cycle, thread);
-  for (std::uint64_t i = 1;; ++i) {
-    const Op op = stream.next();
-    shared.started[thread].store(i, std::memory_order_release);
-    const auto answer = op.kind == OpKind::erase    ? target.erase(op.key)
-                        : op.kind == OpKind::insert ? target.insert(op.key, op.value)
-                                                    : target.upsert(op.key, op.value);
-    if (!answer)
-      report_failure(shared, describe(op) + ": " + std::string(answer.error().message()));
-    shared.acknowledged[thread].store(i, std::memory_order_release);
-  }
-}
+constexpr std::uint64_t kHangUs = 120'000'000;
+constexpr std::uint64_t kGrowthUs = 10'000;  // until the file has to have grown
+constexpr const char* kGrowthSites[] = {"heap.extent.assign", "pool.header.write"};
 
-[[noreturn]] void child(Shared& shared, const TortureOptions& options, const TortureOpen& open,
-                        const std::string& file, const std::vector<ThreadModel>& models,
-                        std::uint64_t cycle, bool created, bool last) {
-  if (!options.mutant.empty() && !set_mutant(options.mutant)) {
-    report_failure(shared, "no such mutant: " + options.mutant);
-  }
-  auto target = open(options, file);
-  if (!target && !created) {
-    // Killed inside create: not a pool yet, and never acknowledged to be one.
-    unlink(file.c_str());
-    target = open(options, file);
-  }
-  if (!target) report_failure(shared, "open: " + std::string(target.error().message()));
-  shared.phase = Phase::opened;
-  verify(shared, **target, models);
-  shared.phase = Phase::verified;
-  if (last) {
-    const Status s = (*target)->close();
-    if (!s.ok()) report_failure(shared, "close: " + std::string(s.message()));
-    _exit(0);
-  }
-  std::vector<std::thread> threads;
-  for (std::uint32_t t = 1; t < options.threads; ++t) {
-    threads.emplace_back([&, t] { work(shared, options, **target, cycle, t); });
-  }
-  work(shared, options, **target, cycle, 0);
-  _exit(0);
+// Who interrupts a run shall not find its pool in memory later.
+char file_to_remove[4096];
+void on_interrupt(int signal) {
+  unlink(file_to_remove);
+  _exit(128 + signal);
 }
-
-void sleep_us(std::uint64_t us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); }
 
 class Torture {
  public:
@@ -185,118 +55,278 @@ class Torture {
         file_(options.path + "/torture-" + std::to_string(getpid()) + ".perdure"),
         models_(options.threads),
         random_(options.seed) {
-    void* p =
-        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* p = mmap(nullptr, sizeof(TortureLog), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                   -1, 0);
     if (p == MAP_FAILED) std::abort();
-    shared_ = new (p) Shared{};
+    log_ = new (p) TortureLog;
+    std::snprintf(file_to_remove, sizeof(file_to_remove), "%s", file_.c_str());
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, on_interrupt);
+    if (options.mode != "plain") sites_ = kill_sites(options.engine);
   }
   ~Torture() {
-    munmap(static_cast<void*>(shared_), sizeof(Shared));
+    munmap(static_cast<void*>(log_), sizeof(TortureLog));
     unlink(file_.c_str());
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   }
   Torture(const Torture&) = delete;
   Torture& operator=(const Torture&) = delete;
 
   TortureReport run() {
+    const std::uint64_t start = now_us();
     unlink(file_.c_str());
-    for (std::uint64_t cycle = 0; cycle < options_.cycles && report_.ok(); ++cycle) {
-      if (cycle % options_.create_every == 0) start_anew();
-      one_cycle(cycle, false);
-      if (options_.verbose && cycle % 100 == 99) {
+    for (cycle_ = 0; cycle_ < options_.cycles && report_.ok(); ++cycle_) {
+      one_cycle(next_plan());
+      if (options_.verbose && cycle_ % 100 == 99) {
         std::fprintf(stderr, "torture: %s\n", report_.summary(options_).c_str());
       }
     }
-    if (report_.ok()) one_cycle(options_.cycles, true);
+    if (report_.ok()) one_cycle({.age = age_, .last = true});
+    report_.seconds = static_cast<double>(now_us() - start) / 1e6;
     return report_;
   }
 
  private:
+  // --- where to kill ---
+
+  // The first pools of each generation do not outlive their creation.
+  KillPlan next_plan() {
+    const std::uint64_t age = cycle_ % options_.create_every;
+    const std::uint64_t creations =
+        std::min<std::uint64_t>(options_.create_every, options_.cycles) / 20 + 1;
+    if (age < creations) start_anew();
+    KillPlan plan{.age = age_++};
+    if (age < creations) {
+      plan.when = KillWhen::create;
+    } else if (cycle_ % 5 == 4) {
+      plan.when = KillWhen::recovery;
+    } else {
+      static constexpr KillWhen kOthers[] = {KillWhen::close, KillWhen::growth, KillWhen::growth,
+                                             KillWhen::upkeep};
+      const std::uint64_t draw = random_.below(10);
+      plan.when = draw < std::size(kOthers) ? kOthers[draw] : KillWhen::work;
+    }
+    plan.by_site = !sites_.empty() && !random_.one_in(3);
+    if (plan.by_site) choose_site(plan);
+    plan.delay_us = delay_of(plan);
+    return plan;
+  }
+
+  void choose_site(KillPlan& plan) {
+    const auto below = [this](std::uint64_t n) { return 1 + random_.below(std::max(n, 1UL)); };
+    switch (plan.when) {
+      case KillWhen::create:
+      case KillWhen::recovery:
+        plan.nth = below(plan.when == KillWhen::create ? create_calls_ : open_calls_);
+        return;
+      case KillWhen::close:
+        plan.nth = below(close_calls_);
+        return;
+      case KillWhen::growth:
+        plan.site = find_site(kGrowthSites[random_.below(std::size(kGrowthSites))]);
+        plan.nth = below(4);
+        return;
+      default:
+        break;
+    }
+    if (random_.one_in(2)) {
+      plan.nth = below(2000);
+      return;
+    }
+    // Of two sites the one that fewer kills have ended in.
+    const SiteInfo* a = sites_[random_.below(sites_.size())];
+    const SiteInfo* b = sites_[random_.below(sites_.size())];
+    plan.site = site_kills_[a] <= site_kills_[b] ? a : b;
+    plan.nth = below(std::uint64_t{1} << random_.below(7));
+  }
+
+  std::uint64_t delay_of(const KillPlan& plan) {
+    switch (plan.when) {
+      case KillWhen::create:
+      case KillWhen::recovery:
+        return random_.below((plan.when == KillWhen::create ? create_us_ : open_us_) * 5 / 4);
+      case KillWhen::close:
+        return random_.below(close_us_ * 5 / 4);
+      case KillWhen::growth:
+        return random_.below(100);
+      default:
+        return random_.below(options_.max_work_us);
+    }
+  }
+
+  // --- a cycle ---
+
   void start_anew() {
     unlink(file_.c_str());
     created_ = false;
+    age_ = 0;
     std::ranges::fill(models_, ThreadModel{});
   }
 
-  void one_cycle(std::uint64_t cycle, bool last) {
-    *shared_->message = '\0';
-    shared_->phase = Phase::started;
-    shared_->failed = false;
-    for (std::uint32_t t = 0; t < kMaxThreads; ++t) {
-      shared_->started[t] = shared_->acknowledged[t] = 0;
-    }
+  void one_cycle(const KillPlan& plan) {
+    *log_->message = '\0';
+    log_->phase = Phase::started;
+    log_->failed = false;
+    log_->killed_at = nullptr;
+    log_->open_calls = log_->close_calls = 0;
+    for (ThreadLog& thread : log_->threads) thread.started = thread.acknowledged = 0;
+    for (auto& outcome : log_->outcome) outcome = Outcome::unknown;
     std::fflush(nullptr);
     const pid_t pid = fork();
     if (pid < 0) std::abort();
-    if (pid == 0) child(*shared_, options_, open_, file_, models_, cycle, created_, last);
-    if (!last) {
-      wait_a_while(pid);
-      kill(pid, SIGKILL);
+    if (pid == 0) {
+      TortureChild(*log_, options_, plan, models_, cycle_).run(open_, file_, created_);
     }
+    const bool hangs = !wait_a_while(pid, plan);
+    if (!plan.last || hangs) kill(pid, SIGKILL);
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    settle(cycle, status, last);
+    settle(plan, status, hangs);
   }
 
-  // One kill in four, and most of those of a pool that is not yet one, fall anywhere from the fork
-  // on; the others into the work.
-  void wait_a_while(pid_t pid) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto elapsed_us = [&] {
-      return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
-                                            std::chrono::steady_clock::now() - start)
-                                            .count());
-    };
-    if (created_ ? random_.one_in(4) : !random_.one_in(4)) {
-      sleep_us(random_.below(std::max<std::uint64_t>(ready_us_, 500) * 3 / 2));
-      return;
+  // Until the phase, or the child is dead or has found something. False: it hangs. Time in which
+  // the parent did not run does not count: machines get suspended.
+  bool wait_for(pid_t pid, Phase phase) {
+    std::uint64_t waited = 0;
+    for (std::uint64_t last = now_us(); log_->phase.load() < phase && !over(pid);) {
+      if (waited > kHangUs) return false;
+      wait_us(20);
+      const std::uint64_t now = now_us();
+      waited += std::min<std::uint64_t>(now - last, 10'000);
+      last = now;
     }
-    while (shared_->phase.load() != Phase::verified && !shared_->failed.load() &&
-           elapsed_us() < 60'000'000) {
-      siginfo_t info{};
-      if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-          info.si_pid == pid) {
-        return;  // it died by itself
+    return true;
+  }
+  bool over(pid_t pid) {
+    siginfo_t info{};
+    return log_->failed.load() ||
+           (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == pid);
+  }
+
+  bool wait_a_while(pid_t pid, const KillPlan& plan) {
+    if (plan.last) return wait_for(pid, static_cast<Phase>(~0U));
+    if (!wait_for(pid, Phase::opening)) return false;
+    if (plan.when == KillWhen::create || plan.when == KillWhen::recovery) {
+      if (!plan.by_site) {
+        wait_us(plan.delay_us);
+        return true;
       }
-      sleep_us(50);
+      const std::uint64_t start = now_us();
+      if (!wait_for(pid, Phase::opened)) return false;
+      if (!created_) measured(create_us_, now_us() - start);
+      return wait_for(pid, Phase::verified);
     }
-    ready_us_ = elapsed_us();
-    sleep_us(random_.below(options_.max_work_us));
+    const std::uint64_t start = now_us();
+    if (!wait_for(pid, Phase::opened)) return false;
+    measured(open_us_, now_us() - start);
+    if (!wait_for(pid, Phase::verified)) return false;
+    if (plan.when == KillWhen::close) return wait_for_close(pid, plan);
+    if (plan.when == KillWhen::growth) wait_for_growth(pid);
+    if (plan.by_site) {  // the site may not lie on the way
+      for (const std::uint64_t end = now_us() + 2UL * options_.max_work_us;
+           now_us() < end && !over(pid);) {
+        wait_us(50);
+      }
+      return true;
+    }
+    wait_us(plan.delay_us);
+    return true;
+  }
+  bool wait_for_close(pid_t pid, const KillPlan& plan) {
+    if (!wait_for(pid, Phase::closing)) return false;
+    const std::uint64_t start = now_us();
+    if (!plan.by_site && !random_.one_in(8)) {
+      wait_us(plan.delay_us);
+      return true;
+    }
+    if (!wait_for(pid, Phase::closed)) return false;
+    if (!plan.by_site) measured(close_us_, now_us() - start);
+    return true;
+  }
+  // The kill comes when the file has just got its new length.
+  void wait_for_growth(pid_t pid) {
+    const std::uint64_t before = file_bytes();
+    const std::uint64_t end = now_us() + kGrowthUs;
+    while (file_bytes() == before && now_us() < end && !over(pid)) {
+    }
+    report_.grown += file_bytes() - before;
+  }
+  std::uint64_t file_bytes() const {
+    struct stat stat{};
+    return ::stat(file_.c_str(), &stat) == 0 ? static_cast<std::uint64_t>(stat.st_size) : 0;
+  }
+  static void measured(std::uint64_t& average, std::uint64_t us) { average = (average + us) / 2; }
+
+  // --- what it left behind ---
+
+  void fail(const std::string& what) {
+    ++report_.lost;
+    report_.failure =
+        "cycle " + std::to_string(cycle_) + ", seed " + std::to_string(options_.seed) + ": " + what;
   }
 
   // Brings the models up to what the dead child acknowledged.
-  void settle(std::uint64_t cycle, int status, bool last) {
+  void settle(const KillPlan& plan, int status, bool hangs) {
+    if (log_->failed.load()) return fail(log_->message);
+    if (hangs) return fail("the child hangs");
     const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    const bool finished = last && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    const Phase phase = shared_->phase.load();
-    if (shared_->failed.load() || (!killed && !finished)) {
-      ++report_.lost;
-      report_.failure =
-          "cycle " + std::to_string(cycle) + ", seed " + std::to_string(options_.seed) + ": " +
-          (shared_->failed.load() ? shared_->message
-                                  : "the child died with status " + std::to_string(status));
-      return;
+    const bool finished = plan.last && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!killed && !finished) return fail("the child died with status " + std::to_string(status));
+    if (finished) return;
+    const Phase phase = log_->phase.load();
+    count(plan, phase);
+    if (phase > Phase::opening) created_ = true;
+    for (std::uint32_t t = 0; t < options_.threads && report_.ok(); ++t) {
+      if (log_->outcome[t].load() != Outcome::unknown) models_[t].outcome = log_->outcome[t];
+      // Until a verification is over, what was in flight before is open still.
+      if (phase >= Phase::verified) settle_thread(models_[t], log_->threads[t]);
     }
-    if (last) return;
-    ++report_.kills;
-    if (phase != Phase::verified)
-      ++(created_ ? report_.kills_in_recovery : report_.kills_in_create);
-    if (phase != Phase::started) created_ = true;
-    if (phase != Phase::verified) return;  // what was in flight before is open still
-    for (std::uint32_t t = 0; t < options_.threads; ++t) {
-      ThreadModel& model = models_[t];
-      if (model.in_flight && shared_->applied[t]) apply_to(model.acknowledged, model.pending);
-      model.in_flight = false;
-      OpStream stream(options_, cycle, t);
-      const std::uint64_t done = shared_->acknowledged[t].load();
-      for (std::uint64_t i = 0; i < done; ++i) apply_to(model.acknowledged, stream.next());
-      report_.acknowledged += done;
-      if (shared_->started[t].load() > done) {
-        model.in_flight = true;
-        model.pending = stream.next();
-        ++report_.in_flight;
+  }
+
+  void settle_thread(ThreadModel& model, const ThreadLog& log) {
+    if (model.pending && model.outcome == Outcome::done) (void)apply_to(model, *model.pending);
+    model.pending.reset();
+    model.outcome = Outcome::unknown;
+    const std::uint32_t done = log.acknowledged.load();
+    report_.acknowledged += done;
+    for (std::uint32_t i = 0; i < done; ++i) {
+      const LogEntry& entry = log.entries[i];
+      const auto before = model.content.find(entry.key);
+      const bool same_value = entry.kind != OpKind::find || before == model.content.end() ||
+                              entry.value == digest(value_text(options_, before->second));
+      const bool expected = apply_to(model, entry);
+      if (entry.answer == Answer::unknown) continue;
+      if (expected != (entry.answer == Answer::yes) || !same_value) {
+        return fail(describe({entry.kind, key_text(options_, entry.key), {}}) +
+                    (same_value ? " was answered wrongly" : " found another value"));
       }
     }
+    if (log.started.load() > done) {
+      model.pending = log.entries[done];
+      ++report_.in_flight;
+    }
+  }
+
+  void count(const KillPlan& plan, Phase phase) {
+    KillWhen where = plan.when;
+    if (phase <= Phase::opening) {
+      where = created_ ? KillWhen::recovery : KillWhen::create;
+    } else if (phase == Phase::opened) {
+      where = KillWhen::verify;
+    } else if (phase == Phase::verified &&
+               (plan.when <= KillWhen::recovery || plan.when == KillWhen::close)) {
+      where = KillWhen::work;
+    }
+    ++report_.kills;
+    ++report_.kills_in[static_cast<std::size_t>(where)];
+    if (const SiteInfo* site = log_->killed_at.load(); site != nullptr) {
+      ++report_.kills_at_sites;
+      ++site_kills_[site];
+      report_.sites.insert(site->name);
+    }
+    if (phase > Phase::opening) (created_ ? open_calls_ : create_calls_) = log_->open_calls.load();
+    if (phase == Phase::closed) close_calls_ = log_->close_calls.load();
   }
 
   const TortureOptions& options_;
@@ -304,26 +334,54 @@ class Torture {
   std::string file_;
   std::vector<ThreadModel> models_;
   Random random_;
-  Shared* shared_ = nullptr;
+  TortureLog* log_ = nullptr;
   TortureReport report_;
+  std::vector<const SiteInfo*> sites_;
+  std::map<const SiteInfo*, std::uint64_t> site_kills_;
+  std::uint64_t cycle_ = 0;
+  std::uint64_t age_ = 0;
   bool created_ = false;
-  std::uint64_t ready_us_ = 2000;  // from fork to the end of the verification, of late
+  // Of late:
+  std::uint64_t create_us_ = 800, open_us_ = 800, close_us_ = 500;
+  std::uint64_t create_calls_ = 30, open_calls_ = 30, close_calls_ = 30;
 };
 
 }  // namespace
 
+const char* kill_name(KillWhen when) {
+  static constexpr const char* kNames[kKillPlaces] = {"create", "recovery", "verify", "work",
+                                                      "growth", "upkeep",   "close"};
+  return kNames[static_cast<std::size_t>(when)];
+}
+
+std::vector<const SiteInfo*> kill_sites(const std::string& engine) {
+  std::vector<const SiteInfo*> sites;
+  for (const SiteInfo* site : all_sites()) {
+    for (const std::string& prefix :
+         {std::string("heap."), std::string("pool."), std::string("reclaim."), engine + "."}) {
+      if (std::string_view(site->name).starts_with(prefix)) sites.push_back(site);
+    }
+  }
+  return sites;
+}
+
 std::string TortureReport::summary(const TortureOptions& options) const {
-  char text[320];
-  std::snprintf(text, sizeof(text),
-                "%s, %s keys, %u threads: %llu kills (%llu in recovery, %llu in create), "
-                "%llu operations acknowledged, %llu in flight, %llu lost",
-                options.mode.c_str(), options.keys.c_str(), options.threads,
-                static_cast<unsigned long long>(kills),
-                static_cast<unsigned long long>(kills_in_recovery),
-                static_cast<unsigned long long>(kills_in_create),
+  std::string text = options.mode + ", " + options.keys + " keys, " +
+                     std::string(durability_name(options.durability)) + ", " +
+                     std::to_string(options.threads) + " threads, " + options.path + ": " +
+                     std::to_string(kills) + " kills (";
+  for (std::size_t i = 0; i < kKillPlaces; ++i) {
+    text += std::string(i == 0 ? "" : ", ") + std::to_string(kills_in[i]) + " " +
+            kill_name(static_cast<KillWhen>(i));
+  }
+  char rest[200];
+  std::snprintf(rest, sizeof(rest),
+                "; %llu at %zu sites), %llu acknowledged, %llu in flight, %llu lost, %.1f s",
+                static_cast<unsigned long long>(kills_at_sites), sites.size(),
                 static_cast<unsigned long long>(acknowledged),
-                static_cast<unsigned long long>(in_flight), static_cast<unsigned long long>(lost));
-  return text;
+                static_cast<unsigned long long>(in_flight), static_cast<unsigned long long>(lost),
+                seconds);
+  return text + rest;
 }
 
 TortureReport run_torture(const TortureOptions& options, const TortureOpen& open) {

@@ -2,24 +2,30 @@
 // must have left behind.
 //
 // A cycle: fork; the child opens the pool (recovery), verifies every key, reports how the
-// operations that
-//   were in flight at the last kill came out, then works with several threads, noting each
-//   operation in shared memory before it starts and after it is acknowledged; the parent kills it.
-//   Kills fall into work, recovery, verification and creation. The pool ages over the cycles and is
-//   made anew now and then.
+//   operations that were in flight at the last kill came out, then works with several threads. Each
+//   operation is in a log of the parent before it starts, and its answer before the next one
+//   starts. The pool ages over the cycles, its keys becoming more, and is made anew every so often.
+// KILLS  in create, in recovery (every 5th cycle), in work, in growth, beside sync and compact, in
+//   a clean close. By the clock; with a target that knows its persist sites also at the nth call of
+//   one of them.
 // MODES  plain: the public API over a file; what was stored survives a kill, so this tests
-// recovery, not
-//   write-backs. lossy: PoolCore over LossyPlatform; only what was written back survives.
+//   recovery, not write-backs. lossless: PoolCore and the engine over a shared map, killed at
+//   persist sites; the same holds. lossy: the same over LossyPlatform; only what was written back
+//   survives, as after a power failure.
 //
 // Thread safety: run_torture forks; call it from a process with one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
+#include "perdure/options.h"
 #include "perdure/status.h"
+#include "testing/sites.h"
 
 namespace perdure::testing {
 
@@ -32,35 +38,50 @@ class TortureTarget {
   virtual Expected<bool> update(const std::string& key, const std::string& value) = 0;
   virtual Expected<bool> erase(const std::string& key) = 0;
   virtual Expected<bool> find(const std::string& key, std::string& value) = 0;
-  // Counts entries by a scan and runs check(); a message if something is wrong.
+  // Counts the entries and runs check(); a message if something is wrong.
   virtual std::string check(std::uint64_t& entries) = 0;
+  virtual Status sync() = 0;
+  virtual Status compact() = 0;
   virtual Status close() = 0;
 };
 
 struct TortureOptions {
-  std::string mode = "lossy";  // or "plain"
-  std::string keys = "bytes";  // or "integer"; values follow
-  std::string path;            // folder for the pool
-  std::string mutant;          // SITE:op, set in the children
+  std::string engine = "phast";
+  std::string mode = "lossy";                     // or "plain", "lossless"
+  std::string keys = "bytes";                     // or "integer"; values follow
+  std::string path;                               // folder for the pool
+  std::string mutant;                             // SITE:op, set in the children
+  Durability durability = Durability::automatic;  // of a lossy or lossless pool: then `power`
+  bool early_ack = false;  // planted: an operation is acknowledged before it is done
   std::uint64_t cycles = 100;
   std::uint64_t seed = 1;
   std::uint32_t threads = 2;  // 1..8
   std::uint32_t keys_per_thread = 150;
+  std::uint32_t more_keys = 4;       // per cycle and thread
   std::uint32_t max_work_us = 3000;  // of work before a kill
   std::uint32_t stall_one_in = 0;    // lossy: LossyPlatform::stall_one_in
-  std::uint32_t create_every = 40;   // cycles until the pool is made anew
+  std::uint32_t create_every = 200;  // cycles until the pool is made anew
   bool verbose = false;
 };
 
+// Where a kill fell.
+enum class KillWhen : std::uint8_t { create, recovery, verify, work, growth, upkeep, close };
+inline constexpr std::size_t kKillPlaces = 7;
+const char* kill_name(KillWhen when);
+
 struct TortureReport {
   std::uint64_t kills = 0;
-  std::uint64_t kills_in_recovery = 0;
-  std::uint64_t kills_in_create = 0;
+  std::array<std::uint64_t, kKillPlaces> kills_in = {};
+  std::uint64_t kills_at_sites = 0;
+  std::set<std::string> sites;  // that a kill ended in
   std::uint64_t acknowledged = 0;
   std::uint64_t in_flight = 0;  // operations that a kill interrupted
+  std::uint64_t grown = 0;      // bytes that the file grew by
   std::uint64_t lost = 0;       // cycles whose verification failed
-  std::string failure;          // the first one
+  double seconds = 0;
+  std::string failure;  // the first one
   bool ok() const { return lost == 0; }
+  std::uint64_t in(KillWhen when) const { return kills_in[static_cast<std::size_t>(when)]; }
   std::string summary(const TortureOptions& options) const;
 };
 
@@ -70,9 +91,13 @@ using TortureOpen = std::function<Expected<std::unique_ptr<TortureTarget>>(
 
 TortureReport run_torture(const TortureOptions& options, const TortureOpen& open);
 
-// The two modes. The lossy one shares a journal with its children: call it once per run, in the
-// parent.
+// The persist sites at which a kill can be asked for.
+std::vector<const SiteInfo*> kill_sites(const std::string& engine);
+
+// The targets, by options.engine (testing/engine_list.h). The lossy one is the lossless one too. It
+// shares a journal with its children: call it once per run, in the parent.
 TortureOpen lossy_target();
 TortureOpen plain_target();
+TortureOpen target_of(const TortureOptions& options);
 
 }  // namespace perdure::testing

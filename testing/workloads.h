@@ -32,12 +32,18 @@ inline Op integer_record_op(Random& random) {
   return op;
 }
 
+// Integer keys with values of up to a page and a half, which fill a small disk.
+inline Op large_record_op(Random& random) {
+  Op op = integer_op(random);
+  op.value.assign(500 + random.below(5500), static_cast<char>('a' + random.below(26)));
+  return op;
+}
+
 // Keys with equal heads, prefixes of each other, NUL bytes, and "".
 inline Op bytes_op(Random& random) {
-  static const std::string kPrefixes[] = {"", "customer:", "customer:a", std::string(2, '\0'),
-                                          "ab"};
+  static const std::string prefixes[] = {"", "customer:", "customer:a", std::string(2, '\0'), "ab"};
   static constexpr char kLetters[] = {'\0', 'a', 'b', '\xff'};
-  Op op{random_kind(random), kPrefixes[random.below(5)], {}};
+  Op op{random_kind(random), prefixes[random.below(5)], {}};
   for (std::uint64_t n = random.below(4); n > 0; --n) op.key += kLetters[random.below(4)];
   op.value.assign(random.one_in(3) ? random.below(200) : random.below(20),
                   static_cast<char>('a' + random.below(26)));

@@ -45,6 +45,10 @@ struct PoolArguments {
   std::optional<Engine> engine;          // absent: the map's own, phast for a new one
   std::optional<Durability> durability;  // absent: that of the last open, `auto` for a new pool
   std::optional<std::uint64_t> max_size;
+  // Of a new map; an existing one must have those that were given.
+  std::optional<detail::MapSpec> key_type;    // only what concerns keys
+  std::optional<detail::MapSpec> value_type;  // only what concerns values
+  bool read_only = false;
   bool json = false;
 };
 
@@ -53,6 +57,11 @@ void add_map(CLI::App& command, PoolArguments& arguments);
 void add_engine(CLI::App& command, PoolArguments& arguments);
 void add_durability(CLI::App& command, PoolArguments& arguments);
 void add_max_size(CLI::App& command, PoolArguments& arguments);
+void add_types(CLI::App& command, PoolArguments& arguments);
+void add_read_only(CLI::App& command, PoolArguments& arguments);
+// A number of at least `least` and at most `most`.
+void add_count(CLI::App& command, const char* name, std::uint64_t& target, std::uint64_t least,
+               std::uint64_t most, const char* help);
 void add_json(CLI::App& command, PoolArguments& arguments);
 
 // "64M" is 64 MiB; nothing if it is not a number with at most one of the suffixes K, M, G and T.
@@ -64,15 +73,18 @@ enum class Access : std::uint8_t {
   existing,  // the pool must exist
   create,    // made if it is absent
   must_create,
-  read,  // as `existing`; a file that may not be written is looked at without a lock
+  read,     // as `existing`; a file that may not be written is looked at without a lock
+  check,    // as `read`; one that is looked at may be damaged
+  damaged,  // read only, and as much of a damaged or changing pool as can be
 };
 
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access,
                          bool accept_untrusted = false);
-// The map that the arguments name, whatever its types and engine are; made, if `create`, with
-// `types` (null: bytes).
-Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create,
-                           const detail::MapSpec* types = nullptr);
+// What a map that the arguments make would be.
+MapInfo new_map_info(const PoolArguments& arguments);
+// The map that the arguments name, whatever its types and engine are; made, if `create`, with the
+// types that they name (default: bytes). invalid_argument if it exists with others.
+Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create);
 // Closes the pool. Answers `status`, or exit_failure, said on standard error, if that fails.
 int close_pool(Pool& pool, const PoolArguments& arguments, int status);
 
@@ -84,6 +96,8 @@ int report(const std::string& path, const Status& status);
 int report(const std::string& path, std::string_view message, int status = exit_failure);
 // `report` for a map that could not be opened: a missing one is "not found", not a failure.
 int report_map(const PoolArguments& arguments, const Status& status);
+// `report` for what was done with a map: a key or value that is none of its types is exit_usage.
+int report_entry(const PoolArguments& arguments, const Status& status);
 
 void print_json(const nlohmann::ordered_json& object);
 std::string human_bytes(std::uint64_t bytes);
@@ -117,8 +131,6 @@ int finish_output(Output& output, const std::string& name, int status);
 
 // ---- signals ------------------------------------------------------------------------------------
 
-// Names the file in the message of the SIGBUS handler: it was cut short, or its medium failed.
-void watch_bus_errors(const std::string& path);
 // From here on the first SIGINT or SIGTERM only sets what interrupted() answers; a second one
 // kills.
 void catch_interrupts();

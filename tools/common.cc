@@ -109,10 +109,56 @@ void add_durability(CLI::App& command, PoolArguments& arguments) {
 }
 
 void add_max_size(CLI::App& command, PoolArguments& arguments) {
-  add_parsed(command, "--max-size", arguments.max_size, parse_size,
-             "a size such as 512M (suffixes K, M, G, T)",
-             "bytes that a new pool may grow to, with K, M, G or T (default: 64G)")
+  add_parsed(
+      command, "--max-size", arguments.max_size,
+      [](const std::string& text) {
+        const auto size = parse_size(text);
+        return size >= kMinPoolSize && size <= kMaxPoolSize ? size : std::nullopt;
+      },
+      "a size from 1M to 4096T, such as 512M (suffixes K, M, G, T)",
+      "bytes that a new pool may grow to, with K, M, G or T (default: 64G)")
       ->type_name("SIZE");
+}
+
+void add_types(CLI::App& command, PoolArguments& arguments) {
+  const auto typed = [](bool (*parse)(Bytes, detail::MapSpec&)) {
+    return [parse](const std::string& text) {
+      detail::MapSpec spec{};
+      return parse(text, spec) ? std::optional(spec) : std::nullopt;
+    };
+  };
+  add_parsed(command, "--key", arguments.key_type, typed(parse_key_type),
+             "a type of keys (bytes, u8, u16, u32, u64, i8, i16, i32, i64)",
+             "type of a new map's keys: bytes, u8 to u64, i8 to i64 (default: bytes)")
+      ->type_name("TYPE");
+  add_parsed(command, "--value", arguments.value_type, typed(parse_value_type),
+             "a type of values (bytes, u8, u16, u32, u64)",
+             "type of a new map's values: bytes, u8 to u64 (default: bytes)")
+      ->type_name("TYPE");
+}
+
+void add_read_only(CLI::App& command, PoolArguments& arguments) {
+  command.add_flag("--read-only", arguments.read_only,
+                   "take no lock and write nothing; of a pool that another process has open, what\n"
+                   "is there just now (implied where the file may not be written)");
+}
+
+void add_count(CLI::App& command, const char* name, std::uint64_t& target, std::uint64_t least,
+               std::uint64_t most, const char* help) {
+  command
+      .add_option_function<std::string>(
+          name,
+          [=, &target](const std::string& text) {
+            const char* end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, target);
+            if (error == std::errc() && rest == end && target >= least && target <= most) return;
+            const std::string range = most != ~std::uint64_t{0}
+                                          ? fmt::format("from {} to {}", least, most)
+                                          : fmt::format("of {} or more", least);
+            throw CLI::ValidationError(name, fmt::format("'{}' is no number {}", text, range));
+          },
+          help)
+      ->type_name("N");
 }
 
 void add_json(CLI::App& command, PoolArguments& arguments) {
@@ -136,29 +182,58 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
 // ---- pools --------------------------------------------------------------------------------------
 
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool accept_untrusted) {
-  watch_bus_errors(arguments.path);
   PoolOptions options;
   options.create = access == Access::create || access == Access::must_create;
   options.must_create = access == Access::must_create;
   options.accept_untrusted = accept_untrusted;
-  const bool readable = ::access(arguments.path.c_str(), R_OK) == 0;
-  options.read_only =
-      access == Access::read && readable && ::access(arguments.path.c_str(), W_OK) != 0;
+  const bool looks = access == Access::read || access == Access::check;
+  const bool unwritable =
+      ::access(arguments.path.c_str(), R_OK) == 0 && ::access(arguments.path.c_str(), W_OK) != 0;
+  options.read_only = arguments.read_only || access == Access::damaged || (looks && unwritable);
+  options.allow_damage = access == Access::damaged || access == Access::check;
+  options.handle_sigbus = true;
   if (arguments.max_size) options.max_size = *arguments.max_size;
   if (arguments.durability) options.durability = *arguments.durability;
   return Pool::open(arguments.path, options);
 }
 
-Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create,
-                           const detail::MapSpec* types) {
-  constexpr detail::MapSpec kBytes = detail::map_spec<Bytes, Bytes>();
+MapInfo new_map_info(const PoolArguments& arguments) {
+  MapInfo info;
+  info.name = arguments.map;
+  if (const auto& key = arguments.key_type) {
+    info.key_kind = key->key_kind;
+    info.is_signed = key->is_signed;
+    info.key_bytes = key->key_bytes;
+  }
+  if (const auto& value = arguments.value_type) {
+    info.value_kind = value->value_kind;
+    info.value_bytes = value->value_bytes;
+  }
+  return info;
+}
+
+Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create) {
+  const MapInfo made = new_map_info(arguments);
+  const detail::MapSpec types{made.key_kind, made.value_kind, made.is_signed, made.key_bytes,
+                              made.value_bytes};
   MapOptions options;
   options.create = create;
   options.any_engine = !arguments.engine;
   if (arguments.engine) options.engine = *arguments.engine;
-  const detail::MapSpec* made_as = types != nullptr ? types : &kBytes;
-  auto map = pool.untyped_map(arguments.map, options, create ? made_as : nullptr);
+  auto map = pool.untyped_map(arguments.map, options, create ? &types : nullptr);
   if (!map) return fail(std::move(map.error()));
+  const MapInfo& found = map->info;
+  const bool other_key = arguments.key_type &&
+                         (found.key_kind != types.key_kind || found.key_bytes != types.key_bytes ||
+                          found.is_signed != types.is_signed);
+  const bool other_value = arguments.value_type && (found.value_kind != types.value_kind ||
+                                                    found.value_bytes != types.value_bytes);
+  if (other_key || other_value) {
+    return fail(StatusCode::invalid_argument,
+                "map '%s' exists with keys of type %s and values of type %s; leave out --key and "
+                "--value, or name another map",
+                found.name.c_str(), key_type_name(found).c_str(), value_type_name(found).c_str());
+  }
   return TextMap(std::move(*map));
 }
 
@@ -191,7 +266,12 @@ int report_map(const PoolArguments& arguments, const Status& status) {
                               arguments.map, arguments.path),
                   exit_negative);
   }
-  return report(arguments.path, status);
+  return report_entry(arguments, status);
+}
+
+int report_entry(const PoolArguments& arguments, const Status& status) {
+  const int code = report(arguments.path, status);
+  return status == StatusCode::invalid_argument ? exit_usage : code;
 }
 
 void print_json(const nlohmann::ordered_json& object) {

@@ -16,12 +16,18 @@ struct EntryArguments {
 };
 
 int run_put(const EntryArguments& arguments) {
+  // Before anything is made: a new map of the wrong types would stay.
+  const TextMap made(UntypedMap{.info = new_map_info(arguments.pool), .index = {}, .ordered = {}});
+  if (const Status s = made.accepts(arguments.key, arguments.value);
+      !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
+    return report_entry(arguments.pool, s);
+  }
   auto pool = open_pool(arguments.pool, Access::create);
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, true);
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
   auto put = map->upsert(arguments.key, arguments.value);
-  const int status = put ? exit_done : report(arguments.pool.path, put.error());
+  const int status = put ? exit_done : report_entry(arguments.pool, put.error());
   return close_pool(*pool, arguments.pool, status);
 }
 
@@ -37,7 +43,7 @@ int run_get(const EntryArguments& arguments) {
   });
   int status = exit_negative;
   if (!found) {
-    status = report(arguments.pool.path, found.error());
+    status = report_entry(arguments.pool, found.error());
   } else if (*found) {
     status = finish_output(output, "standard output", exit_done);
   }
@@ -52,7 +58,7 @@ int run_del(const EntryArguments& arguments) {
   auto erased = map->erase(arguments.key);
   int status = exit_negative;
   if (!erased) {
-    status = report(arguments.pool.path, erased.error());
+    status = report_entry(arguments.pool, erased.error());
   } else if (*erased) {
     status = exit_done;
   }
@@ -67,22 +73,29 @@ void register_entry_commands(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<EntryArguments>();
     CLI::App* command = app.add_subcommand(name, help);
     add_path(*command, arguments->pool);
-    command->add_option("KEY", arguments->key, "any bytes, taken as they are")->required();
+    constexpr const char* kText =
+        "bytes, taken as they are; a decimal number where that is the type";
+    command->add_option("KEY", arguments->key, kText)->required();
     if (takes_value) {
-      command->add_option("VALUE", arguments->value, "any bytes, taken as they are")->required();
+      command->add_option("VALUE", arguments->value, kText)->required();
+      add_types(*command, arguments->pool);
       add_engine(*command, arguments->pool);
       add_max_size(*command, arguments->pool);
     }
     add_map(*command, arguments->pool);
     add_durability(*command, arguments->pool);
+    if (run == run_get) add_read_only(*command, arguments->pool);
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
   };
-  add("put", "insert or replace one entry; creates pool and map if absent",
+  add("put", "insert or replace one entry; makes the pool and the map if they are absent",
       R"(
+--engine, --max-size, --key and --value say what is made; an existing map keeps its own.
+
 EXAMPLES
   perdure put inventory.perdure apple 3
   perdure put inventory.perdure "user:7" "Ada Lovelace" --map people
+  perdure put inventory.perdure 2026 7 --map visits --key u32 --value u64
   perdure put inventory.perdure -- -key --value     (after -- nothing is an option))",
       true, run_put);
   add("get", "print the value of a key and a newline; status 1 if the key is absent",

@@ -16,6 +16,11 @@ struct ListArguments {
   PoolArguments pool;
   bool all = false;
   bool one = false;
+
+  bool shows(const MapInfo& info) const {
+    const std::string_view name = info.name;
+    return one ? name == pool.map : all || !name.starts_with('.');
+  }
 };
 
 // ---- words --------------------------------------------------------------------------------------
@@ -52,9 +57,16 @@ const char* state_words(const PoolInfo& info) {
   return info.clean ? "closed" : "not closed: its last process was killed";
 }
 
+// Which stores are known to be on the medium, whatever the kernel still has in its caches.
+const char* written_back_words(const PoolInfo& info) {
+  return info.synced || info.weakest_mode == Durability::power
+             ? "everything acknowledged"
+             : "all up to the last sync or close; not what was stored since";
+}
+
 std::string owner_words(const PoolInfo& info) {
   if (!info.in_use) return "";
-  const std::string host = info.owner_host.empty() ? "" : " on " + info.owner_host;
+  const std::string host = info.owner_host.empty() ? "" : " on " + info.owner_host.str();
   return fmt::format(" by process {}{}", info.owner_pid, host);
 }
 
@@ -65,7 +77,7 @@ void print_row(std::string_view name, std::string_view value) {
 // ---- info ---------------------------------------------------------------------------------------
 
 Json to_json(const MapInfo& map) {
-  return {{"name", map.name},
+  return {{"name", map.name.c_str()},
           {"engine", engine_name(map.engine)},
           {"engine_version", map.engine_version},
           {"key", map.key_kind == KeyKind::bytes ? "bytes" : "integer"},
@@ -75,34 +87,36 @@ Json to_json(const MapInfo& map) {
           {"value_type", value_type_name(map)}};
 }
 
-Json to_json(const std::vector<MapInfo>& maps) {
+Json to_json(const Array<MapInfo>& maps, const ListArguments& which) {
   Json array = Json::array();
-  for (const MapInfo& map : maps) array.push_back(to_json(map));
+  for (const MapInfo& map : maps) {
+    if (which.shows(map)) array.push_back(to_json(map));
+  }
   return array;
 }
 
 Json to_json(const PoolInfo& info) {
-  return {{"path", info.path},
-          {"uuid", info.uuid},
+  return {{"path", info.path.c_str()},
+          {"uuid", info.uuid.c_str()},
           {"format_version", info.format_version},
           {"file_bytes", info.file_bytes},
           {"max_bytes", info.max_bytes},
           {"extent_bytes", info.extent_bytes},
-          {"filesystem", info.filesystem},
+          {"filesystem", info.filesystem.c_str()},
           {"medium", medium_name(info.medium)},
           {"durability", durability_name(info.durability)},
           {"weakest_mode", durability_name(info.weakest_mode)},
-          {"flush_instruction", info.flush_instruction},
+          {"flush_instruction", info.flush_instruction.c_str()},
           {"survives_kill", true},
           {"survives_power_loss", info.durability == Durability::power},
           {"clean", info.clean},
           {"synced", info.synced},
           {"trusted", info.trusted},
-          {"trust_note", info.trust_note},
+          {"trust_note", info.trust_note.c_str()},
           {"in_use", info.in_use},
           {"owner_pid", info.owner_pid},
-          {"owner_host", info.owner_host},
-          {"maps", to_json(info.maps)}};
+          {"owner_host", info.owner_host.c_str()},
+          {"maps", to_json(info.maps, {.all = true})}};
 }
 
 void print_info(const PoolInfo& info) {
@@ -112,24 +126,25 @@ void print_info(const PoolInfo& info) {
   print_row("size", fmt::format("{} of at most {}", human_bytes(info.file_bytes),
                                 human_bytes(info.max_bytes)));
   print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium),
-                                  medium_words(info.medium), info.filesystem));
+                                  medium_words(info.medium), info.filesystem.c_str()));
   // "none" in `process`, and where nobody has the pool open.
   const std::string instruction =
-      info.flush_instruction == "none" ? "" : " (write-back: " + info.flush_instruction + ")";
+      info.flush_instruction == "none"
+          ? ""
+          : fmt::format(" (write-back: {})", info.flush_instruction.c_str());
   print_row("durability", std::string(durability_name(info.durability)) + instruction);
   print_row("  process killed", "nothing acknowledged is lost");
   print_row("  OS crash, power loss", power_promise(info));
-  print_row("weakest since sync", durability_name(info.weakest_mode));
+  print_row("written back", written_back_words(info));
   print_row("state", state_words(info) + owner_words(info));
-  print_row("trusted", info.trusted ? "yes" : "NO: " + info.trust_note);
+  print_row("trusted", info.trusted ? std::string("yes") : "NO: " + info.trust_note.str());
   for (const MapInfo& map : info.maps) {
-    print_row("map", fmt::format("{}: {}, {} -> {}", map.name, engine_name(map.engine),
+    print_row("map", fmt::format("{}: {}, {} -> {}", map.name.c_str(), engine_name(map.engine),
                                  key_type_name(map), value_type_name(map)));
   }
 }
 
 int run_info(const PoolArguments& arguments) {
-  watch_bus_errors(arguments.path);
   auto info = Pool::inspect(arguments.path);
   if (!info) return report(arguments.path, info.error());
   if (arguments.json) {
@@ -143,22 +158,20 @@ int run_info(const PoolArguments& arguments) {
 // ---- list ---------------------------------------------------------------------------------------
 
 int run_list(const ListArguments& arguments) {
-  watch_bus_errors(arguments.pool.path);
   auto info = Pool::inspect(arguments.pool.path);
   if (!info) return report(arguments.pool.path, info.error());
-  std::erase_if(info->maps, [&](const MapInfo& map) {
-    if (arguments.one) return map.name != arguments.pool.map;
-    return !arguments.all && map.name.starts_with('.');
-  });
-  if (arguments.one && info->maps.empty()) {
+  const bool any = std::any_of(info->maps.begin(), info->maps.end(),
+                               [&](const MapInfo& map) { return arguments.shows(map); });
+  if (arguments.one && !any) {
     return report_map(arguments.pool, Status(StatusCode::not_found));
   }
   if (arguments.pool.json) {
-    print_json({{"path", arguments.pool.path}, {"maps", to_json(info->maps)}});
+    print_json({{"path", arguments.pool.path}, {"maps", to_json(info->maps, arguments)}});
     return exit_done;
   }
   for (const MapInfo& map : info->maps) {
-    fmt::print("{}\t{}\t{}\t{}\n", map.name, engine_name(map.engine), key_type_name(map),
+    if (!arguments.shows(map)) continue;
+    fmt::print("{}\t{}\t{}\t{}\n", map.name.c_str(), engine_name(map.engine), key_type_name(map),
                value_type_name(map));
   }
   return exit_done;
@@ -167,18 +180,12 @@ int run_list(const ListArguments& arguments) {
 // ---- stats --------------------------------------------------------------------------------------
 
 Json to_json(const MapStats& map) {
-  return {{"name", map.name},
-          {"engine", engine_name(map.engine)},
-          {"entries", map.entries},
-          {"load_factor", map.load_factor},
-          {"height", map.height},
-          {"leaves", map.leaves},
-          {"inner_nodes", map.inner_nodes},
-          {"pm_bytes", map.pm_bytes},
-          {"dram_bytes", map.dram_bytes},
-          {"scan_order_bytes", map.scan_order_bytes},
-          {"splits", map.splits},
-          {"merges", map.merges}};
+  return {{"name", map.name.c_str()},       {"engine", engine_name(map.engine)},
+          {"entries", map.entries},         {"load_factor", map.load_factor},
+          {"height", map.height},           {"leaves", map.leaves},
+          {"inner_nodes", map.inner_nodes}, {"pm_bytes", map.pm_bytes},
+          {"dram_bytes", map.dram_bytes},   {"scan_order_bytes", map.scan_order_bytes},
+          {"splits", map.splits},           {"merges", map.merges}};
 }
 
 Json to_json(const std::string& path, const PoolStats& stats) {
@@ -212,7 +219,7 @@ void print_stats(const std::string& path, const PoolStats& stats) {
   print_row("recovery at open",
             fmt::format("{:.1f} ms", static_cast<double>(stats.recovery_ns) / 1e6));
   for (const MapStats& map : stats.maps) {
-    fmt::print("map {} ({})\n", map.name, engine_name(map.engine));
+    fmt::print("map {} ({})\n", map.name.c_str(), engine_name(map.engine));
     print_row("  entries", with_commas(map.entries));
     print_row("  in the pool", human_bytes(map.pm_bytes));
     print_row("  in DRAM", human_bytes(map.dram_bytes));
@@ -225,16 +232,22 @@ void print_stats(const std::string& path, const PoolStats& stats) {
 int run_stats(const PoolArguments& arguments) {
   auto info = Pool::inspect(arguments.path);
   if (!info) return report(arguments.path, info.error());
-  watch_bus_errors(arguments.path);
-  auto pool = info->in_use ? Pool::open(arguments.path, {.create = false, .read_only = true})
-                           : open_pool(arguments, Access::read);
+  // A map that changes while it is read looks damaged: its figures are those of what could be read.
+  auto pool = open_pool(arguments, info->in_use ? Access::damaged : Access::read);
   if (!pool) return report(arguments.path, pool.error());
-  const PoolStats stats = pool->stats();
+  auto counted = pool->stats();
+  const auto listed = pool->list();
+  if (!counted || !listed) {
+    return close_pool(*pool, arguments,
+                      report(arguments.path, !counted ? counted.error() : listed.error()));
+  }
+  const PoolStats& stats = *counted;
   std::vector<std::string> changing;
-  for (const MapInfo& map : pool->list()) {
-    const bool seen = std::any_of(stats.maps.begin(), stats.maps.end(),
-                                  [&](const MapStats& other) { return other.name == map.name; });
-    if (!seen) changing.push_back(map.name);
+  for (const MapInfo& map : *listed) {
+    const bool seen = std::any_of(stats.maps.begin(), stats.maps.end(), [&](const MapStats& other) {
+      return other.name == map.name && !other.partial;
+    });
+    if (!seen) changing.push_back(map.name.str());
   }
   if (arguments.json) {
     Json object = to_json(arguments.path, stats);
@@ -244,7 +257,8 @@ int run_stats(const PoolArguments& arguments) {
   } else {
     print_stats(arguments.path, stats);
     for (const std::string& name : changing) {
-      fmt::print("map {}: changing too fast to be counted from outside\n", name);
+      fmt::print("map {}: changes too fast to be counted from outside; figures are too low\n",
+                 name);
     }
   }
   return close_pool(*pool, arguments, exit_done);
@@ -258,6 +272,7 @@ void register_inspect_commands(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<PoolArguments>();
     CLI::App* command = app.add_subcommand(name, help);
     add_path(*command, *arguments);
+    if (run == run_stats) add_read_only(*command, *arguments);
     add_json(*command, *arguments);
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });

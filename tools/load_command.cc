@@ -33,7 +33,7 @@ constexpr double kMinSilence = 0.004;
 struct LoadArguments {
   PoolArguments pool;
   std::string file;
-  unsigned threads = 1;
+  std::uint64_t threads = 1;
   bool skip_bad = false;
   bool restart = false;
   std::uint64_t skip_lines = 0;
@@ -226,7 +226,7 @@ class SignalsBlocked {
 
 int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog* log,
               Acknowledged start, TextMap& map) {
-  LineReader reader(input.fd, {.workers = arguments.threads,
+  LineReader reader(input.fd, {.workers = static_cast<unsigned>(arguments.threads),
                                .skip_bad = arguments.skip_bad,
                                .skip_lines = arguments.skip_lines,
                                .lines_before = start.lines,
@@ -237,7 +237,7 @@ int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog*
   std::optional<Acknowledger> acknowledger;
   {
     const SignalsBlocked blocked;
-    pipeline.emplace(map, arguments.threads, start);
+    pipeline.emplace(map, static_cast<unsigned>(arguments.threads), start);
     acknowledger.emplace(*pipeline, log, start, input.size);
   }
   while (auto block = reader.next()) {
@@ -292,15 +292,13 @@ void register_load_command(CLI::App& app, Action& action) {
   add_path(*command, arguments->pool);
   command->add_option("FILE", arguments->file, "key<TAB>value lines; - is standard input")
       ->required();
-  command->add_option("--threads", arguments->threads, "worker threads (default: 1)")
-      ->check(CLI::Range(1, 256))
-      ->type_name("T");
+  add_count(*command, "--threads", arguments->threads, 1, 256, "worker threads (default: 1)");
   command->add_flag("--skip-bad", arguments->skip_bad, "count bad lines and go on");
-  command->add_option("--skip", arguments->skip_lines, "pass over the first N lines")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
+  add_count(*command, "--skip", arguments->skip_lines, 0, ~std::uint64_t{0},
+            "pass over the first N lines");
   command->add_flag("--restart", arguments->restart, "from the first line, whatever was loaded");
   add_map(*command, arguments->pool);
+  add_types(*command, arguments->pool);
   add_engine(*command, arguments->pool);
   add_max_size(*command, arguments->pool);
   add_durability(*command, arguments->pool);
@@ -315,6 +313,7 @@ absent.
 EXAMPLES
   perdure load inventory.perdure items.tsv --threads 2
   zcat items.tsv.gz | perdure load inventory.perdure -
+  perdure load inventory.perdure visits.tsv --map visits --key u32 --value u64
   perdure load inventory.perdure people.tsv --map people --skip-bad)");
   command->callback([&action, arguments] { action = [=] { return run_load(*arguments); }; });
 }

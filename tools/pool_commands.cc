@@ -1,6 +1,7 @@
 // create, drop, sync, compact, check: a pool as a whole.
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
@@ -18,41 +19,30 @@ struct CheckArguments {
   bool accept = false;
 };
 
-struct CreateArguments : PoolArguments {
-  TypeNames types;
-};
-
-int run_create(const CreateArguments& arguments) {
-  const auto types = parse_types(arguments.types);
-  if (!types) {
-    return report(arguments.path,
-                  fmt::format("--key {} and --value {} are no types; keys are bytes, u8, u16, u32, "
-                              "u64, i8, i16, i32 or i64, values bytes, u8, u16, u32 or u64",
-                              arguments.types.key, arguments.types.value),
-                  exit_usage);
-  }
+int run_create(const PoolArguments& arguments) {
   auto pool = open_pool(arguments, Access::must_create);
   if (!pool) return report(arguments.path, pool.error());
-  auto map = open_map(*pool, arguments, true, &*types);
+  auto map = open_map(*pool, arguments, true);
   if (!map) {  // nothing of it stays: the corrected command must not find a file
     ::unlink(arguments.path.c_str());
-    return close_pool(*pool, arguments, report(arguments.path, map.error()));
+    return close_pool(*pool, arguments, report_entry(arguments, map.error()));
   }
-  const PoolInfo info = pool->info();
+  const auto info = pool->info();
+  if (!info) return close_pool(*pool, arguments, report(arguments.path, info.error()));
   if (const int status = close_pool(*pool, arguments, exit_done)) return status;
   if (arguments.json) {
     print_json({{"path", arguments.path},
-                {"uuid", info.uuid},
+                {"uuid", info->uuid.c_str()},
                 {"map", arguments.map},
                 {"key_type", key_type_name(map->info())},
                 {"value_type", value_type_name(map->info())},
-                {"durability", durability_name(info.durability)},
-                {"medium", medium_name(info.medium)},
-                {"max_bytes", info.max_bytes}});
+                {"durability", durability_name(info->durability)},
+                {"medium", medium_name(info->medium)},
+                {"max_bytes", info->max_bytes}});
   } else {
     fmt::print("created {}: map '{}', durability {} on {}, at most {}\n", arguments.path,
-               arguments.map, durability_name(info.durability), medium_name(info.medium),
-               human_bytes(info.max_bytes));
+               arguments.map, durability_name(info->durability), medium_name(info->medium),
+               human_bytes(info->max_bytes));
   }
   return exit_done;
 }
@@ -79,13 +69,13 @@ int run_sync(const PoolArguments& arguments) {
   if (const Status synced = pool->sync(); !synced.ok()) {
     return close_pool(*pool, arguments, report(arguments.path, synced));
   }
-  const std::uint64_t bytes = pool->info().file_bytes;
+  const auto info = pool->info();
   if (const int status = close_pool(*pool, arguments, exit_done)) return status;
   if (arguments.json) {
-    print_json({{"path", arguments.path}, {"synced", true}, {"file_bytes", bytes}});
+    print_json(
+        {{"path", arguments.path}, {"synced", true}, {"file_bytes", info ? info->file_bytes : 0}});
   } else {
-    fmt::print("synced {}: the whole file is written back, a copy of it is complete\n",
-               human_bytes(bytes));
+    fmt::print("synced: the whole file is written back, a copy of it is complete\n");
   }
   return exit_done;
 }
@@ -97,11 +87,12 @@ int run_compact(const PoolArguments& arguments) {
   if (!given_back) {
     return close_pool(*pool, arguments, report(arguments.path, given_back.error()));
   }
-  const std::uint64_t file_bytes = pool->info().file_bytes;
+  const auto info = pool->info();
   if (const int status = close_pool(*pool, arguments, exit_done)) return status;
   if (arguments.json) {
-    print_json(
-        {{"path", arguments.path}, {"given_back_bytes", *given_back}, {"file_bytes", file_bytes}});
+    print_json({{"path", arguments.path},
+                {"given_back_bytes", *given_back},
+                {"file_bytes", info ? info->file_bytes : 0}});
   } else {
     fmt::print("gave {} back to the file system\n", human_bytes(*given_back));
   }
@@ -110,25 +101,57 @@ int run_compact(const PoolArguments& arguments) {
 
 void print_report(const CheckArguments& arguments, const CheckReport& found) {
   if (arguments.pool.json) {
+    auto violations = nlohmann::ordered_json::array();
+    for (const auto& violation : found.violations) violations.push_back(violation.c_str());
     print_json({{"path", arguments.pool.path},
                 {"ok", found.ok()},
                 {"deep", arguments.deep},
                 {"entries", found.entries},
                 {"objects", found.objects},
                 {"leaked_blocks", found.leaked_blocks},
-                {"violations", found.violations}});
+                {"violation_count", found.violation_count},
+                {"violations", std::move(violations)}});
     return;
   }
-  for (const std::string& violation : found.violations) fmt::print("violation: {}\n", violation);
+  for (const auto& violation : found.violations) fmt::print("violation: {}\n", violation.c_str());
+  if (found.violation_count > found.violations.size()) {
+    fmt::print("and {} more\n", found.violation_count - found.violations.size());
+  }
   fmt::print("{}: {} entries, {} objects looked at{}, {} leaked blocks\n",
              found.ok() ? "ok" : "NOT OK", with_commas(found.entries), with_commas(found.objects),
              arguments.deep ? ", every key and checksum verified" : "",
              with_commas(found.leaked_blocks));
 }
 
-int run_check(const CheckArguments& arguments) {
-  auto pool = open_pool(arguments.pool, Access::read, arguments.accept);
-  if (!pool) return report(arguments.pool.path, pool.error());
+// A script that asked for JSON gets an object even where there is nothing to check.
+int cannot_check(const CheckArguments& arguments, const Status& status) {
+  if (arguments.pool.json) {
+    print_json(
+        {{"path", arguments.pool.path}, {"ok", false}, {"error", std::string(status.message())}});
+  }
+  return report(arguments.pool.path, status);
+}
+
+// Entries of the tool's own maps, which are none of the user's.
+std::uint64_t own_entries(Pool& pool) {
+  std::uint64_t entries = 0;
+  const auto stats = pool.stats();
+  if (!stats) return entries;
+  for (const MapStats& map : stats->maps) {
+    if (std::string_view(map.name).starts_with('.')) entries += map.entries;
+  }
+  return entries;
+}
+
+int run_check(CheckArguments arguments) {
+  // A pool is accepted only after a check of everything: its report is the one to show.
+  arguments.deep = arguments.deep || arguments.accept;
+  auto pool = open_pool(arguments.pool, Access::check, arguments.accept);
+  if (!pool && pool.error() == StatusCode::corruption) {
+    auto damaged = open_pool(arguments.pool, Access::damaged, arguments.accept);
+    if (damaged) pool = std::move(damaged);
+  }
+  if (!pool) return cannot_check(arguments, pool.error());
   Progress progress(0, 0);
   const auto show = [](void* bar, std::uint64_t done, std::uint64_t total) {
     static_cast<Progress*>(bar)->show_bytes(done, total);
@@ -136,27 +159,21 @@ int run_check(const CheckArguments& arguments) {
   auto found =
       pool->check({.deep = arguments.deep, .progress = show, .progress_context = &progress});
   progress.clear();
-  if (!found) return close_pool(*pool, arguments.pool, report(arguments.pool.path, found.error()));
+  if (!found) return close_pool(*pool, arguments.pool, cannot_check(arguments, found.error()));
+  found->entries -= std::min(found->entries, own_entries(*pool));
   print_report(arguments, *found);
   return close_pool(*pool, arguments.pool, found->ok() ? exit_done : exit_negative);
 }
 
 void register_create(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<CreateArguments>();
+  auto arguments = std::make_shared<PoolArguments>();
   CLI::App* command = app.add_subcommand("create", "make a new pool with one empty map");
   add_path(*command, *arguments);
   add_engine(*command, *arguments);
   add_max_size(*command, *arguments);
   add_durability(*command, *arguments);
   add_map(*command, *arguments);
-  command
-      ->add_option("--key", arguments->types.key,
-                   "type of its keys: bytes, u8 to u64, i8 to i64 (default: bytes)")
-      ->type_name("TYPE");
-  command
-      ->add_option("--value", arguments->types.value,
-                   "type of its values: bytes, u8 to u64 (default: bytes)")
-      ->type_name("TYPE");
+  add_types(*command, *arguments);
   add_json(*command, *arguments);
   command->footer(R"(
 Numbers are decimal on the command line and in TSV files.
@@ -177,13 +194,15 @@ void register_check(CLI::App& app, Action& action) {
                     "read everything: each key in its place, each record's checksum");
   command->add_flag("--accept", arguments->accept,
                     "let a pool that is not trusted (see perdure info) be served again, if a full\n"
-                    "check finds it whole");
+                    "check (--deep) finds it whole");
+  add_read_only(*command, arguments->pool);
   add_json(*command, arguments->pool);
   command->footer(R"(
 Verifies headers, root directory, extent table, the leaves of every map with their bounds and the
 levels above them, and that no block is leaked or used twice. Opening a pool that was closed
 verifies its checksums of leaves. --deep also reads every key and record. On a terminal a line says
-how far it is. Status 0: no violation. Status 1: violations, one per line.
+how far it is. Status 0: no violation. Status 1: violations, one per line. Status 3: headers or
+extent table are damaged, so that there is nothing to go by. A damaged pool is only read.
 
 EXAMPLES
   perdure check inventory.perdure

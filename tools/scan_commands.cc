@@ -53,7 +53,7 @@ int run_scan(const ScanArguments& arguments) {
   EntryWriter write(output);
   auto scanned = map->scan(arguments.range, write);
   int status = finish_output(output, "standard output", exit_done);
-  if (!scanned) status = report(arguments.pool.path, scanned.error());
+  if (!scanned) status = report_entry(arguments.pool, scanned.error());
   return close_pool(*pool, arguments.pool, status);
 }
 
@@ -161,12 +161,12 @@ void register_scan_commands(CLI::App& app, Action& action) {
   bound("--to", scan->range.to, "first key that is no longer printed");
   command->add_option("--prefix", scan->range.prefix, "only keys that begin with it")
       ->type_name("P");
-  command->add_option("--limit", scan->range.limit, "at most this many entries")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
+  add_count(*command, "--limit", scan->range.limit, 0, ~std::uint64_t{0},
+            "at most this many entries");
   command->add_flag("--reverse", scan->range.reverse, "in descending order");
   add_map(*command, scan->pool);
   add_durability(*command, scan->pool);
+  add_read_only(*command, scan->pool);
   command->footer(R"(
 Prints key<TAB>value lines. A tab, newline or backslash inside a key or value is printed as \t, \n
 or \\; every other byte, NUL included, as it is. Bounds are taken literally; of maps with integer
@@ -185,6 +185,7 @@ EXAMPLES
   command->add_option("FILE", dump->file, "where to; - or nothing: standard output");
   add_map(*command, dump->pool);
   add_durability(*command, dump->pool);
+  add_read_only(*command, dump->pool);
   command->footer(R"(
 Writes what `perdure load` reads. FILE appears whole or not at all.
 

@@ -41,31 +41,20 @@ bool parse_integer_type(Bytes name, bool& is_signed, std::uint8_t& bytes) {
   return false;
 }
 
-// Keys begin with `prefix` if they are at or behind it and before this; empty if there is no bound.
-std::string after_prefix(std::string prefix) {
-  while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
-  if (!prefix.empty()) ++prefix.back();
-  return prefix;
-}
-
 }  // namespace
 
-std::optional<detail::MapSpec> parse_types(const TypeNames& names) {
-  detail::MapSpec spec{};
-  spec.key_kind = KeyKind::bytes;
-  spec.value_kind = ValueKind::bytes;
-  if (names.key != "bytes") {
-    spec.key_kind = KeyKind::integer;
-    if (!parse_integer_type(names.key, spec.is_signed, spec.key_bytes)) return std::nullopt;
-  }
-  if (names.value != "bytes") {
-    spec.value_kind = ValueKind::word;
-    bool is_signed = false;
-    if (!parse_integer_type(names.value, is_signed, spec.value_bytes) || is_signed) {
-      return std::nullopt;
-    }
-  }
-  return spec;
+bool parse_key_type(Bytes name, detail::MapSpec& spec) {
+  spec.key_kind = name == "bytes" ? KeyKind::bytes : KeyKind::integer;
+  spec.is_signed = false;
+  spec.key_bytes = 0;
+  return name == "bytes" || parse_integer_type(name, spec.is_signed, spec.key_bytes);
+}
+
+bool parse_value_type(Bytes name, detail::MapSpec& spec) {
+  spec.value_kind = name == "bytes" ? ValueKind::bytes : ValueKind::word;
+  spec.value_bytes = 0;
+  bool is_signed = false;
+  return name == "bytes" || (parse_integer_type(name, is_signed, spec.value_bytes) && !is_signed);
 }
 
 std::string key_type_name(const MapInfo& map) {
@@ -122,6 +111,12 @@ Bytes TextMap::text_of(const detail::Value& value, std::string& storage) const {
   return storage;
 }
 
+Status TextMap::accepts(Bytes key_text, Bytes value_text) const {
+  if (auto key = key_of(key_text); !key) return std::move(key.error());
+  if (auto value = value_of(value_text); !value) return std::move(value.error());
+  return {};
+}
+
 Expected<bool> TextMap::upsert(Bytes key_text, Bytes value_text) {
   auto key = key_of(key_text);
   if (!key) return fail(std::move(key.error()));
@@ -165,16 +160,21 @@ Expected<std::uint64_t> TextMap::scan(const Range& range, Visit visit) {
                 "and --to",
                 info().name.c_str(), key_type_name(info()).c_str());
   }
-  std::optional<std::string> from = range.from;
-  std::optional<std::string> to = range.to;
-  if (!range.prefix.empty()) {
-    if (!from || *from < range.prefix) from = range.prefix;
-    const std::string end = after_prefix(range.prefix);
-    if (!end.empty() && (!to || end < *to)) to = end;
-  }
+  detail::PrefixEnd end;
   detail::ScanRange bounds{.reverse = range.reverse, .limit = range.limit};
-  for (const auto& [text, bound] : {std::pair(&from, &bounds.from), std::pair(&to, &bounds.to)}) {
-    if (!*text) continue;
+  if (info().key_kind == KeyKind::bytes) {
+    auto bytes = scan_range(ScanOptions<Bytes>{.from = range.from,
+                                               .to = range.to,
+                                               .prefix = range.prefix,
+                                               .limit = range.limit,
+                                               .reverse = range.reverse},
+                            end);
+    if (!bytes) return fail(std::move(bytes.error()));
+    bounds = *bytes;
+  }
+  for (const auto& [text, bound] :
+       {std::pair(&range.from, &bounds.from), std::pair(&range.to, &bounds.to)}) {
+    if (!*text || info().key_kind == KeyKind::bytes) continue;
     auto key = key_of(**text);
     if (!key) return fail(std::move(key.error()));
     *bound = *key;

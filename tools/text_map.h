@@ -17,12 +17,10 @@ namespace perdure::cli {
 
 using Bytes = std::string_view;
 
-// The types of a new map, as --key and --value name them.
-struct TypeNames {
-  std::string key = "bytes";    // bytes, u8 .. u64, i8 .. i64
-  std::string value = "bytes";  // bytes, u8 .. u64
-};
-std::optional<detail::MapSpec> parse_types(const TypeNames& names);
+// Types as --key and --value name them: bytes, u8 .. u64, for keys i8 .. i64 too. Puts them into
+// `spec`; false if there is no such type.
+bool parse_key_type(Bytes name, detail::MapSpec& spec);
+bool parse_value_type(Bytes name, detail::MapSpec& spec);
 std::string key_type_name(const MapInfo& map);    // "bytes", "u64", "i32"
 std::string value_type_name(const MapInfo& map);  // "bytes", "u64"; "3 bytes" where no integer fits
 
@@ -40,6 +38,8 @@ class TextMap {
   explicit TextMap(UntypedMap map) : map_(std::move(map)) {}
 
   const MapInfo& info() const noexcept { return map_.info; }
+  // Whether these texts are a key and a value of the map's types, and why not.
+  Status accepts(Bytes key, Bytes value) const;
   MapStats stats() {
     MapStats out;
     map_.index->stats(out);

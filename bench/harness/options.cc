@@ -166,8 +166,12 @@ Result<void> judge_work(const Raw& raw, BenchOptions& options) {
   }
   const auto records = parse_count(raw.records);
   const auto operations = raw.operations.empty() ? records : parse_count(raw.operations);
-  if (!records) return failure(kExitUsage, "--records " + raw.records + ": not a number");
-  if (!operations) return failure(kExitUsage, "--operations " + raw.operations + ": not a number");
+  if (!records)
+    return failure(kExitUsage, "--records: '" + raw.records +
+                                   "' is not a number such as 10M (suffixes K, M, G, T)");
+  if (!operations)
+    return failure(kExitUsage, "--operations: '" + raw.operations +
+                                   "' is not a number such as 10M (suffixes K, M, G, T)");
   auto distribution = parse_distribution(raw.distribution);
   if (!distribution) return std::unexpected(distribution.error());
   options.work = {.records = *records,

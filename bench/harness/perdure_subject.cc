@@ -206,9 +206,10 @@ Result<void> PerdureSubject<K, V>::open(bool create) {
     if (!map) return std::unexpected(to_failure(map.error(), options_.path));
     map_.emplace(std::move(*map));
   }
-  const PoolInfo info = pool_->info();
-  medium_ = medium_name(info.medium);
-  durability_ = durability_name(info.durability);
+  const auto info = pool_->info();
+  if (!info) return std::unexpected(to_failure(info.error(), options_.path));
+  medium_ = medium_name(info->medium);
+  durability_ = durability_name(info->durability);
   return {};
 }
 
@@ -225,12 +226,13 @@ Result<void> PerdureSubject<K, V>::close() {
 
 template <MapKey K, MapValue V>
 Footprint PerdureSubject<K, V>::footprint() {
-  const PoolStats pool = pool_->stats();
   const MapStats map = ordered_ ? ordered_->stats() : map_->stats();
+  const auto pool = pool_->stats();
+  if (!pool) return {};  // no memory for a few hundred bytes
   // The pool has no other map: what the heap keeps in DRAM is all this map's.
   return {.entries = map.entries,
-          .pm_bytes = pool.assigned_bytes,
-          .dram_bytes = map.dram_bytes + pool.heap_dram_bytes,
+          .pm_bytes = pool->assigned_bytes,
+          .dram_bytes = map.dram_bytes + pool->heap_dram_bytes,
           .load_factor = map.load_factor};
 }
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -92,6 +93,23 @@ V from_value(const Value& value) noexcept {
   }
 }
 
+// Runs what may throw std::bad_alloc; false if it did. A program that is built without exceptions
+// ends there, as it does wherever a std::string finds no memory: read() and scan() with a callback
+// copy nothing.
+template <class F>
+bool attempt(F&& allocate) noexcept {
+#ifdef __cpp_exceptions
+  try {
+    allocate();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+#else
+  allocate();
+#endif
+  return true;
+}
+
 // What an owned copy of a value is: the word itself, or a std::string.
 template <MapValue V>
 using Owned = std::conditional_t<std::same_as<V, std::string_view>, std::string, V>;
@@ -118,10 +136,20 @@ struct ScanOptions<std::string_view> {
   bool reverse = false;
 };
 
-// The half-open key interval that an options object means. `storage` owns a computed upper bound.
-detail::ScanRange scan_range(const ScanOptions<std::string_view>& options, std::string& storage);
+namespace detail {
+// The bound behind all keys with a prefix.
+struct PrefixEnd {
+  char in_place[64];
+  std::unique_ptr<char[]> allocated;  // of a longer one
+};
+}  // namespace detail
+
+// The half-open key interval that an options object means; `end` owns a bound that it had to
+// compute. Errors: out_of_memory.
+Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& options,
+                                       detail::PrefixEnd& end) noexcept;
 template <IntegerKey K>
-detail::ScanRange scan_range(const ScanOptions<K>& options, std::string&) {
+Expected<detail::ScanRange> scan_range(const ScanOptions<K>& options, detail::PrefixEnd&) noexcept {
   detail::ScanRange range{.reverse = options.reverse, .limit = options.limit};
   if (options.from) range.from = detail::to_key(*options.from);
   if (options.to) range.to = detail::to_key(*options.to);
@@ -151,10 +179,12 @@ class Map {
   // A copy of the value, or nothing.
   Expected<std::optional<detail::Owned<V>>> find(const K& key) {
     std::optional<detail::Owned<V>> out;
+    bool copied = true;
     auto found = index_->read(detail::to_key(key), [&](const detail::Value& value) {
-      out.emplace(detail::from_value<V>(value));
+      copied = detail::attempt([&] { out.emplace(detail::from_value<V>(value)); });
     });
     if (!found) return fail(std::move(found.error()));
+    if (!copied) return fail(StatusCode::out_of_memory);
     return out;
   }
   Expected<bool> contains(const K& key) {
@@ -173,6 +203,7 @@ class Map {
                                     std::span<std::optional<detail::Owned<V>>> values) {
     if (values.size() < keys.size()) return fail(StatusCode::invalid_argument);
     std::uint64_t present = 0;
+    bool copied = true;
     std::array<detail::Key, kBatch> batch;
     for (std::size_t begin = 0; begin < keys.size(); begin += kBatch) {
       const std::size_t n = std::min(kBatch, keys.size() - begin);
@@ -182,9 +213,12 @@ class Map {
       }
       auto found = index_->read_many(std::span<const detail::Key>(batch.data(), n),
                                      [&](std::size_t i, const detail::Value& value) {
-                                       values[begin + i].emplace(detail::from_value<V>(value));
+                                       copied &= detail::attempt([&] {
+                                         values[begin + i].emplace(detail::from_value<V>(value));
+                                       });
                                      });
       if (!found) return found;
+      if (!copied) return fail(StatusCode::out_of_memory);
       present += *found;
     }
     return present;
@@ -211,17 +245,18 @@ class OrderedMap : public Map<K, V> {
   // bool: false ends the scan. Answers how many entries were visited. Views end with the callback.
   template <class F>
   Expected<std::uint64_t> scan(const ScanOptions<K>& options, F&& visit) {
-    std::string storage;
     std::uint64_t left = options.limit;
     if (left == 0) return std::uint64_t{0};
-    auto done =
-        ordered_->scan(scan_range(options, storage), [&](std::span<const detail::Entry> entries) {
-          for (const detail::Entry& entry : entries) {
-            --left;
-            if (!call(visit, entry) || left == 0) return false;
-          }
-          return true;
-        });
+    detail::PrefixEnd end;
+    auto range = scan_range(options, end);
+    if (!range) return fail(std::move(range.error()));
+    auto done = ordered_->scan(*range, [&](std::span<const detail::Entry> entries) {
+      for (const detail::Entry& entry : entries) {
+        --left;
+        if (!call(visit, entry) || left == 0) return false;
+      }
+      return true;
+    });
     if (!done) return fail(std::move(done.error()));
     return options.limit - left;
   }
@@ -231,7 +266,7 @@ class OrderedMap : public Map<K, V> {
   }
 
   // An input iterator over copies: keeps no guard between steps, so it may live long and mutations
-  // between steps are fine.
+  // between steps are fine. Where valid() ends, status() says whether that was the end.
   class Iterator {
    public:
     bool valid() const noexcept { return position_ < batch_.size(); }
@@ -249,9 +284,12 @@ class OrderedMap : public Map<K, V> {
     Iterator(OrderedMap* map, const ScanOptions<K>& options)
         : map_(map), options_(options), left_(options.limit) {
       if constexpr (std::same_as<K, std::string_view>) {
-        if (options.from) from_.emplace(*options.from);
-        if (options.to) to_.emplace(*options.to);
-        prefix_ = std::string(options.prefix);
+        const bool copied = detail::attempt([&] {
+          if (options.from) from_.emplace(*options.from);
+          if (options.to) to_.emplace(*options.to);
+          prefix_ = std::string(options.prefix);
+        });
+        if (!copied) stop(StatusCode::out_of_memory);
       }
       fill();
     }
@@ -273,17 +311,23 @@ class OrderedMap : public Map<K, V> {
       // Going forward `from` is inclusive: ask for one more and drop the repeated key.
       const bool repeats = last.has_value() && !options_.reverse;
       step.limit = std::min(left_, kStep) + (repeats ? 1 : 0);
+      bool copied = true;
       auto visited = map_->scan(step, [&](const K& key, const V& value) {
-        if (repeats && key == K(*last)) return;
-        if (batch_.size() < std::min(left_, kStep)) batch_.emplace_back(key, value);
+        if (repeats && key == K(*last)) return true;
+        if (batch_.size() >= std::min(left_, kStep)) return true;
+        copied = detail::attempt([&] { batch_.emplace_back(key, value); });
+        return copied;
       });
-      if (!visited) {
-        status_ = std::move(visited.error());
-        done_ = true;
-        return;
-      }
+      if (!visited) return stop(std::move(visited.error()));
+      if (!copied) return stop(StatusCode::out_of_memory);
       done_ = *visited < step.limit;
       left_ -= batch_.size();
+    }
+    // Nothing more comes, nor what is in `batch_`: `status_` is looked at where valid() ends.
+    void stop(Status status) {
+      status_ = std::move(status);
+      batch_.clear();
+      done_ = true;
     }
 
     OrderedMap* map_;

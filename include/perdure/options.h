@@ -42,6 +42,14 @@ struct PoolOptions {
   // A look without the lock: nothing reaches the file. Of a pool in use, a snapshot: what is torn
   // is looked at again, a few times; a map that still is has no figures and answers `corruption`.
   bool read_only = false;
+  // Installs a handler of SIGBUS for the process, once, which passes on what is not the library's.
+  // When the file is then cut short under us, or its medium fails, the pool is `poisoned`: every
+  // call answers an error, and what a callback was shown by a call that fails may be zeros. Without
+  // it the kernel ends the process. Best effort: at most 256 such pools at a time.
+  bool handle_sigbus = false;
+  // With `read_only`: open as much of a damaged pool as can be, for check() to say all that is
+  // wrong with it, and for stats() of what can be read. Damaged maps answer `corruption`.
+  bool allow_damage = false;
   bool accept_untrusted = false;  // serve an untrusted pool after a full check has passed
   Durability durability = Durability::automatic;
   std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation

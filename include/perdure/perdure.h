@@ -1,6 +1,7 @@
 // Everything a program needs: pools, maps, stores.
 #pragma once
 
+#include "perdure/containers.h"
 #include "perdure/map.h"
 #include "perdure/options.h"
 #include "perdure/pool.h"

@@ -11,9 +11,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "perdure/map.h"
 #include "perdure/options.h"
@@ -64,11 +62,11 @@ class Pool {
   // Opens or creates. Recovery runs here: O(leaves) for phast, in parallel. Errors: not_found,
   // exists, busy, corruption, unsupported_format, untrusted, invalid_argument, io, out_of_memory,
   // pool_full.
-  static Expected<Pool> open(const std::string& path, const PoolOptions& options = {});
+  static Expected<Pool> open(std::string_view path, const PoolOptions& options = {});
 
   // What the file says about itself, without the lock and without recovery: works while another
   // process has the pool.
-  static Expected<PoolInfo> inspect(const std::string& path);
+  static Expected<PoolInfo> inspect(std::string_view path);
 
   Pool(Pool&&) noexcept;
   Pool& operator=(Pool&&) noexcept;
@@ -96,13 +94,14 @@ class Pool {
   Expected<UntypedMap> untyped_map(std::string_view name, const MapOptions& options = {},
                                    const detail::MapSpec* create = nullptr);
 
-  std::vector<MapInfo> list() const;
+  // Errors: out_of_memory; invalid_argument if closed. As info() and stats().
+  Expected<Array<MapInfo>> list() const;
   // Removes a map and frees its blocks. No other thread may be using the map. Its DRAM is given
   // back when the pool closes. Fails with not_found.
   Status drop(std::string_view name);
 
-  PoolInfo info() const;
-  PoolStats stats() const;
+  Expected<PoolInfo> info() const;
+  Expected<PoolStats> stats() const;
   // Verifies the pool, all maps; what is wrong is in the report. No mutation may be in flight.
   // O(leaves); with `deep` O(bytes), one thread. Errors: invalid_argument if closed.
   Expected<CheckReport> check(const CheckOptions& options = {}) const;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
+#include <string_view>
 
+#include "perdure/containers.h"
 #include "perdure/options.h"
 
 namespace perdure {
@@ -23,8 +23,10 @@ const char* medium_name(Medium medium) noexcept;
 enum class KeyKind : std::uint8_t { integer = 1, bytes = 2 };
 enum class ValueKind : std::uint8_t { word = 1, bytes = 2 };
 
+using MapName = Text<kMaxMapNameBytes>;
+
 struct MapInfo {
-  std::string name;
+  MapName name;
   Engine engine = Engine::phast;
   std::uint32_t engine_version = 0;
   KeyKind key_kind = KeyKind::bytes;
@@ -35,29 +37,29 @@ struct MapInfo {
 };
 
 struct PoolInfo {
-  std::string path;
-  std::string uuid;
+  Text<4096> path;
+  Text<36> uuid;
   std::uint32_t format_version = 0;
   std::uint64_t file_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::uint64_t extent_bytes = 0;
-  std::string filesystem;  // name or magic of the file system type
+  Text<15> filesystem;  // name of the file system type
   Medium medium = Medium::page;
   Durability durability = Durability::process;    // of this open, or of the last one
   Durability weakest_mode = Durability::process;  // since the last full write-back
-  std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
-  bool clean = false;             // closed properly (of an open pool: by its last owner)
-  bool synced = false;            // written back whole, and nothing stored since: a copy is trusted
-  bool trusted = true;            // may be served without `accept_untrusted`
-  std::string trust_note;         // why not, in words
-  bool in_use = false;            // another process holds it
+  Text<15> flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
+  bool clean = false;          // closed properly (of an open pool: by its last owner)
+  bool synced = false;         // written back whole, and nothing stored since: a copy is trusted
+  bool trusted = true;         // may be served without `accept_untrusted`
+  Text<255> trust_note;        // why not, in words
+  bool in_use = false;         // another process holds it
   std::int64_t owner_pid = 0;
-  std::string owner_host;
-  std::vector<MapInfo> maps;
+  Text<64> owner_host;
+  Array<MapInfo> maps;
 };
 
 struct MapStats {
-  std::string name;
+  MapName name;
   Engine engine = Engine::phast;
   std::uint64_t entries = 0;
   double load_factor = 0;    // entries / slots
@@ -69,6 +71,7 @@ struct MapStats {
   std::uint64_t scan_order_bytes = 0;  // part of dram_bytes: sorted orders of scanned leaves
   std::uint64_t splits = 0;            // since open
   std::uint64_t merges = 0;            // leaves unlinked since open
+  bool partial = false;  // of what could be read of a damaged map, or of one that was changing
 };
 
 struct PoolStats {
@@ -83,7 +86,7 @@ struct PoolStats {
   std::uint64_t epoch = 0;
   std::uint64_t stalled_readers = 0;  // threads that keep an old epoch pinned
   std::uint64_t recovery_ns = 0;      // what the last open spent on recovery
-  std::vector<MapStats> maps;
+  Array<MapStats> maps;
 };
 
 // What `check` found. No violations: every invariant of the format and the engines holds.
@@ -92,8 +95,20 @@ struct CheckReport {
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;  // of what was looked at
   std::uint64_t leaked_blocks = 0;
-  std::vector<std::string> violations;  // the first 100, each one line
-  bool ok() const noexcept { return violations.empty(); }
+  std::uint64_t violation_count = 0;
+  // The first of them, each one line; fewer where DRAM is short.
+  static constexpr std::size_t kMaxViolations = 100;
+  Array<Text<255>> violations;
+
+  bool ok() const noexcept { return violation_count == 0; }
+  void add(std::string_view violation) noexcept {
+    ++violation_count;
+    if (violations.size() < kMaxViolations) (void)violations.push_back(violation);
+  }
+  std::string_view first() const noexcept {
+    if (violations.empty()) return violation_count == 0 ? "" : "(no memory to say what)";
+    return violations.front();
+  }
 };
 
 // Persistence work counted per thread; see perdure::thread_counters().

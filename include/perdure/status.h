@@ -1,7 +1,7 @@
 // Status: why a call failed. One machine word; a bare code never allocates.
 //
-// The library throws nothing. Calls that can fail return std::expected<T, Status>; absence of a key
-// is not a failure (see map.h). A message names the file, what is wrong and what to do about it.
+// The library throws nothing. Calls that can fail return Expected<T>, a std::expected<T, Status>;
+// absence of a key is no failure (see map.h). A message names the file, what is wrong, what to do.
 // Thread safety: a Status is a value; distinct objects may be used from distinct threads.
 #pragma once
 
@@ -75,7 +75,10 @@ class [[nodiscard]] Status {
 };
 
 template <class T>
-using Expected = std::expected<T, Status>;
+class [[nodiscard]] Expected : public std::expected<T, Status> {
+ public:
+  using std::expected<T, Status>::expected;
+};
 
 // Shorthand for the failing side of an Expected.
 inline std::unexpected<Status> fail(Status status) noexcept {

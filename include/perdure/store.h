@@ -20,7 +20,7 @@ namespace perdure {
 
 struct StoreOptions {
   Engine engine = Engine::phast;  // for a new map; an existing one keeps its own
-  std::string map = "default";
+  std::string_view map = "default";
   bool create_map = true;
   PoolOptions pool = {};
   MapOptions map_options = {};
@@ -30,7 +30,7 @@ class Store {
  public:
   using Bytes = std::string_view;
 
-  static Expected<Store> open(const std::string& path, const StoreOptions& options = {});
+  static Expected<Store> open(std::string_view path, const StoreOptions& options = {});
 
   // Inserts or replaces.
   Status put(std::string_view key, std::string_view value);
@@ -56,12 +56,12 @@ class Store {
   Status close(const CloseOptions& options = {}) { return pool_.close(options); }
 
  private:
-  Store(Pool pool, Map<Bytes, Bytes> map, std::string name, const MapOptions& options)
-      : pool_(std::move(pool)), map_(std::move(map)), name_(std::move(name)), options_(options) {}
+  Store(Pool pool, Map<Bytes, Bytes> map, std::string_view name, const MapOptions& options)
+      : pool_(std::move(pool)), map_(std::move(map)), name_(name), options_(options) {}
 
   Pool pool_;
   std::optional<Map<Bytes, Bytes>> map_;
-  std::string name_;
+  MapName name_;
   MapOptions options_;
 };
 

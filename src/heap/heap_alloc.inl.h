@@ -388,10 +388,11 @@ Status Heap<P>::assign(std::uint64_t first, std::uint64_t count, const ExtentWor
   return {};
 }
 
-// Free extents may be punched (no space behind them) or hold old content (wrong for I2).
+// Free extents may be punched (no space behind them) or hold old content (wrong for I2). What is
+// zeroed here is fenced with the extent's word: no block is handed out before, and the blocks of an
+// extent whose word a crash kept are swept.
 template <Platform P>
 Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind) noexcept {
-  bool dirty = false;
   for (std::uint64_t i = first; i < first + count; ++i) {
     Extent& extent = extents_[i];
     ExtentWord word;
@@ -404,11 +405,9 @@ Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind k
     if (kind != BlockKind::plain && word.state != ExtentState::virgin) {
       platform_.zero(at<std::byte>(offset_of(i)), geometry_.extent_bytes);
       platform_.flush(at<std::byte>(offset_of(i)), geometry_.extent_bytes, "heap.extent.zero"_site);
-      dirty = true;
     }
     tear_down(extent);
   }
-  if (dirty && !platform_.fence("heap.extent.zero"_site)) return StatusCode::poisoned;
   return {};
 }
 

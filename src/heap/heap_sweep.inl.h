@@ -10,13 +10,14 @@ Status Heap<P>::begin_sweep() noexcept {
   const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
   for (std::uint64_t i = 0; i < count; ++i) {
     ExtentWord word;
-    if (!ExtentWord::decode(platform_.load(table_word(i)), i, word)) {
+    if (!ExtentWord::decode(platform_.load(table_word(i)), i, word,
+                            P::verifies("heap.extent.crc"_site))) {
       return Status::format(StatusCode::corruption, "extent table: word %llu is damaged",
                             static_cast<unsigned long long>(i));
     }
     Extent& extent = extents_[i];
     if (word.state == ExtentState::virgin || word.state == ExtentState::free) {
-      extent.set(kMaybeHole);
+      if (P::runs("heap.sweep.holes"_site)) extent.set(kMaybeHole);
       continue;
     }
     std::uint64_t length = 1;
@@ -84,7 +85,7 @@ Status Heap<P>::mark(std::uint64_t offset) noexcept {
   const std::uint64_t bit = 1ULL << (block % 64);
   const std::uint64_t before =
       bits_of(extents_[number])[block / 64].fetch_or(bit, std::memory_order_acq_rel);
-  if ((before & bit) != 0) {
+  if ((before & bit) != 0 && P::verifies("heap.mark.once"_site)) {
     return Status::format(StatusCode::corruption, "the block at offset %llu is reached twice",
                           static_cast<unsigned long long>(offset));
   }
@@ -119,6 +120,7 @@ Status Heap<P>::sweep_slab(std::uint32_t number, bool complete) noexcept {
       continue;
     }
     if (extent.kind == static_cast<std::uint8_t>(BlockKind::plain)) continue;
+    if (!P::runs("heap.sweep.dead"_site)) continue;
     auto* words = at<std::uint64_t>(offset_of(number) + std::uint64_t{b} * size);
     const std::size_t count =
         extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free) ? 1 : size / 8;
@@ -145,15 +147,15 @@ Status Heap<P>::end_sweep(bool complete) noexcept {
     if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
       extent.clear(kTouched);
       const bool reached = extent.inline_bits.load(std::memory_order_acquire) != 0;
-      if (!reached && complete) release_extent(number);
+      if (!reached && complete && P::runs("heap.sweep.run"_site)) release_extent(number);
       continue;
     }
     ClassList& list = lists_[extent.kind][extent.size_class];
     LatchGuard guard(list.latch);
     if (Status s = sweep_slab(number, complete); !s.ok()) return s;
     if (extent.count() == blocks_in(extent)) {
-      release_extent(number);
-    } else if (extent.count() > 0) {
+      if (P::runs("heap.sweep.slab"_site)) release_extent(number);
+    } else if (extent.count() > 0 && P::runs("heap.sweep.partial"_site)) {
       link_partial(list, number);
     }
   }
@@ -248,7 +250,8 @@ void Heap<P>::verify_table(F&& bad) noexcept {
   for (std::uint64_t i = 0; i < extent_count_.load(std::memory_order_relaxed); ++i) {
     if (extents_[i].has(kInside)) continue;  // its word is not read while the run lives
     ExtentWord word;
-    if (!ExtentWord::decode(platform_.load(table_word(i)), i, word)) {
+    if (!ExtentWord::decode(platform_.load(table_word(i)), i, word,
+                            P::verifies("heap.extent.crc"_site))) {
       bad("a word of the extent table is damaged");
       continue;
     }

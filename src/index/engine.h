@@ -21,6 +21,9 @@ struct EngineContext {
   Background<P>& background;  // for what no operation waits for; see help() there
   std::uint32_t threads = 1;  // for recovery and close
   bool read_only = false;     // mutations answer read_only
+  // During recover() of a damaged pool that is only looked at: what is wrong and can be passed over
+  // is noted here. The map is not served, and what is stored reaches no file. Otherwise null.
+  CheckReport* damage = nullptr;
 };
 
 // How a map was created; fixed.
@@ -45,7 +48,7 @@ class EngineInstance {
   // The map was dropped, durably: gives all its blocks back. Nothing follows but destruction.
   virtual void release_blocks() = 0;
   // Writes checksums and whatever else makes the next open quick; no operation in flight, none
-  // follows.
+  // follows. This thread's write-backs are fenced by the pool's close.
   virtual Status close() = 0;
 };
 

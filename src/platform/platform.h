@@ -26,6 +26,9 @@
 //                        compare_exchange; null ends it. For what must be durable before the next
 //                        store, whoever makes it.
 //
+// MUTANTS  runs(site), verifies(site): constant true, except where a test leaves out this step or
+//     this checksum.
+//
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
 //     match_line, load_byte,          bytes that are written one by one and searched as a whole
 //     store_byte
@@ -45,6 +48,7 @@
 #include <cstdint>
 
 #include "perdure/function_ref.h"
+#include "perdure/status.h"
 #include "platform/site.h"
 
 namespace perdure {
@@ -81,8 +85,11 @@ concept Platform =
       { p.fence(Site<"example.site">{}) } -> std::same_as<bool>;
       { p.sync(src, n, Site<"example.site">{}) } -> std::same_as<bool>;
       p.watch_stores(watch);
+      { P::runs(Site<"example.site">{}) } -> std::same_as<bool>;
+      { P::verifies(Site<"example.site">{}) } -> std::same_as<bool>;
       { p.durable() } -> std::same_as<bool>;
       { p.poisoned() } -> std::same_as<bool>;
+      { p.failure() } -> std::same_as<Status>;
       typename P::template Atomic<std::uint64_t>;
       typename P::Latch;
       typename P::ByteLatches;

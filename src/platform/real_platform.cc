@@ -100,7 +100,7 @@ double ticks_per_ns() noexcept {
 
 }  // namespace
 
-const bool RealPlatform::asymmetric_ =
+const bool RealPlatform::kAsymmetric =
     ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 
 bool RealPlatform::heavy_fence() noexcept {
@@ -114,6 +114,16 @@ void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
   instruction_ = instruction;
   latency_ticks_ =
       write_latency_ns == 0 ? 0 : static_cast<std::uint64_t>(write_latency_ns * ticks_per_ns());
+}
+
+Status RealPlatform::failure() const noexcept {
+  return Status::format(
+      StatusCode::poisoned, "%s: %s", name_,
+      lost()
+          ? "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
+            "the pool, then restore a copy of the file, or run `perdure check` on it"
+          : "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
+            "close the pool, check the disk and the kernel's log, then open it anew");
 }
 
 void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {

@@ -16,6 +16,7 @@
 
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "platform/bus_errors.h"
 #include "platform/platform.h"
 
 namespace perdure {
@@ -117,11 +118,20 @@ class RealPlatform {
   };
 
   RealPlatform() = default;
+  ~RealPlatform() { ignore_bus_errors(state_); }
   RealPlatform(const RealPlatform&) = delete;
   RealPlatform& operator=(const RealPlatform&) = delete;
 
   void configure(FlushMode mode, FlushInstruction instruction,
                  std::uint32_t write_latency_ns) noexcept;
+  // The pool's file, for messages; must stay valid.
+  void name(const char* path) noexcept { name_ = path; }
+  // From now on SIGBUS in the pool's mapping poisons the pool instead of ending the process. False:
+  // the system refused. Until ignore_lost_pages(), or the end of this object.
+  bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
+    return watch_bus_errors(base, bytes, state_);
+  }
+  void ignore_lost_pages() noexcept { ignore_bus_errors(state_); }
   FlushMode mode() const noexcept { return mode_; }
   FlushInstruction instruction() const noexcept { return instruction_; }
 
@@ -171,9 +181,21 @@ class RealPlatform {
   bool sync(const void* p, std::size_t n, Site<Name>) noexcept {
     return sync_range(p, n);
   }
+  template <FixedString Name>
+  static constexpr bool runs(Site<Name>) noexcept {
+    return true;
+  }
+  template <FixedString Name>
+  static constexpr bool verifies(Site<Name>) noexcept {
+    return true;
+  }
   bool durable() const noexcept { return mode_ != FlushMode::none; }
-  bool poisoned() const noexcept { return poisoned_.load(std::memory_order_relaxed); }
-  void poison() noexcept { poisoned_.store(true, std::memory_order_relaxed); }
+  bool poisoned() const noexcept { return state_.poisoned.load(std::memory_order_relaxed); }
+  void poison() noexcept { state_.poisoned.store(true, std::memory_order_relaxed); }
+  // Part of the mapping is no longer the file's: what is read may be wrong.
+  bool lost() const noexcept { return state_.lost.load(std::memory_order_relaxed); }
+  // Why a poisoned pool answers nothing any more; names the file.
+  Status failure() const noexcept;
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
   // --- DRAM side ---
@@ -200,7 +222,7 @@ class RealPlatform {
   // whether every thread of the process has done a full fence within it; then it holds for plain
   // stores of others too, that no light_fence() follows.
   static void light_fence() noexcept {
-    if (asymmetric_) [[likely]] {
+    if (kAsymmetric) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -208,7 +230,7 @@ class RealPlatform {
   }
   static bool heavy_fence() noexcept;
   static constexpr unsigned kPatience = 200;  // more than a write-back takes
-  static bool full_light_fences() noexcept { return !asymmetric_; }
+  static bool full_light_fences() noexcept { return !kAsymmetric; }
   static std::uint32_t thread_slot() noexcept {
     const std::uint32_t slot = detail::thread_state.slot;
     return slot != ~0U ? slot : detail::acquire_thread_slot();
@@ -290,12 +312,13 @@ class RealPlatform {
   bool sync_range(const void* p, std::size_t n) noexcept;
   static void spin_ticks(std::uint64_t ticks) noexcept;
 
-  static const bool asymmetric_;  // set before main; until then both are full fences
+  static const bool kAsymmetric;  // set before main; until then both are full fences
 
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_ = FlushInstruction::clwb;
   std::uint64_t latency_ticks_ = 0;
-  std::atomic<bool> poisoned_{false};
+  MappingState state_;
+  const char* name_ = "";
   std::atomic<StoreWatch*> watch_{nullptr};
 };
 

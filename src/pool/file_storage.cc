@@ -86,7 +86,8 @@ Status FileStorage::open(std::string_view path, Access access) noexcept {
   const int fd = ::open(path_.c_str(), flags);
   if (fd < 0) {
     if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
-    if (errno == EISDIR) return Status::format(StatusCode::invalid_argument, "is a directory");
+    if (errno == EISDIR)
+      return Status::format(StatusCode::invalid_argument, "is a directory; name a file in it");
     if (errno == EACCES || errno == EROFS) {
       return Status::format(StatusCode::io,
                             "no permission to open it for writing (%s); change its "
@@ -110,7 +111,8 @@ Status FileStorage::create(std::string_view path) noexcept {
     const int fd = ::open(new_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0) return adopt(fd, Access::owner);
     if (errno == ENOENT) {
-      return Status::format(StatusCode::not_found, "cannot create: no such directory");
+      return Status::format(StatusCode::not_found,
+                            "cannot create: no such directory; make it first");
     }
     if (errno != EEXIST) return system_error(StatusCode::io, "cannot create");
     // Somebody is creating this pool, or was killed while doing so: the lock tells.
@@ -157,7 +159,8 @@ Status FileStorage::adopt(int fd, Access access) noexcept {
   if (fstat(fd, &info) != 0) return system_error(StatusCode::io, "cannot stat");
   if (!S_ISREG(info.st_mode)) {
     return Status::format(StatusCode::invalid_argument,
-                          "is not a regular file (a pool is one; devdax is not supported)");
+                          "is not a regular file; name one (of a devdax device: a file on a file "
+                          "system with -o dax on it)");
   }
   size_ = static_cast<std::uint64_t>(info.st_size);
   if (access == Access::owner) {
@@ -197,6 +200,11 @@ std::int64_t FileStorage::lock_holder() const noexcept {
   request.l_whence = SEEK_SET;
   if (fcntl(fd_, F_OFD_GETLK, &request) != 0 || request.l_type == F_UNLCK) return 0;
   return request.l_pid > 0 ? request.l_pid : -1;
+}
+
+bool FileStorage::backs(std::uint64_t bytes) const noexcept {
+  struct stat info{};
+  return fstat(fd_, &info) == 0 && static_cast<std::uint64_t>(info.st_size) >= bytes;
 }
 
 std::int64_t FileStorage::read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept {
@@ -267,6 +275,22 @@ Status FileStorage::full(const char* what) const noexcept {
       what, static_cast<unsigned long long>(size_));
 }
 
+// Growing, or setting the size back after a failure, would put zeros where somebody has cut the
+// file short, and hide it.
+Status FileStorage::shortened() const noexcept {
+  return Status::format(StatusCode::poisoned, "the file became shorter; restore a copy of it");
+}
+
+// Takes back what an allocation has added, and nothing else: its range may begin with live content.
+// False: the file is shorter than it was before.
+bool FileStorage::take_back(std::uint64_t before, std::uint64_t end) noexcept {
+  if (!backs(before)) return false;
+  if (end > before && backs(before + 1) && ftruncate(fd_, static_cast<off_t>(before)) == 0) {
+    size_ = before;
+  }
+  return true;
+}
+
 Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcept {
   if (access_ != Access::owner) return StatusCode::read_only;
   const std::uint64_t end = offset + length;
@@ -276,6 +300,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     return full("the file size limit (ulimit -f) is reached");  // growing would raise SIGXFSZ
   }
   const std::uint64_t before = size_;
+  if (!backs(before)) return shortened();
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_ = std::max(size_, end);
@@ -283,8 +308,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     // Populating is an allocation that answers an error where a plain access would be killed.
     if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
     if (errno != EINVAL) {
-      // Only what is new is taken back: the range may begin with live content.
-      if (end > before && ftruncate(fd_, static_cast<off_t>(before)) == 0) size_ = before;
+      if (!take_back(before, end)) return shortened();
       return full("no space left on the file system");
     }
   }
@@ -293,7 +317,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(length));
   }
   if (error != 0) {
-    if (end > before && ftruncate(fd_, static_cast<off_t>(before)) == 0) size_ = before;
+    if (!take_back(before, end)) return shortened();
     errno = error;
     if (error == ENOSPC || error == EFBIG || error == EDQUOT) return full("no space left");
     return system_error(StatusCode::io, "cannot allocate space");

@@ -57,6 +57,8 @@ class FileStorage final : public Storage {
   Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
 
+  // The file has at least so many bytes now.
+  bool backs(std::uint64_t bytes) const noexcept;
   const MediumReport& medium() const noexcept { return medium_; }
   // Device, inode, file system, boot, process and host, as of now. Fails with io rather than answer
   // a part of it, which would pass for another place.
@@ -75,6 +77,8 @@ class FileStorage final : public Storage {
   void detect_medium() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
   Status full(const char* what) const noexcept;
+  Status shortened() const noexcept;
+  bool take_back(std::uint64_t before, std::uint64_t end) noexcept;
 
   PathText path_;
   PathText new_path_;  // until publish()

@@ -10,9 +10,9 @@ namespace {
 enum class Copy { valid, foreign, damaged, absent };
 
 // A copy that carries the magic but not our tags is foreign, not damaged.
-Copy classify(const layout::Header& header) noexcept {
+Copy classify(const layout::Header& header, bool verify) noexcept {
   if (header.magic != layout::kMagic) return Copy::absent;
-  if (header.crc == header_crc(header)) {
+  if (!verify || header.crc == header_crc(header)) {
     const bool ours = header.endian_tag == layout::kEndianTag &&
                       header.word_bytes == sizeof(void*) &&
                       header.format_version == layout::kFormatVersion &&
@@ -62,8 +62,8 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
 
 }  // namespace
 
-Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
-                   int* copy) noexcept {
+Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out, int* copy,
+                   bool verify) noexcept {
   if (bytes < layout::kDirectoryOffset) {
     return Status::format(StatusCode::corruption,
                           "not a perdure pool: %llu bytes are too few for its headers",
@@ -74,7 +74,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
   for (int i = 0; i < 2; ++i) {
     std::memcpy(&headers[i], base + static_cast<std::uint64_t>(i) * layout::kHeaderBytes,
                 sizeof(layout::Header));
-    kinds[i] = classify(headers[i]);
+    kinds[i] = classify(headers[i], verify);
   }
   int best = -1;
   for (int i = 0; i < 2; ++i) {

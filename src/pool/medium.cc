@@ -1,5 +1,6 @@
 #include "pool/medium.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -38,6 +39,16 @@ constexpr Filesystem kFilesystems[] = {
     {0x65735546, "fuse", Medium::network},
     {0xFF534D42, "cifs", Medium::network},
     {0xFE534D42, "smb2", Medium::network},
+    {0x517B, "smbfs", Medium::network},
+    {0x00C36400, "ceph", Medium::network},
+    {0x5346414F, "afs", Medium::network},
+    {0x6B414653, "kafs", Medium::network},
+    {0x73757245, "coda", Medium::network},
+    {0x0BD00BD0, "lustre", Medium::network},
+    {0x20030528, "orangefs", Medium::network},
+    {0x47504653, "gpfs", Medium::network},
+    {0x01161970, "gfs2", Medium::network},
+    {0x7461636F, "ocfs2", Medium::network},
     {0x01021997, "9p", Medium::network},
 };
 
@@ -73,6 +84,7 @@ bool is_eadr(int fd) noexcept {
 #endif
 }
 
+// What fits, cut to whole bytes read; false if the file cannot be read or is empty.
 bool read_text(const char* path, char* text, std::size_t size) noexcept {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -80,6 +92,12 @@ bool read_text(const char* path, char* text, std::size_t size) noexcept {
   ::close(fd);
   text[n > 0 ? n : 0] = '\0';
   return n > 0;
+}
+
+// A disk, or a partition of one, that is written by DMA from the page.
+bool is_disk(const char* name) noexcept {
+  return std::strncmp(name, "nvme", 4) == 0 || std::strncmp(name, "sd", 2) == 0 ||
+         std::strncmp(name, "vd", 2) == 0;
 }
 
 // The mount options of a device, from mountinfo; "" if they cannot be read.
@@ -113,28 +131,44 @@ void judge_msync(int fd, MediumReport& report) noexcept {
     report.msync_note = "ext4 with data=journal copies pages, or its mount options cannot be read";
     return;
   }
-  char link[96];
-  std::snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(info.st_dev), minor(info.st_dev));
-  char target[512] = {};
-  if (readlink(link, target, sizeof(target) - 1) <= 0) {
-    report.msync_note = "the block device cannot be told";
-    return;
-  }
-  const char* slash = std::strrchr(target, '/');
-  const char* name = slash != nullptr ? slash + 1 : target;
-  bool plain = std::strncmp(name, "nvme", 4) == 0 || std::strncmp(name, "sd", 2) == 0 ||
-               std::strncmp(name, "vd", 2) == 0;
-  if (std::strncmp(name, "dm-", 3) == 0) {
-    char path[640];
-    char uuid[128];
-    std::snprintf(path, sizeof(path), "/sys/block/%s/dm/uuid", name);
-    plain = read_text(path, uuid, sizeof(uuid)) && std::strncmp(uuid, "LVM-", 4) == 0;
-  }
-  report.msync_is_ordered = plain;
-  if (!plain) report.msync_note = "the block device is not nvme, sd, vd or linear LVM";
+  report.msync_note = judge_block_device("/sys", info.st_dev);
+  report.msync_is_ordered = report.msync_note[0] == '\0';
 }
 
 }  // namespace
+
+// A device-mapper device tells its table to root only, but its parts to everyone. LVM's linear and
+// striped volumes lie on disks themselves and have a name without suffix; thin, cached, mirrored
+// and snapshot volumes, and those on encryption or RAID, lie on other mapped devices.
+const char* judge_block_device(const char* sys, dev_t device) noexcept {
+  char path[1024];
+  char target[512] = {};
+  std::snprintf(path, sizeof(path), "%s/dev/block/%u:%u", sys, major(device), minor(device));
+  if (readlink(path, target, sizeof(target) - 1) <= 0) return "the block device cannot be told";
+  const char* slash = std::strrchr(target, '/');
+  const char* name = slash != nullptr ? slash + 1 : target;
+  if (is_disk(name)) return "";
+  constexpr const char* kOther = "the block device is not nvme, sd, vd or a linear LVM volume";
+  if (std::strncmp(name, "dm-", 3) != 0) return kOther;
+  char uuid[192];
+  std::snprintf(path, sizeof(path), "%s/block/%s/dm/uuid", sys, name);
+  if (!read_text(path, uuid, sizeof(uuid))) return "the LVM volume cannot be told";
+  uuid[std::strcspn(uuid, "\n")] = '\0';
+  constexpr std::size_t kPlainVolume = 4 + 32 + 32;  // LVM-, group, volume
+  if (std::strncmp(uuid, "LVM-", 4) != 0 || std::strlen(uuid) != kPlainVolume) return kOther;
+  std::snprintf(path, sizeof(path), "%s/block/%s/slaves", sys, name);
+  DIR* parts = ::opendir(path);
+  if (parts == nullptr) return "the LVM volume cannot be told";
+  std::size_t disks = 0;
+  const char* why = "";
+  while (const dirent* part = ::readdir(parts)) {
+    if (part->d_name[0] == '.') continue;
+    if (!is_disk(part->d_name)) why = "the LVM volume lies on another mapped device";
+    ++disks;
+  }
+  ::closedir(parts);
+  return disks == 0 ? "the LVM volume cannot be told" : why;
+}
 
 MediumReport detect(int fd) noexcept {
   MediumReport report;

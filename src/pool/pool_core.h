@@ -25,7 +25,7 @@
 //               begin_serving, and its last step calls finish_open.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes.
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
-//   drop_root   root := 0, fenced; then the line is cleared.
+//   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
 //   close       data fenced -> storage synced -> header clean|synced.
 //   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed. The
 //               next store of anybody: dirty header, both copies, durable -> the store.
@@ -66,6 +66,7 @@ struct OpenRequest {
   layout::Identity identity{};
   Durability mode = Durability::process;
   bool accept_untrusted = false;
+  bool allow_damage = false;        // of the root directory: it is reported, for check()
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
   std::uint32_t threads = 1;        // for passes over the whole content, then and later
 };
@@ -75,6 +76,7 @@ struct OpenReport {
   bool was_synced = false;
   bool trusted = true;
   bool wrote_back = false;  // the X1 pass ran
+  bool directory_damaged = false;
 };
 
 inline std::uint32_t header_crc(const layout::Header& header) noexcept {
@@ -87,7 +89,7 @@ inline std::uint32_t root_crc(const layout::Root& root) noexcept {
 }
 // The counting header of a mapped or read pool of `bytes` bytes; explains what is wrong otherwise.
 Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
-                   int* copy = nullptr) noexcept;
+                   int* copy = nullptr, bool verify = true) noexcept;
 // The header names another file than this one.
 bool is_copy(const layout::Header& header, const layout::Identity& here) noexcept;
 // Why an unclean or moved pool is not trusted; null if it is (a sealed copy: if its seal fits).
@@ -244,7 +246,6 @@ Status PoolCore<P>::create(P& platform, Storage& storage, const PoolShape& shape
   std::byte* base = storage.base();
   platform.zero(base + layout::kDirectoryOffset, table_end - layout::kDirectoryOffset);
   platform.zero(base, layout::kDirectoryOffset);
-  if (!platform.sync(base, table_end, "pool.create.zero"_site)) return StatusCode::poisoned;
   if (Status s = storage.sync(0, header.file_bytes); !s.ok()) return s;
   header.directory_crc = directory_crc(platform, base, header.root_slots);
   // Commit: the magic is in this copy and nowhere else.
@@ -275,11 +276,12 @@ Status PoolCore<P>::write_header(bool sync) noexcept {
 // is overwritten.
 template <Platform P>
 Status PoolCore<P>::write_dirty() noexcept {
+  if (!P::runs("pool.open.dirty"_site)) return {};
   if (!platform_.sync(storage_.base(), 2 * layout::kHeaderBytes, "pool.open.headers"_site)) {
     return StatusCode::poisoned;
   }
   if (Status s = write_header(true); !s.ok()) return s;
-  return write_header(true);
+  return P::runs("pool.open.second_copy"_site) ? write_header(true) : Status();
 }
 
 // A failed write-back leaves pages that the system calls clean: nothing may be acknowledged after
@@ -323,7 +325,11 @@ Status PoolCore<P>::refuse(const char* reason) const noexcept {
 template <Platform P>
 Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcept {
   int copy = 0;
-  if (Status s = read_header(storage_.base(), storage_.size(), header_, &copy); !s.ok()) return s;
+  if (Status s = read_header(storage_.base(), storage_.size(), header_, &copy,
+                             P::verifies("pool.header.crc"_site));
+      !s.ok()) {
+    return s;
+  }
   next_copy_ = copy ^ 1;
   threads_ = std::max(request.threads, 1U);
   const bool sealed = header_.close_state == layout::CloseState::sealed;
@@ -333,10 +339,13 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
     report.trusted = false;
     if (!request.accept_untrusted) return refuse(reason);
   }
-  if (header_.close_state != layout::CloseState::dirty &&
+  if (header_.close_state != layout::CloseState::dirty && P::verifies("pool.directory.crc"_site) &&
       header_.directory_crc != directory_crc()) {
-    return Status::format(StatusCode::corruption,
-                          "the root directory is damaged, so a map may be missing; restore a copy");
+    report.directory_damaged = true;
+    if (!request.allow_damage)
+      return Status::format(
+          StatusCode::corruption,
+          "the root directory is damaged, so a map may be missing; restore a copy");
   }
   const HeapGeometry geometry{
       .extent_bytes = header_.extent_bytes,
@@ -345,13 +354,14 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
       .max_extents = (header_.max_bytes - header_.data_offset) / header_.extent_bytes};
   if (Status s = heap_.attach(geometry, extents_in(header_.file_bytes), *this); !s.ok()) return s;
   if (Status s = heap_.begin_sweep(); !s.ok()) return s;
-  if (sealed && is_copy(header_, request.identity) && content_checksum(false) != header_.seal) {
+  if (sealed && is_copy(header_, request.identity) && P::verifies("pool.seal.crc"_site) &&
+      content_checksum(false) != header_.seal) {
     report.trusted = report.was_synced = false;
     if (!request.accept_untrusted) {
       return refuse("the file is a copy that was still being made when the pool was changed again");
     }
   }
-  if (platform_.durable() && !report.was_synced) {
+  if (platform_.durable() && !report.was_synced && P::runs("pool.open.write_back"_site)) {
     if (request.write_back_by_sync) {
       if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
     } else {
@@ -361,7 +371,8 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
   }
   // Entering `power` over stores that no flush followed: the whole file goes back first.
   const auto weakest = static_cast<Durability>(header_.weakest);
-  if (request.mode == Durability::power && weakest != Durability::power && !report.was_synced) {
+  if (request.mode == Durability::power && weakest != Durability::power && !report.was_synced &&
+      P::runs("pool.open.sync"_site)) {
     if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
   }
   const bool all_durable = report.was_synced || request.mode == Durability::power;
@@ -442,6 +453,7 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
                           align_up(table_begin + want * 8, kPage) - table_begin / kPage * kPage);
     if (s.ok()) s = storage_.allocate(header_.file_bytes, want * header_.extent_bytes);
     if (s.ok()) break;
+    if (s == StatusCode::poisoned) platform_.poison();  // the file lacks what the pool has
     if (want == extents || s != StatusCode::pool_full) return fail(std::move(s));
     want = extents;  // the medium is nearly full: ask for no more than is needed
   }
@@ -475,7 +487,8 @@ void PoolCore<P>::verify(F&& bad) noexcept {
   {
     LatchGuard guard(latch_);
     layout::Header found;
-    const Status s = read_header(storage_.base(), storage_.size(), found);
+    const Status s = read_header(storage_.base(), storage_.size(), found, nullptr,
+                                 P::verifies("pool.header.crc"_site));
     if (!s.ok() || found.sequence != header_.sequence) bad("the header in force is damaged");
     layout::Root root;
     for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
@@ -492,7 +505,8 @@ Expected<bool> PoolCore<P>::read_root(std::uint32_t slot, layout::Root& out) con
   for (std::size_t i = 0; i < std::size(copy); ++i) copy[i] = platform_.load(words[i]);
   std::memcpy(&out, copy, sizeof(out));
   if (out.root == 0) return false;
-  if (out.crc != root_crc(out) || out.name[0] == '\0' || out.name[sizeof(out.name) - 1] != '\0') {
+  if ((out.crc != root_crc(out) && P::verifies("pool.root.crc"_site)) || out.name[0] == '\0' ||
+      out.name[sizeof(out.name) - 1] != '\0') {
     return fail(StatusCode::corruption, "root directory: slot %u is damaged", slot);
   }
   return true;
@@ -544,12 +558,10 @@ Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
   unseal();
   layout::Root* line = root_line(slot);
   auto* words = reinterpret_cast<std::uint64_t*>(line);
-  platform_.store(line->root, 0);
+  platform_.store(line->root, 0);  // first into the line: what follows is of a free slot
+  for (std::size_t i = 0; i + 1 < sizeof(*line) / 8; ++i) platform_.store(words[i], 0);
   platform_.flush(line, sizeof(*line), "pool.root.drop"_site);
   if (!platform_.fence("pool.root.drop"_site)) return StatusCode::poisoned;
-  for (std::size_t i = 0; i + 1 < sizeof(*line) / 8; ++i) platform_.store(words[i], 0);
-  platform_.flush(line, sizeof(*line), "pool.root.clear"_site);
-  if (!platform_.fence("pool.root.clear"_site)) return StatusCode::poisoned;
   return {};
 }
 

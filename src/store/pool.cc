@@ -14,7 +14,7 @@ Pool::Pool(Pool&&) noexcept = default;
 Pool& Pool::operator=(Pool&&) noexcept = default;
 Pool::~Pool() = default;
 
-Expected<Pool> Pool::open(const std::string& path, const PoolOptions& options) {
+Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
   // A pool in use is read while its owner writes: what does not fit together is looked at anew.
   constexpr int kAttempts = 5;
   for (int attempt = 1;; ++attempt) {
@@ -43,7 +43,7 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   const EngineRow* row = find_engine(options.engine);
   if (row != nullptr && !row->ordered && !options.any_engine) {
     return fail(StatusCode::unsupported, "engine %s keeps no order; use phast",
-                std::string(engine_name(options.engine)).c_str());
+                detail::EngineText(engine_name(options.engine)).c_str());
   }
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
@@ -62,7 +62,7 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
                                   exists || create == nullptr ? detail::spec_of(info) : *create);
   if (!instance) return fail(std::move(instance.error()));
   if (!exists) exists = impl_->describe_map(name, info);
-  UntypedMap out{.info = std::move(info), .index = {}, .ordered = {}};
+  UntypedMap out{.info = info, .index = {}, .ordered = {}};
   out.index = std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
   if (detail::OrderedIndex* ordered = (*instance)->ordered()) {
     out.ordered = std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), ordered);
@@ -70,10 +70,10 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
   return out;
 }
 
-std::vector<MapInfo> Pool::list() const { return impl_->list(); }
+Expected<Array<MapInfo>> Pool::list() const { return impl_->list(); }
 Status Pool::drop(std::string_view name) { return impl_->drop(name); }
-PoolInfo Pool::info() const { return impl_->info(); }
-PoolStats Pool::stats() const { return impl_->stats(); }
+Expected<PoolInfo> Pool::info() const { return impl_->info(); }
+Expected<PoolStats> Pool::stats() const { return impl_->stats(); }
 Expected<CheckReport> Pool::check(const CheckOptions& options) const {
   return impl_->check(options);
 }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -41,7 +42,11 @@ Status PoolImpl::usable() const {
                           "parent has closed it",
                           path_.c_str());
   }
-  return {};
+  return lost() ? platform_.failure() : Status();
+}
+
+bool PoolImpl::lost() const noexcept {
+  return platform_.lost() || (platform_.poisoned() && !storage_.backs(core_.header().file_bytes));
 }
 
 // Which durability this open gives, and with which instructions. `last`: that of the last open, or
@@ -143,13 +148,15 @@ Status PoolImpl::open_file(const PoolOptions& options) {
   return create_file(options);
 }
 
-Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
+Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   if (!path_.assign(path)) {
     return Status::format(StatusCode::invalid_argument,
-                          "%.64s..: a path has less than %d bytes and no NUL", path.c_str(),
-                          PATH_MAX);
+                          "%.*s..: a path has less than %d bytes and no NUL",
+                          static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
   }
+  platform_.name(path_.c_str());
   read_only_ = options.read_only;
+  allow_damage_ = options.allow_damage && options.read_only;
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
   if (options.background_threads > 1) {
     return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; 0 or 1",
@@ -162,15 +169,20 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
     storage_.close();
     return wrap(std::move(s));
   }
+  if (options.handle_sigbus) {
+    (void)platform_.handle_lost_pages(storage_.base(), storage_.capacity());
+  }
   owner_pid_ = getpid();
   layout::Identity identity;
   if (Status s = storage_.identity(identity); !s.ok()) return wrap(std::move(s));
   const OpenRequest request{.identity = identity,
                             .mode = durability_,
                             .accept_untrusted = options.accept_untrusted,
+                            .allow_damage = allow_damage_,
                             .write_back_by_sync = platform_.mode() == FlushMode::page,
                             .threads = threads_};
   if (Status s = core_.open(request, report_); !s.ok()) return wrap(std::move(s));
+  if (report_.directory_damaged) damage_.add("the root directory is damaged: a map may be missing");
   if (storage_.medium().medium == Medium::volatile_ram) {
     core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
       storage_.populate(static_cast<std::uint64_t>(p - storage_.base()), n);
@@ -180,14 +192,15 @@ Status PoolImpl::open(const std::string& path, const PoolOptions& options) {
   Status s = open_maps(report_.was_clean, complete);
   if (s.ok()) s = core_.finish_open(complete);
   open_ = s.ok();
-  if (s.ok() && !report_.trusted) s = verify_untrusted();
-  if (s.ok() && !report_.trusted) s = core_.accept(request.identity);
+  if (s.ok() && !report_.trusted && !allow_damage_) s = verify_untrusted();
+  if (s.ok() && !report_.trusted && !allow_damage_) s = core_.accept(request.identity);
+  if (platform_.lost()) s = platform_.failure();  // whatever the zeros in its place looked like
   if (!s.ok()) {
     open_ = false;
     core_.background().stop();
     // Not closed: the file stays as it was.
     slots_.reset();
-    return wrap(std::move(s));
+    return platform_.lost() ? s : wrap(std::move(s));
   }
   recovery_ns_ = RealPlatform::now_ns() - begin;
   return {};
@@ -199,8 +212,9 @@ Status PoolImpl::open_maps(bool clean, bool& complete) {
   if (slots_ == nullptr) return StatusCode::out_of_memory;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     auto used = core_.read_root(i, slots_[i].root);
-    if (!used) return std::move(used.error());
-    if (!*used) continue;
+    if (!used && !allow_damage_) return std::move(used.error());
+    if (!used) complete = false;  // check() names the line
+    if (!used || !*used) continue;
     slots_[i].used = true;
     slots_[i].error = open_slot(i, clean);
     if (!slots_[i].error.ok()) complete = false;  // nothing in the pool may be freed
@@ -225,14 +239,22 @@ Status PoolImpl::open_slot(std::uint32_t number, bool clean) {
   }
   const MapKinds kinds{static_cast<KeyKind>(slot.root.key_kind),
                        static_cast<ValueKind>(slot.root.value_kind)};
-  auto instance = row->open(context(), kinds, slot.root.root);
+  const auto named = [&](StatusCode code, std::string_view what) {
+    return Status::format(code, "map %s: %.*s", slot.root.name, static_cast<int>(what.size()),
+                          what.data());
+  };
+  CheckReport damage;
+  EngineContext<RealPlatform> engine_context = context();
+  if (allow_damage_) engine_context.damage = &damage;
+  auto instance = row->open(engine_context, kinds, slot.root.root);
   if (!instance) return std::move(instance.error());
-  if (Status s = (*instance)->recover(clean); !s.ok()) {
-    return Status::format(s.code(), "map %s: %.*s", slot.root.name,
-                          static_cast<int>(s.message().size()), s.message().data());
+  Status s = (*instance)->recover(clean);
+  for (const auto& what : damage.violations) {
+    damage_.add(named(StatusCode::corruption, what).message());
   }
+  if (!s.ok()) return named(s.code(), s.message());
   slot.instance = std::move(*instance);
-  return {};
+  return damage.ok() ? Status() : named(StatusCode::corruption, "is damaged; see the check");
 }
 
 bool PoolImpl::looks_torn(const Status& opened) const noexcept {
@@ -249,8 +271,10 @@ Status PoolImpl::verify_untrusted() {
   auto report = check({.deep = true});
   if (!report) return std::move(report.error());
   if (report->ok()) return {};
-  return Status::format(StatusCode::corruption, "the check found %zu violations, first: %s",
-                        report->violations.size(), report->violations.front().c_str());
+  const std::string_view first = report->first();
+  return Status::format(StatusCode::corruption, "the check found %llu violations, first: %.*s",
+                        static_cast<unsigned long long>(report->violation_count),
+                        static_cast<int>(first.size()), first.data());
 }
 
 PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
@@ -262,12 +286,12 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
 
 // Makes a map: blocks, root line, instance. If it fails after the line was written, the line goes
 // again.
-Status PoolImpl::make_map(std::string_view name, const MapOptions& options, const MapSpec& spec,
-                          Slot*& slot) {
+Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOptions& options,
+                                             const MapSpec& spec) {
   const EngineRow* row = find_engine(options.engine);
   if (row == nullptr) {
-    return Status::format(StatusCode::unsupported, "engine %s is planned, not in this build",
-                          std::string(engine_name(options.engine)).c_str());
+    return fail(StatusCode::unsupported, "engine %s is planned, not in this build",
+                EngineText(engine_name(options.engine)).c_str());
   }
   const MapKinds kinds{spec.key_kind, spec.value_kind};
   auto root = row->create(context(), kinds, options);
@@ -276,7 +300,7 @@ Status PoolImpl::make_map(std::string_view name, const MapOptions& options, cons
     core_.heap().reclaim();
     root = row->create(context(), kinds, options);
   }
-  if (!root) return std::move(root.error());
+  if (!root) return fail(std::move(root.error()));
   layout::Root line{};
   std::memcpy(line.name, name.data(), name.size());
   line.engine = static_cast<std::uint16_t>(options.engine);
@@ -288,21 +312,24 @@ Status PoolImpl::make_map(std::string_view name, const MapOptions& options, cons
   line.value_bytes = spec.value_bytes;
   line.root = *root;
   // If there is no slot, the blocks are swept at the next open.
-  if (Status s = core_.add_root(line); !s.ok()) return s;
+  if (Status s = core_.add_root(line); !s.ok()) return fail(std::move(s));
   auto number = core_.find_root(name);
-  if (!number) return std::move(number.error());
-  slot = &slots_[*number];
+  if (!number) return fail(std::move(number.error()));
+  if (*number == core_.root_slots()) {
+    return fail(StatusCode::corruption, "the root directory has lost the line just written");
+  }
+  Slot* slot = &slots_[*number];
   auto used = core_.read_root(*number, slot->root);
   Status s = used ? Status() : std::move(used.error());
   // A new map is recovered like any other; its blocks are allocated, not to be marked.
   if (s.ok()) s = open_slot(*number, false);
   if (!s.ok()) {
     (void)core_.drop_root(*number);
-    return s;
+    return fail(std::move(s));
   }
   slot->used = true;
   slot->error = {};
-  return {};
+  return slot;
 }
 
 Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOptions& options,
@@ -320,14 +347,16 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
       return fail(options.create ? StatusCode::read_only : StatusCode::not_found,
                   "%s: has no map %.*s", path_.c_str(), static_cast<int>(name.size()), name.data());
     }
-    if (Status s = make_map(name, options, spec, slot); !s.ok()) return fail(wrap(std::move(s)));
+    auto made = make_map(name, options, spec);
+    if (!made) return fail(wrap(std::move(made.error())));
+    slot = *made;
   }
   if (!slot->error.ok()) return fail(wrap(slot->error));
   const layout::Root& root = slot->root;
   if (!options.any_engine && static_cast<Engine>(root.engine) != options.engine) {
     return fail(StatusCode::invalid_argument, "%s: map %s is of engine %s, not %s", path_.c_str(),
-                root.name, std::string(engine_name(static_cast<Engine>(root.engine))).c_str(),
-                std::string(engine_name(options.engine)).c_str());
+                root.name, EngineText(engine_name(static_cast<Engine>(root.engine))).c_str(),
+                EngineText(engine_name(options.engine)).c_str());
   }
   if (root.key_kind != static_cast<std::uint8_t>(spec.key_kind) ||
       root.value_kind != static_cast<std::uint8_t>(spec.value_kind) ||
@@ -363,7 +392,7 @@ Status PoolImpl::drop(std::string_view name) {
     dropped_ = std::move(dropped);
   }
   // Freeing the blocks may have failed to write back.
-  return platform_.poisoned() ? wrap(StatusCode::poisoned) : Status();
+  return platform_.poisoned() ? platform_.failure() : Status();
 }
 
 Status PoolImpl::sync() {
@@ -380,7 +409,7 @@ Expected<std::uint64_t> PoolImpl::compact() {
   core_.epochs().drain();
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
-  if (platform_.poisoned()) return fail(wrap(StatusCode::poisoned));
+  if (platform_.poisoned()) return fail(platform_.failure());
   return bytes;
 }
 
@@ -397,6 +426,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       for (Dropped* d = dropped_.get(); d != nullptr; d = d->next.get())
         (void)d->instance.release();
       core_.abandon();
+      platform_.ignore_lost_pages();
       storage_.abandon();
       open_ = false;
     }
@@ -405,16 +435,19 @@ Status PoolImpl::close(const CloseOptions& options) {
   open_ = false;
   core_.background().stop();
   core_.epochs().drain_all();
+  // A file that lost a part of itself is left as it is.
+  const bool writes = !read_only_ && !lost();
   Status s;
-  for (std::uint32_t i = 0; i < core_.root_slots() && !read_only_; ++i) {
+  for (std::uint32_t i = 0; i < core_.root_slots() && writes; ++i) {
     if (slots_[i].instance == nullptr) continue;
     if (Status c = slots_[i].instance->close(); !c.ok()) s = std::move(c);
   }
   slots_.reset();
   while (dropped_ != nullptr) dropped_ = std::move(dropped_->next);
-  if (s.ok() && !read_only_) s = core_.close(options.sync);
+  if (s.ok() && writes) s = core_.close(options.sync);
+  platform_.ignore_lost_pages();
   storage_.close();
-  return wrap(std::move(s));
+  return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
 }
 
 }  // namespace perdure::detail

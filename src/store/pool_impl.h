@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include "index/engine_table.h"
 #include "perdure/pool.h"
@@ -20,7 +20,7 @@ class PoolImpl {
   PoolImpl& operator=(const PoolImpl&) = delete;
   ~PoolImpl();
 
-  Status open(const std::string& path, const PoolOptions& options);
+  Status open(std::string_view path, const PoolOptions& options);
   // An open that was only a look, at a pool in use, and found what seems damaged: the pool, or a
   // map of it. It may be whole the next time.
   bool looks_torn(const Status& opened) const noexcept;
@@ -30,9 +30,9 @@ class PoolImpl {
   // False: there is no such map.
   bool describe_map(std::string_view name, MapInfo& out);
   Status drop(std::string_view name);
-  std::vector<MapInfo> list() const;
-  PoolInfo info() const;
-  PoolStats stats();
+  Expected<Array<MapInfo>> list() const;
+  Expected<PoolInfo> info() const;
+  Expected<PoolStats> stats();
   Expected<CheckReport> check(const CheckOptions& options);
   Status sync();
   Expected<std::uint64_t> compact();
@@ -60,16 +60,16 @@ class PoolImpl {
   Status choose_durability(const PoolOptions& options, Durability last);
   Status open_maps(bool clean, bool& complete);
   Status open_slot(std::uint32_t number, bool clean);
-  Status make_map(std::string_view name, const MapOptions& options, const MapSpec& spec,
-                  Slot*& slot);
+  Expected<Slot*> make_map(std::string_view name, const MapOptions& options, const MapSpec& spec);
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
     return {platform_, core_.heap(), core_.epochs(), core_.background(), threads_, read_only_};
   }
   Status wrap(Status status) const;  // puts the path in front
   Status usable() const;
+  bool lost() const noexcept;  // the file no longer has what the pool has
   Slot* find(std::string_view name) noexcept;
-  std::uint64_t leaked_blocks(CheckReport& report);
+  Status count_leaks(CheckReport& report);
 
   PathText path_;
   RealPlatform platform_;
@@ -83,18 +83,22 @@ class PoolImpl {
   mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
   Durability durability_ = Durability::process;
   OpenReport report_;
+  CheckReport damage_;  // passed over at open
   std::uint32_t threads_ = 1;
   std::uint64_t recovery_ns_ = 0;
   std::int64_t owner_pid_ = 0;
   bool read_only_ = false;
   bool created_ = false;
   bool open_ = false;
+  bool allow_damage_ = false;
   bool observed_ = false;  // read-only, and another process has it
 };
 
 // What a header says, for info() and inspect().
 void describe(const layout::Header& header, PoolInfo& out);
 MapInfo describe(const layout::Root& root);
+// An engine's name for a message, NUL-terminated.
+using EngineText = Text<15>;
 MapSpec spec_of(const MapInfo& info) noexcept;
 
 }  // namespace perdure::detail

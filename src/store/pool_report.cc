@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "store/pool_impl.h"
@@ -18,7 +19,7 @@ void describe(const layout::Header& header, PoolInfo& out) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text[n++] = '-';
     n += std::snprintf(text + n, 3, "%02x", header.uuid[i]);
   }
-  out.uuid.assign(text, static_cast<std::size_t>(n));
+  out.uuid = std::string_view(text, static_cast<std::size_t>(n));
   out.format_version = header.format_version;
   out.file_bytes = header.file_bytes;
   out.max_bytes = header.max_bytes;
@@ -35,7 +36,7 @@ void describe(const layout::Header& header, PoolInfo& out) {
 }
 
 MapInfo describe(const layout::Root& root) {
-  return {.name = root.name,
+  return {.name = std::string_view(root.name),
           .engine = static_cast<Engine>(root.engine),
           .engine_version = root.engine_version,
           .key_kind = static_cast<KeyKind>(root.key_kind),
@@ -57,16 +58,20 @@ bool PoolImpl::describe_map(std::string_view name, MapInfo& out) {
   return true;
 }
 
-std::vector<MapInfo> PoolImpl::list() const {
-  std::vector<MapInfo> out;
+Expected<Array<MapInfo>> PoolImpl::list() const {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  Array<MapInfo> out;
   LatchGuard guard(latch_);
-  for (std::uint32_t i = 0; open_ && i < core_.root_slots(); ++i) {
-    if (slots_[i].used) out.push_back(describe(slots_[i].root));
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (!slots_[i].used) continue;
+    if (!out.push_back(describe(slots_[i].root))) return fail(wrap(StatusCode::out_of_memory));
   }
   return out;
 }
 
-PoolInfo PoolImpl::info() const {
+Expected<PoolInfo> PoolImpl::info() const {
+  auto maps = list();
+  if (!maps) return fail(std::move(maps.error()));
   PoolInfo out;
   describe(core_.header(), out);
   out.path = path_.c_str();
@@ -80,13 +85,13 @@ PoolInfo PoolImpl::info() const {
   out.clean = report_.was_clean;
   out.trusted = report_.trusted;
   out.in_use = !read_only_;
-  out.maps = list();
+  out.maps = std::move(*maps);
   return out;
 }
 
-PoolStats PoolImpl::stats() {
+Expected<PoolStats> PoolImpl::stats() {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
   PoolStats out;
-  if (!usable().ok()) return out;
   const HeapStats heap = core_.heap().stats();
   const std::uint64_t extent = core_.heap().extent_bytes();
   out.file_bytes = core_.header().file_bytes;
@@ -109,7 +114,8 @@ PoolStats PoolImpl::stats() {
     MapStats map;
     map.name = slots_[i].root.name;
     slots_[i].instance->index().stats(map);
-    out.maps.push_back(std::move(map));
+    map.partial = !slots_[i].error.ok();
+    if (!out.maps.push_back(map)) return fail(wrap(StatusCode::out_of_memory));
   }
   return out;
 }
@@ -118,9 +124,8 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   CheckReport report;
   LatchGuard guard(maintenance_);
-  core_.verify([&](const char* what) {
-    if (report.violations.size() < 100) report.violations.emplace_back(what);
-  });
+  for (const auto& what : damage_.violations) report.add(what);
+  core_.verify([&](const char* what) { report.add(what); });
   // Engines know how far they are, the pool knows how far there is to go.
   struct Share {
     const CheckOptions& user;
@@ -139,39 +144,40 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   bool whole = true;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (!slots_[i].used) continue;
+    if (!slots_[i].error.ok()) whole = false;
     if (slots_[i].instance == nullptr) {
-      report.violations.emplace_back(slots_[i].error.message());
-      whole = false;
+      report.add(slots_[i].error.message());
       continue;
     }
     slots_[i].instance->index().check(inner, report);
   }
-  if (whole) report.leaked_blocks = leaked_blocks(report);
+  if (whole) {
+    if (Status s = count_leaks(report); !s.ok()) return fail(wrap(std::move(s)));
+  }
   return report;
 }
 
 // Blocks that are allocated though no map reaches them.
-std::uint64_t PoolImpl::leaked_blocks(CheckReport& report) {
+Status PoolImpl::count_leaks(CheckReport& report) {
   core_.epochs().drain();
   core_.heap().flush_caches();
-  if (Status s = core_.heap().begin_audit(); !s.ok()) return 0;
+  if (Status s = core_.heap().begin_audit(); !s.ok()) return s;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].instance == nullptr) continue;
-    if (Status s = slots_[i].instance->audit(); !s.ok()) {
-      report.violations.emplace_back(s.message());
-    }
+    if (Status s = slots_[i].instance->audit(); !s.ok()) report.add(s.message());
   }
   const std::uint64_t leaked = core_.heap().end_audit();
   const std::uint64_t limbo = core_.epochs().limbo_count();
-  return leaked > limbo ? leaked - limbo : 0;
+  report.leaked_blocks = leaked > limbo ? leaked - limbo : 0;
+  return {};
 }
 
 }  // namespace detail
 
-Expected<PoolInfo> Pool::inspect(const std::string& path) {
+Expected<PoolInfo> Pool::inspect(std::string_view path) {
   const auto wrap = [&](const Status& s) {
-    return fail(s.code(), "%s: %.*s", path.c_str(), static_cast<int>(s.message().size()),
-                s.message().data());
+    return fail(s.code(), "%.*s: %.*s", static_cast<int>(path.size()), path.data(),
+                static_cast<int>(s.message().size()), s.message().data());
   };
   FileStorage storage;
   if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
@@ -179,10 +185,10 @@ Expected<PoolInfo> Pool::inspect(const std::string& path) {
   for (int attempt = 0;; ++attempt) {
     auto head =
         std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
-    if (head == nullptr) return fail(StatusCode::out_of_memory);
+    if (head == nullptr) return wrap(StatusCode::out_of_memory);
     const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
     if (n < 0) {
-      return fail(StatusCode::io, "%s: cannot read: %s", path.c_str(), std::strerror(errno));
+      return wrap(Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno)));
     }
     layout::Header header;
     const bool short_file = n < static_cast<std::int64_t>(layout::kDirectoryOffset);
@@ -205,16 +211,23 @@ Expected<PoolInfo> Pool::inspect(const std::string& path) {
     out.trusted = reason == nullptr;
     out.trust_note = reason == nullptr ? "" : reason;
     out.flush_instruction = "none";
+    layout::Root roots[64];
     for (std::uint32_t slot = 0; slot < header.root_slots; ++slot) {
-      layout::Root root;
-      if (storage.read(&root, sizeof(root),
-                       layout::kDirectoryOffset + std::uint64_t{slot} * sizeof(root)) !=
-          static_cast<std::int64_t>(sizeof(root))) {
-        break;
+      const std::uint32_t at = slot % std::size(roots);
+      if (at == 0) {
+        const std::size_t bytes =
+            std::min<std::size_t>(std::size(roots), header.root_slots - slot) *
+            sizeof(layout::Root);
+        if (storage.read(roots, bytes,
+                         layout::kDirectoryOffset + std::uint64_t{slot} * sizeof(layout::Root)) !=
+            static_cast<std::int64_t>(bytes)) {
+          return wrap(Status::format(StatusCode::io, "cannot read its root directory"));
+        }
       }
+      const layout::Root& root = roots[at];
       if (root.root != 0 && root.crc == root_crc(root) &&
           root.name[sizeof(root.name) - 1] == '\0') {
-        out.maps.push_back(detail::describe(root));
+        if (!out.maps.push_back(detail::describe(root))) return wrap(StatusCode::out_of_memory);
       }
     }
     return out;

@@ -1,31 +1,31 @@
 #include "perdure/store.h"
 
+#include <new>
+
 #include "store/pool_impl.h"
 
 namespace perdure {
 
-namespace {
-
-// The smallest string behind every string that starts with `prefix`; false if there is none
-// ("\xff\xff").
-bool after_prefix(std::string_view prefix, std::string& out) {
-  out.assign(prefix);
-  while (!out.empty() && static_cast<unsigned char>(out.back()) == 0xFF) out.pop_back();
-  if (out.empty()) return false;
-  out.back() = static_cast<char>(static_cast<unsigned char>(out.back()) + 1);
-  return true;
-}
-
-}  // namespace
-
-detail::ScanRange scan_range(const ScanOptions<std::string_view>& options, std::string& storage) {
+Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& options,
+                                       detail::PrefixEnd& end) noexcept {
   detail::ScanRange range{.reverse = options.reverse, .limit = options.limit};
   std::optional<std::string_view> from = options.from;
   std::optional<std::string_view> to = options.to;
   if (!options.prefix.empty()) {
     if (!from || *from < options.prefix) from = options.prefix;
-    if (after_prefix(options.prefix, storage) && (!to || std::string_view(storage) < *to)) {
-      to = storage;
+    // The smallest string behind every string with the prefix; behind "\xff\xff" there is none.
+    const std::size_t size = options.prefix.find_last_not_of('\xff') + 1;
+    if (size > 0) {
+      char* bytes = end.in_place;
+      if (size > sizeof(end.in_place)) {
+        end.allocated.reset(new (std::nothrow) char[size]);
+        bytes = end.allocated.get();
+      }
+      if (bytes == nullptr) return fail(StatusCode::out_of_memory);
+      options.prefix.copy(bytes, size);
+      bytes[size - 1] = static_cast<char>(static_cast<unsigned char>(bytes[size - 1]) + 1);
+      const std::string_view bound(bytes, size);
+      if (!to || bound < *to) to = bound;
     }
   }
   if (from) range.from = detail::to_key(*from);
@@ -33,7 +33,7 @@ detail::ScanRange scan_range(const ScanOptions<std::string_view>& options, std::
   return range;
 }
 
-Expected<Store> Store::open(const std::string& path, const StoreOptions& options) {
+Expected<Store> Store::open(std::string_view path, const StoreOptions& options) {
   auto pool = Pool::open(path, options.pool);
   if (!pool) return fail(std::move(pool.error()));
   MapOptions map_options = options.map_options;

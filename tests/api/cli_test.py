@@ -166,10 +166,11 @@ class CommandsTest(CliTest):
         self.run_cli("del", self.pool, "0")
         self.run_cli("get", self.pool, "0", expect=NEGATIVE)
         for key in ("07", "+7", "-0", "7 ", "", "x", "2147483648", "0x7", "1e3"):
-            self.assertIn("type i32", self.errors("get", self.pool, "--", key))
+            self.assertIn("type i32", self.errors("get", self.pool, "--", key, expect=USAGE))
         for value in ("65536", "-1", "", "0.5"):
-            self.assertIn("type u16", self.errors("put", self.pool, "1", "--", value))
-        self.assertIn("--from", self.errors("scan", self.pool, "--prefix", "1"))
+            self.assertIn("type u16", self.errors("put", self.pool, "1", "--", value,
+                                                  expect=USAGE))
+        self.assertIn("--from", self.errors("scan", self.pool, "--prefix", "1", expect=USAGE))
         # A dump loads into another map of the same types; what is no number is a line's fault.
         other = str(self.folder / "other")
         self.run_cli("create", other, "--key", "i32", "--value", "u16")
@@ -179,6 +180,22 @@ class CommandsTest(CliTest):
         self.assertIn("type i32", errors)
         self.assertIn("line 2", errors)
         self.errors("create", str(self.folder / "third"), "--key", "u65", expect=USAGE)
+
+    def test_put_and_load_make_typed_maps(self):
+        numbers = ["--map", "n", "--key", "u32", "--value", "u64"]
+        # Nothing is made by a command that is refused.
+        self.assertIn("type u32", self.errors("put", self.pool, "k", "1", *numbers, expect=USAGE))
+        self.assertFalse(os.path.exists(self.pool))
+        self.run_cli("put", self.pool, "7", "1", *numbers)
+        self.run_cli("load", self.pool, "-", "--map", "l", "--key", "i8", stdin=b"-1\tx\n")
+        self.assertEqual(self.output("list", self.pool),
+                         b"n\tphast\tu32\tu64\nl\tphast\ti8\tbytes\n")
+        self.run_cli("put", self.pool, "8", "2", "--map", "n")
+        self.run_cli("put", self.pool, "9", "3", *numbers)
+        for wrong in (["--key", "u64"], ["--value", "bytes"], ["--key", "i32"]):
+            errors = self.errors("put", self.pool, "9", "3", "--map", "n", *wrong, expect=USAGE)
+            self.assertIn("keys of type u32 and values of type u64", errors)
+        self.assertEqual(self.output("dump", self.pool, "--map", "n"), b"7\t1\n8\t2\n9\t3\n")
 
     def test_create(self):
         self.assertIn(b"created", self.create())
@@ -190,8 +207,8 @@ class CommandsTest(CliTest):
                          (64 << 20, "process", "m"))
 
     def test_a_create_that_fails_leaves_no_file(self):
-        for wrong in (["--engine", "clevel"], ["--map", "m" * 32]):
-            self.errors("create", self.pool, *wrong)
+        for wrong, status in ((["--engine", "clevel"], FAILURE), (["--map", "m" * 32], USAGE)):
+            self.errors("create", self.pool, *wrong, expect=status)
             self.assertFalse(os.path.exists(self.pool))
         self.create()
 
@@ -231,7 +248,51 @@ class CommandsTest(CliTest):
         self.run_cli("drop", self.pool)
         self.assertGreater(self.json("compact", self.pool)["given_back_bytes"], 1 << 20)
         self.assertIn(b"ok", self.output("check", self.pool))
-        self.run_cli("check", self.pool, "--accept")
+        self.assertIn(b"every key and checksum verified", self.output("check", self.pool,
+                                                                      "--accept"))
+
+    def test_check_counts_the_entries_of_users(self):
+        self.run_cli("load", self.pool, self.write("in.tsv", b"a\t1\nb\t2\n"))
+        self.assertIn(b".load", self.output("list", self.pool, "--all"))
+        self.assertEqual(self.json("check", self.pool)["entries"], 2)
+
+    def damage(self, *needles):
+        """Flips a bit beside each needle, once, in the closed pool."""
+        content = bytearray(pathlib.Path(self.pool).read_bytes())
+        for needle in needles:
+            content[content.index(needle)] ^= 1
+        pathlib.Path(self.pool).write_bytes(content)
+
+    def test_check_of_a_damaged_pool_says_all_that_is_wrong(self):
+        self.run_cli("load", self.pool, "-", "--key", "u64", "--value", "u64", "--map", "n",
+                     stdin=tsv((b"%d" % (i << 44), b"%d" % (i + (0xABCDEF << 32)))
+                               for i in range(1, 20000)))
+        self.run_cli("put", self.pool, "k", "some value or other")
+        before = pathlib.Path(self.pool).read_bytes()
+        self.damage(*((i + (0xABCDEF << 32)).to_bytes(8, "little") for i in (1, 9000, 19000)),
+                    b"some value or other")
+        damaged = pathlib.Path(self.pool).read_bytes()
+        self.assertNotEqual(before, damaged)
+        self.errors("get", self.pool, "k")
+        for arguments in ([], ["--deep"], ["--read-only"], ["--accept"]):
+            with self.subTest(arguments=arguments):
+                report = self.json("check", self.pool, *arguments, expect=NEGATIVE)
+                self.assertFalse(report["ok"])
+                leaves = [text for text in report["violations"] if "checksum" in text]
+                self.assertGreaterEqual(len(set(leaves)), 3, report)
+                self.assertEqual(report["violation_count"], len(report["violations"]))
+                text = self.output("check", self.pool, *arguments, expect=NEGATIVE)
+                self.assertIn(b"violation: ", text)
+                self.assertIn(b"NOT OK", text)
+        deep = self.json("check", self.pool, "--deep", expect=NEGATIVE)["violations"]
+        self.assertTrue(any("record" in text for text in deep), deep)
+        self.assertEqual(pathlib.Path(self.pool).read_bytes(), damaged, "it is only read")
+
+    def test_check_of_what_is_no_pool_is_json_too(self):
+        self.write("pool.perdure", b"no pool" * 10000)
+        report = self.json("check", self.pool, expect=FAILURE)
+        self.assertFalse(report["ok"])
+        self.assertIn("not a perdure pool", report["error"])
 
     def test_scan(self):
         entries = [(b"user:%d" % i, b"v%d" % i) for i in range(10)] + [(b"a", b"\t\n\\\0"),
@@ -282,6 +343,10 @@ class UsageTest(CliTest):
                           ["scan", self.pool, "--limit", "-1"],
                           ["create", self.pool + "2", "--engine", "btree"],
                           ["create", self.pool + "2", "--max-size", "3X"],
+                          ["create", self.pool + "2", "--max-size", "1K"],
+                          ["create", self.pool + "2", "--key", "u65"],
+                          ["load", self.pool, "-", "--skip", "-1"],
+                          ["put", self.pool, "k" * 70000, "v"],
                           ["create", self.pool + "2", "--max-size", "99999999999G"],
                           ["create", self.pool + "2", "--durability", "maybe"],
                           ["load", self.pool], ["load", self.pool, "-", "--threads", "0"],
@@ -291,6 +356,7 @@ class UsageTest(CliTest):
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 self.assertEqual(done.returncode, USAGE, done)
                 self.assertNotEqual(done.stderr, b"")
+                self.assertNotIn(b"Could not convert", done.stderr)
         self.assertFalse(os.path.exists(self.pool + "2"))
 
 
@@ -532,28 +598,49 @@ class BadInputTest(CliTest):
                 self.refused(path, commands=("check", "scan", "sync"))
                 self.errors("get", path, "000001")
 
-    def test_read_only_file(self):
+    def test_read_only_file_in_a_read_only_folder(self):
         self.create()
         self.run_cli("put", self.pool, "k", "v")
         os.chmod(self.pool, 0o444)
-        self.assertEqual(self.json("info", self.pool)["path"], self.pool)
-        if os.geteuid() == 0:
-            self.skipTest("root may write it all the same")
-        self.assertEqual(self.output("get", self.pool, "k"), b"v\n")
-        self.assertEqual(self.output("scan", self.pool), b"k\tv\n")
-        self.json("stats", self.pool)
-        self.json("check", self.pool)
-        self.errors("put", self.pool, "k", "v2")
-        self.errors("del", self.pool, "k")
-        self.assertEqual(self.output("get", self.pool, "k"), b"v\n")
+        os.chmod(self.folder, 0o555)
+        self.addCleanup(os.chmod, self.folder, 0o755)
+        somebody = {}
+        if os.geteuid() == 0:  # root may write it all the same
+            somebody = {"user": 65534, "group": 65534, "extra_groups": []}
+            try:
+                subprocess.run([CLI, "--version"], check=True, stdout=subprocess.DEVNULL,
+                               **somebody)
+            except (OSError, subprocess.CalledProcessError):
+                self.skipTest("nobody cannot run the command line here")
+        self.assertEqual(self.json("info", self.pool, **somebody)["path"], self.pool)
+        self.assertEqual(self.output("list", self.pool, **somebody),
+                         b"default\tphast\tbytes\tbytes\n")
+        self.assertEqual(self.output("get", self.pool, "k", **somebody), b"v\n")
+        self.assertEqual(self.output("scan", self.pool, **somebody), b"k\tv\n")
+        self.assertEqual(self.output("dump", self.pool, **somebody), b"k\tv\n")
+        self.assertEqual(self.json("stats", self.pool, **somebody)["maps"][0]["entries"], 1)
+        self.assertTrue(self.json("check", self.pool, "--deep", **somebody)["ok"])
+        self.errors("put", self.pool, "k", "v2", **somebody)
+        self.errors("del", self.pool, "k", **somebody)
+        self.assertEqual(self.output("get", self.pool, "k", **somebody), b"v\n")
+
+    def test_read_only(self):
+        self.run_cli("put", self.pool, "k", "v")
+        before = pathlib.Path(self.pool).read_bytes()
+        for command in (["get", self.pool, "k"], ["scan", self.pool], ["dump", self.pool],
+                        ["stats", self.pool], ["check", self.pool, "--deep"]):
+            self.assertNotEqual(self.output(*command, "--read-only"), b"")
+        self.assertEqual(pathlib.Path(self.pool).read_bytes(), before)
+        with self.pool_in_use():
+            self.assertIn("in use", self.errors("get", self.pool, "k"))
+            self.assertEqual(self.output("get", self.pool, "k", "--read-only"), b"v\n")
 
     def test_limits(self):
         self.create()
-        self.errors("put", self.pool, "k", "v", "--map", "m" * 32)
-        self.errors("put", self.pool, "k", "v", "--map", "")
+        self.errors("put", self.pool, "k", "v", "--map", "m" * 32, expect=USAGE)
+        self.errors("put", self.pool, "k", "v", "--map", "", expect=USAGE)
         self.run_cli("put", self.pool, "k", "v", "--map", "m" * 31)
-        self.errors("put", self.pool, "k" * 65536, "v")
-        self.errors("create", self.pool + "2", "--max-size", "1K")
+        self.errors("put", self.pool, "k" * 65536, "v", expect=USAGE)
         self.errors("put", self.pool, "k", "v", "--map", "hash", "--engine", "clevel")
 
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
 #include <tuple>
 
 #include "perdure/options.h"
@@ -29,5 +32,15 @@ struct EngineInfo {
 inline constexpr auto kEngines = []<class... Rows>(std::tuple<Rows...>*) {
   return std::array<EngineInfo, sizeof...(Rows)>{EngineInfo{Rows::engine, Rows::ordered}...};
 }(static_cast<EngineRows*>(nullptr));
+
+// The engine of suites that run one at a time: the one that PERDURE_ENGINE names, or the first.
+inline EngineInfo chosen_engine() {
+  const char* name = std::getenv("PERDURE_ENGINE");
+  if (name == nullptr || *name == '\0') return kEngines.front();
+  for (const EngineInfo& info : kEngines) {
+    if (engine_name(info.engine) == name) return info;
+  }
+  throw std::runtime_error(std::string("PERDURE_ENGINE: no engine ") + name);
+}
 
 }  // namespace perdure::test

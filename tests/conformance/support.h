@@ -131,25 +131,21 @@ inline const std::filesystem::path& scratch_dir() {
 }
 
 // A path nobody else uses; whatever stands there at the end is removed.
-class TempPath {
+class TempPath : public std::string {
  public:
   explicit TempPath(std::string_view tag = "pool") {
     static std::atomic<unsigned> counter{0};
-    path_ = (scratch_dir() / ("perdure-test-" + std::to_string(getpid()) + "-" +
-                              std::to_string(counter++) + "-" + std::string(tag)))
-                .string();
+    assign((scratch_dir() / ("perdure-test-" + std::to_string(getpid()) + "-" +
+                             std::to_string(counter++) + "-" + std::string(tag)))
+               .string());
   }
   TempPath(const TempPath&) = delete;
   TempPath& operator=(const TempPath&) = delete;
   ~TempPath() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    std::filesystem::remove_all(str(), ignored);
   }
-  const std::string& str() const { return path_; }
-  operator const std::string&() const { return path_; }  // NOLINT: it is a path
-
- private:
-  std::string path_;
+  const std::string& str() const { return *this; }
 };
 
 inline std::string read_bytes(const std::string& path) {
@@ -226,7 +222,7 @@ inline void expect_sound(const Pool& pool) {
   auto report = pool.check({.deep = true});
   ASSERT_TRUE(report.has_value()) << describe(report.error());
   EXPECT_EQ(report->leaked_blocks, 0U);
-  for (const std::string& violation : report->violations) ADD_FAILURE() << violation;
+  for (const auto& violation : report->violations) ADD_FAILURE() << violation;
 }
 
 }  // namespace perdure::test

@@ -25,6 +25,8 @@ enum class Bug {
   raw_store,          // a store past the platform
   forgets_on_close,   // close drops the last entry
   erase_not_flushed,  // erase does not reach the medium
+  hot_flag,           // recovery trusts what a kill between two stores leaves
+  slow_repair,        // only the third process in a row meets it
 };
 
 constexpr std::size_t kSlots = 12;
@@ -38,7 +40,7 @@ class Table : public Subject {
   Status create(SimMemory& memory) override {
     attach(memory);
     if (Status s = memory.allocate(0, 8192); !s.ok()) return s;
-    if (bug_ != Bug::size_not_synced) memory.sync(0, 8192);
+    if (bug_ != Bug::size_not_synced) memory.sync(0, 8192, "table.create.size");
     if (bug_ == Bug::magic_first) platform_->store(word(9), 0x1111);
     platform_->store(word(0), kTableMagic);
     platform_->flush(&word(0), 128, "table.create.magic"_site);
@@ -55,7 +57,9 @@ class Table : public Subject {
     if (memory.size() < 8192 || platform_->load(word(0)) != kTableMagic) {
       return StatusCode::corruption;
     }
-    if (bug_ != Bug::no_write_back) {
+    if (bug_ == Bug::slow_repair && !repair()) return StatusCode::corruption;
+    const bool skipped = bug_ == Bug::hot_flag && platform_->load(word(1)) != 0;
+    if (bug_ != Bug::no_write_back && !skipped) {
       platform_->flush(memory.base(), 8192, "table.open.write_back"_site);
       platform_->fence("table.open.write_back"_site);
     }
@@ -142,6 +146,18 @@ class Table : public Subject {
     if (bug_ == Bug::split_lines) platform_->flush(&key_word(slot), 8, "table.slot.persist"_site);
     if (fence) platform_->fence("table.slot.persist"_site);
   }
+  // Counts the opens that a crash cut short; the third gives up.
+  bool repair() {
+    const std::uint64_t began = platform_->load(word(2));
+    if (began >= 2) return false;
+    platform_->store(word(2), began + 1);
+    platform_->flush(&word(2), 8, "table.open.repair"_site);
+    platform_->fence("table.open.repair"_site);
+    platform_->store(word(2), 0);
+    platform_->flush(&word(2), 8, "table.open.repair"_site);
+    platform_->fence("table.open.repair"_site);
+    return true;
+  }
   Expected<bool> insert(std::uint64_t key, std::uint64_t value) {
     const std::size_t slot = find(0);
     if (slot == kSlots) return fail(StatusCode::pool_full);
@@ -154,6 +170,10 @@ class Table : public Subject {
       platform_->store(value_word(slot), value);
     }
     platform_->store(key_word(slot), key);
+    if (bug_ == Bug::hot_flag) {  // set and cleared with no fence in between
+      platform_->store(word(1), 1);
+      platform_->store(word(1), 0);
+    }
     if (bug_ != Bug::no_flush) persist(slot, bug_ != Bug::no_fence);
     return true;
   }
@@ -237,6 +257,85 @@ TEST(Explorer, EveryMutantOfTheTablesSitesIsRed) {
     }
   }
   EXPECT_FALSE(fails_in_child([] { return explore(Bug::none).ok(); }, 20));
+}
+
+// A flag that is set and cleared before the next fence: only a process killed between the two
+// stores leaves it set, and its other stores not durable.
+TEST(Explorer, APointAfterEveryStoreShowsWhatNoFenceDoes) {
+  ::testing::internal::CaptureStderr();
+  const auto explore_points = [](bool store_points) {
+    Explorer explorer([] { return std::make_unique<Table>(Bug::hot_flag); }, random_op,
+                      {.name = "explorer_stores",
+                       .capacity = 1 << 16,
+                       .battery = 0,
+                       .kill_in = 1,
+                       .second_ops = 0,
+                       .store_points = store_points,
+                       .explore_create = false});
+    return explorer.run({{OpKind::insert, eight("key1"), eight("value")}});
+  };
+  EXPECT_TRUE(sanitized() || explore_points(false).ok());
+  EXPECT_TRUE(sanitized() || !explore_points(true).ok());
+  (void)::testing::internal::GetCapturedStderr();
+}
+
+TEST(Explorer, AThirdCrashShowsWhatASecondDoesNot) {
+  ::testing::internal::CaptureStderr();
+  const auto explore_depth = [](std::uint32_t third_in) {
+    Explorer explorer([] { return std::make_unique<Table>(Bug::slow_repair); }, random_op,
+                      {.name = "explorer_third",
+                       .capacity = 1 << 16,
+                       .battery = 4,
+                       .second_in = 1,
+                       .third_in = third_in,
+                       .second_ops = 0,
+                       .explore_create = false,
+                       .close_at_end = false});
+    return explorer.run({{OpKind::insert, eight("key1"), eight("value")}});
+  };
+  EXPECT_TRUE(explore_depth(0).ok());
+  const ExploreReport report = explore_depth(1);
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(sanitized() || !report.ok());
+  EXPECT_TRUE(sanitized() || report.third_images > 0);
+}
+
+TEST(Explorer, SequencesShareWhatTheyHaveJudged) {
+  Explorer explorer([] { return std::make_unique<Table>(Bug::none); }, random_op,
+                    {.name = "explorer_sequences",
+                     .capacity = 1 << 16,
+                     .prepare = {{OpKind::insert, eight("key0"), eight("before")}},
+                     .explore_create = false});
+  const std::vector<Op> once{{OpKind::insert, eight("key1"), eight("value")}};
+  const std::vector<Op> twice{once[0], {OpKind::erase, eight("key0"), {}}};
+  const ExploreReport first = explorer.run(once);
+  const ExploreReport both = explorer.run_all({once, twice});
+  EXPECT_TRUE(first.ok() && both.ok());
+  EXPECT_GT(first.verdicts, 0U);
+  EXPECT_GT(both.verdicts, 0U) << "what the longer one adds";
+  EXPECT_EQ(explorer.run_all({once, twice}).verdicts, 0U);
+}
+
+TEST(Explorer, AHangingRecoveryEndsTheProcess) {
+  class Hanging : public Table {
+   public:
+    Hanging() : Table(Bug::none) {}
+    Status open(SimMemory& memory, std::uint64_t boot) override {
+      for (volatile bool forever = boot != 1; forever;) {
+      }
+      return Table::open(memory, boot);
+    }
+  };
+  if (sanitized()) GTEST_SKIP() << "takes the whole timeout";
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(fails_in_child(
+      [] {
+        Explorer explorer([] { return std::make_unique<Hanging>(); }, random_op,
+                          {.name = "explorer_hang", .capacity = 1 << 16, .verdict_seconds = 1});
+        return explorer.run({}).ok();
+      },
+      600));
+  (void)::testing::internal::GetCapturedStderr();
 }
 
 TEST(Explorer, AReplayJudgesOneImageAndFindsTheSameFailure) {

@@ -187,12 +187,14 @@ TEST(PhastCrash, G11_SecondCrashInsideRecovery) {
 }
 
 TEST(PhastCrash, PoolFullIsNoCrashState) {
-  explore(phast_subjects<phast::IntegerCodec>(kRecords), integer_record_op,
-          {.capacity = 2 << 20,
-           .disk_limit = 60 << 10,
-           .limits = {.product = 16, .random = 8, .sampled = 30},
-           .explore_create = false},
-          60, 2);
+  const ExploreReport report =
+      explore(phast_subjects<phast::IntegerCodec>(kRecords), large_record_op,
+              {.capacity = 2 << 20,
+               .disk_limit = 60 << 10,
+               .limits = {.product = 16, .random = 8, .sampled = 30},
+               .explore_create = false},
+              60, 2);
+  EXPECT_GE(report.refused, at_least(1)) << "the pool was never full";
 }
 
 }  // namespace

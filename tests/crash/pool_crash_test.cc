@@ -74,7 +74,7 @@ TEST(PoolCrash, P13_CreateCrash) {
                                         .kill_in = 1,
                                         .close_at_end = false},
                                        0, 1);
-  for (const char* site : {"pool.create.zero", "pool.create.header", "pool.root.add"}) {
+  for (const char* site : {"storage.sync", "pool.create.header", "pool.root.add"}) {
     EXPECT_TRUE(report.sites_crossed.contains(site)) << site;
   }
 }

@@ -30,7 +30,7 @@ std::set<std::vector<std::uint64_t>> states(SimMemory& memory, std::size_t words
 struct Rig {
   Rig() {
     EXPECT_TRUE(memory.allocate(0, 4096).ok());
-    memory.sync(0, 4096);
+    memory.sync(0, 4096, "test.size");
   }
   std::uint64_t& word(std::size_t i) { return reinterpret_cast<std::uint64_t*>(memory.base())[i]; }
   SimMemory memory{1 << 20};
@@ -105,8 +105,10 @@ TEST(SimMemory, WholeLinesTearPartialOnesKeepTheirOrder) {
   Rig rig;
   const std::uint64_t source[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   rig.p.copy(&rig.word(0), source, 64);
-  // none, 8 single words, 8 times all but one, all
-  EXPECT_EQ(states(rig.memory, 8).size(), 18U);
+  // none, 8 single words, 8 times all but one, all; 2 to 6 words from the start
+  EXPECT_EQ(states(rig.memory, 8).size(), 23U);
+  EXPECT_EQ(rig.memory.pending().front().states, 256U);
+  EXPECT_EQ(rig.memory.pending(true).front().choices.size(), 256U);
   Rig partial;
   partial.p.copy(&partial.word(2), source, 24);
   EXPECT_EQ(states(partial.memory, 8).size(), 4U);
@@ -139,7 +141,7 @@ TEST(SimMemory, SizeIsDurableAfterSyncOnly) {
   EXPECT_EQ(scratch.size(), 0U);
   scratch.load_image(memory, memory.image({}, {}, true, false));
   EXPECT_EQ(scratch.size(), 8192U);
-  memory.sync(0, 0);
+  memory.sync(0, 0, "test.size");
   EXPECT_FALSE(memory.size_pending());
   memory.set_disk_limit(8192);
   EXPECT_EQ(memory.allocate(8192, 4096), StatusCode::pool_full);
@@ -159,7 +161,7 @@ TEST(SimMemory, PunchIsDurableAfterSyncOnly) {
   };
   EXPECT_EQ(first(false), 5U);
   EXPECT_EQ(first(true), 0U);
-  rig.memory.sync(0, 4096);
+  rig.memory.sync(0, 4096, "test.size");
   EXPECT_EQ(first(false), 0U);
 }
 
@@ -293,7 +295,11 @@ TEST(MiniProtocols, WithoutFlushOrFenceItBreaks) {
 TEST(MiniProtocols, EveryMutantOfThePayloadSiteBreaksIt) {
   SiteInfo* site = find_site("sim_test.publish.payload");
   ASSERT_NE(site, nullptr);
-  EXPECT_EQ(mutants_of(*site).size(), 4U);
+  {
+    Rig rig;  // several lines at once: that counts
+    publish<"sim_test.publish.payload">(rig, true, true);
+  }
+  EXPECT_EQ(mutants_of(*site).size(), 6U);
   for (const Mutant mutant : mutants_of(*site)) {
     ScopedMutant scoped("sim_test.publish.payload", mutant);
     reset_site_counts();
@@ -305,6 +311,32 @@ TEST(MiniProtocols, EveryMutantOfThePayloadSiteBreaksIt) {
   Rig rig;
   publish<"sim_test.publish.payload">(rig, true, true);
   EXPECT_TRUE(holds(rig));
+}
+
+TEST(MiniProtocols, ALineWithoutOrderBreaks) {
+  for (const Mutant mutant : {Mutant::none, Mutant::any_order}) {
+    ScopedMutant scoped("sim_test.publish.ordered", mutant);
+    Rig rig;
+    rig.p.store(rig.word(0), 7);
+    rig.p.store(rig.word(1), 1);  // says that the other counts
+    rig.p.flush(&rig.word(0), 16, "sim_test.publish.ordered"_site);
+    bool broken = false;
+    for (const Words& words : states(rig.memory, 2)) broken |= words[1] == 1 && words[0] != 7;
+    EXPECT_EQ(broken, mutant == Mutant::any_order);
+  }
+}
+
+// What a dropped fence leaves is made durable by the next one, and that is said.
+TEST(MiniProtocols, WhoSettlesIsSaid) {
+  ScopedMutant scoped("sim_test.settle.first", Mutant::drop_fence);
+  scoped.site()->settled_by.clear();
+  Rig rig;
+  rig.p.store(rig.word(0), 7);
+  rig.p.flush(&rig.word(0), 8, "sim_test.settle.first"_site);
+  rig.p.fence("sim_test.settle.first"_site);
+  EXPECT_TRUE(scoped.site()->settled_by.empty());
+  rig.p.fence("sim_test.settle.next"_site);
+  EXPECT_EQ(scoped.site()->settled_by, std::set<std::string>{"sim_test.settle.next"});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/conformance/engines.h"
 #include "tests/conformance/support.h"
 #include "tests/fault/inject.h"
 
@@ -84,7 +85,14 @@ class Session {
       if (texts) mutate_texts(*texts);
       (void)call("check", [&] { return pool->check({.deep = true}); });
       if (numbers) read_numbers(*numbers);
+      if (texts) read_texts(*texts);
+      if (numbers) (void)call("untyped_map", [&] { return pool->untyped_map("numbers"); });
     }
+    (void)call("list", [&] { return pool->list(); });
+    (void)call("info", [&] { return pool->info(); });
+    (void)call("stats", [&] { return pool->stats(); });
+    (void)call("inspect", [&] { return Pool::inspect(path_); });
+    (void)call("run_background", [&] { return pool->run_background(); });
     auto third = call("map", [&] { return pool->map<std::uint64_t, std::uint64_t>("third"); });
     if (third) {
       third = fail(StatusCode::not_found);  // a dropped map's views are dead
@@ -117,14 +125,16 @@ class Session {
               "an acknowledged text is lost: " + key);
     }
     auto report = must(pool->check({.deep = true}));
-    require(report.ok(), "check: " + (report.ok() ? "" : report.violations.front()));
+    require(report.ok(), "check: " + std::string(report.first()));
     require(report.leaked_blocks == 0, std::to_string(report.leaked_blocks) + " blocks leaked");
     require(must(numbers.upsert(7, 7)), "upsert after reopen");
     must(pool->close());
   }
 
  private:
-  static MapOptions maps() { return {.phast = {.partition_bits = 1}}; }
+  static MapOptions maps() {
+    return {.engine = chosen_engine().engine, .phast = {.partition_bits = 1}};
+  }
 
   void fill() {
     for (std::uint64_t i = 0; i < size() / 2; ++i) {
@@ -152,7 +162,9 @@ class Session {
 
   void judge(const char* what, StatusCode code, bool fired) {
     if (code == StatusCode::ok) {
-      require(!poisoned_ || std::string(what) == "check",
+      static constexpr std::string_view kReports[] = {
+          "check", "list", "info", "stats", "inspect", "untyped_map", "run_background"};
+      require(!poisoned_ || std::ranges::find(kReports, what) != std::end(kReports),
               std::string(what) + " was acknowledged after a failed msync");
       require(!fired || fault_ != Fault::msync, std::string(what) + " hides a failed msync");
     } else {
@@ -234,6 +246,31 @@ class Session {
                       [&](std::uint64_t, std::uint64_t) { ++entries; });
     });
     require(!scanned || !number_doubts_.empty() || entries == numbers_.size(), "a scan is short");
+  }
+
+  // What copies: lookups, iterators, and the bound of a prefix that is longer than a buffer.
+  void read_texts(OrderedMap<Bytes, Bytes>& map) {
+    for (std::uint64_t i = 0; i < size() / 2; i += 41) {
+      const std::string key = "old:" + std::to_string(i);
+      auto found = call("find", [&] { return map.find(key); });
+      if (!found || text_doubts_.contains(key)) continue;
+      require(found->has_value() == texts_.contains(key), "a find answers wrong");
+      require(!*found || **found == texts_.at(key), "a find copies a wrong value");
+    }
+    const std::string prefix(300, 'p');
+    std::uint64_t entries = 0;
+    auto scanned = call(
+        "scan", [&] { return map.scan({.prefix = prefix}, [&](Bytes, Bytes) { ++entries; }); });
+    require(!scanned || entries == 0, "a scan leaves its prefix");
+    entries = 0;
+    const Status walked = call("iterate", [&] {
+      auto it = map.scan({.prefix = "old:"});
+      for (; it.valid(); it.next()) ++entries;
+      return it.status();
+    });
+    const auto old = static_cast<std::uint64_t>(std::ranges::count_if(
+        texts_, [](const auto& entry) { return entry.first.starts_with("old:"); }));
+    require(!walked.ok() || !text_doubts_.empty() || entries == old, "an iterator is short");
   }
 
   const std::string& path_;
@@ -331,6 +368,25 @@ void replay(const char* text, const Case& parameters, const std::string& path) {
   }
   ASSERT_LE(fault, kLastFault) << text;
   EXPECT_TRUE(one_run(path, parameters, fault, k, std::string(text).ends_with("later")));
+}
+
+TEST(FaultSweepItself, SeesAFailureThatNobodyLookedAt) {
+  const Case parameters{Scene::create, Durability::process};
+  int seen = 0;
+  for (const Fault fault : {Fault::link, Fault::msync}) {
+    const ChildEnd end = run_child([&] {
+      set_unnoticed(true);
+      try {
+        (void)one_run(pool_path(parameters.durability), parameters, fault, 1, true);
+      } catch (const std::exception& error) {
+        std::printf("%s: %s\n", fault_name(fault), error.what());
+        _exit(1);
+      }
+    });
+    EXPECT_FALSE(end.ok()) << fault_name(fault);
+    seen += end.ok() ? 0 : 1;
+  }
+  std::printf("faults.planted_seen=%d\n", seen);
 }
 
 TEST_P(FaultSweep, EveryFailureIsAStatus) {

@@ -20,6 +20,7 @@ std::atomic<bool> armed{false};
 std::atomic<Fault> chosen{Fault::none};
 std::atomic<std::uint64_t> calls_left{0};
 std::atomic<bool> stays{false};
+std::atomic<bool> unnoticed{false};
 std::atomic<std::uint64_t> fired{0};
 
 }  // namespace
@@ -38,6 +39,8 @@ bool fails(Fault fault, int error) noexcept {
   errno = error;
   return true;
 }
+// What a call that failed answers.
+int answer(int error) noexcept { return unnoticed ? 0 : error; }
 
 const char* fault_name(Fault fault) noexcept {
   static constexpr const char* kNames[] = {"none",    "nothrow_new", "throwing_new",    "mmap",
@@ -48,6 +51,7 @@ const char* fault_name(Fault fault) noexcept {
   return kNames[static_cast<std::size_t>(fault)];
 }
 
+void set_unnoticed(bool on) noexcept { unnoticed = on; }
 void set_fault(Fault fault, std::uint64_t k, bool sticky) noexcept {
   chosen = fault;
   calls_left = k;
@@ -61,6 +65,7 @@ Armed::~Armed() { armed = false; }
 
 }  // namespace perdure::test
 
+using perdure::test::answer;
 using perdure::test::fails;
 using perdure::test::Fault;
 
@@ -128,7 +133,8 @@ int __wrap_ftruncate(int fd, off_t size) {
 }
 int __real_posix_fallocate(int fd, off_t offset, off_t n);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t n) {
-  return fails(Fault::posix_fallocate, ENOSPC) ? ENOSPC : __real_posix_fallocate(fd, offset, n);
+  return fails(Fault::posix_fallocate, ENOSPC) ? answer(ENOSPC)
+                                               : __real_posix_fallocate(fd, offset, n);
 }
 int __real_fallocate(int fd, int mode, off_t offset, off_t n);
 int __wrap_fallocate(int fd, int mode, off_t offset, off_t n) {
@@ -136,7 +142,7 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t n) {
 }
 int __real_msync(void* p, std::size_t n, int flags);
 int __wrap_msync(void* p, std::size_t n, int flags) {
-  return fails(Fault::msync, EIO) ? -1 : __real_msync(p, n, flags);
+  return fails(Fault::msync, EIO) ? answer(-1) : __real_msync(p, n, flags);
 }
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd) { return fails(Fault::fdatasync, EIO) ? -1 : __real_fdatasync(fd); }
@@ -168,7 +174,7 @@ int __wrap_fstat(int fd, struct stat* out) {
 }
 int __real_link(const char* from, const char* to);
 int __wrap_link(const char* from, const char* to) {
-  return fails(Fault::link, EIO) ? -1 : __real_link(from, to);
+  return fails(Fault::link, EIO) ? answer(-1) : __real_link(from, to);
 }
 int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                           void* argument);

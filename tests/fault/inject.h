@@ -37,6 +37,9 @@ const char* fault_name(Fault fault) noexcept;
 // ones.
 void set_fault(Fault fault, std::uint64_t k, bool sticky) noexcept;
 std::uint64_t faults_fired() noexcept;
+// Planted: a link or msync that fails does nothing and answers that it did, as if the
+// library did not look.
+void set_unnoticed(bool on) noexcept;
 
 // Counts and injects while it lives.
 class Armed {

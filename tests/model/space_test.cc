@@ -194,12 +194,12 @@ TEST(FullPoolEdges, MapsUntilFull) {
       ASSERT_LT(made, 100'000U);
     }
     EXPECT_GT(made, 0U);
-    EXPECT_EQ(pool.list().size(), made);
+    EXPECT_EQ(must(pool.list()).size(), made);
     expect_sound(pool);
     must(pool.close());
   }
   Pool pool = open_pool(path, {});
-  EXPECT_EQ(pool.list().size(), made);
+  EXPECT_EQ(must(pool.list()).size(), made);
   must(pool.drop("map0"));
   expect_sound(pool);
 }
@@ -259,7 +259,7 @@ void churn(std::uint64_t live, KeyOf key_of, ValueOf value_of) {
       ASSERT_TRUE(must(map.erase(K(key_of(i - live))))) << i;
     }
     EXPECT_LE(std::filesystem::file_size(path.str()), 2 * first);
-    EXPECT_LE(pool.stats().file_bytes, 2 * first);
+    EXPECT_LE(must(pool.stats()).file_bytes, 2 * first);
     const MapStats stats = map.stats();
     EXPECT_EQ(stats.entries, live);
     EXPECT_GT(stats.splits, live * 20 / 56 / 4) << "the test is meant to split leaves";

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "testing/interleaver.h"
+#include "testing/race_ops.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
-
-using Ops = std::vector<Op>;
 
 inline bool sanitized() {
   const char* san = std::getenv("PERDURE_SAN");
@@ -26,30 +25,6 @@ inline std::uint32_t thinned(std::uint32_t n) {
   const char* wanted = std::getenv("PERDURE_SCHEDULES");
   if (wanted != nullptr && std::string(wanted) == "all") return 1;
   return sanitized() ? n * 16 : n;
-}
-
-inline std::string word(std::uint64_t value) {
-  return std::string(reinterpret_cast<const char*>(&value), 8);
-}
-inline Op insert(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::insert, integer_key(key), word(value)};
-}
-inline Op upsert(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::upsert, integer_key(key), word(value)};
-}
-inline Op update(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::update, integer_key(key), word(value)};
-}
-inline Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
-inline Op find(std::uint64_t key) { return {OpKind::find, integer_key(key), {}}; }
-inline Op scan() { return {OpKind::scan, {}, {}}; }
-inline Op scan_back() { return {OpKind::scan_back, {}, {}}; }
-inline Op reclaim() { return {OpKind::reclaim, {}, {}}; }
-
-inline Ops inserts(const std::vector<std::uint64_t>& keys) {
-  Ops ops;
-  for (const std::uint64_t key : keys) ops.push_back(insert(key, 1000 + key));
-  return ops;
 }
 
 inline std::string test_name(const std::string& part = {}) {

@@ -100,12 +100,12 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 Interval interval(const ScanOptions<std::string_view>& options) {
-  std::string storage;
-  const detail::ScanRange range = scan_range(options, storage);
+  detail::PrefixEnd end;
+  const auto range = scan_range(options, end);
   Interval out;
-  if (range.from) out.from = std::string(range.from->bytes);
-  if (range.to) out.to = std::string(range.to->bytes);
-  EXPECT_EQ(range.reverse, options.reverse);
+  if (range->from) out.from = std::string(range->from->bytes);
+  if (range->to) out.to = std::string(range->to->bytes);
+  EXPECT_EQ(range->reverse, options.reverse);
   return out;
 }
 // An absent lower bound and "" mean the same.
@@ -124,6 +124,8 @@ TEST(ScanRanges, OfPrefixes) {
   EXPECT_EQ(interval({.prefix = "\xff"}).to, std::nullopt);
   EXPECT_TRUE(starts_at(interval({.prefix = "\xff\xff"}), "\xff\xff"));
   EXPECT_EQ(interval({.prefix = "\xff\xff"}).to, std::nullopt);
+  const std::string longer(200, 'a');
+  EXPECT_EQ(interval({.prefix = longer}).to, longer.substr(1) + "b");
   EXPECT_TRUE(starts_at(interval({}), ""));
   EXPECT_EQ(interval({}).to, std::nullopt);
 }
@@ -140,14 +142,14 @@ TEST(ScanRanges, OfPrefixAndBoundsIntersect) {
 }
 
 TEST(ScanRanges, OfIntegers) {
-  std::string storage;
+  detail::PrefixEnd end;
   const auto range =
-      scan_range(ScanOptions<std::int64_t>{.from = -1, .to = 1, .reverse = true}, storage);
-  EXPECT_LT(range.from->word, range.to->word);
-  EXPECT_TRUE(range.reverse);
-  const auto open = scan_range(ScanOptions<std::uint64_t>{}, storage);
-  EXPECT_FALSE(open.from.has_value());
-  EXPECT_FALSE(open.to.has_value());
+      scan_range(ScanOptions<std::int64_t>{.from = -1, .to = 1, .reverse = true}, end);
+  EXPECT_LT(range->from->word, range->to->word);
+  EXPECT_TRUE(range->reverse);
+  const auto open = scan_range(ScanOptions<std::uint64_t>{}, end);
+  EXPECT_FALSE(open->from.has_value());
+  EXPECT_FALSE(open->to.has_value());
 }
 
 }  // namespace

@@ -109,5 +109,25 @@ TEST(StatusTest, ExpectedCarriesIt) {
   EXPECT_TRUE(bare.error() == StatusCode::pool_full);
 }
 
+// Deriving from std::expected must not make a copy of an Expected<bool> a conversion to bool.
+TEST(ExpectedTest, CopiesAndMovesKeepTheValue) {
+  Expected<bool> no(false);
+  Expected<bool> copy(no);
+  EXPECT_FALSE(*copy);
+  Expected<bool> moved(std::move(copy));
+  EXPECT_FALSE(*moved);
+  const Expected<bool> constant = no;
+  Expected<bool> again(constant);
+  EXPECT_FALSE(*again);
+  Expected<bool> failed = fail(StatusCode::io);
+  Expected<bool> failed_too(failed);
+  ASSERT_FALSE(failed_too.has_value());
+  EXPECT_EQ(failed_too.error(), StatusCode::io);
+  failed_too = true;
+  EXPECT_TRUE(*failed_too);
+  failed_too = no;
+  EXPECT_FALSE(*failed_too);
+}
+
 }  // namespace
 }  // namespace perdure

@@ -135,7 +135,7 @@ class InnerIndex {
     std::uint32_t nodes = 0;
     std::uint32_t leaves = 0;
     std::uint32_t rebuild_at = 0;  // leaves at which the shortcut is made again
-    std::uint32_t changes = 0;  // nodes added since the cache was built
+    std::uint32_t changes = 0;     // nodes added since the cache was built
     std::uint32_t empty = 0;
   };
 

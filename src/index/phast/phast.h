@@ -148,6 +148,12 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   static unsigned stripe_of(const Probe& probe) noexcept {
     return probe.fingerprint % P::ByteLatches::kCount;
   }
+  // The answer where a key was not found; pages that were lost meanwhile read as zeros.
+  Expected<bool> absent() const noexcept {
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    return false;
+  }
   Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
   Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
 
@@ -191,7 +197,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     std::uint8_t order[64];   // slots by key
   };
   Status split(std::uint32_t number, const Probe& probe) noexcept;
-  void plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
+  Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
   Status split_latched(std::uint32_t number, const SplitPlan& plan) noexcept;
   bool build_leaf(const Desc& old, const SplitPlan& plan, Leaf& fresh, std::uint64_t low) noexcept;
   void publish_split(std::uint32_t number, std::uint32_t fresh, const SplitPlan& plan,
@@ -200,6 +206,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   bool unlink_latched(std::uint32_t left, std::uint32_t number) noexcept;
   std::uint32_t sort_slots(const Leaf& leaf, std::uint64_t slots,
                            std::uint8_t* order) const noexcept;
+  std::string_view key_of(std::uint64_t word) const noexcept;
   Probe probe_of(const Entry& entry) const noexcept;
   static void finish_leaf(void* self, std::uint64_t number) {
     static_cast<Phast*>(self)->free_leaf(static_cast<std::uint32_t>(number));
@@ -255,6 +262,8 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // --- recovery ---
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   Status read_root() noexcept;
+  Status pass_over(Status damage) noexcept;
+  bool root_intact(const layout::Root& image, std::size_t partitions) const noexcept;
   Status recover_partition(std::uint32_t partition, bool clean) noexcept;
   Status recover_leaf(std::uint64_t offset, std::uint64_t previous, std::uint64_t low_word,
                       bool clean, std::uint32_t& number, bool& wrote) noexcept;
@@ -283,6 +292,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   Table table_;
   Inner inner_;
   typename P::Latch zero_latch_;
+  typename P::Latch damage_latch_;  // of context_.damage
   typename P::template Atomic<std::uint64_t> splits_{0};
   typename P::template Atomic<std::uint64_t> unlinks_{0};
 };

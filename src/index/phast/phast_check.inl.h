@@ -40,11 +40,10 @@ void Phast<P, Codec, G>::release_blocks() {
 
 namespace internal {
 inline void violation(CheckReport& report, std::uint64_t leaf, const char* what) {
-  if (report.violations.size() >= 100) return;
   char line[160];
   std::snprintf(line, sizeof(line), "phast block at offset %llu: %s",
                 static_cast<unsigned long long>(leaf), what);
-  report.violations.emplace_back(line);
+  report.add(line);
 }
 }  // namespace internal
 
@@ -152,9 +151,8 @@ void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
   EpochGuard<P> guard(context_.epochs);
   const Partitioning& partitioning = inner_.partitioning();
   ++report.objects;
-  const std::uint64_t fixed = crc32c(crc32c(0, root_, offsetof(layout::Root, fixed_crc)), master(),
-                                     partitioning.count() * 8ULL);
-  if (root_->fixed_crc != fixed) internal::violation(report, root_offset_, "damaged root block");
+  if (!root_intact(*root_, partitioning.count()))
+    internal::violation(report, root_offset_, "damaged root block");
   if (!Codec::kBytes && root_->zero_present != 0) {
     ++report.entries;
     if (options.deep && record_values_ && !check_record(root_->zero_value, true).ok()) {

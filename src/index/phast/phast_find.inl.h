@@ -36,7 +36,10 @@ template <Platform P, class Codec, class G>
     value = context_.platform.load(entry.value);  // commit word
     if (value == 0 || context_.platform.load(entry.key) != probe.word) return false;
     const auto record = RecordView::read(context_.platform, record_at(value));
-    return record.key_size() == probe.bytes.size() && record.key() == probe.bytes;
+    // A damaged length must not lead beyond the file; whether it fits the block is for value_of().
+    return record.key_size() == probe.bytes.size() &&
+           context_.heap.contains(value & kOffsetMask, sizeof(RecordPrefix) + record.key_size()) &&
+           record.key() == probe.bytes;
   } else {
     if (context_.platform.load(entry.key) != probe.word) return false;
     value = context_.platform.load(entry.value);
@@ -130,11 +133,15 @@ template <Platform P, class Codec, class G>
       // Erased meanwhile, the slot taken again, and what was read there not shown yet.
       if (found && (candidates & ~left & ~desc.matches(probe.fingerprint)) != 0) continue;
     }
-    if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
     if (desc.version.load(std::memory_order_acquire) != entered.version) continue;
     if (!readable) return fail(damaged_record(word));
-    if (found) visit(value);
-    return found;
+    if (!found) return false;
+    visit(value);
+    // What was shown may have come from pages that were lost meanwhile.
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    return true;
   }
 }
 
@@ -143,7 +150,7 @@ Expected<bool> Phast<P, Codec, G>::read(const detail::Key& key,
                                         FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+  if (context_.platform.poisoned()) return fail(context_.platform.failure());
   const Probe probe = Codec::probe(key);
   if constexpr (!Codec::kBytes) {
     if (probe.word == 0) return read_zero(visit);
@@ -157,7 +164,7 @@ Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
     std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+  if (context_.platform.poisoned()) return fail(context_.platform.failure());
   std::uint64_t present = 0;
   Probe probes[kGroup];
   typename Inner::Step steps[kGroup];
@@ -215,13 +222,14 @@ Expected<bool> Phast<P, Codec, G>::read_zero(
   std::uint64_t word = 0;
   {
     LatchGuard latch(zero_latch_);
-    if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
-    if (context_.platform.load(root_->zero_present) == 0) return false;
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
+    if (context_.platform.load(root_->zero_present) == 0) return absent();
     word = context_.platform.load(root_->zero_value);
   }
   detail::Value value;
   if (!value_of(word, value)) return fail(damaged_record(word));
   visit(value);
+  if (context_.platform.poisoned()) return fail(context_.platform.failure());
   return true;
 }
 

@@ -100,13 +100,24 @@ Expected<std::unique_ptr<EngineInstance>> Phast<P, Codec, G>::open(const EngineC
   return map;
 }
 
+// With the master array behind it.
+template <Platform P, class Codec, class G>
+bool Phast<P, Codec, G>::root_intact(const layout::Root& image,
+                                     std::size_t partitions) const noexcept {
+  const std::uint32_t crc =
+      crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), partitions * 8);
+  return image.fixed_crc == crc || !P::verifies("phast.root.crc"_site);
+}
+
 // The root block is checked whole before anything in it is believed.
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::read_root() noexcept {
   const auto bad = [](const char* what) {
     return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
   };
-  if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  if (P::runs("phast.recover.mark_root"_site)) {
+    if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  }
   const layout::Root image = *root_;
   if (image.magic != layout::kRootMagic) return bad("magic");
   if (image.geometry != kEntries || image.partition_bits > 16 ||
@@ -115,9 +126,7 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   }
   const std::size_t master_bytes = (1ULL << image.partition_bits) * 8;
   if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes) return bad("size");
-  const std::uint32_t crc =
-      crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), master_bytes);
-  if (image.fixed_crc != crc) return bad("checksum");
+  if (!root_intact(image, master_bytes / 8)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   record_values_ = (image.flags & layout::kRecordValues) != 0;
   word_records_ = (image.flags & layout::kWordRecords) != 0;
@@ -127,17 +136,28 @@ Status Phast<P, Codec, G>::read_root() noexcept {
   return inner_.reserve({.bits = image.partition_bits, .shift = image.partition_shift}, max_leaves);
 }
 
+// Ok if the damage may be passed over, and is noted.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::pass_over(Status damage) noexcept {
+  if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
+  LatchGuard guard(damage_latch_);
+  context_.damage->add(damage.message());
+  return {};
+}
+
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return s;
-  if (clean && root_->close_crc != zero_crc()) {
-    return Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
-  }
-  if (!Codec::kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
+  Status zero;
+  if (clean && root_->close_crc != zero_crc() && P::verifies("phast.zero.crc"_site)) {
+    zero = Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
+  } else if (!Codec::kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
     const std::uint64_t record = context_.platform.load(root_->zero_value);
-    if (Status s = check_record(record, false); !s.ok()) return s;
-    if (Status s = context_.heap.mark(record); !s.ok()) return s;
+    zero = check_record(record, false);
+    if (zero.ok() && P::runs("phast.recover.mark_zero"_site)) zero = context_.heap.mark(record);
   }
+  if (!zero.ok()) zero = pass_over(std::move(zero));
+  if (!zero.ok()) return zero;
   const std::uint32_t count = inner_.partitioning().count();
   typename P::Latch latch;
   Status first_error;
@@ -177,7 +197,8 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
       }
       leaves = more;
     }
-    s = context_.heap.mark(offset);  // a chain that runs in a circle is reached twice
+    // A chain that runs in a circle is reached twice.
+    if (P::runs("phast.recover.mark_leaf"_site)) s = context_.heap.mark(offset);
     if (s.ok() &&
         (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0)) {
       s = Status::format(StatusCode::corruption, "offset %llu is not a leaf",
@@ -189,10 +210,11 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) {
       __builtin_prefetch(context_.heap.template at<Leaf>(next));
     }
-    if (clean && leaf.crc != leaf_crc(leaf)) {
-      s = Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (checksum)",
-                         static_cast<unsigned long long>(offset));
-      break;
+    if (clean && leaf.crc != leaf_crc(leaf) && P::verifies("phast.leaf.crc"_site)) {
+      s = pass_over(Status::format(StatusCode::corruption,
+                                   "the leaf at offset %llu is damaged (checksum)",
+                                   static_cast<unsigned long long>(offset)));
+      if (!s.ok()) break;
     }
     const std::uint32_t number = table_.take();
     if (number == kNoLeaf) {
@@ -203,25 +225,34 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
     desc.leaf.store(static_cast<std::uint32_t>(offset / sizeof(Leaf)), std::memory_order_relaxed);
     leaves[count++] = number;
     // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
-    if (previous != nullptr && platform.load(previous->bound) == platform.load(leaf.bound)) {
+    // A clean pool has none, and is not stored to: there it is damage, which set_bounds() sees.
+    if (!clean && previous != nullptr &&
+        platform.load(previous->bound) == platform.load(leaf.bound) &&
+        P::runs("phast.recover.split"_site)) {
       s = finish_split(*previous, leaf);
     }
     previous = &leaf;
     if (next == 0) break;
     offset = next;
   }
-  for (std::size_t i = 0; i < count && s.ok(); ++i) {
-    Desc& desc = table_[leaves[i]];
-    s = set_bounds(desc, leaf_of(desc), i == 0 ? nullptr : &table_[leaves[i - 1]], partition);
-    if (i > 0) table_[leaves[i - 1]].next.store(leaves[i], std::memory_order_relaxed);
+  // Where damage may be passed over, the chain ends before it.
+  if (!s.ok()) s = pass_over(std::move(s));
+  std::size_t loaded = 0;
+  for (; loaded < count && s.ok(); ++loaded) {
+    Desc& desc = table_[leaves[loaded]];
+    Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
+    s = set_bounds(desc, leaf_of(desc), left, partition);
     if (s.ok()) s = load_slots(desc, leaf_of(desc), clean, wrote);
+    if (!s.ok()) break;
+    if (left != nullptr) left->next.store(leaves[loaded], std::memory_order_relaxed);
   }
+  if (!s.ok()) s = pass_over(std::move(s));
   if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
     s = StatusCode::poisoned;
   }
-  if (s.ok()) s = inner_.build(partition, leaves, count);
+  if (s.ok() && loaded > 0) s = inner_.build(partition, leaves, loaded);
   if constexpr (Codec::kBytes) {
-    for (std::size_t i = 0; i < count && !s.ok(); ++i) {  // the destructor does not find these
+    for (std::size_t i = s.ok() ? loaded : 0; i < count; ++i) {  // the destructor finds the others
       auto& separators = table_[leaves[i]].separators;
       inner_.release(separators.bound.exchange(nullptr, std::memory_order_relaxed));
       inner_.release(separators.low.exchange(nullptr, std::memory_order_relaxed));
@@ -257,7 +288,9 @@ Status Phast<P, Codec, G>::set_bounds(Desc& desc, const Leaf& leaf, const Desc* 
     word = partitioning.bound(partition);
     if (bound != 0) {
       if (Status s = check_record(bound, true); !s.ok()) return s;
-      if (Status s = context_.heap.mark(bound); !s.ok()) return s;
+      if (P::runs("phast.recover.mark_separator"_site)) {
+        if (Status s = context_.heap.mark(bound); !s.ok()) return s;
+      }
       const auto key = RecordView::read(context_.platform, record_at(bound)).key();
       word = head_word(key);
       Separator<P>* separator = Separator<P>::make(key, bound);
@@ -301,7 +334,7 @@ Status Phast<P, Codec, G>::check_record(std::uint64_t word, bool deep) const noe
   if (!context_.heap.is_block(offset)) return bad("place");
   const auto record = RecordView::read(context_.platform, record_at(offset));
   if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
-  if (!record.intact()) return bad("checksum");
+  if (!record.intact() && P::verifies("phast.record.crc"_site)) return bad("checksum");
   return {};
 }
 
@@ -319,40 +352,64 @@ Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& 
     if constexpr (Codec::kBytes) {
       const std::uint64_t word = platform.load(entry.value);
       probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
-      if (probe.fingerprint == 0) return damaged_record(word);  // no writer makes that
+      if (probe.fingerprint == 0) {  // no writer makes that
+        if (Status s = pass_over(damaged_record(word)); !s.ok()) return s;
+        continue;
+      }
       // The record itself is read only where words cannot decide.
       const bool on_low = probe.word == desc.low.load(std::memory_order_relaxed);
       const bool on_bound = probe.word == desc.bound.load(std::memory_order_relaxed);
       if (on_low || on_bound) {
-        if (Status s = check_record(word, true); !s.ok()) return s;
+        if (Status s = check_record(word, true); !s.ok()) {
+          if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+          continue;
+        }
         probe.bytes = RecordView::read(platform, record_at(word)).key();
       }
       outside = desc.below(probe) || desc.above(probe);
       if (outside) {
+        if (clean) {
+          return Status::format(StatusCode::corruption,
+                                "the leaf at offset %llu is damaged (an entry outside its range)",
+                                static_cast<unsigned long long>(leaf_offset(desc)));
+        }
+        if (!P::runs("phast.recover.zero"_site)) continue;
         platform.store(entry.value, 0);
         platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
         wrote = true;
         continue;
       }
-      if (Status s = check_record(word, false); !s.ok()) return s;
-      if (verify_values) __builtin_prefetch(record_at(word));
-      if (Status s = context_.heap.mark(word & kOffsetMask); !s.ok()) return s;
+      Status s = check_record(word, false);
+      if (verify_values && s.ok()) __builtin_prefetch(record_at(word));
+      if (s.ok() && P::runs("phast.recover.mark_record"_site)) {
+        s = context_.heap.mark(word & kOffsetMask);
+      }
+      if (!s.ok()) {
+        if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+        continue;
+      }
     } else {
       probe = Codec::probe({.word = probe.word});
       outside = desc.below(probe) || desc.above(probe);
-      if (outside) continue;
+      if (outside && P::runs("phast.recover.range"_site)) continue;
       if (record_values_) {
         const std::uint64_t word = platform.load(entry.value);
-        if (Status s = check_record(word, false); !s.ok()) return s;
-        if (Status s = context_.heap.mark(word); !s.ok()) return s;
+        Status s = check_record(word, false);
+        if (s.ok() && P::runs("phast.recover.mark_record"_site)) s = context_.heap.mark(word);
+        if (!s.ok()) {
+          if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+          continue;
+        }
       }
     }
     desc.set_fingerprint(slot, probe.fingerprint);
   }
-  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible())) {
-    return Status::format(StatusCode::corruption,
-                          "a value of the leaf at offset %llu is damaged (checksum)",
-                          static_cast<unsigned long long>(leaf_offset(desc)));
+  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible()) &&
+      P::verifies("phast.values.crc"_site)) {
+    Status s = pass_over(Status::format(StatusCode::corruption,
+                                        "a value of the leaf at offset %llu is damaged (checksum)",
+                                        static_cast<unsigned long long>(leaf_offset(desc))));
+    if (!s.ok()) return s;
   }
   desc.version.store(2, std::memory_order_release);
   return {};
@@ -430,7 +487,6 @@ Status Phast<P, Codec, G>::close() {
   });
   platform.store(root_->close_crc, zero_crc());
   platform.flush(root_, sizeof(*root_), "phast.close.root"_site);
-  if (!platform.fence("phast.close.root"_site)) durable.store(false, std::memory_order_relaxed);
   return durable.load(std::memory_order_relaxed) ? Status() : StatusCode::poisoned;
 }
 

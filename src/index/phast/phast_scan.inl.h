@@ -248,7 +248,7 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
   if (limits.has_to) limits.to = Codec::probe(*range.to);
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+  if (context_.platform.poisoned()) return fail(context_.platform.failure());
   if (!Codec::kBytes && !range.reverse) {
     auto go_on = scan_zero(limits, range.reverse, visit);
     if (!go_on) return fail(std::move(go_on.error()));
@@ -273,7 +273,7 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
     // A split lowers the bound before it raises the version: what lies behind is elsewhere by now.
     // Going on to the right finds it, going on to the left would not.
     if (range.reverse && batch.ends_before(position)) continue;
-    if (context_.platform.poisoned()) return fail(StatusCode::poisoned);
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
     if (batch.damaged != 0) return fail(damaged_record(batch.damaged));
     position = next_probe(batch, range.reverse, end);
     if (!end) {
@@ -293,9 +293,11 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
       }
     }
     left -= batch.count;
-    if (batch.count > 0 && !visit(std::span<const detail::Entry>(batch.entries, batch.count))) {
-      return {};
-    }
+    const bool more =
+        batch.count == 0 || visit(std::span<const detail::Entry>(batch.entries, batch.count));
+    // What was shown may have come from pages that were lost meanwhile.
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
+    if (!more) return {};
     if (!end && range.reverse) {
       const bool passed =
           limits.has_from && (Codec::kBytes && position.word == limits.from.word

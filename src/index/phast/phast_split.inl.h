@@ -7,12 +7,20 @@
 
 namespace perdure::phast {
 
+// The key of a record that a commit word names; empty if it would end outside the file.
+template <Platform P, class Codec, class G>
+std::string_view Phast<P, Codec, G>::key_of(std::uint64_t word) const noexcept {
+  const std::string_view key = RecordView::read(context_.platform, record_at(word)).key();
+  const bool inside = context_.heap.contains(word & kOffsetMask, sizeof(RecordPrefix) + key.size());
+  return inside ? key : std::string_view();
+}
+
 template <Platform P, class Codec, class G>
 Probe Phast<P, Codec, G>::probe_of(const Entry& entry) const noexcept {
   if constexpr (Codec::kBytes) {
     const std::uint64_t word = context_.platform.load(entry.value);
     return {.word = context_.platform.load(entry.key),
-            .bytes = RecordView::read(context_.platform, record_at(word)).key(),
+            .bytes = key_of(word),
             .fingerprint = static_cast<std::uint8_t>(word >> 56)};
   } else {
     return Codec::probe({.word = context_.platform.load(entry.key)});
@@ -40,8 +48,7 @@ std::uint32_t Phast<P, Codec, G>::sort_slots(const Leaf& leaf, std::uint64_t slo
     if constexpr (Codec::kBytes) {
       const std::uint64_t word = context_.platform.load(entry.value);
       if (word != 0) {
-        const auto record = RecordView::read(context_.platform, record_at(word));
-        items[count++] = {{.word = context_.platform.load(entry.key), .bytes = record.key()}, slot};
+        items[count++] = {{.word = context_.platform.load(entry.key), .bytes = key_of(word)}, slot};
       }
     } else {
       const std::uint64_t word = context_.platform.load(entry.key);
@@ -90,10 +97,11 @@ inline void select_words(std::uint64_t* words, std::uint8_t* slots, std::uint32_
 }
 
 // Splits in the middle, or at the end if the key to come lies behind all others: ascending loads
-// fill leaves. Only the halves matter, not the order inside them.
+// fill leaves. Only the halves matter, not the order inside them. corruption: a key cannot be read,
+// or the one that would become a bound is not what was written.
 template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
-                                    SplitPlan& plan) const noexcept {
+Status Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
+                                      SplitPlan& plan) const noexcept {
   const Leaf& leaf = leaf_of(desc);
   std::uint8_t* order = plan.order;
   plan.count = 0;
@@ -103,6 +111,9 @@ void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
     Probe keys[64];
     for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
       const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
+      const std::uint64_t word = context_.platform.load(leaf.entries[slot].value);
+      detail::Value ignored;
+      if (!value_of(word, ignored)) return damaged_record(word);
       keys[slot] = probe_of(leaf.entries[slot]);
       order[plan.count++] = slot;
     }
@@ -115,6 +126,11 @@ void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
     plan.keep =
         keep(probe.word == last.word ? compare(probe, last.bytes) > 0 : probe.word > last.word);
     std::nth_element(order, order + plan.keep - 1, end, less);
+    const std::uint8_t middle = order[plan.keep - 1];
+    const std::uint64_t word = context_.platform.load(leaf.entries[middle].value);
+    if (!check_record(word, true).ok() || head_word(keys[middle].bytes) != keys[middle].word) {
+      return damaged_record(word);
+    }
   } else {
     std::uint64_t words[64];
     std::uint64_t largest = 0;
@@ -127,6 +143,7 @@ void Phast<P, Codec, G>::plan_split(const Desc& desc, const Probe& probe,
     plan.keep = keep(probe.word > largest);
     select_words(words, order, plan.count, plan.keep);
   }
+  return {};
 }
 
 // Makes room in a full leaf. Returns ok also if another thread did.
@@ -144,8 +161,8 @@ Status Phast<P, Codec, G>::split(std::uint32_t number, const Probe& probe) noexc
     // make a leaf with an empty range.
     prefetch_leaf(desc);
     SplitPlan plan;
-    plan_split(desc, probe, plan);
-    s = split_latched(number, plan);
+    s = plan_split(desc, probe, plan);
+    if (s.ok()) s = split_latched(number, plan);
   }
   desc.unlatch_all();
   return s;
@@ -351,12 +368,12 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
                 right_number);
   if constexpr (Codec::kBytes) {
     Separator<P>* bound = desc.separators.bound.load(std::memory_order_relaxed);
-    context_.heap.retire(bound->record);
+    if (P::runs("phast.unlink.separator"_site)) context_.heap.retire(bound->record);
     inner_.release(bound);
   }
   unlinks_.fetch_add(1, std::memory_order_relaxed);
   desc.unlatch_all();  // waiting writers see that it is dead
-  context_.epochs.retire(kLeafReclaimer, this, number);
+  if (P::runs("phast.unlink.retire"_site)) context_.epochs.retire(kLeafReclaimer, this, number);
   return true;
 }
 

@@ -9,7 +9,7 @@ template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Phast<P, Codec, G>::begin_mutation(
     EpochGuard<P>& guard, bool needs_space) const noexcept {
   if (!guard.ok()) return StatusCode::out_of_memory;
-  if (context_.platform.poisoned()) return StatusCode::poisoned;
+  if (context_.platform.poisoned()) return context_.platform.failure();
   if (context_.read_only) return StatusCode::read_only;
   if (needs_space && guard.limbo_full()) {
     return Status::format(
@@ -145,7 +145,9 @@ template <Platform P, class Codec, class G>
   platform.store(*target, word);  // LP(update)
   platform.flush(target, 8, "phast.update.value"_site);
   if (!platform.fence("phast.update.value"_site)) return StatusCode::poisoned;  // PP(update)
-  if (replaces_record) context_.heap.retire(before & kOffsetMask);
+  if (replaces_record && P::runs("phast.update.retire"_site)) {
+    context_.heap.retire(before & kOffsetMask);
+  }
   return {};
 }
 
@@ -160,7 +162,9 @@ template <Platform P, class Codec, class G>
   platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
   if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
   desc.set_fingerprint(slot, 0);
-  if (records()) context_.heap.retire(before & kOffsetMask);
+  if (records() && P::runs("phast.erase.retire"_site)) {
+    context_.heap.retire(before & kOffsetMask);
+  }
   return {};
 }
 
@@ -219,7 +223,7 @@ template <typename Phast<P, Codec, G>::Mode kMode>
     }
     if (kMode == Mode::update) {
       desc.search.stripes.release(stripe);
-      return false;
+      return absent();
     }
     if (claimed != kNoSlot) {
       Status s = fill_slot(desc, claimed, probe, value);
@@ -260,7 +264,7 @@ Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
   const std::uint32_t slot = find_slot(desc, probe, before);
   if (slot == kNoSlot) {
     desc.search.stripes.release(stripe);
-    return false;
+    return absent();
   }
   Status s = clear_slot(desc, slot, before);
   const bool empty = desc.visible() == 0;
@@ -280,7 +284,8 @@ Expected<bool> Phast<P, Codec, G>::write_zero(const detail::Value& value, Mode m
   if (platform.poisoned()) return fail(StatusCode::poisoned);
   const bool present = platform.load(root_->zero_present) != 0;
   // Insert of what exists, update of what does not: false either way.
-  if ((present && mode == Mode::insert) || (!present && mode == Mode::update)) return false;
+  if (!present && mode == Mode::update) return absent();
+  if (present && mode == Mode::insert) return false;
   auto word = stored_value(Probe{}, value);
   if (!word) return fail(std::move(word.error()));
   const std::uint64_t before = platform.load(root_->zero_value);
@@ -288,7 +293,7 @@ Expected<bool> Phast<P, Codec, G>::write_zero(const detail::Value& value, Mode m
   platform.store(root_->zero_present, 1);
   platform.flush(&root_->zero_value, 16, "phast.zero.write"_site);
   if (!platform.fence("phast.zero.write"_site)) return fail(StatusCode::poisoned);
-  if (present && records()) context_.heap.retire(before);
+  if (present && records() && P::runs("phast.zero.retire"_site)) context_.heap.retire(before);
   return mode == Mode::update || !present;
 }
 
@@ -297,7 +302,7 @@ Expected<bool> Phast<P, Codec, G>::erase_zero() noexcept {
   P& platform = context_.platform;
   LatchGuard latch(zero_latch_);
   if (platform.poisoned()) return fail(StatusCode::poisoned);
-  if (platform.load(root_->zero_present) == 0) return false;
+  if (platform.load(root_->zero_present) == 0) return absent();
   platform.store(root_->zero_present, 0);
   platform.flush(&root_->zero_present, 8, "phast.zero.erase"_site);
   if (!platform.fence("phast.zero.erase"_site)) return fail(StatusCode::poisoned);

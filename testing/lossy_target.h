@@ -1,34 +1,30 @@
-// The lossy target: PoolCore and PhaST, with small nodes, over LossyPlatform.
-#include <cstring>
+// LossyTarget: PoolCore and one engine over LossyPlatform, lossy or lossless.
+#pragma once
 
-#include "index/phast/phast.h"
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "index/engine.h"
 #include "pool/pool_core.h"
 #include "testing/lossy_platform.h"
 #include "testing/torture_runner.h"
 
 namespace perdure::testing {
 
-namespace {
-
-constexpr std::uint64_t kCapacity = 32 << 20;
-using SmallGeometry = phast::Geometry<12, 8>;
-
-layout::Identity lossy_identity() {
-  layout::Identity id{};
-  id.boot_id[0] = 1;
-  id.inode = 2;
-  return id;
-}
-
-template <class Codec>
+// `Engine` is a row of testing/engine_list.cc: Map<bytes> is the engine over LossyPlatform, with
+// small nodes, and create<bytes>() makes one.
+template <class E, bool Bytes>
 class LossyTarget : public TortureTarget {
  public:
-  using Map = phast::Phast<LossyPlatform, Codec, SmallGeometry>;
-
   Status open(const TortureOptions& options, const std::string& file, LossyJournal* journal) {
-    if (Status s = storage_.open(file, kCapacity, journal); !s.ok()) return s;
+    if (options.durability != Durability::automatic) durability_ = options.durability;
+    const bool lossless = options.mode == "lossless";
+    if (!lossless && durability_ == Durability::process) return StatusCode::invalid_argument;
+    if (Status s = storage_.open(file, kCapacity, journal, lossless); !s.ok()) return s;
     platform_ = std::make_unique<LossyPlatform>(storage_, options.seed);
     platform_->stall_one_in(options.stall_one_in);
+    platform_->set_durable(durability_ != Durability::process);
     if (storage_.size() == 0) {
       const std::uint8_t uuid[16] = {4, 5, 6};
       const PoolShape shape{.max_bytes = kCapacity,
@@ -36,8 +32,8 @@ class LossyTarget : public TortureTarget {
                             .root_slots = 8,
                             .writer_slots = 8,
                             .initial_extents = 4};
-      Status s = PoolCore<LossyPlatform>::create(*platform_, storage_, shape, lossy_identity(),
-                                                 uuid, Durability::power);
+      Status s = PoolCore<LossyPlatform>::create(*platform_, storage_, shape, identity(), uuid,
+                                                 durability_);
       if (!s.ok()) return s;
     }
     if (Status s = open_map(); !s.ok() || map_ != nullptr) return s;
@@ -61,14 +57,20 @@ class LossyTarget : public TortureTarget {
     });
   }
   std::string check(std::uint64_t& entries) override {
-    auto done = map_->ordered()->scan({}, [&](std::span<const perdure::detail::Entry> batch) {
-      entries += batch.size();
-      return true;
-    });
-    if (!done) return std::string(done.error().message());
+    MapStats stats;
+    map_->index().stats(stats);
+    entries = stats.entries;
+    if (map_->ordered() != nullptr) {
+      entries = 0;
+      auto done = map_->ordered()->scan({}, [&](std::span<const perdure::detail::Entry> batch) {
+        entries += batch.size();
+        return true;
+      });
+      if (!done) return std::string(done.error().message());
+    }
     CheckReport report;
     map_->index().check({.deep = true}, report);
-    if (!report.ok()) return report.violations.front();
+    if (!report.ok()) return std::string(report.first());
     core_->epochs().drain_all();
     core_->heap().flush_caches();
     if (Status s = core_->heap().begin_audit(); !s.ok()) return std::string(s.message());
@@ -77,12 +79,26 @@ class LossyTarget : public TortureTarget {
     if (!s.ok()) return std::string(s.message());
     return leaked == 0 ? "" : std::to_string(leaked) + " blocks leaked";
   }
+  Status sync() override { return core_->sync(); }
+  Status compact() override {
+    core_->epochs().drain_all();
+    auto bytes = core_->heap().punch_free();
+    return bytes ? Status() : std::move(bytes.error());
+  }
   Status close() override {
     if (Status s = map_->close(); !s.ok()) return s;
     return core_->close(true);
   }
 
  private:
+  static constexpr std::uint64_t kCapacity = 32 << 20;
+
+  static layout::Identity identity() {
+    layout::Identity id{};
+    id.boot_id[0] = 1;
+    id.inode = 2;
+    return id;
+  }
   EngineContext<LossyPlatform> context() {
     return {.platform = *platform_,
             .heap = core_->heap(),
@@ -93,7 +109,7 @@ class LossyTarget : public TortureTarget {
   Status open_map() {
     core_ = std::make_unique<PoolCore<LossyPlatform>>(*platform_, storage_);
     OpenReport report;
-    Status s = core_->open({.identity = lossy_identity(), .mode = Durability::power}, report);
+    Status s = core_->open({.identity = identity(), .mode = durability_}, report);
     if (!s.ok()) return s;
     auto slot = core_->find_root("torture");
     if (!slot) return std::move(slot.error());
@@ -101,7 +117,7 @@ class LossyTarget : public TortureTarget {
       layout::Root root{};
       auto used = core_->read_root(*slot, root);
       if (!used) return std::move(used.error());
-      auto map = Map::open(context(), root.root);
+      auto map = E::template Map<Bytes>::open(context(), root.root);
       if (!map) return std::move(map.error());
       map_ = std::move(*map);
       if (s = map_->recover(report.was_clean); !s.ok()) return s;
@@ -109,56 +125,54 @@ class LossyTarget : public TortureTarget {
     return core_->finish_open(true);
   }
   Status make_map() {
-    const MapKinds kinds{.key = Codec::kBytes ? KeyKind::bytes : KeyKind::integer,
-                         .value = Codec::kBytes ? ValueKind::bytes : ValueKind::word};
-    auto offset = Map::create(context(), kinds, {.partition_bits = 3});
+    const MapKinds kinds{.key = Bytes ? KeyKind::bytes : KeyKind::integer,
+                         .value = Bytes ? ValueKind::bytes : ValueKind::word};
+    auto offset = E::template create<Bytes>(context(), kinds);
     if (!offset) return std::move(offset.error());
     layout::Root line{};
     std::strcpy(line.name, "torture");
-    line.engine = static_cast<std::uint16_t>(Engine::phast);
+    line.engine = static_cast<std::uint16_t>(E::kEngine);
     line.root = *offset;
     if (Status s = core_->add_root(line); !s.ok()) return s;
-    auto map = Map::open(context(), *offset);
+    auto map = E::template Map<Bytes>::open(context(), *offset);
     if (!map) return std::move(map.error());
     map_ = std::move(*map);
     return map_->recover(false);
   }
   static perdure::detail::Key key_of(const std::string& key) {
-    if (Codec::kBytes) return {.bytes = key};
+    if (Bytes) return {.bytes = key};
     std::uint64_t word = 0;
     std::memcpy(&word, key.data(), 8);
     return {.word = __builtin_bswap64(word)};
   }
   static perdure::detail::Value value_of(const std::string& value) {
-    if (Codec::kBytes) return {.bytes = value};
+    if (Bytes) return {.bytes = value};
     perdure::detail::Value out{.word_size = 8};
     std::memcpy(&out.word, value.data(), 8);
     return out;
   }
 
+  Durability durability_ = Durability::power;
   LossyStorage storage_;
   std::unique_ptr<LossyPlatform> platform_;
   std::unique_ptr<PoolCore<LossyPlatform>> core_;
   std::unique_ptr<EngineInstance> map_;
 };
 
-template <class Codec>
-Expected<std::unique_ptr<TortureTarget>> open_lossy(const TortureOptions& options,
-                                                    const std::string& file,
-                                                    LossyJournal* journal) {
-  auto target = std::make_unique<LossyTarget<Codec>>();
+template <class E, bool Bytes>
+Expected<std::unique_ptr<TortureTarget>> open_lossy_map(const TortureOptions& options,
+                                                        const std::string& file,
+                                                        LossyJournal* journal) {
+  auto target = std::make_unique<LossyTarget<E, Bytes>>();
   if (Status s = target->open(options, file, journal); !s.ok()) return fail(std::move(s));
   return std::unique_ptr<TortureTarget>(std::move(target));
 }
-
-}  // namespace
-
-TortureOpen lossy_target() {
-  LossyJournal* journal = LossyJournal::make();
-  return [journal](const TortureOptions& options, const std::string& file) {
-    return options.keys == "integer" ? open_lossy<phast::IntegerCodec>(options, file, journal)
-                                     : open_lossy<phast::BytesCodec>(options, file, journal);
-  };
+template <class E>
+Expected<std::unique_ptr<TortureTarget>> open_lossy(const TortureOptions& options,
+                                                    const std::string& file,
+                                                    LossyJournal* journal) {
+  return options.keys == "integer" ? open_lossy_map<E, false>(options, file, journal)
+                                   : open_lossy_map<E, true>(options, file, journal);
 }
 
 }  // namespace perdure::testing

@@ -1,0 +1,201 @@
+#include "fuzz/bases.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/real_platform.h"
+#include "pool/file_storage.h"
+#include "pool/pool_core.h"
+
+namespace perdure::fuzz {
+
+namespace {
+
+using Bytes = std::string_view;
+
+template <class T>
+T must(Expected<T> result) {
+  PERDURE_EXPECT(result.has_value(), "a base pool cannot be made: %s",
+                 std::string(result.error().message()).c_str());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+void must(const Status& status) {
+  PERDURE_EXPECT(status.ok(), "a base pool cannot be made: %s",
+                 std::string(status.message()).c_str());
+}
+
+Engine engine_by_name() {
+  const char* name = std::getenv("PERDURE_FUZZ_ENGINE");
+  if (name == nullptr || *name == '\0') return Engine::phast;
+  for (unsigned i = 1; i < 16; ++i) {
+    if (engine_name(static_cast<Engine>(i)) == name) return static_cast<Engine>(i);
+  }
+  PERDURE_EXPECT(false, "no engine %s", name);
+}
+
+}  // namespace
+
+ScratchFile::ScratchFile() : fd_(memfd_create("perdure-fuzz", MFD_CLOEXEC)) {
+  PERDURE_EXPECT(fd_ >= 0, "memfd_create");
+  path_ = "/proc/self/fd/" + std::to_string(fd_);
+}
+ScratchFile::~ScratchFile() { ::close(fd_); }
+
+void ScratchFile::write(std::string_view bytes) const {
+  PERDURE_EXPECT(ftruncate(fd_, static_cast<off_t>(bytes.size())) == 0, "ftruncate");
+  PERDURE_EXPECT(pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
+                 "pwrite");
+}
+
+std::string ScratchFile::read() const {
+  struct stat info{};
+  PERDURE_EXPECT(fstat(fd_, &info) == 0, "fstat");
+  std::string bytes(static_cast<std::size_t>(info.st_size), '\0');
+  PERDURE_EXPECT(pread(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
+                 "pread");
+  return bytes;
+}
+
+std::uint64_t word_of(std::uint8_t choice) noexcept {
+  if (choice == 255) return ~std::uint64_t{0};
+  return choice < 200 ? choice * std::uint64_t{1000} : std::uint64_t{choice} << 56;
+}
+std::string text_of(std::uint8_t choice) {
+  // Words decide, words are equal, one is the other's beginning, no bytes at all.
+  if (choice < 100) return "customer:" + std::to_string(choice);
+  return std::string(choice % 24, static_cast<char>('a' + choice % 3));
+}
+
+Fixture& Fixture::get() {
+  static Fixture fixture;
+  return fixture;
+}
+
+// A pool as small as the format allows, whatever Pool::open would make.
+void Fixture::make_empty() {
+  file_.write("");
+  RealPlatform platform;
+  FileStorage storage;
+  constexpr PoolShape kShape{.max_bytes = 192_KiB,
+                             .extent_bytes = 4_KiB,
+                             .root_slots = 8,
+                             .writer_slots = 0,
+                             .initial_extents = 2};
+  must(storage.open(file_.path(), FileStorage::Access::owner));
+  must(storage.map(kShape.max_bytes));
+  layout::Identity identity;
+  must(storage.identity(identity));
+  const std::uint8_t uuid[16] = {'f', 'u', 'z', 'z'};
+  must(PoolCore<RealPlatform>::create(platform, storage, kShape, identity, uuid,
+                                      Durability::process));
+}
+
+// The pool that `fill` leaves, as it is open and as it is closed.
+template <class F>
+void Fixture::add(F&& fill, const CloseOptions& close) {
+  make_empty();
+  Pool pool = must(open_file(file_.path(), {.create = false}));
+  fill(pool);
+  bases_.push_back(file_.read());
+  must(pool.close(close));
+  bases_.push_back(file_.read());
+}
+
+Fixture::Fixture() : engine_(engine_by_name()) {
+  const auto options = [this](std::uint32_t bits) {
+    return MapOptions{.engine = engine_, .phast = {.partition_bits = bits}};
+  };
+  const auto words = [&](Pool& pool, unsigned n, std::uint32_t bits = 0) {
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("words", options(bits)));
+    for (unsigned i = 0; i < n; ++i) {
+      must(map.upsert(word_of(static_cast<std::uint8_t>(i)), i));
+    }
+    return map;
+  };
+  const auto records = [&](Pool& pool, unsigned n) {
+    auto map = must(pool.map<std::int32_t, Bytes>("records", options(0)));
+    for (unsigned i = 0; i < n; ++i) {
+      must(map.upsert(static_cast<std::int32_t>(i) * 1000, std::string(i % 40, 'r')));
+    }
+    return map;
+  };
+  const auto texts = [&](Pool& pool, unsigned n) {
+    auto map = must(pool.map<Bytes, Bytes>("texts", options(0)));
+    for (unsigned i = 0; i < n; ++i) {
+      must(map.upsert(text_of(static_cast<std::uint8_t>(i)), std::string(i % 30, 't')));
+    }
+    return map;
+  };
+  const auto counts = [&](Pool& pool, unsigned n) {
+    auto map = must(pool.map<Bytes, std::uint32_t>("counts", options(1)));
+    for (unsigned i = 0; i < n; ++i) must(map.upsert(text_of(static_cast<std::uint8_t>(i)), i));
+    return map;
+  };
+  add([](Pool&) {});
+  add([&](Pool& pool) { words(pool, 20); });
+  add([&](Pool& pool) { words(pool, 61); }, {.sync = false});  // a node that is full was split
+  add([&](Pool& pool) {
+    auto map = words(pool, 199, 1);
+    for (unsigned i = 70; i < 140; ++i) must(map.erase(word_of(static_cast<std::uint8_t>(i))));
+  });
+  add([&](Pool& pool) { records(pool, 10); });
+  add([&](Pool& pool) {
+    auto map = records(pool, 70);
+    must(map.upsert(-5, std::string(9000, 'L')));  // extents of its own
+  });
+  add([&](Pool& pool) { texts(pool, 8); });
+  add([&](Pool& pool) { texts(pool, 150); });
+  add([&](Pool& pool) {
+    auto map = texts(pool, 150);
+    for (unsigned i = 0; i < 120; ++i) must(map.erase(text_of(static_cast<std::uint8_t>(i))));
+  });
+  add([&](Pool& pool) { counts(pool, 90); });
+  add([&](Pool& pool) {
+    words(pool, 5);
+    records(pool, 5);
+    texts(pool, 5);
+    counts(pool, 5);
+    must(must(pool.map<std::uint64_t, std::uint64_t>("gone", options(0))).insert(1, 2));
+    must(pool.drop("gone"));
+    must(pool.sync());  // sealed
+  });
+  file_.write("");
+}
+
+std::string Fixture::write(const Recipe& recipe, PoolOptions& options) const {
+  std::string bytes = expand(recipe, bases_);
+  file_.write(bytes);
+  options = {.create = false,
+             .read_only = (recipe.flags & Recipe::kReadOnly) != 0,
+             .accept_untrusted = (recipe.flags & Recipe::kAccept) != 0,
+             .durability = Durability::automatic};
+  if ((recipe.flags & Recipe::kEmulated) != 0) options.durability = Durability::emulated;
+  if ((recipe.flags & Recipe::kPower) != 0) options.durability = Durability::power;
+  return bytes;
+}
+
+Expected<Pool> open_file(const std::string& path, const PoolOptions& options) {
+  PoolOptions quiet = options;
+  quiet.recovery_threads = 1;
+  quiet.background_threads = 0;
+  auto pool = Pool::open(path, quiet);
+  if (pool) return pool;
+  switch (pool.error().code()) {
+    case StatusCode::corruption:
+    case StatusCode::unsupported_format:
+    case StatusCode::untrusted:
+    case StatusCode::pool_full:
+    case StatusCode::out_of_memory:
+    case StatusCode::unsupported:  // `power` in memory
+      break;
+    default:
+      PERDURE_EXPECT(false, "open answered %s: %s", status_code_name(pool.error().code()),
+                     std::string(pool.error().message()).c_str());
+  }
+  PERDURE_EXPECT(pool.error().message().find(path) != std::string_view::npos,
+                 "the message does not name the file");
+  return pool;
+}
+
+}  // namespace perdure::fuzz

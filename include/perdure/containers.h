@@ -1,0 +1,99 @@
+// Text and Array: what the library's answers are made of. std::string and std::vector throw where
+// DRAM is short; the library throws nothing, so a Text never allocates and an Array says so.
+//
+// Thread safety: values; distinct objects may be used from distinct threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace perdure {
+
+// Up to N bytes of text in place, NUL-terminated; what is longer is cut.
+template <std::size_t N>
+class Text {
+ public:
+  constexpr Text() noexcept = default;
+  constexpr Text(std::string_view text) noexcept { *this = text; }  // NOLINT: implicit on purpose
+  constexpr Text& operator=(std::string_view text) noexcept {
+    size_ = text.copy(bytes_, N);
+    bytes_[size_] = '\0';
+    return *this;
+  }
+
+  constexpr operator std::string_view() const noexcept { return {bytes_, size_}; }  // NOLINT
+  constexpr const char* c_str() const noexcept { return bytes_; }
+  constexpr std::size_t size() const noexcept { return size_; }
+  constexpr bool empty() const noexcept { return size_ == 0; }
+  std::string str() const { return {bytes_, size_}; }  // allocates; throws std::bad_alloc
+
+  friend constexpr bool operator==(const Text& a, std::string_view b) noexcept {
+    return std::string_view(a) == b;
+  }
+  friend constexpr bool operator==(const Text& a, const Text& b) noexcept {
+    return a == std::string_view(b);
+  }
+  template <class Stream>
+  friend Stream& operator<<(Stream& out, const Text& text) {
+    out << std::string_view(text);
+    return out;
+  }
+
+ private:
+  std::size_t size_ = 0;
+  char bytes_[N + 1] = {};
+};
+
+// A vector that is moved, not copied, and whose growth answers false where memory is short.
+template <class T>
+class Array {
+ public:
+  Array() noexcept = default;
+  Array(Array&& other) noexcept
+      : items_(std::move(other.items_)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  Array& operator=(Array&& other) noexcept {
+    items_ = std::move(other.items_);
+    size_ = std::exchange(other.size_, 0);
+    capacity_ = std::exchange(other.capacity_, 0);
+    return *this;
+  }
+
+  // False: out of memory, and nothing changed. Amortised O(1).
+  [[nodiscard]] bool push_back(T item) noexcept {
+    if (size_ == capacity_) {
+      const std::size_t capacity = std::max<std::size_t>(2 * capacity_, 4);
+      std::unique_ptr<T[]> items(new (std::nothrow) T[capacity]);
+      if (items == nullptr) return false;
+      std::move(begin(), end(), items.get());
+      items_ = std::move(items);
+      capacity_ = capacity;
+    }
+    items_[size_++] = std::move(item);
+    return true;
+  }
+
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  T* begin() noexcept { return items_.get(); }
+  T* end() noexcept { return items_.get() + size_; }
+  const T* begin() const noexcept { return items_.get(); }
+  const T* end() const noexcept { return items_.get() + size_; }
+  T& operator[](std::size_t i) noexcept { return items_[i]; }
+  const T& operator[](std::size_t i) const noexcept { return items_[i]; }
+  T& front() noexcept { return items_[0]; }
+  const T& front() const noexcept { return items_[0]; }
+
+ private:
+  std::unique_ptr<T[]> items_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace perdure

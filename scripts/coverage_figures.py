@@ -1,0 +1,137 @@
+"""Coverage from gcov's JSON: percentages on standard output, what is missing on standard error.
+
+    coverage_figures.py BUILD ENGINE BAR PATTERN...     exit status 1: below the bar
+
+Counts the lines and branches of the sources whose path matches a pattern. Branches that the
+compiler makes for exceptions do not count. The instances of a template are one: a line or branch is
+reached if it is in any of them; where instances differ (if constexpr) those with equally many
+branches on a line are held to be the same code, and an instance that never ran counts only if no
+other one did.
+"""
+
+import collections
+import concurrent.futures
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def own_branches(branches):
+    """The counts without calls that may throw: a branch to the next instruction, and one to the
+    handler. Code that is compiled without exceptions has neither."""
+    counts = []
+    for i, branch in enumerate(branches):
+        beside = branches[max(i - 1, 0):i + 2]
+        if branch["throw"] or (branch["fallthrough"] and any(b["throw"] for b in beside)):
+            continue
+        counts.append(branch["count"])
+    return counts
+
+
+def read(data, patterns):
+    """Of one file: (path, start line of the function, function) -> {line: (count, branches)}."""
+    out = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", data],
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+    found = {}
+    for text in out.splitlines():
+        report = json.loads(text)
+        for source in report["files"]:
+            path = pathlib.Path(report["current_working_directory"], source["file"]).resolve()
+            if not path.is_relative_to(ROOT):
+                continue
+            path = str(path.relative_to(ROOT))
+            if not any(re.fullmatch(pattern, path) for pattern in patterns):
+                continue
+            starts = {f["name"]: f["start_line"] for f in source["functions"]}
+            for line in source["lines"]:
+                name = line.get("function_name", "")
+                key = (path, starts.get(name, 0), name)
+                branches = own_branches(line["branches"])
+                # One line of one function comes once per block of it: the parts are added up.
+                lines = found.setdefault(key, {})
+                count, before = lines.get(line["line_number"], (0, []))
+                lines[line["line_number"]] = (count + line["count"], before + branches)
+    return found
+
+
+def merged(parts):
+    """The same over all object files: counts added where a function is compiled more than once."""
+    total = {}
+    for part in parts:
+        for key, lines in part.items():
+            known = total.setdefault(key, {})
+            for number, (count, branches) in lines.items():
+                before, old = known.get(number, (0, [0] * len(branches)))
+                if len(old) == len(branches):
+                    branches = [a + b for a, b in zip(old, branches)]
+                else:
+                    branches = max(old, branches, key=len)
+                known[number] = (before + count, branches)
+    return total
+
+
+def instances(total):
+    """path -> {line: (reached, [reached branches])} with the instances of a template as one."""
+    functions = collections.defaultdict(list)
+    for (path, start, _), lines in total.items():
+        functions[path, start].append(lines)
+    files = collections.defaultdict(dict)
+    for (path, _), group in functions.items():
+        ran = [lines for lines in group if any(count for count, _ in lines.values())]
+        for number in {n for lines in group for n in lines}:
+            counted = [lines[number] for lines in (ran or group) if number in lines]
+            if not counted:
+                continue
+            shapes = collections.defaultdict(list)
+            for _, branches in counted:
+                shapes[len(branches)].append(branches)
+            taken = [any(column) for same in shapes.values() for column in zip(*same)]
+            reached, before = files[path].get(number, (False, []))
+            files[path][number] = (reached or any(c for c, _ in counted), before + taken)
+    return files
+
+
+def ranges(numbers):
+    text, start, last = [], None, None
+    for n in [*sorted(numbers), None]:
+        if start is not None and n != last + 1:
+            text.append(str(start) if start == last else f"{start}-{last}")
+            start = None
+        if start is None:
+            start = n
+        last = n
+    return " ".join(text) or "-"
+
+
+def main(build, engine, bar, *patterns):
+    data = [str(path) for path in pathlib.Path(build).resolve().rglob("*.gcda")]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        files = instances(merged(pool.map(lambda path: read(path, patterns), data)))
+    totals = {"line": [0, 0], "branch": [0, 0]}
+    for path, lines in sorted(files.items()):
+        counts = {"line": [r for r, _ in lines.values()],
+                  "branch": [b for _, taken in lines.values() for b in taken]}
+        shares = []
+        for kind, reached in counts.items():
+            totals[kind][0] += sum(reached)
+            totals[kind][1] += len(reached)
+            shares.append(f"{kind} {sum(reached)}/{len(reached)}")
+        missing = ranges(n for n, (reached, _) in lines.items() if not reached)
+        partly = ranges(n for n, (reached, taken) in lines.items() if reached and not all(taken))
+        print(f"{path}: {', '.join(shares)}; lines {missing}; branches of {partly}",
+              file=sys.stderr)
+    status = 0
+    for kind, (reached, total) in totals.items():
+        percent = 100 * reached / total if total else 0
+        print(f"{engine}.{kind}_coverage={percent:.2f}")
+        if percent < float(bar):
+            print(f"coverage: {kind}: below {bar}%", file=sys.stderr)
+            status = 1
+    sys.exit(status)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Runs every machine that could lose data or find that something is lost, and holds what each
+prints against its bars.
+
+  scripts/guards.py figures|nightly [--engine E] [--only NAME[,NAME]] [--list]
+
+figures takes up to 20 minutes per engine, nightly up to 120, on 2 cores, after the builds. Each
+machine plants a bug of its own and must see it. A machine prints `ENGINE.name=value` lines and
+exits with 0; its whole output is in build/guards/ENGINE/MODE/NAME.log, the lines of all of them in
+figures.txt beside it. Exit status 1: a machine failed, ran out of time, did not print a figure that
+has a bar, or printed one that is below it.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RELEASE = "build/release"
+
+# Figure: comparison, bar in figures, bar in nightly; a text is another figure. None: printed only.
+Bar = tuple[str, float | str | None, float | str | None]
+CANARY: Bar = ("<", 10, 10)
+NONE: Bar = ("==", 0, 0)
+SHOWN: Bar = (">=", None, None)
+
+
+class Machine:
+    """One command with its budgets in minutes and the figures it owes."""
+
+    def __init__(self, name: str, command: str, budgets: tuple[float, float],
+                 bars: dict[str, Bar]) -> None:
+        self.name = name
+        self.command = command
+        self.budgets = budgets
+        self.bars = bars
+
+
+# {E}: the engine, {M}: figures or nightly. A new engine needs nothing here.
+MACHINES = [
+    Machine("explore", RELEASE + "/testing/perdure-explore --engine {E} --preset {M}", (4, 30), {
+        "crash_images": (">=", 20_000, 1_000_000),
+        "second_crash_images": (">=", 5_000, 100_000),
+        "third_crash_images": SHOWN,
+        "truncated_epochs": SHOWN,
+        "violations": NONE,
+        "leaks": NONE,
+        "sites": (">=", 1, 1),
+        "sites_crossed": ("==", "sites", "sites"),
+        "canary_seconds": CANARY,
+    }),
+    Machine("interleave", RELEASE + "/perdure-interleave --engine {E} --preset {M}", (3, 15), {
+        "pct_schedules_min": (">=", 25_000, 25_000),
+        "exhaustive_scenarios": (">=", 1, 1),
+        "schedule_violations": NONE,
+        "interleave_canary_seconds": CANARY,
+    }),
+    Machine("mutants", RELEASE + "/testing/perdure-mutants --engine {E} --preset {M}", (6, 25), {
+        "mutants": (">=", 100, 100),
+        "mutants_killed": (">=", 1, 1),
+        "mutants_argued": SHOWN,
+        "mutants_survived": NONE,
+        "historical_bugs": (">=", 1, 1),
+        "historical_bugs_killed": ("==", "historical_bugs", "historical_bugs"),
+        "mutants_canary_seconds": CANARY,
+    }),
+    Machine("torture", RELEASE + "/perdure-torture --engine {E} --preset {M}", (4, 30), {
+        "lossy_kills": (">=", 500, 10_000),
+        "ext4_kills": (">=", 200, 2_000),
+        "plain_kills": SHOWN,
+        "lost_acks": NONE,
+    }),
+    Machine("lin", "scripts/lin.sh --engine {E} {M}", (4, 25), {
+        "histories": (">=", 100, 100),
+        "history_operations": (">=", 10_000_000, 10_000_000),
+        "crash_histories": (">=", 1_000, 1_000),
+        "not_linearizable": NONE,
+        "lin_canary_seconds": CANARY,
+    }),
+    Machine("faults", "scripts/faults.sh --engine {E} {M}", (4, 20), {
+        "fault_points": (">=", 1_000, 1_000),
+        "bit_flips": (">=", 2 * 65_536, 524_288),
+        "silent_flips": NONE,
+        "signals": NONE,
+        "faults_canary_seconds": CANARY,
+    }),
+    Machine("fuzz", "scripts/fuzz.sh {M} --engine {E}", (4, 25), {
+        "fuzz_executions": (">=", 1, 1_200_000),
+        "parser_executions": (">=", 1, 1_000_000),
+        "pool_executions": (">=", 1, 200_000),
+        "fuzz_findings": NONE,
+        "fuzz_canary_seconds": CANARY,
+    }),
+    Machine("coverage", "scripts/coverage.sh --engine {E}", (8, 15), {
+        "line_coverage": (">=", None, 95),
+        "branch_coverage": (">=", None, 95),
+    }),
+]
+PRESETS = ("figures", "nightly")
+TOTAL = (20, 95)  # minutes; in nightly the tests and the sanitizers come on top
+COMPARE = {
+    ">=": lambda value, bar: value >= bar,
+    "==": lambda value, bar: value == bar,
+    "<": lambda value, bar: value < bar,
+}
+
+
+def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
+        left: float) -> tuple[str, float]:
+    """What went wrong with the command itself, or nothing; and its seconds."""
+    command = machine.command.format(E=engine, M=mode).split()
+    if not (ROOT / command[0]).exists():
+        return f"there is no {command[0]}", 0
+    budget = min(machine.budgets[PRESETS.index(mode)] * 60, left)
+    if budget <= 0:
+        return "no time was left", 0
+    start = time.monotonic()
+    with log.open("wb") as out:
+        # A group of its own, so that no child outlives the budget.
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        try:
+            status = process.wait(budget)
+            problem = "" if status == 0 else f"exit status {status}"
+        except subprocess.TimeoutExpired:
+            problem = f"not done in {budget / 60:.1f} minutes"
+        except KeyboardInterrupt:
+            problem = "interrupted"
+        if problem.startswith(("not done", "interrupted")):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if problem == "interrupted":
+        sys.exit(130)
+    return problem, time.monotonic() - start
+
+
+def figures_in(log: pathlib.Path, engine: str) -> dict[str, str]:
+    line = re.compile(rf"{re.escape(engine)}\.([\w.]+)=(-?[\d.]+)")
+    text = log.read_text(errors="replace") if log.exists() else ""
+    matches = (line.fullmatch(row.strip()) for row in text.splitlines())
+    return {match[1]: match[2] for match in matches if match}
+
+
+def judge(bar: Bar, mode: str, name: str, figures: dict[str, str]) -> tuple[str, str]:
+    """The bar as text, and what is wrong with the figure."""
+    comparison, limit = bar[0], bar[1 + PRESETS.index(mode)]
+    text = "" if limit is None else f"{comparison} {limit}"
+    if name not in figures:
+        return text, "missing"
+    if limit is None:
+        return text, ""
+    wanted = figures.get(limit, "nan") if isinstance(limit, str) else limit
+    return text, "" if COMPARE[comparison](float(figures[name]), float(wanted)) else "BELOW"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("mode", choices=PRESETS)
+    parser.add_argument("--engine", default="phast")
+    parser.add_argument("--only", default="", help="these machines, separated by commas")
+    parser.add_argument("--list", action="store_true", help="only say what would be run")
+    arguments = parser.parse_args()
+    names = {machine.name for machine in MACHINES}
+    unknown = set(filter(None, arguments.only.split(","))) - names
+    if unknown:
+        parser.error(f"no machine {', '.join(sorted(unknown))}; "
+                     f"there are {', '.join(sorted(names))}")
+    return arguments
+
+
+def stop(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    arguments = parse()
+    signal.signal(signal.SIGTERM, stop)
+    mode, engine = arguments.mode, arguments.engine
+    chosen = [m for m in MACHINES if not arguments.only or m.name in arguments.only.split(",")]
+    if arguments.list:
+        for machine in chosen:
+            minutes = machine.budgets[PRESETS.index(mode)]
+            print(f"{machine.name:11} {minutes:3g} min  {machine.command.format(E=engine, M=mode)}")
+        return 0
+    out = ROOT / "build" / "guards" / engine / mode
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    lines, rows, failed = [], [], []
+    end = time.monotonic() + TOTAL[PRESETS.index(mode)] * 60
+    for machine in chosen:
+        print(f"{machine.name}: {machine.command.format(E=engine, M=mode)}", flush=True)
+        log = out / f"{machine.name}.log"
+        problem, seconds = run(machine, engine, mode, log, end - time.monotonic())
+        figures = figures_in(log, engine)
+        for name, value in figures.items():
+            print(f"{engine}.{name}={value}", flush=True)
+            lines.append(f"{engine}.{name}={value}")
+        for name, bar in machine.bars.items():
+            text, wrong = judge(bar, mode, name, figures)
+            rows.append((machine.name, name, figures.get(name, "-"), text, wrong))
+            if wrong:
+                failed.append(f"{machine.name}: {name} is {wrong.lower()}")
+        if problem:
+            failed.append(f"{machine.name}: {problem}; see {log.relative_to(ROOT)}")
+        rows.append((machine.name, "minutes", f"{seconds / 60:.1f}", "", problem))
+    (out / "figures.txt").write_text("\n".join(lines) + "\n")
+    table = [f"{m:11} {n:30} {v:>14}  {b:18} {w}".rstrip() for m, n, v, b, w in rows]
+    (out / "summary.txt").write_text("\n".join(table + failed) + "\n")
+    print("\n" + "\n".join(table))
+    for what in failed:
+        print(f"guards: {what}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,416 @@
+#include "testing/explored.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "testing/explored_phast.h"
+#include "testing/synthetic_subject.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+
+namespace {
+
+constexpr const char* kPresets[] = {"fast", "figures", "nightly"};
+constexpr std::uint64_t kCapacity = 2 << 20;
+
+// By preset.
+std::size_t pick(Preset preset, std::size_t fast, std::size_t figures, std::size_t nightly) {
+  return preset == Preset::fast ? fast : (preset == Preset::figures ? figures : nightly);
+}
+
+std::string word(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), 8);
+}
+Op put(std::uint64_t key, std::string value) {
+  return {OpKind::upsert, integer_key(key), std::move(value)};
+}
+Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
+Op in_map(std::uint64_t map, Op op) {
+  op.key.insert(op.key.begin(), static_cast<char>(map));
+  return op;
+}
+
+// Operations on one of three maps, and now and then a drop, a sync, a compaction, a close and
+// reopen.
+Op pool_op(Random& random) {
+  Op op = in_map(random.below(3), integer_record_op(random));
+  const std::uint64_t kind = random.below(20);
+  if (kind == 0) return {OpKind::drop, op.key.substr(0, 1), {}};
+  if (kind == 1) return {OpKind::compact, {}, {}};
+  if (kind == 2) return {OpKind::sync, {}, {}};
+  if (kind == 3) return {OpKind::reopen, {}, {}};
+  return op;
+}
+
+Op reopening_op(Random& random) {
+  if (random.one_in(8)) return {OpKind::reopen, {}, {}};
+  return integer_op(random);
+}
+
+// Runs of extents that come and go between small blocks.
+Op run_op(Random& random) {
+  Op op = synthetic_op(random);
+  op.key = integer_key(random.below(6));
+  if (random.one_in(2)) op.value.assign(2500 + random.below(12000), 'r');
+  return op;
+}
+
+// The pool grows, in every step that it takes.
+std::vector<Op> growth(std::uint64_t n, std::size_t bytes) {
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < n; ++i) {
+    ops.push_back(put(i, std::string(bytes, static_cast<char>('a' + i % 26))));
+  }
+  return ops;
+}
+
+// Grows, empties, and gives the space back; twice, so that punched space is used again.
+std::vector<Op> shrinking(std::uint64_t n, std::size_t bytes) {
+  std::vector<Op> ops;
+  for (int round = 0; round < 2; ++round) {
+    for (const Op& op : growth(n, bytes)) ops.push_back(op);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      if (i % 4 != 1) ops.push_back(erase(i));
+    }
+    ops.push_back({OpKind::compact, {}, {}});
+    ops.push_back({OpKind::reopen, {}, {}});
+  }
+  return ops;
+}
+
+// 2,600 distinct keys in an order that is neither theirs nor its reverse, then half of them again.
+std::vector<Op> batch() {
+  constexpr std::uint64_t kKeys = 2600, kStep = 997;
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    ops.push_back({OpKind::insert, integer_key(i * kStep % kKeys + 1), word(i)});
+  }
+  for (std::uint64_t i = 0; i < kKeys; i += 2) ops.push_back(erase(i * kStep % kKeys + 1));
+  return ops;
+}
+
+// Few crash points, for long workloads.
+ExploreOptions thinned(ExploreOptions options, std::uint32_t points_in) {
+  options.points_in = points_in;
+  options.store_points = false;
+  options.explore_create = false;
+  return options;
+}
+
+// A process dies at every point and the machine goes on; the power fails in what follows.
+ExploreOptions killed(ExploreOptions options) {
+  options.limits = {.product = 4, .random = 1, .sampled = 4};
+  options.kill_in = 1;
+  options.second_in = 0;
+  options.explore_create = true;
+  return options;
+}
+
+// Four operations on each of four keys, of which two are there.
+std::vector<Op> alphabet(const std::uint64_t (&keys)[4]) {
+  std::vector<Op> ops;
+  for (const std::uint64_t key : keys) {
+    for (const OpKind kind : {OpKind::insert, OpKind::upsert, OpKind::update, OpKind::erase}) {
+      const bool valued = kind != OpKind::erase;
+      ops.push_back({kind, integer_key(key),
+                     valued ? word(key << 8 | static_cast<std::uint64_t>(kind)) : std::string()});
+    }
+  }
+  return ops;
+}
+
+// Where short sequences start: a full leaf, leaves of one entry each, used and freed blocks,
+// nothing.
+struct Start {
+  std::string name;
+  std::vector<Op> prepare;
+  std::vector<Op> alphabet;
+};
+std::vector<Start> starts() {
+  std::vector<Op> full, sparse;
+  for (const std::uint64_t key : {10, 20, 30, 40}) full.push_back(put(key, word(key)));
+  for (std::uint64_t key = 10; key <= 140; key += 10) sparse.push_back(put(key, word(key)));
+  for (std::uint64_t key = 10; key <= 140; key += 10) {
+    if (key != 20 && key != 60 && key != 140) sparse.push_back(erase(key));
+  }
+  return {{"full", full, alphabet({20, 40, 25, 50})},
+          {"sparse", sparse, alphabet({20, 60, 140, 65})},
+          {"recycled", churn(14, 1), alphabet({1, 2, 3, 4})},
+          {"empty", {}, alphabet({0, 1, ~std::uint64_t{0}, ~std::uint64_t{0} - 1})}};
+}
+
+// `base`: the subject, where it starts from and how points are enumerated.
+void add_sequences(std::vector<Exploration>& out, const Exploration& base,
+                   const std::vector<Op>& alphabet, std::size_t length) {
+  for (std::size_t first = 0; first < alphabet.size(); ++first) {
+    Exploration e = base;
+    e.name = "sequences." + base.name + "." + std::to_string(first);
+    e.workloads = sequences(alphabet, first, length);
+    e.repeated = false;
+    e.options.explore_create = false;
+    e.options.second_in = 400;
+    e.options.kill_in = 200;
+    out.push_back(std::move(e));
+  }
+}
+
+// Headers and records are many torn lines at every step: of those a sample, in every sequence.
+ExploreOptions sampled(ExploreOptions options, std::vector<Op> prepare) {
+  options.limits = {.product = 64, .random = 8, .sampled = 48};
+  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  options.prepare = std::move(prepare);
+  return options;
+}
+
+Exploration random_one(std::string name, SubjectFactory factory, OpSource source,
+                       ExploreOptions options, std::size_t operations) {
+  return {.name = std::move(name),
+          .factory = std::move(factory),
+          .source = std::move(source),
+          .options = std::move(options),
+          .operations = operations};
+}
+Exploration directed_one(std::string name, SubjectFactory factory, OpSource source,
+                         ExploreOptions options, std::vector<Op> workload) {
+  return {.name = std::move(name),
+          .factory = std::move(factory),
+          .source = std::move(source),
+          .options = std::move(options),
+          .workloads = {std::move(workload)},
+          .repeated = false};
+}
+
+SubjectFactory synthetic(const SyntheticRules& rules = {}, SimMedium medium = SimMedium::line) {
+  return [=] { return std::make_unique<SyntheticSubject>(rules, kTinyShape, medium); };
+}
+
+}  // namespace
+
+const char* preset_name(Preset preset) { return kPresets[static_cast<int>(preset)]; }
+
+std::optional<Preset> parse_preset(std::string_view name) {
+  for (const Preset preset : {Preset::fast, Preset::figures, Preset::nightly}) {
+    if (name == preset_name(preset)) return preset;
+  }
+  return std::nullopt;
+}
+
+const std::vector<ExploredEngine>& explored_engines() {
+  static const std::vector<ExploredEngine> engines{
+      {"phast", &phast_maps, "phast.insert.entry:drop_flush", &phast_directed, &interleavings},
+  };
+  return engines;
+}
+
+ExploreOptions options_of(Preset preset) {
+  ExploreOptions options{.capacity = kCapacity,
+                         .limits = {.product = 4096, .random = 64, .sampled = 256},
+                         .second_limits = {.product = 64, .random = 16, .sampled = 64},
+                         .battery = 200,
+                         .second_in = 150,
+                         .kill_in = 40,
+                         .third_in = 300,
+                         .store_points = true};
+  if (preset == Preset::fast) {
+    options.limits = {.product = 64, .random = 8, .sampled = 48};
+    options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  }
+  return options;
+}
+
+std::vector<std::vector<Op>> sequences(const std::vector<Op>& alphabet, std::size_t first,
+                                       std::size_t length) {
+  std::vector<std::vector<Op>> all{{alphabet[first]}};
+  for (std::size_t begin = 0; length > 1; --length) {
+    const std::size_t end = all.size();
+    for (; begin < end; ++begin) {
+      for (const Op& op : alphabet) {
+        std::vector<Op> longer = all[begin];
+        longer.push_back(op);
+        all.push_back(std::move(longer));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Exploration> heap_explorations(Preset preset) {
+  const ExploreOptions options = options_of(preset);
+  const SyntheticRules fast_sweep{.marks_per_step = 40};
+  ExploreOptions full_disk = options;
+  full_disk.disk_limit = 60 << 10;
+  std::vector<Exploration> all{
+      random_one("blocks", synthetic(), synthetic_op, options, pick(preset, 30, 60, 120)),
+      random_one("runs", synthetic(fast_sweep), run_op, options, pick(preset, 25, 50, 100)),
+      random_one("page", synthetic(fast_sweep, SimMedium::page), run_op, options,
+                 pick(preset, 20, 40, 100)),
+      random_one("full", synthetic(fast_sweep), run_op, full_disk, pick(preset, 20, 40, 80)),
+      random_one("killed", synthetic(), synthetic_op, killed(options), pick(preset, 8, 16, 30)),
+      random_one("long", synthetic(fast_sweep), synthetic_op, thinned(options, 8),
+                 pick(preset, 100, 1000, 1000)),
+  };
+  std::vector<Op> blocks;
+  for (const std::uint64_t key : {1, 2, 3, 4}) {
+    for (const std::size_t bytes : {5, 300, 9000}) {
+      blocks.push_back({OpKind::upsert, integer_key(key), std::string(bytes, 'b')});
+    }
+    blocks.push_back({OpKind::erase, integer_key(key), {}});
+  }
+  const std::vector<Op> prepare{put(1, std::string(300, 'p')), put(2, std::string(9000, 'q'))};
+  if (preset == Preset::nightly) {
+    all.push_back(directed_one("batch", synthetic(fast_sweep), synthetic_op, thinned(options, 400),
+                               random_workload(synthetic_op, 77, 2600)));
+  }
+  add_sequences(all,
+                {.name = "blocks",
+                 .factory = synthetic(fast_sweep),
+                 .source = synthetic_op,
+                 .options = sampled(options, prepare)},
+                blocks, pick(preset, 1, 2, 3));
+  return all;
+}
+
+std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset preset) {
+  ExploreOptions options = options_of(preset);
+  // A header is eight torn lines, and every recovery writes two: fewer runs, fewer images of each.
+  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  options.second_in = 600;
+  options.kill_in = 80;
+  options.third_in = 1500;
+  const MapSetup three{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
+  MapSetup paged = three;
+  paged.medium = SimMedium::page;
+  const MapSetup records{.values = ValueKind::bytes};
+  MapSetup paged_records = records;
+  paged_records.medium = SimMedium::page;
+  MapSetup weak{.values = ValueKind::bytes, .mode = Durability::process};
+  MapSetup unsynced = weak;
+  unsynced.sync_at_close = false;
+  ExploreOptions process = options;
+  process.process_mode = true;
+  process.explore_create = false;
+  process.second_in = process.kill_in = 0;
+  ExploreOptions any_order = options;
+  any_order.tear_partial_copies = true;
+  ExploreOptions full_disk = options;
+  full_disk.disk_limit = 60 << 10;
+  const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
+  const std::size_t n = pick(preset, 20, 40, 80);
+  std::vector<Exploration> all{
+      random_one("random", maps(three), pool_op, options, n),
+      random_one("page", maps(paged), pool_op, options, n),
+      random_one("any_order", maps(three), pool_op, any_order, n / 2),
+      random_one("killed", maps(three), pool_op, killed(options), pick(preset, 6, 12, 20)),
+      random_one("killed_page", maps(paged), pool_op, killed(options), pick(preset, 6, 12, 20)),
+      random_one("full", maps(records), large_record_op, full_disk, n),
+      random_one("process", maps(weak), integer_record_op, process, n),
+      random_one("unsynced", maps(unsynced), reopening_op, process, n),
+      random_one("long", maps(three), pool_op, thinned(options, 12), pick(preset, 100, 1000, 1000)),
+      directed_one("growth", maps(records), integer_record_op, options,
+                   growth(pick(preset, 12, 24, 60), 1500)),
+      directed_one("growth_page", maps(paged_records), integer_record_op, options,
+                   growth(pick(preset, 12, 24, 60), 1500)),
+      directed_one("shrink", maps(records), integer_record_op, options,
+                   shrinking(pick(preset, 8, 16, 30), 1500)),
+      directed_one("shrink_page", maps(paged_records), integer_record_op, options,
+                   shrinking(pick(preset, 8, 16, 30), 1500)),
+  };
+  if (preset == Preset::nightly) {
+    std::vector<Op> ops;
+    for (const Op& op : batch()) ops.push_back(in_map(op.key.back() % 3, op));
+    all.push_back(directed_one("batch", maps(three), pool_op, thinned(options, 200), ops));
+  }
+  std::vector<Op> steps{
+      {OpKind::sync, {}, {}}, {OpKind::compact, {}, {}}, {OpKind::reopen, {}, {}}};
+  for (const std::uint64_t map : {0, 1}) {
+    for (const std::uint64_t key : {1, 2}) {
+      steps.push_back(in_map(map, put(key, std::string(key == 1 ? 20 : 2000, 's'))));
+      steps.push_back(in_map(map, erase(key)));
+    }
+    steps.push_back({OpKind::drop, std::string(1, static_cast<char>(map)), {}});
+  }
+  const std::vector<Op> prepare{in_map(0, put(1, "one")), in_map(1, put(2, std::string(700, '2')))};
+  for (const bool page : {false, true}) {
+    add_sequences(all,
+                  {.name = page ? "pool_page" : "pool",
+                   .factory = maps(page ? paged : three),
+                   .source = pool_op,
+                   .options = sampled(options, prepare)},
+                  steps, pick(preset, 1, 2, 3));
+  }
+  return all;
+}
+
+std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Preset preset) {
+  const ExploreOptions options = options_of(preset);
+  const MapSetup words{};
+  const MapSetup records{.values = ValueKind::bytes};
+  const MapSetup paged{.medium = SimMedium::page};
+  const MapSetup paged_records{.values = ValueKind::bytes, .medium = SimMedium::page};
+  ExploreOptions full_disk = options;
+  full_disk.disk_limit = 60 << 10;
+  ExploreOptions recovery = options;  // many second and third crashes
+  recovery.limits = {.product = 32, .random = 4, .sampled = 32};
+  recovery.second_in = 8;
+  recovery.third_in = 60;
+  const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
+  const auto strings = [&](const MapSetup& s) { return engine.subjects(KeyKind::bytes, s); };
+  const std::size_t n = pick(preset, 30, 80, 160);
+  std::vector<Exploration> all{
+      random_one("words", integers(words), integer_op, options, n),
+      random_one("records", integers(records), integer_record_op, options, n / 2),
+      random_one("bytes", strings(records), bytes_op, options, n / 2),
+      random_one("bytes_words", strings(words), bytes_word_op, options, n / 2),
+      random_one("page", integers(paged), integer_op, options, n / 2),
+      random_one("page_bytes", strings(paged_records), bytes_op, options, n / 2),
+      random_one("reopened", integers(words), reopening_op, options, n / 2),
+      random_one("killed", integers(words), integer_op, killed(options), pick(preset, 10, 20, 40)),
+      random_one("killed_bytes", strings(records), bytes_op, killed(options),
+                 pick(preset, 8, 16, 30)),
+      random_one("recovery", integers(words), integer_op, recovery, n / 2),
+      random_one("recovery_bytes", strings(records), bytes_op, recovery, n / 2),
+      random_one("full", integers(records), large_record_op, full_disk, n / 2),
+      random_one("long", integers(words), integer_op, thinned(options, 3),
+                 pick(preset, 200, 1000, 1000)),
+      random_one("long_bytes", strings(records), bytes_op, thinned(options, 8),
+                 pick(preset, 100, 1000, 1000)),
+      directed_one("churn", integers(words), integer_op, options, churn(16, pick(preset, 1, 2, 4))),
+      directed_one("batch", integers(words), integer_op,
+                   thinned(options, static_cast<std::uint32_t>(pick(preset, 2000, 200, 40))),
+                   batch()),
+  };
+  for (const Start& start : starts()) {
+    const bool first = start.name == starts().front().name;
+    if (preset == Preset::fast && !first) continue;
+    Exploration base{
+        .name = start.name, .factory = integers(words), .source = integer_op, .options = options};
+    base.options.prepare = start.prepare;
+    add_sequences(all, base, start.alphabet, first ? pick(preset, 1, 3, 3) : pick(preset, 1, 2, 3));
+  }
+  if (engine.directed != nullptr) {
+    for (Exploration& e : engine.directed(preset)) all.push_back(std::move(e));
+  }
+  return all;
+}
+
+namespace {
+
+Exploration small(std::string name, SubjectFactory factory, OpSource source) {
+  ExploreOptions options = options_of(Preset::fast);
+  options.battery = 60;
+  return random_one(std::move(name), std::move(factory), std::move(source), std::move(options), 60);
+}
+
+}  // namespace
+
+Exploration heap_canary() { return small("canary", synthetic(), synthetic_op); }
+Exploration pool_canary(const ExploredEngine& engine) {
+  const MapSetup three{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
+  return small("canary", engine.subjects(KeyKind::integer, three), pool_op);
+}
+Exploration engine_canary(const ExploredEngine& engine) {
+  return small("canary", engine.subjects(KeyKind::integer, {}), integer_op);
+}
+
+}  // namespace perdure::testing

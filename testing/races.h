@@ -1,0 +1,34 @@
+// Races: what two or three threads do at once, as scenarios that tests and perdure-interleave run
+// under every kind of schedule. Each name begins with the hazards (docs/design/hazards.md) that it
+// aims at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "testing/interleaver.h"
+
+namespace perdure::testing {
+
+struct Race {
+  std::string name;
+  SubjectFactory subjects;
+  std::vector<Op> setup;
+  std::vector<std::vector<Op>> threads;
+  std::uint32_t thin = 24;  // fast tests run every so-many-th schedule with two preemptions
+  EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 24};
+
+  bool exhaustive() const { return threads.size() < 3; }
+};
+using RaceList = std::vector<Race>;
+
+RaceList phast_races();
+
+inline InterleaveOptions options_of(const Race& race, const std::string& engine) {
+  return {.name = engine + "." + race.name,
+          .setup = race.setup,
+          .threads = race.threads,
+          .limits = race.limits};
+}
+
+}  // namespace perdure::testing

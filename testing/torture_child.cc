@@ -1,0 +1,232 @@
+#include "testing/torture_child.h"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "testing/kill_point.h"
+
+namespace perdure::testing {
+
+namespace {
+
+// The operations of a thread in a cycle.
+class OpStream {
+ public:
+  OpStream(const TortureOptions& options, const KillPlan& plan, std::uint64_t cycle,
+           std::uint32_t thread)
+      : keys_(options.keys_per_thread + plan.age * options.more_keys),
+        thread_(thread),
+        grows_(plan.when == KillWhen::growth),
+        random_(options.seed << 32 ^ cycle << 8 ^ thread) {}
+  LogEntry next() {
+    static constexpr OpKind kKinds[] = {OpKind::upsert, OpKind::upsert, OpKind::upsert,
+                                        OpKind::insert, OpKind::update, OpKind::erase,
+                                        OpKind::erase,  OpKind::find};
+    LogEntry entry;
+    entry.key = static_cast<std::uint32_t>(random_.below(keys_)) * kTortureThreads + thread_;
+    entry.kind = kKinds[random_.below(grows_ ? 5 : 8)];
+    entry.value = random_.next();
+    if (grows_ && random_.one_in(4)) entry.value &= ~std::uint64_t{15};  // a long one
+    return entry;
+  }
+
+ private:
+  std::uint64_t keys_;
+  std::uint32_t thread_;
+  bool grows_;
+  Random random_;
+};
+
+std::string text_of(const TortureOptions& options, const LogEntry& entry) {
+  return describe({entry.kind, key_text(options, entry.key), value_text(options, entry.value)});
+}
+
+}  // namespace
+
+bool apply_to(ThreadModel& model, const LogEntry& entry) {
+  auto& content = model.content;
+  switch (entry.kind) {
+    case OpKind::insert:
+      return content.try_emplace(entry.key, entry.value).second;
+    case OpKind::upsert:
+      return content.insert_or_assign(entry.key, entry.value).second;
+    case OpKind::update: {
+      const auto it = content.find(entry.key);
+      if (it == content.end()) return false;
+      it->second = entry.value;
+      return true;
+    }
+    case OpKind::erase:
+      return content.erase(entry.key) != 0;
+    default:
+      return content.contains(entry.key);
+  }
+}
+
+void TortureChild::report(const std::string& what) {
+  bool expected = false;
+  if (log_.failed.compare_exchange_strong(expected, true)) {
+    std::snprintf(log_.message, sizeof(log_.message), "%s", what.c_str());
+  }
+  _exit(9);
+}
+
+void TortureChild::wait_for_the_kill() {
+  for (;;) pause();
+}
+
+void TortureChild::arm() {
+  if (plan_.by_site) KillPoint::arm(plan_.site, plan_.nth, &log_.killed_at);
+}
+
+void TortureChild::run(const TortureOpen& open, const std::string& file, bool created) {
+  // The parent has to be on time, and leaves nobody behind.
+  (void)setpriority(PRIO_PROCESS, 0, 5);
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!options_.mutant.empty() && !set_mutant(options_.mutant)) {
+    report("no such mutant: " + options_.mutant);
+  }
+  if (plan_.when == KillWhen::create || plan_.when == KillWhen::recovery) arm();
+  log_.phase = Phase::opening;
+  auto target = open(options_, file);
+  if (!target && !created) {
+    // Killed inside create: not a pool yet, and never acknowledged to be one.
+    unlink(file.c_str());
+    target = open(options_, file);
+  }
+  if (!target) report("open: " + std::string(target.error().message()));
+  target_ = std::move(*target);
+  log_.open_calls = KillPoint::calls();
+  log_.phase = Phase::opened;
+  verify();
+  log_.phase = Phase::verified;
+  if (plan_.last) {
+    if (const Status s = target_->close(); !s.ok()) report("close: " + std::string(s.message()));
+    _exit(0);
+  }
+  if (plan_.when == KillWhen::close) {
+    close();
+  } else {
+    if (plan_.when > KillWhen::recovery) arm();
+    work_in_all(kLogEntries);
+  }
+  wait_for_the_kill();
+}
+
+// --- verification ---
+
+std::string TortureChild::check_key(std::uint32_t key, const ThreadModel& model) {
+  const std::string name = key_text(options_, key);
+  std::string value;
+  const auto found = target_->find(name, value);
+  if (!found) return "find " + printable(name) + ": " + std::string(found.error().message());
+  const auto it = model.content.find(key);
+  if (it == model.content.end()) {
+    return *found ? printable(name) + " was erased and is back: " + printable(value) : "";
+  }
+  if (!*found) return printable(name) + " was acknowledged and is lost";
+  const std::string expected = value_text(options_, it->second);
+  if (value == expected) return "";
+  return printable(name) + " is " + printable(value) + ", not " + printable(expected);
+}
+
+// What was in flight has happened or not, and what one verification has seen of it stays.
+void TortureChild::verify_pending(ThreadModel& model, std::uint32_t thread) {
+  ThreadModel after{.content = model.content};
+  (void)apply_to(after, *model.pending);
+  Outcome outcome = model.outcome;
+  if (outcome == Outcome::unknown) {
+    const bool undone = check_key(model.pending->key, model).empty();
+    outcome = undone ? Outcome::undone : Outcome::done;
+  }
+  if (outcome == Outcome::done) model.content = std::move(after.content);
+  if (const std::string wrong = check_key(model.pending->key, model); !wrong.empty()) {
+    report("in flight, " + text_of(options_, *model.pending) + ": " + wrong);
+  }
+  log_.outcome[thread] = outcome;
+}
+
+void TortureChild::verify() {
+  std::uint64_t entries = 0;
+  for (std::uint32_t t = 0; t < models_.size(); ++t) {
+    ThreadModel model = models_[t];
+    if (model.pending) verify_pending(model, t);
+    for (const auto& [key, value] : model.content) {
+      if (const std::string wrong = check_key(key, model); !wrong.empty()) report(wrong);
+    }
+    entries += model.content.size();
+  }
+  std::uint64_t found = 0;
+  if (const std::string wrong = target_->check(found); !wrong.empty()) report(wrong);
+  if (found != entries) {
+    report("there are " + std::to_string(found) + " entries, not " + std::to_string(entries));
+  }
+}
+
+// --- work ---
+
+void TortureChild::perform(ThreadLog& log, std::uint32_t index) {
+  LogEntry& entry = log.entries[index];
+  const std::string key = key_text(options_, entry.key);
+  const std::string value =
+      entry.kind == OpKind::find ? std::string() : value_text(options_, entry.value);
+  log.started.store(index + 1, std::memory_order_release);
+  if (options_.early_ack) {
+    log.acknowledged.store(index + 1, std::memory_order_release);
+    usleep(20);
+  }
+  std::string found;
+  const auto answer = entry.kind == OpKind::erase    ? target_->erase(key)
+                      : entry.kind == OpKind::insert ? target_->insert(key, value)
+                      : entry.kind == OpKind::update ? target_->update(key, value)
+                      : entry.kind == OpKind::upsert ? target_->upsert(key, value)
+                                                     : target_->find(key, found);
+  if (!answer) {
+    report(text_of(options_, entry) + ": " + std::string(answer.error().message()));
+  }
+  if (options_.early_ack) return;
+  if (entry.kind == OpKind::find && *answer) entry.value = digest(found);
+  entry.answer = *answer ? Answer::yes : Answer::no;
+  log.acknowledged.store(index + 1, std::memory_order_release);
+}
+
+void TortureChild::work(std::uint32_t thread, std::uint32_t limit) {
+  OpStream stream(options_, plan_, cycle_, thread);
+  ThreadLog& log = log_.threads[thread];
+  for (std::uint32_t i = 0; i < limit; ++i) {
+    log.entries[i] = stream.next();
+    if (options_.early_ack && log.entries[i].kind == OpKind::find) {
+      log.entries[i].kind = OpKind::upsert;  // its log would have nothing to say
+    }
+    perform(log, i);
+    if (plan_.when != KillWhen::upkeep || thread != 0 || i % 64 != 63) continue;
+    const Status s = i % 128 == 63 ? target_->sync() : target_->compact();
+    if (!s.ok()) report("upkeep: " + std::string(s.message()));
+  }
+}
+
+void TortureChild::work_in_all(std::uint32_t limit) {
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 1; t < options_.threads; ++t) {
+    threads.emplace_back([this, t, limit] { work(t, limit); });
+  }
+  work(0, limit);
+  for (std::thread& thread : threads) thread.join();
+}
+
+void TortureChild::close() {
+  work_in_all(200);
+  const std::uint64_t before = KillPoint::calls();
+  arm();
+  log_.phase = Phase::closing;
+  if (const Status s = target_->close(); !s.ok()) report("close: " + std::string(s.message()));
+  log_.close_calls = KillPoint::calls() - before;
+  log_.phase = Phase::closed;
+}
+
+}  // namespace perdure::testing

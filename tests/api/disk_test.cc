@@ -1,0 +1,142 @@
+// Full disks, and files that shrink or vanish under their owner.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/small_pool.h"
+
+namespace perdure::test {
+namespace {
+
+// Fills until the disk or the limit says no; then what was acknowledged has to be there.
+void fill_until_refused(const std::string& path, const PoolOptions& options) {
+  std::uint64_t n = 0;
+  {
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<std::uint64_t, Bytes>("m"));
+    const std::string value(2'000, 'v');
+    for (;; ++n) {
+      const auto done = map.insert(n, value);
+      if (done) continue;
+      require(done.error() == StatusCode::pool_full, "full disk: " + describe(done.error()));
+      break;
+    }
+    require(n > 100, "nothing fitted");
+    for (std::uint64_t i = 0; i < n; ++i) {
+      require(must(map.find(i)) == std::optional(value), "acknowledged entry lost");
+    }
+    for (std::uint64_t i = 0; i < n / 2; ++i) require(must(map.erase(i)), "erase on a full disk");
+    for (std::uint64_t i = 0; i < n / 4; ++i) {
+      const auto again = map.insert(i, value);
+      require(again.has_value() && *again, "space that was freed is not usable");
+    }
+    const auto report = must(pool.check({.deep = true}));
+    require(report.ok() && report.leaked_blocks == 0, "check");
+    must(pool.close());
+  }
+  Pool pool = open_pool(path, options);
+  auto map = must(pool.map<std::uint64_t, Bytes>("m"));
+  for (std::uint64_t i = 0; i < n; ++i) {
+    require(must(map.contains(i)) == (i < n / 4 || i >= n / 2), "lost on reopen");
+  }
+}
+
+TEST(FullDisk, FileSizeLimitIsPoolFullAndNoSignal) {
+  for (const Durability durability : {Durability::process, Durability::emulated}) {
+    TempPath path;
+    const ChildEnd end = run_child([&] {
+      // The kernel sends SIGXFSZ beyond the limit; a program that sets limits ignores it.
+      signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{12_MiB, 12_MiB};
+      require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+      fill_until_refused(path, {.durability = durability, .max_size = 1_GiB});
+    });
+    EXPECT_TRUE(end.ok()) << end;
+  }
+}
+
+TEST(FullDisk, CreatingBeyondTheLimitFailsWithoutAPool) {
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{1}, rlim_t{4'096}, rlim_t{65'536}}) {
+    TempPath path;
+    const ChildEnd end = run_child([&] {
+      signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{bytes, bytes};
+      require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+      const auto pool = Pool::open(path, small_pool());
+      require(code_of(pool) == StatusCode::pool_full || code_of(pool) == StatusCode::io,
+              "creation beyond the limit");
+    });
+    EXPECT_TRUE(end.ok()) << end << " with a limit of " << bytes;
+    // Whatever is left of it is no pool, and does not stand in the way of a new one.
+    if (std::filesystem::exists(path.str())) {
+      EXPECT_FALSE(Pool::open(path, {.create = false}).has_value());
+    }
+    const auto pool = Pool::open(path, small_pool());
+    EXPECT_TRUE(pool.has_value()) << "a failed creation blocks the path: "
+                                  << (pool ? "" : describe(pool.error()));
+  }
+}
+
+// A small tmpfs where one can be mounted; the limit on file sizes above covers the rest of the
+// world.
+TEST(FullDisk, SmallFileSystem) {
+  TempPath dir("mount");
+  std::filesystem::create_directory(dir.str());
+  const ChildEnd end = run_child([&] {
+    const bool mounted = (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+                         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         mount("none", dir.str().c_str(), "tmpfs", 0, "size=12m") == 0;
+    if (!mounted) {
+      signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{9_MiB, 9_MiB};
+      require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+    }
+    fill_until_refused(dir.str() + "/pool", {.max_size = 1_GiB});
+  });
+  EXPECT_TRUE(end.ok()) << end;
+}
+
+TEST(Shrunk, TruncatedUnderItsOwnerIsReportedAtTheNextOpen) {
+  TempPath path;
+  const ChildEnd end = run_child([&] {
+    Pool pool = open_pool(path, small_pool());
+    fill_pool(pool);
+    const auto size = std::filesystem::file_size(path.str());
+    require(truncate(path.str().c_str(), static_cast<off_t>(size / 2)) == 0, "truncate");
+    (void)wrong_content(pool);  // SIGBUS is what the kernel gives; an error is as good
+    (void)pool.close();
+  });
+  EXPECT_TRUE(end.exited || end.signal == SIGBUS) << end;
+  if (end.exited && end.code == 0) {
+    // Closed without noticing: then the file is whole again, or refused.
+    auto pool = Pool::open(path, small_pool());
+    if (pool) {
+      EXPECT_EQ(wrong_content(*pool), "");
+    } else {
+      EXPECT_EQ(pool.error().code(), StatusCode::corruption);
+    }
+    return;
+  }
+  expect_refused(path, {StatusCode::corruption});
+}
+
+TEST(Shrunk, RemovedUnderItsOwnerGoesOnUntilClose) {
+  TempPath path;
+  Pool pool = open_pool(path, small_pool());
+  fill_pool(pool);
+  ASSERT_EQ(unlink(path.str().c_str()), 0);
+  EXPECT_EQ(wrong_content(pool), "");
+  must(must(pool.map<std::uint64_t, std::uint64_t>("numbers")).insert(1, 1));
+  (void)pool.close();
+  EXPECT_FALSE(std::filesystem::exists(path.str()));
+}
+
+}  // namespace
+}  // namespace perdure::test

@@ -1,0 +1,105 @@
+// The workers of perdure-explore: what they find arrives, and one that dies is a violation.
+#include "testing/explore_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "testing/explored.h"
+
+namespace perdure::testing {
+namespace {
+
+ExploreReport some_report(std::uint64_t n) {
+  ExploreReport report{.name = "job" + std::to_string(n), .images = n, .verdicts = n + 1};
+  report.leaks = n % 2;
+  report.sites_crossed = {"a.b.c", "d.e.f" + std::to_string(n)};
+  for (std::uint64_t i = 0; i < 40'000; ++i) report.hashes[0].insert(i * n + 1);
+  report.hashes[1] = {1, n};
+  report.hashes[2] = {7};
+  return report;
+}
+
+TEST(ExploreRunner, AReportSurvivesTheWay) {
+  ExploreReport report = some_report(3);
+  report.failures = {"it\nfailed", ""};
+  ExploreReport again;
+  const std::string bytes = pack(report);
+  ASSERT_TRUE(unpack(bytes, again));
+  EXPECT_EQ(again.name, report.name);
+  EXPECT_EQ(again.images, 3U);
+  EXPECT_EQ(again.verdicts, 4U);
+  EXPECT_EQ(again.leaks, 1U);
+  EXPECT_EQ(again.sites_crossed, report.sites_crossed);
+  EXPECT_EQ(again.failures, report.failures);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(again.hashes[i], report.hashes[i]);
+  for (const std::size_t n : {std::size_t{0}, std::size_t{8}, bytes.size() / 2, bytes.size() - 1}) {
+    EXPECT_FALSE(unpack(bytes.substr(0, n), again)) << n;
+  }
+  EXPECT_FALSE(unpack(bytes + "x", again));
+}
+
+TEST(ExploreRunner, FilesAreCountedOnce) {
+  PartReport part;
+  part.add(some_report(2));
+  part.add(some_report(2));
+  EXPECT_EQ(part.crash_images(), 40'001U);  // the odd numbers, and 2
+  EXPECT_EQ(part.second_crash_images(), 3U);
+  EXPECT_EQ(part.third_crash_images(), 1U);
+  EXPECT_EQ(part.verdicts, 6U);
+}
+
+TEST(ExploreRunner, AWorkerThatDiesIsAViolationAndTheOthersGoOn) {
+  std::uint64_t started = 0, good = 0, bad = 0;
+  run_batches(
+      2,
+      [&](Job& job) {
+        const std::uint64_t n = started++;
+        job = {"job", n % 3, [n] {
+                 if (n == 2) std::raise(SIGKILL);
+                 if (n == 4) std::_Exit(7);
+                 return some_report(n + 1);
+               }};
+        return n < 7;
+      },
+      [&](const Job& job, const ExploreReport& report) {
+        EXPECT_LT(job.part, 3U);
+        (report.ok() ? good : bad) += 1;
+        EXPECT_TRUE(report.ok() || report.failures.size() == 1U);
+      });
+  EXPECT_EQ(good, 5U);
+  EXPECT_EQ(bad, 2U);
+}
+
+TEST(Explored, EverySequenceUpToALengthOnce) {
+  const std::vector<Op> alphabet{
+      {OpKind::insert, "a", "1"}, {OpKind::erase, "a", {}}, {OpKind::upsert, "b", "2"}};
+  std::set<std::string> seen;
+  for (std::size_t first = 0; first < alphabet.size(); ++first) {
+    for (const std::vector<Op>& ops : sequences(alphabet, first, 3)) {
+      std::string text;
+      for (const Op& op : ops) text += describe(op) + ";";
+      EXPECT_TRUE(seen.insert(text).second) << text;
+    }
+  }
+  EXPECT_EQ(seen.size(), 3U + 9U + 27U);
+}
+
+TEST(Explored, NamesAreUnique) {
+  for (const Preset preset : {Preset::fast, Preset::figures, Preset::nightly}) {
+    for (const ExploredEngine& engine : explored_engines()) {
+      for (const auto& part : {heap_explorations(preset), pool_explorations(engine, preset),
+                               engine_explorations(engine, preset)}) {
+        std::set<std::string> names;
+        for (const Exploration& e : part) {
+          EXPECT_TRUE(names.insert(e.name).second) << e.name;
+          EXPECT_TRUE(e.operations > 0 || !e.workloads.empty()) << e.name;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace perdure::testing

@@ -1,0 +1,301 @@
+// The small lock-free kernels under Relacy: random executions of the C++ memory model, each of
+// which ends in an error on a data race, a failed assertion, a deadlock or a livelock. Every kernel
+// is run without one of the things it rests on as well, and has to be red then.
+//
+// EpochDomain and the leaf's Descriptor are the library's own code over RelacyPlatform. What lies
+// in PhaST's member functions is mirrored here, a few lines each, with the place it mirrors.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ostream>
+#include <streambuf>
+#include <string>
+
+#include "index/phast/codec.h"
+#include "index/phast/leaf_table.h"
+#include "reclaim/epoch.h"
+#include "relacy_platform.h"  // last: see there
+
+namespace perdure::testing {
+namespace {
+
+using P = RelacyPlatform;
+using Geometry = phast::Geometry<P::kBytes, 4>;
+using Descriptor = phast::Descriptor<P, phast::IntegerCodec, Geometry>;
+
+// A leaf's descriptor, where Relacy's heap would not align it.
+class Leaf {
+ public:
+  Leaf() : leaf_(new(storage_) Descriptor) { P::line = &line_; }
+  ~Leaf() { leaf_->~Descriptor(); }
+  Leaf(const Leaf&) = delete;
+  Leaf& operator=(const Leaf&) = delete;
+  Descriptor* operator->() { return leaf_; }
+
+ private:
+  alignas(Descriptor) static inline std::byte storage_[sizeof(Descriptor)];
+  P::Line line_;
+  Descriptor* leaf_;
+};
+
+// --- slot claim and stripe latch (docs/decisions/0006; leaf_table.h D1 and D2) ---
+
+// Keys of different stripes, into one leaf; fewer slots than keys would make it full, so there is
+// one more. A third thread reads what it is shown.
+struct SlotClaim : rl::test_suite<SlotClaim, 3> {
+  std::optional<Leaf> leaf;
+  rl::var<int> entries[P::kBytes];
+
+  void before() {
+    P::begin(3);
+    leaf.emplace();
+    for (auto& entry : entries) entry(RL_INFO) = 0;
+  }
+  void after() { leaf.reset(); }
+  // Phast::latch_leaf, phast_write.inl.h: from `std::uint32_t word` to `return`, without ranges.
+  std::uint32_t latch_and_claim(unsigned stripe) {
+    for (unsigned spins = 0;;) {
+      std::uint32_t word = (*leaf)->search.stripes.load();
+      if ((word >> 8 * stripe & 0xFF) != 0) {
+        P::pause(spins++);
+        continue;
+      }
+      const std::uint32_t slot = (*leaf)->free_slot(word);
+      const std::uint32_t held = phast::kHeld | (slot + 1);
+      if (!(*leaf)->search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
+      if (P::planted.recheck || slot == phast::kNoSlot || (*leaf)->is_free(slot)) return slot;
+      (*leaf)->search.stripes.release(stripe);
+    }
+  }
+  void thread(unsigned index) {
+    if (index < 2) {
+      // Phast::fill_slot: entry, then fingerprint; then the release of the stripe.
+      for (int i = 0; i < 2; ++i) {
+        const std::uint32_t slot = latch_and_claim(index);
+        RL_ASSERT(slot != phast::kNoSlot);
+        RL_ASSERT(entries[slot](RL_INFO) == 0);  // not a slot that somebody has filled
+        entries[slot](RL_INFO) = static_cast<int>(index) + 1;
+        (*leaf)->set_fingerprint(slot, static_cast<std::uint8_t>(index + 1));
+        (*leaf)->search.stripes.release(index);
+      }
+    } else {
+      for (std::uint64_t shown = (*leaf)->visible(); shown != 0; shown &= shown - 1) {
+        RL_ASSERT(entries[__builtin_ctzll(shown)](RL_INFO) != 0);
+      }
+    }
+    P::leave();
+  }
+};
+
+// --- lookups see what has returned: Descriptor::let_go (leaf_table.h D5) ---
+
+struct LetGo : rl::test_suite<LetGo, 2> {
+  std::optional<Leaf> leaf;
+  bool returned;  // real time: no simulated thread learns anything by it
+
+  void before() {
+    P::begin(2);
+    leaf.emplace();
+    returned = false;
+  }
+  void after() { leaf.reset(); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      std::uint32_t free = 0;
+      RL_ASSERT((*leaf)->search.stripes.compare_exchange(free, phast::kHeld | 1));
+      (*leaf)->set_fingerprint(0, 7);
+      (*leaf)->search.stripes.release(0);
+      returned = true;
+    } else {
+      // The first load of a lookup answers what is in the caches now, which locked instructions
+      // have reached and byte stores perhaps not.
+      P::full_fence();
+      const bool must_see = returned;
+      if (!P::planted.recheck) (*leaf)->let_go(0);
+      const bool seen = ((*leaf)->matches(7) & 1) != 0;
+      RL_ASSERT(seen || !must_see);
+    }
+    P::leave();
+  }
+};
+
+// --- epochs: pin, unlink, retire, advance (epoch.h) ---
+
+// One object is linked, one comes in its place. Thread 0 reads, 1 unlinks and retires, 2 advances
+// the epoch too.
+struct EpochAdvance : rl::test_suite<EpochAdvance, 3> {
+  P platform;
+  std::optional<EpochDomain<P>> epochs;
+  std::optional<P::Word<std::uint64_t>> link;
+  rl::var<int> objects[2];
+
+  static void finish(void* context, std::uint64_t object) {
+    static_cast<EpochAdvance*>(context)->objects[object](RL_INFO) = -1;
+  }
+  static constexpr Reclaimer kReclaimer{nullptr, &finish};
+
+  void before() {
+    P::begin(3);
+    epochs.emplace(platform);
+    {
+      const EpochGuard<P> makes_the_slots(*epochs);
+    }
+    link.emplace(0);
+    for (auto& object : objects) object(RL_INFO) = 1;
+  }
+  void after() {
+    epochs.reset();
+    link.reset();
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (int i = 0; i < 2; ++i) {
+        const EpochGuard<P> guard(*epochs);
+        const std::uint64_t object = link->load(std::memory_order_acquire);
+        P::stall();
+        RL_ASSERT(objects[object](RL_INFO) == 1);
+      }
+    } else if (index == 1) {
+      {
+        const EpochGuard<P> guard(*epochs);
+        if (P::planted.order) epochs->retire(kReclaimer, this, 0);
+        P::stall();
+        link->store(1, std::memory_order_release);
+        if (!P::planted.order) epochs->retire(kReclaimer, this, 0);
+      }
+      epochs->drain_all();
+    } else {
+      epochs->drain_all();
+    }
+    P::leave();
+  }
+};
+
+// --- the swap of an index cache (inner.inl.h: cache_start, and the end of rebuild_cache) ---
+
+struct CacheSwap : rl::test_suite<CacheSwap, 2> {
+  P platform;
+  std::optional<EpochDomain<P>> epochs;
+  std::optional<P::Word<std::uint64_t>> cache;
+  rl::var<std::uint64_t> words[3];  // what a cache holds; number 0 to begin with
+
+  static void finish(void* context, std::uint64_t number) {
+    static_cast<CacheSwap*>(context)->words[number](RL_INFO) = 99;
+  }
+  static constexpr Reclaimer kReclaimer{nullptr, &finish};
+
+  void before() {
+    P::begin(2);
+    epochs.emplace(platform);
+    {
+      const EpochGuard<P> makes_the_slots(*epochs);
+    }
+    cache.emplace(0);
+    words[0](RL_INFO) = 10;
+  }
+  void after() {
+    epochs.reset();
+    cache.reset();
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (int i = 0; i < 2; ++i) {
+        const EpochGuard<P> guard(*epochs);
+        const std::uint64_t number = cache->load(std::memory_order_acquire);
+        P::stall();
+        RL_ASSERT(words[number](RL_INFO) == number + 10);
+      }
+    } else {
+      for (std::uint64_t number = 1; number < 3; ++number) {
+        const EpochGuard<P> guard(*epochs);
+        words[number](RL_INFO) = number + 10;
+        cache->store(number,
+                     P::planted.order ? std::memory_order_relaxed : std::memory_order_release);
+        epochs->retire(kReclaimer, this, number - 1);
+      }
+      epochs->drain_all();
+    }
+    P::leave();
+  }
+};
+
+// --- running them ---
+
+std::uint64_t iterations(std::uint64_t fast) {
+  const char* wanted = std::getenv("PERDURE_RELACY_ITERATIONS");
+  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : fast;
+}
+
+// Relacy's report, as far as there is room: inside an execution Relacy owns the heap.
+class Report : public std::streambuf {
+ public:
+  Report() { setp(text_.data(), text_.data() + text_.size() - 1); }
+  std::string text() const { return {pbase(), pptr()}; }
+
+ private:
+  int overflow(int c) override { return c; }
+  std::array<char, 1 << 16> text_;
+};
+
+// "" if all executions were right, else Relacy's report.
+template <class Test>
+std::string simulate(std::uint64_t executions, const RelacyPlanted& planted) {
+  P::planted = planted;
+  Report text;
+  std::ostream report(&text);
+  rl::test_params parameters;
+  parameters.iteration_count = executions;
+  parameters.output_stream = &report;
+  parameters.progress_stream = &report;
+  parameters.execution_depth_limit = 20'000;
+  const auto start = std::chrono::steady_clock::now();
+  const bool right = rl::simulate<Test>(parameters);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  P::planted = {};
+  std::printf("%s after %llu executions, %.2f s\n", right ? "right" : "red",
+              static_cast<unsigned long long>(parameters.stop_iteration), seconds.count());
+  return right ? "" : text.text();
+}
+
+template <class Test>
+void expect_right(std::uint64_t executions) {
+  const std::string wrong = simulate<Test>(iterations(executions), {});
+  EXPECT_EQ(wrong, "");
+}
+template <class Test>
+void expect_red(const char* what, const RelacyPlanted& planted) {
+  std::printf("%s: ", what);
+  EXPECT_NE(simulate<Test>(100'000, planted), "") << what;
+}
+
+TEST(Relacy, P1_P2_SlotClaimAndStripeLatch) {
+  expect_right<SlotClaim>(20'000);
+  expect_red<SlotClaim>("no second look at the fingerprint", {.recheck = true});
+  expect_red<SlotClaim>("a stripe released relaxed", {.release = true});
+  expect_red<SlotClaim>("fingerprints before their entries", {.bytes = true});
+}
+
+TEST(Relacy, D5_LookupsSeeWhatHasReturned) {
+  expect_right<LetGo>(20'000);
+  expect_red<LetGo>("no wait for the stripe", {.recheck = true});
+  expect_red<LetGo>("a heavy fence that is none", {.heavy_fence = true});
+  expect_red<LetGo>("a stripe released before the fingerprint", {.bytes = true, .release = true});
+}
+
+TEST(Relacy, G6_EpochsPinAndAdvance) {
+  expect_right<EpochAdvance>(3'000);
+  expect_red<EpochAdvance>("a heavy fence that is none", {.heavy_fence = true});
+  expect_red<EpochAdvance>("a locked instruction that is no fence", {.locked = true});
+  expect_red<EpochAdvance>("retired before it is unlinked", {.order = true});
+}
+
+TEST(Relacy, P16_IndexCacheSwap) {
+  expect_right<CacheSwap>(3'000);
+  expect_red<CacheSwap>("published relaxed", {.order = true});
+  expect_red<CacheSwap>("a heavy fence that is none", {.heavy_fence = true});
+}
+
+}  // namespace
+}  // namespace perdure::testing
