@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The figures of failed calls and flipped bits: every k-th failure, and single-bit flips in a pool
-# that was closed and in one whose process died. In every run a bug is planted in each. Prints
+# that was closed, in one whose process died, and under the hands of an open one. In every run a bug is planted in each. Prints
 # name=value lines; exit status 0: nothing was lost, silent or ended by a signal, and the planted
 # bugs were seen.
 #
@@ -50,18 +50,19 @@ awk -F= -v e="$engine" '/^faults\.points\./ {n += $2} END {printf "%s.fault_poin
 
 # One pool per core.
 export PERDURE_FLIPS=$flips
-run clean api_bit_flip_test '*InACleanlyClosedPool*' &
+{ run clean api_bit_flip_test '*InACleanlyClosedPool*'; run open api_bit_flip_test '*InAnOpenPool*'; } &
 run unclean api_bit_flip_test '*InThePoolOfADeadProcess*' &
 wait
 figures clean
 figures unclean
-# sum NAME PATTERN: of the lines of both pools.
+figures open
+# sum NAME PATTERN: of the lines of the pools.
 sum() {
-  cat "$logs/clean" "$logs/unclean" |
+  cat "$logs/clean" "$logs/unclean" "$logs/open" |
     awk -F= -v e="$engine" -v name="$1" -v pattern="$2" \
         '$1 ~ pattern {n += $2} END {printf "%s.%s=%d\n", e, name, n}'
 }
 sum bit_flips '^flips[.](un)?clean$'
-sum silent_flips '^flips[.](un)?clean[.](silent|wrong_status)$'
-sum signals '^flips[.](un)?clean[.]signal$'
+sum silent_flips '^flips[.](clean|unclean|open)[.](silent|wrong_status)$'
+sum signals '^flips[.](clean|unclean|open)[.]signal$'
 exit $status

@@ -1,6 +1,7 @@
 // Single bits flipped in a small pool, one at a time. Closed cleanly: open, a read or check reports
 // the flip, or nothing depends on the bit and every answer is right. Left by a process that died:
-// whatever it does to the answers, no signal, no hang, no undocumented status.
+// whatever it does to the answers, no signal, no hang, no undocumented status. In a pool that is
+// open, under the hands of its process: check answers, and names what it finds.
 //
 // A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, a
 // number that many. PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with
@@ -226,6 +227,35 @@ class Flips {
     return *shared_;
   }
 
+  // The pool stays open; each bit is flipped, checked and flipped back.
+  const Shared& run_open(const std::vector<std::uint64_t>& bits) {
+    while (shared_->next < bits.size()) {
+      const ChildEnd end = run_child([&] {
+        put(0, original_);
+        Pool pool = open_pool(path_, options());
+        const Reading before = read_all(pool, truth_);  // makes what reading leaves in memory
+        require(!before.refused && before.wrong.empty(), "the pool is whole");
+        for (; shared_->next < bits.size(); ++shared_->next) {
+          limit_time(20);
+          const std::uint64_t bit = bits[shared_->next];
+          char byte = 0;
+          require(pread(fd_, &byte, 1, static_cast<off_t>(bit / 8)) == 1, "pread");
+          const char flipped = static_cast<char>(byte ^ (1 << bit % 8));
+          put(bit / 8, Bytes(&flipped, 1));
+          record(bit, verdict_of(pool.check({.deep = true})));
+          put(bit / 8, Bytes(&byte, 1));
+        }
+        require(verdict_of(pool.check({.deep = true})) == Verdict::unused, "nothing is left of it");
+        must(pool.close());
+      });
+      if (end.ok()) break;
+      require(shared_->next < bits.size(), "the pool is whole again when all bits are");
+      record(bits[shared_->next], Verdict::signal);
+      ++shared_->next;
+    }
+    return *shared_;
+  }
+
   // As if the leaf had no checksum: bits of one value are flipped, and the checksum is made to fit.
   Verdict flip_unprotected(std::uint64_t key) {
     using Leaf = phast::layout::Leaf<phast::DefaultGeometry>;
@@ -258,6 +288,17 @@ class Flips {
     shared_->why[shared_->bad_count++] = verdict;
   }
 
+  void put(std::uint64_t at, Bytes bytes) const {
+    require(pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)) ==
+                static_cast<ssize_t>(bytes.size()),
+            "pwrite");
+  }
+  static Verdict verdict_of(const Expected<CheckReport>& report) {
+    if (!report)
+      return documented(report.error().code()) ? Verdict::by_check : Verdict::wrong_status;
+    return report->ok() && report->leaked_blocks == 0 ? Verdict::unused : Verdict::by_check;
+  }
+
   // In place: the inode, which an unclean pool remembers, stays.
   Verdict flip(std::uint64_t bit) {
     const char byte = static_cast<char>(original_[bit / 8] ^ (1 << bit % 8));
@@ -267,16 +308,11 @@ class Flips {
   // The pool with these bytes in the place of its own.
   Verdict judge(std::uint64_t at, Bytes bytes) {
     require(ftruncate(fd_, static_cast<off_t>(original_.size())) == 0, "ftruncate");
-    require(pwrite(fd_, original_.data(), original_.size(), 0) ==
-                static_cast<ssize_t>(original_.size()),
-            "pwrite");
-    require(pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)) ==
-                static_cast<ssize_t>(bytes.size()),
-            "pwrite");
+    put(0, original_);
+    put(at, bytes);
     auto pool = Pool::open(path_, options());
     if (!pool) return documented(pool.error().code()) ? Verdict::at_open : Verdict::wrong_status;
-    auto report = pool->check({.deep = true});
-    const bool sound = report && report->ok() && report->leaked_blocks == 0;
+    const bool sound = verdict_of(pool->check({.deep = true})) == Verdict::unused;
     const Reading reading = read_all(*pool, truth_);
     if (!clean_) {
       work(*pool);
@@ -313,12 +349,15 @@ class Flips {
   Shared* shared_ = nullptr;
 };
 
-void expect_none_bad(bool clean) {
+enum class State : std::uint8_t { clean, unclean, open };
+
+void expect_none_bad(State state) {
   PERDURE_TRACE_SEED();
-  Flips flips(clean);
+  Flips flips(state != State::unclean);
   const std::vector<std::uint64_t> bits = flips.choose();
-  const Shared& shared = flips.run(bits);
-  const char* pool = clean ? "clean" : "unclean";
+  const Shared& shared = state == State::open ? flips.run_open(bits) : flips.run(bits);
+  static constexpr const char* kNames[] = {"clean", "unclean", "open"};
+  const char* pool = kNames[static_cast<std::size_t>(state)];
   std::printf("flips.%s=%zu\n", pool, bits.size());
   for (std::size_t i = 0; i < static_cast<std::size_t>(Verdict::kinds); ++i) {
     std::printf("flips.%s.%s=%llu\n", pool, kVerdicts[i],
@@ -331,8 +370,8 @@ void expect_none_bad(bool clean) {
   }
   // Were nothing flipped, everything would be right.
   if (bits.size() > 1) {
-    EXPECT_GT(shared.counts[static_cast<std::size_t>(clean ? Verdict::at_open : Verdict::by_check)],
-              bits.size() / 100);
+    const Verdict usual = state == State::clean ? Verdict::at_open : Verdict::by_check;
+    EXPECT_GT(shared.counts[static_cast<std::size_t>(usual)], bits.size() / 100);
   }
 }
 
@@ -357,8 +396,9 @@ TEST(BitFlip, WithoutTheLeafsChecksumAFlipIsSilent) {
   std::printf("flips.planted_seen=%d\n", seen);
 }
 
-TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(true); }
-TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(false); }
+TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(State::clean); }
+TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::unclean); }
+TEST(BitFlip, InAnOpenPoolIsNeverASignalOfCheck) { expect_none_bad(State::open); }
 
 }  // namespace
 }  // namespace perdure::test
