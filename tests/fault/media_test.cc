@@ -233,10 +233,12 @@ TEST_F(File, ALimitOfFileSizesIsAStatus) {
     make(storage);
     rlimit limit{};
     require(getrlimit(RLIMIT_FSIZE, &limit) == 0, "getrlimit");
+    const rlimit before = limit;
     limit.rlim_cur = 16 * 4096;
     require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
     require(storage.allocate(8 * 4096, 8 * 4096).ok(), "within the limit");
     require(storage.allocate(16 * 4096, 4096) == StatusCode::pool_full, "beyond it");
+    require(setrlimit(RLIMIT_FSIZE, &before) == 0, "setrlimit");
   });
   EXPECT_TRUE(end.ok()) << end;
 }
