@@ -54,6 +54,7 @@ bool is_pretended(const char* path) noexcept {
 }
 // A file that says what is pretended.
 int open_pretended() noexcept {
+  if (pretence.unreadable) return open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (pretence.text == nullptr) {
     errno = EACCES;
     return -1;
@@ -68,7 +69,7 @@ const char* fault_name(Fault fault) noexcept {
                                            "madvise", "ftruncate",   "posix_fallocate", "fallocate",
                                            "msync",   "fdatasync",   "fsync",           "open",
                                            "lock",    "pread",       "fstat",           "link",
-                                           "thread"};
+                                           "statfs",  "thread"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 
@@ -205,6 +206,7 @@ int __wrap_fstat(int fd, struct stat* out) {
 }
 int __real_fstatfs(int fd, struct statfs* out);
 int __wrap_fstatfs(int fd, struct statfs* out) {
+  if (fails(Fault::statfs, EIO)) return -1;
   const int answer = __real_fstatfs(fd, out);
   if (pretended().file_system != 0) out->f_type = static_cast<long>(pretended().file_system);
   return answer;

@@ -28,6 +28,7 @@ enum class Fault : std::uint8_t {
   pread,
   fstat,
   link,
+  statfs,
   thread,  // pthread_create
 };
 inline constexpr Fault kLastFault = Fault::thread;
@@ -41,6 +42,7 @@ struct Pretence {
   bool eadr = false;              // libpmem2 says that caches are flushed on power loss
   const char* file = nullptr;     // this file cannot be opened, or if
   const char* text = nullptr;     // there is one, says this
+  bool unreadable = false;        // or is opened, but cannot be read
 };
 void pretend(const Pretence& pretence) noexcept;
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
+#include <climits>
 #include <string>
 
 #include "platform/real_platform.h"
@@ -168,8 +168,16 @@ TEST_F(Media, BootIds) {
   EXPECT_EQ(read_as("0123456789ABCDEFGHIJ:;<=@`{|~"), none) << "too few hexadecimal digits";
   const std::string whole = "00112233445566778899aabbccddeeff";
   EXPECT_EQ(read_as((whole + "gg00").c_str()), read_as(whole.c_str()));
+  {
+    const Failing none_there(Fault::open, 1, true, ENOENT);
+    EXPECT_TRUE(read_boot_id(id)) << "no such thing in this kernel";
+  }
+  {
+    const Pretended pretended({.file = file, .unreadable = true});
+    EXPECT_FALSE(read_boot_id(id)) << "an error is not `unknown`";
+  }
   const Failing failing(Fault::open, 1, true);
-  EXPECT_FALSE(read_boot_id(id)) << "an error is not `unknown`";
+  EXPECT_FALSE(read_boot_id(id));
 }
 
 class File : public Media {
@@ -266,6 +274,119 @@ TEST_F(File, MemoryWithoutPopulation) {
     EXPECT_TRUE(storage.allocate(0, 4096).ok()) << "within the file";
   }
   storage.discard_new();
+}
+
+// Huge pages are asked for where there can be some; without them everything goes on.
+TEST_F(File, MemoryWithoutHugePages) {
+  constexpr std::uint64_t kBytes = 64 << 20;
+  const std::string path = (scratch_dir() / ("perdure-test-" + std::to_string(getpid()))).string();
+  struct Row {
+    std::uint64_t k;
+    int error;
+  };
+  // The first call populates a page, the second collapses around it.
+  for (const Row& row : {Row{1, ENOMEM}, Row{2, EINVAL}, Row{2, ENOMEM}}) {
+    FileStorage storage;
+    ASSERT_TRUE(storage.create(path).ok());
+    ASSERT_TRUE(storage.map(kBytes).ok());
+    if (storage.medium().medium == Medium::volatile_ram) {
+      const Failing failing(Fault::madvise, row.k, false, row.error);
+      EXPECT_TRUE(storage.allocate(0, kBytes).ok());
+      EXPECT_EQ(faults_fired(), 1U);
+    }
+    storage.discard_new();
+  }
+}
+
+TEST_F(File, SpaceBeforeTheMapAndBeyondIt) {
+  FileStorage storage;
+  const std::string path = (scratch_dir() / ("perdure-test-" + std::to_string(getpid()))).string();
+  ASSERT_TRUE(storage.create(path).ok());
+  EXPECT_TRUE(storage.allocate(0, 4096).ok());
+  ASSERT_TRUE(storage.map(8192).ok());
+  EXPECT_TRUE(storage.allocate(8192, 4096).ok());
+  EXPECT_EQ(storage.size(), 12'288U);
+  storage.discard_new();
+}
+
+TEST_F(File, PathsThatDoNotFit) {
+  FileStorage storage;
+  const std::string longest(PATH_MAX - 4, 'x');  // but not with what creation appends
+  const std::string longer(PATH_MAX, 'x');
+  EXPECT_EQ(storage.create(longest).code(), StatusCode::invalid_argument);
+  EXPECT_EQ(storage.create(longer).code(), StatusCode::invalid_argument);
+  EXPECT_EQ(storage.open(longer, FileStorage::Access::observer).code(),
+            StatusCode::invalid_argument);
+}
+
+// A lock of the older kind names its process.
+TEST_F(File, TheHolderOfAnotherKindOfLock) {
+  FileStorage storage;
+  make(storage);
+  storage.close();
+  int ready[2], done[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(done), 0);
+  const pid_t child = start_child([&] {
+    const int fd = open(path_.c_str(), O_RDWR);
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    require(fcntl(fd, F_SETLK, &lock) == 0, "lock");
+    require(write(ready[1], "x", 1) == 1, "write");
+    char end = 0;
+    require(read(done[0], &end, 1) == 1, "read");
+  });
+  char begin = 0;
+  ASSERT_EQ(read(ready[0], &begin, 1), 1);
+  ASSERT_TRUE(storage.open(path_, FileStorage::Access::observer).ok());
+  EXPECT_EQ(storage.lock_holder(), child);
+  ASSERT_EQ(write(done[1], "x", 1), 1);
+  EXPECT_TRUE(wait_child(child).ok());
+  for (const int fd : {ready[0], ready[1], done[0], done[1]}) close(fd);
+}
+
+TEST_F(File, APlaceThatCannotBeToldIsAnError) {
+  FileStorage storage;
+  make(storage);
+  layout::Identity identity;
+  for (const Fault fault : {Fault::open, Fault::fstat, Fault::statfs}) {
+    const Failing failing(fault, 1, true);
+    EXPECT_EQ(storage.identity(identity).code(), StatusCode::io) << fault_name(fault);
+  }
+  EXPECT_TRUE(storage.identity(identity).ok());
+}
+
+// Many leaves in one partition: whatever allocation fails while they are read, the open answers it,
+// and the next one finds everything.
+TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
+  const TempPath path;
+  constexpr std::uint64_t kEntries = 12'000;
+  MapOptions one = maps();
+  one.phast.partition_bits = 0;
+  const PoolOptions options{
+      .durability = Durability::process, .max_size = 16_MiB, .recovery_threads = 1};
+  {
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", one));
+    for (std::uint64_t i = 0; i < kEntries; ++i) must(map.insert(mix(i), i));
+    must(pool.close());
+  }
+  std::uint64_t k = 1;
+  for (bool fired = true; fired; ++k) {
+    {
+      const Failing failing(Fault::nothrow_new, k, true);
+      auto pool = Pool::open(path, options);
+      fired = faults_fired() != 0;
+      EXPECT_TRUE(pool.has_value() || code_of(pool) == StatusCode::out_of_memory) << k;
+      if (pool) must(pool->close());
+    }
+    ASSERT_LT(k, 10'000U);
+  }
+  EXPECT_GT(k, 8U) << "nothing is allocated";
+  Pool pool = open_pool(path, options);
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", one));
+  for (std::uint64_t i = 0; i < kEntries; ++i) ASSERT_EQ(must(map.find(mix(i))), i);
+  expect_sound(pool);
 }
 
 TEST_F(File, CreationBesideOthers) {
