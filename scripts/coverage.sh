@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lines and branches of pool, heap, recovery and check that the fast tests, the faults and the fuzz
-# corpora reach, measured with gcov. Prints name=value lines and, on standard error, what is not
+# Lines and branches of pool, heap, recovery and check that the fast tests (faults and fuzz corpora
+# are among them) and the mutants that skip a step or a check reach, measured with gcov. Prints name=value lines and, on standard error, what is not
 # reached. Exit status 0: the bar is met.
 #
 #   scripts/coverage.sh [--engine E] [CTEST-OPTION...]   e.g. -L 'api|fault' to measure a part
@@ -23,7 +23,11 @@ out=$build/report
 mkdir -p "$out"
 find "$build" -name '*.gcda' -delete
 status=0
-ctest --preset coverage "$@" >"$out/ctest.log" 2>&1 || { tail -20 "$out/ctest.log" >&2; status=1; }
+# As many flips as without instruments.
+PERDURE_FLIPS=3000 ctest --preset coverage "$@" >"$out/ctest.log" 2>&1 ||
+  { tail -20 "$out/ctest.log" >&2; status=1; }
+"$build/testing/perdure-mutants" --engine "$engine" --only skip_ >"$out/mutants.log" 2>&1 ||
+  { tail -20 "$out/mutants.log" >&2; status=1; }
 
 python3 scripts/coverage_figures.py "$build" "$engine" "$bar" 'src/(pool|heap)/.*' \
     'src/store/pool_(impl|report)\..*' 'src/index/record\.h' \

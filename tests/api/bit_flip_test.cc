@@ -1,7 +1,8 @@
 // Single bits flipped in a small pool, one at a time. Closed cleanly: open, a read or check reports
 // the flip, or nothing depends on the bit and every answer is right. Left by a process that died:
-// whatever it does to the answers, no signal, no hang, no undocumented status. In a pool that is
-// open, under the hands of its process: check answers, and names what it finds.
+// whatever it does to the answers, no signal, no hang, no undocumented status; nor when the same
+// pool is opened as `perdure check` does, past its damage. In a pool that is open, under the hands of
+// its process: check answers, and names what it finds.
 //
 // A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, a
 // number that many. PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with
@@ -55,6 +56,7 @@ Truth truth() {
     if (i < 120) t.texts["customer:" + std::to_string(mix(i))] = std::string(i % 50, 't');
     if (i < 100) t.words[word_key(i)] = mix(i + 1'000);
   }
+  t.records[0] = "key 0 lies in the root block";
   t.texts["large"] = std::string(40'000, 'L');
   return t;
 }
@@ -158,8 +160,10 @@ struct Shared {
 
 class Flips {
  public:
-  // With `lie` one answer is held to be wrong although it is right.
-  explicit Flips(bool clean, bool lie = false) : clean_(clean), truth_(truth()) {
+  // With `lie` one answer is held to be wrong although it is right. `observed`: read only, and past
+  // damage.
+  explicit Flips(bool clean, bool lie = false, bool observed = false)
+      : clean_(clean), observed_(observed), truth_(truth()) {
     const ChildEnd end = run_child([&] {
       Pool pool = open_pool(path_, options());
       fill(pool, truth_);
@@ -310,12 +314,14 @@ class Flips {
     require(ftruncate(fd_, static_cast<off_t>(original_.size())) == 0, "ftruncate");
     put(0, original_);
     put(at, bytes);
-    auto pool = Pool::open(path_, options());
+    PoolOptions how = options();
+    how.read_only = how.allow_damage = observed_;
+    auto pool = Pool::open(path_, how);
     if (!pool) return documented(pool.error().code()) ? Verdict::at_open : Verdict::wrong_status;
     const bool sound = verdict_of(pool->check({.deep = true})) == Verdict::unused;
     const Reading reading = read_all(*pool, truth_);
-    if (!clean_) {
-      work(*pool);
+    if (!clean_ || observed_) {
+      if (!observed_) work(*pool);
       return sound ? (reading.wrong.empty() ? Verdict::unused : Verdict::allowed)
                    : Verdict::by_check;
     }
@@ -343,20 +349,23 @@ class Flips {
 
   TempPath path_;
   bool clean_;
+  bool observed_;
   Truth truth_;
   std::string original_;
   int fd_ = -1;
   Shared* shared_ = nullptr;
 };
 
-enum class State : std::uint8_t { clean, unclean, open };
+enum class State : std::uint8_t { clean, unclean, open, observed, observed_unclean };
 
 void expect_none_bad(State state) {
   PERDURE_TRACE_SEED();
-  Flips flips(state != State::unclean);
+  const bool observed = state >= State::observed;
+  Flips flips(state != State::unclean && state != State::observed_unclean, false, observed);
   const std::vector<std::uint64_t> bits = flips.choose();
   const Shared& shared = state == State::open ? flips.run_open(bits) : flips.run(bits);
-  static constexpr const char* kNames[] = {"clean", "unclean", "open"};
+  static constexpr const char* kNames[] = {"clean", "unclean", "open", "observed",
+                                           "observed_unclean"};
   const char* pool = kNames[static_cast<std::size_t>(state)];
   std::printf("flips.%s=%zu\n", pool, bits.size());
   for (std::size_t i = 0; i < static_cast<std::size_t>(Verdict::kinds); ++i) {
@@ -398,6 +407,10 @@ TEST(BitFlip, WithoutTheLeafsChecksumAFlipIsSilent) {
 
 TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(State::clean); }
 TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::unclean); }
+TEST(BitFlip, PastTheDamageOfAClosedPoolIsNeverASignal) { expect_none_bad(State::observed); }
+TEST(BitFlip, PastTheDamageOfADeadProcessIsNeverASignal) {
+  expect_none_bad(State::observed_unclean);
+}
 TEST(BitFlip, InAnOpenPoolIsNeverASignalOfCheck) { expect_none_bad(State::open); }
 
 }  // namespace
