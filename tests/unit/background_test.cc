@@ -197,17 +197,19 @@ TEST(Background, SettleAndRemoveWaitForAStepUnderWay) {
   background.add(work);
   ASSERT_TRUE(soon([&] { return work.inside.load(); }));
   EXPECT_FALSE(background.at_rest());
-  std::atomic<int> returned{0};
+  std::atomic<bool> settled{false}, removed{false};
   std::thread settles([&] {
     background.settle();
-    ++returned;
-  });
-  std::thread removes([&] {
-    background.remove(work);
-    ++returned;
+    settled = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(returned, 0) << "a step is under way";
+  EXPECT_FALSE(settled) << "a step is under way";
+  std::thread removes([&] {
+    background.remove(work);
+    removed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(removed) << "its step is still under way";
   work.go_on = true;
   settles.join();
   removes.join();
