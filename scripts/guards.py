@@ -116,7 +116,7 @@ MACHINES = [
         "fuzz_findings": NONE,
         "fuzz_canary_seconds": CANARY,
     }),
-    Machine("coverage", "scripts/coverage.sh --engine {E}", (8, 15), {
+    Machine("coverage", "scripts/coverage.sh --engine {E} {M}", (5, 15), {
         "line_coverage": (">=", None, 95),
         "branch_coverage": (">=", None, 95),
     }),
