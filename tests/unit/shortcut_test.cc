@@ -80,6 +80,34 @@ TEST(Shortcut, AnUnlinkedLeafIsNamedNowhere) {
   EXPECT_EQ(shortcut->leaf_of(begin_of(4) + 50), 4U);
 }
 
+// Every unlink makes the range of the next leaf longer.
+TEST(Shortcut, UnlinksFromLeftToRightSpendIt) {
+  constexpr std::uint32_t kLeaves = 1000;
+  const Owner shortcut(Subject::make(0, 100 * kLeaves - 1, kLeaves, 1));
+  for (std::uint32_t leaf = 2; leaf <= kLeaves; ++leaf) {
+    shortcut->fill(leaf, 100 * (std::uint64_t{leaf} - 1) - 1, 100 * std::uint64_t{leaf} - 1);
+  }
+  std::uint32_t leaf = 2;
+  while (!shortcut->spent() && leaf < kLeaves) {
+    shortcut->replace(leaf, 100, 100 * std::uint64_t{leaf} - 1, leaf + 1);
+    ++leaf;
+  }
+  EXPECT_GT(leaf, 20U);
+  EXPECT_LT(leaf, kLeaves / 5);
+}
+
+TEST(Shortcut, EvenSplitsDoNotSpendIt) {
+  const Owner shortcut(Subject::make(0, (1ULL << 20) - 1, 64, 1));
+  std::uint32_t fresh = 2;
+  for (std::uint64_t width = 1ULL << 20; width > 1ULL << 13; width /= 2) {
+    for (std::uint64_t low = 0; low < 1ULL << 20; low += width) {
+      const std::uint32_t old = shortcut->leaf_of(low + (low != 0 ? 1 : 0));
+      shortcut->split(old, low == 0 ? 0 : low - 1, low + width / 2 - 1, fresh++, low + width - 1);
+    }
+  }
+  EXPECT_FALSE(shortcut->spent());
+}
+
 TEST(Shortcut, IsUsefulWhereHalfOfItNamesALeaf) {
   const Owner even = four_leaves();
   EXPECT_TRUE(even->useful());
