@@ -125,8 +125,9 @@ class Heap {
   bool sweeping() const noexcept { return sweeping_.load(std::memory_order_acquire); }
   // Builds the free lists. `complete` is false if some map could not be enumerated.
   Status end_sweep(bool complete) noexcept;
-  // While a background sweep runs: what an allocation calls when no untouched extent is left. It
-  // must bring the sweep to its end or answer false.
+  // While a background sweep runs: what an allocation calls, with no latch of the heap held, when
+  // no untouched extent is left. It must bring the sweep to its end or answer false; what it runs
+  // may allocate, retire and free, and may not wait for a latch that its caller's engine holds.
   void set_sweep_helper(void* context, bool (*help)(void* context)) noexcept {
     helper_context_ = context;
     helper_ = help;
@@ -261,6 +262,8 @@ class Heap {
   bool set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) noexcept;
   void tear_down(Extent& extent) noexcept;
 
+  Expected<std::uint64_t> allocate_now(std::size_t n, BlockKind kind) noexcept;
+  bool help_sweep() noexcept;
   Cache* this_cache() noexcept;
   Magazine* magazine(Cache& cache, std::uint32_t kind, std::uint32_t size_class) noexcept;
   static std::uint32_t batch_of(std::uint32_t size_class) noexcept {

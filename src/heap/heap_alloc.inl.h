@@ -75,6 +75,26 @@ typename Heap<P>::Magazine* Heap<P>::magazine(Cache& cache, std::uint32_t kind,
 
 template <Platform P>
 Expected<std::uint64_t> Heap<P>::allocate(std::size_t n, BlockKind kind) noexcept {
+  for (;;) {
+    const bool swept_later = sweeping();  // before the look: the sweep may end meanwhile
+    auto block = allocate_now(n, kind);
+    if (block.has_value() || !swept_later) [[likely]]
+      return block;
+    // I4: touched extents may have free blocks, but only the sweep's end can tell.
+    if (block.error() != StatusCode::pool_full || !help_sweep()) return block;
+  }
+}
+
+// No latch is held: a step of the sweep frees and allocates, and may wait for another thread that
+// wants this one's cache.
+template <Platform P>
+bool Heap<P>::help_sweep() noexcept {
+  return !sweeping() || (helper_ != nullptr && helper_(helper_context_));
+}
+
+template <Platform P>
+[[gnu::always_inline]] inline Expected<std::uint64_t> Heap<P>::allocate_now(
+    std::size_t n, BlockKind kind) noexcept {
   const std::uint32_t size_class = class_of(n);
   if (size_class >= max_class_) {
     return allocate_run((n + geometry_.extent_bytes - 1) >> extent_shift_, kind);
@@ -335,35 +355,19 @@ std::uint64_t Heap<P>::free_at_end() const noexcept {
 template <Platform P>
 Expected<std::uint64_t> Heap<P>::take_extents(std::uint64_t count,
                                               const ExtentWord& word) noexcept {
-  for (;;) {
-    Status full = StatusCode::pool_full;
-    {
-      LatchGuard guard(extent_latch_);
-      std::uint64_t first = 0;
-      bool found = find_free(count, first, false);
-      if (!found) {
-        auto grown = host_->grow(count - std::min(count, free_at_end()));
-        if (grown) {
-          extent_count_.store(*grown, std::memory_order_release);
-          found = find_free(count, first, false);
-        } else {
-          full = std::move(grown.error());
-        }
-      }
-      if (found) {
-        Status s = assign(first, count, word);
-        // The medium is full where these lie; others may have their space.
-        if (s == StatusCode::pool_full && find_free(count, first, true)) {
-          s = assign(first, count, word);
-        }
-        if (s.ok()) return first;
-        full = std::move(s);
-      }
-    }
-    if (full != StatusCode::pool_full || !sweeping()) return fail(std::move(full));
-    // I4: touched extents may have free blocks, but only the sweep's end can tell.
-    if (helper_ == nullptr || !helper_(helper_context_)) return fail(std::move(full));
+  LatchGuard guard(extent_latch_);
+  std::uint64_t first = 0;
+  if (!find_free(count, first, false)) {
+    auto grown = host_->grow(count - std::min(count, free_at_end()));
+    if (!grown) return grown;
+    extent_count_.store(*grown, std::memory_order_release);
+    if (!find_free(count, first, false)) return fail(StatusCode::pool_full);
   }
+  Status s = assign(first, count, word);
+  // The medium is full where these lie; others may have their space.
+  if (s == StatusCode::pool_full && find_free(count, first, true)) s = assign(first, count, word);
+  if (!s.ok()) return fail(std::move(s));
+  return first;
 }
 
 // Persist point: the word of the first extent. The extent latch is held.

@@ -81,7 +81,8 @@ Status Heap<P>::mark(std::uint64_t offset) noexcept {
   std::uint64_t number = 0;
   std::uint32_t block = 0;
   if (Status s = locate(offset, number, block); !s.ok()) return s;
-  if (!sweeping()) return {};  // a map made since open: its blocks are allocated already
+  // Of a map made since open: its blocks are allocated already, also while a sweep runs.
+  if (!sweeping() || !extents_[number].has(kTouched)) return {};
   const std::uint64_t bit = 1ULL << (block % 64);
   const std::uint64_t before =
       bits_of(extents_[number])[block / 64].fetch_or(bit, std::memory_order_acq_rel);

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <set>
 #include <thread>
 #include <vector>
@@ -184,6 +186,70 @@ TEST(Heap, SweepKeepsExactlyWhatIsMarked) {
     EXPECT_TRUE(live.insert(*block).second) << "handed out twice";
     EXPECT_FALSE(*block >= *run && *block < *run + 2 * kExtent) << "inside a live run";
   }
+}
+
+// A map that is made while a sweep runs recovers like any other: its blocks are allocated already.
+TEST(Heap, AMapMadeWhileASweepRunsIsNotMarked) {
+  HeapFixture f(16);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  auto old = f.heap->allocate(200, BlockKind::plain);
+  ASSERT_TRUE(old);
+  f.attach();
+  ASSERT_TRUE(f.heap->sweeping());
+  auto slab = f.heap->allocate(200, BlockKind::plain);
+  auto run = f.heap->allocate(2 * kExtent, BlockKind::plain);
+  ASSERT_TRUE(slab && run);
+  EXPECT_TRUE(f.heap->mark(*slab).ok());
+  EXPECT_TRUE(f.heap->mark(*run).ok());
+  EXPECT_TRUE(f.heap->mark(*old).ok());
+  EXPECT_EQ(f.heap->mark(*old), StatusCode::corruption) << "reached twice";
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::set<std::uint64_t> live{*old, *slab};
+  for (int i = 0; i < 600; ++i) {
+    auto block = f.heap->allocate(200, BlockKind::plain);
+    ASSERT_TRUE(block);
+    EXPECT_TRUE(live.insert(*block).second) << "handed out twice";
+    EXPECT_FALSE(*block >= *run && *block < *run + 2 * kExtent);
+  }
+}
+
+// Whoever helps the sweep may free and allocate, and may wait for a thread that looks into all
+// caches.
+TEST(Heap, TheSweepIsHelpedWithoutALatch) {
+  HeapFixture f(3);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::vector<std::uint64_t> blocks;
+  for (auto block = f.heap->allocate(1000, BlockKind::plain); block.has_value();
+       block = f.heap->allocate(1000, BlockKind::plain)) {
+    blocks.push_back(*block);
+  }
+  f.attach();
+  struct Sweep {
+    Heap<RealPlatform>* heap;
+    int calls = 0;
+    bool waited = false;
+    std::jthread other;
+  } sweep{.heap = f.heap.get(), .other = {}};
+  f.heap->set_sweep_helper(&sweep, [](void* context) {
+    auto& s = *static_cast<Sweep*>(context);
+    if (++s.calls > 1) return false;  // from within itself
+    std::promise<void> flushed;
+    auto done = flushed.get_future();
+    s.other = std::jthread([heap = s.heap, promise = std::move(flushed)]() mutable {
+      heap->flush_caches();
+      promise.set_value();
+    });
+    s.waited = done.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    if (!s.waited) return false;
+    EXPECT_FALSE(s.heap->allocate(2 * kExtent, BlockKind::plain).has_value());
+    return s.heap->end_sweep(true).ok();
+  });
+  for (const std::size_t n : {std::size_t{1000}, std::size_t{2 * kExtent}}) {
+    EXPECT_TRUE(f.heap->allocate(n, BlockKind::plain).has_value()) << n;
+  }
+  EXPECT_TRUE(sweep.waited);
+  EXPECT_EQ(sweep.calls, 2);
+  f.heap->set_sweep_helper(nullptr, nullptr);
 }
 
 TEST(Heap, IncompleteSweepFreesNothing) {
