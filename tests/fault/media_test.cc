@@ -389,6 +389,29 @@ TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
   expect_sound(pool);
 }
 
+// What is counted is what is there, whatever failed on the way.
+TEST_F(File, DramIsCountedAfterFailures) {
+  const auto heap_dram = [](std::uint64_t k) {
+    const TempPath path;
+    Pool pool = open_pool(path, with(Durability::process));
+    auto map = must(pool.map<std::uint64_t, std::string_view>("records", maps()));
+    {
+      const Failing failing(Fault::nothrow_new, k, false);
+      for (std::uint64_t i = 0; i < 60; ++i) {
+        const std::string value(i % 12 * 16, 'v');  // blocks of many classes
+        while (!map.upsert(mix(i), value)) {
+        }
+      }
+      if (k != 0 && faults_fired() == 0) return std::uint64_t{0};
+    }
+    return must(pool.stats()).heap_dram_bytes;
+  };
+  const std::uint64_t expected = heap_dram(0);
+  std::uint64_t k = 1;
+  for (; const std::uint64_t bytes = heap_dram(k); ++k) EXPECT_EQ(bytes, expected) << k;
+  EXPECT_GT(k, 8U);
+}
+
 TEST_F(File, CreationBesideOthers) {
   // Left by a process that was killed while it created the pool: nobody holds its lock.
   {
