@@ -164,6 +164,34 @@ TEST_F(Core, SyncBesideEndlessWorkDoesNotSeal) {
   core().background().remove(steps);
 }
 
+// The next growth finds its space there; a crash before it leaves a longer file, no more.
+TEST_F(Core, GrowthIsPreparedPieceByPiece) {
+  const std::uint64_t before = core().header().file_bytes;
+  int pieces = 0;
+  while (core().prepare_growth(kPage)) ++pieces;
+  EXPECT_GT(pieces, 0);
+  EXPECT_GT(memory_.size(), before);
+  EXPECT_EQ(core().header().file_bytes, before);
+  open();
+  ASSERT_TRUE(opened_.ok());
+  EXPECT_EQ(core().header().file_bytes, before);
+  const std::uint64_t longer = memory_.size();
+  const auto extents = core().grow(1);
+  ASSERT_TRUE(extents);
+  EXPECT_EQ(core().header().file_bytes, longer);
+  EXPECT_EQ(memory_.size(), longer) << "no more was asked of the medium";
+  pool_->platform().poison();
+  EXPECT_FALSE(core().prepare_growth(kPage));
+}
+
+TEST_F(Core, AFullMediumPreparesNothing) {
+  memory_.set_disk_limit(memory_.size());
+  EXPECT_FALSE(core().prepare_growth(kPage));
+  EXPECT_EQ(core().grow(1).error(), StatusCode::pool_full);
+  memory_.set_disk_limit(kCapacity);
+  EXPECT_TRUE(core().grow(1));
+}
+
 // A reader that stays in its guard is waited for, but not for ever.
 TEST_F(Core, SyncBesideAReaderThatStaysDoesNotSeal) {
   EpochGuard<SimPlatform> guard(core().epochs());
