@@ -53,6 +53,13 @@ TEST(Shortcut, NamesNothingOutsideItsRange) {
   EXPECT_EQ(shortcut->leaf_of(~std::uint64_t{0}), kNoLeaf);
 }
 
+// No address is made that lies in no interval; UndefinedBehaviorSanitizer sees one.
+TEST(Shortcut, PrefetchesInsideItsRangeOnly) {
+  const Owner shortcut(Subject::make(1000, 1015, 4, 1));  // an interval for each word
+  const std::uint64_t words[] = {0, 999, 1000, 1015, 1016, 1ULL << 63, ~std::uint64_t{0}};
+  for (const std::uint64_t word : words) shortcut->prefetch(word);
+}
+
 TEST(Shortcut, ASplitMovesTheIntervalsOfTheNewLeaf) {
   const Owner shortcut = four_leaves();
   shortcut->split(2, begin_of(2) - 1, begin_of(2) + 49, 9, begin_of(3) - 1);

@@ -49,7 +49,8 @@ class Shortcut {
     return i < count_ ? intervals()[i].load(std::memory_order_acquire) : kNoLeaf;
   }
   [[gnu::always_inline]] void prefetch(std::uint64_t word) const noexcept {
-    __builtin_prefetch(intervals() + ((word - low_) >> shift_));
+    const std::uint64_t i = (word - low_) >> shift_;
+    __builtin_prefetch(intervals() + (i < count_ ? i : 0));  // words outside have no interval
   }
 
   // While it is made, for every other leaf in order: `leaf` holds the words behind `before` and up
