@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The figures of failed calls and flipped bits: every k-th failure, and single-bit flips in a pool
 # that was closed, in one whose process died, in both as `perdure check` opens them, and under the
-# hands of an open one. In every run a bug is planted in the failures and in the flips. Prints name=value lines; exit status 0: nothing was
-# lost, silent or ended by a signal, and the planted bugs were seen.
+# hands of an open one. In every run a bug is planted in the failures and in the flips. Prints
+# name=value lines; exit status 0: nothing was lost, silent or ended by a signal, and the planted
+# bugs were seen.
 #
 #   scripts/faults.sh [--engine E] [figures|nightly|FLIPS]
 #     figures: 65,536 flips per pool; nightly: each bit of each line in use, and each k on the disk

@@ -270,8 +270,8 @@ std::string reused_holes() {
   return holes ? "a store into space that was punched" : "";
 }
 
-// Space is punched only once the extent's word says, durably, that nobody has it: else the next open
-// finds it assigned, and does not know of the hole when it is handed out again.
+// Space is punched only once the extent's word says, durably, that nobody has it: else the next
+// open finds it assigned, and does not know of the hole when it is handed out again.
 std::string punched_run() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";

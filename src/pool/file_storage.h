@@ -2,7 +2,6 @@
 // allocation.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -87,8 +86,8 @@ class FileStorage final : public Storage {
   int fd_ = -1;
   Access access_ = Access::owner;
   std::byte* base_ = nullptr;
-  std::atomic<std::uint64_t> size_{0};  // changes with the latch held
-  RealPlatform::Latch latch_;           // of allocate()
+  RealPlatform::Atomic<std::uint64_t> size_{0};  // changes with the latch held
+  RealPlatform::Latch latch_;                     // of allocate()
   std::uint64_t capacity_ = 0;
   MediumReport medium_;
 };

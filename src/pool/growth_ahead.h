@@ -1,10 +1,10 @@
 // GrowthAhead: has the space of a pool's next growth ready before an operation needs it.
 //
-// WHAT  Getting space from the system takes a large part of an insert's time (tmpfs zeroes it and
-//   makes huge pages of it), all of it in the operation that meets the end of the file. Behind every
-//   growth of a pool of kFrom bytes or more, background work lengthens the file by what the next one
-//   will ask for, in pieces of at most kPiece. PoolCore::grow() then finds it there, and only names
-//   it in the header.
+// WHAT  Getting space from the system takes a tenth of an insert's time (tmpfs zeroes it and makes
+//   huge pages of it), all of it in the operation that meets the end of the file. Behind every
+//   growth of a pool of kFrom bytes or more, background work lengthens the file by what the next
+//   one will ask for, in pieces of at most kPiece. PoolCore::grow() then finds it there, and only
+//   names it in the header.
 // INVARIANTS  The file is longer than the header says, by at most one growth: pool_core.h I2 allows
 //   that, as a crash inside grow() leaves it. Nothing of it is read or written before grow().
 // PROGRESS  A piece holds the pool's latch for about as long as the system takes to zero it. A full

@@ -1,8 +1,8 @@
 // Single bits flipped in a small pool, one at a time. Closed cleanly: open, a read or check reports
 // the flip, or nothing depends on the bit and every answer is right. Left by a process that died:
 // whatever it does to the answers, no signal, no hang, no undocumented status; nor when the same
-// pool is opened as `perdure check` does, past its damage. In a pool that is open, under the hands of
-// its process: check answers, and names what it finds.
+// pool is opened as `perdure check` does, past its damage. In a pool that is open, under the hands
+// of its process: check answers, and names what it finds.
 //
 // A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, a
 // number that many. PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with
