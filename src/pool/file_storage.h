@@ -87,7 +87,7 @@ class FileStorage final : public Storage {
   Access access_ = Access::owner;
   std::byte* base_ = nullptr;
   RealPlatform::Atomic<std::uint64_t> size_{0};  // changes with the latch held
-  RealPlatform::Latch latch_;                     // of allocate()
+  RealPlatform::Latch latch_;                    // of allocate()
   std::uint64_t capacity_ = 0;
   MediumReport medium_;
 };
