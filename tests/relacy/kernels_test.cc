@@ -63,7 +63,7 @@ struct SlotClaim : rl::test_suite<SlotClaim, 3> {
         P::pause(spins++);
         continue;
       }
-      const std::uint32_t slot = (*leaf)->free_slot(word);
+      const std::uint32_t slot = (*leaf)->free_slot(word, 1);
       const std::uint32_t held = phast::kHeld | (slot + 1);
       if (!(*leaf)->search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
       if (P::planted.recheck || slot == phast::kNoSlot || (*leaf)->is_free(slot)) return slot;

@@ -138,6 +138,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     return *context_.heap.template at<Leaf>(
         std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf));
   }
+  // The line in which the key's entry lies if there was room, while its descriptor is on the way.
+  [[gnu::always_inline]] void prefetch_home(std::uint32_t number,
+                                            const Probe& probe) const noexcept {
+    const Leaf* leaf =
+        context_.heap.template at<Leaf>(std::uint64_t{table_.place(number)} * sizeof(Leaf));
+    __builtin_prefetch(&leaf->entries[home_of<G>(probe.fingerprint) * kLineEntries]);
+  }
   static std::uint64_t leaf_offset(const Desc& desc) noexcept {
     return std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf);
   }
@@ -192,14 +199,15 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
 
   // --- structure ---
   struct SplitPlan {
-    std::uint32_t count = 0;  // visible entries
-    std::uint32_t keep = 0;   // smallest of them that stay
-    std::uint8_t order[64];   // slots by key
+    std::uint32_t count = 0;             // visible entries
+    std::uint32_t keep = 0;              // smallest of them that stay
+    std::uint8_t order[64];              // slots by key
+    std::uint8_t fingerprints[64] = {};  // of the new leaf, by slot
   };
   Status split(std::uint32_t number, const Probe& probe) noexcept;
   Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
-  Status split_latched(std::uint32_t number, const SplitPlan& plan) noexcept;
-  bool build_leaf(const Desc& old, const SplitPlan& plan, Leaf& fresh, std::uint64_t low) noexcept;
+  Status split_latched(std::uint32_t number, SplitPlan& plan) noexcept;
+  bool build_leaf(const Desc& old, SplitPlan& plan, Leaf& fresh, std::uint64_t low) noexcept;
   void publish_split(std::uint32_t number, std::uint32_t fresh, const SplitPlan& plan,
                      Separator<P>* middle, std::uint64_t fresh_offset) noexcept;
   void try_unlink(std::uint32_t number) noexcept;

@@ -221,8 +221,7 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
       s = StatusCode::out_of_memory;
       break;
     }
-    Desc& desc = table_[number];
-    desc.leaf.store(static_cast<std::uint32_t>(offset / sizeof(Leaf)), std::memory_order_relaxed);
+    table_.set_leaf(number, static_cast<std::uint32_t>(offset / sizeof(Leaf)));
     leaves[count++] = number;
     // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
     // A clean pool has none, and is not stored to: there it is damage, which set_bounds() sees.
