@@ -113,8 +113,9 @@ class Pool {
   // trusted like that of a closed pool, and so is this file after a power failure;
   // info().synced says whether the pool is in that state. The next mutation ends it, and pays for a
   // durable header first. A copy that a mutation ran into is found out when it is opened
-  // (`untrusted`). O(assigned bytes), read by all cores, unless mutations go on. Not from within a
-  // read or scan callback. Errors: io, poisoned, invalid_argument if closed.
+  // (`untrusted`). O(assigned bytes), read by all cores, unless mutations go on. Background work that
+  // is left is done first, for about a second; if that is not enough, the file is written back and
+  // info().synced stays false. Not from within a read or scan callback. Errors: io, poisoned, invalid_argument if closed.
   Status sync();
   // Gives free extents back to the file system. Answers bytes given back.
   Expected<std::uint64_t> compact();

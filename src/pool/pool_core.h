@@ -20,9 +20,9 @@
 //   open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty header,
 //               unless the pool is clean: then recovery only reads, and a pool found damaged stays
 //               clean, so that its checksums count at the next open too. The caller opens the
-//               maps, which mark their blocks. finish_open dirty header, both copies, if not
-//               written yet -> free lists. A map that marks in the background is preceded by
-//               begin_serving, and its last step calls finish_open.
+//               maps, which mark their blocks, or are added to the open's sweep. finish_open dirty
+//               header, both copies, if not written yet -> free lists, at once or by the sweep.
+//               serve hands that to the background.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes.
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
@@ -45,8 +45,10 @@
 #include "perdure/status.h"
 #include "platform/platform.h"
 #include "platform/storage.h"
+#include "pool/after_kill.h"
 #include "pool/background.h"
 #include "pool/layout.h"
+#include "pool/open_sweep.h"
 #include "reclaim/epoch.h"
 #include "util/crc32c.h"
 
@@ -68,7 +70,10 @@ struct OpenRequest {
   bool accept_untrusted = false;
   bool allow_damage = false;        // of the root directory: it is reported, for check()
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
-  std::uint32_t threads = 1;        // for passes over the whole content, then and later
+  // Whether a map restarts at once: it settles what its answers rest on (AfterKill). If all maps do,
+  // the write-back after a kill goes on in the background. Null: no map does.
+  bool (*at_once)(const layout::Root& root) noexcept = nullptr;
+  std::uint32_t threads = 1;  // for passes over the whole content, then and later
 };
 
 struct OpenReport {
@@ -76,6 +81,7 @@ struct OpenReport {
   bool was_synced = false;
   bool trusted = true;
   bool wrote_back = false;  // the X1 pass ran
+  bool at_once = false;     // there are maps, and all of them restart at once
   bool directory_damaged = false;
 };
 
@@ -104,7 +110,12 @@ class PoolCore final : public HeapHost, private StoreWatch {
       : platform_(platform),
         storage_(storage),
         epochs_(platform),
-        heap_(platform, storage, epochs_) {}
+        heap_(platform, storage, epochs_),
+        after_kill_(platform, heap_),
+        sweep_(heap_, after_kill_, background_) {
+    heap_.set_space_watch(&background_,
+                          [](void* work) { static_cast<Background<P>*>(work)->space_freed(); });
+  }
   ~PoolCore() override {
     background_.stop();
     if (!abandoned_) epochs_.drain_all();
@@ -121,18 +132,18 @@ class PoolCore final : public HeapHost, private StoreWatch {
                        Durability mode) noexcept;
 
   Status open(const OpenRequest& request, OpenReport& report) noexcept;
-  // I4 for maps that serve before their blocks are marked: call it before the first of them may
-  // be mutated. Otherwise finish_open() does it.
-  Status begin_serving() noexcept;
-  // Ends recovery. `complete`: every map could be enumerated.
+  // Ends recovery, or leaves its end to sweep(), where a map marks while it serves or what a killed
+  // process left is not durable yet. `complete`: every other map could be enumerated.
   Status finish_open(bool complete) noexcept;
+  // Hands what sweep() has left to do to the background. Nothing that must be refused follows.
+  void serve() noexcept { sweep_.serve(); }
   // An untrusted pool has passed its check: from now on it counts as this file of this boot.
   Status accept(const layout::Identity& identity) noexcept;
   // The caller has stopped background work and closed its maps. Idempotent.
   Status close(bool sync) noexcept;
   // Makes everything acknowledged so far durable against power loss in every mode, and seals the
-  // pool if nothing is stored meanwhile. The caller is in no epoch guard; no map is made or dropped
-  // at the time.
+  // pool if nothing is stored meanwhile and background work comes to rest within about a second. The
+  // caller is in no epoch guard; no map is made or dropped at the time.
   Status sync() noexcept;
 
   // --- roots ---
@@ -157,6 +168,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   EpochDomain<P>& epochs() noexcept { return epochs_; }
   Heap<P>& heap() noexcept { return heap_; }
   Background<P>& background() noexcept { return background_; }
+  OpenSweep<P>& sweep() noexcept { return sweep_; }
+  AfterKill<P>& after_kill() noexcept { return after_kill_; }
   // A copy: growth changes it.
   layout::Header header() const noexcept {
     LatchGuard guard(latch_);
@@ -175,6 +188,9 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   bool write_back_all() noexcept;
+  Status write_back(const OpenRequest& request, OpenReport& report) noexcept;
+  Status begin_serving() noexcept;
+  bool all_at_once(const OpenRequest& request) const noexcept;
   static std::uint64_t directory_crc(const P& platform, const std::byte* base,
                                      std::uint32_t slots) noexcept;
   std::uint64_t directory_crc() const noexcept {
@@ -199,12 +215,15 @@ class PoolCore final : public HeapHost, private StoreWatch {
   void for_each_piece(std::size_t worker, F&& visit) noexcept;
   static constexpr int kSealAttempts = 4;
   static constexpr unsigned kPatience = 100'000;  // pauses: a reader that stays is not waited for
+  static constexpr std::uint64_t kSealPatienceNs = 1'000'000'000;  // for background work
 
   P& platform_;
   Storage& storage_;
   EpochDomain<P> epochs_;
   Heap<P> heap_;
   Background<P> background_;
+  AfterKill<P> after_kill_;
+  OpenSweep<P> sweep_;
   layout::Header header_{};
   std::uint32_t threads_ = 1;
   int next_copy_ = 0;  // where the next header goes: never over the counting one
@@ -314,6 +333,40 @@ bool PoolCore<P>::write_back_all() noexcept {
   return durable.load(std::memory_order_relaxed);
 }
 
+// X1 in the way that page media and the maps allow. Where no map reads before it settles, only what
+// the pool itself rests on comes first.
+template <Platform P>
+Status PoolCore<P>::write_back(const OpenRequest& request, OpenReport& report) noexcept {
+  if (request.write_back_by_sync) {
+    report.wrote_back = true;
+    return sync_storage(0, header_.file_bytes);
+  }
+  report.at_once = report.trusted && all_at_once(request);
+  if (!report.at_once) {
+    report.wrote_back = true;
+    return write_back_all() ? Status() : StatusCode::poisoned;
+  }
+  platform_.flush(storage_.base(),
+                  layout::kDirectoryOffset + header_.root_slots * sizeof(layout::Root),
+                  "pool.settle.directory"_site);
+  platform_.flush(storage_.base() + header_.table_offset, extents_in(header_.file_bytes) * 8,
+                  "pool.settle.table"_site);
+  if (!platform_.fence("pool.settle.table"_site)) return StatusCode::poisoned;
+  return after_kill_.begin();
+}
+
+template <Platform P>
+bool PoolCore<P>::all_at_once(const OpenRequest& request) const noexcept {
+  bool any = false;
+  for (std::uint32_t slot = 0; request.at_once != nullptr && slot < header_.root_slots; ++slot) {
+    layout::Root root;
+    const auto used = read_root(slot, root);
+    if (!used || (*used && !request.at_once(root))) return false;
+    any = any || *used;
+  }
+  return any;
+}
+
 template <Platform P>
 Status PoolCore<P>::refuse(const char* reason) const noexcept {
   return Status::format(StatusCode::untrusted,
@@ -362,12 +415,9 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
     }
   }
   if (platform_.durable() && !report.was_synced && P::runs("pool.open.write_back"_site)) {
-    if (request.write_back_by_sync) {
-      if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
-    } else {
-      if (!write_back_all()) return StatusCode::poisoned;
-    }
-    report.wrote_back = true;
+    if (Status s = write_back(request, report); !s.ok()) return s;
+  } else {
+    report.at_once = all_at_once(request);
   }
   // Entering `power` over stores that no flush followed: the whole file goes back first.
   const auto weakest = static_cast<Durability>(header_.weakest);
@@ -400,7 +450,9 @@ Status PoolCore<P>::begin_serving() noexcept {
 template <Platform P>
 Status PoolCore<P>::finish_open(bool complete) noexcept {
   if (Status s = begin_serving(); !s.ok()) return s;
-  return heap_.end_sweep(complete);
+  if (!sweep_.has_maps() && after_kill_.done()) return heap_.end_sweep(complete);
+  sweep_.begin(complete);
+  return {};
 }
 
 template <Platform P>
@@ -416,6 +468,7 @@ template <Platform P>
 Status PoolCore<P>::close(bool sync) noexcept {
   if (!open_) return {};
   epochs_.drain_all();
+  if (!after_kill_.settle_all()) return StatusCode::poisoned;
   if (!platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
   LatchGuard guard(latch_);
   unseal();

@@ -4,6 +4,9 @@
 
 #include <unistd.h>
 
+#include <string_view>
+#include <utility>
+
 #include "support.h"
 #include "testing/synthetic_subject.h"
 
@@ -122,6 +125,9 @@ TEST(Synthetic, X2_SegmentsAreZeroBeforeReuse) {
 TEST(Synthetic, X4_HelpersFenceBeforeTheyLeaveTheirGuard) {
   EXPECT_TRUE(is_red({.fence_helpers = false}));
 }
+
+// X1, lazily: what the dead process left is written back before an answer rests on it.
+TEST(Synthetic, X1_AnswersRestOnWhatIsDurable) { EXPECT_TRUE(is_red({.settle_answers = false})); }
 
 // 4d: reopened full, with every extent touched, an insert must not answer pool_full while the sweep
 // could still find space; and erase works always.

@@ -95,7 +95,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // --- EngineInstance ---
   detail::Index& index() noexcept override { return *this; }
   detail::OrderedIndex* ordered() noexcept override { return this; }
-  Status recover(bool clean) override;
+  Expected<Recovered> recover(bool clean) override;
   Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override;
   Status close() override;
