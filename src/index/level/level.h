@@ -237,6 +237,8 @@ class Level final : public detail::Index, public EngineInstance {
               bool& readable) const noexcept;
   Expected<bool> read_probe(const Probe& probe,
                             FunctionRef<void(const detail::Value&)> visit) noexcept;
+  Expected<std::uint32_t> snapshot(const TierT& tier, std::uint64_t bucket,
+                                   detail::Entry* entries) const noexcept;
 
   // --- mutations ---
   template <Mode kMode>
@@ -265,7 +267,7 @@ class Level final : public detail::Index, public EngineInstance {
   Status grow(std::uint64_t generation) noexcept;
   Status undo_shrink(ViewT& view) noexcept;
   Expected<TierT*> make_tier(std::uint32_t log) noexcept;
-  void drop_tier(TierT* tier) noexcept;
+  void drop_tier(TierT* tier, const Status& why) noexcept;
   Status publish(ViewT& before, TierT* const* tiers, std::uint32_t levels, Drain drain) noexcept;
   Status finish_drain(ViewT& view) noexcept;
   Step work() noexcept;
@@ -274,8 +276,11 @@ class Level final : public detail::Index, public EngineInstance {
   Made drain_round(ViewT& view, std::uint64_t& bucket, std::uint64_t end) noexcept;
   Made copy_bucket(ViewT& view, std::uint64_t bucket, Locks& locks, std::uint32_t* bits,
                    Probe& stuck) noexcept;
+  void clear_slots(TierT& source, std::uint64_t bucket, std::uint32_t bits) noexcept;
   Made relocate(ViewT& view, std::uint64_t bucket, const Probe& probe) noexcept;
+  static void turn_search(ViewT& view) noexcept;
   void after_erase(ViewT& view, std::int64_t left) noexcept;
+  void expect_growth(const ViewT& view) noexcept;
   bool may_shrink(const ViewT& view, std::uint64_t items) const noexcept;
   static void free_view(void*, std::uint64_t view) {
     delete reinterpret_cast<ViewT*>(view);
@@ -300,7 +305,10 @@ class Level final : public detail::Index, public EngineInstance {
   Status check_record(std::uint64_t offset, bool deep) const noexcept;
   Probe probe_of(const Slot& slot) const noexcept { return place(slot.key, seeds_); }
   bool is_twice(const TierT& source, const Slot& slot, const Probe& probe) const noexcept;
-  std::uint64_t line_crc(const Line& line) const noexcept;
+  bool same_item(const Slot& a, const Slot& b) const noexcept;
+  std::uint32_t line_crc(const Line& line) const noexcept;
+  std::uint32_t values_crc(const Line& line) const noexcept;
+  bool line_intact(const Line& line, bool values) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,
                     CheckReport& report) noexcept;
