@@ -6,15 +6,20 @@
 
 namespace perdure::level {
 
-// A bucket of so many lines; a new map's top level has 2^k buckets. Tests and the simulator use
-// tiny ones.
-template <std::uint32_t BucketLines, std::uint32_t FirstLog>
+// On media: lines of a bucket; a new map's top level has 2^FirstLog buckets. Not on media: how many
+// buckets a batch of a resize has, and batches a step; and after how many erases of a thread it is
+// looked whether the table is too large. Tests and the simulator use tiny ones.
+template <std::uint32_t BucketLines, std::uint32_t FirstLog, std::uint32_t BatchBuckets,
+          std::uint32_t StepBatches, std::uint32_t LookEvery>
 struct Geometry {
   static constexpr std::uint32_t kBucketLines = BucketLines;
   static constexpr std::uint32_t kFirstLog = FirstLog;
+  static constexpr std::uint32_t kBatchBuckets = BatchBuckets;
+  static constexpr std::uint32_t kStepBatches = StepBatches;
+  static constexpr std::uint32_t kLookEvery = LookEvery;
 };
-using DefaultGeometry = Geometry<2, 5>;
-using TinyGeometry = Geometry<1, 1>;
+using DefaultGeometry = Geometry<2, 5, 4, 32, 16>;
+using TinyGeometry = Geometry<1, 1, 2, 1, 2>;
 
 inline constexpr std::uint32_t kLineSlots = 3;
 inline constexpr std::uint32_t kMaxLevels = 6;     // at once, while a resize goes on

@@ -142,8 +142,8 @@ class Level final : public detail::Index, public EngineInstance {
   using Counter = typename P::template Atomic<std::uint64_t>;
   static constexpr unsigned kRetries = 64;
   static constexpr std::uint64_t kLeastLoad = 16;   // no expansion below 1/16
-  static constexpr std::uint32_t kBatchBuckets = 4;  // drained with two fences
-  static constexpr std::uint32_t kStepBatches = 32;
+  static constexpr std::uint32_t kBatchBuckets = G::kBatchBuckets;  // drained with two fences
+  static constexpr std::uint32_t kStepBatches = G::kStepBatches;
   static constexpr std::uint32_t kMaxHeld = kBatchBuckets * (1 + kSlots);
 
   struct Place {

@@ -190,7 +190,7 @@ template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::after_erase(ViewT& view, std::int64_t left) noexcept {
   if (left % 64 == 0) [[unlikely]]
     turn_search(view);
-  if (!may_shrink_ || left % 16 != 0) return;
+  if (!may_shrink_ || left % G::kLookEvery != 0) return;
   const std::uint64_t items = view.items();
   if (!may_shrink(view, items)) return;
   if (items * 2 > at_expansion_.load(std::memory_order_relaxed)) return;
