@@ -38,10 +38,11 @@ inline Probe place(std::uint64_t word, const Seeds& seeds) noexcept {
   return probe;
 }
 
+__extension__ using Wide = unsigned __int128;
 // Seeded, of every byte and the length.
 inline std::uint64_t hash_bytes(std::string_view bytes, const Seeds& seeds) noexcept {
   const auto fold = [](std::uint64_t a, std::uint64_t b) {
-    const auto product = static_cast<unsigned __int128>(a) * b;
+    const Wide product = static_cast<Wide>(a) * b;
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   };
   const std::uint64_t odd = seeds.words[1] | 1;
