@@ -14,7 +14,7 @@ constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 enum class Engine : std::uint16_t {
   phast = 1,      // ordered; persistent leaves, inner nodes in DRAM
   level = 2,      // planned
-  clevel = 3,     // planned
+  clevel = 3,     // hash; all persistent, grows in the background, restarts at once
   as = 4,         // planned
   ascs = 5,       // planned
   pskiplist = 6,  // planned
@@ -69,11 +69,17 @@ struct PhastOptions {
   std::uint32_t partition_shift = ~0U;  // lowest key bit of the prefix; ~0: the topmost bits
 };
 
+struct ClevelOptions {
+  // A new map's first size: so many entries fit before it grows. 0: the smallest there is.
+  std::uint64_t expected_entries = 0;
+};
+
 struct MapOptions {
   Engine engine = Engine::phast;  // must match if the map exists and `any_engine` is not set
   bool create = true;             // create the map if it is absent
   bool any_engine = false;        // open an existing map whatever its engine is
   PhastOptions phast = {};
+  ClevelOptions clevel = {};
 };
 
 struct CloseOptions {

@@ -286,10 +286,8 @@ class Clevel final : public detail::Index, public EngineInstance {
   typename P::template Atomic<std::uint64_t> expansions_{0};
   typename P::template Atomic<std::uint64_t> drained_{0};  // levels dropped since open
   // mark_some's own:
-  const Level* marking_ = nullptr;
-  std::uint32_t marking_ring_ = ~0U;
-  std::uint64_t marked_ = 0;
-  std::uint32_t rings_left_ = 0;
+  std::uint32_t mark_level_ = 0;
+  std::uint64_t mark_bucket_ = 0;
 };
 
 }  // namespace perdure::clevel

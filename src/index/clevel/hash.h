@@ -16,7 +16,7 @@ struct Seed {
 };
 
 inline std::uint64_t fold(std::uint64_t x, std::uint64_t y) noexcept {
-  __extension__ using Wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using)
   const Wide product = static_cast<Wide>(x) * y;
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
