@@ -2,7 +2,8 @@
 //
 // Traits name the engine: `kEngine`; `kBytes`, whether its keys are byte strings; `Map`, its
 // template over SimPlatform, with nodes so small that a dozen operations fill, split and empty
-// them; and create(context, kinds, setup), which makes a map and answers its root.
+// them; and create(context, kinds, setup), which makes a map and answers its root. `kAtOnce`, if
+// there: the engine restarts at once, and a step of background work precedes every operation.
 //
 // With one map a key is the map's key; with several its first byte is the map's number and the rest
 // the key. Integer keys are 8 bytes, big-endian, in a model.
@@ -37,6 +38,7 @@ class MapSubject : public Subject {
  public:
   using Map = typename Traits::Map;
   static constexpr bool kBytes = Traits::kBytes;
+  static constexpr bool kAtOnce = requires { Traits::kAtOnce; };
 
   explicit MapSubject(const MapSetup& setup = {}) : setup_(setup), maps_(setup.maps) {}
   ~MapSubject() override { maps_.clear(); }
@@ -60,6 +62,7 @@ class MapSubject : public Subject {
   Expected<bool> apply(const Op& op) override {
     // Reclamation keeps up, so that leaves and records are reused within a short workload.
     pool_->epochs().drain();
+    if constexpr (kAtOnce) background_step();
     switch (op.kind) {
       case OpKind::sync: {
         if (Status s = pool_->core().sync(); !s.ok()) return fail(std::move(s));
@@ -126,6 +129,7 @@ class MapSubject : public Subject {
   }
   bool ordered() const override { return maps_.front()->ordered() != nullptr; }
   void check(std::vector<std::string>& violations) override {
+    if (kAtOnce && !pool_->core().sweep().finish()) violations.emplace_back("the sweep is stuck");
     pool_->core().verify([&](const char* what) { violations.emplace_back(what); });
     for (const auto& map : maps_) {
       CheckReport report;
@@ -153,7 +157,14 @@ class MapSubject : public Subject {
             .heap = pool_->heap(),
             .epochs = pool_->epochs(),
             .background = pool_->core().background(),
-            .threads = 2};
+            .threads = 2,
+            .after_kill = kAtOnce ? &pool_->core().after_kill() : nullptr};
+  }
+  // As another thread: nobody else fences its write-backs.
+  void background_step() {
+    const std::uint32_t self = std::exchange(SimPlatform::world().thread, 1U);
+    (void)pool_->core().background().run_some();
+    SimPlatform::world().thread = self;
   }
   static std::string name_of(std::uint32_t map) { return "map" + std::to_string(map); }
   Status make_map(std::uint32_t number) {
@@ -179,6 +190,7 @@ class MapSubject : public Subject {
   // All maps are recovered before anything is freed or made.
   Status open_maps() {
     pool_ = std::make_unique<SimPool>(*memory_, setup_.mode);
+    if constexpr (kAtOnce) pool_->restart_at_once();
     if (Status s = pool_->open(boot_); !s.ok()) return s;
     for (std::uint32_t i = 0; i < setup_.maps; ++i) {
       auto slot = pool_->core().find_root(name_of(i));

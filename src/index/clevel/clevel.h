@@ -143,7 +143,8 @@ class Clevel final : public detail::Index, public EngineInstance {
   };
   struct Context {
     std::uint32_t count = 0;
-    Level* levels[kMaxLevels] = {};  // the last level, which drains if there are more than two, first
+    Level* levels[kMaxLevels] =
+        {};  // the last level, which drains if there are more than two, first
     Level& first() const noexcept { return *levels[count - 1]; }
     bool growing() const noexcept { return count > 2; }
   };
@@ -268,8 +269,8 @@ class Clevel final : public detail::Index, public EngineInstance {
   Status mark_bucket(Bucket& bucket, bool& wrote) noexcept;
   bool named_above(const Context& now, std::uint64_t word, const Probe& probe) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
-  void check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket,
-                  std::uint64_t word, const CheckOptions& options, CheckReport& report);
+  void check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket, std::uint64_t word,
+                  const CheckOptions& options, CheckReport& report);
 
   EngineContext<P> context_;
   std::uint64_t root_offset_;

@@ -32,8 +32,7 @@ Status Clevel<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noe
   for (std::uint32_t i = 0; i < now.count; ++i) {
     const Level& level = *now.levels[i];
     for (std::uint64_t n = 0; n < level.count * G::kSlots && s.ok(); ++n) {
-      const std::uint64_t word =
-          platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
+      const std::uint64_t word = platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
       if (word == 0 || word == kSealed) continue;
       if (!plausible(word)) return damaged(word & kOffsetMask);
       const Item* item = item_at(word);
@@ -73,9 +72,7 @@ template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket,
                                      std::uint64_t word, const CheckOptions& options,
                                      CheckReport& report) {
-  const auto bad = [&](const char* what) {
-    internal::violation(report, word & kOffsetMask, what);
-  };
+  const auto bad = [&](const char* what) { internal::violation(report, word & kOffsetMask, what); };
   if (word == kSealed) {
     if (level != 0 || !now.growing()) {
       internal::violation(report, now.levels[level]->offset, "is sealed but does not drain");
@@ -184,8 +181,7 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
     out.leaves += level.count;
     out.pm_bytes += context_.heap.block_bytes(level.offset);
     for (std::uint64_t n = 0; n < level.count * G::kSlots; ++n) {
-      const std::uint64_t word =
-          platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
+      const std::uint64_t word = platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
       if (word == 0 || word == kSealed || !plausible(word)) continue;
       const Item* item = item_at(word);
       const std::uint64_t state = platform.load(item->state);
@@ -201,8 +197,8 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
     out.load_factor =
         static_cast<double>(out.entries) / static_cast<double>(out.leaves * G::kSlots);
   }
-  out.dram_bytes = sizeof(*this) + G::kStripes * sizeof(Word) + sizeof(Context) +
-                   now.count * sizeof(Level);
+  out.dram_bytes =
+      sizeof(*this) + G::kStripes * sizeof(Word) + sizeof(Context) + now.count * sizeof(Level);
   out.splits = expansions_.load(std::memory_order_relaxed);
   out.merges = drained_.load(std::memory_order_relaxed);
 }

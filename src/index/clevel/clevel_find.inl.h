@@ -85,8 +85,8 @@ template <Platform P, class Codec, class G>
     }
     const std::uint64_t value = platform.load(item->value);
     if (bytes_values_ && value == kGone) return false;  // dead, durably
-    found = {.item = item, .word = word, .slot = &slot, .state = state, .value = value,
-             .context = &now};
+    found = {
+        .item = item, .word = word, .slot = &slot, .state = state, .value = value, .context = &now};
     return true;
   };
   for (std::uint32_t i = 0; i < now.count; ++i) {
@@ -253,9 +253,9 @@ Expected<std::uint64_t> Clevel<P, Codec, G>::read_many(
 // The entries of one bucket, each durable, each absence too. False: the visitor has had enough, or
 // `s` says what is wrong.
 template <Platform P, class Codec, class G>
-bool Clevel<P, Codec, G>::deliver_bucket(
-    const Context& now, std::uint32_t level, Bucket& bucket,
-    FunctionRef<bool(std::span<const detail::Entry>)> visit, Status& s) noexcept {
+bool Clevel<P, Codec, G>::deliver_bucket(const Context& now, std::uint32_t level, Bucket& bucket,
+                                         FunctionRef<bool(std::span<const detail::Entry>)> visit,
+                                         Status& s) noexcept {
   P& platform = context_.platform;
   detail::Entry entries[8];
   std::size_t count = 0;
@@ -279,8 +279,12 @@ bool Clevel<P, Codec, G>::deliver_bucket(
     if (level == 0 && now.growing() && named_above(now, word, probe)) continue;
     const std::uint64_t value = platform.load(item->value);
     if (bytes_values_ && value == kGone) continue;
-    const Found found{.item = item, .word = word, .slot = &bucket.slots[i], .state = state,
-                      .value = value, .context = &now};
+    const Found found{.item = item,
+                      .word = word,
+                      .slot = &bucket.slots[i],
+                      .state = state,
+                      .value = value,
+                      .context = &now};
     if (s = make_durable(found, probe, 0); !s.ok()) break;
     detail::Entry& entry = entries[count];
     entry.key = {.word = probe.word, .bytes = probe.bytes};

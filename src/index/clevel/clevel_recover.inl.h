@@ -64,8 +64,8 @@ Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& cont
 }
 
 template <Platform P, class Codec, class G>
-Expected<std::unique_ptr<EngineInstance>> Clevel<P, Codec, G>::open(
-    const EngineContext<P>& context, std::uint64_t root) {
+Expected<std::unique_ptr<EngineInstance>> Clevel<P, Codec, G>::open(const EngineContext<P>& context,
+                                                                    std::uint64_t root) {
   if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
     return fail(StatusCode::corruption, "no root block can lie at offset %llu",
                 static_cast<unsigned long long>(root));

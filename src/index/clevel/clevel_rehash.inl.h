@@ -135,8 +135,7 @@ template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::copy_up(const Probe& probe, std::uint64_t word, const Level& last,
                                     std::uint64_t*& copy) noexcept {
   copy = nullptr;
-  if (last.inherited &&
-      named_above(*levels_.load(std::memory_order_acquire), word, probe)) {
+  if (last.inherited && named_above(*levels_.load(std::memory_order_acquire), word, probe)) {
     return {};
   }
   for (;;) {
@@ -170,7 +169,8 @@ Status Clevel<P, Codec, G>::rehash_bucket(Level& last, Bucket& bucket) noexcept 
     Status s;
     for (std::uint32_t i = 0; i < G::kSlots && s.ok(); ++i) {
       std::uint64_t word = platform.load(bucket.slots[i]);
-      if (word == kSealed || (word == 0 && platform.compare_exchange(bucket.slots[i], word, kSealed)))
+      if (word == kSealed ||
+          (word == 0 && platform.compare_exchange(bucket.slots[i], word, kSealed)))
         continue;
       open = true;
       const std::uint64_t state = platform.load(item_at(word)->state);

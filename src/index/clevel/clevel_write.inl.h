@@ -96,7 +96,8 @@ template <Platform P, class Codec, class G>
   }
   if (inside != 0) platform.copy(key + padded(key_size), value.bytes.data(), inside);
   platform.store(item->value, word);
-  const char* source = Codec::kBytes ? probe.bytes.data() : reinterpret_cast<const char*>(&probe.word);
+  const char* source =
+      Codec::kBytes ? probe.bytes.data() : reinterpret_cast<const char*>(&probe.word);
   platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
   return block;
 }
@@ -296,8 +297,7 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
     context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
     stripe.fetch_add(kCount, std::memory_order_acq_rel);
     std::uint64_t state = found.state;
-    if (!platform.compare_exchange(found.item->state, state,
-                                   dead_state(offset_of(found.slot)))) {
+    if (!platform.compare_exchange(found.item->state, state, dead_state(offset_of(found.slot)))) {
       stripe.fetch_sub(kCount, std::memory_order_release);
       continue;  // another erase was first; what the key has now is found, or its death helped
     }

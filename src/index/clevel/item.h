@@ -21,8 +21,8 @@ namespace perdure::clevel {
 
 inline constexpr std::uint64_t kLive = 1ULL << 59;
 inline constexpr std::uint64_t kDead = 1ULL << 60;
-inline constexpr std::uint64_t kGone = 1;             // value word of a dead item with bytes
-inline constexpr std::size_t kInlineValue = 1024;     // longer ones lie in a blob from the start
+inline constexpr std::uint64_t kGone = 1;          // value word of a dead item with bytes
+inline constexpr std::size_t kInlineValue = 1024;  // longer ones lie in a blob from the start
 
 struct IntegerCodec {
   static constexpr bool kBytes = false;
@@ -61,8 +61,7 @@ inline std::uint32_t item_crc(std::uint64_t shape, const char* key, const char* 
 // A live item of a block of `room` bytes, all of it there.
 inline bool is_whole(const layout::Item* item, std::uint64_t state, std::size_t room) noexcept {
   return is_live(state) && item_bytes(state) <= room &&
-         static_cast<std::uint32_t>(state) ==
-             item_crc(state, key_of(item), value_of(item, state));
+         static_cast<std::uint32_t>(state) == item_crc(state, key_of(item), value_of(item, state));
 }
 inline std::uint64_t blob_crc(std::string_view value) noexcept {
   const std::uint64_t size = value.size();

@@ -16,9 +16,9 @@ struct Geometry {
 using DefaultGeometry = Geometry<8, 4096, 64>;
 using TinyGeometry = Geometry<2, 4, 1>;
 
-inline constexpr std::uint32_t kRing = 16;           // words of the level ring; one stays 0
+inline constexpr std::uint32_t kRing = 16;  // words of the level ring; one stays 0
 inline constexpr std::uint32_t kMaxLevels = kRing - 1;
-inline constexpr std::uint32_t kMinBuckets = 2;      // of the smallest level
+inline constexpr std::uint32_t kMinBuckets = 2;  // of the smallest level
 inline constexpr std::uint64_t kMaxLogBuckets = 40;
 
 namespace layout {
