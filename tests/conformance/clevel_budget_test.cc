@@ -1,5 +1,5 @@
-// The flush and fence budgets of clevel hashing, counted by the platform. What the reclamation batch
-// costs, 2F per item and 1S per batch, is seen in sums only.
+// The flush and fence budgets of clevel hashing, counted by the platform. What the reclamation
+// batch costs, 2F per item and 1S per batch, is seen in sums only.
 #include <functional>
 #include <string>
 

@@ -5,8 +5,8 @@
 //   last level to the first. WHEN: point access, no pause for a resize, restart in milliseconds
 //   whatever the size. WHEN NOT: order is asked for; the least memory. Deviations, and why, in
 //   docs/design/clevel.md: the item, not the slot, is what operations linearize on; the draining
-//   level's slots are sealed; no persistent cursor, context or buffer; no slot is ever written by an
-//   update; inserts of one key exclude each other.
+//   level's slots are sealed; no persistent cursor, context or buffer; no update ever
+//   writes a slot; inserts of one key exclude each other.
 // LAYOUT  layout.h (root, buckets), item.h (items and blobs). A level is 2^b buckets and nothing
 //   else; the root's ring of words names the levels, so that growing or shrinking the list is one
 //   word store.
@@ -37,27 +37,29 @@
 //           in flight: 1F 1S before "absent".
 //   insert  item whole, state last -> stripe's latch -> find: absent -> slot CAS 0 -> item (LP) ->
 //           F*k F S (PP) -> latch. (k+1)F 1S. A value beyond kInlineValue: its blob first, F* S.
-//   update  find -> count the stripe -> value word: store (LP) -> F S (PP) -> uncount. 1F 1S. Bytes:
-//           blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F 2S.
-//   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> uncount -> clear the slots ->
-//           retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). While the table
-//           grows: the slots' F and 1S at once.
+//   update  find -> count the stripe -> value word: store (LP) -> F S (PP) -> uncount. 1F 1S.
+//           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
+//           2S.
+//   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> uncount -> clear the slots
+//           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). While the
+//           table grows: the slots' F and 1S at once.
 //   expand  level zero, F* S -> ring word, F S (PP) -> context. By the insert that found no slot.
 //   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
-//           F per copy, 1S; dead meanwhile: the copy undone, F S; then sealed. All sealed: ring word
-//           0, F S (PP) -> context -> level retired.
+//           F per copy, 1S; dead meanwhile: the copy undone, F S; then sealed. All sealed: ring
+//           word 0, F S (PP) -> context -> level retired.
 //   for_each  bucket by bucket; the rehash rests meanwhile, so that each entry is seen once.
 // ORDERING
 //   state, key, value  before the slot's CAS (release); find loads the slot first (acquire).
-//   copy               before the seal: who finds a seal finds the copy further up, or a new context.
+//   copy               before the seal: who finds a seal finds the copy further up, or a new
+//                      context.
 //   dead / copy        eraser: state CAS, then context, then slots. Rehasher: copy CAS, then state.
 //                      Locked on both sides: one of them sees the other's store (as Dekker).
 //   stripe             raised before the store, loaded after the value; lowered after the fence.
 //   scanners, moving   each side raises its own, then looks at the other's (seq_cst).
 // RECOVERY  The ring; O(levels). mark_some() then goes through the slots while the map serves:
 //   those that name a dead or torn item are cleared, fenced in the same step, before the sweep can
-//   free the block; the others' items and blobs are marked. A rehash goes on from bucket 0: what was
-//   copied is found in a level above and only sealed. Idempotent.
+//   free the block; the others' items and blobs are marked. A rehash goes on from bucket 0:
+//   what was copied is found in a level above and only sealed. Idempotent.
 //   Non-authoritative pointers: slots of dead and torn items; the second slot of a moving item;
 //   bits 0..38 of a dead state; value words of dead items.
 // RECLAMATION  items through epochs, their slot written back and their state zeroed by the batch

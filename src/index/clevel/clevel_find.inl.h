@@ -48,7 +48,8 @@ Probe Clevel<P, Codec, G>::probe_of(const Item* item, std::uint64_t state) const
   }
 }
 
-// A dead item of the key's tag: "absent" may rest on it. True: it was written back, a fence is owed.
+// A dead item of the key's tag: "absent" may rest on it. True: it was written back, a fence is
+// owed.
 template <Platform P, class Codec, class G>
 bool Clevel<P, Codec, G>::note_dead(const Item* item, const Probe& probe,
                                     std::uint64_t own) noexcept {

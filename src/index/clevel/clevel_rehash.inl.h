@@ -129,8 +129,8 @@ Step Clevel<P, Codec, G>::rehash_some() noexcept {
   return step;
 }
 
-// A slot for the item above the last level; `copy` is null if one names it already, as a rehash that
-// was cut short leaves it.
+// A slot for the item above the last level; `copy` is null if one names it already, as a rehash
+// that was cut short leaves it.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::copy_up(const Probe& probe, std::uint64_t word, const Level& last,
                                     std::uint64_t*& copy) noexcept {
