@@ -249,6 +249,23 @@ class Clevel final : public detail::Index, public EngineInstance {
     Step run_some() noexcept override { return map->rehash_some(); }
     Clevel* map;
   };
+  // While it lives no item moves; it waits for the step that is under way.
+  class [[nodiscard]] Pause {
+   public:
+    explicit Pause(Clevel& map) noexcept : map_(map) {
+      map_.scanners_.fetch_add(1, std::memory_order_seq_cst);
+      for (unsigned n = 0; map_.moving_.load(std::memory_order_seq_cst) != 0;) P::pause(n++);
+    }
+    ~Pause() {
+      map_.scanners_.fetch_sub(1, std::memory_order_seq_cst);
+      map_.context_.background.wake(map_.rehash_);
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Clevel& map_;
+  };
   static void prepare_item(void* self, std::uint64_t item) {
     static_cast<Clevel*>(self)->kill_item(item);
   }

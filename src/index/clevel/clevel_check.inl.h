@@ -168,6 +168,7 @@ void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::stats(MapStats& out) {
   EpochGuard<P> guard(context_.epochs);
+  const Pause pause(*this);  // what moves would be counted twice, or not at all
   const P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_acquire);
   out.engine = Engine::clevel;

@@ -302,8 +302,7 @@ Expected<void> Clevel<P, Codec, G>::for_each(
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
   if (context_.platform.poisoned()) return fail(context_.platform.failure());
-  scanners_.fetch_add(1, std::memory_order_seq_cst);
-  for (unsigned spins = 0; moving_.load(std::memory_order_seq_cst) != 0;) P::pause(spins++);
+  const Pause pause(*this);
   const Context& now = *levels_.load(std::memory_order_acquire);
   Status s;
   bool more = true;
@@ -313,8 +312,6 @@ Expected<void> Clevel<P, Codec, G>::for_each(
       more = deliver_bucket(now, i, level.buckets[b], visit, s);
     }
   }
-  scanners_.fetch_sub(1, std::memory_order_seq_cst);
-  context_.background.wake(rehash_);
   if (!s.ok()) return fail(std::move(s));
   return {};
 }
