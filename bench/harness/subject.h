@@ -84,6 +84,7 @@ struct Footprint {
   std::optional<std::uint64_t> pm_bytes = {};  // persistent: assigned extents, or files
   std::optional<std::uint64_t> dram_bytes = {};
   std::optional<double> load_factor = {};
+  std::vector<ResizeStats> resizes = {};  // of a hash table, the last of them
 };
 
 class Subject {

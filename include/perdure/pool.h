@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "perdure/map.h"
@@ -148,6 +149,15 @@ class Pool {
 
 // This thread's persistence counters since it started, over all pools.
 Counters thread_counters() noexcept;
+
+// The engines that there are or will be, and those of this build.
+struct EngineInfo {
+  Engine engine;
+  std::string_view name;  // as the command line prints and takes it
+  bool ordered;           // its maps may be opened with Pool::ordered_map
+  bool built;             // others answer `unsupported`
+};
+std::span<const EngineInfo> engines() noexcept;
 
 // The library's version, e.g. "0.1.0".
 std::string_view version() noexcept;

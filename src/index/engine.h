@@ -70,6 +70,9 @@ class EngineInstance : public MarkingMap {
   // The only place for Background::add: the header says dirty, durably, and the pool is trusted. So
   // a reopened pool goes on with what the last process left.
   virtual void start() noexcept {}
+  // For Pool::compact, before free extents are given back: makes the map smaller if it is worth it.
+  // Any operation may go on. True: it gave something back.
+  virtual Expected<bool> compact() { return false; }
   // Declares every reachable block to Heap::audit_mark; no mutation in flight.
   virtual Status audit() = 0;
   // The map was dropped, durably: unregisters its units, then gives all its blocks back. Nothing

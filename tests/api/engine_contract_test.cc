@@ -231,6 +231,13 @@ TEST_F(EngineContract, AnOrderedMapIsNotMadeOfAnEngineWithoutOrder) {
             StatusCode::unsupported);
 }
 
+TEST_F(EngineContract, CompactAsksTheEngine) {
+  Pool pool = open();
+  (void)map_of(pool);
+  ASSERT_TRUE(pool.compact().has_value());
+  EXPECT_EQ(little_rules().compacted, 1U);
+}
+
 // ---- restart at once ----
 
 class RestartAtOnce : public EngineContract {

@@ -34,7 +34,8 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& context,
                                                    const MapKinds& kinds,
                                                    const PhastOptions& options) {
-  const std::uint32_t bits = options.partition_bits;
+  const std::uint32_t bits = options.partition_bits == PhastOptions::kAuto ? partition_bits_for(0)
+                                                                           : options.partition_bits;
   if (bits > 16) {
     return fail(StatusCode::invalid_argument, "partition_bits %u; at most 16 are allowed", bits);
   }
