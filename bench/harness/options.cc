@@ -8,6 +8,8 @@
 #include <array>
 #include <charconv>
 
+#include "perdure/pool.h"
+
 namespace perdure::bench {
 namespace {
 

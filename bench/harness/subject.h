@@ -11,9 +11,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bench/workloads/data.h"
 #include "perdure/function_ref.h"
+#include "perdure/stats.h"
 
 namespace perdure::bench {
 
