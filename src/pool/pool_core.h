@@ -27,9 +27,11 @@
 //               space of the next growth is allocated in the background (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
-//   close       data fenced -> storage synced -> header clean|synced.
-//   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed. The
-//               next store of anybody: dirty header, both copies, durable -> the store.
+//   close       data fenced -> storage synced -> header clean|synced, both copies: that one of them
+//               is lost takes nothing from the checksums of the other's content.
+//   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed,
+//               both copies. The next store of anybody: dirty header, both copies, durable -> the
+//               store.
 // RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
 //   unfinished add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
@@ -489,6 +491,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
   header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
   if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
   Status s = write_header(true);
+  if (s.ok()) s = write_header(true);
   if (s.ok()) open_ = false;
   return s;
 }

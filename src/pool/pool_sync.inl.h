@@ -77,12 +77,12 @@ Status PoolCore<P>::end_seal(std::uint64_t content) noexcept {
   header_.seal = content;
   header_.weakest = header_.mode;  // everything older is on the medium
   Status s = write_header(true);
-  if (s.ok()) {
-    seal_.store(Seal::set, std::memory_order_release);
-  } else {
+  if (!s.ok()) {
     header_.close_state = layout::CloseState::dirty;
+    return s;
   }
-  return s;
+  seal_.store(Seal::set, std::memory_order_release);
+  return write_header(true);
 }
 
 // Persist point: the dirty header, before the store that the caller is about to make.
