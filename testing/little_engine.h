@@ -28,8 +28,9 @@ namespace perdure::testing {
 struct LittleRules {
   std::atomic<std::uint64_t> turns{0};  // how many steps its unit has to do after start()
   std::atomic<std::uint32_t> width{1};
-  std::function<void()> on_start;   // of an instance
-  std::function<void()> in_a_step;  // between the two turns
+  std::function<void()> on_start;     // of an instance
+  std::function<void()> in_a_step;    // between the two turns
+  std::function<void()> in_an_erase;  // between its store and the fence
   std::atomic<bool> at_once{false};
   std::atomic<std::uint64_t> mark_steps{0};
   std::atomic<int> starts{0};
@@ -46,6 +47,7 @@ inline void reset_little_rules() {
   rules.width = 1;
   rules.on_start = nullptr;
   rules.in_a_step = nullptr;
+  rules.in_an_erase = nullptr;
   rules.at_once = false;
   rules.mark_steps = 0;
   rules.starts = 0;
@@ -163,7 +165,9 @@ class LittleEngine final : public EngineInstance, public detail::Index {
     if (!settled(slot)) return fail(StatusCode::poisoned);
     if (slot == nullptr) return false;
     const std::uint64_t block = context_.platform.load(slot->block);
+    context_.heap.mark_copied(block);
     context_.platform.store(slot->key, 0);
+    if (const auto hook = std::exchange(little_rules().in_an_erase, nullptr)) hook();
     context_.platform.flush(&slot->key, 8, "little.erase.key"_site);
     if (!context_.platform.fence("little.erase.key"_site)) return fail(StatusCode::poisoned);
     context_.heap.retire(block);

@@ -121,10 +121,11 @@ class SyntheticEngine final : public MarkingMap {
     const EpochGuard<P> guard(epochs_);
     Found found = resolve(key);
     if (found.slot == nullptr) return false;
+    const std::uint64_t offset = target(platform_.load(*found.slot));
+    mark_taken(offset);
     platform_.store(found.record->state, 0);
     platform_.flush(&found.record->state, 8, "synthetic.erase.state"_site);
     if (!platform_.fence("synthetic.erase.state"_site)) return fail(StatusCode::poisoned);
-    const std::uint64_t offset = target(platform_.load(*found.slot));
     platform_.store(*found.slot, 0);
     platform_.flush(found.slot, 8, "synthetic.erase.slot"_site);
     if (!platform_.fence("synthetic.erase.slot"_site)) return fail(StatusCode::poisoned);
@@ -178,6 +179,7 @@ class SyntheticEngine final : public MarkingMap {
       if (word == 0) continue;
       Record* record = live(word);
       if (record == nullptr) {
+        // Not taken away: a dead record is nobody's.
         if (!platform_.compare_exchange(slot, word, 0)) continue;
         platform_.flush(&slot, 8, "synthetic.sweep.slot"_site);
         (void)platform_.fence("synthetic.sweep.slot"_site);
@@ -377,11 +379,17 @@ class SyntheticEngine final : public MarkingMap {
     auto fresh = make_record(key, value, true);
     if (!fresh) return fail(std::move(fresh.error()));
     const std::uint64_t old = target(platform_.load(*found.slot));
+    mark_taken(old);
     platform_.store(*found.slot, tagged(key, *fresh));
     platform_.flush(found.slot, 8, "synthetic.replace.slot"_site);
     if (!platform_.fence("synthetic.replace.slot"_site)) return fail(StatusCode::poisoned);
     retire(old);
     return true;
+  }
+  // Before the store that takes a record, and its value, out of the map.
+  void mark_taken(std::uint64_t offset) {
+    heap_.mark_copied(offset);
+    heap_.mark_copied(platform_.load(heap_.template at<Record>(offset)->target));
   }
   // Lets a record and its value go; every link to it is durably gone.
   void retire(std::uint64_t offset) {

@@ -14,8 +14,10 @@
 //       thread's cache or in limbo. Free lists are built from the bitmaps only, so a block is
 //       never queued twice.
 //   I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only
-//       ("untouched"), whoever copies a persistent reference marks its target first (mark_copied),
-//       and a free in a touched extent only clears the mark.
+//       ("untouched"), whoever copies a persistent reference or takes one away marks its target
+//       before that store (mark_copied), and a free in a touched extent only clears the mark. Or
+//       the sweep, which sees the reference nowhere, would hand out what is reachable until the
+//       store is fenced, and what readers may hold.
 // OPERATIONS
 //   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the
 //              class latch; a new extent costs 1 write-back and 1 fence (persist point: the extent
@@ -102,7 +104,6 @@ class Heap {
   void finish_free(std::uint64_t offset) noexcept { free(offset); }
   // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
   void retire(std::uint64_t offset) noexcept {
-    mark_copied(offset);  // limbo holds it: the end of a sweep must not free it
     epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset);
   }
   // Frees a block that was never published. Kinds other than plain go through limbo for their
@@ -123,8 +124,8 @@ class Heap {
   Status begin_sweep() noexcept;
   // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
   Status mark(std::uint64_t offset) noexcept;
-  // The same for a reference that is about to be copied elsewhere while a sweep runs (I4);
-  // idempotent.
+  // The same for a reference that is about to be copied elsewhere, or taken away, while a sweep
+  // runs (I4); idempotent.
   void mark_copied(std::uint64_t offset) noexcept;
   // mark() for a map that serves already; idempotent. corruption: no such block.
   Status mark_serving(std::uint64_t offset) noexcept;
@@ -154,7 +155,6 @@ class Heap {
   void reclaim() noexcept {
     flush_caches();
     release_empty();
-    tell_space_freed();
   }
   // Moves all threads' caches back to the bitmaps. Other threads may go on.
   void flush_caches() noexcept;
@@ -282,13 +282,13 @@ class Heap {
   }
 
   Status locate(std::uint64_t offset, std::uint64_t& extent, std::uint32_t& block) const noexcept;
-  Status check_table() noexcept;
   bool set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) noexcept;
   void tear_down(Extent& extent) noexcept;
 
   Expected<std::uint64_t> allocate_now(std::size_t n, BlockKind kind) noexcept;
   bool help_sweep() noexcept;
   void tell_space_freed() noexcept {
+    P::light_fence();  // what was freed, before the look; allocate() does it the other way round
     if (!starved_.load(std::memory_order_relaxed)) [[likely]]
       return;
     if (starved_.exchange(false, std::memory_order_seq_cst)) space_watch_(watch_context_);

@@ -85,6 +85,7 @@ Expected<std::uint64_t> Heap<P>::allocate(std::size_t n, BlockKind kind) noexcep
     if (swept_later && help_sweep()) continue;
     // Once more after the watch is set: a free comes before that look, or is heard of.
     if (space_watch_ == nullptr || starved_.exchange(true, std::memory_order_seq_cst)) return block;
+    (void)P::heavy_fence();
   }
 }
 

@@ -130,12 +130,14 @@ Status Heap<P>::sweep_slab(std::uint32_t number, bool complete) noexcept {
     auto* words = at<std::uint64_t>(offset_of(number) + std::uint64_t{b} * size);
     const std::size_t count =
         extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free) ? 1 : size / 8;
+    bool alive = false;
     for (std::size_t w = 0; w < count; ++w) {
       if (platform_.load(words[w]) == 0) continue;
       platform_.store(words[w], 0);
-      platform_.flush(&words[w], 8, "heap.sweep.dead"_site);
-      wrote = true;
+      alive = true;
     }
+    if (alive) platform_.flush(words, count * 8, "heap.sweep.dead"_site);
+    wrote = wrote || alive;
   }
   if (wrote && !platform_.fence("heap.sweep.dead"_site)) return StatusCode::poisoned;
   extent.set_count(blocks - used);
@@ -203,6 +205,7 @@ void Heap<P>::flush_caches() noexcept {
       }
     }
   }
+  tell_space_freed();
 }
 
 // Gives back the empty extents that a class keeps as its last.
@@ -221,6 +224,7 @@ void Heap<P>::release_empty() noexcept {
       }
     }
   }
+  tell_space_freed();
 }
 
 template <Platform P>

@@ -66,7 +66,6 @@ class BackgroundWork {
 
  private:
   friend class Background<P>;
-  static constexpr std::uint32_t kNobody = ~0U;
   using Count = typename P::template Atomic<std::uint64_t>;
 
   // Under the service's latch:
@@ -152,10 +151,11 @@ class Background {
   // Runs a step of one unit that is due, in turn, on the calling thread. False: nothing was left to
   // do, or others are doing it.
   bool run_some() noexcept {
+    const std::uint32_t self = P::thread_slot();  // may wait for one: not under the latch
     Taken taken;
     {
       LatchGuard guard(latch_);
-      if (may_run(P::thread_slot())) taken = take_next();
+      if (may_run(self)) taken = take_next(self);
     }
     if (taken.work == nullptr) return false;
     run(taken);
@@ -166,10 +166,10 @@ class Background {
   // rests or is blocked, enough threads are at it, this thread is in one of its steps, or nothing
   // may run.
   bool help(Work& work) noexcept {
+    const std::uint32_t self = P::thread_slot();
     Taken taken;
     {
       LatchGuard guard(latch_);
-      const std::uint32_t self = P::thread_slot();
       if (may_run(self) && has_room(work) && due(work) && !is_inside(work, self)) {
         taken = take(work, self);
       }
@@ -295,8 +295,7 @@ class Background {
     return false;
   }
   // The next unit in turn that is due and has room for this thread, entered.
-  Taken take_next() noexcept {
-    const std::uint32_t self = P::thread_slot();
+  Taken take_next(std::uint32_t self) noexcept {
     Work* const begin = cursor_ != nullptr ? cursor_ : first_;
     for (Work* work = begin; work != nullptr;) {
       Work* const next = work->next_ != nullptr ? work->next_ : first_;
@@ -369,10 +368,11 @@ class Background {
   }
 
   void hold() noexcept {
+    const std::uint32_t self = P::thread_slot();
     {
       LatchGuard guard(latch_);
       ++holds_;
-      holder_ = P::thread_slot();
+      holder_ = self;
     }
     for (unsigned spins = 0; running() != 0;) P::pause(spins++);
   }

@@ -8,7 +8,8 @@
 // INVARIANTS
 //   W1  (C) Nothing is freed before every map of the pool has marked all that it reaches, and not
 //       before what they read is durable: the order above. If a map cannot be enumerated, or a step
-//       finds damage, nothing is freed until an open succeeds.
+//       finds damage, nothing is freed until an open succeeds, and neither sync nor close vouches for
+//       what is there: the pool stays unclean.
 //   W2  (DRAM) While heap.sweeping(), maps and mutators obey I4 of the heap.
 //   W3  mark_some() is called by one thread at a time, and not after leave().
 // CASES
@@ -59,10 +60,14 @@ class MarkingMap {
   MarkingMap(const MarkingMap&) = delete;
   MarkingMap& operator=(const MarkingMap&) = delete;
 
+  // Why mark_some() gave up. While no step of the sweep runs.
+  const Status& mark_failure() const noexcept { return failure_; }
+
  private:
   template <Platform P>
   friend class OpenSweep;
   MarkingMap* next_ = nullptr;
+  Status failure_;
 };
 
 template <Platform P>
@@ -116,7 +121,7 @@ class OpenSweep final : public BackgroundWork<P> {
       auto more = first_->mark_some(kMarks);
       if (!more) {
         complete_ = false;
-        failure_ = std::move(more.error());
+        failure_ = first_->failure_ = std::move(more.error());
       }
       if (!more || !*more) first_ = first_->next_;
       return Step::more;
@@ -127,8 +132,8 @@ class OpenSweep final : public BackgroundWork<P> {
   }
 
  private:
-  static constexpr std::uint64_t kMarks = 2048;   // references per step
-  static constexpr std::uint64_t kExtents = 512;  // extents per step
+  static constexpr std::uint64_t kMarks = 2048;  // references per step
+  static constexpr std::uint64_t kExtents = 64;  // extents per step
 
   bool over() const noexcept { return !heap_.sweeping(); }
   Step stop(Status why) noexcept {

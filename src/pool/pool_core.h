@@ -84,8 +84,7 @@ struct OpenReport {
   bool was_clean = false;
   bool was_synced = false;
   bool trusted = true;
-  bool wrote_back = false;  // the X1 pass ran
-  bool at_once = false;     // there are maps, and all of them restart at once
+  bool at_once = false;  // there are maps, and all of them restart at once
   bool directory_damaged = false;
 };
 
@@ -350,12 +349,10 @@ bool PoolCore<P>::write_back_all() noexcept {
 template <Platform P>
 Status PoolCore<P>::write_back(const OpenRequest& request, OpenReport& report) noexcept {
   if (request.write_back_by_sync) {
-    report.wrote_back = true;
     return sync_storage(0, header_.file_bytes);
   }
   report.at_once = report.trusted && all_at_once(request);
   if (!report.at_once) {
-    report.wrote_back = true;
     return write_back_all() ? Status() : StatusCode::poisoned;
   }
   platform_.flush(storage_.base(),

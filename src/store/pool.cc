@@ -39,6 +39,7 @@ Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
 Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
                                                                    const MapOptions& options,
                                                                    const detail::MapSpec& spec) {
+  if (Status s = impl_->usable(); !s.ok()) return fail(std::move(s));
   // Refused before a map is made that cannot be used. An existing one may be of another engine.
   const EngineRow* row = find_engine(options.engine);
   MapInfo found;

@@ -198,7 +198,7 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   Status s = open_maps(report_.was_clean, complete);
   if (s.ok()) s = core_.finish_open(complete);
   // A look finds out now what it cannot serve; what it finds is told by check().
-  if (s.ok() && read_only_) (void)core_.sweep().finish();
+  if (s.ok() && read_only_) finish_marking();
   open_ = s.ok();
   if (s.ok() && !report_.trusted && !allow_damage_) s = verify_untrusted();
   if (s.ok() && !report_.trusted && !allow_damage_) s = core_.accept(request.identity);
@@ -213,6 +213,18 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   if (!read_only_) start_background();
   recovery_ns_ = RealPlatform::now_ns() - begin;
   return {};
+}
+
+// Marks what its maps have left, and stops serving those that turn out to be damaged.
+void PoolImpl::finish_marking() {
+  (void)core_.sweep().finish();
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    const Status& s = slots_[i].instance->mark_failure();
+    if (s.ok()) continue;
+    slots_[i].error = s;
+    slots_[i].instance.reset();
+  }
 }
 
 // The pool serves: what its open has left to do, and what its maps have, goes on without it.
@@ -441,6 +453,10 @@ Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return {};
   LatchGuard guard(maintenance_);
+  {
+    const BackgroundHold<RealPlatform> hold(core_.background());
+    if (const Status& s = core_.sweep().failure(); !s.ok()) return wrap(s);
+  }
   return wrap(core_.sync());
 }
 
@@ -482,9 +498,11 @@ Status PoolImpl::close(const CloseOptions& options) {
   open_ = false;
   core_.background().stop();
   core_.epochs().drain_all();
-  // A file that lost a part of itself is left as it is.
-  const bool writes = !read_only_ && !lost();
   Status s;
+  if (!read_only_) s = core_.sweep().failure();
+  // A file that lost a part of itself is left as it is; so is one found damaged after its open: no
+  // new checksum may bury that, and no header vouch for it.
+  const bool writes = !read_only_ && !lost() && s.ok();
   for (std::uint32_t i = 0; i < core_.root_slots() && writes; ++i) {
     if (slots_[i].instance == nullptr) continue;
     if (Status c = slots_[i].instance->close(); !c.ok()) s = std::move(c);

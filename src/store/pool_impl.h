@@ -24,6 +24,8 @@ class PoolImpl {
   // An open that was only a look, at a pool in use, and found what seems damaged: the pool, or a
   // map of it. It may be whole the next time.
   bool looks_torn(const Status& opened) const noexcept;
+  // Open, in the process that opened it, and not lost.
+  Status usable() const;
   // The instance lives as long as the pool is open.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
                                      const MapSpec& spec);
@@ -71,6 +73,7 @@ class PoolImpl {
   Status choose_durability(const PoolOptions& options, Durability last);
   Status open_maps(bool clean, bool& complete);
   Expected<Recovered> open_slot(std::uint32_t number, bool clean);
+  void finish_marking();
   void start_background();
   Expected<Slot*> make_map(std::string_view name, const MapOptions& options, const MapSpec& spec);
   Status verify_untrusted();
@@ -84,8 +87,7 @@ class PoolImpl {
             .after_kill = core_.after_kill().done() ? nullptr : &core_.after_kill()};
   }
   Status wrap(Status status) const;  // puts the path in front
-  Status usable() const;
-  bool lost() const noexcept;  // the file no longer has what the pool has
+  bool lost() const noexcept;        // the file no longer has what the pool has
   Slot* find(std::string_view name) noexcept;
   Status count_leaks(CheckReport& report);
 

@@ -7,7 +7,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -306,12 +309,59 @@ TEST_F(RestartAtOnce, AThreadMarksBesideMutations) {
   expect_entries(pool);
 }
 
+// Until its store is fenced an erase has not taken the block away, and a reader may hold it for
+// longer: a sweep that ends in between must not hand it out (I4 of the heap).
+TEST_F(RestartAtOnce, WhatAnEraseTakesAwayIsNotSweptUnderIt) {
+  make();
+  Pool pool = driven();
+  auto map = map_of(pool);
+  little_rules().in_an_erase = [&] {
+    while (*pool.run_background()) {
+    }
+    for (std::uint64_t k = 0; k < 15; ++k) ASSERT_TRUE(map.insert(1000 + k, k).value_or(false));
+  };
+  ASSERT_TRUE(map.erase(0).value_or(false));
+  expect_whole(pool);  // the erased one's block is free now
+  for (std::uint64_t k = 0; k < 4; ++k) ASSERT_TRUE(map.insert(2000 + k, 77).value_or(false));
+  for (std::uint64_t k = 0; k < 15; ++k) {
+    EXPECT_EQ(*map.find(1000 + k), std::optional<std::uint64_t>(k)) << k;
+  }
+}
+
 TEST_F(RestartAtOnce, ACheckFinishesTheSweep) {
   make(true);
   Pool pool = driven();
   expect_whole(pool);
   EXPECT_EQ(marked(), kSteps);
   expect_entries(pool);
+}
+
+// Damage that marking finds while the pool serves: nothing vouches for what is there.
+TEST_F(RestartAtOnce, DamageFoundBehindTheOpenIsNotBuried) {
+  make();
+  std::string bytes;
+  {
+    std::ifstream file(path_, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const std::uint64_t magic = testing::LittleEngine<RealPlatform>::kMagic;
+  const std::size_t root = bytes.find(std::string_view(reinterpret_cast<const char*>(&magic), 8));
+  ASSERT_NE(root, std::string::npos);
+  const std::uint64_t nowhere = 3;  // in the place of the last slot's block
+  std::memcpy(&bytes[root + 64 + 119 * 16], &nowhere, sizeof(nowhere));
+  std::ofstream(path_, std::ios::binary | std::ios::in).write(bytes.data(), std::ssize(bytes));
+  {
+    Pool observed = open({.read_only = true});
+    const auto map = observed.map<std::uint64_t, std::uint64_t>("m", kLittle);
+    EXPECT_EQ(map.error().code(), StatusCode::corruption);
+  }
+  Pool pool = driven();
+  while (*pool.run_background()) {
+  }
+  EXPECT_EQ(pool.sync().code(), StatusCode::corruption);
+  EXPECT_FALSE(pool.check()->ok());
+  EXPECT_EQ(pool.close().code(), StatusCode::corruption);
+  EXPECT_FALSE(Pool::inspect(path_)->clean);
 }
 
 TEST_F(RestartAtOnce, AMapDroppedMeanwhileLeavesNothing) {
