@@ -104,6 +104,7 @@ class Heap {
   void finish_free(std::uint64_t offset) noexcept { free(offset); }
   // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
   void retire(std::uint64_t offset) noexcept {
+    mark_copied(offset);  // limbo holds it: the end of a sweep must not free it
     epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset);
   }
   // Frees a block that was never published. Kinds other than plain go through limbo for their

@@ -65,7 +65,8 @@ class EngineInstance : public MarkingMap {
   // in an engine that restarts at once: answers `marking` after what does not grow with the map,
   // and mark_some() does the rest while it serves. Until Heap::sweeping() ends, it marks the target
   // of a reference before it copies it or takes it away (Heap::mark_copied), and a repair waits for
-  // the operation that needs it. The answer does not count for a map that was made since the pool was opened.
+  // the operation that needs it. The answer does not count for a map that was made since the pool
+  // was opened.
   virtual Expected<Recovered> recover(bool clean) = 0;
   // The only place for Background::add: the header says dirty, durably, and the pool is trusted. So
   // a reopened pool goes on with what the last process left.

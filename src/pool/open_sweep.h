@@ -8,8 +8,8 @@
 // INVARIANTS
 //   W1  (C) Nothing is freed before every map of the pool has marked all that it reaches, and not
 //       before what they read is durable: the order above. If a map cannot be enumerated, or a step
-//       finds damage, nothing is freed until an open succeeds, and neither sync nor close vouches for
-//       what is there: the pool stays unclean.
+//       finds damage, nothing is freed until an open succeeds, and neither sync nor close vouches
+//       for what is there: the pool stays unclean.
 //   W2  (DRAM) While heap.sweeping(), maps and mutators obey I4 of the heap.
 //   W3  mark_some() is called by one thread at a time, and not after leave().
 // CASES
