@@ -57,6 +57,8 @@ class LossyTarget : public TortureTarget {
     });
   }
   std::string check(std::uint64_t& entries) override {
+    if (!core_->sweep().finish()) return std::string(core_->sweep().failure().message());
+    const BackgroundHold<LossyPlatform> hold(core_->background());
     MapStats stats;
     map_->index().stats(stats);
     entries = stats.entries;
@@ -86,6 +88,7 @@ class LossyTarget : public TortureTarget {
     return bytes ? Status() : std::move(bytes.error());
   }
   Status close() override {
+    core_->background().stop();
     if (Status s = map_->close(); !s.ok()) return s;
     return core_->close(true);
   }
@@ -120,9 +123,14 @@ class LossyTarget : public TortureTarget {
       auto map = E::template Map<Bytes>::open(context(), root.root);
       if (!map) return std::move(map.error());
       map_ = std::move(*map);
-      if (s = map_->recover(report.was_clean); !s.ok()) return s;
+      auto recovered = map_->recover(report.was_clean);
+      if (!recovered) return std::move(recovered.error());
+      if (*recovered == Recovered::marking) core_->sweep().add(*map_);
     }
-    return core_->finish_open(true);
+    s = core_->finish_open(true);
+    if (s.ok()) core_->serve();
+    if (s.ok() && map_ != nullptr) map_->start();
+    return s;
   }
   Status make_map() {
     const MapKinds kinds{.key = Bytes ? KeyKind::bytes : KeyKind::integer,
@@ -137,7 +145,9 @@ class LossyTarget : public TortureTarget {
     auto map = E::template Map<Bytes>::open(context(), *offset);
     if (!map) return std::move(map.error());
     map_ = std::move(*map);
-    return map_->recover(false);
+    if (auto recovered = map_->recover(false); !recovered) return std::move(recovered.error());
+    map_->start();
+    return {};
   }
   static perdure::detail::Key key_of(const std::string& key) {
     if (Bytes) return {.bytes = key};

@@ -171,7 +171,10 @@ class MapSubject : public Subject {
     auto instance = Map::open(context(), *root);
     if (!instance) return std::move(instance.error());
     maps_[number] = std::move(*instance);
-    return maps_[number]->recover(false);
+    auto recovered = maps_[number]->recover(false);
+    if (!recovered) return std::move(recovered.error());
+    maps_[number]->start();
+    return {};
   }
   // All maps are recovered before anything is freed or made.
   Status open_maps() {
@@ -187,11 +190,19 @@ class MapSubject : public Subject {
       auto instance = Map::open(context(), root.root);
       if (!instance) return std::move(instance.error());
       maps_[i] = std::move(*instance);
-      if (Status s = maps_[i]->recover(pool_->report().was_clean); !s.ok()) return s;
+      auto recovered = maps_[i]->recover(pool_->report().was_clean);
+      if (!recovered) return std::move(recovered.error());
+      if (*recovered == Recovered::marking) pool_->core().sweep().add(*maps_[i]);
     }
-    return pool_->core().finish_open(true);
+    if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
+    pool_->core().serve();
+    for (const auto& map : maps_) {
+      if (map != nullptr) map->start();
+    }
+    return {};
   }
   Status close_maps() {
+    pool_->core().background().stop();
     Status s;
     for (const auto& map : maps_) {
       if (map != nullptr && s.ok()) s = map->close();

@@ -41,8 +41,14 @@ class SimPool {
                        .mode = mode_,
                        .accept_untrusted = accept_untrusted,
                        .write_back_by_sync = platform_.memory().medium() == SimMedium::page,
+                       .at_once = at_once_,
                        .threads = 2},
                       report_);
+  }
+
+  // Before open(): all its maps restart at once.
+  void restart_at_once() {
+    at_once_ = [](const layout::Root&) noexcept { return true; };
   }
 
   PoolCore<SimPlatform>& core() { return core_; }
@@ -82,6 +88,7 @@ class SimPool {
   }
 
   Durability mode_;
+  bool (*at_once_)(const layout::Root&) noexcept = nullptr;
   SimPlatform platform_;
   SimStorage storage_;
   PoolCore<SimPlatform> core_;

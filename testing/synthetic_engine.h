@@ -4,8 +4,8 @@
 // WHAT  Two levels of slots, each slot {tag, record}. Records move between the levels all the time
 //   (4a), are published by the same fence as their slot (X2), are deleted by
 //   killing their state word; short values live in durably zero, append-only segments, long ones in
-//   blobs that may be runs of extents. It opens at once: marking goes on step by step while it
-//   serves, and ends with end_sweep(). Marking and moving are units of the pool's background work.
+//   blobs that may be runs of extents. It restarts at once: what a killed process left is settled
+//   and marked step by step while it serves (OpenSweep). Moving is a unit of its own.
 //   Linear search everywhere: it is about the heap, not about speed.
 // LAYOUT  root   plain         magic, slots[2][kSlots]
 //         record dead_on_free  state (commit word, last), key, target, size: one line
@@ -24,14 +24,13 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "heap/heap.h"
 #include "perdure/status.h"
-#include "pool/background.h"
+#include "pool/pool_core.h"
 #include "reclaim/epoch.h"
 #include "util/crc32c.h"
 
@@ -43,26 +42,28 @@ struct SyntheticRules {
   BlockKind record_kind = BlockKind::dead_on_free;   // X2
   BlockKind segment_kind = BlockKind::zero_on_free;  // G8
   bool help_sweep = true;                            // 4d
+  bool settle_answers = true;                        // X1, lazily
   std::uint32_t marks_per_step = 2;                  // how fast the background sweep is
   std::uint32_t mover_thread = 1;                    // the background work's thread slot
 };
 
 template <Platform P>
-class SyntheticEngine {
+class SyntheticEngine final : public MarkingMap {
  public:
   static constexpr std::uint32_t kSlots = 40;
   static constexpr std::uint32_t kSegmentWords =
       16;  // two lines: the second is not written with the first value
   static constexpr std::uint64_t kMagic = 0x53594E5448ULL;
 
-  SyntheticEngine(P& platform, Heap<P>& heap, EpochDomain<P>& epochs, Background<P>& background,
+  SyntheticEngine(P& platform, Heap<P>& heap, EpochDomain<P>& epochs, PoolCore<P>& core,
                   const SyntheticRules& rules)
-      : platform_(platform), heap_(heap), epochs_(epochs), background_(background), rules_(rules) {}
-  ~SyntheticEngine() {
-    heap_.set_sweep_helper(nullptr, nullptr);
-    background_.remove(marker_);
-    background_.remove(mover_work_);
-  }
+      : platform_(platform),
+        heap_(heap),
+        epochs_(epochs),
+        core_(core),
+        background_(core.background()),
+        rules_(rules) {}
+  ~SyntheticEngine() { background_.remove(mover_work_); }
 
   // Writes an empty root block; the caller publishes its offset.
   Expected<std::uint64_t> create() {
@@ -75,22 +76,17 @@ class SyntheticEngine {
     if (!platform_.fence("synthetic.create.root"_site)) return fail(StatusCode::poisoned);
     return offset;
   }
-  // Serves at once; the sweep goes on in step(), and `finish` is called at its end.
-  Status open(std::uint64_t root, std::function<Status()> finish) {
-    finish_ = std::move(finish);
+  Status open(std::uint64_t root) {
     if (!heap_.contains(root, sizeof(Root)) ||
         platform_.load(heap_.template at<Root>(root)->magic) != kMagic) {
       return Status::format(StatusCode::corruption, "synthetic: bad root");
     }
     root_offset_ = root;
     root_ = heap_.template at<Root>(root);
-    if (heap_.sweeping()) heap_.mark_copied(root);
-    cursor_ = 0;
-    if (rules_.help_sweep) heap_.set_sweep_helper(this, &help);
-    background_.add(mover_work_);
-    background_.add(marker_);  // the first in turn
+    heap_.mark_copied(root);
     return {};
   }
+  void start() { background_.add(mover_work_); }
 
   Expected<bool> insert(std::uint64_t key, std::string_view value) {
     const EpochGuard<P> guard(epochs_);
@@ -125,10 +121,11 @@ class SyntheticEngine {
     const EpochGuard<P> guard(epochs_);
     Found found = resolve(key);
     if (found.slot == nullptr) return false;
+    const std::uint64_t offset = target(platform_.load(*found.slot));
+    mark_taken(offset);
     platform_.store(found.record->state, 0);
     platform_.flush(&found.record->state, 8, "synthetic.erase.state"_site);
     if (!platform_.fence("synthetic.erase.state"_site)) return fail(StatusCode::poisoned);
-    const std::uint64_t offset = target(platform_.load(*found.slot));
     platform_.store(*found.slot, 0);
     platform_.flush(found.slot, 8, "synthetic.erase.slot"_site);
     if (!platform_.fence("synthetic.erase.slot"_site)) return fail(StatusCode::poisoned);
@@ -146,6 +143,7 @@ class SyntheticEngine {
   template <class F>
   void for_each(F&& visit) {
     const EpochGuard<P> guard(epochs_);
+    settle(root_offset_, sizeof(Root));
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) {
       const std::uint64_t word = platform_.load(slot_at(i));
       Record* record = live(word);
@@ -160,13 +158,39 @@ class SyntheticEngine {
   void step() {
     const bool marking = heap_.sweeping();
     background_.wake(mover_work_);
+    // As another thread: its write-backs are fenced by nobody else.
+    const std::uint32_t self = std::exchange(P::world().thread, rules_.mover_thread);
     (void)background_.run_some();
     if (marking) (void)background_.run_some();
+    P::world().thread = self;
   }
   // Where the mover stands; 0 at the end of a round.
   std::uint32_t mover() const { return mover_; }
-  // Marks what is left and ends the sweep; false from within a step of it.
-  bool finish_sweep() { return background_.finish(marker_); }
+  // Marks what is left and ends the sweep.
+  bool finish_sweep() { return core_.sweep().finish(); }
+
+  // Marks what the next slots reach; a slot of a dead record is cleared, and fenced, before the
+  // sweep can free the block.
+  Expected<bool> mark_some(std::uint64_t) noexcept override {
+    const EpochGuard<P> guard(epochs_);
+    for (std::uint32_t n = rules_.marks_per_step; n > 0 && cursor_ < 2 * kSlots; --n, ++cursor_) {
+      std::uint64_t& slot = slot_at(cursor_);
+      std::uint64_t word = platform_.load(slot);
+      if (word == 0) continue;
+      Record* record = live(word);
+      if (record == nullptr) {
+        // Not taken away: a dead record is nobody's.
+        if (!platform_.compare_exchange(slot, word, 0)) continue;
+        platform_.flush(&slot, 8, "synthetic.sweep.slot"_site);
+        (void)platform_.fence("synthetic.sweep.slot"_site);
+        continue;
+      }
+      if (Status s = heap_.mark_serving(target(word)); !s.ok()) return fail(std::move(s));
+      Status s = heap_.mark_serving(platform_.load(record->target));
+      if (!s.ok()) return fail(std::move(s));
+    }
+    return cursor_ < 2 * kSlots;
+  }
 
   // I1 and I2; true while the sweep runs, too.
   Status check() {
@@ -219,24 +243,11 @@ class SyntheticEngine {
     std::uint64_t* slot = nullptr;
     Record* record = nullptr;
   };
-  // Each runs as another thread: its write-backs are fenced by nobody else.
-  struct Marker final : BackgroundWork<P> {
-    explicit Marker(SyntheticEngine* e) : engine(e) {}
-    bool run_some() noexcept override {
-      const std::uint32_t self = std::exchange(P::world().thread, engine->rules_.mover_thread);
-      if (engine->heap_.sweeping()) engine->mark_step(engine->rules_.marks_per_step);
-      P::world().thread = self;
-      return engine->heap_.sweeping();
-    }
-    SyntheticEngine* engine;
-  };
   struct Mover final : BackgroundWork<P> {
     explicit Mover(SyntheticEngine* e) : engine(e) {}
-    bool run_some() noexcept override {
-      const std::uint32_t self = std::exchange(P::world().thread, engine->rules_.mover_thread);
+    Step run_some() noexcept override {
       engine->move_step();
-      P::world().thread = self;
-      return engine->mover_ != 0;  // rests after each round
+      return engine->mover_ != 0 ? Step::more : Step::rest;  // after each round
     }
     SyntheticEngine* engine;
   };
@@ -269,13 +280,20 @@ class SyntheticEngine {
     const std::uint64_t offset = target(word);
     if (offset == 0 || !heap_.contains(offset, sizeof(Record))) return nullptr;
     Record* record = heap_.template at<Record>(offset);
+    settle(offset, sizeof(Record));
     if (platform_.load(record->state) == 0 || platform_.load(record->state) != state_of(record)) {
       return nullptr;
     }
+    const std::uint64_t value = platform_.load(record->target);
+    settle(value, heap_.block_bytes(value));
     if (platform_.load(record->size) < kShort && platform_.load(segment(record)[0]) == 0) {
       return nullptr;
     }
     return record;
+  }
+  // What is decided by a read of it is durable afterwards.
+  void settle(std::uint64_t offset, std::size_t n) {
+    if (rules_.settle_answers) (void)core_.after_kill().settle(offset, n);
   }
   // The second slot of a record that was moving when the process died.
   bool duplicate(std::uint64_t word, std::uint32_t before) {
@@ -285,6 +303,7 @@ class SyntheticEngine {
     return false;
   }
   Found find(std::uint64_t key) {
+    settle(root_offset_, sizeof(Root));
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) {
       const std::uint64_t word = platform_.load(slot_at(i));
       Record* record = live(word);
@@ -360,11 +379,17 @@ class SyntheticEngine {
     auto fresh = make_record(key, value, true);
     if (!fresh) return fail(std::move(fresh.error()));
     const std::uint64_t old = target(platform_.load(*found.slot));
+    mark_taken(old);
     platform_.store(*found.slot, tagged(key, *fresh));
     platform_.flush(found.slot, 8, "synthetic.replace.slot"_site);
     if (!platform_.fence("synthetic.replace.slot"_site)) return fail(StatusCode::poisoned);
     retire(old);
     return true;
+  }
+  // Before the store that takes a record, and its value, out of the map.
+  void mark_taken(std::uint64_t offset) {
+    heap_.mark_copied(offset);
+    heap_.mark_copied(platform_.load(heap_.template at<Record>(offset)->target));
   }
   // Lets a record and its value go; every link to it is durably gone.
   void retire(std::uint64_t offset) {
@@ -373,29 +398,10 @@ class SyntheticEngine {
     heap_.retire(value);
   }
 
-  static bool help(void* self) { return static_cast<SyntheticEngine*>(self)->finish_sweep(); }
-  // Marks what the next n slots reach; a slot of a dead record is cleared, and fenced, before the
-  // sweep can free the block.
-  void mark_step(std::uint32_t n) {
-    for (; n > 0 && cursor_ < 2 * kSlots; --n, ++cursor_) {
-      std::uint64_t& slot = slot_at(cursor_);
-      const std::uint64_t word = platform_.load(slot);
-      if (word == 0) continue;
-      Record* record = live(word);
-      if (record == nullptr) {
-        platform_.store(slot, 0);
-        platform_.flush(&slot, 8, "synthetic.sweep.slot"_site);
-        (void)platform_.fence("synthetic.sweep.slot"_site);
-        continue;
-      }
-      heap_.mark_copied(target(word));
-      heap_.mark_copied(platform_.load(record->target));
-    }
-    if (cursor_ == 2 * kSlots) (void)finish_();
-  }
   // Moves one record from where the mover stands to the other level.
   void move_step() {
     const EpochGuard<P> guard(epochs_);
+    settle(root_offset_, sizeof(Root));
     Record* record = nullptr;
     for (int tries = 0; tries < 5 && record == nullptr; ++tries) {
       mover_ = (mover_ + 2 * kSlots - 1) % (2 * kSlots);  // against the marker
@@ -429,13 +435,12 @@ class SyntheticEngine {
   P& platform_;
   Heap<P>& heap_;
   EpochDomain<P>& epochs_;
+  PoolCore<P>& core_;
   Background<P>& background_;
   SyntheticRules rules_;
-  Marker marker_{this};
   Mover mover_work_{this};
   std::uint64_t root_offset_ = 0;
   Root* root_ = nullptr;
-  std::function<Status()> finish_;
   std::uint32_t cursor_ = 0;
   std::uint32_t mover_ = 0;
 };

@@ -35,24 +35,31 @@ class SyntheticSubject : public Subject {
   }
   Status open(SimMemory& memory, std::uint64_t boot) override {
     pool_ = std::make_unique<SimPool>(memory);
+    pool_->restart_at_once();
     if (Status s = pool_->open(boot); !s.ok()) return s;
-    if (Status s = pool_->core().begin_serving(); !s.ok()) return s;
-    const auto finish = [this] { return pool_->core().finish_open(true); };
     engine_ = std::make_unique<SyntheticEngine<SimPlatform>>(
-        pool_->platform(), pool_->heap(), pool_->epochs(), pool_->core().background(), rules_);
+        pool_->platform(), pool_->heap(), pool_->epochs(), pool_->core(), rules_);
     auto slot = pool_->core().find_root("synthetic");
     if (!slot) return std::move(slot.error());
     layout::Root root{};
     if (*slot < pool_->core().root_slots()) {
       if (auto used = pool_->core().read_root(*slot, root); !used) return std::move(used.error());
-      return engine_->open(root.root, finish);
+      if (Status s = engine_->open(root.root); !s.ok()) return s;
+      pool_->core().sweep().add(*engine_);
+      if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
+    } else {
+      if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
+      auto offset = engine_->create();
+      if (!offset) return std::move(offset.error());
+      std::strcpy(root.name, "synthetic");
+      root.root = *offset;
+      if (Status s = pool_->core().add_root(root); !s.ok()) return s;
+      if (Status s = engine_->open(*offset); !s.ok()) return s;
     }
-    auto offset = engine_->create();
-    if (!offset) return std::move(offset.error());
-    std::strcpy(root.name, "synthetic");
-    root.root = *offset;
-    if (Status s = pool_->core().add_root(root); !s.ok()) return s;
-    return engine_->open(root.root, finish);
+    if (!rules_.help_sweep) pool_->heap().set_sweep_helper(nullptr, nullptr);
+    engine_->start();
+    pool_->core().serve();  // the first in turn
+    return {};
   }
   Expected<bool> apply(const Op& op) override {
     engine_->step();

@@ -34,6 +34,7 @@ inline constexpr std::uint64_t kMaxValueBytes = 1_GiB;
 inline constexpr std::uint64_t kMaxMapNameBytes = 31;
 inline constexpr std::uint64_t kMinPoolSize = 1_MiB;
 inline constexpr std::uint64_t kMaxPoolSize = 4096_GiB;
+inline constexpr std::uint32_t kMaxBackgroundThreads = 16;  // of a pool
 
 struct PoolOptions {
   // Behaviour.
@@ -55,15 +56,18 @@ struct PoolOptions {
   std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation
   // Performance.
   std::uint32_t recovery_threads = 0;  // 0: one per core
-  // 1: a thread of the pool, started if an engine has work for it (phast has none); 0: none, the
-  // work is done by Pool::run_background() and by mutations, which also happens where the system
-  // refuses the thread.
+  // Threads of the pool, at most kMaxBackgroundThreads; they are started if an engine has work for
+  // them (phast has none). 0: none, the work is done by Pool::run_background() and by mutations,
+  // which also happens where the system refuses the threads. More than one pay where a table of a
+  // hash engine is rehashed while several threads insert.
   std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // `emulated` only: added after each write-back
 };
 
 struct PhastOptions {
-  std::uint32_t partition_bits = 7;     // 2^k partitions by key prefix, 0 to 16
+  // 2^k partitions by key prefix, 0 to 16; kAuto: as MapOptions::capacity needs, 7 without one.
+  static constexpr std::uint32_t kAuto = ~0U;
+  std::uint32_t partition_bits = kAuto;
   std::uint32_t partition_shift = ~0U;  // lowest key bit of the prefix; ~0: the topmost bits
 };
 
@@ -71,6 +75,9 @@ struct MapOptions {
   Engine engine = Engine::phast;  // must match if the map exists and `any_engine` is not set
   bool create = true;             // create the map if it is absent
   bool any_engine = false;        // open an existing map whatever its engine is
+  // Entries that a new map will hold, about; 0: unknown. It may hold more: a hash table begins with
+  // room for so many, and a small map takes less of the pool.
+  std::uint64_t capacity = 0;
   PhastOptions phast = {};
 };
 

@@ -14,8 +14,10 @@
 //       thread's cache or in limbo. Free lists are built from the bitmaps only, so a block is
 //       never queued twice.
 //   I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only
-//       ("untouched"), whoever copies a persistent reference marks its target first (mark_copied),
-//       and a free in a touched extent only clears the mark.
+//       ("untouched"), whoever copies a persistent reference or takes one away marks its target
+//       before that store (mark_copied), and a free in a touched extent only clears the mark. Or
+//       the sweep, which sees the reference nowhere, would hand out what is reachable until the
+//       store is fenced, and what readers may hold.
 // OPERATIONS
 //   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the
 //              class latch; a new extent costs 1 write-back and 1 fence (persist point: the extent
@@ -24,9 +26,13 @@
 //              the epoch domain batches these (reclaimer()).
 //   retire     through the epoch domain: finish after two epochs.
 // RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). If anything could not be
-//   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated.
+//   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated. The sweep
+//   may go on while the pool serves (I4): mark_serving*, then sweep_some until it answers false.
+//   Every mark comes before the first sweep_some, so a bit that is set there stays until its block
+//   is freed; an extent that was swept is like any other.
 // PROGRESS  blocking: a latch per class, one for extents. With no space left allocate answers
-//   pool_full after stealing from the other threads' caches; it works again once space is free.
+//   pool_full after stealing from the other threads' caches; it works again once space is free, and
+//   the space watch hears of the first free after such an answer.
 #pragma once
 
 #include <cstdint>
@@ -119,18 +125,29 @@ class Heap {
   Status begin_sweep() noexcept;
   // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
   Status mark(std::uint64_t offset) noexcept;
-  // The same for a reference that is about to be copied elsewhere while a sweep runs (I4);
-  // idempotent.
+  // The same for a reference that is about to be copied elsewhere, or taken away, while a sweep
+  // runs (I4); idempotent.
   void mark_copied(std::uint64_t offset) noexcept;
+  // mark() for a map that serves already; idempotent. corruption: no such block.
+  Status mark_serving(std::uint64_t offset) noexcept;
   bool sweeping() const noexcept { return sweeping_.load(std::memory_order_acquire); }
   // Builds the free lists. `complete` is false if some map could not be enumerated.
   Status end_sweep(bool complete) noexcept;
+  // A part of it: up to so many extents. True: there are more. One thread at a time.
+  Expected<bool> sweep_some(bool complete, std::uint64_t extents) noexcept;
   // While a background sweep runs: what an allocation calls, with no latch of the heap held, when
   // no untouched extent is left. It must bring the sweep to its end or answer false; what it runs
   // may allocate, retire and free, and may not wait for a latch that its caller's engine holds.
   void set_sweep_helper(void* context, bool (*help)(void* context)) noexcept {
     helper_context_ = context;
     helper_ = help;
+  }
+
+  // Called, with latches of the heap held, when memory is freed after an allocation answered
+  // pool_full; before the heap is shared.
+  void set_space_watch(void* context, void (*freed)(void* context)) noexcept {
+    watch_context_ = context;
+    space_watch_ = freed;
   }
 
   // --- maintenance ---
@@ -147,6 +164,10 @@ class Heap {
   // Calls visit(first byte, length) for every stretch of assigned extents.
   template <class F>
   void for_each_assigned(F&& visit) noexcept;
+  // The next such stretch at or behind extent `cursor`, of at most `most` extents; moves the cursor
+  // behind it. False: there is none.
+  bool next_assigned(std::uint64_t& cursor, std::uint64_t most, std::uint64_t& offset,
+                     std::uint64_t& bytes) noexcept;
   // Blocks that are allocated but not in `reachable` (a second marking): call quiesced, caches
   // flushed. begin_audit, audit_mark*, end_audit(leaked).
   Status begin_audit() noexcept;
@@ -166,6 +187,10 @@ class Heap {
     return reinterpret_cast<T*>(base_ + offset);
   }
   std::uint64_t extent_bytes() const noexcept { return geometry_.extent_bytes; }
+  std::uint64_t extent_count() const noexcept {
+    return extent_count_.load(std::memory_order_acquire);
+  }
+  std::uint64_t data_offset() const noexcept { return geometry_.data_offset; }
   std::uint64_t max_data_bytes() const noexcept {
     return geometry_.max_extents * geometry_.extent_bytes;
   }
@@ -258,12 +283,17 @@ class Heap {
   }
 
   Status locate(std::uint64_t offset, std::uint64_t& extent, std::uint32_t& block) const noexcept;
-  Status check_table() noexcept;
   bool set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) noexcept;
   void tear_down(Extent& extent) noexcept;
 
   Expected<std::uint64_t> allocate_now(std::size_t n, BlockKind kind) noexcept;
   bool help_sweep() noexcept;
+  void tell_space_freed() noexcept {
+    P::light_fence();  // what was freed, before the look; allocate() does it the other way round
+    if (!starved_.load(std::memory_order_relaxed)) [[likely]]
+      return;
+    if (starved_.exchange(false, std::memory_order_seq_cst)) space_watch_(watch_context_);
+  }
   Cache* this_cache() noexcept;
   Magazine* magazine(Cache& cache, std::uint32_t kind, std::uint32_t size_class) noexcept;
   static std::uint32_t batch_of(std::uint32_t size_class) noexcept {
@@ -287,6 +317,7 @@ class Heap {
   std::uint64_t free_at_end() const noexcept;
   void set_in_use(std::uint64_t extent, bool in_use) noexcept;
   Status sweep_slab(std::uint32_t number, bool complete) noexcept;
+  Status sweep_extent(std::uint32_t number, bool complete) noexcept;
 
   P& platform_;
   Storage& storage_;
@@ -300,6 +331,10 @@ class Heap {
   typename P::template Atomic<bool> sweeping_{false};
   void* helper_context_ = nullptr;
   bool (*helper_)(void*) = nullptr;
+  void* watch_context_ = nullptr;
+  void (*space_watch_)(void*) = nullptr;
+  typename P::template Atomic<bool> starved_{false};  // pool_full was answered, nothing freed since
+  std::uint64_t sweep_cursor_ = 0;
 
   Arena<Extent> extents_;
   Arena<std::uint64_t> in_use_;   // bit per extent; under extent_latch_

@@ -78,10 +78,14 @@ Expected<std::uint64_t> Heap<P>::allocate(std::size_t n, BlockKind kind) noexcep
   for (;;) {
     const bool swept_later = sweeping();  // before the look: the sweep may end meanwhile
     auto block = allocate_now(n, kind);
-    if (block.has_value() || !swept_later) [[likely]]
+    if (block.has_value()) [[likely]]
       return block;
+    if (block.error() != StatusCode::pool_full) return block;
     // I4: touched extents may have free blocks, but only the sweep's end can tell.
-    if (block.error() != StatusCode::pool_full || !help_sweep()) return block;
+    if (swept_later && help_sweep()) continue;
+    // Once more after the watch is set: a free comes before that look, or is heard of.
+    if (space_watch_ == nullptr || starved_.exchange(true, std::memory_order_seq_cst)) return block;
+    (void)P::heavy_fence();
   }
 }
 
@@ -148,6 +152,7 @@ void Heap<P>::free(std::uint64_t offset) noexcept {
     m->items[m->count++] = offset;
   }
   if (cache != nullptr) cache->latch.unlock();
+  tell_space_freed();
 }
 
 template <Platform P>
@@ -453,11 +458,15 @@ Expected<std::uint64_t> Heap<P>::allocate_run(std::uint64_t extents, BlockKind k
 
 template <Platform P>
 void Heap<P>::free_run(std::uint64_t extent) noexcept {
-  if (extents_[extent].has(kTouched) && sweeping()) {
-    extents_[extent].inline_bits.store(0, std::memory_order_release);
-    return;
+  {
+    LatchGuard guard(extent_latch_);  // as in free(): it decides whether the sweep was here
+    if (extents_[extent].has(kTouched) && sweeping()) {
+      extents_[extent].inline_bits.store(0, std::memory_order_release);
+      return;
+    }
   }
   release_extent(static_cast<std::uint32_t>(extent));
+  tell_space_freed();
 }
 
 }  // namespace perdure

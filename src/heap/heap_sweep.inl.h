@@ -94,13 +94,18 @@ Status Heap<P>::mark(std::uint64_t offset) noexcept {
 }
 
 template <Platform P>
-void Heap<P>::mark_copied(std::uint64_t offset) noexcept {
-  if (!sweeping()) return;
+Status Heap<P>::mark_serving(std::uint64_t offset) noexcept {
   std::uint64_t number = 0;
   std::uint32_t block = 0;
-  if (!locate(offset, number, block).ok()) return;
-  if (!extents_[number].has(kTouched)) return;
+  if (Status s = locate(offset, number, block); !s.ok()) return s;
+  if (!extents_[number].has(kTouched)) return {};
   bits_of(extents_[number])[block / 64].fetch_or(1ULL << (block % 64), std::memory_order_acq_rel);
+  return {};
+}
+
+template <Platform P>
+void Heap<P>::mark_copied(std::uint64_t offset) noexcept {
+  if (sweeping()) (void)mark_serving(offset);
 }
 
 // Turns one touched slab's marks into free blocks; the class latch is held, so that a free() that
@@ -125,12 +130,14 @@ Status Heap<P>::sweep_slab(std::uint32_t number, bool complete) noexcept {
     auto* words = at<std::uint64_t>(offset_of(number) + std::uint64_t{b} * size);
     const std::size_t count =
         extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free) ? 1 : size / 8;
+    bool alive = false;
     for (std::size_t w = 0; w < count; ++w) {
       if (platform_.load(words[w]) == 0) continue;
       platform_.store(words[w], 0);
-      platform_.flush(&words[w], 8, "heap.sweep.dead"_site);
-      wrote = true;
+      alive = true;
     }
+    if (alive) platform_.flush(words, count * 8, "heap.sweep.dead"_site);
+    wrote = wrote || alive;
   }
   if (wrote && !platform_.fence("heap.sweep.dead"_site)) return StatusCode::poisoned;
   extent.set_count(blocks - used);
@@ -139,29 +146,49 @@ Status Heap<P>::sweep_slab(std::uint32_t number, bool complete) noexcept {
 }
 
 template <Platform P>
-Status Heap<P>::end_sweep(bool complete) noexcept {
-  const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    Extent& extent = extents_[i];
-    if (!extent.has(kTouched)) continue;
-    const auto number = static_cast<std::uint32_t>(i);
-    if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
+Status Heap<P>::sweep_extent(std::uint32_t number, bool complete) noexcept {
+  Extent& extent = extents_[number];
+  if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
+    bool reached = true;
+    {
+      LatchGuard guard(extent_latch_);
       extent.clear(kTouched);
-      const bool reached = extent.inline_bits.load(std::memory_order_acquire) != 0;
-      if (!reached && complete && P::runs("heap.sweep.run"_site)) release_extent(number);
-      continue;
+      reached = extent.inline_bits.load(std::memory_order_acquire) != 0;
     }
-    ClassList& list = lists_[extent.kind][extent.size_class];
-    LatchGuard guard(list.latch);
-    if (Status s = sweep_slab(number, complete); !s.ok()) return s;
-    if (extent.count() == blocks_in(extent)) {
-      if (P::runs("heap.sweep.slab"_site)) release_extent(number);
-    } else if (extent.count() > 0 && P::runs("heap.sweep.partial"_site)) {
-      link_partial(list, number);
-    }
+    if (!reached && complete && P::runs("heap.sweep.run"_site)) release_extent(number);
+    return {};
   }
-  sweeping_.store(false, std::memory_order_release);
+  ClassList& list = lists_[extent.kind][extent.size_class];
+  LatchGuard guard(list.latch);
+  if (Status s = sweep_slab(number, complete); !s.ok()) return s;
+  if (extent.count() == blocks_in(extent)) {
+    if (P::runs("heap.sweep.slab"_site)) release_extent(number);
+  } else if (extent.count() > 0 && P::runs("heap.sweep.partial"_site)) {
+    link_partial(list, number);
+  }
   return {};
+}
+
+template <Platform P>
+Expected<bool> Heap<P>::sweep_some(bool complete, std::uint64_t extents) noexcept {
+  if (!sweeping()) return false;
+  const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+  const std::uint64_t end = std::min(count, sweep_cursor_ + std::min(extents, count));
+  for (; sweep_cursor_ < end; ++sweep_cursor_) {
+    if (!extents_[sweep_cursor_].has(kTouched)) continue;
+    Status s = sweep_extent(static_cast<std::uint32_t>(sweep_cursor_), complete);
+    if (!s.ok()) return fail(std::move(s));
+  }
+  if (end < count) return true;
+  sweeping_.store(false, std::memory_order_release);
+  tell_space_freed();
+  return false;
+}
+
+template <Platform P>
+Status Heap<P>::end_sweep(bool complete) noexcept {
+  auto more = sweep_some(complete, ~std::uint64_t{0});
+  return more ? Status() : std::move(more.error());
 }
 
 template <Platform P>
@@ -178,6 +205,7 @@ void Heap<P>::flush_caches() noexcept {
       }
     }
   }
+  tell_space_freed();
 }
 
 // Gives back the empty extents that a class keeps as its last.
@@ -196,6 +224,7 @@ void Heap<P>::release_empty() noexcept {
       }
     }
   }
+  tell_space_freed();
 }
 
 template <Platform P>
@@ -242,6 +271,20 @@ void Heap<P>::for_each_assigned(F&& visit) noexcept {
     }
     if (end > i) visit(at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
   }
+}
+
+template <Platform P>
+bool Heap<P>::next_assigned(std::uint64_t& cursor, std::uint64_t most, std::uint64_t& offset,
+                            std::uint64_t& bytes) noexcept {
+  LatchGuard guard(extent_latch_);
+  const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+  const auto assigned = [&](std::uint64_t i) { return (in_use_[i / 64] >> (i % 64) & 1) != 0; };
+  while (cursor < count && !assigned(cursor)) ++cursor;
+  const std::uint64_t first = cursor;
+  while (cursor < count && cursor - first < most && assigned(cursor)) ++cursor;
+  offset = offset_of(first);
+  bytes = (cursor - first) << extent_shift_;
+  return bytes != 0;
 }
 
 template <Platform P>

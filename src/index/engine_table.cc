@@ -7,7 +7,7 @@ namespace perdure {
 namespace {
 
 constexpr EngineRow kEngines[] = {
-    {Engine::phast, 0, true, &phast::create, &phast::open},
+    {Engine::phast, 0, /*ordered=*/true, /*at_once=*/false, &phast::create, &phast::open},
 };
 
 }  // namespace

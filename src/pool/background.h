@@ -1,23 +1,39 @@
 // Background: work of a pool that no operation waits for: a sweep that goes on while the pool
 // serves, a rehash, a shrink.
 //
-// WHAT  Units of work, each a bounded step at a time, on one thread of the pool; it is started when
-//   the first unit registers, so a pool whose engines have none never has a thread. A unit that
-//   registers at open goes on with what the last process left.
+// WHAT  Units of work, each a bounded step at a time, on up to kMaxBackgroundThreads threads of the
+//   pool; they are started when the first unit registers, so a pool whose engines have none never
+//   has a thread. A unit that registers at open goes on with what the last process left.
 // INVARIANTS (DRAM only; what a step stores is the unit's own crash argument)
-//   B1  No two threads are inside run_some() of one unit.
+//   B1  At most as many threads are inside run_some() of a unit as the width it was added with: 1,
+//       unless it says more.
 //   B2  wake() is never lost: after it the unit's next step begins later than the wake.
-//   B3  After remove(unit) no step of it runs or begins; after stop() no step of any.
+//   B3  After remove(unit) no step of it runs or begins; after stop() no step of any. While a
+//       BackgroundHold lives none runs or begins.
+//   B4  A step that answered blocked is followed by another one once space was freed, also if that
+//       was between its failed allocation and its answer.
+// ORDERING
+//   wakes, rested  A unit is due while wakes != rested. A step counts the wakes before it begins;
+//                  `rest` makes that count `rested`, then looks at wakes again. wake() adds to
+//                  wakes, then looks at rested: one of the two sees the other (both seq_cst), so
+//                  either the unit stays due or the waker signals.
+//   freed, blocked the same between space_freed() and a step that answers blocked.
+//   signal         read before a thread looks for work and waited for after it: what is announced
+//                  in between ends the park.
+//   latch          everything else; taken last, by whoever holds latches of the heap, too.
 // WITHOUT A THREAD  (background_threads 0, or the system refuses one) whoever calls run_some() runs
 //   a step: Pool::run_background(), and mutations, which engines begin with help(). What is not
 //   done at close goes on at the next open. Under SimPlatform there is never a thread: tests and
 //   schedulers call run_some().
-// PROGRESS  blocking; one latch, held for a walk over the units, never over a step. remove() and
-//   finish() wait for a step under way, so a step may not wait for a thread that calls them.
+// PROGRESS  blocking; one latch, held for a walk over the units, never over a step. remove(),
+//   finish() and a hold wait for steps under way, so a step may not wait for a thread that calls
+//   them. A step may finish() another unit if that one never waits for its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "perdure/options.h"
 #include "platform/platform.h"
 
 namespace perdure {
@@ -25,27 +41,42 @@ namespace perdure {
 template <Platform P>
 class Background;
 
+// What a step has come to.
+enum class Step : std::uint8_t {
+  more,     // there is more to do
+  rest,     // nothing is left until somebody wakes the unit
+  blocked,  // it needs space that the pool does not have: until some is freed, or a wake
+};
+
 // A unit of work. Lives from add() to remove(); its owner is an engine instance or part of a pool.
 template <Platform P>
 class BackgroundWork {
  public:
+  static constexpr std::uint32_t kMaxWidth = kMaxBackgroundThreads * 2;  // helpers included
+
   BackgroundWork() = default;
   virtual ~BackgroundWork() = default;
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
   // One step of at most about a millisecond, by a thread that is in no epoch guard of its own
-  // making. Answers whether more is to be done; otherwise it rests until wake(). It fences what it
-  // has stored before it returns.
-  virtual bool run_some() noexcept = 0;
+  // making. It fences what it has stored before it returns. With a width of more than 1, as many
+  // threads are in it at once.
+  virtual Step run_some() noexcept = 0;
 
  private:
   friend class Background<P>;
-  static constexpr std::uint32_t kNobody = ~0U;
+  using Count = typename P::template Atomic<std::uint64_t>;
 
-  BackgroundWork* next_ = nullptr;  // under the service's latch
-  std::uint32_t runner_ = kNobody;  // thread slot; under the latch
-  typename P::template Atomic<bool> due_{false};
+  // Under the service's latch:
+  BackgroundWork* next_ = nullptr;
+  std::uint32_t width_ = 1;
+  std::uint32_t inside_ = 0;
+  std::uint32_t runners_[kMaxWidth] = {};  // thread slots, the first `inside_` of them
+  bool blocked_ = false;
+  // Changed by wake() too:
+  Count wakes_{0};
+  Count rested_{0};
 };
 
 template <Platform P>
@@ -58,28 +89,30 @@ class Background {
   Background& operator=(const Background&) = delete;
   ~Background() { stop(); }
 
-  // 0: no thread of its own. Before the first add().
+  // How many threads of its own it may have, at most kMaxBackgroundThreads. Before the first add().
   void set_threads(std::uint32_t threads) noexcept {
-    threads_ = threads;
-    driven_.store(threads == 0, std::memory_order_relaxed);
+    wanted_ = std::min(threads, kMaxBackgroundThreads);
+    driven_.store(wanted_ == 0, std::memory_order_relaxed);
   }
 
-  // Registers a unit, due at once. Starts the thread if it is the first.
-  void add(Work& work) noexcept {
+  // Registers a unit, due at once; up to `width` threads may be inside it. Starts the threads if it
+  // is the first.
+  void add(Work& work, std::uint32_t width = 1) noexcept {
     bool start = false;
     {
       LatchGuard guard(latch_);
       work.next_ = first_;
       first_ = &work;
-      work.due_.store(true, std::memory_order_relaxed);
-      start = threads_ != 0 && !tried_ && !stopped_.load(std::memory_order_relaxed);
+      work.width_ = std::clamp(width, 1U, Work::kMaxWidth);
+      work.wakes_.fetch_add(1, std::memory_order_seq_cst);
+      start = wanted_ != 0 && !tried_ && !stopped_.load(std::memory_order_relaxed);
       tried_ = tried_ || start;
     }
-    if (start && !thread_.start(loop_)) driven_.store(true, std::memory_order_relaxed);
+    if (start) start_threads();
     signal();
   }
 
-  // The unit's owner is going. Waits for a step under way; not to be called from a step of it.
+  // The unit's owner is going. Waits for steps under way; not to be called from a step of it.
   void remove(Work& work) noexcept {
     {
       LatchGuard guard(latch_);
@@ -89,50 +122,88 @@ class Background {
       *link = work.next_;
       if (cursor_ == &work) cursor_ = work.next_;
     }
-    for (unsigned spins = 0; runner_of(work) != Work::kNobody;) P::pause(spins++);
+    for (unsigned spins = 0; inside(work) != 0;) P::pause(spins++);
+    LatchGuard guard(latch_);
+    set_blocked(work, false);
   }
 
-  // More is to be done. Any thread, also from within a step; cheap if it is known already.
+  // More is to be done. Any thread, also from within a step.
   void wake(Work& work) noexcept {
-    if (!work.due_.exchange(true, std::memory_order_acq_rel)) signal();
+    const std::uint64_t before = work.wakes_.fetch_add(1, std::memory_order_seq_cst);
+    if (before == work.rested_.load(std::memory_order_seq_cst)) signal();
+  }
+
+  // Memory of the pool was freed: what was blocked is due again. Any thread; cheap if nothing is.
+  void space_freed() noexcept {
+    freed_.fetch_add(1, std::memory_order_seq_cst);
+    if (blocked_.load(std::memory_order_seq_cst) == 0) return;
+    {
+      LatchGuard guard(latch_);
+      for (Work* work = first_; work != nullptr; work = work->next_) {
+        if (!work->blocked_) continue;
+        set_blocked(*work, false);
+        work->wakes_.fetch_add(1, std::memory_order_seq_cst);
+      }
+    }
+    signal();
   }
 
   // Runs a step of one unit that is due, in turn, on the calling thread. False: nothing was left to
   // do, or others are doing it.
   bool run_some() noexcept {
-    Work* work = nullptr;
+    const std::uint32_t self = P::thread_slot();  // may wait for one: not under the latch
+    Taken taken;
     {
       LatchGuard guard(latch_);
-      if (!stopped_.load(std::memory_order_relaxed)) work = take_next();
+      if (may_run(self)) taken = take_next(self);
     }
-    return work != nullptr && run(*work);
+    if (taken.work == nullptr) return false;
+    run(taken);
+    return true;
+  }
+
+  // A step of this unit, now, on the calling thread, whether there are threads or not. False: it
+  // rests or is blocked, enough threads are at it, this thread is in one of its steps, or nothing
+  // may run.
+  bool help(Work& work) noexcept {
+    const std::uint32_t self = P::thread_slot();
+    Taken taken;
+    {
+      LatchGuard guard(latch_);
+      if (may_run(self) && has_room(work) && due(work) && !is_inside(work, self)) {
+        taken = take(work, self);
+      }
+    }
+    if (taken.work == nullptr) return false;
+    run(taken);
+    return true;
   }
 
   // Runs this unit on the calling thread until it rests; for an operation that cannot go on
-  // without its result. False from within a step of the same unit, which cannot be waited for, and
-  // after stop().
+  // without its result. False: it is blocked, the caller is in a step of it, which cannot be waited
+  // for, or holds the background, or it was stopped.
   bool finish(Work& work) noexcept {
     const std::uint32_t self = P::thread_slot();
     for (unsigned spins = 0;;) {
-      bool taken = false;
+      Taken taken;
       {
         LatchGuard guard(latch_);
-        if (work.runner_ == self || stopped_.load(std::memory_order_relaxed)) return false;
-        if (work.runner_ == Work::kNobody) {
-          if (!work.due_.load(std::memory_order_acquire)) return true;
-          take(work, self);
-          taken = true;
+        if (stopped_.load(std::memory_order_relaxed) || is_inside(work, self) ||
+            (holds_ != 0 && holder_ == self)) {
+          return false;
         }
+        if (!due(work) && work.inside_ == 0) return !work.blocked_;
+        if (may_run(self) && due(work) && has_room(work)) taken = take(work, self);
       }
-      if (taken) {
-        run(work);
+      if (taken.work != nullptr) {
+        run(taken);
       } else {
         P::pause(spins++);
       }
     }
   }
 
-  // Returns when every unit rests. Endless if others keep waking them.
+  // Returns when every unit rests or is blocked. Endless if others keep waking them.
   void settle() noexcept {
     for (unsigned spins = 0; !at_rest();) {
       if (!run_some()) P::pause(spins++);
@@ -144,9 +215,7 @@ class Background {
     LatchGuard guard(latch_);
     if (stopped_.load(std::memory_order_relaxed)) return true;
     for (Work* work = first_; work != nullptr; work = work->next_) {
-      if (work->runner_ != Work::kNobody || work->due_.load(std::memory_order_acquire)) {
-        return false;
-      }
+      if (work->inside_ != 0 || due(*work)) return false;
     }
     return true;
   }
@@ -159,7 +228,8 @@ class Background {
   // No thread of its own does the work.
   bool driven() const noexcept { return driven_.load(std::memory_order_relaxed); }
 
-  // Ends the thread after its present step; nothing runs afterwards. Idempotent.
+  // Ends the threads, each after its present step, and waits for steps that others run; nothing
+  // runs afterwards. Idempotent. Not to be called from a step.
   void stop() noexcept {
     if (abandoned_) return;
     {
@@ -167,20 +237,34 @@ class Background {
       stopped_.store(true, std::memory_order_release);
     }
     signal();
-    thread_.join();
+    for (std::uint32_t i = 0; i < started_; ++i) threads_[i].join();
+    started_ = 0;
+    for (unsigned spins = 0; running() != 0;) P::pause(spins++);
   }
-  // A child of fork has no such thread and may have inherited a latch that is held.
+  // A child of fork has no such threads and may have inherited a latch that is held.
   void abandon() noexcept { abandoned_ = true; }
 
  private:
+  template <Platform>
+  friend class BackgroundHold;
+
   struct Loop {
     Background* service;
     void operator()() const noexcept { service->serve(); }
   };
+  // A unit that this thread has entered, and what it knew before its step.
+  struct Taken {
+    Work* work = nullptr;
+    std::uint64_t wakes = 0;
+    std::uint64_t freed = 0;
+  };
 
+  void start_threads() noexcept {
+    while (started_ < wanted_ && threads_[started_].start(loop_)) ++started_;
+    if (started_ == 0) driven_.store(true, std::memory_order_relaxed);
+  }
   void serve() noexcept {
     while (!stopped_.load(std::memory_order_acquire)) {
-      // Before the look for work: what is announced after it ends the park.
       const std::uint32_t seen = signal_.load(std::memory_order_acquire);
       if (stopped_.load(std::memory_order_acquire)) return;
       if (!run_some()) P::park(signal_, seen);
@@ -191,53 +275,148 @@ class Background {
     P::unpark(signal_);
   }
 
-  // Latch held: the next unit in turn that is due and that nobody runs, taken; or null.
-  Work* take_next() noexcept {
+  // --- the latch is held ---
+  static bool due(const Work& work) noexcept {
+    return work.wakes_.load(std::memory_order_seq_cst) !=
+           work.rested_.load(std::memory_order_seq_cst);
+  }
+  static bool has_room(const Work& work) noexcept { return work.inside_ < work.width_; }
+  static bool is_inside(const Work& work, std::uint32_t self) noexcept {
+    return std::find(work.runners_, work.runners_ + work.inside_, self) !=
+           work.runners_ + work.inside_;
+  }
+  // A hold waits for the steps under way, and those may need a step of another unit.
+  bool may_run(std::uint32_t self) const noexcept {
+    if (stopped_.load(std::memory_order_relaxed)) return false;
+    if (holds_ == 0) return true;
+    for (const Work* work = first_; work != nullptr; work = work->next_) {
+      if (is_inside(*work, self)) return true;
+    }
+    return false;
+  }
+  // The next unit in turn that is due and has room for this thread, entered.
+  Taken take_next(std::uint32_t self) noexcept {
     Work* const begin = cursor_ != nullptr ? cursor_ : first_;
     for (Work* work = begin; work != nullptr;) {
       Work* const next = work->next_ != nullptr ? work->next_ : first_;
-      if (work->runner_ == Work::kNobody && work->due_.load(std::memory_order_acquire)) {
+      if (has_room(*work) && due(*work) && !is_inside(*work, self)) {
         cursor_ = next;
-        take(*work, P::thread_slot());
-        return work;
+        return take(*work, self);
       }
-      if (next == begin) return nullptr;
+      if (next == begin) break;
       work = next;
     }
-    return nullptr;
+    return {};
   }
-  static void take(Work& work, std::uint32_t runner) noexcept {
-    work.runner_ = runner;
-    // Before the step: what wakes it during the step is due again (B2).
-    work.due_.exchange(false, std::memory_order_acq_rel);
+  Taken take(Work& work, std::uint32_t self) noexcept {
+    work.runners_[work.inside_++] = self;
+    ++running_;
+    set_blocked(work, false);
+    // Before the step: what is announced during it counts again (B2, B4).
+    return {&work, work.wakes_.load(std::memory_order_seq_cst),
+            freed_.load(std::memory_order_seq_cst)};
   }
-  bool run(Work& work) noexcept {
-    const bool more = work.run_some();
+  void set_blocked(Work& work, bool blocked) noexcept {
+    if (work.blocked_ == blocked) return;
+    work.blocked_ = blocked;
+    blocked_.fetch_add(blocked ? 1 : ~std::uint32_t{0}, std::memory_order_seq_cst);
+  }
+  // Nothing is left of what was announced before the step that is over.
+  static void rest(Work& work, std::uint64_t wakes) noexcept {
+    if (work.rested_.load(std::memory_order_relaxed) < wakes) {
+      work.rested_.store(wakes, std::memory_order_seq_cst);
+    }
+  }
+  void leave(const Taken& taken, Step step) noexcept {
+    Work& work = *taken.work;
+    const std::uint32_t self = P::thread_slot();
+    --running_;
+    *std::find(work.runners_, work.runners_ + work.inside_, self) = work.runners_[work.inside_ - 1];
+    --work.inside_;
+    if (step == Step::rest) rest(work, taken.wakes);
+    if (step == Step::blocked) {
+      set_blocked(work, true);
+      if (freed_.load(std::memory_order_seq_cst) == taken.freed) {
+        rest(work, taken.wakes);
+      } else {
+        set_blocked(work, false);
+        step = Step::more;
+      }
+    }
+    // Another thread's step may have said meanwhile that nothing is left.
+    if (step == Step::more && !due(work)) work.wakes_.fetch_add(1, std::memory_order_seq_cst);
+  }
+
+  void run(const Taken& taken) noexcept {
+    const Step step = taken.work->run_some();
+    bool again = false;
     {
       LatchGuard guard(latch_);
-      work.runner_ = Work::kNobody;
-      if (more) work.due_.store(true, std::memory_order_release);
+      leave(taken, step);
+      again = due(*taken.work);  // it may be gone when the latch is
     }
-    // A helper's step may have hidden the unit from the thread, which then went to sleep.
-    if (more && !driven()) signal();
-    return true;
+    // A step may have hidden the unit from a thread that then went to sleep.
+    if (again && !driven()) signal();
   }
-  std::uint32_t runner_of(const Work& work) noexcept {
+  std::uint32_t inside(const Work& work) noexcept {
     LatchGuard guard(latch_);
-    return work.runner_;
+    return work.inside_;
+  }
+  std::uint32_t running() noexcept {
+    LatchGuard guard(latch_);
+    return running_;
+  }
+
+  void hold() noexcept {
+    const std::uint32_t self = P::thread_slot();
+    {
+      LatchGuard guard(latch_);
+      ++holds_;
+      holder_ = self;
+    }
+    for (unsigned spins = 0; running() != 0;) P::pause(spins++);
+  }
+  void release() noexcept {
+    {
+      LatchGuard guard(latch_);
+      --holds_;
+    }
+    signal();
   }
 
   typename P::Latch latch_;
   Work* first_ = nullptr;
-  Work* cursor_ = nullptr;  // whose turn it is; null: the first one's
+  Work* cursor_ = nullptr;     // whose turn it is; null: the first one's
+  std::uint32_t running_ = 0;  // steps under way
+  std::uint32_t holds_ = 0;
+  std::uint32_t holder_ = 0;
+  typename P::template Atomic<std::uint64_t> freed_{0};
+  typename P::template Atomic<std::uint32_t> blocked_{0};  // units
   typename P::template Atomic<std::uint32_t> signal_{0};
   typename P::template Atomic<bool> stopped_{false};
   typename P::template Atomic<bool> driven_{false};
-  typename P::Thread thread_;
+  typename P::Thread threads_[kMaxBackgroundThreads];
   Loop loop_{this};
-  std::uint32_t threads_ = 1;
+  std::uint32_t wanted_ = 1;
+  std::uint32_t started_ = 0;
   bool tried_ = false;
   bool abandoned_ = false;
+};
+
+// Scope in which no step of any unit runs or begins; whoever stores nothing meanwhile sees a pool
+// that stands still. One at a time, not from within a step. What is blocked or due stays so.
+template <Platform P>
+class [[nodiscard]] BackgroundHold {
+ public:
+  explicit BackgroundHold(Background<P>& background) noexcept : background_(background) {
+    background_.hold();
+  }
+  ~BackgroundHold() { background_.release(); }
+  BackgroundHold(const BackgroundHold&) = delete;
+  BackgroundHold& operator=(const BackgroundHold&) = delete;
+
+ private:
+  Background<P>& background_;
 };
 
 }  // namespace perdure

@@ -262,9 +262,8 @@ void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
 }
 
 void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept {
-  if (offset >= size()) return;
-  const std::uint64_t end = std::min(offset + length, size());
-  madvise(base_ + offset / 4096 * 4096, end - offset / 4096 * 4096, MADV_POPULATE_READ);
+  // The range is assigned, so the file is not shorter; if somebody has cut it, this has no effect.
+  madvise(base_ + offset / 4096 * 4096, offset % 4096 + length, MADV_POPULATE_READ);
 }
 
 Status FileStorage::full(const char* what) const noexcept {

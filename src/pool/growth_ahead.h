@@ -32,7 +32,9 @@ class GrowthAhead final : public BackgroundWork<P> {
     added_ = true;
     background.add(*this);
   }
-  bool run_some() noexcept override { return core_.prepare_growth(kPiece); }
+  Step run_some() noexcept override {
+    return core_.prepare_growth(kPiece) ? Step::more : Step::rest;
+  }
 
  private:
   Core& core_;

@@ -20,16 +20,18 @@
 //   open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty header,
 //               unless the pool is clean: then recovery only reads, and a pool found damaged stays
 //               clean, so that its checksums count at the next open too. The caller opens the
-//               maps, which mark their blocks. finish_open dirty header, both copies, if not
-//               written yet -> free lists. A map that marks in the background is preceded by
-//               begin_serving, and its last step calls finish_open.
+//               maps, which mark their blocks, or are added to the open's sweep. finish_open dirty
+//               header, both copies, if not written yet -> free lists, at once or by the sweep.
+//               serve hands that to the background.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes. The
 //               space of the next growth is allocated in the background (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
-//   close       data fenced -> storage synced -> header clean|synced.
-//   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed. The
-//               next store of anybody: dirty header, both copies, durable -> the store.
+//   close       data fenced -> storage synced -> header clean|synced, both copies: that one of them
+//               is lost takes nothing from the checksums of the other's content.
+//   sync        data fenced -> storage synced; with nobody storing meanwhile -> header sealed,
+//               both copies. The next store of anybody: dirty header, both copies, durable -> the
+//               store.
 // RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
 //   unfinished add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
@@ -46,9 +48,11 @@
 #include "perdure/status.h"
 #include "platform/platform.h"
 #include "platform/storage.h"
+#include "pool/after_kill.h"
 #include "pool/background.h"
 #include "pool/growth_ahead.h"
 #include "pool/layout.h"
+#include "pool/open_sweep.h"
 #include "reclaim/epoch.h"
 #include "util/crc32c.h"
 
@@ -70,14 +74,17 @@ struct OpenRequest {
   bool accept_untrusted = false;
   bool allow_damage = false;        // of the root directory: it is reported, for check()
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
-  std::uint32_t threads = 1;        // for passes over the whole content, then and later
+  // Whether a map restarts at once: it settles what its answers rest on (AfterKill). If all maps
+  // do, the write-back after a kill goes on in the background. Null: no map does.
+  bool (*at_once)(const layout::Root& root) noexcept = nullptr;
+  std::uint32_t threads = 1;  // for passes over the whole content, then and later
 };
 
 struct OpenReport {
   bool was_clean = false;
   bool was_synced = false;
   bool trusted = true;
-  bool wrote_back = false;  // the X1 pass ran
+  bool at_once = false;  // there are maps, and all of them restart at once
   bool directory_damaged = false;
 };
 
@@ -106,7 +113,12 @@ class PoolCore final : public HeapHost, private StoreWatch {
       : platform_(platform),
         storage_(storage),
         epochs_(platform),
-        heap_(platform, storage, epochs_) {}
+        heap_(platform, storage, epochs_),
+        after_kill_(platform, heap_),
+        sweep_(heap_, after_kill_, background_) {
+    heap_.set_space_watch(&background_,
+                          [](void* work) { static_cast<Background<P>*>(work)->space_freed(); });
+  }
   ~PoolCore() override {
     background_.stop();
     if (!abandoned_) epochs_.drain_all();
@@ -123,18 +135,18 @@ class PoolCore final : public HeapHost, private StoreWatch {
                        Durability mode) noexcept;
 
   Status open(const OpenRequest& request, OpenReport& report) noexcept;
-  // I4 for maps that serve before their blocks are marked: call it before the first of them may
-  // be mutated. Otherwise finish_open() does it.
-  Status begin_serving() noexcept;
-  // Ends recovery. `complete`: every map could be enumerated.
+  // Ends recovery, or leaves its end to sweep(), where a map marks while it serves or what a killed
+  // process left is not durable yet. `complete`: every other map could be enumerated.
   Status finish_open(bool complete) noexcept;
+  // Hands what sweep() has left to do to the background. Nothing that must be refused follows.
+  void serve() noexcept { sweep_.serve(); }
   // An untrusted pool has passed its check: from now on it counts as this file of this boot.
   Status accept(const layout::Identity& identity) noexcept;
   // The caller has stopped background work and closed its maps. Idempotent.
   Status close(bool sync) noexcept;
   // Makes everything acknowledged so far durable against power loss in every mode, and seals the
-  // pool if nothing is stored meanwhile. The caller is in no epoch guard; no map is made or dropped
-  // at the time.
+  // pool if nothing is stored meanwhile and background work comes to rest within about a second.
+  // The caller is in no epoch guard; no map is made or dropped at the time.
   Status sync() noexcept;
 
   // --- roots ---
@@ -161,6 +173,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   EpochDomain<P>& epochs() noexcept { return epochs_; }
   Heap<P>& heap() noexcept { return heap_; }
   Background<P>& background() noexcept { return background_; }
+  OpenSweep<P>& sweep() noexcept { return sweep_; }
+  AfterKill<P>& after_kill() noexcept { return after_kill_; }
   // A copy: growth changes it.
   layout::Header header() const noexcept {
     LatchGuard guard(latch_);
@@ -184,6 +198,9 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   bool write_back_all() noexcept;
+  Status write_back(const OpenRequest& request, OpenReport& report) noexcept;
+  Status begin_serving() noexcept;
+  bool all_at_once(const OpenRequest& request) const noexcept;
   static std::uint64_t directory_crc(const P& platform, const std::byte* base,
                                      std::uint32_t slots) noexcept;
   std::uint64_t directory_crc() const noexcept {
@@ -208,6 +225,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   void for_each_piece(std::size_t worker, F&& visit) noexcept;
   static constexpr int kSealAttempts = 4;
   static constexpr unsigned kPatience = 100'000;  // pauses: a reader that stays is not waited for
+  static constexpr std::uint64_t kSealPatienceNs = 1'000'000'000;  // for background work
 
   P& platform_;
   Storage& storage_;
@@ -215,6 +233,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Heap<P> heap_;
   GrowthAhead<PoolCore, P> growth_ahead_{*this};
   Background<P> background_;
+  AfterKill<P> after_kill_;
+  OpenSweep<P> sweep_;
   layout::Header header_{};
   std::uint32_t threads_ = 1;
   int next_copy_ = 0;  // where the next header goes: never over the counting one
@@ -324,6 +344,38 @@ bool PoolCore<P>::write_back_all() noexcept {
   return durable.load(std::memory_order_relaxed);
 }
 
+// X1 in the way that page media and the maps allow. Where no map reads before it settles, only what
+// the pool itself rests on comes first.
+template <Platform P>
+Status PoolCore<P>::write_back(const OpenRequest& request, OpenReport& report) noexcept {
+  if (request.write_back_by_sync) {
+    return sync_storage(0, header_.file_bytes);
+  }
+  report.at_once = report.trusted && all_at_once(request);
+  if (!report.at_once) {
+    return write_back_all() ? Status() : StatusCode::poisoned;
+  }
+  platform_.flush(storage_.base(),
+                  layout::kDirectoryOffset + header_.root_slots * sizeof(layout::Root),
+                  "pool.settle.directory"_site);
+  platform_.flush(storage_.base() + header_.table_offset, extents_in(header_.file_bytes) * 8,
+                  "pool.settle.table"_site);
+  if (!platform_.fence("pool.settle.table"_site)) return StatusCode::poisoned;
+  return after_kill_.begin();
+}
+
+template <Platform P>
+bool PoolCore<P>::all_at_once(const OpenRequest& request) const noexcept {
+  bool any = false;
+  for (std::uint32_t slot = 0; request.at_once != nullptr && slot < header_.root_slots; ++slot) {
+    layout::Root root;
+    const auto used = read_root(slot, root);
+    if (!used || (*used && !request.at_once(root))) return false;
+    any = any || *used;
+  }
+  return any;
+}
+
 template <Platform P>
 Status PoolCore<P>::refuse(const char* reason) const noexcept {
   return Status::format(StatusCode::untrusted,
@@ -372,12 +424,9 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
     }
   }
   if (platform_.durable() && !report.was_synced && P::runs("pool.open.write_back"_site)) {
-    if (request.write_back_by_sync) {
-      if (Status s = sync_storage(0, header_.file_bytes); !s.ok()) return s;
-    } else {
-      if (!write_back_all()) return StatusCode::poisoned;
-    }
-    report.wrote_back = true;
+    if (Status s = write_back(request, report); !s.ok()) return s;
+  } else {
+    report.at_once = all_at_once(request);
   }
   // Entering `power` over stores that no flush followed: the whole file goes back first.
   const auto weakest = static_cast<Durability>(header_.weakest);
@@ -410,7 +459,9 @@ Status PoolCore<P>::begin_serving() noexcept {
 template <Platform P>
 Status PoolCore<P>::finish_open(bool complete) noexcept {
   if (Status s = begin_serving(); !s.ok()) return s;
-  return heap_.end_sweep(complete);
+  if (!sweep_.has_maps() && after_kill_.done()) return heap_.end_sweep(complete);
+  sweep_.begin(complete);
+  return {};
 }
 
 template <Platform P>
@@ -426,6 +477,7 @@ template <Platform P>
 Status PoolCore<P>::close(bool sync) noexcept {
   if (!open_) return {};
   epochs_.drain_all();
+  if (!after_kill_.settle_all()) return StatusCode::poisoned;
   if (!platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
   LatchGuard guard(latch_);
   unseal();
@@ -436,6 +488,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
   header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
   if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
   Status s = write_header(true);
+  if (s.ok()) s = write_header(true);
   if (s.ok()) open_ = false;
   return s;
 }

@@ -24,6 +24,7 @@ Status PoolCore<P>::sync() noexcept {
   }
   const bool quiet = begin_seal();
   Status s;
+  if (!after_kill_.settle_all()) s = StatusCode::poisoned;
   if (!platform_.fence("pool.sync.data"_site)) s = StatusCode::poisoned;
   if (s.ok()) s = sync_storage(0, header().file_bytes);
   const std::uint64_t content = quiet && s.ok() ? content_checksum(true) : 0;
@@ -33,12 +34,14 @@ Status PoolCore<P>::sync() noexcept {
   return s;
 }
 
-// Answers whether nobody stores any more.
+// Answers whether nobody stores any more. Work that mutations keep waking is not waited for.
 template <Platform P>
 bool PoolCore<P>::begin_seal() noexcept {
+  const std::uint64_t deadline = P::now_ns() + kSealPatienceNs;
   for (int attempt = 0; attempt < kSealAttempts; ++attempt) {
     // Work that is left to do stores; so does reclamation, which this thread does itself.
     for (unsigned spins = 0; spins < kPatience && !background_.at_rest(); ++spins) {
+      if (P::now_ns() > deadline) return false;
       if (!background_.run_some()) P::pause(spins);
     }
     epochs_.drain_all();
@@ -74,12 +77,12 @@ Status PoolCore<P>::end_seal(std::uint64_t content) noexcept {
   header_.seal = content;
   header_.weakest = header_.mode;  // everything older is on the medium
   Status s = write_header(true);
-  if (s.ok()) {
-    seal_.store(Seal::set, std::memory_order_release);
-  } else {
+  if (!s.ok()) {
     header_.close_state = layout::CloseState::dirty;
+    return s;
   }
-  return s;
+  seal_.store(Seal::set, std::memory_order_release);
+  return write_header(true);
 }
 
 // Persist point: the dirty header, before the store that the caller is about to make.

@@ -39,9 +39,12 @@ Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
 Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
                                                                    const MapOptions& options,
                                                                    const detail::MapSpec& spec) {
-  // Refused before a map is made that cannot be used.
+  if (Status s = impl_->usable(); !s.ok()) return fail(std::move(s));
+  // Refused before a map is made that cannot be used. An existing one may be of another engine.
   const EngineRow* row = find_engine(options.engine);
-  if (row != nullptr && !row->ordered && !options.any_engine) {
+  MapInfo found;
+  const bool as_found = options.any_engine && impl_->describe_map(name, found);
+  if (row != nullptr && !row->ordered && !as_found) {
     return fail(StatusCode::unsupported, "engine %s keeps no order; use phast",
                 detail::EngineText(engine_name(options.engine)).c_str());
   }

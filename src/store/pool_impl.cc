@@ -24,6 +24,11 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   return shape;
 }
 
+bool restarts_at_once(const layout::Root& root) noexcept {
+  const EngineRow* row = find_engine(static_cast<Engine>(root.engine));
+  return row != nullptr && row->version == root.engine_version && row->at_once;
+}
+
 }  // namespace
 
 PoolImpl::~PoolImpl() { (void)close({}); }
@@ -158,9 +163,9 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   read_only_ = options.read_only;
   allow_damage_ = options.allow_damage && options.read_only;
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
-  if (options.background_threads > 1) {
-    return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; 0 or 1",
-                               options.background_threads));
+  if (options.background_threads > kMaxBackgroundThreads) {
+    return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; at most %u",
+                               options.background_threads, kMaxBackgroundThreads));
   }
   core_.background().set_threads(options.background_threads);
   const std::uint64_t begin = RealPlatform::now_ns();
@@ -180,10 +185,11 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                             .accept_untrusted = options.accept_untrusted,
                             .allow_damage = allow_damage_,
                             .write_back_by_sync = platform_.mode() == FlushMode::page,
+                            .at_once = read_only_ ? nullptr : &restarts_at_once,
                             .threads = threads_};
   if (Status s = core_.open(request, report_); !s.ok()) return wrap(std::move(s));
   if (report_.directory_damaged) damage_.add("the root directory is damaged: a map may be missing");
-  if (storage_.medium().medium == Medium::volatile_ram) {
+  if (storage_.medium().medium == Medium::volatile_ram && !report_.at_once) {
     core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
       storage_.populate(static_cast<std::uint64_t>(p - storage_.base()), n);
     });
@@ -191,6 +197,8 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   bool complete = true;
   Status s = open_maps(report_.was_clean, complete);
   if (s.ok()) s = core_.finish_open(complete);
+  // A look finds out now what it cannot serve; what it finds is told by check().
+  if (s.ok() && read_only_) finish_marking();
   open_ = s.ok();
   if (s.ok() && !report_.trusted && !allow_damage_) s = verify_untrusted();
   if (s.ok() && !report_.trusted && !allow_damage_) s = core_.accept(request.identity);
@@ -202,8 +210,43 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
     slots_.reset();
     return platform_.lost() ? s : wrap(std::move(s));
   }
+  if (!read_only_) start_background();
   recovery_ns_ = RealPlatform::now_ns() - begin;
   return {};
+}
+
+// Marks what its maps have left, and stops serving those that turn out to be damaged.
+void PoolImpl::finish_marking() {
+  (void)core_.sweep().finish();
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    const Status& s = slots_[i].instance->mark_failure();
+    if (s.ok()) continue;
+    slots_[i].error = s;
+    slots_[i].instance.reset();
+  }
+}
+
+// The pool serves: what its open has left to do, and what its maps have, goes on without it.
+void PoolImpl::start_background() {
+  core_.serve();
+  if (storage_.medium().medium == Medium::volatile_ram && report_.at_once) {
+    core_.background().add(populate_);
+  }
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance != nullptr) slots_[i].instance->start();
+  }
+}
+
+Step PoolImpl::Populate::run_some() noexcept {
+  constexpr std::uint64_t kStepBytes = std::uint64_t{4} << 20;
+  Heap<RealPlatform>& heap = pool_.core_.heap();
+  const std::uint64_t most = std::max<std::uint64_t>(kStepBytes / heap.extent_bytes(), 1);
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  if (!heap.next_assigned(cursor_, most, offset, bytes)) return Step::rest;
+  pool_.storage_.populate(offset, bytes);
+  return Step::more;
 }
 
 // Every map is opened with the pool: what is allocated is what the maps can reach.
@@ -216,8 +259,13 @@ Status PoolImpl::open_maps(bool clean, bool& complete) {
     if (!used) complete = false;  // check() names the line
     if (!used || !*used) continue;
     slots_[i].used = true;
-    slots_[i].error = open_slot(i, clean);
-    if (!slots_[i].error.ok()) complete = false;  // nothing in the pool may be freed
+    auto recovered = open_slot(i, clean);
+    if (!recovered) {
+      slots_[i].error = std::move(recovered.error());
+      complete = false;  // nothing in the pool may be freed
+    } else if (*recovered == Recovered::marking) {
+      core_.sweep().add(*slots_[i].instance);
+    }
     // Damage stops an owner: what it would write could bury it. An observer can still read the
     // other maps.
     const StatusCode code = slots_[i].error.code();
@@ -228,14 +276,14 @@ Status PoolImpl::open_maps(bool clean, bool& complete) {
   return {};
 }
 
-Status PoolImpl::open_slot(std::uint32_t number, bool clean) {
+Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
   Slot& slot = slots_[number];
   const auto engine = static_cast<Engine>(slot.root.engine);
   const EngineRow* row = find_engine(engine);
   if (row == nullptr || row->version != slot.root.engine_version) {
-    return Status::format(StatusCode::unsupported_format,
-                          "map %s is of engine %u version %u, which this build does not have",
-                          slot.root.name, slot.root.engine, slot.root.engine_version);
+    return fail(StatusCode::unsupported_format,
+                "map %s is of engine %u version %u, which this build does not have", slot.root.name,
+                slot.root.engine, slot.root.engine_version);
   }
   const MapKinds kinds{static_cast<KeyKind>(slot.root.key_kind),
                        static_cast<ValueKind>(slot.root.value_kind)};
@@ -247,14 +295,15 @@ Status PoolImpl::open_slot(std::uint32_t number, bool clean) {
   EngineContext<RealPlatform> engine_context = context();
   if (allow_damage_) engine_context.damage = &damage;
   auto instance = row->open(engine_context, kinds, slot.root.root);
-  if (!instance) return std::move(instance.error());
-  Status s = (*instance)->recover(clean);
+  if (!instance) return fail(std::move(instance.error()));
+  auto recovered = (*instance)->recover(clean);
   for (const auto& what : damage.violations) {
     damage_.add(named(StatusCode::corruption, what).message());
   }
-  if (!s.ok()) return named(s.code(), s.message());
+  if (!recovered) return fail(named(recovered.error().code(), recovered.error().message()));
   slot.instance = std::move(*instance);
-  return damage.ok() ? Status() : named(StatusCode::corruption, "is damaged; see the check");
+  if (!damage.ok()) return fail(named(StatusCode::corruption, "is damaged; see the check"));
+  return recovered;
 }
 
 bool PoolImpl::looks_torn(const Status& opened) const noexcept {
@@ -322,13 +371,16 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
   auto used = core_.read_root(*number, slot->root);
   Status s = used ? Status() : std::move(used.error());
   // A new map is recovered like any other; its blocks are allocated, not to be marked.
-  if (s.ok()) s = open_slot(*number, false);
+  if (s.ok()) {
+    if (auto recovered = open_slot(*number, false); !recovered) s = std::move(recovered.error());
+  }
   if (!s.ok()) {
     (void)core_.drop_root(*number);
     return fail(std::move(s));
   }
   slot->used = true;
   slot->error = {};
+  slot->instance->start();
   return slot;
 }
 
@@ -386,6 +438,8 @@ Status PoolImpl::drop(std::string_view name) {
   slot->used = false;
   slot->error = {};
   if (slot->instance != nullptr) {
+    const BackgroundHold<RealPlatform> hold(core_.background());
+    core_.sweep().leave(*slot->instance);
     slot->instance->release_blocks();
     dropped->instance = std::move(slot->instance);
     dropped->next = std::move(dropped_);
@@ -399,6 +453,10 @@ Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return {};
   LatchGuard guard(maintenance_);
+  {
+    const BackgroundHold<RealPlatform> hold(core_.background());
+    if (const Status& s = core_.sweep().failure(); !s.ok()) return wrap(s);
+  }
   return wrap(core_.sync());
 }
 
@@ -406,6 +464,11 @@ Expected<std::uint64_t> PoolImpl::compact() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (read_only_) return fail(wrap(StatusCode::read_only));
   LatchGuard guard(maintenance_);
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    if (auto done = slots_[i].instance->compact(); !done)
+      return fail(wrap(std::move(done.error())));
+  }
   core_.epochs().drain();
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
@@ -435,9 +498,11 @@ Status PoolImpl::close(const CloseOptions& options) {
   open_ = false;
   core_.background().stop();
   core_.epochs().drain_all();
-  // A file that lost a part of itself is left as it is.
-  const bool writes = !read_only_ && !lost();
   Status s;
+  if (!read_only_) s = core_.sweep().failure();
+  // A file that lost a part of itself is left as it is; so is one found damaged after its open: no
+  // new checksum may bury that, and no header vouch for it.
+  const bool writes = !read_only_ && !lost() && s.ok();
   for (std::uint32_t i = 0; i < core_.root_slots() && writes; ++i) {
     if (slots_[i].instance == nullptr) continue;
     if (Status c = slots_[i].instance->close(); !c.ok()) s = std::move(c);

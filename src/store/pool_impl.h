@@ -24,6 +24,8 @@ class PoolImpl {
   // An open that was only a look, at a pool in use, and found what seems damaged: the pool, or a
   // map of it. It may be whole the next time.
   bool looks_torn(const Status& opened) const noexcept;
+  // Open, in the process that opened it, and not lost.
+  Status usable() const;
   // The instance lives as long as the pool is open.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
                                      const MapSpec& spec);
@@ -49,6 +51,17 @@ class PoolImpl {
     bool used = false;
   };
 
+  // The pages of a pool that restarted at once, where they are RAM: mapped before they are missed.
+  class Populate final : public BackgroundWork<RealPlatform> {
+   public:
+    explicit Populate(PoolImpl& pool) noexcept : pool_(pool) {}
+    Step run_some() noexcept override;
+
+   private:
+    PoolImpl& pool_;
+    std::uint64_t cursor_ = 0;  // extent
+  };
+
   // A dropped map's instance. It stays until close: limbo may hold objects that only it can finish.
   struct Dropped {
     std::unique_ptr<EngineInstance> instance;
@@ -59,22 +72,30 @@ class PoolImpl {
   Status create_file(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);
   Status open_maps(bool clean, bool& complete);
-  Status open_slot(std::uint32_t number, bool clean);
+  Expected<Recovered> open_slot(std::uint32_t number, bool clean);
+  void finish_marking();
+  void start_background();
   Expected<Slot*> make_map(std::string_view name, const MapOptions& options, const MapSpec& spec);
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
-    return {platform_, core_.heap(), core_.epochs(), core_.background(), threads_, read_only_};
+    return {.platform = platform_,
+            .heap = core_.heap(),
+            .epochs = core_.epochs(),
+            .background = core_.background(),
+            .threads = threads_,
+            .read_only = read_only_,
+            .after_kill = core_.after_kill().done() ? nullptr : &core_.after_kill()};
   }
   Status wrap(Status status) const;  // puts the path in front
-  Status usable() const;
-  bool lost() const noexcept;  // the file no longer has what the pool has
+  bool lost() const noexcept;        // the file no longer has what the pool has
   Slot* find(std::string_view name) noexcept;
   Status count_leaks(CheckReport& report);
 
   PathText path_;
   RealPlatform platform_;
   FileStorage storage_;
-  PoolCore<RealPlatform> core_;
+  Populate populate_{*this};
+  PoolCore<RealPlatform> core_;  // its destruction ends all background work
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Dropped> dropped_;
   // What stores outside epoch guards, one at a time: sync, check, compact, and where maps are made

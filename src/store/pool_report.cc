@@ -114,8 +114,9 @@ Expected<PoolStats> PoolImpl::stats() {
     MapStats map;
     map.name = slots_[i].root.name;
     slots_[i].instance->index().stats(map);
+    map.engine = static_cast<Engine>(slots_[i].root.engine);
     map.partial = !slots_[i].error.ok();
-    if (!out.maps.push_back(map)) return fail(wrap(StatusCode::out_of_memory));
+    if (!out.maps.push_back(std::move(map))) return fail(wrap(StatusCode::out_of_memory));
   }
   return out;
 }
@@ -124,6 +125,9 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   CheckReport report;
   LatchGuard guard(maintenance_);
+  const bool swept = core_.sweep().finish();
+  const BackgroundHold<RealPlatform> hold(core_.background());
+  if (const Status& s = core_.sweep().failure(); !s.ok()) report.add(s.message());
   for (const auto& what : damage_.violations) report.add(what);
   core_.verify([&](const char* what) { report.add(what); });
   // Engines know how far they are, the pool knows how far there is to go.
@@ -151,7 +155,7 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
     }
     slots_[i].instance->index().check(inner, report);
   }
-  if (whole) {
+  if (whole && swept) {
     if (Status s = count_leaks(report); !s.ok()) return fail(wrap(std::move(s)));
   }
   return report;

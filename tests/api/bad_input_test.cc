@@ -125,6 +125,19 @@ TEST(HeaderDamage, BothCopiesDamagedIsCorruption) {
 }
 
 // Copies of different ages: the newer one, or whichever is whole, is served.
+// Whichever is lost, the other one knows of the close: the checksums of the content still count.
+TEST(HeaderDamage, BothCopiesTellOfTheClose) {
+  TempPath path;
+  make_pool(path);
+  const Patient patient(path);
+  for (const std::size_t copy : header_copies(patient.original())) {
+    std::string bytes = patient.original();
+    std::memset(bytes.data() + copy, 0, header_length(bytes));
+    patient.write(bytes);
+    EXPECT_TRUE(must(Pool::inspect(path)).clean) << "without the copy at " << copy;
+  }
+}
+
 TEST(HeaderDamage, OneCopyFromAnOlderClose) {
   TempPath path;
   make_pool(path);

@@ -215,6 +215,22 @@ class Flips {
     return bits;
   }
 
+  // The bounds of the leaves that have none, the last of their partitions.
+  std::vector<std::uint64_t> absent_bounds() const {
+    using Leaf = phast::layout::Leaf<phast::DefaultGeometry>;
+    std::vector<std::uint64_t> bits;
+    for (std::size_t at = 0; at + sizeof(Leaf) <= original_.size(); at += sizeof(Leaf)) {
+      std::uint64_t bound, crc;
+      std::memcpy(&bound, &original_[at + offsetof(Leaf, bound)], sizeof(bound));
+      std::memcpy(&crc, &original_[at + offsetof(Leaf, crc)], sizeof(crc));
+      if (bound != 0 || crc == 0 || crc != leaf_crc(&original_[at])) continue;
+      for (std::uint64_t bit = 0; bit < 64; ++bit) {
+        bits.push_back((at + offsetof(Leaf, bound)) * 8 + bit);
+      }
+    }
+    return bits;
+  }
+
   const Shared& run(const std::vector<std::uint64_t>& bits) {
     while (shared_->next < bits.size()) {
       const ChildEnd end = run_child([&] {
@@ -270,14 +286,19 @@ class Flips {
     const std::size_t begin = at / sizeof(Leaf) * sizeof(Leaf);
     std::string leaf = original_.substr(begin, sizeof(Leaf));
     leaf[at - begin + offsetof(phast::layout::Entry, value)] ^= 1;
-    constexpr std::size_t kRest = offsetof(Leaf, values_crc);
-    const std::uint64_t crc = crc32c(crc32c(0, leaf.data(), offsetof(Leaf, crc)),
-                                     leaf.data() + kRest, sizeof(Leaf) - kRest);
+    const std::uint64_t crc = leaf_crc(leaf.data());
     std::memcpy(leaf.data() + offsetof(Leaf, crc), &crc, sizeof(crc));
     return judge(begin, leaf);
   }
 
  private:
+  // As a close writes it.
+  static std::uint64_t leaf_crc(const char* leaf) {
+    using Leaf = phast::layout::Leaf<phast::DefaultGeometry>;
+    constexpr std::size_t kRest = offsetof(Leaf, values_crc);
+    return crc32c(crc32c(0, leaf, offsetof(Leaf, crc)), leaf + kRest, sizeof(Leaf) - kRest);
+  }
+
   // Of processor time, for one flip: a process that is stopped does not hang.
   static void limit_time(unsigned seconds) {
     alarm(0);  // run_child's, for the child as a whole
@@ -410,6 +431,15 @@ TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::un
 TEST(BitFlip, PastTheDamageOfAClosedPoolIsNeverASignal) { expect_none_bad(State::observed); }
 TEST(BitFlip, PastTheDamageOfADeadProcessIsNeverASignal) {
   expect_none_bad(State::observed_unclean);
+}
+// A leaf that has no bound has none in DRAM to compare a damaged one with.
+TEST(BitFlip, OfABoundThatIsNotThereIsNeverASignalOfCheck) {
+  if (chosen_engine().engine != Engine::phast) GTEST_SKIP() << "not a leaf of phast";
+  Flips flips(true);
+  const std::vector<std::uint64_t> bits = flips.absent_bounds();
+  ASSERT_GE(bits.size(), 2U * 64);
+  const Shared& shared = flips.run_open(bits);
+  EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::by_check)], bits.size());
 }
 TEST(BitFlip, InAnOpenPoolIsNeverASignalOfCheck) { expect_none_bad(State::open); }
 

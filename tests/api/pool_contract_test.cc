@@ -225,7 +225,8 @@ TEST(Arguments, Partitions) {
     return code_of(pool.map<std::uint64_t, std::uint64_t>(name, {.phast = phast}));
   };
   EXPECT_EQ(open_with("a", {.partition_bits = 17}), StatusCode::invalid_argument);
-  EXPECT_EQ(open_with("a", {.partition_bits = ~0U}), StatusCode::invalid_argument);
+  EXPECT_EQ(open_with("a", {.partition_bits = PhastOptions::kAuto - 1}),
+            StatusCode::invalid_argument);
   EXPECT_EQ(open_with("a", {.partition_shift = 64}), StatusCode::invalid_argument);
   EXPECT_TRUE(must(pool.list()).empty());
   EXPECT_EQ(open_with("a", {.partition_bits = 0}), StatusCode::ok);
@@ -283,7 +284,8 @@ TEST(Arguments, ThatExcludeEachOther) {
   EXPECT_EQ(code_of(Pool::open(path, slow)), StatusCode::invalid_argument) << "not emulated";
   EXPECT_EQ(code_of(Pool::open(path, {.must_create = true, .read_only = true})),
             StatusCode::invalid_argument);
-  EXPECT_EQ(code_of(Pool::open(path, {.background_threads = 2})), StatusCode::invalid_argument);
+  EXPECT_EQ(code_of(Pool::open(path, {.background_threads = kMaxBackgroundThreads + 1})),
+            StatusCode::invalid_argument);
   EXPECT_FALSE(std::filesystem::exists(path.str())) << "refused, but created";
   slow.durability = Durability::emulated;
   must(open_pool(path, slow).close());

@@ -1,10 +1,11 @@
-// The pool's background service: one thread, or none; units that come, rest, wake and go.
+// The pool's background service: threads, or none; units that come, rest, block, wake and go.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,13 +32,13 @@ template <class P>
 class Counting final : public BackgroundWork<P> {
  public:
   explicit Counting(std::uint64_t steps) : left_(steps) {}
-  bool run_some() noexcept override {
+  Step run_some() noexcept override {
     if (inside_.exchange(true)) overlapped = true;
     last = std::this_thread::get_id();
     ++done;
     const bool more = left_ > 0 && --left_ > 0;
     inside_ = false;
-    return more;
+    return more ? Step::more : Step::rest;
   }
   void give(std::uint64_t steps) { left_ += steps; }
 
@@ -161,9 +162,9 @@ TEST(Background, OneStepAtATimeWhoeverRunsIt) {
 TEST(Background, FinishFromWithinAStepAnswersFalse) {
   struct Impatient final : BackgroundWork<NoThreads> {
     explicit Impatient(Background<NoThreads>& s) : service(s) {}
-    bool run_some() noexcept override {
-      answered = !service.finish(*this);
-      return false;
+    Step run_some() noexcept override {
+      answered = !service.finish(*this) && !service.help(*this);
+      return Step::rest;
     }
     Background<NoThreads>& service;
     bool answered = false;
@@ -179,11 +180,11 @@ TEST(Background, FinishFromWithinAStepAnswersFalse) {
 // A unit whose step takes until it is told to end.
 class Blocking final : public BackgroundWork<RealPlatform> {
  public:
-  bool run_some() noexcept override {
+  Step run_some() noexcept override {
     inside = true;
     while (!go_on) std::this_thread::yield();
     inside = false;
-    return false;
+    return Step::rest;
   }
   std::atomic<bool> inside{false};
   std::atomic<bool> go_on{false};
@@ -251,6 +252,241 @@ TEST(Background, StopEndsBusyWork) {
   service.stop();
 }
 
+// ---- several threads ----
+
+// So many parts, each done once, by whoever comes.
+template <class P>
+class Parts final : public BackgroundWork<P> {
+ public:
+  explicit Parts(std::uint64_t parts, unsigned ms = 0) : parts_(parts), ms_(ms) {}
+  Step run_some() noexcept override {
+    const int now = ++inside_;
+    for (int most = widest; now > most && !widest.compare_exchange_weak(most, now);) {
+    }
+    if (ms_ != 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms_));
+    const std::uint64_t part = next_.fetch_add(1);
+    if (part < parts_) ++done;
+    --inside_;
+    return part + 1 < parts_ ? Step::more : Step::rest;
+  }
+  void give(std::uint64_t parts) { parts_ += parts; }
+
+  std::atomic<std::uint64_t> done{0};
+  std::atomic<int> widest{0};
+
+ private:
+  std::atomic<std::uint64_t> parts_;
+  std::atomic<std::uint64_t> next_{0};
+  std::atomic<int> inside_{0};
+  unsigned ms_;
+};
+
+TEST(BackgroundThreads, AsManyAreInsideAUnitAsItAllows) {
+  Background<RealPlatform> service;
+  service.set_threads(4);
+  Parts<RealPlatform> narrow(60, 2);
+  Parts<RealPlatform> wide(60, 2);
+  service.add(narrow);
+  service.add(wide, 3);
+  EXPECT_TRUE(soon([&] { return narrow.done == 60 && wide.done == 60; }));
+  EXPECT_EQ(narrow.widest, 1);
+  EXPECT_GE(wide.widest, 2);
+  EXPECT_LE(wide.widest, 3);
+  service.remove(narrow);
+  service.remove(wide);
+}
+
+TEST(BackgroundThreads, NoMoreThanTheMaximum) {
+  std::thread([] {}).join();
+  const std::size_t before = threads_of_this_process();
+  Background<RealPlatform> service;
+  service.set_threads(1000);
+  Counting<RealPlatform> work(1);
+  service.add(work);
+  EXPECT_EQ(threads_of_this_process(), before + kMaxBackgroundThreads);
+  service.stop();
+  EXPECT_EQ(threads_of_this_process(), before);
+}
+
+// What is given is done, whoever gives, helps, waits or runs it.
+TEST(BackgroundThreads, NothingIsLostAmongThem) {
+  Background<RealPlatform> service;
+  service.set_threads(3);
+  Parts<RealPlatform> wide(0);
+  Counting<RealPlatform> narrow(0);
+  service.add(wide, 3);
+  service.add(narrow);
+  constexpr std::uint64_t kRounds = 500;
+  std::vector<std::thread> givers;
+  for (int t = 0; t < 2; ++t) {
+    givers.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < kRounds; ++i) {
+        wide.give(3);
+        service.wake(wide);
+        service.wake(narrow);
+        if (t == 0) {
+          (void)service.help(wide);
+        } else if (i % 8 == 0) {
+          EXPECT_TRUE(service.finish(narrow));
+        }
+      }
+    });
+  }
+  for (std::thread& giver : givers) giver.join();
+  service.settle();
+  // Two empty looks at the beginning count as parts.
+  EXPECT_GE(wide.done + 2 * wide.widest + 2, 2 * 3 * kRounds);
+  EXPECT_FALSE(narrow.overlapped);
+  service.remove(wide);
+  service.remove(narrow);
+}
+
+TEST(Background, HelpRunsThisUnitAndNoOther) {
+  Background<RealPlatform> service;
+  service.set_threads(0);
+  Counting<RealPlatform> mine(3);
+  Counting<RealPlatform> other(3);
+  service.add(mine);
+  service.add(other);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(service.help(mine));
+  EXPECT_FALSE(service.help(mine)) << "it rests";
+  EXPECT_EQ(mine.done, 3U);
+  EXPECT_EQ(other.done, 0U);
+  service.remove(mine);
+  service.remove(other);
+}
+
+// With a thread, too: a mutation that waits for a rehash joins in.
+TEST(Background, HelpWorksBesideAThread) {
+  Background<RealPlatform> service;
+  Parts<RealPlatform> wide(200, 1);
+  service.add(wide, 2);
+  ASSERT_TRUE(soon([&] { return wide.done > 0; }));
+  bool helped = false;
+  while (wide.done < 200) helped |= service.help(wide);
+  EXPECT_TRUE(helped);
+  EXPECT_EQ(wide.widest, 2);
+  service.remove(wide);
+}
+
+// ---- blocked ----
+
+template <class P>
+class Hungry final : public BackgroundWork<P> {
+ public:
+  Step run_some() noexcept override {
+    ++looks;
+    if (on_look) on_look();
+    return food > 0 && --food > 0 ? Step::more : (fed ? Step::rest : Step::blocked);
+  }
+  std::atomic<int> looks{0};
+  std::atomic<int> food{0};
+  std::atomic<bool> fed{false};
+  std::function<void()> on_look;
+};
+
+TEST(BackgroundBlocked, GoesOnWhenSpaceIsFreed) {
+  Background<NoThreads> service;
+  Hungry<NoThreads> work;
+  service.add(work);
+  EXPECT_TRUE(service.run_some());
+  EXPECT_FALSE(service.run_some()) << "nothing has changed";
+  EXPECT_TRUE(service.at_rest());
+  EXPECT_FALSE(service.finish(work)) << "it cannot be finished";
+  service.space_freed();
+  EXPECT_FALSE(service.at_rest());
+  EXPECT_TRUE(service.run_some());
+  EXPECT_EQ(work.looks, 2);
+  service.wake(work);
+  EXPECT_TRUE(service.run_some());
+  work.fed = true;
+  service.space_freed();
+  EXPECT_TRUE(service.finish(work));
+  service.space_freed();
+  EXPECT_FALSE(service.run_some()) << "it rests, it was not blocked";
+  service.remove(work);
+}
+
+// B4: between the failed allocation and the answer.
+TEST(BackgroundBlocked, SpaceThatIsFreedDuringTheStepIsNotMissed) {
+  Background<NoThreads> service;
+  Hungry<NoThreads> work;
+  work.on_look = [&] {
+    if (work.looks == 1) service.space_freed();
+  };
+  service.add(work);
+  EXPECT_TRUE(service.run_some());
+  EXPECT_TRUE(service.run_some()) << "B4";
+  EXPECT_FALSE(service.run_some());
+  service.remove(work);
+}
+
+TEST(BackgroundBlocked, NothingIsMissedBesideThreads) {
+  Background<RealPlatform> service;
+  service.set_threads(2);
+  Hungry<RealPlatform> work;
+  service.add(work);
+  for (int i = 1; i <= 2000; ++i) {
+    const int looks = work.looks;
+    service.space_freed();
+    ASSERT_TRUE(soon([&] { return work.looks > looks || !service.at_rest(); })) << i;
+  }
+  service.remove(work);
+}
+
+// ---- held ----
+
+TEST(BackgroundHeld, NoStepRunsOrBegins) {
+  Background<RealPlatform> service;
+  service.set_threads(2);
+  Counting<RealPlatform> endless(~std::uint64_t{0});
+  service.add(endless);
+  ASSERT_TRUE(soon([&] { return endless.done > 10; }));
+  for (int i = 0; i < 50; ++i) {
+    const BackgroundHold<RealPlatform> hold(service);
+    const std::uint64_t done = endless.done;
+    EXPECT_FALSE(service.run_some());
+    EXPECT_FALSE(service.help(endless));
+    EXPECT_FALSE(service.finish(endless)) << "the holder cannot wait for it";
+    std::this_thread::sleep_for(std::chrono::milliseconds(i % 5));
+    EXPECT_EQ(endless.done, done);
+  }
+  const std::uint64_t done = endless.done;
+  EXPECT_TRUE(soon([&] { return endless.done > done; })) << "it goes on";
+  service.remove(endless);
+}
+
+// A step that the hold waits for needs a step of another unit.
+TEST(BackgroundHeld, AStepUnderWayMayFinishAnother) {
+  struct Needy final : BackgroundWork<RealPlatform> {
+    Needy(Background<RealPlatform>& s, Counting<RealPlatform>& o) : service(s), other(o) {}
+    Step run_some() noexcept override {
+      begun = true;
+      while (!go) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      finished = service.finish(other);
+      return Step::rest;
+    }
+    Background<RealPlatform>& service;
+    Counting<RealPlatform>& other;
+    std::atomic<bool> begun{false}, go{false}, finished{false};
+  };
+  Background<RealPlatform> service;
+  Counting<RealPlatform> other(3);
+  Needy needy(service, other);
+  service.add(needy);
+  ASSERT_TRUE(soon([&] { return needy.begun.load(); }));
+  service.add(other);
+  needy.go = true;
+  {
+    const BackgroundHold<RealPlatform> hold(service);
+    EXPECT_TRUE(needy.finished);
+    EXPECT_EQ(other.done, 3U);
+  }
+  service.remove(needy);
+  service.remove(other);
+}
+
 // ---- in a pool ----
 
 std::string pool_path() {
@@ -278,7 +514,7 @@ TEST(BackgroundOfAPool, APoolOfPhastMapsHasNoThread) {
 
 TEST(BackgroundOfAPool, CloseStopsIt) {
   const std::string path = pool_path();
-  for (const std::uint32_t threads : {0U, 1U}) {
+  for (const std::uint32_t threads : {0U, 1U, 3U}) {
     Counting<RealPlatform> endless(~std::uint64_t{0});
     auto pool = Pool::open(path, {.max_size = 16_MiB, .background_threads = threads});
     ASSERT_TRUE(pool.has_value());
@@ -293,8 +529,9 @@ TEST(BackgroundOfAPool, CloseStopsIt) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     EXPECT_EQ(endless.done, done);
   }
-  EXPECT_EQ(Pool::open(path, {.background_threads = 2}).error().code(),
+  EXPECT_EQ(Pool::open(path, {.background_threads = kMaxBackgroundThreads + 1}).error().code(),
             StatusCode::invalid_argument);
+  EXPECT_TRUE(Pool::open(path, {.background_threads = kMaxBackgroundThreads}).has_value());
   ::unlink(path.c_str());
 }
 

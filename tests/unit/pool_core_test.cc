@@ -135,7 +135,7 @@ TEST_F(Core, CloseOfWhatWasNotOpenedDoesNothing) {
 class Steps final : public BackgroundWork<SimPlatform> {
  public:
   explicit Steps(int left) : left_(left) {}
-  bool run_some() noexcept override { return --left_ > 0; }
+  Step run_some() noexcept override { return --left_ > 0 ? Step::more : Step::rest; }
   int left() const { return left_; }
 
  private:

@@ -85,6 +85,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // anything.
   static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds,
                                         const PhastOptions& options);
+  // How many partitions a map of so many entries is worth: each begins with a leaf, and only with
+  // some hundred does a prefix save anything.
+  static std::uint32_t partition_bits_for(std::uint64_t capacity) noexcept {
+    std::uint32_t bits = 0;
+    while (bits < kDefaultBits && (capacity == 0 || capacity >> bits > kPartitionEntries)) ++bits;
+    return bits;
+  }
   // The instance of a root block; recover() comes next.
   static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
                                                         std::uint64_t root);
@@ -95,7 +102,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // --- EngineInstance ---
   detail::Index& index() noexcept override { return *this; }
   detail::OrderedIndex* ordered() noexcept override { return this; }
-  Status recover(bool clean) override;
+  Expected<Recovered> recover(bool clean) override;
   Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override;
   Status close() override;
@@ -122,6 +129,8 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                       FunctionRef<bool(std::span<const detail::Entry>)> visit) override;
 
  private:
+  static constexpr std::uint32_t kDefaultBits = 7;
+  static constexpr std::uint64_t kPartitionEntries = 512;
   enum class Mode : std::uint8_t { insert, upsert, update };
   static constexpr std::uint64_t kSlots = Desc::kSlots;
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word

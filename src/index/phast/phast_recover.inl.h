@@ -34,7 +34,8 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& context,
                                                    const MapKinds& kinds,
                                                    const PhastOptions& options) {
-  const std::uint32_t bits = options.partition_bits;
+  const std::uint32_t bits = options.partition_bits == PhastOptions::kAuto ? partition_bits_for(0)
+                                                                           : options.partition_bits;
   if (bits > 16) {
     return fail(StatusCode::invalid_argument, "partition_bits %u; at most 16 are allowed", bits);
   }
@@ -146,8 +147,8 @@ Status Phast<P, Codec, G>::pass_over(Status damage) noexcept {
 }
 
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::recover(bool clean) {
-  if (Status s = read_root(); !s.ok()) return s;
+Expected<Recovered> Phast<P, Codec, G>::recover(bool clean) {
+  if (Status s = read_root(); !s.ok()) return fail(std::move(s));
   Status zero;
   if (clean && root_->close_crc != zero_crc() && P::verifies("phast.zero.crc"_site)) {
     zero = Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
@@ -157,7 +158,7 @@ Status Phast<P, Codec, G>::recover(bool clean) {
     if (zero.ok() && P::runs("phast.recover.mark_zero"_site)) zero = context_.heap.mark(record);
   }
   if (!zero.ok()) zero = pass_over(std::move(zero));
-  if (!zero.ok()) return zero;
+  if (!zero.ok()) return fail(std::move(zero));
   const std::uint32_t count = inner_.partitioning().count();
   typename P::Latch latch;
   Status first_error;
@@ -173,7 +174,8 @@ Status Phast<P, Codec, G>::recover(bool clean) {
       if (first_error.ok()) first_error = std::move(s);
     }
   });
-  return first_error;
+  if (!first_error.ok()) return fail(std::move(first_error));
+  return Recovered::done;
 }
 
 template <Platform P, class Codec, class G>
