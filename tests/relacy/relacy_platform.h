@@ -66,10 +66,12 @@ class RelacyPlatform {
   static constexpr std::uint32_t kBytes = 4;  // of a search line that are modelled
 
   static inline RelacyPlanted planted;
+  static inline unsigned heavy_fences;  // done in this execution
 
   // Before each execution, and when a simulated thread ends.
   static void begin(std::uint32_t threads) noexcept {
     requested_ = acknowledged_ = {};
+    heavy_fences = 0;
     for (std::uint32_t t = 0; t < kThreads; ++t) ended_[t] = t >= threads;
   }
   static void leave() noexcept {
@@ -199,6 +201,7 @@ class RelacyPlatform {
       while (t != self && !ended_[t] && acknowledged_[t] < ticket[t]) pause(0);
     }
     full_fence();
+    ++heavy_fences;
     return true;
   }
   static bool full_light_fences() noexcept { return false; }
