@@ -242,7 +242,7 @@ bool Interleaver::start() {
       if (op.kind <= OpKind::find) keys.insert(op.key);
     }
   }
-  history_.reset(std::move(model), std::move(keys));
+  history_.reset(std::move(model), std::move(keys), subject_->ordered());
   memory_->settle();
   memory_->set_mode(SimMode::recording);
   return true;

@@ -25,7 +25,6 @@ namespace perdure::testing {
 struct MapSetup {
   ValueKind values = ValueKind::word;  // word: values are 8 bytes
   std::uint32_t maps = 1;
-  std::uint32_t partition_bits = 1;  // of engines that have partitions
   Durability mode = Durability::power;
   SimMedium medium = SimMedium::line;
   bool sync_at_close = true;
