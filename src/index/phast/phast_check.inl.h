@@ -70,7 +70,7 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, CheckReport& report) {
     if (bound != (s == nullptr ? 0 : s->record)) bad("bound differs from its descriptor's");
     if (bound != 0) {
       ++report.objects;
-      if (!check_record(bound, true).ok() ||
+      if (s == nullptr || !check_record(bound, true).ok() ||
           RecordView::read(platform, record_at(bound)).key() != s->view()) {
         bad("has a damaged bound");
       }
