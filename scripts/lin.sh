@@ -64,14 +64,16 @@ slowest=0
 for bug in stale_read lost_update lost_erase; do
   canary illegal --histories 16 --canary $bug
 done
-canary some --crashes 40 --mutant "$engine".insert.entry:drop_flush
-canary some --crashes 40 --mutant "$engine".record.write:drop_flush
+planted=$("$recorder" --engine "$engine" --planted)
+for mutant in $planted; do
+  canary some --crashes 40 --mutant "$mutant"
+done
 echo "$engine.lin_canary_seconds=$slowest"
 
 wrong=0    # unknown ones included
 unknown=0
 failed=0
-total=(0 0 0 0 0)  # operations, crash operations, kills, in flight, unlinked
+total=(0 0 0 0 0)  # operations, crash operations, kills, in flight, shrunk
 # judge: the histories in the folder; those that are wrong are kept.
 judge() {
   local report
@@ -94,7 +96,7 @@ record() {
 for ((done = 0; done < histories; done += batch)); do
   record --histories $((histories - done < batch ? histories - done : batch)) $((seed + done))
   total[0]=$((total[0] + $(value operations "$line")))
-  total[4]=$((total[4] + $(value unlinked "$line")))
+  total[4]=$((total[4] + $(value shrunk "$line")))
 done
 for ((done = 0; done < crashes; done += batch * 10)); do
   record --crashes $((crashes - done < batch * 10 ? crashes - done : batch * 10)) $((seed + done))
@@ -105,7 +107,7 @@ done
 
 echo "$engine.histories=$histories"
 echo "$engine.history_operations=${total[0]}"
-echo "$engine.history_unlinked_leaves=${total[4]}"
+echo "$engine.history_shrunk=${total[4]}"
 echo "$engine.crash_histories=$crashes"
 echo "$engine.crash_history_operations=${total[1]}"
 echo "$engine.crash_history_kills=${total[2]}"

@@ -1,39 +1,29 @@
 #include "testing/engine_list.h"
 
-#include "index/phast/phast.h"
-#include "testing/lossy_target.h"
+#include <algorithm>
 
 namespace perdure::testing {
 
+extern const EngineUnderTest kPhastUnderTest;
+
 namespace {
 
-struct PhastUnderLoss {
-  static constexpr Engine kEngine = Engine::phast;
-  template <bool Bytes>
-  using Map =
-      phast::Phast<LossyPlatform, std::conditional_t<Bytes, phast::BytesCodec, phast::IntegerCodec>,
-                   phast::Geometry<12, 8>>;
-  template <bool Bytes>
-  static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
-                                        const MapKinds& kinds) {
-    return Map<Bytes>::create(context, kinds, {.partition_bits = 3});
-  }
-};
-
-constexpr EngineUnderTest kEngines[] = {
-    {Engine::phast, /*ordered=*/true, &open_lossy<PhastUnderLoss>, "phast.insert.entry:drop_flush",
-     &phast_races, "phast.help.entry:drop_fence"},
-};
+constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest};
 
 }  // namespace
 
-std::span<const EngineUnderTest> engines_under_test() { return kEngines; }
+const char* EngineUnderTest::planted_bug(std::string_view keys) const {
+  const auto found =
+      std::ranges::find_if(planted, [&](const PlantedBug& bug) { return keys == bug.keys; });
+  return found == planted.end() ? nullptr : found->mutant;
+}
 
-const EngineUnderTest* find_engine_under_test(const std::string& name) {
-  for (const EngineUnderTest& row : kEngines) {
-    if (engine_name(row.engine) == name) return &row;
-  }
-  return nullptr;
+std::span<const EngineUnderTest* const> engines_under_test() { return kEngines; }
+
+const EngineUnderTest* find_engine_under_test(std::string_view name) {
+  const auto* found = std::ranges::find_if(
+      kEngines, [&](const EngineUnderTest* row) { return row->name() == name; });
+  return found == std::end(kEngines) ? nullptr : *found;
 }
 
 TortureOpen lossy_target() {

@@ -1,12 +1,18 @@
-// The engines that torture and interleavings know. A new one is a row in engine_list.cc.
+// The engines that the testers know: crash explorer, scheduler, mutants, torture, recorded
+// histories. What they need of one is its row, in testing/engines/<engine>.cc; a new one is such a
+// file and its line in engine_list.cc.
 #pragma once
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perdure/options.h"
+#include "testing/explored.h"
 #include "testing/lossy_platform.h"
+#include "testing/map_subject.h"
+#include "testing/mutants.h"
 #include "testing/races.h"
 #include "testing/torture_runner.h"
 
@@ -16,16 +22,47 @@ using OpenLossy = Expected<std::unique_ptr<TortureTarget>> (*)(const TortureOpti
                                                                const std::string& file,
                                                                LossyJournal* journal);
 
+// A mutant that workloads with these keys have to notice.
+struct PlantedBug {
+  const char* keys;    // integer: to words; bytes: to byte strings
+  const char* mutant;  // SITE:op
+};
+
 struct EngineUnderTest {
   Engine engine;
   bool ordered;
-  OpenLossy open_lossy;      // open_lossy<Row>, testing/lossy_target.h
-  const char* lossy_mutant;  // SITE:op that torture with integer keys has to notice
-  RaceList (*races)();       // its scenarios for the scheduler
-  const char* race_mutant;   // SITE:op that a schedule of theirs has to notice
+  bool background;  // has units of background work: workloads run steps of it between operations
+
+  // --- the crash explorer ---
+  // Maps with nodes so small that a dozen operations fill, split and empty them.
+  SubjectFactory (*subjects)(KeyKind keys, const MapSetup& setup);
+  // Explorations that only this engine needs, and those that only its mutants need.
+  std::vector<Exploration> (*directed)(Preset preset);
+  std::vector<Exploration> (*trials)();
+
+  // --- the scheduler ---
+  RaceList (*races)();
+  std::vector<NamedInterleaving> (*interleavings)();
+  bool byte_latches;  // its writers exclude each other by ByteLatches
+
+  // --- torture and recorded histories ---
+  OpenLossy open_lossy;  // open_lossy<Row>, testing/lossy_target.h
+
+  // --- mutants ---
+  // Torture has to notice each. The first with integer keys and the first with byte strings are
+  // planted elsewhere, too; explorations notice the former within seconds.
+  std::span<const PlantedBug> planted;
+  std::span<const char* const> canaries;  // SITE:op, more that the trials notice in every test run
+  const char* race_mutant;                // SITE:op that only another thread can see
+  std::span<const std::string_view> ordered_sites;  // rely on the order of stores to one line
+  std::span<const Argument> arguments;
+  std::span<const HistoricalBug> historical;
+
+  std::string name() const { return std::string(engine_name(engine)); }  // of its sites, too
+  const char* planted_bug(std::string_view keys) const;                  // the first
 };
 
-std::span<const EngineUnderTest> engines_under_test();
-const EngineUnderTest* find_engine_under_test(const std::string& name);  // null: none
+std::span<const EngineUnderTest* const> engines_under_test();
+const EngineUnderTest* find_engine_under_test(std::string_view name);  // null: none
 
 }  // namespace perdure::testing

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "testing/engine_list.h"
 #include "testing/explore_runner.h"
 #include "testing/explored.h"
 #include "testing/heap_scenarios.h"
@@ -85,10 +86,7 @@ std::string full_name(const Options& options, const Part& part, const std::strin
 }
 
 std::vector<Part> parts_of(const Options& options) {
-  const ExploredEngine* engine = nullptr;
-  for (const ExploredEngine& known : explored_engines()) {
-    if (options.engine == known.name) engine = &known;
-  }
+  const EngineUnderTest* engine = find_engine_under_test(options.engine);
   if (engine == nullptr) usage("no such engine: " + options.engine);
   std::vector<Part> parts;
   for (std::size_t begin = 0; begin <= options.parts.size();) {
@@ -109,26 +107,17 @@ std::vector<Part> parts_of(const Options& options) {
                        .canary = pool_canary(*engine),
                        .planted = "pool.root.add:drop_flush"});
     } else if (name == "engine") {
-      parts.push_back({.name = engine->name,
-                       .sites = {std::string(engine->name) + "."},
+      parts.push_back({.name = engine->name(),
+                       .sites = {engine->name() + "."},
                        .explorations = engine_explorations(*engine, options.preset),
+                       .interleavings = engine->interleavings(),
                        .canary = engine_canary(*engine),
-                       .planted = engine->canary});
-      if (engine->interleavings != nullptr) parts.back().interleavings = engine->interleavings();
+                       .planted = engine->planted_bug("integer")});
     } else {
       usage("no such part: " + name);
     }
   }
   return parts;
-}
-
-ExploreReport explore(const Exploration& e, const std::string& name, std::uint64_t seed) {
-  ExploreOptions options = e.options;
-  options.name = name;
-  options.seed = seed;
-  Explorer explorer(e.factory, e.source, options);
-  if (!e.workloads.empty()) return explorer.run_all(e.workloads);
-  return explorer.run(random_workload(e.source, seed, e.operations));
 }
 
 // Two threads, one interleaving after another: the sites that only a second thread comes to.
@@ -161,7 +150,7 @@ bool canary_is_red(Part& part, const std::string& name) {
       [&] {
         if (!set_mutant(part.planted)) return true;
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-          if (!explore(part.canary, name, seed).ok()) return false;
+          if (!run_exploration(part.canary, name, seed).ok()) return false;
         }
         return true;
       },
@@ -243,7 +232,7 @@ class Jobs {
   bool wanted(const std::string& name) const { return name.find(options_.only) != name.npos; }
   Job job(std::size_t part, const Exploration& e, std::uint64_t seed) const {
     const std::string name = full_name(options_, parts_[part], e.name);
-    return {name, part, [&e, name, seed] { return explore(e, name, seed); }};
+    return {name, part, [&e, name, seed] { return run_exploration(e, name, seed); }};
   }
   double reached(std::size_t part) const {
     const Bars bars = bars_of(options_.preset);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "testing/explored_phast.h"
+#include "testing/engine_list.h"
 #include "testing/synthetic_subject.h"
 #include "testing/workloads.h"
 
@@ -26,35 +26,7 @@ Op put(std::uint64_t key, std::string value) {
   return {OpKind::upsert, integer_key(key), std::move(value)};
 }
 Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
-Op in_map(std::uint64_t map, Op op) {
-  op.key.insert(op.key.begin(), static_cast<char>(map));
-  return op;
-}
-
-// Operations on one of three maps, and now and then a drop, a sync, a compaction, a close and
-// reopen.
-Op pool_op(Random& random) {
-  Op op = in_map(random.below(3), integer_record_op(random));
-  const std::uint64_t kind = random.below(20);
-  if (kind == 0) return {OpKind::drop, op.key.substr(0, 1), {}};
-  if (kind == 1) return {OpKind::compact, {}, {}};
-  if (kind == 2) return {OpKind::sync, {}, {}};
-  if (kind == 3) return {OpKind::reopen, {}, {}};
-  return op;
-}
-
-Op reopening_op(Random& random) {
-  if (random.one_in(8)) return {OpKind::reopen, {}, {}};
-  return integer_op(random);
-}
-
-// Runs of extents that come and go between small blocks.
-Op run_op(Random& random) {
-  Op op = synthetic_op(random);
-  op.key = integer_key(random.below(6));
-  if (random.one_in(2)) op.value.assign(2500 + random.below(12000), 'r');
-  return op;
-}
+OpSource on_three_maps() { return pool_ops(3, 20); }
 
 // The pool grows, in every step that it takes.
 std::vector<Op> growth(std::uint64_t n, std::size_t bytes) {
@@ -163,6 +135,37 @@ ExploreOptions sampled(ExploreOptions options, std::vector<Op> prepare) {
   return options;
 }
 
+SubjectFactory synthetic(const SyntheticRules& rules = {}, SimMedium medium = SimMedium::line) {
+  return [=] { return std::make_unique<SyntheticSubject>(rules, kTinyShape, medium); };
+}
+
+}  // namespace
+
+const char* preset_name(Preset preset) { return kPresets[static_cast<int>(preset)]; }
+
+std::optional<Preset> parse_preset(std::string_view name) {
+  for (const Preset preset : {Preset::fast, Preset::figures, Preset::nightly}) {
+    if (name == preset_name(preset)) return preset;
+  }
+  return std::nullopt;
+}
+
+ExploreOptions options_of(Preset preset) {
+  ExploreOptions options{.capacity = kCapacity,
+                         .limits = {.product = 4096, .random = 64, .sampled = 256},
+                         .second_limits = {.product = 64, .random = 16, .sampled = 64},
+                         .battery = 200,
+                         .second_in = 150,
+                         .kill_in = 40,
+                         .third_in = 300,
+                         .store_points = true};
+  if (preset == Preset::fast) {
+    options.limits = {.product = 64, .random = 8, .sampled = 48};
+    options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  }
+  return options;
+}
+
 Exploration random_one(std::string name, SubjectFactory factory, OpSource source,
                        ExploreOptions options, std::size_t operations) {
   return {.name = std::move(name),
@@ -181,42 +184,24 @@ Exploration directed_one(std::string name, SubjectFactory factory, OpSource sour
           .repeated = false};
 }
 
-SubjectFactory synthetic(const SyntheticRules& rules = {}, SimMedium medium = SimMedium::line) {
-  return [=] { return std::make_unique<SyntheticSubject>(rules, kTinyShape, medium); };
+ExploreReport run_exploration(const Exploration& e, const std::string& name, std::uint64_t seed) {
+  ExploreOptions options = e.options;
+  options.name = name;
+  options.seed = seed;
+  Explorer explorer(e.factory, e.source, options);
+  if (!e.workloads.empty()) return explorer.run_all(e.workloads);
+  return explorer.run(random_workload(e.source, seed, e.operations));
 }
 
-}  // namespace
-
-const char* preset_name(Preset preset) { return kPresets[static_cast<int>(preset)]; }
-
-std::optional<Preset> parse_preset(std::string_view name) {
-  for (const Preset preset : {Preset::fast, Preset::figures, Preset::nightly}) {
-    if (name == preset_name(preset)) return preset;
+std::vector<Exploration> beside_background(const EngineUnderTest& engine,
+                                           std::vector<Exploration> all) {
+  if (!engine.background) return all;
+  for (Exploration& e : all) {
+    e.source = beside_background(std::move(e.source));
+    e.options.prepare = beside_background(e.options.prepare);
+    for (std::vector<Op>& ops : e.workloads) ops = beside_background(ops);
   }
-  return std::nullopt;
-}
-
-const std::vector<ExploredEngine>& explored_engines() {
-  static const std::vector<ExploredEngine> engines{
-      {"phast", &phast_maps, "phast.insert.entry:drop_flush", &phast_directed, &interleavings},
-  };
-  return engines;
-}
-
-ExploreOptions options_of(Preset preset) {
-  ExploreOptions options{.capacity = kCapacity,
-                         .limits = {.product = 4096, .random = 64, .sampled = 256},
-                         .second_limits = {.product = 64, .random = 16, .sampled = 64},
-                         .battery = 200,
-                         .second_in = 150,
-                         .kill_in = 40,
-                         .third_in = 300,
-                         .store_points = true};
-  if (preset == Preset::fast) {
-    options.limits = {.product = 64, .random = 8, .sampled = 48};
-    options.second_limits = {.product = 16, .random = 4, .sampled = 16};
-  }
-  return options;
+  return all;
 }
 
 std::vector<std::vector<Op>> sequences(const std::vector<Op>& alphabet, std::size_t first,
@@ -271,14 +256,14 @@ std::vector<Exploration> heap_explorations(Preset preset) {
   return all;
 }
 
-std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset preset) {
+std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset preset) {
   ExploreOptions options = options_of(preset);
   // A header is eight torn lines, and every recovery writes two: fewer runs, fewer images of each.
   options.second_limits = {.product = 16, .random = 4, .sampled = 16};
   options.second_in = 600;
   options.kill_in = 80;
   options.third_in = 1500;
-  const MapSetup three{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
+  const MapSetup three{.values = ValueKind::bytes, .maps = 3};
   MapSetup paged = three;
   paged.medium = SimMedium::page;
   const MapSetup records{.values = ValueKind::bytes};
@@ -298,15 +283,17 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
   const std::size_t n = pick(preset, 20, 24, 80);
   std::vector<Exploration> all{
-      random_one("random", maps(three), pool_op, options, n),
-      random_one("page", maps(paged), pool_op, options, n),
-      random_one("any_order", maps(three), pool_op, any_order, n / 2),
-      random_one("killed", maps(three), pool_op, killed(options), pick(preset, 6, 8, 20)),
-      random_one("killed_page", maps(paged), pool_op, killed(options), pick(preset, 6, 8, 20)),
+      random_one("random", maps(three), on_three_maps(), options, n),
+      random_one("page", maps(paged), on_three_maps(), options, n),
+      random_one("any_order", maps(three), on_three_maps(), any_order, n / 2),
+      random_one("killed", maps(three), on_three_maps(), killed(options), pick(preset, 6, 8, 20)),
+      random_one("killed_page", maps(paged), on_three_maps(), killed(options),
+                 pick(preset, 6, 8, 20)),
       random_one("full", maps(records), large_record_op, full_disk, n),
       random_one("process", maps(weak), integer_record_op, process, n),
-      random_one("unsynced", maps(unsynced), reopening_op, process, n),
-      random_one("long", maps(three), pool_op, thinned(options, 12), pick(preset, 100, 1000, 1000)),
+      random_one("unsynced", maps(unsynced), reopening(integer_op), process, n),
+      random_one("long", maps(three), on_three_maps(), thinned(options, 12),
+                 pick(preset, 100, 1000, 1000)),
       directed_one("growth", maps(records), integer_record_op, options,
                    growth(pick(preset, 12, 16, 60), 1500)),
       directed_one("growth_page", maps(paged_records), integer_record_op, options,
@@ -318,8 +305,9 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
   };
   if (preset == Preset::nightly) {
     std::vector<Op> ops;
-    for (const Op& op : batch()) ops.push_back(in_map(op.key.back() % 3, op));
-    all.push_back(directed_one("batch", maps(three), pool_op, thinned(options, 200), ops));
+    for (const Op& op : batch())
+      ops.push_back(in_map(static_cast<std::uint8_t>(op.key.back()) % 3, op));
+    all.push_back(directed_one("batch", maps(three), on_three_maps(), thinned(options, 200), ops));
   }
   std::vector<Op> steps{
       {OpKind::sync, {}, {}}, {OpKind::compact, {}, {}}, {OpKind::reopen, {}, {}}};
@@ -335,14 +323,14 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
     add_sequences(all,
                   {.name = page ? "pool_page" : "pool",
                    .factory = maps(page ? paged : three),
-                   .source = pool_op,
+                   .source = on_three_maps(),
                    .options = sampled(options, prepare)},
                   steps, pick(preset, 1, page ? 1 : 2, 3));
   }
-  return all;
+  return beside_background(engine, std::move(all));
 }
 
-std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Preset preset) {
+std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Preset preset) {
   const ExploreOptions options = options_of(preset);
   const MapSetup words{};
   const MapSetup records{.values = ValueKind::bytes};
@@ -364,7 +352,7 @@ std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Prese
       random_one("bytes_words", strings(words), bytes_word_op, options, n / 2),
       random_one("page", integers(paged), integer_op, options, n / 2),
       random_one("page_bytes", strings(paged_records), bytes_op, options, n / 2),
-      random_one("reopened", integers(words), reopening_op, options, n / 2),
+      random_one("reopened", integers(words), reopening(integer_op), options, n / 2),
       random_one("killed", integers(words), integer_op, killed(options), pick(preset, 10, 20, 40)),
       random_one("killed_bytes", strings(records), bytes_op, killed(options),
                  pick(preset, 8, 16, 30)),
@@ -388,29 +376,29 @@ std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Prese
     base.options.prepare = start.prepare;
     add_sequences(all, base, start.alphabet, first ? pick(preset, 1, 3, 3) : pick(preset, 1, 2, 3));
   }
-  if (engine.directed != nullptr) {
-    for (Exploration& e : engine.directed(preset)) all.push_back(std::move(e));
-  }
-  return all;
+  for (Exploration& e : engine.directed(preset)) all.push_back(std::move(e));
+  return beside_background(engine, std::move(all));
 }
 
 namespace {
 
-Exploration small(std::string name, SubjectFactory factory, OpSource source) {
+Exploration small(SubjectFactory factory, OpSource source) {
   ExploreOptions options = options_of(Preset::fast);
   options.battery = 60;
-  return random_one(std::move(name), std::move(factory), std::move(source), std::move(options), 60);
+  return random_one("canary", std::move(factory), std::move(source), std::move(options), 60);
 }
 
 }  // namespace
 
-Exploration heap_canary() { return small("canary", synthetic(), synthetic_op); }
-Exploration pool_canary(const ExploredEngine& engine) {
-  const MapSetup three{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
-  return small("canary", engine.subjects(KeyKind::integer, three), pool_op);
+Exploration heap_canary() { return small(synthetic(), synthetic_op); }
+Exploration pool_canary(const EngineUnderTest& engine) {
+  const MapSetup three{.values = ValueKind::bytes, .maps = 3};
+  const SubjectFactory maps = engine.subjects(KeyKind::integer, three);
+  return beside_background(engine, {small(maps, on_three_maps())}).front();
 }
-Exploration engine_canary(const ExploredEngine& engine) {
-  return small("canary", engine.subjects(KeyKind::integer, {}), integer_op);
+Exploration engine_canary(const EngineUnderTest& engine) {
+  const SubjectFactory words = engine.subjects(KeyKind::integer, {});
+  return beside_background(engine, {small(words, integer_op)}).front();
 }
 
 }  // namespace perdure::testing

@@ -1,8 +1,8 @@
-// What perdure-explore explores: the heap, the pool, and every engine of a list.
+// What perdure-explore explores: the heap, the pool, and an engine.
 //
 // A part is one of them. Its explorations are made by the factories below from the preset; an
-// engine brings its subjects, the directed workloads that only it needs, and its interleavings.
-// Adding an engine is adding its line to explored_engines().
+// engine (engine_list.h) brings its subjects, the directed workloads that only it needs, and its
+// interleavings.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "perdure/options.h"
 #include "testing/explorer.h"
-#include "testing/interleavings.h"
-#include "testing/map_subject.h"
 
 namespace perdure::testing {
 
@@ -37,28 +34,29 @@ struct Exploration {
   bool repeated = true;  // again under other seeds, until the bars are met
 };
 
-struct ExploredEngine {
-  const char* name;  // of its sites, too
-  // Maps with nodes so small that a dozen operations fill, split and empty them.
-  SubjectFactory (*subjects)(KeyKind keys, const MapSetup& setup);
-  const char* canary;  // SITE:op that words() must notice
-  // What only this engine needs; may be null.
-  std::vector<Exploration> (*directed)(Preset preset) = nullptr;
-  const std::vector<NamedInterleaving>& (*interleavings)() = nullptr;
-};
-const std::vector<ExploredEngine>& explored_engines();
+Exploration random_one(std::string name, SubjectFactory factory, OpSource source,
+                       ExploreOptions options, std::size_t operations);
+Exploration directed_one(std::string name, SubjectFactory factory, OpSource source,
+                         ExploreOptions options, std::vector<Op> workload);
+ExploreReport run_exploration(const Exploration& e, const std::string& name, std::uint64_t seed);
+
+struct EngineUnderTest;  // testing/engine_list.h
+
+// With steps of the engine's background work between the operations, if it has any.
+std::vector<Exploration> beside_background(const EngineUnderTest& engine,
+                                           std::vector<Exploration> all);
 
 // How much of everything, and how far each crash point is enumerated.
 ExploreOptions options_of(Preset preset);
 
 std::vector<Exploration> heap_explorations(Preset preset);
-std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset preset);
-std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Preset preset);
+std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset preset);
+std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Preset preset);
 
 // Small explorations that notice a canary within seconds.
 Exploration heap_canary();
-Exploration pool_canary(const ExploredEngine& engine);
-Exploration engine_canary(const ExploredEngine& engine);
+Exploration pool_canary(const EngineUnderTest& engine);
+Exploration engine_canary(const EngineUnderTest& engine);
 
 // Every sequence of 1 to `length` of these operations that starts with operation `first`.
 std::vector<std::vector<Op>> sequences(const std::vector<Op>& alphabet, std::size_t first,

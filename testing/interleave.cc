@@ -153,13 +153,16 @@ bool run_canaries(const RaceList& races, const Arguments& arguments) {
     std::printf("canary %s: %s %s\n", what, red.empty() ? "NOT SEEN" : "red in", red.c_str());
     seen = seen && !red.empty();
   };
-  const std::string mutant = find_engine_under_test(arguments.engine)->race_mutant;
+  const EngineUnderTest& row = *find_engine_under_test(arguments.engine);
+  const std::string mutant = row.race_mutant;
   if (!set_mutant(mutant)) usage("no such site: " + mutant);
   canary(mutant.c_str());
   find_site(mutant.substr(0, mutant.rfind(':')))->mutant = Mutant::none;
-  SimPlatform::latches_stuck = true;
-  canary("latches that cannot be set");
-  SimPlatform::latches_stuck = false;
+  if (row.byte_latches) {
+    SimPlatform::latches_stuck = true;
+    canary("latches that cannot be set");
+    SimPlatform::latches_stuck = false;
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf("%s.interleave_canary_seconds=%.1f\n", arguments.engine.c_str(), seconds.count());
   return seen;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "testing/engine_list.h"
 #include "testing/lin_runner.h"
 
 namespace {
@@ -17,9 +18,10 @@ using namespace perdure::testing;
 constexpr const char* kUsage =
     "perdure-lin [--engine E] [--histories N] [--crashes N] [--ops N] [--seed S] [--out DIR] "
     "[--pool DIR]\n"
-    "            [--canary stale_read|lost_update|lost_erase] [--mutant SITE:op]\n"
+    "            [--canary stale_read|lost_update|lost_erase] [--mutant SITE:op] [--planted]\n"
     "History number i has seed S+i, which decides threads, keys, types and durability. Crash\n"
-    "histories alternate between the plain and the lossy target; a mutant makes them all lossy.\n";
+    "histories alternate between the plain and the lossy target; a mutant makes them all lossy.\n"
+    "--planted only says which mutants of the engine crash histories have to show.\n";
 
 [[noreturn]] void usage(const std::string& what) {
   std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
@@ -33,13 +35,10 @@ std::uint64_t number(const char* text) {
   return value;
 }
 
-perdure::Engine engine(const std::string& name) {
-  for (int i = 0; i < 256; ++i) {
-    if (name == perdure::engine_name(static_cast<perdure::Engine>(i))) {
-      return static_cast<perdure::Engine>(i);
-    }
-  }
-  usage("no engine " + name);
+const EngineUnderTest& row_of(const std::string& name) {
+  const EngineUnderTest* row = find_engine_under_test(name);
+  if (row == nullptr) usage("no engine " + name);
+  return *row;
 }
 
 struct Arguments {
@@ -50,8 +49,9 @@ struct Arguments {
   std::string out = ".";
   std::string pool = "/dev/shm";
   std::string mutant;
-  perdure::Engine engine = perdure::Engine::phast;
+  const EngineUnderTest* engine = &row_of("phast");
   Canary canary = Canary::none;
+  bool planted = false;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -62,10 +62,14 @@ Arguments parse(int argc, char** argv) {
       std::printf("%s", kUsage);
       std::exit(0);
     }
+    if (flag == "--planted") {
+      arguments.planted = true;
+      continue;
+    }
     if (i + 1 == argc) usage("no value for " + flag);
     const std::string value = argv[++i];
     if (flag == "--engine") {
-      arguments.engine = engine(value);
+      arguments.engine = &row_of(value);
     } else if (flag == "--histories") {
       arguments.histories = number(value.c_str());
     } else if (flag == "--crashes") {
@@ -106,27 +110,30 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
   const std::string pool = arguments.pool + "/lin-" + std::to_string(getpid()) + ".perdure";
   std::uint64_t failures = 0;
   std::uint64_t ops = 0;
-  std::uint64_t splits = 0;
-  std::uint64_t merges = 0;
+  std::uint64_t grown = 0;
+  std::uint64_t shrunk = 0;
   for (std::uint64_t i = 0; i < arguments.histories; ++i) {
     LinOptions options = lin_options(arguments.seed + i);
     options.ops = arguments.ops;
     options.canary = arguments.canary;
-    options.engine = arguments.engine;
+    options.engine = arguments.engine->engine;
+    options.ordered = arguments.engine->ordered;
     LinRun run = run_concurrent(options, pool);
-    if (options.ranges && (run.splits == 0 || run.merges == 0) && run.failure.empty()) {
-      run.failure = "the keys are meant to come and go in such numbers that leaves split and merge";
+    // A hash table may keep its size when keys go.
+    const bool changed = run.grown != 0 && (run.shrunk != 0 || !options.ordered);
+    if (options.ranges && !changed && run.failure.empty()) {
+      run.failure = "keys are meant to come and go in such numbers that the map changes its shape";
     }
     ops += run.ops.size();
-    splits += run.splits;
-    merges += run.merges;
+    grown += run.grown;
+    shrunk += run.shrunk;
     const std::string name = arguments.out + "/run-" + std::to_string(options.seed) + ".lin";
     failures += save(name, options.describe(), run.ops, run.failure) ? 0 : 1;
   }
-  std::printf("concurrent=%llu operations=%llu splits=%llu unlinked=%llu failures=%llu\n",
+  std::printf("concurrent=%llu operations=%llu grown=%llu shrunk=%llu failures=%llu\n",
               static_cast<unsigned long long>(arguments.histories),
-              static_cast<unsigned long long>(ops), static_cast<unsigned long long>(splits),
-              static_cast<unsigned long long>(merges), static_cast<unsigned long long>(failures));
+              static_cast<unsigned long long>(ops), static_cast<unsigned long long>(grown),
+              static_cast<unsigned long long>(shrunk), static_cast<unsigned long long>(failures));
   return failures;
 }
 
@@ -140,7 +147,8 @@ std::uint64_t record_crashes(const Arguments& arguments) {
   for (std::uint64_t i = 0; i < arguments.crashes; ++i) {
     const std::uint64_t seed = arguments.seed + i;
     const bool is_lossy = (seed & 1) != 0 || !arguments.mutant.empty();
-    LinCrashOptions options{.torture = {.mode = is_lossy ? "lossy" : "plain",
+    LinCrashOptions options{.torture = {.engine = arguments.engine->name(),
+                                        .mode = is_lossy ? "lossy" : "plain",
                                         .keys = (seed & 2) != 0 ? "bytes" : "integer",
                                         .path = arguments.pool,
                                         .mutant = arguments.mutant,
@@ -171,6 +179,12 @@ std::uint64_t record_crashes(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
+  if (arguments.planted) {
+    for (const char* keys : {"integer", "bytes"}) {
+      std::printf("%s\n", arguments.engine->planted_bug(keys));
+    }
+    return 0;
+  }
   if (arguments.histories + arguments.crashes == 0) usage("nothing to do");
   std::uint64_t failures = 0;
   if (arguments.histories != 0) failures += record_concurrent(arguments);

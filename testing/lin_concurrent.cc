@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kSpacing = 3;  // between integer keys
 constexpr std::uint64_t kPasses = 6;
-constexpr std::uint64_t kWindow = 150;  // three leaves
+constexpr std::uint64_t kWindow = 150;  // three leaves of PhaST
 
 template <class K>
 detail::OwnedKey<K> key_of(std::uint32_t number) {
@@ -64,10 +64,13 @@ struct Progress {
 template <class K, class V>
 class Worker {
  public:
-  Worker(const LinOptions& options, OrderedMap<K, V> map, Progress& progress, std::uint32_t thread)
+  // `ordered`: the same map, if its engine keeps order.
+  Worker(const LinOptions& options, Map<K, V> map, std::optional<OrderedMap<K, V>> ordered,
+         Progress& progress, std::uint32_t thread)
       : options_(options),
         progress_(progress),
         map_(std::move(map)),
+        ordered_(std::move(ordered)),
         random_(options.seed << 8 ^ thread),
         next_value_(std::uint64_t{thread} << 40 | 1),
         seen_(options.keys) {
@@ -87,7 +90,8 @@ class Worker {
   }
   // With the other threads gone.
   void read_all() {
-    scan(0, options_.keys, false, ~std::uint64_t{0});
+    if (ordered_) scan(0, options_.keys, false, ~std::uint64_t{0});
+    visit_all();
     for (std::uint32_t key = 0; key < options_.keys; ++key) find(key);
   }
   std::vector<HistoryOp>& log() { return log_; }
@@ -134,8 +138,10 @@ class Worker {
     const std::uint64_t dice = random_.below(1000);
     if (dice < 930) {
       find(key);
-    } else if (dice < 990) {
+    } else if (dice < 990 || (!ordered_ && options_.ranges)) {
       find_many(key, width);
+    } else if (!ordered_) {
+      visit_all();
     } else {
       scan(key, std::min(key + 1 + static_cast<std::uint32_t>(random_.below(width)), options_.keys),
            random_.one_in(2), random_.one_in(3) ? random_.below(10) : ~std::uint64_t{0});
@@ -226,7 +232,7 @@ class Worker {
     options.limit = limit;
     std::int64_t previous = reverse ? std::int64_t{last} : std::int64_t{first} - 1;
     const std::uint64_t call = history_call();
-    auto visited = map_.scan(options, [&](const K& key, const V& value) {
+    auto visited = ordered_->scan(options, [&](const K& key, const V& value) {
       const std::uint32_t number = number_of<K>(key);
       if (number < first || number >= last || (reverse ? number >= previous : number <= previous)) {
         failure_ = "a scan delivers a key that is foreign, out of bounds or out of order";
@@ -245,9 +251,34 @@ class Worker {
     }
   }
 
+  // Every entry, in the engine's order; what goes and comes again may be delivered again. What it
+  // passes over it calls absent.
+  void visit_all() {
+    std::vector<std::pair<std::uint32_t, detail::Owned<V>>> found;
+    std::vector<bool> there(options_.keys);
+    const std::uint64_t call = history_call();
+    auto visited = map_.for_each([&](const K& key, const V& value) {
+      const std::uint32_t number = number_of<K>(key);
+      if (number >= options_.keys) {
+        failure_ = "for_each delivers a key that is foreign";
+        return false;
+      }
+      found.emplace_back(number, value);
+      there[number] = true;
+      return true;
+    });
+    const std::uint64_t end = history_end();
+    if (!visited) return fail_with("for_each", visited.error());
+    for (const auto& [number, value] : found) record_find(number, value, call, end);
+    for (std::uint32_t number = 0; number < options_.keys; ++number) {
+      if (!there[number]) record_find(number, std::nullopt, call, end);
+    }
+  }
+
   const LinOptions& options_;
   Progress& progress_;
-  OrderedMap<K, V> map_;
+  Map<K, V> map_;
+  std::optional<OrderedMap<K, V>> ordered_;
   Random random_;
   std::uint64_t next_value_;
   std::vector<std::optional<detail::Owned<V>>> seen_;  // for the canary
@@ -257,14 +288,20 @@ class Worker {
 
 template <class K, class V>
 std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
-  auto map =
-      pool.ordered_map<K, V>("lin", {.engine = options.engine, .phast = {.partition_bits = 0}});
+  const MapOptions small{.engine = options.engine, .capacity = 1};
+  auto map = pool.map<K, V>("lin", small);
   if (!map) return std::string(map.error().message());
+  std::optional<OrderedMap<K, V>> ordered;
+  if (options.ordered) {
+    auto same = pool.ordered_map<K, V>("lin", small);
+    if (!same) return std::string(same.error().message());
+    ordered.emplace(std::move(*same));
+  }
   Progress progress(options.threads);
   std::vector<Worker<K, V>> workers;
   workers.reserve(options.threads);
   for (std::uint32_t t = 0; t < options.threads; ++t) {
-    workers.emplace_back(options, *map, progress, t);
+    workers.emplace_back(options, *map, ordered, progress, t);
   }
   std::vector<std::thread> threads;
   for (Worker<K, V>& worker : workers) threads.emplace_back([&worker] { worker.run(); });
@@ -276,8 +313,10 @@ std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
     run.ops.insert(run.ops.end(), worker.log().begin(), worker.log().end());
   }
   const MapStats stats = map->stats();
-  run.splits = stats.splits;
-  run.merges = stats.merges;
+  const auto shrinks = static_cast<std::uint64_t>(std::ranges::count_if(
+      stats.resizes, [](const ResizeStats& resize) { return resize.shrink; }));
+  run.grown = stats.splits + stats.resizes.size() - shrinks;
+  run.shrunk = stats.merges + shrinks;
   return failure;
 }
 

@@ -36,15 +36,16 @@ struct LinOptions {
   bool text_values = false;
   Durability durability = Durability::process;
   Engine engine = Engine::phast;
+  bool ordered = true;  // scans are recorded, too
   Canary canary = Canary::none;
   std::string describe() const;
 };
 
 struct LinRun {
   std::vector<HistoryOp> ops;
-  std::uint64_t splits = 0;
-  std::uint64_t merges = 0;
-  std::string failure;  // what is wrong without a checker: an error, or a scan out of order
+  std::uint64_t grown = 0;   // leaves that were split, or tables made larger
+  std::uint64_t shrunk = 0;  // leaves that were unlinked, or tables made smaller
+  std::string failure;       // what is wrong without a checker: an error, or a scan out of order
 };
 
 // `pool` is made anew and removed.

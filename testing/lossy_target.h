@@ -12,8 +12,7 @@
 
 namespace perdure::testing {
 
-// `Engine` is a row of testing/engine_list.cc: Map<bytes> is the engine over LossyPlatform, with
-// small nodes, and create<bytes>() makes one.
+// `E`: Map<bytes> is the engine over LossyPlatform, with small nodes; create<bytes>() makes one.
 template <class E, bool Bytes>
 class LossyTarget : public TortureTarget {
  public:
@@ -59,17 +58,12 @@ class LossyTarget : public TortureTarget {
   std::string check(std::uint64_t& entries) override {
     if (!core_->sweep().finish()) return std::string(core_->sweep().failure().message());
     const BackgroundHold<LossyPlatform> hold(core_->background());
-    MapStats stats;
-    map_->index().stats(stats);
-    entries = stats.entries;
-    if (map_->ordered() != nullptr) {
-      entries = 0;
-      auto done = map_->ordered()->scan({}, [&](std::span<const perdure::detail::Entry> batch) {
-        entries += batch.size();
-        return true;
-      });
-      if (!done) return std::string(done.error().message());
-    }
+    entries = 0;
+    auto done = map_->index().for_each([&](std::span<const perdure::detail::Entry> batch) {
+      entries += batch.size();
+      return true;
+    });
+    if (!done) return std::string(done.error().message());
     CheckReport report;
     map_->index().check({.deep = true}, report);
     if (!report.ok()) return std::string(report.first());

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "index/engine.h"
+#include "index/engine_table.h"
 #include "perdure/index.h"
 #include "testing/sim_pool.h"
 #include "testing/subject.h"
@@ -25,10 +25,10 @@ namespace perdure::testing {
 struct MapSetup {
   ValueKind values = ValueKind::word;  // word: values are 8 bytes
   std::uint32_t maps = 1;
-  std::uint32_t partition_bits = 1;  // of engines that have partitions
   Durability mode = Durability::power;
   SimMedium medium = SimMedium::line;
   bool sync_at_close = true;
+  bool background_thread = true;  // else mutations do its work
   PoolShape shape = kTinyShape;
 };
 
@@ -39,7 +39,6 @@ class MapSubject : public Subject {
   static constexpr bool kBytes = Traits::kBytes;
 
   explicit MapSubject(const MapSetup& setup = {}) : setup_(setup), maps_(setup.maps) {}
-  ~MapSubject() override { maps_.clear(); }
 
   Status create(SimMemory& memory) override {
     memory.set_medium(setup_.medium);
@@ -66,6 +65,9 @@ class MapSubject : public Subject {
         return true;
       }
       case OpKind::compact: {
+        for (const auto& map : maps_) {
+          if (auto done = map->compact(); !done) return done;
+        }
         pool_->epochs().drain_all();
         auto bytes = pool_->heap().punch_free();
         if (!bytes) return fail(std::move(bytes.error()));
@@ -73,6 +75,13 @@ class MapSubject : public Subject {
       }
       case OpKind::drop:
         return drop(map_of(op.key));
+      case OpKind::background: {
+        const std::uint32_t self =
+            std::exchange(SimPlatform::world().thread, SimPlatform::kBackgroundSlot);
+        background();
+        SimPlatform::world().thread = self;
+        return true;
+      }
       default:
         break;
     }
@@ -106,6 +115,7 @@ class MapSubject : public Subject {
     return done ? Status() : std::move(done.error());
   }
   void reclaim() override { pool_->epochs().drain_all(); }
+  void background() override { (void)pool_->core().background().run_some(); }
   Expected<bool> lookup(const std::string& key, std::string& value) override {
     return maps_[map_of(key)]->index().read(
         key_of(key), [&](const perdure::detail::Value& found) { value = text_of(found); });
@@ -126,13 +136,18 @@ class MapSubject : public Subject {
   }
   bool ordered() const override { return maps_.front()->ordered() != nullptr; }
   void check(std::vector<std::string>& violations) override {
-    pool_->core().verify([&](const char* what) { violations.emplace_back(what); });
+    auto& core = pool_->core();
+    if (!core.sweep().finish()) {
+      violations.push_back("sweep: " + std::string(core.sweep().failure().message()));
+      return;
+    }
+    const BackgroundHold<SimPlatform> hold(core.background());
+    core.verify([&](const char* what) { violations.emplace_back(what); });
     for (const auto& map : maps_) {
       CheckReport report;
       map->index().check({.deep = true}, report);
       violations.insert(violations.end(), report.violations.begin(), report.violations.end());
     }
-    if (dropped_) return;  // a dropped map's blocks come back with the next open
     pool_->audit(
         [&]() -> Status {
           for (const auto& map : maps_) {
@@ -149,16 +164,23 @@ class MapSubject : public Subject {
 
  private:
   EngineContext<SimPlatform> context() {
-    return {.platform = pool_->platform(),
-            .heap = pool_->heap(),
-            .epochs = pool_->epochs(),
-            .background = pool_->core().background(),
-            .threads = 2};
+    return {
+        .platform = pool_->platform(),
+        .heap = pool_->heap(),
+        .epochs = pool_->epochs(),
+        .background = pool_->core().background(),
+        .threads = 2,
+        .after_kill = pool_->core().after_kill().done() ? nullptr : &pool_->core().after_kill()};
   }
   static std::string name_of(std::uint32_t map) { return "map" + std::to_string(map); }
   Status make_map(std::uint32_t number) {
     const MapKinds kinds{.key = kBytes ? KeyKind::bytes : KeyKind::integer, .value = setup_.values};
     auto root = Traits::create(context(), kinds, setup_);
+    if (!root && root.error() == StatusCode::pool_full) {
+      pool_->epochs().drain_all();
+      pool_->heap().reclaim();
+      root = Traits::create(context(), kinds, setup_);
+    }
     if (!root) return std::move(root.error());
     layout::Root line{};
     std::strcpy(line.name, name_of(number).c_str());
@@ -179,6 +201,9 @@ class MapSubject : public Subject {
   // All maps are recovered before anything is freed or made.
   Status open_maps() {
     pool_ = std::make_unique<SimPool>(*memory_, setup_.mode);
+    pool_->core().background().set_threads(setup_.background_thread ? 1 : 0);
+    const EngineRow* row = find_engine(Traits::kEngine);
+    if (row != nullptr && row->at_once) pool_->restart_at_once();
     if (Status s = pool_->open(boot_); !s.ok()) return s;
     for (std::uint32_t i = 0; i < setup_.maps; ++i) {
       auto slot = pool_->core().find_root(name_of(i));
@@ -203,20 +228,27 @@ class MapSubject : public Subject {
   }
   Status close_maps() {
     pool_->core().background().stop();
+    pool_->epochs().drain_all();
     Status s;
     for (const auto& map : maps_) {
       if (map != nullptr && s.ok()) s = map->close();
     }
     if (s.ok()) s = pool_->core().close(setup_.sync_at_close);
     for (auto& map : maps_) map.reset();
+    dropped_.clear();
     return s;
   }
+  // As PoolImpl::drop; then the map is made again.
   Expected<bool> drop(std::uint32_t number) {
-    maps_[number].reset();
     auto slot = pool_->core().find_root(name_of(number));
     if (!slot) return fail(std::move(slot.error()));
     if (Status s = pool_->core().drop_root(*slot); !s.ok()) return fail(std::move(s));
-    dropped_ = true;
+    {
+      const BackgroundHold<SimPlatform> hold(pool_->core().background());
+      pool_->core().sweep().leave(*maps_[number]);
+      maps_[number]->release_blocks();
+    }
+    dropped_.push_back(std::move(maps_[number]));
     if (Status s = make_map(number); !s.ok()) return fail(std::move(s));
     return true;
   }
@@ -246,7 +278,8 @@ class MapSubject : public Subject {
   MapSetup setup_;
   std::unique_ptr<SimPool> pool_;  // outlives the maps
   std::vector<std::unique_ptr<EngineInstance>> maps_;
-  bool dropped_ = false;  // since open
+  // Since open. Limbo may hold objects that only they can finish.
+  std::vector<std::unique_ptr<EngineInstance>> dropped_;
   SimMemory* memory_ = nullptr;
   std::uint64_t boot_ = 0;
 };

@@ -12,6 +12,8 @@
 
 namespace perdure::testing {
 
+struct EngineUnderTest;  // testing/engine_list.h
+
 // Several mutants at once, "SITE:op SITE:op".
 using MutantNames = std::string;
 
@@ -64,7 +66,8 @@ struct Argument {
   const char* settled_by;  // sites in the order of their names, separated by spaces
   const char* why;
 };
-const std::vector<Argument>& arguments();
+// Those of pool and heap, and the engine's.
+std::vector<Argument> arguments(const EngineUnderTest& engine);
 
 // A bug that a published structure or library had, and the mutant that puts it into ours.
 struct HistoricalBug {
@@ -72,6 +75,7 @@ struct HistoricalBug {
   const char* mutant;  // null: we have no such mechanism
   const char* what;    // the bug, or why it does not apply
 };
-const std::vector<HistoricalBug>& historical_bugs();
+// Likewise.
+std::vector<HistoricalBug> historical_bugs(const EngineUnderTest& engine);
 
 }  // namespace perdure::testing

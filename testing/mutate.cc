@@ -2,6 +2,7 @@
 // says which of that the tests notice. Prints a line per mutant, a table by operator, and
 // ENGINE.name=value lines. Exit status 1: one survives without an argument, an argument is wrong, a
 // bug of others is not seen, or a planted bug is not.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "testing/engine_list.h"
 #include "testing/mutants.h"
 
 namespace {
@@ -77,13 +79,6 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-const Argument* argument_for(const std::string& mutant) {
-  for (const Argument& argument : arguments()) {
-    if (mutant == argument.mutant) return &argument;
-  }
-  return nullptr;
-}
-
 void print(const MutantResult& result) {
   const std::string how =
       result.killed ? "killed   " + result.by : "survived, settled by " + result.settled_by;
@@ -98,7 +93,7 @@ struct Tally {
 
 class Report {
  public:
-  explicit Report(const Arguments& arguments) : arguments_(arguments) {}
+  explicit Report(const EngineUnderTest& engine) : engine_(engine) {}
 
   void fail(const std::string& what) {
     std::printf("WRONG: %s\n", what.c_str());
@@ -106,7 +101,7 @@ class Report {
   }
   int status() const { return failed_ ? 1 : 0; }
   void figure(const char* name, double value) const {
-    std::printf("%s.%s=%.*f\n", arguments_.engine.c_str(), name,
+    std::printf("%s.%s=%.*f\n", engine_.name().c_str(), name,
                 value == static_cast<double>(static_cast<long long>(value)) ? 0 : 1, value);
   }
 
@@ -149,7 +144,7 @@ class Report {
   void historical() {
     int total = 0, killed = 0, inapplicable = 0;
     std::printf("\nbugs of others:\n");
-    for (const HistoricalBug& bug : historical_bugs()) {
+    for (const HistoricalBug& bug : historical_bugs(engine_)) {
       if (bug.mutant == nullptr) {
         ++inapplicable;
         std::printf("%-32s %-44s %s\n", bug.origin, "no such mechanism", bug.what);
@@ -188,7 +183,13 @@ class Report {
   }
 
  private:
-  const Arguments& arguments_;
+  const Argument* argument_for(const std::string& mutant) const {
+    const auto found = std::ranges::find(argued_, mutant, &Argument::mutant);
+    return found == argued_.end() ? nullptr : &*found;
+  }
+
+  const EngineUnderTest& engine_;
+  const std::vector<Argument> argued_ = arguments(engine_);
   std::map<std::string, Tally> tallies_;
   std::map<std::string, bool> killed_;
   bool failed_ = false;
@@ -198,9 +199,10 @@ class Report {
 
 int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
-  MutantRunner runner(trials(arguments.engine, arguments.seeds), arguments.jobs);
-  if (trials(arguments.engine, 1).empty()) usage("no trials for the engine " + arguments.engine);
-  Report report(arguments);
+  const EngineUnderTest* engine = find_engine_under_test(arguments.engine);
+  if (engine == nullptr) usage("no engine " + arguments.engine);
+  MutantRunner runner(trials(*engine, arguments.seeds), arguments.jobs);
+  Report report(*engine);
   if (const std::string wrong = runner.baseline(); !wrong.empty()) {
     report.fail("red without a mutant: " + wrong);
     return 1;

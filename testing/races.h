@@ -22,7 +22,12 @@ struct Race {
 };
 using RaceList = std::vector<Race>;
 
-RaceList phast_races();
+// A directed scenario that shows a missing write-back or fence; `name` is for the replay line.
+using InterleavingScenario = InterleaveReport (*)(const std::string& name, bool quiet);
+struct NamedInterleaving {
+  const char* name;
+  InterleavingScenario run;
+};
 
 inline InterleaveOptions options_of(const Race& race, const std::string& engine) {
   return {.name = engine + "." + race.name,

@@ -160,10 +160,11 @@ class SimPlatform {
     std::uint32_t word_ = 0;
   };
 
-  // There is none: the driver runs background work itself (Background::run_some).
+  // The driver is the thread: it runs background work itself (Background::run_some), in a slot of
+  // its own, so that no mutator fences what a step wrote back.
   class Thread {
    public:
-    static bool start(FunctionRef<void()>) noexcept { return false; }
+    static bool start(FunctionRef<void()>) noexcept { return true; }
     static void join() noexcept {}
   };
   static void park(const Atomic<std::uint32_t>&, std::uint32_t) noexcept { step(StepKind::read); }
@@ -291,6 +292,8 @@ class SimPlatform {
 
   // --- the driver's side ---
   static SimWorld& world() noexcept { return world_; }
+  // Who runs background work beside a workload of one thread, which has slot 0.
+  static constexpr std::uint32_t kBackgroundSlot = 1;
   static void seed(std::uint64_t seed) noexcept { world_.random_state = seed * 2 + 1; }
   // Called at every step, with the site of a flush or fence; null: nothing happens there.
   static inline void (*step_hook)(StepKind kind, const char* site) = nullptr;

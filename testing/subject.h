@@ -29,8 +29,9 @@ enum class OpKind : std::uint8_t {
   find,
   drop,  // every key that starts with `key` goes: a map of a pool
   sync,
-  compact,  // gives space back; the content stays
-  reopen,   // close, open
+  compact,     // gives space back; the content stays
+  reopen,      // close, open
+  background,  // a step of what no operation waits for, as another thread
   // Of interleavings only:
   scan,
   scan_back,
@@ -82,6 +83,8 @@ class Subject {
   // apply() without the upkeep that a workload of one thread does between its operations: any
   // number of simulated threads are inside.
   virtual Expected<bool> call(const Op& op) { return apply(op); }
+  // A step of background work, if any is due, by the thread that calls.
+  virtual void background() {}
   // Everything, as it is delivered; backwards if asked.
   using Deliver = std::function<void(const std::string& key, const std::string& value)>;
   virtual Status scan(bool reverse, const Deliver& deliver);

@@ -15,11 +15,10 @@ std::uint64_t word_of(const std::string& text) {
   return word;
 }
 
-// `M`: Map or OrderedMap.
-template <class K, class V, template <class, class> class M>
+template <class K, class V>
 class PlainTarget : public TortureTarget {
  public:
-  PlainTarget(Pool pool, M<K, V> map) : pool_(std::move(pool)), map_(std::move(map)) {}
+  PlainTarget(Pool pool, Map<K, V> map) : pool_(std::move(pool)), map_(std::move(map)) {}
 
   Expected<bool> upsert(const std::string& key, const std::string& value) override {
     return map_->upsert(key_of(key), value_of(value));
@@ -43,12 +42,9 @@ class PlainTarget : public TortureTarget {
     return true;
   }
   std::string check(std::uint64_t& entries) override {
-    entries = map_->stats().entries;
-    if constexpr (std::same_as<M<K, V>, OrderedMap<K, V>>) {
-      auto scanned = map_->scan({}, [](const K&, const V&) {});
-      if (!scanned) return std::string(scanned.error().message());
-      entries = *scanned;
-    }
+    auto visited = map_->for_each([](const K&, const V&) {});
+    if (!visited) return std::string(visited.error().message());
+    entries = *visited;
     auto report = pool_.check({.deep = true});
     if (!report) return std::string(report.error().message());
     return std::string(report->first());
@@ -80,7 +76,7 @@ class PlainTarget : public TortureTarget {
   }
 
   Pool pool_;
-  std::optional<M<K, V>> map_;
+  std::optional<Map<K, V>> map_;
 };
 
 template <class K, class V>
@@ -90,15 +86,10 @@ Expected<std::unique_ptr<TortureTarget>> open_plain(const TortureOptions& option
   if (row == nullptr) return fail(StatusCode::invalid_argument);
   auto pool = Pool::open(file, {.durability = options.durability, .max_size = 32_MiB});
   if (!pool) return fail(std::move(pool.error()));
-  const auto target = [&]<template <class, class> class M>(
-                          Expected<M<K, V>> map) -> Expected<std::unique_ptr<TortureTarget>> {
-    if (!map) return fail(std::move(map.error()));
-    return std::unique_ptr<TortureTarget>(
-        std::make_unique<PlainTarget<K, V, M>>(std::move(*pool), std::move(*map)));
-  };
-  const MapOptions map{.engine = row->engine};
-  return row->ordered ? target(pool->ordered_map<K, V>("torture", map))
-                      : target(pool->map<K, V>("torture", map));
+  auto map = pool->map<K, V>("torture", {.engine = row->engine});
+  if (!map) return fail(std::move(map.error()));
+  return std::unique_ptr<TortureTarget>(
+      std::make_unique<PlainTarget<K, V>>(std::move(*pool), std::move(*map)));
 }
 
 }  // namespace

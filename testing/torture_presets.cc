@@ -18,7 +18,7 @@ struct Life {
   const char* mode;
   bool disk;
   Durability durability;
-  std::uint64_t cycles[2];  // by Preset
+  std::uint64_t cycles[2];  // figures, nightly
 };
 // Each with both kinds of keys, with 1 and with 8 threads.
 constexpr Life kLives[] = {
@@ -105,8 +105,9 @@ bool run_canaries(const TortureOptions& options, TortureTotals& totals) {
   for (const char* mode : {"lossy", "plain", "lossless"}) {
     planted.mode = mode;
     planted.early_ack = planted.mode != "lossy";
-    planted.mutant =
-        planted.mode == "lossy" ? find_engine_under_test(options.engine)->lossy_mutant : "";
+    planted.mutant = planted.mode == "lossy"
+                         ? find_engine_under_test(options.engine)->planted_bug("integer")
+                         : "";
     const TortureReport report = run_torture(planted, target_of(planted));
     totals.canary_seconds += report.seconds;
     std::printf("canary %s, %s: %s after %llu kills, %.2f s: %s\n", mode,
@@ -139,7 +140,7 @@ bool run_matrix(const TortureOptions& options, const std::string& memory, const 
         one.keys = keys;
         one.path = life.disk ? disk : memory;
         one.durability = life.durability;
-        one.cycles = life.cycles[static_cast<std::size_t>(preset)];
+        one.cycles = life.cycles[preset == Preset::nightly ? 1 : 0];
         one.seed = options.seed * 1000 + number++;
         one.threads = threads;
         ok = run_one(one, totals) && ok;

@@ -6,14 +6,13 @@
 #include <set>
 #include <string>
 
+#include "testing/explored.h"
 #include "testing/torture_runner.h"
 
 namespace perdure::testing {
 
 // The type of the file system that holds the folder, as the kernel calls it; "unknown".
 std::string file_system_of(const std::string& folder);
-
-enum class Preset : std::uint8_t { figures, nightly };
 
 struct TortureTotals {
   std::uint64_t lossy_kills = 0;

@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "testing/explorer.h"
 
 namespace perdure::testing {
 
@@ -15,8 +16,12 @@ struct Trial {
   std::function<std::string()> run;  // says what is wrong; empty: nothing
 };
 
-// Of pool, heap and the engine, cheap ones first; explorations once per seed in [1, seeds]. Empty
-// if there is no such engine.
-std::vector<Trial> trials(std::string_view engine, std::uint32_t seeds);
+struct EngineUnderTest;  // testing/engine_list.h
+
+// Of pool, heap and the engine, cheap ones first; explorations once per seed in [1, seeds].
+std::vector<Trial> trials(const EngineUnderTest& engine, std::uint32_t seeds);
+
+// How far the explorations of a trial go.
+ExploreOptions trial_options();
 
 }  // namespace perdure::testing

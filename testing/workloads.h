@@ -1,10 +1,12 @@
-// Operations for PhaST's explorations: few keys, so that leaves split, empty, merge and are reused.
+// Operations of explorations: few keys, so that nodes fill, split, empty and are reused.
 #pragma once
 
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "testing/phast_subject.h"
+#include "testing/synthetic_subject.h"
 
 namespace perdure::testing {
 
@@ -58,6 +60,58 @@ inline Op bytes_word_op(Random& random) {
   return op;
 }
 
+// Closed and opened now and then.
+inline OpSource reopening(OpSource source) {
+  return [source = std::move(source)](Random& random) -> Op {
+    if (random.one_in(8)) return {OpKind::reopen, {}, {}};
+    return source(random);
+  };
+}
+
+// Steps of background work in between, at no steady pace.
+inline OpSource beside_background(OpSource source) {
+  return [source = std::move(source)](Random& random) -> Op {
+    if (random.one_in(2)) return {OpKind::background, {}, {}};
+    return source(random);
+  };
+}
+inline std::vector<Op> beside_background(const std::vector<Op>& ops) {
+  std::vector<Op> all;
+  Random random(ops.size());
+  for (const Op& op : ops) {
+    for (std::uint64_t n = random.below(3); n > 0; --n) all.push_back({OpKind::background, {}, {}});
+    all.push_back(op);
+  }
+  return all;
+}
+
+// Operations on one of several maps, and once in `in` each a drop, a compaction, a sync, a close
+// and reopen.
+inline Op in_map(std::uint64_t map, Op op) {
+  op.key.insert(op.key.begin(), static_cast<char>(map));
+  return op;
+}
+inline OpSource pool_ops(std::uint64_t maps, std::uint64_t in) {
+  return [=](Random& random) -> Op {
+    Op op = integer_record_op(random);
+    op = in_map(random.below(maps), std::move(op));
+    const std::uint64_t kind = random.below(in);
+    if (kind == 0) return {OpKind::drop, op.key.substr(0, 1), {}};
+    if (kind == 1) return {OpKind::compact, {}, {}};
+    if (kind == 2) return {OpKind::sync, {}, {}};
+    if (kind == 3) return {OpKind::reopen, {}, {}};
+    return op;
+  };
+}
+
+// Runs of extents that come and go between small blocks.
+inline Op run_op(Random& random) {
+  Op op = synthetic_op(random);
+  op.key = integer_key(random.below(6));
+  if (random.one_in(2)) op.value.assign(2500 + random.below(12000), 'r');
+  return op;
+}
+
 // Fills, empties and refills: splits at the end, leaves that empty and are unlinked, slots reused.
 inline std::vector<Op> churn(std::uint64_t keys, std::uint64_t rounds) {
   std::vector<Op> ops;
@@ -74,9 +128,6 @@ inline std::vector<Op> churn(std::uint64_t keys, std::uint64_t rounds) {
   }
   return ops;
 }
-
-// Entries in three lines: with four in one, the write-back of any covers all.
-using WideGeometry = phast::Geometry<12, 4>;
 
 // A split moves entries; moved keys go, and their records' blocks are taken by keys that stay left
 // of the split (1h iv).
@@ -103,11 +154,6 @@ inline Op dense_op(Random& random) {
   if (random.one_in(3)) op.key += static_cast<char>('a' + random.below(3));
   op.value.assign(30, static_cast<char>('a' + random.below(26)));
   return op;
-}
-
-template <class Codec, class Geometry = phast::TinyGeometry>
-SubjectFactory phast_subjects(const PhastSetup& setup) {
-  return [setup] { return std::make_unique<PhastSubject<Codec, Geometry>>(setup); };
 }
 
 }  // namespace perdure::testing

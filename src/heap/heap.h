@@ -24,7 +24,7 @@
 //              word).
 //   free       into the thread's cache. kind != plain: prepare_free, a fence, then finish_free;
 //              the epoch domain batches these (reclaimer()).
-//   retire     through the epoch domain: finish after two epochs.
+//   retire     through the epoch domain: finish after three epochs.
 // RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). If anything could not be
 //   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated. The sweep
 //   may go on while the pool serves (I4): mark_serving*, then sweep_some until it answers false.

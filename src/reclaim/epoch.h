@@ -4,8 +4,8 @@
 //   guard held for long (a slow callback of a read or scan) keeps everything retired since.
 // INVARIANTS (DRAM only; a crash turns limbo into garbage that the recovery sweep finds)
 //   I1  A thread that is pinned at epoch e keeps the global epoch at e or e + 1.
-//   I2  An object is finished two epochs after retire(): whoever could have loaded a reference to
-//       it was pinned no later than the epoch of its retirement, and is gone.
+//   I2  An object is finished kGrace epochs after retire(): whoever could have loaded a reference
+//       to it was pinned no later than one epoch after its retirement, and is gone.
 //   I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves its
 //       guard with an unfenced link, unlink or erase of its own).
 // OPERATIONS
@@ -22,8 +22,11 @@
 //                 loads come after the fence and see everything unlinked before it.
 //   epoch         loaded (acquire) before the pin: whoever is pinned at e sees all that was
 //                 unlinked before the advance to e.
-//   retire        takes the slot's latch (a locked exchange, so the unlinking store has left the
-//                 store buffer) before it loads the epoch that it tags the object with.
+//   retire        tags the object with an epoch e that is the retiring thread's or one more. Who is
+//                 pinned at e + 2 saw the advance from e + 1, which saw that thread gone, and so
+//                 the unlink. Who is pinned at e + 1 may have seen an advance that came before the
+//                 unlink did: no processor of ours would still answer the old reference, as the
+//                 slot's latch is a locked exchange, but C++ allows it. So kGrace is 3, not 2.
 // RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's
 //   next thread.
 // PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations, until
@@ -53,6 +56,7 @@ class EpochDomain {
 
  public:
   static constexpr std::uint32_t kCollectEvery = 64;
+  static constexpr std::uint64_t kGrace = 3;  // epochs between retire() and finish()
   static constexpr std::uint32_t kMaxLimbo =
       1U << 16;  // objects per thread before mutations are refused
   static constexpr std::uint64_t kPatienceNs = 1'000'000'000;
@@ -125,7 +129,7 @@ class EpochDomain {
   // Finishes what every thread has retired, as far as pinned readers allow; the caller is not
   // pinned.
   void drain_all() noexcept {
-    for (int i = 0; i < 3; ++i) try_advance();
+    for (std::uint64_t i = 0; i < kGrace; ++i) try_advance();
     for_each_slot([this](Slot& slot) { collect(slot); });
   }
   void drain() noexcept { drain_all(); }
@@ -275,7 +279,7 @@ class EpochDomain {
     const std::uint64_t now = epoch_.load(std::memory_order_seq_cst);
     const std::uint32_t count = size_of(slot);
     std::uint32_t taken = 0;
-    while (taken < room && taken < count && slot.limbo[taken].epoch + 2 <= now) {
+    while (taken < room && taken < count && slot.limbo[taken].epoch + kGrace <= now) {
       batch[taken] = slot.limbo[taken];
       ++taken;
     }

@@ -71,7 +71,7 @@ void fill(Pool& pool, const Truth& t) {
   for (const auto& [key, value] : t.texts) must(texts.insert(key, value));
   auto words = must(pool.map<Bytes, std::uint64_t>("words", new_map()));
   for (const auto& [key, value] : t.words) must(words.insert(key, value));
-  must(must(pool.map<std::uint64_t, std::uint64_t>("dropped")).insert(1, 2));
+  must(must(pool.map<std::uint64_t, std::uint64_t>("dropped", new_map())).insert(1, 2));
   must(pool.drop("dropped"));
 }
 
@@ -111,6 +111,13 @@ void read_map(Pool& pool, const char* name, const Truths& truths, Reading& out) 
     } else if (!found->has_value() || **found != value) {
       out.wrong.push_back(name_of(key));
     }
+  }
+  std::uint64_t entries = 0;
+  auto visited = map->for_each([&](const K&, const V&) { return ++entries <= truths.size(); });
+  if (!visited) {
+    out.refused = true;
+  } else if (entries != truths.size()) {
+    out.wrong.push_back(std::string(name) + ", by for_each");
   }
   if (!chosen_engine().ordered) return;
   auto ordered = pool.ordered_map<K, V>(name, old_map());
@@ -426,12 +433,6 @@ TEST(BitFlip, WithoutTheLeafsChecksumAFlipIsSilent) {
   std::printf("flips.planted_seen=%d\n", seen);
 }
 
-TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(State::clean); }
-TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::unclean); }
-TEST(BitFlip, PastTheDamageOfAClosedPoolIsNeverASignal) { expect_none_bad(State::observed); }
-TEST(BitFlip, PastTheDamageOfADeadProcessIsNeverASignal) {
-  expect_none_bad(State::observed_unclean);
-}
 // A leaf that has no bound has none in DRAM to compare a damaged one with.
 TEST(BitFlip, OfABoundThatIsNotThereIsNeverASignalOfCheck) {
   if (chosen_engine().engine != Engine::phast) GTEST_SKIP() << "not a leaf of phast";
@@ -440,6 +441,13 @@ TEST(BitFlip, OfABoundThatIsNotThereIsNeverASignalOfCheck) {
   ASSERT_GE(bits.size(), 2U * 64);
   const Shared& shared = flips.run_open(bits);
   EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::by_check)], bits.size());
+}
+
+TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(State::clean); }
+TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::unclean); }
+TEST(BitFlip, PastTheDamageOfAClosedPoolIsNeverASignal) { expect_none_bad(State::observed); }
+TEST(BitFlip, PastTheDamageOfADeadProcessIsNeverASignal) {
+  expect_none_bad(State::observed_unclean);
 }
 TEST(BitFlip, InAnOpenPoolIsNeverASignalOfCheck) { expect_none_bad(State::open); }
 

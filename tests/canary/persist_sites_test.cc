@@ -1,54 +1,68 @@
 // A crash explorer that stays green when a write-back is missing proves nothing. In every run: a
-// handful of sites lose theirs, and each must be noticed; tests/nightly does the same to all of
-// them.
+// handful of sites of pool, heap and each engine lose theirs, and each must be noticed;
+// perdure-mutants does the same to all of them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <map>
 #include <string>
 #include <utility>
 
-#include "testing/mutants.h"
+#include "testing/engine_list.h"
 
 namespace perdure::testing {
 namespace {
 
-TEST(Canary, WithoutAMutantAllIsGreen) {
-  for (const Trial& trial : trials("phast", 1)) EXPECT_EQ(trial.run(), "") << trial.name;
+struct Planted {
+  const EngineUnderTest* engine;
+  std::string mutant;
+};
+
+std::string engine_of(const ::testing::TestParamInfo<const EngineUnderTest*>& row) {
+  return row.param->name();
+}
+class Canary : public ::testing::TestWithParam<const EngineUnderTest*> {};
+INSTANTIATE_TEST_SUITE_P(Engines, Canary, ::testing::ValuesIn(engines_under_test()), engine_of);
+
+TEST_P(Canary, WithoutAMutantAllIsGreen) {
+  for (const Trial& trial : trials(*GetParam(), 1)) EXPECT_EQ(trial.run(), "") << trial.name;
 }
 
-// The baseline is run once, and only by the tests that need it.
-MutantRunner& runner() {
-  static MutantRunner instance = [] {
-    MutantRunner made(trials("phast", 1), 2);
-    EXPECT_EQ(made.baseline(), "");
-    return made;
-  }();
-  return instance;
+// A baseline is run once, and only by the tests that need it.
+MutantRunner& runner(const EngineUnderTest& engine) {
+  static std::map<Engine, MutantRunner> made;
+  const auto [found, fresh] = made.try_emplace(engine.engine, trials(engine, 1), 2U);
+  if (fresh) {
+    EXPECT_EQ(found->second.baseline(), "");
+  }
+  return found->second;
 }
 
-class CanarySites : public ::testing::TestWithParam<std::pair<const char*, Mutant>> {};
-INSTANTIATE_TEST_SUITE_P(Handful, CanarySites,
-                         ::testing::Values(std::pair{"phast.insert.entry", Mutant::drop_flush},
-                                           std::pair{"phast.insert.entry", Mutant::drop_fence},
-                                           std::pair{"phast.erase.entry", Mutant::drop_flush},
-                                           std::pair{"phast.update.value", Mutant::drop_fence},
-                                           std::pair{"phast.split.leaf", Mutant::first_line_only},
-                                           std::pair{"phast.split.link", Mutant::drop_flush},
-                                           std::pair{"phast.record.write", Mutant::drop_flush},
-                                           std::pair{"heap.extent.assign", Mutant::drop_flush},
-                                           std::pair{"pool.root.add", Mutant::drop_flush},
-                                           std::pair{"phast.record.write", Mutant::publish_first},
-                                           std::pair{"phast.insert.entry", Mutant::any_order},
-                                           std::pair{"phast.recover.split", Mutant::skip_step},
-                                           std::pair{"phast.leaf.crc", Mutant::skip_check}));
+std::vector<Planted> handful() {
+  std::vector<Planted> all;
+  for (const EngineUnderTest* engine : engines_under_test()) {
+    for (const char* mutant : {"heap.extent.assign:drop_flush", "pool.root.add:drop_flush"}) {
+      all.push_back({engine, mutant});
+    }
+    for (const PlantedBug& bug : engine->planted) all.push_back({engine, bug.mutant});
+    for (const char* mutant : engine->canaries) all.push_back({engine, mutant});
+  }
+  return all;
+}
+std::string planted_name(const ::testing::TestParamInfo<Planted>& row) {
+  std::string name = row.param.engine->name() + "_" + row.param.mutant;
+  std::ranges::replace_if(name, [](char c) { return c == '.' || c == ':'; }, '_');
+  return name;
+}
+class CanarySites : public ::testing::TestWithParam<Planted> {};
+INSTANTIATE_TEST_SUITE_P(Handful, CanarySites, ::testing::ValuesIn(handful()), planted_name);
 
 TEST_P(CanarySites, GoRed) {
-  const auto& [site, mutant] = GetParam();
-  ASSERT_NE(find_site(site), nullptr) << "no such site";
-  const std::string name = std::string(site) + ":" + mutant_name(mutant);
-  const MutantResult result = runner().run({name}).front();
-  EXPECT_TRUE(result.killed) << name;
-  std::printf("%s red after %.2f s by %s\n", name.c_str(), result.seconds, result.by.c_str());
+  const auto& [engine, mutant] = GetParam();
+  ASSERT_NE(find_site(mutant.substr(0, mutant.rfind(':'))), nullptr) << "no such site";
+  const MutantResult result = runner(*engine).run({mutant}).front();
+  EXPECT_TRUE(result.killed) << mutant;
+  std::printf("%s red after %.2f s by %s\n", mutant.c_str(), result.seconds, result.by.c_str());
 }
 
 }  // namespace

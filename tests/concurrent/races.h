@@ -1,31 +1,43 @@
-// A pool with one map under threads, with and without write-backs, that must be sound at the end.
+// A pool with one map of an engine under threads, with and without write-backs, that must be sound
+// at the end.
 #pragma once
 
 #include <string>
+#include <tuple>
 
 #include "tests/concurrent/tracked.h"
 
 namespace perdure::test {
 
-class Races : public ::testing::TestWithParam<Durability> {
+using EngineDurability = std::tuple<EngineInfo, Durability>;
+inline std::string race_name(const ::testing::TestParamInfo<EngineDurability>& row) {
+  const auto& [engine, durability] = row.param;
+  return name_of(engine) + "_" + std::string(durability_name(durability));
+}
+inline auto with_durabilities(const std::vector<EngineInfo>& engines) {
+  return ::testing::Combine(::testing::ValuesIn(engines),
+                            ::testing::Values(Durability::process, Durability::emulated));
+}
+
+class Races : public ::testing::TestWithParam<EngineDurability> {
  protected:
-  Races() : pool_(open_pool(path_, {.durability = GetParam(), .max_size = 1_GiB})) {}
+  Races() : pool_(open_pool(path_, {.durability = durability(), .max_size = 1_GiB})) {}
   void TearDown() override {
     violations_.expect_none();
     expect_sound(pool_);
   }
+  const EngineInfo& engine() const { return std::get<0>(GetParam()); }
+  Durability durability() const { return std::get<1>(GetParam()); }
+  // `partition_bits`: of engines that have partitions.
   template <class K, class V>
-  OrderedMap<K, V> open_map(std::uint32_t partition_bits) {
-    return must(pool_.ordered_map<K, V>(
-        "m", {.engine = kEngines[0].engine, .phast = {.partition_bits = partition_bits}}));
+  AnyMap<K, V> open_map(std::uint32_t partition_bits) {
+    return {pool_, "m", engine(), {.phast = {.partition_bits = partition_bits}}};
   }
 
   TempPath path_;
   Pool pool_;
   Violations violations_;
 };
-inline std::string durability_of(const ::testing::TestParamInfo<Durability>& row) {
-  return std::string(durability_name(row.param));
-}
+class OrderedRaces : public Races {};
 
 }  // namespace perdure::test

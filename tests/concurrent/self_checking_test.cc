@@ -2,6 +2,7 @@
 // each of the races in docs/design/hazards.md.
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/concurrent/tracked.h"
@@ -23,12 +24,13 @@ struct MixedRun {
   std::uint32_t partition_bits;
 };
 
-class SelfChecking : public ::testing::TestWithParam<MixedRun> {
+using EngineRun = std::tuple<EngineInfo, MixedRun>;
+class SelfChecking : public ::testing::TestWithParam<EngineRun> {
  protected:
   // Writers own interleaved keys, so that neighbours in one leaf belong to different threads.
   template <class K, class V>
   void mixed() {
-    const MixedRun& run = GetParam();
+    const auto& [engine, run] = GetParam();
     const std::size_t keys = scaled(run.keys, run.keys < 100 ? run.keys : run.keys / 10);
     TempPath path;
     Violations violations;
@@ -36,10 +38,9 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
       std::optional<Pool> session(
           open_pool(path, {.durability = run.durability, .max_size = 1_GiB}));
       Pool& pool = *session;
-      const MapOptions options{.engine = kEngines[0].engine,
-                               .phast = {.partition_bits = run.partition_bits}};
-      std::optional<OrderedMap<K, V>> view(must(pool.ordered_map<K, V>("m", options)));
-      OrderedMap<K, V>& map = *view;
+      const MapOptions options{.phast = {.partition_bits = run.partition_bits}};
+      std::optional<AnyMap<K, V>> view(std::in_place, pool, "m", engine, options);
+      AnyMap<K, V>& map = *view;
       Tracked<K, V> tracked(keys, run.layout, violations);
       std::atomic<int> writing{run.writers};
       const std::uint64_t operations = scaled(run.operations, run.operations / 40);
@@ -47,7 +48,7 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
       for (int w = 0; w < run.writers; ++w) {
         team.start([&, w] {
           // A handle of its own: handles of one map must agree.
-          auto own = must(pool.ordered_map<K, V>("m", options));
+          AnyMap<K, V> own(pool, "m", engine, options);
           Rng rng(seed() + 1'000 + static_cast<std::uint64_t>(w));
           const auto writers = static_cast<std::size_t>(run.writers);
           const std::size_t mine = (keys - static_cast<std::size_t>(w) + writers - 1) / writers;
@@ -102,7 +103,7 @@ class SelfChecking : public ::testing::TestWithParam<MixedRun> {
       must(pool.close());
       session.reset();
       session.emplace(open_pool(path, {.durability = run.durability}));
-      view.emplace(must(pool.ordered_map<K, V>("m", options)));
+      view.emplace(pool, "m", engine, options);
       tracked.check_final(map);
       expect_sound(pool);
     }
@@ -127,8 +128,14 @@ const MixedRun kRuns[] = {
     {"EightThreads", Durability::process, Layout::one_partition, 3'000, 4, 3, 1, 60'000, 1},
     {"TwoThreads", Durability::emulated, Layout::spread, 500, 1, 1, 0, 150'000, 7},
 };
-std::string run_name(const ::testing::TestParamInfo<MixedRun>& row) { return row.param.name; }
-INSTANTIATE_TEST_SUITE_P(Runs, SelfChecking, ::testing::ValuesIn(kRuns), run_name);
+std::string run_name(const ::testing::TestParamInfo<EngineRun>& row) {
+  const auto& [engine, run] = row.param;
+  return name_of(engine) + "_" + run.name;
+}
+INSTANTIATE_TEST_SUITE_P(Runs, SelfChecking,
+                         ::testing::Combine(::testing::ValuesIn(kEngines),
+                                            ::testing::ValuesIn(kRuns)),
+                         run_name);
 
 TEST_P(SelfChecking, IntegersToIntegers) { mixed<std::uint64_t, std::uint64_t>(); }
 // P18: records are replaced and freed under readers.

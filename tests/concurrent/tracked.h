@@ -15,8 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/conformance/engines.h"
-#include "tests/conformance/support.h"
+#include "tests/conformance/any_map.h"
 
 namespace perdure::test {
 
@@ -151,7 +150,7 @@ class Tracked {
   K key(std::size_t i) const { return K(keys_[i].key); }
 
   // Takes a key to its next version. Only one thread at a time may advance a key.
-  void advance(OrderedMap<K, V>& map, std::size_t i, Rng& rng) {
+  void advance(Map<K, V>& map, std::size_t i, Rng& rng) {
     State& state = keys_[i];
     const std::uint32_t now = state.acked.load(std::memory_order_relaxed);
     const std::uint32_t next = now + 1;
@@ -188,12 +187,12 @@ class Tracked {
     state.acked.store(next);
   }
 
-  void check_find(OrderedMap<K, V>& map, std::size_t i) {
+  void check_find(Map<K, V>& map, std::size_t i) {
     const std::uint32_t low = acked(i);
     const auto found = must(map.find(key(i)));
     check(i, low, started(i), found ? std::optional(V(*found)) : std::nullopt, "find");
   }
-  void check_read(OrderedMap<K, V>& map, std::size_t i) {
+  void check_read(Map<K, V>& map, std::size_t i) {
     const std::uint32_t low = acked(i);
     bool whole = true;
     std::uint32_t version = 0;
@@ -206,7 +205,7 @@ class Tracked {
     if (!whole) return fail(i, "read: torn, foreign or freed value");
     check_version(i, low, started(i), found ? std::optional(version) : std::nullopt, "read");
   }
-  void check_find_many(OrderedMap<K, V>& map, const std::vector<std::size_t>& numbers) {
+  void check_find_many(Map<K, V>& map, const std::vector<std::size_t>& numbers) {
     std::vector<K> keys;
     std::vector<std::uint32_t> low;
     for (const std::size_t i : numbers) {
@@ -221,10 +220,58 @@ class Tracked {
             "find_many");
     }
   }
-  // Ranks [first, last) in one direction: strictly ordered, nothing foreign, and every key that was
-  // present all the time is there.
-  void check_scan(OrderedMap<K, V>& map, std::size_t first, std::size_t last, bool reverse) {
-    if (first >= last) return;
+  // Ranks [first, last) in one direction, or all entries of an engine that keeps no order.
+  void check_scan(AnyMap<K, V>& map, std::size_t first, std::size_t last, bool reverse) {
+    if (map.ordered() == nullptr) return check_entries(map);
+    if (first < last) check_range(*map.ordered(), first, last, reverse);
+  }
+  // Nothing foreign, every key that was present all the time is there, and once: only what was
+  // removed and inserted again may come again.
+  void check_entries(Map<K, V>& map) {
+    std::vector<std::uint32_t> low(size());
+    for (std::size_t i = 0; i < size(); ++i) low[i] = acked(i);
+    std::vector<bool> delivered(size());
+    must(map.for_each([&](const K& seen, const V& value) {
+      const auto rank = std::lower_bound(by_rank_.begin(), by_rank_.end(), seen,
+                                         [&](std::size_t i, const K& k) { return key(i) < k; });
+      if (rank == by_rank_.end() || key(*rank) != seen) {
+        violations_.add("for_each delivers a key that was never inserted");
+        return false;
+      }
+      if (delivered[*rank] && always_present(*rank, low[*rank], started(*rank))) {
+        fail(*rank, "for_each: twice");
+      }
+      delivered[*rank] = true;
+      check(*rank, low[*rank], started(*rank), value, "for_each");
+      return true;
+    }));
+    if (violations_.any()) return;
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (!delivered[i]) check_version(i, low[i], started(i), std::nullopt, "for_each");
+    }
+  }
+  // With all writers gone: exactly the acknowledged state.
+  void check_final(AnyMap<K, V>& map) {
+    std::uint64_t present = 0;
+    for (std::size_t i = 0; i < size(); ++i) {
+      keys_[i].started.store(acked(i));
+      present += version_present(i, acked(i)) ? 1 : 0;
+      check_find(map, i);
+    }
+    check_scan(map, 0, size(), false);
+    check_scan(map, 0, size(), true);
+    EXPECT_EQ(map.count(), present);
+  }
+
+ private:
+  struct State {
+    detail::OwnedKey<K> key{};
+    std::atomic<std::uint32_t> started{0};
+    std::atomic<std::uint32_t> acked{0};
+  };
+
+  // Strictly ordered, nothing foreign, and every key that was present all the time is there.
+  void check_range(OrderedMap<K, V>& map, std::size_t first, std::size_t last, bool reverse) {
     std::vector<std::uint32_t> low(last - first);
     for (std::size_t rank = first; rank < last; ++rank) low[rank - first] = acked(by_rank_[rank]);
     ScanOptions<K> options;
@@ -262,31 +309,17 @@ class Tracked {
       next = reverse ? next - 1 : next + 1;
     }
   }
-  // With all writers gone: exactly the acknowledged state.
-  void check_final(OrderedMap<K, V>& map) {
-    std::uint64_t present = 0;
-    for (std::size_t i = 0; i < size(); ++i) {
-      keys_[i].started.store(acked(i));
-      present += version_present(i, acked(i)) ? 1 : 0;
-      check_find(map, i);
-    }
-    check_scan(map, 0, size(), false);
-    check_scan(map, 0, size(), true);
-    EXPECT_EQ(map.stats().entries, present);
-  }
-
- private:
-  struct State {
-    detail::OwnedKey<K> key{};
-    std::atomic<std::uint32_t> started{0};
-    std::atomic<std::uint32_t> acked{0};
-  };
-
   std::uint32_t acked(std::size_t i) const { return keys_[i].acked.load(); }
   std::uint32_t started(std::size_t i) const { return keys_[i].started.load(); }
   void fail(std::size_t i, const std::string& what) {
     violations_.add(what + ", key number " + std::to_string(i) + ", acknowledged version " +
                     std::to_string(acked(i)) + ", started " + std::to_string(started(i)));
+  }
+  static bool always_present(std::size_t i, std::uint32_t low, std::uint32_t high) {
+    for (std::uint32_t v = low; v <= high; ++v) {
+      if (!version_present(i, v)) return false;
+    }
+    return true;
   }
   void check(std::size_t i, std::uint32_t low, std::uint32_t high, std::optional<V> value,
              const char* by) {
@@ -305,11 +338,10 @@ class Tracked {
       if (!version_present(i, *version)) fail(i, std::string(by) + ": a version that is absent");
       return;
     }
-    for (std::uint32_t v = low; v <= high; ++v) {
-      if (!version_present(i, v)) return;
+    if (always_present(i, low, high)) {
+      fail(i, std::string(by) + ": absent, but present in all of versions " + std::to_string(low) +
+                  " to " + std::to_string(high));
     }
-    fail(i, std::string(by) + ": absent, but present in all of versions " + std::to_string(low) +
-                " to " + std::to_string(high));
   }
 
   Violations& violations_;

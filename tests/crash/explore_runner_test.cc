@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "testing/explored.h"
+#include "testing/engine_list.h"
 
 namespace perdure::testing {
 namespace {
@@ -88,9 +88,9 @@ TEST(Explored, EverySequenceUpToALengthOnce) {
 
 TEST(Explored, NamesAreUnique) {
   for (const Preset preset : {Preset::fast, Preset::figures, Preset::nightly}) {
-    for (const ExploredEngine& engine : explored_engines()) {
-      for (const auto& part : {heap_explorations(preset), pool_explorations(engine, preset),
-                               engine_explorations(engine, preset)}) {
+    for (const EngineUnderTest* engine : engines_under_test()) {
+      for (const auto& part : {heap_explorations(preset), pool_explorations(*engine, preset),
+                               engine_explorations(*engine, preset)}) {
         std::set<std::string> names;
         for (const Exploration& e : part) {
           EXPECT_TRUE(names.insert(e.name).second) << e.name;

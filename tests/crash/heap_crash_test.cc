@@ -75,7 +75,7 @@ TEST(HeapCrash, H4b_ExtentWordIsDurableBeforeItsFirstBlock) {
 }
 
 // 4a: a block deleted before the background sweep reached it is unmarked; it must not be free
-// twice, once by the end of the sweep and once by the end of its two epochs.
+// twice, once by the end of the sweep and once by the end of its epochs.
 TEST(HeapCrash, H4a_RetiredDuringTheSweepIsHandedOutOnce) {
   for (const bool plain : {true, false}) {
     const BlockKind kind = plain ? BlockKind::plain : BlockKind::dead_on_free;

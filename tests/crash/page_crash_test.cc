@@ -5,6 +5,7 @@
 #include <set>
 
 #include "support.h"
+#include "testing/engines/phast_subject.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -12,7 +13,7 @@ namespace {
 
 constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 80};
 
-PhastSetup paged(ValueKind values = ValueKind::word) {
+MapSetup paged(ValueKind values = ValueKind::word) {
   return {.values = values, .medium = SimMedium::page};
 }
 

@@ -2,13 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "testing/engines/phast_subject.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
 namespace {
 
-const PhastSetup kBytes{.values = ValueKind::bytes};
-const PhastSetup kWords{.values = ValueKind::word};
+const MapSetup kBytes{.values = ValueKind::bytes};
+const MapSetup kWords{.values = ValueKind::word};
 constexpr EnumerationLimits kFew{.product = 64, .random = 12, .sampled = 60};
 
 Op put(const std::string& key, const std::string& value) { return {OpKind::upsert, key, value}; }

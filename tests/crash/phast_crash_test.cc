@@ -2,13 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "testing/engines/phast_subject.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
 namespace {
 
-const PhastSetup kWords{};
-const PhastSetup kRecords{.values = ValueKind::bytes};
+const MapSetup kWords{};
+const MapSetup kRecords{.values = ValueKind::bytes};
 
 std::string word(std::uint64_t value) {
   return std::string(reinterpret_cast<const char*>(&value), 8);
@@ -23,7 +24,7 @@ Op update(std::uint64_t key, std::uint64_t value) {
 
 // One workload, every crash point, every image that the limit allows.
 void explore_exactly(const std::vector<Op>& workload, std::set<std::string> sites,
-                     const PhastSetup& setup = kWords) {
+                     const MapSetup& setup = kWords) {
   Explorer explorer(phast_subjects<phast::IntegerCodec>(setup), integer_op,
                     {.name = test_name(),
                      .capacity = 2 << 20,

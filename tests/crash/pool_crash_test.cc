@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "testing/engines/phast_subject.h"
 #include "testing/heap_scenarios.h"
 #include "testing/workloads.h"
 
@@ -10,26 +11,14 @@ namespace {
 
 constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 80};
 
-// Operations on one of three maps, and now and then a drop, a sync, a compaction, a close and
-// reopen.
+const MapSetup kThreeMaps{.values = ValueKind::bytes, .maps = 3};
 Op pool_op(Random& random) {
-  Op op = integer_record_op(random);
-  op.key.insert(op.key.begin(), static_cast<char>(random.below(3)));
-  const std::uint64_t kind = random.below(24);
-  if (kind == 0) return {OpKind::drop, op.key.substr(0, 1), {}};
-  if (kind == 1) return {OpKind::compact, {}, {}};
-  if (kind == 2) return {OpKind::sync, {}, {}};
-  if (kind == 3) return {OpKind::reopen, {}, {}};
-  return op;
-}
-
-PhastSetup three_maps() {
-  PhastSetup setup{.values = ValueKind::bytes, .maps = 3, .partition_bits = 3};
-  return setup;
+  static const OpSource source = pool_ops(3, 24);
+  return source(random);
 }
 
 TEST(PoolCrash, RandomPoolOperations) {
-  explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+  explore(phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
           {.capacity = 2 << 20,
            .limits = kFew,
            .second_in = 150,
@@ -49,7 +38,7 @@ TEST(PoolCrash, H4f_CreateAndDropMaps) {
     for (char map = 0; map < 3; ++map) ops.push_back({OpKind::drop, std::string(1, map), {}});
     ops.push_back({OpKind::reopen, {}, {}});
   }
-  Explorer explorer(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+  Explorer explorer(phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
                     {.name = test_name(),
                      .capacity = 2 << 20,
                      .limits = kFew,
@@ -66,7 +55,7 @@ TEST(PoolCrash, H4f_CreateAndDropMaps) {
 
 // P13: crash anywhere in create: not a pool, or a whole one.
 TEST(PoolCrash, P13_CreateCrash) {
-  const ExploreReport report = explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+  const ExploreReport report = explore(phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
                                        {.capacity = 2 << 20,
                                         .limits = {.product = 4096, .random = 200, .sampled = 400},
                                         .battery = 40,
@@ -132,7 +121,7 @@ TEST(PoolCrash, X1_OpenWritesBackEveryLineAfterAKill) { EXPECT_EQ(killed_pool(),
 // if it were whole: it refuses, or everything is there.
 TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
   for (const bool sync_at_close : {true, false}) {
-    PhastSetup setup{.values = ValueKind::bytes, .mode = Durability::process};
+    MapSetup setup{.values = ValueKind::bytes, .mode = Durability::process};
     setup.sync_at_close = sync_at_close;
     std::vector<Op> ops;
     Random random(5);
@@ -158,8 +147,8 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
 // session in `power` mode serves it.
 TEST(PoolCrash, H5c_APowerSessionVouchesForWeakOnes) {
   for (const bool killed : {true, false}) {
-    const PhastSetup weak{.mode = Durability::process, .sync_at_close = false};
-    const PhastSetup strong{};
+    const MapSetup weak{.mode = Durability::process, .sync_at_close = false};
+    const MapSetup strong{};
     SimMemory memory(2 << 20), next(2 << 20), medium(2 << 20);
     Model model;
     const auto put = [&](Subject& subject, std::uint64_t key) {
@@ -276,7 +265,7 @@ TEST(PoolCrash, H5a_ASealLastsUntilTheNextStore) {
 
 // Nothing leans on the order of a copy's stores within a line: memcpy keeps none.
 TEST(PoolCrash, X5_CopiesInAnyOrder) {
-  explore(phast_subjects<phast::IntegerCodec>(three_maps()), pool_op,
+  explore(phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
           {.capacity = 2 << 20,
            .limits = kFew,
            .second_in = 150,
@@ -286,17 +275,26 @@ TEST(PoolCrash, X5_CopiesInAnyOrder) {
 }
 
 // A map's root block must be usable wherever the heap puts it, whatever its number of partitions.
-TEST(PoolCrash, RootBlocksOfEverySize) {
-  for (std::uint32_t bits = 0; bits <= 5; ++bits) {
-    SimMemory memory(4 << 20);
-    PhastSetup setup{.maps = 3, .partition_bits = bits};
-    PhastSubject<phast::IntegerCodec> subject(setup);
-    ASSERT_TRUE(subject.create(memory).ok());
-    const Status s = subject.open(memory, 1);
-    EXPECT_TRUE(s.ok()) << "partition_bits " << bits << ": " << s.message();
-    memory.set_mode(SimMode::frozen);
-    if (!s.ok()) continue;
+template <std::uint32_t Bits>
+struct WithPartitions : PhastTraits<phast::IntegerCodec, phast::TinyGeometry> {
+  static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
+                                        const MapKinds& kinds, const MapSetup&) {
+    return Map::create(context, kinds, {.partition_bits = Bits});
   }
+};
+template <std::uint32_t Bits>
+void open_with_partitions() {
+  SimMemory memory(4 << 20);
+  MapSubject<WithPartitions<Bits>> subject({.maps = 3});
+  ASSERT_TRUE(subject.create(memory).ok());
+  const Status s = subject.open(memory, 1);
+  EXPECT_TRUE(s.ok()) << "partition_bits " << Bits << ": " << s.message();
+  memory.set_mode(SimMode::frozen);
+}
+TEST(PoolCrash, RootBlocksOfEverySize) {
+  [&]<std::uint32_t... Bits>(std::integer_sequence<std::uint32_t, Bits...>) {
+    (open_with_partitions<Bits>(), ...);
+  }(std::make_integer_sequence<std::uint32_t, 6>());
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 #include <string>
+#include <tuple>
 
 #include "support.h"
-#include "testing/sites.h"
-#include "testing/torture_runner.h"
+#include "testing/engine_list.h"
 
 namespace perdure::testing {
 namespace {
@@ -31,20 +31,26 @@ struct Case {
   std::uint64_t cycles;
 };
 
-class Torture : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(
-    Modes, Torture,
-    ::testing::Values(Case{"plain", "bytes", 8, 40}, Case{"plain", "integer", 1, 40},
-                      Case{"lossless", "bytes", 1, 40}, Case{"lossless", "integer", 8, 40},
-                      Case{"lossy", "bytes", 2, 60}, Case{"lossy", "bytes", 1, 30},
-                      Case{"lossy", "integer", 8, 30}),
-    [](const auto& c) {
-      return std::string(c.param.mode) + "_" + c.param.keys + "_" + std::to_string(c.param.threads);
-    });
+constexpr Case kCases[] = {{"plain", "bytes", 8, 40},    {"plain", "integer", 1, 40},
+                           {"lossless", "bytes", 1, 40}, {"lossless", "integer", 8, 40},
+                           {"lossy", "bytes", 2, 60},    {"lossy", "bytes", 1, 30},
+                           {"lossy", "integer", 8, 30}};
+
+using EngineCase = std::tuple<const EngineUnderTest*, Case>;
+class Torture : public ::testing::TestWithParam<EngineCase> {};
+std::string case_name(const ::testing::TestParamInfo<EngineCase>& row) {
+  const auto& [engine, c] = row.param;
+  return engine->name() + "_" + c.mode + "_" + c.keys + "_" + std::to_string(c.threads);
+}
+INSTANTIATE_TEST_SUITE_P(Modes, Torture,
+                         ::testing::Combine(::testing::ValuesIn(engines_under_test()),
+                                            ::testing::ValuesIn(kCases)),
+                         case_name);
 
 TEST_P(Torture, LosesNothing) {
-  const Case& c = GetParam();
-  const TortureOptions options{.mode = c.mode,
+  const auto& [engine, c] = GetParam();
+  const TortureOptions options{.engine = engine->name(),
+                               .mode = c.mode,
                                .keys = c.keys,
                                .path = folder(),
                                .cycles = scaled(c.cycles),
@@ -61,33 +67,41 @@ TEST_P(Torture, LosesNothing) {
 }
 
 // The harness can fail. A plain kill sees an operation that was acknowledged before it was done.
-class EarlyAcknowledgement : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Planted, EarlyAcknowledgement, ::testing::Values("plain", "lossless"));
+using EngineMode = std::tuple<const EngineUnderTest*, const char*>;
+class EarlyAcknowledgement : public ::testing::TestWithParam<EngineMode> {};
+INSTANTIATE_TEST_SUITE_P(Planted, EarlyAcknowledgement,
+                         ::testing::Combine(::testing::ValuesIn(engines_under_test()),
+                                            ::testing::Values("plain", "lossless")));
 TEST_P(EarlyAcknowledgement, IsCaught) {
-  const TortureOptions options{
-      .mode = GetParam(), .keys = "integer", .path = folder(), .early_ack = true, .cycles = 300};
+  const auto& [engine, mode] = GetParam();
+  const TortureOptions options{.engine = engine->name(),
+                               .mode = mode,
+                               .keys = "integer",
+                               .path = folder(),
+                               .early_ack = true,
+                               .cycles = 300};
   const TortureReport report = run_torture(options, target_of(options));
-  std::printf("%s: red after %llu kills\n", GetParam(),
-              static_cast<unsigned long long>(report.kills));
+  std::printf("%s: red after %llu kills\n", mode, static_cast<unsigned long long>(report.kills));
   EXPECT_FALSE(report.ok());
 }
 
-// A missing write-back, a missing fence, half a record: a plain kill would
-// see none of these.
-class TortureMutants : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
-INSTANTIATE_TEST_SUITE_P(Planted, TortureMutants,
-                         ::testing::Values(std::pair{"integer", "phast.insert.entry:drop_flush"},
-                                           std::pair{"bytes", "phast.record.write:drop_flush"},
-                                           std::pair{"bytes", "phast.record.write:first_line_only"},
-                                           std::pair{"integer", "phast.erase.entry:drop_flush"}));
-
-TEST_P(TortureMutants, AreCaught) {
-  const auto& [keys, mutant] = GetParam();
-  const TortureOptions options{
-      .mode = "lossy", .keys = keys, .path = folder(), .mutant = mutant, .cycles = 100, .seed = 3};
-  const TortureReport report = run_torture(options, lossy_target());
-  std::printf("%s: red after %llu kills\n", mutant, static_cast<unsigned long long>(report.kills));
-  EXPECT_FALSE(report.ok());
+// A missing write-back, a missing fence, half a record: a plain kill would see none of these.
+TEST(TortureMutants, AreCaught) {
+  for (const EngineUnderTest* engine : engines_under_test()) {
+    for (const auto& [keys, mutant] : engine->planted) {
+      const TortureOptions options{.engine = engine->name(),
+                                   .mode = "lossy",
+                                   .keys = keys,
+                                   .path = folder(),
+                                   .mutant = mutant,
+                                   .cycles = 100,
+                                   .seed = 3};
+      const TortureReport report = run_torture(options, lossy_target());
+      std::printf("%s: red after %llu kills\n", mutant,
+                  static_cast<unsigned long long>(report.kills));
+      EXPECT_FALSE(report.ok()) << mutant;
+    }
+  }
 }
 
 TEST(TortureSelfTest, AnUnknownMutantIsAnError) {

@@ -25,12 +25,12 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
   PoolOptions pool_options() const {
     return {.durability = durability(), .max_size = 256_MiB, .recovery_threads = 2};
   }
+  const EngineInfo& engine() const { return std::get<0>(GetParam()); }
   template <class K, class V>
-  OrderedMap<K, V> open_map(Pool& pool) const {
-    MapOptions options{.engine = std::get<0>(GetParam()).engine};
+  AnyMap<K, V> open_map(Pool& pool) const {
     // Partition counts are part of what varies, without multiplying the runs.
-    options.phast.partition_bits = distribution() == Distribution::uniform ? 3 : 7;
-    return must(pool.ordered_map<K, V>("map", options));
+    const std::uint32_t bits = distribution() == Distribution::uniform ? 3 : 7;
+    return {pool, "map", engine(), {.phast = {.partition_bits = bits}}};
   }
   static Mix mix_of(std::uint64_t session) {
     constexpr unsigned kErase[] = {5, 25, 50, 10};
@@ -42,7 +42,7 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
     PERDURE_TRACE_SEED();
     SCOPED_TRACE(distribution_name(distribution()));
     TempPath path;
-    Model<K, V> model(distribution());
+    Model<K, V> model(distribution(), engine().ordered);
     KeyNumbers numbers(distribution(), kUniverse);
     Rng rng(seed());
     const std::uint64_t operations = scaled(8'000, 400);
@@ -83,7 +83,7 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
     PERDURE_TRACE_SEED();
     SCOPED_TRACE(distribution_name(distribution()));
     TempPath path;
-    Model<K, V> model(distribution());
+    Model<K, V> model(distribution(), engine().ordered);
     KeyNumbers numbers(distribution(), kUniverse);
     Rng rng(seed());
     Rng chance(seed() + 1);
@@ -150,14 +150,14 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
 
 std::string parameter_name(const ::testing::TestParamInfo<Parameters>& row) {
   const auto& [engine, durability, distribution] = row.param;
-  return std::string(engine_name(engine.engine)) + "_" + std::string(durability_name(durability)) +
-         "_" + distribution_name(distribution);
+  return name_of(engine) + "_" + std::string(durability_name(durability)) + "_" +
+         distribution_name(distribution);
 }
 
 std::vector<Parameters> all_parameters() {
   std::vector<Parameters> out;
   for (const EngineInfo& engine : kEngines) {
-    for (std::size_t i = 0; engine.ordered && i < std::size(kDistributions); ++i) {
+    for (std::size_t i = 0; i < std::size(kDistributions); ++i) {
       // Each distribution under both durabilities; with sanitizers under one of them.
       if (!san() || i % 2 == 0) out.emplace_back(engine, Durability::process, kDistributions[i]);
       if (!san() || i % 2 == 1) out.emplace_back(engine, Durability::emulated, kDistributions[i]);
@@ -178,9 +178,13 @@ TEST_P(ModelTest, KilledStringsToStrings) { run_killed_sessions<Bytes, Bytes>();
 TEST_P(ModelTest, KilledStringsToIntegers) { run_killed_sessions<Bytes, std::uint64_t>(); }
 TEST_P(ModelTest, KilledIntegersToStrings) { run_killed_sessions<std::uint64_t, Bytes>(); }
 
+class Killed : public ::testing::TestWithParam<EngineInfo> {};
+INSTANTIATE_TEST_SUITE_P(Engines, Killed, ::testing::ValuesIn(kEngines),
+                         [](const auto& row) { return name_of(row.param); });
+
 // A kill in the middle of opening, which is recovery, and of the very first creation: the next open
 // finds everything, or nothing, and never a file it cannot open.
-TEST(KillDuringOpen, NothingAcknowledgedIsLost) {
+TEST_P(Killed, DuringOpen) {
   PERDURE_TRACE_SEED();
   Rng rng;
   for (const bool created : {false, true}) {
@@ -195,7 +199,7 @@ TEST(KillDuringOpen, NothingAcknowledgedIsLost) {
         entries = scaled(3'000, 500);
         const ChildEnd end = run_child([&] {
           Pool pool = open_pool(path, options);
-          auto map = must(pool.map<std::uint64_t, std::uint64_t>("m"));
+          AnyMap<std::uint64_t, std::uint64_t> map(pool, "m", GetParam());
           for (std::uint64_t i = 0; i < entries; ++i) must(map.insert(mix(i), i));
           kill(getpid(), SIGKILL);  // unclean, so that the next open recovers
         });
@@ -211,18 +215,18 @@ TEST(KillDuringOpen, NothingAcknowledgedIsLost) {
         ASSERT_EQ(wait_child(child).signal, SIGKILL);
       }
       Pool pool = open_pool(path, options);
-      auto map = must(pool.ordered_map<std::uint64_t, std::uint64_t>("m"));
+      AnyMap<std::uint64_t, std::uint64_t> map(pool, "m", GetParam());
       for (std::uint64_t i = 0; i < entries; ++i) {
         ASSERT_EQ(must(map.find(mix(i))), std::optional(i)) << i;
       }
-      EXPECT_EQ(map.stats().entries, entries);
+      EXPECT_EQ(map.count(), entries);
       expect_sound(pool);
     }
   }
 }
 
 // A kill while a pool is being closed leaves it clean or not, but whole.
-TEST(KillDuringClose, NothingAcknowledgedIsLost) {
+TEST_P(Killed, DuringClose) {
   PERDURE_TRACE_SEED();
   Rng rng;
   TempPath path;
@@ -235,7 +239,7 @@ TEST(KillDuringClose, NothingAcknowledgedIsLost) {
     next += 200;
     const pid_t child = start_child([&] {
       Pool pool = open_pool(path, options);
-      auto map = must(pool.map<Bytes, Bytes>("m"));
+      AnyMap<Bytes, Bytes> map(pool, "m", GetParam());
       for (std::uint64_t i = first; i < next; ++i) {
         const std::string text = std::to_string(mix(i));
         must(map.insert(text, text + text));
@@ -251,7 +255,7 @@ TEST(KillDuringClose, NothingAcknowledgedIsLost) {
     kill(child, SIGKILL);
     wait_child(child);  // killed, or done before
     Pool pool = open_pool(path, options);
-    auto map = must(pool.map<Bytes, Bytes>("m"));
+    AnyMap<Bytes, Bytes> map(pool, "m", GetParam());
     for (std::uint64_t i = 0; i < next; ++i) {
       const std::string text = std::to_string(mix(i));
       ASSERT_EQ(must(map.find(text)), std::optional(text + text)) << "round " << round;

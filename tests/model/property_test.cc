@@ -47,15 +47,16 @@ rc::Gen<Step> any_step(std::uint64_t universe) {
 }
 
 template <class K, class V>
-bool holds_for(Distribution distribution, std::uint64_t universe, Durability durability) {
+bool holds_for(const EngineInfo& engine, Distribution distribution, std::uint64_t universe,
+               Durability durability) {
   return rc::check("a map answers as std::map does, across reopens", [=] {
     const auto steps = *rc::gen::container<std::vector<Step>>(any_step(universe));
     TempPath path;
-    Model<K, V> model(distribution);
+    Model<K, V> model(distribution, engine.ordered);
     const PoolOptions options{.durability = durability, .max_size = 16_MiB, .recovery_threads = 1};
     auto pool = std::make_unique<Pool>(open_pool(path, options));
     const MapOptions map_options{.phast = {.partition_bits = 1}};
-    std::optional<OrderedMap<K, V>> map(must(pool->ordered_map<K, V>("m", map_options)));
+    std::optional<AnyMap<K, V>> map(std::in_place, *pool, "m", engine, map_options);
     for (const Step& step : steps) {
       const Op op{step.kind, step.key, step.salt, step.extra};
       const std::uint64_t expected = model.apply(op);
@@ -65,7 +66,7 @@ bool holds_for(Distribution distribution, std::uint64_t universe, Durability dur
       must(pool->close({.sync = step.reopen == 1}));
       pool.reset();
       pool = std::make_unique<Pool>(open_pool(path, options));
-      map.emplace(must(pool->ordered_map<K, V>("m", map_options)));
+      map.emplace(*pool, "m", engine, map_options);
       RC_ASSERT(model.difference(*map) == "");
     }
     RC_ASSERT(model.difference(*map) == "");
@@ -75,30 +76,35 @@ bool holds_for(Distribution distribution, std::uint64_t universe, Durability dur
   });
 }
 
-TEST(Properties, Integers) {
+class Properties : public ::testing::TestWithParam<EngineInfo> {};
+INSTANTIATE_TEST_SUITE_P(Engines, Properties, ::testing::ValuesIn(kEngines),
+                         [](const auto& row) { return name_of(row.param); });
+
+TEST_P(Properties, Integers) {
   ASSERT_TRUE(kConfigured);
-  EXPECT_TRUE(
-      (holds_for<std::uint64_t, std::uint64_t>(Distribution::uniform, 40, Durability::process)))
+  EXPECT_TRUE((holds_for<std::uint64_t, std::uint64_t>(GetParam(), Distribution::uniform, 40,
+                                                       Durability::process)))
       << seed_note();
-  EXPECT_TRUE(
-      (holds_for<std::uint64_t, std::uint64_t>(Distribution::ascending, 200, Durability::emulated)))
-      << seed_note();
-}
-
-TEST(Properties, StringsWithHeadZeroAndPrefixes) {
-  EXPECT_TRUE((holds_for<Bytes, Bytes>(Distribution::uniform, 40, Durability::emulated)))
+  EXPECT_TRUE((holds_for<std::uint64_t, std::uint64_t>(GetParam(), Distribution::ascending, 200,
+                                                       Durability::emulated)))
       << seed_note();
 }
 
-TEST(Properties, StringsWithEqualHeads) {
+TEST_P(Properties, StringsWithHeadZeroAndPrefixes) {
   EXPECT_TRUE(
-      (holds_for<Bytes, std::uint64_t>(Distribution::equal_heads, 100, Durability::process)))
+      (holds_for<Bytes, Bytes>(GetParam(), Distribution::uniform, 40, Durability::emulated)))
       << seed_note();
 }
 
-TEST(Properties, IntegersToStrings) {
-  EXPECT_TRUE(
-      (holds_for<std::uint64_t, Bytes>(Distribution::equal_heads, 100, Durability::emulated)))
+TEST_P(Properties, StringsWithEqualHeads) {
+  EXPECT_TRUE((holds_for<Bytes, std::uint64_t>(GetParam(), Distribution::equal_heads, 100,
+                                               Durability::process)))
+      << seed_note();
+}
+
+TEST_P(Properties, IntegersToStrings) {
+  EXPECT_TRUE((holds_for<std::uint64_t, Bytes>(GetParam(), Distribution::equal_heads, 100,
+                                               Durability::emulated)))
       << seed_note();
 }
 

@@ -53,7 +53,6 @@ namespace perdure::testing {
 
 struct RelacyPlanted {
   bool heavy_fence = false;  // it makes nobody fence
-  bool locked = false;       // a locked instruction is no fence
   bool bytes = false;        // byte stores are relaxed
   bool release = false;      // a byte latch is released relaxed
   bool recheck = false;      // for the tests' own code: a look is skipped
@@ -66,10 +65,12 @@ class RelacyPlatform {
   static constexpr std::uint32_t kBytes = 4;  // of a search line that are modelled
 
   static inline RelacyPlanted planted;
+  static inline unsigned heavy_fences;  // done in this execution
 
   // Before each execution, and when a simulated thread ends.
   static void begin(std::uint32_t threads) noexcept {
     requested_ = acknowledged_ = {};
+    heavy_fences = 0;
     for (std::uint32_t t = 0; t < kThreads; ++t) ended_[t] = t >= threads;
   }
   static void leave() noexcept {
@@ -121,9 +122,9 @@ class RelacyPlatform {
     auto locked(F&& operation) {
       serve();
       written_ = true;
-      if (!planted.locked) full_fence();
+      full_fence();
       const auto answer = operation();
-      if (!planted.locked) full_fence();
+      full_fence();
       return answer;
     }
     rl::atomic<T> value_;
@@ -199,6 +200,7 @@ class RelacyPlatform {
       while (t != self && !ended_[t] && acknowledged_[t] < ticket[t]) pause(0);
     }
     full_fence();
+    ++heavy_fences;
     return true;
   }
   static bool full_light_fences() noexcept { return false; }

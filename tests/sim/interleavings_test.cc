@@ -1,6 +1,6 @@
 // The interleavings that show a missing write-back or fence, and that each shows it: these sites
 // are reached only while another thread is inside its write, or matter only to another thread.
-#include "testing/interleavings.h"
+#include "testing/engines/phast_interleavings.h"
 
 #include <gtest/gtest.h>
 

@@ -17,10 +17,8 @@ struct EngineRace {
 
 std::vector<EngineRace> all_races() {
   std::vector<EngineRace> all;
-  for (const EngineUnderTest& row : engines_under_test()) {
-    for (Race& race : row.races()) {
-      all.push_back({std::string(engine_name(row.engine)), std::move(race)});
-    }
+  for (const EngineUnderTest* row : engines_under_test()) {
+    for (Race& race : row->races()) all.push_back({row->name(), std::move(race)});
   }
   return all;
 }

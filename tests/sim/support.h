@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "testing/engines/phast_subject.h"
 #include "testing/interleaver.h"
 #include "testing/race_ops.h"
 #include "testing/workloads.h"

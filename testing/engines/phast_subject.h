@@ -1,6 +1,8 @@
 // PhaST as the crash explorer sees it; its nodes are tiny unless said.
 #pragma once
 
+#include <memory>
+
 #include "index/phast/phast.h"
 #include "testing/map_subject.h"
 
@@ -12,14 +14,22 @@ struct PhastTraits {
   static constexpr Engine kEngine = Engine::phast;
   static constexpr bool kBytes = Codec::kBytes;
 
+  // Several maps have the root blocks of several partitions between them.
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
                                         const MapKinds& kinds, const MapSetup& setup) {
-    return Map::create(context, kinds, {.partition_bits = setup.partition_bits});
+    return Map::create(context, kinds, {.partition_bits = setup.maps > 1 ? 3U : 1U});
   }
 };
 
-using PhastSetup = MapSetup;
 template <class Codec, class Geometry = phast::TinyGeometry>
 using PhastSubject = MapSubject<PhastTraits<Codec, Geometry>>;
+
+template <class Codec, class Geometry = phast::TinyGeometry>
+SubjectFactory phast_subjects(const MapSetup& setup) {
+  return [setup] { return std::make_unique<PhastSubject<Codec, Geometry>>(setup); };
+}
+
+// Entries in three lines: with four in one, the write-back of any covers all.
+using WideGeometry = phast::Geometry<12, 4>;
 
 }  // namespace perdure::testing

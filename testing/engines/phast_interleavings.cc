@@ -1,5 +1,6 @@
-#include "testing/interleavings.h"
+#include "testing/engines/phast_interleavings.h"
 
+#include "testing/engines/phast_subject.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -94,14 +95,13 @@ InterleaveReport unlinked_leaf_reused(const std::string& name, bool quiet) {
   return sum(report, interleaver.exhaustive(0));
 }
 
-const std::vector<NamedInterleaving>& interleavings() {
-  static const std::vector<NamedInterleaving> all{
+std::vector<NamedInterleaving> phast_interleavings() {
+  return {
       {"answers_beside_writers", &answers_beside_writers},
       {"answers_beside_record_writers", &answers_beside_record_writers},
       {"split_without_insert", &split_without_insert},
       {"unlinked_leaf_reused", &unlinked_leaf_reused},
   };
-  return all;
 }
 
 }  // namespace perdure::testing

@@ -2,16 +2,12 @@
 // and for the tests that name them.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "testing/interleaver.h"
+#include "testing/races.h"
 
 namespace perdure::testing {
-
-// Each runs one scenario; `name` is for the replay line.
-using InterleavingScenario = InterleaveReport (*)(const std::string& name, bool quiet);
 
 // A find, an insert, an erase and a scan that see another thread's update or erase before its
 // fence (1c, X3, G1, 7).
@@ -24,10 +20,7 @@ InterleaveReport split_without_insert(const std::string& name, bool quiet);
 // A leaf is unlinked, and another thread gets its block (G6, X4).
 InterleaveReport unlinked_leaf_reused(const std::string& name, bool quiet);
 
-struct NamedInterleaving {
-  const char* name;
-  InterleavingScenario run;
-};
-const std::vector<NamedInterleaving>& interleavings();
+std::vector<NamedInterleaving> phast_interleavings();
+RaceList phast_races();
 
 }  // namespace perdure::testing

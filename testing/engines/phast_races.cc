@@ -1,9 +1,9 @@
 // PhaST's scenarios. Leaves hold 4 entries, inner nodes 4 leaves. Ascending inserts split at the
 // end, so that the keys 10, 20, ... make leaves (.., 40], (40, 80], ...; the first and last leaf of
 // a partition stay. Partitions are the halves of the key space.
+#include "testing/engines/phast_interleavings.h"
+#include "testing/engines/phast_subject.h"
 #include "testing/race_ops.h"
-#include "testing/races.h"
-#include "testing/workloads.h"
 
 namespace perdure::testing {
 
