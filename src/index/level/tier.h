@@ -31,10 +31,12 @@ struct Meta {
     const std::uint64_t held = version.load(std::memory_order_relaxed);
     version.store(changed ? held + 1 : held - 1, std::memory_order_release);
   }
-  // The slots whose byte is `print`, as the top bits of their bytes; more may show, none is missed.
+  // The slots whose byte is `print`, as the top bits of their bytes. Exactly those: a slot that does
+  // not count may still hold the key that is looked for.
   static std::uint64_t match(std::uint64_t prints, std::uint8_t print) noexcept {
+    constexpr std::uint64_t kLow = 0x7F7F7F7F7F7F7F7FULL;
     const std::uint64_t difference = prints ^ print * 0x0101010101010101ULL;
-    return (difference - 0x0101010101010101ULL) & ~difference & 0x8080808080808080ULL;
+    return ~(((difference & kLow) + kLow) | difference | kLow);
   }
   std::uint8_t print(std::uint32_t slot) const noexcept {
     return static_cast<std::uint8_t>(prints.load(std::memory_order_relaxed) >> 8 * slot);
@@ -139,6 +141,9 @@ struct View {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < levels; ++i) sum += tiers[i]->items();
     return sum;
+  }
+  std::uint64_t target_slots() const noexcept {
+    return (upper().buckets() + lower().buckets()) * Tier<P, G>::kSlots;
   }
   std::uint64_t slots() const noexcept {
     std::uint64_t sum = 0;
