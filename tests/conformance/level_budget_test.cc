@@ -24,9 +24,8 @@ class LevelBudget : public ::testing::Test {
   }
   TempPath path_;
   // No thread in the background, so that its work is counted here.
-  Pool pool_ = open_pool(path_, {.durability = Durability::emulated,
-                                 .max_size = 256_MiB,
-                                 .background_threads = 0});
+  Pool pool_ = open_pool(
+      path_, {.durability = Durability::emulated, .max_size = 256_MiB, .background_threads = 0});
 };
 
 TEST_F(LevelBudget, IntegerMutationsCostOneFlushAndOneFence) {
@@ -56,9 +55,9 @@ TEST_F(LevelBudget, MovementsCostThreeAndTheTableIsFull) {
   auto map = this->map<std::uint64_t, std::uint64_t>(buckets);
   std::map<Cost, std::uint64_t> costs;
   std::uint64_t n = 0;
-  for (; map.stats().splits == 0; ++n) {
+  for (; map.stats().resizes.empty(); ++n) {
     const Cost cost = cost_of([&] { must(map.insert(mix(n), n)); });
-    if (map.stats().splits == 0) ++costs[cost];
+    if (map.stats().resizes.empty()) ++costs[cost];
   }
   const double load = static_cast<double>(n) / static_cast<double>(buckets * 3 / 2 * 6);
   std::printf("load at the first expansion: %.4f; 1F 1S: %llu, 3F 3S: %llu\n", load,
@@ -75,16 +74,16 @@ TEST_F(LevelBudget, EveryExpansionComesLate) {
   const std::uint64_t n = scaled(1'000'000, 50'000);
   double load = 0;
   double least = 1;
-  std::uint64_t splits = 0;
+  std::uint64_t resizes = 0;
   for (std::uint64_t i = 0; i < n; ++i) {
     must(map.insert(mix(i), i));
     if ((i & 15) != 0) continue;
     const MapStats stats = map.stats();
-    if (stats.splits != splits) {
-      std::printf("expansion %llu at load %.4f\n", static_cast<unsigned long long>(stats.splits),
-                  load);
-      if (splits > 3) least = std::min(least, load);  // larger than a few hundred buckets
-      splits = stats.splits;
+    if (stats.resizes.size() != resizes) {
+      std::printf("expansion %llu at load %.4f\n",
+                  static_cast<unsigned long long>(stats.resizes.size()), load);
+      if (resizes > 3) least = std::min(least, load);  // larger than a few hundred buckets
+      resizes = stats.resizes.size();
     }
     load = stats.load_factor;
   }

@@ -22,9 +22,9 @@ using DefaultGeometry = Geometry<2, 5, 4, 32, 16>;
 using TinyGeometry = Geometry<1, 1, 2, 1, 2>;
 
 inline constexpr std::uint32_t kLineSlots = 3;
-inline constexpr std::uint32_t kMaxLevels = 6;     // at once, while a resize goes on
-inline constexpr std::uint32_t kMaxLog = 40;       // buckets of a level
-inline constexpr std::uint32_t kMoveLines = 16;    // movements at once
+inline constexpr std::uint32_t kMaxLevels = 6;   // at once, while a resize goes on
+inline constexpr std::uint32_t kMaxLog = 40;     // buckets of a level
+inline constexpr std::uint32_t kMoveLines = 16;  // movements at once
 
 namespace layout {
 
@@ -47,10 +47,10 @@ static_assert(offsetof(Line, slots) == 8 && offsetof(Line, crc) == 56);
 
 // Which levels there are; immutable, replaced as a whole by one store to the root block.
 struct alignas(64) Descriptor {
-  std::uint32_t crc;       // CRC32C of the rest
-  std::uint8_t top_log;    // the largest level has 2^top_log buckets, each further one half of them
-  std::uint8_t levels;     // 2, or up to kMaxLevels during a resize
-  std::uint8_t drain;      // Drain
+  std::uint32_t crc;     // CRC32C of the rest
+  std::uint8_t top_log;  // the largest level has 2^top_log buckets, each further one half of them
+  std::uint8_t levels;   // 2, or up to kMaxLevels during a resize
+  std::uint8_t drain;    // Drain
   std::uint8_t reserved;
   std::uint64_t generation;
   std::uint64_t offsets[kMaxLevels];  // of the levels, the largest first
@@ -80,8 +80,8 @@ struct alignas(64) Root {
   std::uint32_t flags;      // bit 0: keys are bytes; 1: values are records; 2: words; 3: may shrink
   std::uint32_t first_log;  // the top level never gets smaller
   std::uint32_t reserved;
-  std::uint64_t seeds[2];  // of the two hash functions, secret
-  std::uint64_t fixed_crc;  // CRC32C of all above; written once
+  std::uint64_t seeds[2];    // of the two hash functions, secret
+  std::uint64_t fixed_crc;   // CRC32C of all above; written once
   std::uint64_t descriptor;  // offset of the current Descriptor
   std::uint64_t pad;
   Move moves[kMoveLines];

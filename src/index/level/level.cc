@@ -10,9 +10,13 @@ template class Level<RealPlatform, BytesCodec>;
 
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions& options) {
+  LevelOptions own = options.level;
+  if (own.buckets == 0 && options.capacity != 0) {
+    own.buckets = Level<RealPlatform, IntegerCodec>::buckets_for(options.capacity);
+  }
   return kinds.key == KeyKind::bytes
-             ? Level<RealPlatform, BytesCodec>::create(context, kinds, options.level)
-             : Level<RealPlatform, IntegerCodec>::create(context, kinds, options.level);
+             ? Level<RealPlatform, BytesCodec>::create(context, kinds, own)
+             : Level<RealPlatform, IntegerCodec>::create(context, kinds, own);
 }
 
 Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,

@@ -91,6 +91,8 @@ class Level final : public detail::Index, public EngineInstance {
                                         const LevelOptions& options);
   static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
                                                         std::uint64_t root);
+  // Of the top level, so that so many items fit at a load of 0.9.
+  static std::uint64_t buckets_for(std::uint64_t items) noexcept;
   Level(const EngineContext<P>& context, std::uint64_t root) noexcept;
   ~Level() override;
 
@@ -101,6 +103,7 @@ class Level final : public detail::Index, public EngineInstance {
   Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override;
   Status close() override;
+  Expected<bool> compact() override;
 
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
@@ -122,28 +125,15 @@ class Level final : public detail::Index, public EngineInstance {
   void stats(MapStats& out) override;
   void check(const CheckOptions& options, CheckReport& report) override;
 
-  // Begins a shrink, if the table is settled and would be at most half full after it; the
-  // background does the rest. True: it was begun.
-  Expected<bool> shrink() noexcept;
-
-  // What resizes have cost since open, for tests and figures.
-  struct Resizes {
-    std::uint64_t expansions = 0;
-    std::uint64_t shrinks = 0;
-    std::uint64_t undone = 0;
-    std::uint64_t buckets = 0;  // rehashed
-    std::uint64_t items = 0;    // moved by that
-    std::uint64_t moves = 0;    // victims of inserts
-  };
-  Resizes resizes() const noexcept;
-
  private:
   enum class Mode : std::uint8_t { insert, upsert, update };
   using Counter = typename P::template Atomic<std::uint64_t>;
   static constexpr unsigned kRetries = 64;
-  static constexpr std::uint64_t kLeastLoad = 16;   // no expansion below 1/16
+  static constexpr std::uint64_t kLeastLoad = 16;                   // no expansion below 1/16
   static constexpr std::uint32_t kBatchBuckets = G::kBatchBuckets;  // drained with two fences
   static constexpr std::uint32_t kStepBatches = G::kStepBatches;
+  // An insert that may not move anything since a scan goes on waits so long before it fails.
+  static constexpr std::uint64_t kScanPatienceNs = 1'000'000'000;
   static constexpr std::uint32_t kMaxHeld = kBatchBuckets * (1 + kSlots);
 
   struct Place {
@@ -200,9 +190,18 @@ class Level final : public detail::Index, public EngineInstance {
   };
   enum class Made : std::uint8_t {
     done,
-    full,   // no place, and no item can be moved
-    again,  // somebody holds a lock that was needed, or the view has changed
-    failed  // poisoned
+    full,          // no place, and no item can be moved
+    again,         // somebody holds a lock that was needed, or the view has changed
+    wants_record,  // which is made before the locks are taken
+    overflow,      // too many keys have this one's hash
+    failed         // poisoned; or Fresh::damaged
+  };
+  // What a mutation brings to its locks, and takes from them.
+  struct Fresh {
+    std::uint64_t record = 0;    // durable, and named by nothing
+    std::uint64_t replaced = 0;  // a record that nothing names any more
+    std::uint64_t damaged = 0;   // a record that cannot be read
+    bool found = false;
   };
   struct Work final : BackgroundWork<P> {
     explicit Work(Level& owner) noexcept : level(owner) {}
@@ -244,7 +243,7 @@ class Level final : public detail::Index, public EngineInstance {
   template <Mode kMode>
   Expected<bool> write(const detail::Key& key, const detail::Value& value);
   template <Mode kMode>
-  Expected<bool> write_once(const Probe& probe, const detail::Value& value,
+  Expected<bool> write_once(const Probe& probe, const detail::Value& value, bool helped,
                             std::uint64_t& no_room) noexcept;
   ViewT* lock_key(const Probe& probe, Locks& locks) noexcept;
   Place find_locked(const ViewT& view, const Probe& probe) const noexcept;
@@ -253,19 +252,29 @@ class Level final : public detail::Index, public EngineInstance {
   void put(const Place& place, std::uint64_t key, std::uint64_t value) noexcept;
   void show(const Place& place, std::uint8_t print) noexcept;
   void hide(const Place& place) noexcept;
-  Status replace_value(const Place& place, const Probe& probe, const detail::Value& value,
-                       Locks& locks) noexcept;
-  Made insert_locked(const ViewT& view, const Probe& probe, std::uint64_t value,
+  bool in_place(const detail::Value& before, const detail::Value& value) const noexcept;
+  template <Mode kMode>
+  bool expects_record(const Probe& probe, const detail::Value& value) const noexcept;
+  Made replace_value(const Place& place, const detail::Value& value, Fresh& fresh,
+                     Locks& locks) noexcept;
+  bool too_many_clash(const ViewT& view, const Probe& probe) const noexcept;
+  template <Mode kMode>
+  Made write_locked(const Probe& probe, const detail::Value& value, Fresh& fresh, bool helped,
+                    std::uint64_t& no_room) noexcept;
+  Made insert_locked(const ViewT& view, const Probe& probe, std::uint64_t value, bool helped,
                      Locks& locks) noexcept;
   Made find_victim(const ViewT& view, const Probe& probe, Locks& locks, Place& victim,
                    Place& goal) noexcept;
-  Made move_and_put(const Place& victim, const Place& goal, const Probe& probe,
-                    std::uint64_t value, Locks& locks) noexcept;
+  Made move_and_put(const Place& victim, const Place& goal, const Probe& probe, std::uint64_t value,
+                    Locks& locks) noexcept;
 
   // --- resize ---
-  Status make_room(std::uint64_t generation) noexcept;
+  Status make_room(std::uint64_t generation, bool helped) noexcept;
   Status grow(std::uint64_t generation) noexcept;
   Status undo_shrink(ViewT& view) noexcept;
+  Expected<bool> shrink(std::uint64_t load) noexcept;
+  void resize_begins(const ViewT& before, const ViewT& after, bool shrink) noexcept;
+  void resize_ends() noexcept;
   Expected<TierT*> make_tier(std::uint32_t log) noexcept;
   void drop_tier(TierT* tier, const Status& why) noexcept;
   Status publish(ViewT& before, TierT* const* tiers, std::uint32_t levels, Drain drain) noexcept;
@@ -282,12 +291,8 @@ class Level final : public detail::Index, public EngineInstance {
   void after_erase(ViewT& view, std::int64_t left) noexcept;
   void expect_growth(const ViewT& view) noexcept;
   bool may_shrink(const ViewT& view, std::uint64_t items) const noexcept;
-  static void free_view(void*, std::uint64_t view) {
-    delete reinterpret_cast<ViewT*>(view);
-  }
-  static void free_tier(void*, std::uint64_t tier) {
-    delete reinterpret_cast<TierT*>(tier);
-  }
+  static void free_view(void*, std::uint64_t view) { delete reinterpret_cast<ViewT*>(view); }
+  static void free_tier(void*, std::uint64_t tier) { delete reinterpret_cast<TierT*>(tier); }
   static constexpr Reclaimer kViewReclaimer{nullptr, &free_view};
   static constexpr Reclaimer kTierReclaimer{nullptr, &free_tier};
 
@@ -327,7 +332,12 @@ class Level final : public detail::Index, public EngineInstance {
   typename P::Latch resize_latch_;  // of root_->descriptor and view_
   typename P::Latch move_latches_[kMoveLines];
   typename P::Latch damage_latch_;
-  Counter expansions_{0}, shrinks_{0}, undone_{0}, buckets_{0}, items_{0}, moves_{0};
+  // Under the latch of resizes: those since open, the last of them.
+  ResizeStats resizes_[MapStats::kMaxResizes] = {};
+  std::uint64_t resizes_begun_ = 0;
+  std::uint64_t resizes_ended_ = 0;
+  Counter buckets_{0}, items_{0};  // drained, moved; of the oldest that goes on
+  std::uint64_t opened_ns_ = P::now_ns();
   Work work_{*this};
 };
 

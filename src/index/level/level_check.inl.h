@@ -1,6 +1,7 @@
 // Level: invariants, audit and statistics. Included by level.h only. No mutation is in flight.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 
 #include "index/level/level.h"
@@ -43,10 +44,9 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
   const MetaT& meta = tier.metas[bucket];
   const auto bad = [&](const char* what) {
     char line[160];
-    std::snprintf(line, sizeof(line), "level bucket at offset %llu: %s",
-                  static_cast<unsigned long long>(tier.offset +
-                                                  bucket * TierT::kLines * sizeof(Line)),
-                  what);
+    std::snprintf(
+        line, sizeof(line), "level bucket at offset %llu: %s",
+        static_cast<unsigned long long>(tier.offset + bucket * TierT::kLines * sizeof(Line)), what);
     report.add(line);
   };
   if ((meta.version.load(std::memory_order_acquire) & 1) != 0) bad("is locked");
@@ -70,8 +70,8 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
     }
     Probe probe = probe_of(place.item());
     if constexpr (Codec::kBytes) {
-      const Probe whole = Codec::probe(
-          {.bytes = RecordView::read(platform, record_at(word)).key()}, seeds_);
+      const Probe whole =
+          Codec::probe({.bytes = RecordView::read(platform, record_at(word)).key()}, seeds_);
       if (whole.word != probe.word) bad("has a wrong hash");
       probe = whole;
     }
@@ -132,19 +132,24 @@ void Level<P, Codec, G>::stats(MapStats& out) {
   out.pm_bytes = context_.heap.block_bytes(root_offset_) + sizeof(layout::Descriptor);
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
+    const LevelStats level{tier.buckets() * kSlots, tier.items()};
+    if (!out.levels.push_back(level)) out.partial = true;
     out.leaves += tier.buckets();
     out.pm_bytes += TierT::bytes_of(tier.log);
     out.dram_bytes += sizeof(tier) + tier.buckets() * sizeof(MetaT);
     for (std::uint64_t bucket = 0; bucket < tier.buckets() && records(); ++bucket) {
       for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
         if (tier.metas[bucket].print(slot) == 0) continue;
-        out.pm_bytes += context_.heap.block_bytes(
-            context_.platform.load(tier.slot(bucket, slot).value));
+        out.pm_bytes +=
+            context_.heap.block_bytes(context_.platform.load(tier.slot(bucket, slot).value));
       }
     }
   }
-  out.splits = expansions_.load(std::memory_order_relaxed);
-  out.merges = shrinks_.load(std::memory_order_relaxed);
+  LatchGuard latch(resize_latch_);
+  const std::uint64_t kept = std::min<std::uint64_t>(resizes_begun_, MapStats::kMaxResizes);
+  for (std::uint64_t i = resizes_begun_ - kept; i < resizes_begun_; ++i) {
+    if (!out.resizes.push_back(resizes_[i % MapStats::kMaxResizes])) out.partial = true;
+  }
 }
 
 }  // namespace perdure::level

@@ -59,8 +59,8 @@ Status Level<P, Codec, G>::damaged_record(std::uint64_t word) const noexcept {
 }
 
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline void Level<P, Codec, G>::prefetch(
-    const ViewT& view, const Probe& probe) const noexcept {
+[[gnu::always_inline]] inline void Level<P, Codec, G>::prefetch(const ViewT& view,
+                                                                const Probe& probe) const noexcept {
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
     __builtin_prefetch(&tier.metas[tier.index(probe.hashes[0])]);
@@ -191,8 +191,8 @@ Expected<std::uint64_t> Level<P, Codec, G>::read_many(
     }
     for (std::size_t i = 0; i < n; ++i) prefetch_items(view, probes[i]);
     for (std::size_t i = 0; i < n; ++i) {
-      auto found = read_probe(probes[i],
-                              [&](const detail::Value& value) { visit(begin + i, value); });
+      auto found =
+          read_probe(probes[i], [&](const detail::Value& value) { visit(begin + i, value); });
       if (!found) return fail(std::move(found.error()));
       present += *found ? 1 : 0;
     }

@@ -10,9 +10,7 @@ namespace perdure::level {
 
 template <Platform P, class Codec, class G>
 Level<P, Codec, G>::Level(const EngineContext<P>& context, std::uint64_t root) noexcept
-    : context_(context),
-      root_offset_(root),
-      root_(context.heap.template at<layout::Root>(root)) {}
+    : context_(context), root_offset_(root), root_(context.heap.template at<layout::Root>(root)) {}
 
 template <Platform P, class Codec, class G>
 Level<P, Codec, G>::~Level() {
@@ -28,6 +26,13 @@ template <Platform P, class Codec, class G>
 std::uint32_t Level<P, Codec, G>::descriptor_crc(const layout::Descriptor& d) noexcept {
   return crc32c(0, reinterpret_cast<const std::byte*>(&d) + sizeof(d.crc),
                 sizeof(d) - sizeof(d.crc));
+}
+
+template <Platform P, class Codec, class G>
+std::uint64_t Level<P, Codec, G>::buckets_for(std::uint64_t items) noexcept {
+  std::uint32_t log = G::kFirstLog;
+  while (log < kMaxLog && (kSlots * 27ULL << log) / 20 < items) ++log;
+  return 1ULL << log;
 }
 
 template <Platform P, class Codec, class G>
@@ -207,6 +212,9 @@ Expected<Recovered> Level<P, Codec, G>::recover(bool clean) {
   }
   turn_search(view);
   expect_growth(view);
+  for (std::uint32_t i = 2; i < view.levels; ++i) {
+    resize_begins(view, view, view.drain == Drain::top);  // goes on
+  }
   return Recovered::done;
 }
 

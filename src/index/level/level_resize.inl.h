@@ -8,15 +8,23 @@
 
 namespace perdure::level {
 
+// The history of resizes, under their latch. Each drains a level; that of the oldest leaves first.
 template <Platform P, class Codec, class G>
-typename Level<P, Codec, G>::Resizes Level<P, Codec, G>::resizes() const noexcept {
-  const auto read = [](const Counter& counter) { return counter.load(std::memory_order_relaxed); };
-  return {.expansions = read(expansions_),
-          .shrinks = read(shrinks_),
-          .undone = read(undone_),
-          .buckets = read(buckets_),
-          .items = read(items_),
-          .moves = read(moves_)};
+void Level<P, Codec, G>::resize_begins(const ViewT& before, const ViewT& after,
+                                       bool shrink) noexcept {
+  resizes_[resizes_begun_++ % MapStats::kMaxResizes] = {.begin_ns = P::now_ns() - opened_ns_,
+                                                        .slots_before = before.target_slots(),
+                                                        .slots_after = after.target_slots(),
+                                                        .entries = before.items(),
+                                                        .shrink = shrink};
+}
+
+template <Platform P, class Codec, class G>
+void Level<P, Codec, G>::resize_ends() noexcept {
+  ResizeStats& resize = resizes_[resizes_ended_++ % MapStats::kMaxResizes];
+  resize.end_ns = P::now_ns() - opened_ns_;
+  resize.buckets = buckets_.exchange(0, std::memory_order_relaxed);
+  resize.moved = items_.exchange(0, std::memory_order_relaxed);
 }
 
 // A level of zeros, in nothing yet.
@@ -98,28 +106,25 @@ void Level<P, Codec, G>::turn_search(ViewT& view) noexcept {
 }
 
 // For an insert that found no place under the view of this generation; the caller is in no guard.
-// Ok: it may try again.
+// Ok: it may try again. `helped`: it was here before, and cannot go on before the drain is over.
 template <Platform P, class Codec, class G>
-Status Level<P, Codec, G>::make_room(std::uint64_t generation) noexcept {
-  {
-    EpochGuard<P> guard(context_.epochs);
-    if (!guard.ok()) return StatusCode::out_of_memory;
-    const ViewT& view = *current();
-    if (view.generation != generation) return {};
-    if (view.drain != Drain::bottom || scans_.load(std::memory_order_seq_cst) != 0) {
-      return grow(generation);
-    }
-  }
-  // The levels that take items are full before the resize is over: help.
+Status Level<P, Codec, G>::make_room(std::uint64_t generation, bool helped) noexcept {
+  const std::uint64_t begin = P::now_ns();
   for (unsigned spins = 0;; P::pause(spins++)) {
+    {
+      EpochGuard<P> guard(context_.epochs);
+      if (!guard.ok()) return StatusCode::out_of_memory;
+      const ViewT& view = *current();
+      if (view.generation != generation) return {};
+      const bool scan = scans_.load(std::memory_order_seq_cst) != 0;
+      const bool may_grow = view.levels < kMaxLevels - 1;
+      if (scan ? may_grow || P::now_ns() - begin > kScanPatienceNs : view.drain != Drain::bottom) {
+        return grow(generation);
+      }
+    }
     Status failure;
-    const Step step = drain_some(1, failure);
-    if (step == Step::blocked) return failure;
-    EpochGuard<P> guard(context_.epochs);
-    if (!guard.ok()) return StatusCode::out_of_memory;
-    const ViewT& view = *current();
-    if (view.generation != generation) return {};
-    if (scans_.load(std::memory_order_seq_cst) != 0) return grow(generation);
+    if (drain_some(1, failure) == Step::blocked) return failure;
+    if (!helped) return {};
   }
 }
 
@@ -134,13 +139,16 @@ Status Level<P, Codec, G>::grow(std::uint64_t generation) noexcept {
   if (view.drain == Drain::top) return undo_shrink(view);
   const std::uint64_t items = view.items();
   if (items * kLeastLoad < view.slots()) {
-    return Status::format(StatusCode::pool_full,
-                          "too many keys have equal hashes: no table of %llu items is large enough",
+    return Status::format(StatusCode::hash_overflow,
+                          "too many keys have hashes alike: no table of %llu items is large enough",
                           static_cast<unsigned long long>(items));
   }
   const std::uint32_t log = view.tiers[0]->log + 1;
-  if (view.levels == kMaxLevels || log > kMaxLog) {
-    return Status::format(StatusCode::pool_full, "the table cannot grow while a scan goes on");
+  // The last level is for what the drain after the scan cannot place.
+  const bool scan = scans_.load(std::memory_order_seq_cst) != 0;
+  if (view.levels + (scan ? 1 : 0) >= kMaxLevels || log > kMaxLog) {
+    return Status::format(StatusCode::pool_full, "the table cannot grow by more levels at once%s",
+                          scan ? "; a scan holds items where they are" : "");
   }
   auto top = make_tier(log);
   if (!top) return std::move(top.error());
@@ -150,7 +158,7 @@ Status Level<P, Codec, G>::grow(std::uint64_t generation) noexcept {
     drop_tier(*top, s);
     return s;
   }
-  expansions_.fetch_add(1, std::memory_order_relaxed);
+  resize_begins(view, *current(), false);
   at_expansion_.store(items, std::memory_order_relaxed);
   context_.background.wake(work_);
   return {};
@@ -167,7 +175,8 @@ Status Level<P, Codec, G>::undo_shrink(ViewT& view) noexcept {
     view.closed.store(false, std::memory_order_seq_cst);
     return s;
   }
-  undone_.fetch_add(1, std::memory_order_relaxed);
+  ResizeStats& shrink = resizes_[(resizes_begun_ - 1) % MapStats::kMaxResizes];
+  shrink.slots_after = shrink.slots_before;
   context_.background.wake(work_);
   return {};
 }
@@ -198,14 +207,15 @@ void Level<P, Codec, G>::after_erase(ViewT& view, std::int64_t left) noexcept {
   context_.background.wake(work_);
 }
 
+// Begins a shrink to half the slots, of which at most `load` in tenths are full then.
 template <Platform P, class Codec, class G>
-Expected<bool> Level<P, Codec, G>::shrink() noexcept {
+Expected<bool> Level<P, Codec, G>::shrink(std::uint64_t load) noexcept {
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
   LatchGuard latch(resize_latch_);
   ViewT& view = *current();
   if (view.drain != Drain::none || view.tiers[0]->log <= root_->first_log) return false;
-  if (view.items() * 4 > view.slots()) return false;
+  if (view.items() * 20 > view.slots() * load) return false;
   auto bottom = make_tier(view.tiers[1]->log - 1);
   if (!bottom) return fail(std::move(bottom.error()));
   TierT* const tiers[3] = {view.tiers[0], view.tiers[1], *bottom};
@@ -213,9 +223,19 @@ Expected<bool> Level<P, Codec, G>::shrink() noexcept {
     drop_tier(*bottom, s);
     return fail(std::move(s));
   }
-  shrinks_.fetch_add(1, std::memory_order_relaxed);
+  resize_begins(view, *current(), true);
   context_.background.wake(work_);
   return true;
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Level<P, Codec, G>::compact() {
+  for (bool smaller = false;; smaller = true) {
+    auto begun = shrink(8);
+    if (!begun) return begun;
+    if (!*begun) return smaller;
+    (void)context_.background.finish(work_);
+  }
 }
 
 // A step in the background.
@@ -223,7 +243,7 @@ template <Platform P, class Codec, class G>
 Step Level<P, Codec, G>::work() noexcept {
   if (context_.platform.poisoned()) return Step::rest;
   if (wants_shrink_.exchange(false, std::memory_order_relaxed)) {
-    if (auto begun = shrink(); !begun) return Step::blocked;
+    if (auto begun = shrink(5); !begun) return Step::blocked;
   }
   Status failure;
   return drain_some(kStepBatches, failure);
@@ -286,9 +306,12 @@ Status Level<P, Codec, G>::finish_drain(ViewT& view) noexcept {
     const std::uint32_t levels = view.levels - 1;
     s = publish(view, view.tiers + (top ? 1 : 0), levels,
                 levels == 2 ? Drain::none : Drain::bottom);
-    if (s.ok() && top) expect_growth(*current());
-    if (s.ok() && levels > 2) context_.background.wake(work_);
-    if (s.ok()) return s;
+    if (s.ok()) {
+      resize_ends();
+      if (top) expect_growth(*current());
+      if (levels > 2) context_.background.wake(work_);
+      return s;
+    }
   }
   // Once more, from the first bucket.
   view.failed.store(false, std::memory_order_relaxed);
@@ -342,7 +365,8 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_round(ViewT& view,
       if (made != Made::done) break;
     }
     std::uint32_t copied = 0;
-    for (const std::uint32_t each : bits) copied += static_cast<std::uint32_t>(__builtin_popcount(each));
+    for (const std::uint32_t each : bits)
+      copied += static_cast<std::uint32_t>(__builtin_popcount(each));
     if (copied == 0 && made == Made::done) return made;
     if (copied != 0 && !platform.fence("level.drain.copy"_site)) return Made::failed;
     for (std::uint64_t b = begin; b < std::min(begin + kBatchBuckets, end) && copied != 0; ++b) {
@@ -377,10 +401,8 @@ void Level<P, Codec, G>::clear_slots(TierT& source, std::uint64_t bucket,
 
 // Copies the items of a locked source bucket to where they belong. `full`: `stuck` has no place.
 template <Platform P, class Codec, class G>
-typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view,
-                                                                  std::uint64_t bucket,
-                                                                  Locks& locks,
-                                                                  std::uint32_t* bits,
+typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, std::uint64_t bucket,
+                                                                  Locks& locks, std::uint32_t* bits,
                                                                   Probe& stuck) noexcept {
   P& platform = context_.platform;
   TierT& source = view.source();
@@ -430,7 +452,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::relocate(ViewT& view, std:
   }
   if (slot == kSlots) return Made::again;  // erased meanwhile; the bucket is looked at again
   const Place from{&source, bucket, slot};
-  const Made made = insert_locked(view, probe, platform.load(from.item().value), locks);
+  const Made made = insert_locked(view, probe, platform.load(from.item().value), true, locks);
   if (made == Made::full && scans_.load(std::memory_order_seq_cst) != 0) return Made::again;
   if (made != Made::done) return made;
   clear_slots(source, bucket, 1U << slot);

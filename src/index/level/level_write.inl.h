@@ -60,8 +60,8 @@ template <Platform P, class Codec, class G>
 
 // The caller holds the key's locks.
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline typename Level<P, Codec, G>::Place
-Level<P, Codec, G>::find_locked(const ViewT& view, const Probe& probe) const noexcept {
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Place Level<P, Codec, G>::find_locked(
+    const ViewT& view, const Probe& probe) const noexcept {
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     TierT& tier = *view.tiers[i];
     for (const std::uint64_t hash : probe.hashes) {
@@ -126,34 +126,53 @@ template <Platform P, class Codec, class G>
   place.meta().set_print(place.slot, 0);
 }
 
-// Its key's locks are held.
+// Whether a word can take the place of the value in the slot, or in the record that it names.
 template <Platform P, class Codec, class G>
-Status Level<P, Codec, G>::replace_value(const Place& place, const Probe& probe,
-                                         const detail::Value& value, Locks& locks) noexcept {
+[[gnu::always_inline]] inline bool Level<P, Codec, G>::in_place(
+    const detail::Value& before, const detail::Value& value) const noexcept {
+  if (!records()) return true;
+  return Codec::kBytes && value.word_size != 0 && before.word_size == value.word_size;
+}
+
+// A guess before any lock is taken, so that the record's fence is not waited for under it.
+template <Platform P, class Codec, class G>
+template <typename Level<P, Codec, G>::Mode kMode>
+bool Level<P, Codec, G>::expects_record(const Probe& probe,
+                                        const detail::Value& value) const noexcept {
+  std::uint64_t word = 0;
+  detail::Value before;
+  bool readable = false;
+  const Looked looked = look(*current(), probe, word, before, readable);
+  if (looked != Looked::found) return kMode != Mode::update;
+  return kMode != Mode::insert && readable && !in_place(before, value);
+}
+
+// Its key's locks are held. `record` is durable, or 0: then `wants_record` may be the answer.
+template <Platform P, class Codec, class G>
+typename Level<P, Codec, G>::Made Level<P, Codec, G>::replace_value(const Place& place,
+                                                                    const detail::Value& value,
+                                                                    Fresh& fresh,
+                                                                    Locks& locks) noexcept {
   P& platform = context_.platform;
   std::uint64_t* target = &place.item().value;
-  const std::uint64_t before = platform.load(*target);
-  std::uint64_t word = value.word;
-  bool replaces_record = false;
-  if (records()) {
-    if (context_.heap.block_bytes(before) == 0) return damaged_record(before);
-    auto* prefix = const_cast<RecordPrefix*>(record_at(before));
-    const std::uint32_t size = RecordView::read(platform, prefix).word_size();
-    if (Codec::kBytes && size != 0 && size == value.word_size) {
-      target = &prefix->value;  // a word of the same size: in place in the record
-    } else {
-      auto fresh = make_record(probe, value);  // durable before the only pointer is replaced
-      if (!fresh) return std::move(fresh.error());
-      word = *fresh;
-      replaces_record = true;
-    }
+  const std::uint64_t link = platform.load(*target);
+  detail::Value before;
+  if (!value_of(link, before)) {
+    fresh.damaged = link;
+    return Made::failed;
   }
+  const bool in_place = this->in_place(before, value);
+  if (!in_place && fresh.record == 0) return Made::wants_record;
+  if (in_place && records()) target = &const_cast<RecordPrefix*>(record_at(link))->value;
   locks.changed(place.tier, place.bucket);
-  platform.store(*target, word);
+  platform.store(*target, in_place ? value.word : fresh.record);
   platform.flush(target, 8, "level.update.value"_site);
-  if (!platform.fence("level.update.value"_site)) return StatusCode::poisoned;  // PP(update)
-  if (replaces_record && P::runs("level.update.retire"_site)) context_.heap.retire(before);
-  return {};
+  if (!platform.fence("level.update.value"_site)) return Made::failed;  // PP(update)
+  if (!in_place) {
+    fresh.record = 0;
+    fresh.replaced = link;
+  }
+  return Made::done;
 }
 
 // An item of one of the key's buckets that can go elsewhere: in the upper level to its other bucket
@@ -210,8 +229,8 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& 
   LatchGuard latch(move_latches_[number]);
   layout::Move& move = root_->moves[number];
   const auto offset_of = [](const Place& place) {
-    return place.tier->offset + static_cast<std::uint64_t>(&place.line() - place.tier->lines) *
-                                    sizeof(Line);
+    return place.tier->offset +
+           static_cast<std::uint64_t>(&place.line() - place.tier->lines) * sizeof(Line);
   };
   locks.changed(victim.tier, victim.bucket);
   locks.changed(goal.tier, goal.bucket);
@@ -230,14 +249,16 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& 
   show(goal, victim.meta().print(victim.slot));
   show(victim, probe.print);
   goal.tier->add(1);
-  moves_.fetch_add(1, std::memory_order_relaxed);
   return Made::done;
 }
 
-// The key is absent and its locks are held; its record, if it has one, is durable.
+// The key is absent and its locks are held; its record, if it has one, is durable. Who has not
+// helped yet with a drain moves nothing while one is under way: or the levels that it fills would
+// be full before it is over.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename Level<P, Codec, G>::Made Level<P, Codec, G>::insert_locked(
-    const ViewT& view, const Probe& probe, std::uint64_t value, Locks& locks) noexcept {
+    const ViewT& view, const Probe& probe, std::uint64_t value, bool helped,
+    Locks& locks) noexcept {
   P& platform = context_.platform;
   const Place place = free_place(view, probe);
   if (place.found()) [[likely]] {
@@ -251,6 +272,7 @@ template <Platform P, class Codec, class G>
     if (count % 64 == 0) turn_search(const_cast<ViewT&>(view));
     return Made::done;
   }
+  if (!helped && view.drain == Drain::bottom) return Made::full;
   Place victim;
   Place goal;
   const Made found = find_victim(view, probe, locks, victim, goal);
@@ -269,11 +291,12 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
   if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key, seeds_);
-  for (bool again = false;;) {
+  for (bool again = false, helped = false;;) {
     std::uint64_t no_room = 0;
-    auto done = write_once<kMode>(probe, value, no_room);
+    auto done = write_once<kMode>(probe, value, helped, no_room);
     if (no_room != 0) {
-      Status s = make_room(no_room);
+      Status s = make_room(no_room, helped);
+      helped = true;
       if (s.ok()) continue;
       done = fail(std::move(s));
     }
@@ -285,49 +308,88 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
   }
 }
 
+// Keys of one hash share all candidate buckets, in a table of any size; integers never do. More
+// than one bucket of each of two levels holds are refused, so that a drain can place them.
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::too_many_clash(const ViewT& view, const Probe& probe) const noexcept {
+  if constexpr (!Codec::kBytes) return false;
+  std::uint32_t clashes = 0;
+  for (std::uint32_t i = 0; i < view.levels; ++i) {
+    const TierT& tier = *view.tiers[i];
+    std::uint64_t last = ~std::uint64_t{0};
+    for (const std::uint64_t hash : probe.hashes) {
+      const std::uint64_t bucket = tier.index(hash);
+      if (bucket == last) continue;
+      last = bucket;
+      const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
+      for (std::uint64_t m = MetaT::match(prints, probe.print); m != 0; m &= m - 1) {
+        const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
+        clashes += context_.platform.load(tier.slot(bucket, slot).key) == probe.word;
+      }
+    }
+  }
+  return clashes >= 2 * kSlots;
+}
+
+// One turn under the key's locks. `no_room`: the generation of the view, if the answer is `full`.
+template <Platform P, class Codec, class G>
+template <typename Level<P, Codec, G>::Mode kMode>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Made Level<P, Codec, G>::write_locked(
+    const Probe& probe, const detail::Value& value, Fresh& fresh, bool helped,
+    std::uint64_t& no_room) noexcept {
+  Locks locks;
+  const ViewT& view = *lock_key(probe, locks);
+  // By who held the locks: what it left there does not count.
+  if (context_.platform.poisoned()) [[unlikely]]
+    return Made::failed;
+  const Place place = find_locked(view, probe);
+  if (place.found()) {
+    fresh.found = true;
+    return kMode == Mode::insert ? Made::done : replace_value(place, value, fresh, locks);
+  }
+  fresh.found = false;
+  if (kMode == Mode::update) return Made::done;
+  if (too_many_clash(view, probe)) return Made::overflow;
+  if (records() && fresh.record == 0) return Made::wants_record;
+  const Made made =
+      insert_locked(view, probe, records() ? fresh.record : value.word, helped, locks);
+  if (made == Made::done) fresh.record = 0;
+  if (made == Made::full) no_room = view.generation;
+  return made;
+}
+
 // `no_room`: set to the generation of the view in which the key found no place.
 template <Platform P, class Codec, class G>
 template <typename Level<P, Codec, G>::Mode kMode>
 [[gnu::always_inline]] inline Expected<bool> Level<P, Codec, G>::write_once(
-    const Probe& probe, const detail::Value& value, std::uint64_t& no_room) noexcept {
+    const Probe& probe, const detail::Value& value, bool helped, std::uint64_t& no_room) noexcept {
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
-  std::uint64_t record = 0;  // made in an earlier turn of the loop
-  const auto give_up = [&] {
-    if (record != 0) context_.heap.discard(record);
-  };
+  Fresh fresh;
+  Made made = records() && expects_record<kMode>(probe, value) ? Made::wants_record : Made::again;
   for (unsigned spins = 0;; P::pause(spins++)) {
-    Locks locks;
-    const ViewT& view = *lock_key(probe, locks);
-    // By who held the locks: what it left there does not count.
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(StatusCode::poisoned);
-    const Place place = find_locked(view, probe);
-    if (place.found()) {
-      give_up();
-      if (kMode == Mode::insert) return false;
-      if (Status s = replace_value(place, probe, value, locks); !s.ok()) return fail(std::move(s));
-      return kMode == Mode::update;
+    if (made == Made::wants_record) {
+      auto record = make_record(probe, value);
+      if (!record) return fail(std::move(record.error()));
+      fresh.record = *record;
     }
-    if (kMode == Mode::update) return absent();
-    if (records() && record == 0) {
-      auto made = make_record(probe, value);
-      if (!made) return fail(std::move(made.error()));
-      record = *made;
-    }
-    switch (insert_locked(view, probe, records() ? record : value.word, locks)) {
-      case Made::done:
-        return true;
-      case Made::failed:
-        return fail(StatusCode::poisoned);
-      case Made::full:
-        give_up();
-        no_room = view.generation;
-        return false;
-      case Made::again:
-        break;
-    }
+    made = write_locked<kMode>(probe, value, fresh, helped, no_room);
+    if (made != Made::again && made != Made::wants_record) [[likely]]
+      break;
   }
+  // In a poisoned pool the medium may name the record.
+  if (made == Made::failed && fresh.damaged == 0) return fail(StatusCode::poisoned);
+  if (fresh.record != 0) context_.heap.discard(fresh.record);
+  if (fresh.replaced != 0 && P::runs("level.update.retire"_site)) {
+    context_.heap.retire(fresh.replaced);
+  }
+  if (made == Made::failed) return fail(damaged_record(fresh.damaged));
+  if (made == Made::overflow) {
+    return fail(StatusCode::hash_overflow, "%u keys have the hash of this one already", 2 * kSlots);
+  }
+  if (made == Made::full) return false;
+  if (kMode == Mode::update && !fresh.found) return absent();
+  return kMode == Mode::update ? fresh.found : !fresh.found;
 }
 
 template <Platform P, class Codec, class G>
