@@ -1,5 +1,6 @@
 #include "testing/engine_list.h"
 
+#include "index/level/level.h"
 #include "index/phast/phast.h"
 #include "testing/lossy_target.h"
 
@@ -20,9 +21,24 @@ struct PhastUnderLoss {
   }
 };
 
+struct LevelUnderLoss {
+  static constexpr Engine kEngine = Engine::level;
+  template <bool Bytes>
+  using Map =
+      level::Level<LossyPlatform, std::conditional_t<Bytes, level::BytesCodec, level::IntegerCodec>,
+                   level::Geometry<2, 2, 2, 2, 4>>;
+  template <bool Bytes>
+  static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
+                                        const MapKinds& kinds) {
+    return Map<Bytes>::create(context, kinds, {});
+  }
+};
+
 constexpr EngineUnderTest kEngines[] = {
     {Engine::phast, /*ordered=*/true, &open_lossy<PhastUnderLoss>, "phast.insert.entry:drop_flush",
      &phast_races, "phast.help.entry:drop_fence"},
+    {Engine::level, /*ordered=*/false, &open_lossy<LevelUnderLoss>, "level.insert.line:drop_flush",
+     &level_races, "level.erase.token:drop_fence"},
 };
 
 }  // namespace

@@ -290,7 +290,7 @@ class Level final : public detail::Index, public EngineInstance {
   static void turn_search(ViewT& view) noexcept;
   void after_erase(ViewT& view, std::int64_t left) noexcept;
   void expect_growth(const ViewT& view) noexcept;
-  bool may_shrink(const ViewT& view, std::uint64_t items) const noexcept;
+  bool too_large(const ViewT& view) const noexcept;
   static void free_view(void*, std::uint64_t view) { delete reinterpret_cast<ViewT*>(view); }
   static void free_tier(void*, std::uint64_t tier) { delete reinterpret_cast<TierT*>(tier); }
   static constexpr Reclaimer kViewReclaimer{nullptr, &free_view};

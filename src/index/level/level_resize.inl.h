@@ -177,6 +177,7 @@ Status Level<P, Codec, G>::undo_shrink(ViewT& view) noexcept {
   }
   ResizeStats& shrink = resizes_[(resizes_begun_ - 1) % MapStats::kMaxResizes];
   shrink.slots_after = shrink.slots_before;
+  at_expansion_.store(view.items(), std::memory_order_relaxed);
   context_.background.wake(work_);
   return {};
 }
@@ -187,22 +188,23 @@ void Level<P, Codec, G>::expect_growth(const ViewT& view) noexcept {
   at_expansion_.store(view.slots() * 9 / 20, std::memory_order_relaxed);
 }
 
+// Whether the table has become too large; never within a factor of two of what it held when it
+// grew, or when a shrink was undone.
 template <Platform P, class Codec, class G>
-bool Level<P, Codec, G>::may_shrink(const ViewT& view, std::uint64_t items) const noexcept {
-  return view.drain == Drain::none && view.tiers[0]->log > root_->first_log &&
-         items * 4 < view.slots();
+bool Level<P, Codec, G>::too_large(const ViewT& view) const noexcept {
+  if (!may_shrink_ || view.drain != Drain::none || view.tiers[0]->log <= root_->first_log) {
+    return false;
+  }
+  const std::uint64_t items = view.items();
+  return items * 4 < view.slots() && items * 2 <= at_expansion_.load(std::memory_order_relaxed);
 }
 
-// Now and then an erase looks whether the table has become too large; never within a factor of two
-// of what it held when it grew.
+// Now and then an erase looks.
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::after_erase(ViewT& view, std::int64_t left) noexcept {
   if (left % 64 == 0) [[unlikely]]
     turn_search(view);
-  if (!may_shrink_ || left % G::kLookEvery != 0) return;
-  const std::uint64_t items = view.items();
-  if (!may_shrink(view, items)) return;
-  if (items * 2 > at_expansion_.load(std::memory_order_relaxed)) return;
+  if (left % G::kLookEvery != 0 || !too_large(view)) return;
   wants_shrink_.store(true, std::memory_order_relaxed);
   context_.background.wake(work_);
 }
@@ -231,10 +233,10 @@ Expected<bool> Level<P, Codec, G>::shrink(std::uint64_t load) noexcept {
 template <Platform P, class Codec, class G>
 Expected<bool> Level<P, Codec, G>::compact() {
   for (bool smaller = false;; smaller = true) {
+    (void)context_.background.finish(work_);
     auto begun = shrink(8);
     if (!begun) return begun;
     if (!*begun) return smaller;
-    (void)context_.background.finish(work_);
   }
 }
 
@@ -309,7 +311,9 @@ Status Level<P, Codec, G>::finish_drain(ViewT& view) noexcept {
     if (s.ok()) {
       resize_ends();
       if (top) expect_growth(*current());
-      if (levels > 2) context_.background.wake(work_);
+      // What was erased meanwhile found no settled table.
+      if (too_large(*current())) wants_shrink_.store(true, std::memory_order_relaxed);
+      context_.background.wake(work_);
       return s;
     }
   }
