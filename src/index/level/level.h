@@ -230,6 +230,7 @@ class Level final : public detail::Index, public EngineInstance {
   bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
   Status damaged_record(std::uint64_t word) const noexcept;
   void prefetch(const ViewT& view, const Probe& probe) const noexcept;
+  void prefetch_all(const ViewT& view, const Probe& probe) const noexcept;
   void prefetch_items(const ViewT& view, const Probe& probe) const noexcept;
   enum class Looked : std::uint8_t { found, absent, again };
   Looked look(const ViewT& view, const Probe& probe, std::uint64_t& word, detail::Value& value,

@@ -424,7 +424,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
       if (!locks.try_lock(*goal.tier, goal.bucket)) return Made::again;
       // I6; and a scan that has passed it must not miss what comes into it.
       if (current() != &view || scans_.load(std::memory_order_seq_cst) != 0) return Made::again;
-      goal.slot = goal.tier->free_slot(goal.bucket);
+      goal.slot = goal.tier->free_slot(goal.bucket, print);
       if (!goal.found()) return Made::again;
     }
     locks.changed(goal.tier, goal.bucket);

@@ -44,7 +44,7 @@ template <Platform P, class Codec, class G>
     const Probe& probe, Locks& locks) noexcept {
   for (;;) {
     ViewT* view = current();
-    prefetch(*view, probe);
+    prefetch_all(*view, probe);
     for (std::uint32_t i = 0; i < view->levels; ++i) {
       TierT& tier = *view->tiers[i];
       const std::uint64_t a = tier.index(probe.hashes[0]);
@@ -98,7 +98,7 @@ template <Platform P, class Codec, class G>
     const std::uint64_t a = tier.index(probe.hashes[0]);
     const std::uint64_t b = tier.index(probe.hashes[1]);
     const std::uint64_t bucket = tier.used(b) < tier.used(a) ? b : a;
-    const std::uint32_t slot = tier.free_slot(bucket);
+    const std::uint32_t slot = tier.free_slot(bucket, probe.print);
     if (slot != kSlots) return {&tier, bucket, slot};
   }
   return {};
@@ -185,13 +185,13 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::find_victim(const ViewT& v
                                                                   Place& goal) noexcept {
   const P& platform = context_.platform;
   bool busy = false;
-  const auto take = [&](TierT& tier, std::uint64_t bucket) {
-    if (locks.has(&tier, bucket) || tier.free_slot(bucket) == kSlots) return false;
+  const auto take = [&](TierT& tier, std::uint64_t bucket, std::uint8_t print) {
+    if (locks.has(&tier, bucket) || tier.used(bucket) == kSlots) return false;
     if (!locks.try_lock(tier, bucket)) {
       busy = true;
       return false;
     }
-    goal = {&tier, bucket, tier.free_slot(bucket)};
+    goal = {&tier, bucket, tier.free_slot(bucket, print)};
     if (goal.found()) return true;
     --locks.count;
     tier.metas[bucket].unlock(false);
@@ -205,11 +205,11 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::find_victim(const ViewT& v
         victim = {&tier, bucket, slot};
         const Probe other = place(platform.load(victim.item().key), seeds_);
         for (const std::uint64_t to : other.hashes) {
-          if (take(tier, tier.index(to))) return Made::done;
+          if (take(tier, tier.index(to), other.print)) return Made::done;
         }
         if (&tier != &view.lower()) continue;
         for (const std::uint64_t to : other.hashes) {
-          if (take(view.upper(), view.upper().index(to))) return Made::done;
+          if (take(view.upper(), view.upper().index(to), other.print)) return Made::done;
         }
       }
     }

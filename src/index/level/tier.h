@@ -94,12 +94,17 @@ struct Tier {
     for (std::uint32_t i = 0; i < kSlots; ++i, prints >>= 8) count += (prints & 0xFF) != 0;
     return count;
   }
-  // kSlots if there is none.
-  std::uint32_t free_slot(std::uint64_t bucket) const noexcept {
-    std::uint64_t prints = metas[bucket].prints.load(std::memory_order_relaxed);
-    std::uint32_t slot = 0;
-    for (; slot < kSlots && (prints & 0xFF) != 0; ++slot) prints >>= 8;
-    return slot;
+  // The first slot of the line that is taken if there is room: a lookup can fetch it before it knows
+  // the fingerprints.
+  static std::uint32_t home(std::uint8_t print) noexcept { return print % kLines * kLineSlots; }
+  // For a key of this fingerprint, in its home line if there is room; kSlots if there is none.
+  std::uint32_t free_slot(std::uint64_t bucket, std::uint8_t print) const noexcept {
+    const std::uint64_t prints = metas[bucket].prints.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0, slot = home(print); i < kSlots; ++i) {
+      if ((prints >> 8 * slot & 0xFF) == 0) return slot;
+      if (++slot == kSlots) slot = 0;
+    }
+    return kSlots;
   }
   // Answers what the thread's stripe holds now.
   std::int64_t add(std::int64_t delta) noexcept {
