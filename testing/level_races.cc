@@ -1,7 +1,10 @@
 // The scenarios of level hashing. Tables are tiny: two buckets of three slots over one, at first.
-// The hash functions' seeds are the same in every run; which keys collide is not said here, so
-// scenarios of movements and resizes come in several sizes, of which some hit.
-// tests/sim/level_races_test.cc holds them to that.
+// Which keys collide depends on the hash functions' seeds, which are the same in every run: setups
+// end just before the operation that moves an item or begins a resize. That they do is asserted by
+// tests/sim/level_races_test.cc.
+#include <memory>
+#include <string>
+
 #include "testing/level_subject.h"
 #include "testing/race_ops.h"
 #include "testing/races.h"
@@ -48,34 +51,72 @@ void add(RaceList& races, const std::string& name, const Ops& setup,
                    .limits = kFew});
 }
 
+// Of these operations those before the first, from number `from` on, that fences at this site; and
+// that one.
+struct Setup {
+  Ops before;
+  Op next;
+};
+Setup until(const std::string& site, const Ops& ops, std::size_t from = 0) {
+  const ScopedWorld world;
+  SimPlatform::seed(InterleaveOptions{}.seed);
+  SimMemory memory(InterleaveOptions{}.capacity);
+  const std::unique_ptr<Subject> subject = words()();
+  if (!subject->create(memory).ok() || !subject->open(memory, 1).ok()) return {};
+  memory.settle();
+  memory.set_mode(SimMode::recording);
+  bool crossed = false;
+  memory.before_fence = [&](const SiteInfo& info) { crossed = crossed || info.name == site; };
+  Setup setup;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    setup.next = ops[i];
+    crossed = false;
+    (void)subject->apply(ops[i]);
+    if (crossed && i >= from) break;
+    setup.before.push_back(ops[i]);
+  }
+  memory.set_mode(SimMode::frozen);
+  return setup;
+}
+
 // L4, L11, E1, E9, E10, E14: a movement or an expansion beside who looks for, changes or passes
 // what it moves. The second mutation of a thread drains, since nothing else does the work.
 void add_growth(RaceList& races) {
-  for (std::uint64_t n = 5; n <= 9; ++n) {
-    const std::string size = std::to_string(n);
-    const Ops grow{insert(n * 10 + 10, 1), update(10, 8)};
-    add(races, "L11_E9_E10_FindsBesideGrowth_" + size, tens(n), {grow, {find(10), find(30)}}, 96);
-    add(races, "L4_E1_WritersBesideGrowth_" + size, tens(n),
-        {grow, {erase(20), insert(20, 5), find(20)}}, 192);
-    add(races, "L4_E1_InsertsBesideGrowth_" + size, tens(n), {grow, {insert(500, 2), find(500)}},
-        192);
-    add(races, "E14_E15_ScanBesideGrowth_" + size, tens(n), {grow, {scan()}}, 96);
-  }
+  const auto add_to = [&](const std::string& what, const Setup& setup) {
+    const Ops grow{setup.next, update(10, 8)};
+    const auto beside = [&](const char* hazards, const char* who, const Ops& other,
+                            std::uint32_t thin) {
+      add(races, std::string(hazards) + "_" + who + "Beside" + what, setup.before, {grow, other},
+          thin);
+    };
+    beside("L4_L11_E9_E10", "Finds", {find(10), find(30), find(40)}, 192);
+    beside("L4_E1", "Writers", {erase(20), insert(20, 5), find(20)}, 384);
+    beside("L4_E1", "Inserts", {insert(500, 2), find(500)}, 384);
+    beside("E14_E15", "Scan", {scan()}, 384);
+  };
+  add_to("AMovement", until("level.move.copy", tens(60)));
+  add_to("AnExpansion", until("level.resize.root", tens(60)));
+  const Setup first = until("level.resize.root", tens(60));
+  add_to("TheSecondExpansion", until("level.resize.root", tens(60), first.before.size() + 1));
 }
 
-// L9, L11, E2, E3, E5: the same beside a shrink: a table that has grown twice, nearly emptied.
+// L9, L11, E2, E3, E5: the same beside a shrink: a table that has grown twice, emptied in an order
+// that leaves items everywhere.
 void add_shrinks(RaceList& races) {
-  for (std::uint64_t left = 3; left <= 6; ++left) {
-    const std::string size = std::to_string(left);
-    Ops setup = tens(14);
-    for (std::uint64_t i = 14; i > left; --i) setup.push_back(erase(i * 10));
-    const Ops shrink{erase(10), update(20, 7), update(30, 7)};
-    add(races, "L11_E5_FindsBesideAShrink_" + size, setup, {shrink, {find(20), find(30)}}, 192);
-    add(races, "L9_E2_E3_InsertsBesideAShrink_" + size, setup,
-        {shrink, {insert(500, 1), insert(510, 1), find(20)}}, 768);
-    add(races, "E5_EraseBesideAShrink_" + size, setup, {shrink, {erase(20), find(20)}}, 192);
-    add(races, "E14_E15_ScanBesideAShrink_" + size, setup, {shrink, {scan()}}, 192);
-  }
+  constexpr std::uint64_t kMost = 30;
+  Ops ops = tens(kMost);
+  for (std::uint64_t i = kMost; i > 3; --i) ops.push_back(erase(i * 10));
+  const Setup setup = until("level.resize.root", ops, kMost);
+  const Ops shrink{setup.next, update(20, 7), update(30, 7)};
+  const auto beside = [&](const char* hazards, const char* who, const Ops& other,
+                          std::uint32_t thin) {
+    add(races, std::string(hazards) + "_" + who + "BesideAShrink", setup.before, {shrink, other},
+        thin);
+  };
+  beside("L11_E5", "Finds", {find(20), find(30)}, 384);
+  beside("L9_E2_E3", "Inserts", {insert(500, 1), insert(510, 1), find(20)}, 1536);
+  beside("E5", "Erase", {erase(20), find(20)}, 384);
+  beside("E14_E15", "Scan", {scan()}, 384);
 }
 
 // Records are made and freed outside the locks.

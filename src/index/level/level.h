@@ -62,6 +62,7 @@
 //   kLeastLoad; such an insert fails, the table does not grow.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -134,7 +135,9 @@ class Level final : public detail::Index, public EngineInstance {
   static constexpr std::uint32_t kStepBatches = G::kStepBatches;
   // An insert that may not move anything since a scan goes on waits so long before it fails.
   static constexpr std::uint64_t kScanPatienceNs = 1'000'000'000;
-  static constexpr std::uint32_t kMaxHeld = kBatchBuckets * (1 + kSlots);
+  // Of a batch, or of a key in all levels; and where it or a victim goes.
+  static constexpr std::uint32_t kMaxHeld =
+      std::max(kBatchBuckets * (1 + kSlots), 2 * kMaxLevels + 1);
 
   struct Place {
     TierT* tier = nullptr;
@@ -154,7 +157,7 @@ class Level final : public detail::Index, public EngineInstance {
       std::uint64_t bucket;
       bool changed;
     };
-    Held held[kMaxHeld + 2];
+    Held held[kMaxHeld];
     std::uint32_t count = 0;
 
     Locks() = default;
