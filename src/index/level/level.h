@@ -25,11 +25,12 @@
 //         a bucket that is drained under a view was locked after that view was published.
 //   I7 D  Two copies of a key exist only while the buckets of both are locked.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
-//   insert  lock -> view -> absent? -> (record, F*k, S) -> value, key, token in one line -> F S
-//           (PP) -> fingerprint -> unlock (LP). 1F 1S; with a record (k+1)F 2S.
+//   insert  (absent? -> record, F*k, S) -> lock -> view -> absent? -> value, key, token in one
+//           line -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S; with a record (k+1)F 2S.
 //   .. with movement: Move line, F S -> the victim's copy with its token, F S -> victim's token
 //           off, value, key, token on, in one line, F S (PP). 3F 3S.
-//   update  lock -> value word -> F S (PP) -> unlock (LP). 1F 1S; by record (k+1)F 2S.
+//   update  the same -> value word -> F S (PP) -> unlock (LP) -> retire. 1F 1S; by a record
+//           (k+1)F 2S.
 //   erase   lock -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
 //   find    versions -> fingerprints -> slots -> version of the bucket it was found in, or of all,
 //           and the view (LP: the moment between). 0F 0S; waits while a candidate is locked, so it
@@ -58,8 +59,9 @@
 //   their unlink.
 // PROGRESS  blocking: a find waits for a writer of one of its buckets, at most for its fences; an
 //   insert that finds no place waits for the end of a resize, at which it helps, or makes room.
-//   pool_full: inserts that find no place fail, all else goes on. Colliding keys: no resize below
-//   kLeastLoad; such an insert fails, the table does not grow.
+//   pool_full: inserts that find no place fail, all else goes on. hash_overflow: keys of one hash,
+//   of which 2 kSlots are taken, and inserts without a place below a load of 1 / kLeastLoad; the
+//   table does not grow for them.
 #pragma once
 
 #include <algorithm>

@@ -31,8 +31,8 @@ struct Meta {
     const std::uint64_t held = version.load(std::memory_order_relaxed);
     version.store(changed ? held + 1 : held - 1, std::memory_order_release);
   }
-  // The slots whose byte is `print`, as the top bits of their bytes. Exactly those: a slot that does
-  // not count may still hold the key that is looked for.
+  // The slots whose byte is `print`, as the top bits of their bytes. Exactly those: a slot that
+  // does not count may still hold the key that is looked for.
   static std::uint64_t match(std::uint64_t prints, std::uint8_t print) noexcept {
     constexpr std::uint64_t kLow = 0x7F7F7F7F7F7F7F7FULL;
     const std::uint64_t difference = prints ^ print * 0x0101010101010101ULL;
@@ -94,8 +94,8 @@ struct Tier {
     for (std::uint32_t i = 0; i < kSlots; ++i, prints >>= 8) count += (prints & 0xFF) != 0;
     return count;
   }
-  // The first slot of the line that is taken if there is room: a lookup can fetch it before it knows
-  // the fingerprints.
+  // The first slot of the line that is taken if there is room: a lookup can fetch it before it
+  // knows the fingerprints.
   static std::uint32_t home(std::uint8_t print) noexcept { return print % kLines * kLineSlots; }
   // For a key of this fingerprint, in its home line if there is room; kSlots if there is none.
   std::uint32_t free_slot(std::uint64_t bucket, std::uint8_t print) const noexcept {
