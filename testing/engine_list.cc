@@ -5,10 +5,11 @@
 namespace perdure::testing {
 
 extern const EngineUnderTest kPhastUnderTest;
+extern const EngineUnderTest kLevelUnderTest;
 
 namespace {
 
-constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest};
+constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "index/engine_table.h"
 
+#include "index/level/factory.h"
 #include "index/phast/factory.h"
 
 namespace perdure {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr EngineRow kEngines[] = {
     {Engine::phast, 0, /*ordered=*/true, /*at_once=*/false, &phast::create, &phast::open},
+    {Engine::level, 0, /*ordered=*/false, /*at_once=*/false, &level::create, &level::open},
 };
 
 }  // namespace

@@ -20,7 +20,8 @@ struct EngineRow {
 
 // clang-format off
 using EngineRows = std::tuple<
-    EngineRow<Engine::phast, /*ordered=*/true>>;
+    EngineRow<Engine::phast, /*ordered=*/true>,
+    EngineRow<Engine::level, /*ordered=*/false>>;
 // clang-format on
 
 struct EngineInfo {
