@@ -97,7 +97,7 @@ extern const EngineUnderTest kLevelUnderTest;
 const EngineUnderTest kLevelUnderTest{
     .engine = Engine::level,
     .ordered = false,
-    .background = false,
+    .background = true,
     .subjects = &subjects,
     .directed = &directed,
     .trials = &trials,
