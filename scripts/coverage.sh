@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Lines and branches of pool, heap, recovery and check that the fast tests, the faults and the fuzz
-# corpora reach, measured with gcov. Prints name=value lines and, on standard error, what is not
+# Lines and branches of pool, heap, recovery and check that the fast tests (faults and fuzz corpora
+# are among them) reach, measured with gcov; nightly also what the mutants do that skip a step or a
+# check. Prints name=value lines and, on standard error, what is not
 # reached. Exit status 0: the bar is met.
 #
-#   scripts/coverage.sh [--engine E] [CTEST-OPTION...]   e.g. -L 'api|fault' to measure a part
+#   scripts/coverage.sh [--engine E] [figures|nightly] [CTEST-OPTION...]
+#     e.g. -L 'api|fault' to measure a part
 #
 # Branches that the compiler makes for exceptions do not count. A template counts as reached where
 # any of its instances is: the simulated platform runs what a real machine cannot be made to do.
@@ -16,6 +18,8 @@ if [ "${1:-}" = --engine ]; then
   engine=${2:?an engine}
   shift 2
 fi
+mode=figures
+case "${1:-}" in figures | nightly) mode=$1; shift ;; esac
 bar=95
 build=$PWD/build/coverage
 out=$build/report
@@ -23,7 +27,13 @@ out=$build/report
 mkdir -p "$out"
 find "$build" -name '*.gcda' -delete
 status=0
-ctest --preset coverage "$@" >"$out/ctest.log" 2>&1 || { tail -20 "$out/ctest.log" >&2; status=1; }
+# As many flips as without instruments.
+PERDURE_FLIPS=3000 ctest --preset coverage "$@" >"$out/ctest.log" 2>&1 ||
+  { tail -20 "$out/ctest.log" >&2; status=1; }
+if [ "$mode" = nightly ]; then
+  "$build/testing/perdure-mutants" --engine "$engine" --only skip_ >"$out/mutants.log" 2>&1 ||
+    { tail -20 "$out/mutants.log" >&2; status=1; }
+fi
 
 python3 scripts/coverage_figures.py "$build" "$engine" "$bar" 'src/(pool|heap)/.*' \
     'src/store/pool_(impl|report)\..*' 'src/index/record\.h' \

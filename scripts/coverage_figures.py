@@ -32,6 +32,31 @@ def own_branches(branches):
     return counts
 
 
+def folded(branches, instances):
+    """Branches of as many instances, one after the other, as those of one; counts added."""
+    if instances < 2 or len(branches) % instances != 0:
+        return branches
+    size = len(branches) // instances
+    return [sum(branches[i::size]) for i in range(size)]
+
+
+LAMBDA = "a lambda in a template"
+
+
+def place_of(number, functions):
+    """Of a line without a function's name: the first line of its function, LAMBDA if it is known to
+    be in one, and how many instances it stands for. gcov holds a lambda to be one line long; the
+    others of a lambda in a template come without a name, those of all instances in one."""
+    around = [f["start_line"] for f in functions if f["start_line"] <= number <= f["end_line"]]
+    if not around:
+        return 0, "", 1
+    start = max(around)
+    inside = [f["start_line"] for f in functions if start < f["start_line"] <= number]
+    if around.count(start) < 2 or not inside:
+        return start, "", 1
+    return max(inside), LAMBDA, inside.count(max(inside))
+
+
 def read(data, patterns):
     """Of one file: (path, start line of the function, function) -> {line: (count, branches)}."""
     out = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", data],
@@ -49,8 +74,12 @@ def read(data, patterns):
             starts = {f["name"]: f["start_line"] for f in source["functions"]}
             for line in source["lines"]:
                 name = line.get("function_name", "")
-                key = (path, starts.get(name, 0), name)
                 branches = own_branches(line["branches"])
+                start = starts.get(name, 0)
+                if not name:
+                    start, name, count = place_of(line["line_number"], source["functions"])
+                    branches = folded(branches, count)
+                key = (path, start, name)
                 # One line of one function comes once per block of it: the parts are added up.
                 lines = found.setdefault(key, {})
                 count, before = lines.get(line["line_number"], (0, []))
@@ -76,9 +105,16 @@ def merged(parts):
 
 def instances(total):
     """path -> {line: (reached, [reached branches])} with the instances of a template as one."""
+    lambdas = {(path, number): start for (path, start, name), lines in total.items()
+               if name == LAMBDA for number in lines}
     functions = collections.defaultdict(list)
     for (path, start, _), lines in total.items():
-        functions[path, start].append(lines)
+        # Where there is one instance of a template only, its lambdas' lines pass for its own.
+        parts = collections.defaultdict(dict)
+        for number, counts in lines.items():
+            parts[lambdas.get((path, number), start)][number] = counts
+        for first, part in parts.items():
+            functions[path, first].append(part)
     files = collections.defaultdict(dict)
     for (path, _), group in functions.items():
         ran = [lines for lines in group if any(count for count, _ in lines.values())]

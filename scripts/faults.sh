@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The figures of failed calls and flipped bits: every k-th failure, and single-bit flips in a pool
-# that was closed and in one whose process died. In every run a bug is planted in each. Prints
+# that was closed, in one whose process died, in both as `perdure check` opens them, and under the
+# hands of an open one. In every run a bug is planted in the failures and in the flips. Prints
 # name=value lines; exit status 0: nothing was lost, silent or ended by a signal, and the planted
 # bugs were seen.
 #
@@ -48,20 +49,27 @@ figures faults
 awk -F= -v e="$engine" '/^faults\.points\./ {n += $2} END {printf "%s.fault_points=%d\n", e, n}' \
     "$logs/faults"
 
-# One pool per core.
+# One kind of pool per core.
 export PERDURE_FLIPS=$flips
-run clean api_bit_flip_test '*InACleanlyClosedPool*' &
-run unclean api_bit_flip_test '*InThePoolOfADeadProcess*' &
+kinds="clean open observed unclean observed_unclean"
+{
+  run clean api_bit_flip_test '*InACleanlyClosedPool*'
+  run observed api_bit_flip_test '*PastTheDamageOfAClosedPool*'
+} &
+{
+  run unclean api_bit_flip_test '*InThePoolOfADeadProcess*'
+  run observed_unclean api_bit_flip_test '*PastTheDamageOfADeadProcess*'
+  run open api_bit_flip_test '*InAnOpenPool*'
+} &
 wait
-figures clean
-figures unclean
-# sum NAME PATTERN: of the lines of both pools.
+for kind in $kinds; do figures "$kind"; done
+# sum NAME PATTERN: of the lines of the pools.
 sum() {
-  cat "$logs/clean" "$logs/unclean" |
+  for kind in $kinds; do cat "$logs/$kind"; done |
     awk -F= -v e="$engine" -v name="$1" -v pattern="$2" \
         '$1 ~ pattern {n += $2} END {printf "%s.%s=%d\n", e, name, n}'
 }
 sum bit_flips '^flips[.](un)?clean$'
-sum silent_flips '^flips[.](un)?clean[.](silent|wrong_status)$'
-sum signals '^flips[.](un)?clean[.]signal$'
+sum silent_flips '^flips[.][a-z_]+[.](silent|wrong_status)$'
+sum signals '^flips[.][a-z_]+[.]signal$'
 exit $status

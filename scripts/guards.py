@@ -5,10 +5,11 @@ prints against its bars.
   scripts/guards.py figures|nightly [--engine E] [--only NAME[,NAME]] [--list]
 
 figures takes up to 20 minutes per engine, nightly up to 120, on 2 cores, after the builds. Each
-machine plants a bug of its own and must see it. A machine prints `ENGINE.name=value` lines and
-exits with 0; its whole output is in build/guards/ENGINE/MODE/NAME.log, the lines of all of them in
-figures.txt beside it. Exit status 1: a machine failed, ran out of time, did not print a figure that
-has a bar, or printed one that is below it.
+machine plants a bug of its own and must see it. A machine prints `PART.name=value` lines, where
+PART is the engine or what it rests on (heap, pool, relacy), and exits with 0; its whole output is
+in build/guards/ENGINE/MODE/NAME.log, the lines of all of them in figures.txt beside it. Exit
+status 1: a machine failed, ran out of time, did not print a figure that has a bar, or printed one
+that is below it.
 """
 
 import argparse
@@ -42,24 +43,42 @@ class Machine:
         self.bars = bars
 
 
+
+def of_parts(bars: dict[str, Bar]) -> dict[str, Bar]:
+    """The same for the engine, whose name is left out, and for heap and pool below it."""
+    out = dict(bars)
+    for part in ("heap", "pool"):
+        for name, (comparison, *limits) in bars.items():
+            first, second = (f"{part}.{x}" if isinstance(x, str) else x for x in limits)
+            out[f"{part}.{name}"] = (comparison, first, second)
+    return out
+
+
 # {E}: the engine, {M}: figures or nightly. A new engine needs nothing here.
 MACHINES = [
-    Machine("explore", RELEASE + "/testing/perdure-explore --engine {E} --preset {M}", (4, 30), {
-        "crash_images": (">=", 20_000, 1_000_000),
-        "second_crash_images": (">=", 5_000, 100_000),
-        "third_crash_images": SHOWN,
-        "truncated_epochs": SHOWN,
-        "violations": NONE,
-        "leaks": NONE,
-        "sites": (">=", 1, 1),
-        "sites_crossed": ("==", "sites", "sites"),
-        "canary_seconds": CANARY,
-    }),
+    Machine("explore", RELEASE + "/testing/perdure-explore --engine {E} --preset {M}", (6, 30),
+            of_parts({
+                "crash_images": (">=", 20_000, 1_000_000),
+                "second_crash_images": (">=", 5_000, 100_000),
+                "third_crash_images": SHOWN,
+                "truncated_epochs": SHOWN,
+                "violations": NONE,
+                "leaks": NONE,
+                "sites": (">=", 1, 1),
+                "sites_crossed": ("==", "sites", "sites"),
+                "canary_seconds": CANARY,
+            })),
     Machine("interleave", RELEASE + "/perdure-interleave --engine {E} --preset {M}", (3, 15), {
         "pct_schedules_min": (">=", 25_000, 25_000),
         "exhaustive_scenarios": (">=", 1, 1),
         "schedule_violations": NONE,
         "interleave_canary_seconds": CANARY,
+    }),
+    Machine("relacy", RELEASE + "/tests/relacy_kernels_test", (1, 1), {
+        "relacy.executions": (">=", 40_000, 40_000),
+        "relacy.errors": NONE,
+        "relacy.planted_seen": ("==", "relacy.planted", "relacy.planted"),
+        "relacy.canary_seconds": CANARY,
     }),
     Machine("mutants", RELEASE + "/testing/perdure-mutants --engine {E} --preset {M}", (6, 25), {
         "mutants": (">=", 100, 100),
@@ -75,6 +94,7 @@ MACHINES = [
         "ext4_kills": (">=", 200, 2_000),
         "plain_kills": SHOWN,
         "lost_acks": NONE,
+        "torture_canary_seconds": CANARY,
     }),
     Machine("lin", "scripts/lin.sh --engine {E} {M}", (4, 25), {
         "histories": (">=", 100, 100),
@@ -97,7 +117,7 @@ MACHINES = [
         "fuzz_findings": NONE,
         "fuzz_canary_seconds": CANARY,
     }),
-    Machine("coverage", "scripts/coverage.sh --engine {E}", (8, 15), {
+    Machine("coverage", "scripts/coverage.sh --engine {E} {M}", (5, 15), {
         "line_coverage": (">=", None, 95),
         "branch_coverage": (">=", None, 95),
     }),
@@ -141,10 +161,12 @@ def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
 
 
 def figures_in(log: pathlib.Path, engine: str) -> dict[str, str]:
-    line = re.compile(rf"{re.escape(engine)}\.([\w.]+)=(-?[\d.]+)")
+    """Name to value; a name begins with the part that it is of, if that is not the engine."""
+    line = re.compile(rf"(?:{re.escape(engine)}\.)?([\w.]+)=(-?[\d.]+)")
     text = log.read_text(errors="replace") if log.exists() else ""
     matches = (line.fullmatch(row.strip()) for row in text.splitlines())
-    return {match[1]: match[2] for match in matches if match}
+    return {match[1]: match[2] for match in matches
+            if match and re.match(rf"({re.escape(engine)}|heap|pool|relacy)\.", match[0])}
 
 
 def judge(bar: Bar, mode: str, name: str, figures: dict[str, str]) -> tuple[str, str]:
@@ -199,8 +221,9 @@ def main() -> int:
         problem, seconds = run(machine, engine, mode, log, end - time.monotonic())
         figures = figures_in(log, engine)
         for name, value in figures.items():
-            print(f"{engine}.{name}={value}", flush=True)
-            lines.append(f"{engine}.{name}={value}")
+            of_part = name.startswith(("heap.", "pool.", "relacy."))
+            lines.append(f"{name}={value}" if of_part else f"{engine}.{name}={value}")
+            print(lines[-1], flush=True)
         for name, bar in machine.bars.items():
             text, wrong = judge(bar, mode, name, figures)
             rows.append((machine.name, name, figures.get(name, "-"), text, wrong))

@@ -16,7 +16,7 @@ struct ClevelTraits {
 
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
                                         const MapKinds& kinds, const MapSetup&) {
-    return Map::create(context, kinds, {});
+    return Map::create(context, kinds, 0);
   }
 };
 

@@ -296,25 +296,25 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
-  const std::size_t n = pick(preset, 20, 40, 80);
+  const std::size_t n = pick(preset, 20, 24, 80);
   std::vector<Exploration> all{
       random_one("random", maps(three), pool_op, options, n),
       random_one("page", maps(paged), pool_op, options, n),
       random_one("any_order", maps(three), pool_op, any_order, n / 2),
-      random_one("killed", maps(three), pool_op, killed(options), pick(preset, 6, 12, 20)),
-      random_one("killed_page", maps(paged), pool_op, killed(options), pick(preset, 6, 12, 20)),
+      random_one("killed", maps(three), pool_op, killed(options), pick(preset, 6, 8, 20)),
+      random_one("killed_page", maps(paged), pool_op, killed(options), pick(preset, 6, 8, 20)),
       random_one("full", maps(records), large_record_op, full_disk, n),
       random_one("process", maps(weak), integer_record_op, process, n),
       random_one("unsynced", maps(unsynced), reopening_op, process, n),
       random_one("long", maps(three), pool_op, thinned(options, 12), pick(preset, 100, 1000, 1000)),
       directed_one("growth", maps(records), integer_record_op, options,
-                   growth(pick(preset, 12, 24, 60), 1500)),
+                   growth(pick(preset, 12, 16, 60), 1500)),
       directed_one("growth_page", maps(paged_records), integer_record_op, options,
-                   growth(pick(preset, 12, 24, 60), 1500)),
+                   growth(pick(preset, 12, 16, 60), 1500)),
       directed_one("shrink", maps(records), integer_record_op, options,
-                   shrinking(pick(preset, 8, 16, 30), 1500)),
+                   shrinking(pick(preset, 8, 10, 30), 1500)),
       directed_one("shrink_page", maps(paged_records), integer_record_op, options,
-                   shrinking(pick(preset, 8, 16, 30), 1500)),
+                   shrinking(pick(preset, 8, 10, 30), 1500)),
   };
   if (preset == Preset::nightly) {
     std::vector<Op> ops;
@@ -337,7 +337,7 @@ std::vector<Exploration> pool_explorations(const ExploredEngine& engine, Preset 
                    .factory = maps(page ? paged : three),
                    .source = pool_op,
                    .options = sampled(options, prepare)},
-                  steps, pick(preset, 1, 2, 3));
+                  steps, pick(preset, 1, page ? 1 : 2, 3));
   }
   return all;
 }
@@ -369,8 +369,8 @@ std::vector<Exploration> engine_explorations(const ExploredEngine& engine, Prese
       random_one("killed_bytes", strings(records), bytes_op, killed(options),
                  pick(preset, 8, 16, 30)),
       random_one("recovery", integers(words), integer_op, recovery, n / 2),
-      random_one("recovery_bytes", strings(records), bytes_op, recovery, n / 2),
-      random_one("full", integers(records), large_record_op, full_disk, n / 2),
+      random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 25, 80)),
+      random_one("full", integers(records), large_record_op, full_disk, pick(preset, 15, 25, 80)),
       random_one("long", integers(words), integer_op, thinned(options, 3),
                  pick(preset, 200, 1000, 1000)),
       random_one("long_bytes", strings(records), bytes_op, thinned(options, 8),

@@ -270,6 +270,30 @@ std::string reused_holes() {
   return holes ? "a store into space that was punched" : "";
 }
 
+// Space is punched only once the extent's word says, durably, that nobody has it: else the next
+// open finds it assigned, and does not know of the hole when it is handed out again.
+std::string punched_run() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kTinyShape).ok()) return "create";
+  SimPool pool(memory);
+  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  const auto run = pool.heap().allocate(3 * kPage, BlockKind::plain);
+  if (!run) return "allocate";
+  pool.heap().free(*run);
+  if (!pool.heap().punch_free()) return "punch";
+  SimMemory next(kCapacity);
+  next.load_image(memory, memory.image({}, {}, true, true));
+  SimPool after(next);
+  if (!after.open(2).ok() || !after.core().finish_open(true).ok()) return "reopen";
+  const auto again = after.heap().allocate(3 * kPage, BlockKind::plain);
+  if (!again) return "allocate again";
+  after.platform().store(*after.heap().at<std::uint64_t>(*again), 1);
+  const bool holes = next.hole_stores() != 0;
+  next.set_mode(SimMode::frozen);
+  memory.set_mode(SimMode::frozen);
+  return holes ? "a store into space that was punched before its word was durable" : "";
+}
+
 std::string entered_power() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape, Durability::process).ok()) return "create";
@@ -420,6 +444,7 @@ const std::vector<HeapScenario>& heap_scenarios() {
         {"unfenced_data", &unfenced_data}, {"torn_copy", &torn_copy},
         {"marked_twice", &marked_twice},   {"damaged_root", &damaged_root},
         {"lost_root", &lost_root},         {"written_twice", &written_twice},
+        {"punched_run", &punched_run},
     };
     for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
       const std::string suffix = kind == BlockKind::dead_on_free ? "_dead" : "_zero";

@@ -122,6 +122,10 @@ class LittleEngine final : public EngineInstance, public detail::Index {
     if (rules.on_start) rules.on_start();
     if (rules.turns != 0) context_.background.add(turner_, rules.width);
   }
+  Expected<bool> compact() override {
+    ++little_rules().compacted;
+    return false;
+  }
   Status audit() override {
     if (Status s = context_.heap.audit_mark(offset_); !s.ok()) return s;
     for (Slot& slot : root_->slots) {

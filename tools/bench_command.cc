@@ -62,6 +62,7 @@ std::unique_ptr<bench::Subject> make_subject(const bench::BenchOptions& options)
                                       .durability = options.durability,
                                       .max_size = options.max_size,
                                       .write_latency_ns = options.write_latency_ns,
+                                      .capacity = options.capacity,
                                       .needs_order = needs_order});
 }
 

@@ -16,8 +16,19 @@ namespace perdure::cli {
 
 namespace {
 
-constexpr std::array kEngines = {Engine::phast, Engine::level, Engine::clevel,
-                                 Engine::as,    Engine::ascs,  Engine::pskiplist};
+std::optional<Engine> parse_engine(const std::string& text) {
+  for (const EngineInfo& info : engines()) {
+    if (info.name == text) return info.engine;
+  }
+  return std::nullopt;
+}
+std::string engine_names() {
+  std::string names;
+  for (const EngineInfo& info : engines()) {
+    names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  return names;
+}
 constexpr std::array kDurabilities = {Durability::automatic, Durability::process, Durability::power,
                                       Durability::emulated};
 
@@ -50,6 +61,8 @@ std::string_view advice(StatusCode code) {
       return "choose what this build and this medium have";
     case StatusCode::read_only:
       return "make the file writable";
+    case StatusCode::hash_overflow:
+      return "use keys that were not made to collide, or an engine that keeps order";
     case StatusCode::ok:
       break;
   }
@@ -66,7 +79,7 @@ auto parse_name(const std::string& text, const Values& values, Name name) {
 
 template <class T, class Parse>
 CLI::Option* add_parsed(CLI::App& command, const char* name, std::optional<T>& target, Parse parse,
-                        const char* expected, const char* help) {
+                        const std::string& expected, const char* help) {
   return command.add_option_function<std::string>(
       name,
       [=, &target](const std::string& text) {
@@ -90,11 +103,8 @@ void add_map(CLI::App& command, PoolArguments& arguments) {
 }
 
 void add_engine(CLI::App& command, PoolArguments& arguments) {
-  add_parsed(
-      command, "--engine", arguments.engine,
-      [](const std::string& text) { return parse_name(text, kEngines, engine_name); },
-      "an engine (phast, level, clevel, as, ascs, pskiplist)",
-      "index design of a new map (default: phast)")
+  add_parsed(command, "--engine", arguments.engine, parse_engine,
+             "an engine (" + engine_names() + ")", "index design of a new map (default: phast)")
       ->type_name("ENGINE");
 }
 

@@ -180,12 +180,36 @@ int run_list(const ListArguments& arguments) {
 // ---- stats --------------------------------------------------------------------------------------
 
 Json to_json(const MapStats& map) {
-  return {{"name", map.name.c_str()},       {"engine", engine_name(map.engine)},
-          {"entries", map.entries},         {"load_factor", map.load_factor},
-          {"height", map.height},           {"leaves", map.leaves},
-          {"inner_nodes", map.inner_nodes}, {"pm_bytes", map.pm_bytes},
-          {"dram_bytes", map.dram_bytes},   {"scan_order_bytes", map.scan_order_bytes},
-          {"splits", map.splits},           {"merges", map.merges}};
+  Json levels = Json::array();
+  for (const LevelStats& level : map.levels) {
+    levels.push_back({{"slots", level.slots}, {"entries", level.entries}});
+  }
+  Json resizes = Json::array();
+  for (const ResizeStats& resize : map.resizes) {
+    resizes.push_back({{"shrink", resize.shrink},
+                       {"begin_ns", resize.begin_ns},
+                       {"end_ns", resize.end_ns},
+                       {"slots_before", resize.slots_before},
+                       {"slots_after", resize.slots_after},
+                       {"entries", resize.entries},
+                       {"buckets", resize.buckets},
+                       {"moved", resize.moved}});
+  }
+  return {{"name", map.name.c_str()},
+          {"engine", engine_name(map.engine)},
+          {"entries", map.entries},
+          {"entries_exact", map.entries_exact},
+          {"load_factor", map.load_factor},
+          {"height", map.height},
+          {"leaves", map.leaves},
+          {"inner_nodes", map.inner_nodes},
+          {"pm_bytes", map.pm_bytes},
+          {"dram_bytes", map.dram_bytes},
+          {"scan_order_bytes", map.scan_order_bytes},
+          {"splits", map.splits},
+          {"merges", map.merges},
+          {"levels", std::move(levels)},
+          {"resizes", std::move(resizes)}};
 }
 
 Json to_json(const std::string& path, const PoolStats& stats) {
@@ -206,6 +230,25 @@ Json to_json(const std::string& path, const PoolStats& stats) {
           {"maps", std::move(maps)}};
 }
 
+// What an engine does not have is not printed.
+void print_map_stats(const MapStats& map) {
+  print_row("  entries", (map.entries_exact ? "" : "about ") + with_commas(map.entries));
+  print_row("  in the pool", human_bytes(map.pm_bytes));
+  print_row("  in DRAM", human_bytes(map.dram_bytes));
+  const std::string full = fmt::format("{:.0f}% full", 100 * map.load_factor);
+  if (map.leaves != 0) {
+    print_row("  leaves", fmt::format("{} ({})", with_commas(map.leaves), full));
+  } else if (map.entries != 0) {
+    print_row("  table", full);
+  }
+  if (map.height != 0) print_row("  height", std::to_string(map.height));
+  for (const LevelStats& level : map.levels) {
+    print_row("  level",
+              fmt::format("{} of {} slots", with_commas(level.entries), with_commas(level.slots)));
+  }
+  if (!map.resizes.empty()) print_row("  resizes", std::to_string(map.resizes.size()));
+}
+
 void print_stats(const std::string& path, const PoolStats& stats) {
   print_row("pool", path);
   print_row("file", human_bytes(stats.file_bytes));
@@ -220,12 +263,7 @@ void print_stats(const std::string& path, const PoolStats& stats) {
             fmt::format("{:.1f} ms", static_cast<double>(stats.recovery_ns) / 1e6));
   for (const MapStats& map : stats.maps) {
     fmt::print("map {} ({})\n", map.name.c_str(), engine_name(map.engine));
-    print_row("  entries", with_commas(map.entries));
-    print_row("  in the pool", human_bytes(map.pm_bytes));
-    print_row("  in DRAM", human_bytes(map.dram_bytes));
-    print_row("  leaves",
-              fmt::format("{} ({:.0f}% full)", with_commas(map.leaves), 100 * map.load_factor));
-    print_row("  height", std::to_string(map.height));
+    print_map_stats(map);
   }
 }
 

@@ -147,7 +147,9 @@ Expected<Acknowledged> find_start(const LoadArguments& arguments, const InputFil
     return Acknowledged{};
   }
   // An empty map has lost nothing of what was acknowledged: it was emptied or dropped on purpose.
-  if (map.stats().entries == 0) return Acknowledged{};
+  auto any = map.for_each([](Bytes, Bytes) { return false; });
+  if (!any) return fail(std::move(any.error()));
+  if (*any == 0) return Acknowledged{};
   if (::lseek(input.fd, static_cast<off_t>(found->at.offset), SEEK_SET) < 0) return Acknowledged{};
   if (found->at.offset == input.size) {
     fmt::print(stderr, "{} is loaded already, all {} lines; --restart loads it again\n", input.name,
@@ -271,7 +273,7 @@ int run_load(const LoadArguments& arguments) {
   std::optional<ResumeLog> log;
   Acknowledged start;
   if (input.regular) {
-    auto opened = ResumeLog::open(*pool, input, arguments.pool.map);
+    auto opened = ResumeLog::open(*pool, input, map->info());
     if (!opened)
       return close_pool(*pool, arguments.pool, report(arguments.pool.path, opened.error()));
     log.emplace(std::move(*opened));

@@ -56,11 +56,11 @@ std::optional<Record> parse(const std::string& text) {
 
 std::string map_suffix(std::string_view map) { return std::string(1, '\0') + std::string(map); }
 
-Expected<TextMap> open_log(Pool& pool, bool create) {
-  // A handful of entries: no partitions.
+// Made with the engine of the map that is loaded: a pool whose maps restart at once keeps doing so.
+Expected<TextMap> open_log(Pool& pool, bool create, Engine engine = Engine::phast) {
   constexpr detail::MapSpec kBytes = detail::map_spec<Bytes, Bytes>();
   auto map = pool.untyped_map(
-      kLoadMap, {.create = create, .any_engine = true, .phast = {.partition_bits = 0}},
+      kLoadMap, {.engine = engine, .create = create, .any_engine = true, .capacity = 16},
       create ? &kBytes : nullptr);
   if (!map) return fail(std::move(map.error()));
   return TextMap(std::move(*map));
@@ -68,10 +68,10 @@ Expected<TextMap> open_log(Pool& pool, bool create) {
 
 }  // namespace
 
-Expected<ResumeLog> ResumeLog::open(Pool& pool, const InputFile& input, std::string_view map) {
-  auto log = open_log(pool, true);
+Expected<ResumeLog> ResumeLog::open(Pool& pool, const InputFile& input, const MapInfo& map) {
+  auto log = open_log(pool, true, map.engine);
   if (!log) return fail(std::move(log.error()));
-  return ResumeLog(std::move(*log), input, input.canonical + map_suffix(map));
+  return ResumeLog(std::move(*log), input, input.canonical + map_suffix(map.name));
 }
 
 Expected<ResumeLog::Found> ResumeLog::find() {

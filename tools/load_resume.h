@@ -23,7 +23,7 @@ struct InputFile {
 
 class ResumeLog {
  public:
-  static Expected<ResumeLog> open(Pool& pool, const InputFile& input, std::string_view map);
+  static Expected<ResumeLog> open(Pool& pool, const InputFile& input, const MapInfo& map);
 
   enum class Match : std::uint8_t { none, same, changed };
   struct Found {

@@ -36,7 +36,8 @@ std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOption
                                  .value = options.value,
                                  .durability = options.durability,
                                  .max_size = options.max_size,
-                                 .write_latency_ns = options.write_latency_ns});
+                                 .write_latency_ns = options.write_latency_ns,
+                                 .capacity = options.capacity});
   }
   const ForeignOptions foreign{.path = options.path,
                                .key = options.key,

@@ -55,13 +55,14 @@ void accumulate(Counters& sum, const Counters& part) noexcept {
 class alignas(128) Worker {
  public:
   Worker(const Phase& phase, const WorkBlock& block, const ValueCodec& values, std::uint8_t newest,
-         std::uint64_t interval_ns)
+         std::uint64_t interval_ns, std::size_t sample_every)
       : phase_(phase),
         block_(block),
         values_(values),
         scratch_(values.scratch()),
         newest_(newest),
-        interval_ns_(interval_ns) {}
+        interval_ns_(interval_ns),
+        sample_every_(sample_every) {}
 
   void run(Session& session) {
     session_ = &session;
@@ -92,7 +93,7 @@ class alignas(128) Worker {
   void loop(std::size_t n, std::uint64_t unit, Op op) {
     for (std::size_t i = 0; i < n && !failed_;) {
       const std::size_t block = std::min(kBlock, n - i);
-      const std::size_t clocked = (block + kSampleEvery - 1) / kSampleEvery;
+      const std::size_t clocked = (block + sample_every_ - 1) / sample_every_;
       std::size_t end = i + block - clocked;
       unclocked_ += end - i;
       const std::uint64_t begin = now_ns();
@@ -235,6 +236,7 @@ class alignas(128) Worker {
   std::string scratch_;
   std::uint8_t newest_;
   std::uint64_t interval_ns_;
+  std::size_t sample_every_;
   bool failed_ = false;
   std::uint64_t missing_ = 0;
   std::uint64_t unexpected_ = 0;
@@ -289,18 +291,21 @@ class Starter {
 
 }  // namespace
 
-Driver::Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress)
+Driver::Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress,
+               bool clock_all)
     : subject_(subject),
       keys_(keys),
       values_(values),
       progress_(progress),
+      sample_every_(clock_all ? 1 : kSampleEvery),
       interval_ns_(empty_interval_ns()) {}
 
 Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
   const std::uint8_t newest = std::max(phase.generation, ledger.newest());
   std::vector<std::unique_ptr<Worker>> workers;
   for (const WorkBlock& block : phase.blocks) {
-    workers.push_back(std::make_unique<Worker>(phase, block, values_, newest, interval_ns_));
+    workers.push_back(
+        std::make_unique<Worker>(phase, block, values_, newest, interval_ns_, sample_every_));
   }
   PhaseResult result{.name = std::string(workload_name(phase.workload)),
                      .operations = phase.operations};

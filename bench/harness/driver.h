@@ -7,6 +7,7 @@
 // Of every 4096 operations the last 256 are clocked one by one, for the percentiles, and what they
 // read is checked. The others run without a clock between them, since reading it keeps a processor
 // from beginning the next operation's misses early: `seconds` is their rate times all operations.
+// With `clock_all` every operation is clocked, so that the longest one of a phase is seen.
 // What an empty interval between two readings takes is taken off each latency. For read_batch the
 // unit of latency is the batch; everything else counts single keys.
 #pragma once
@@ -44,7 +45,8 @@ struct PhaseResult {
 
 class Driver {
  public:
-  Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress);
+  Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress,
+         bool clock_all = false);
 
   // Runs the phase, which WorkMaker made for the state in `ledger`.
   Result<PhaseResult> run(const Phase& phase, const Ledger& ledger);
@@ -57,6 +59,7 @@ class Driver {
   const KeySpace& keys_;
   const ValueCodec& values_;
   Progress& progress_;
+  std::size_t sample_every_;
   std::uint64_t interval_ns_ = 0;  // between two readings of the clock with nothing in between
 };
 

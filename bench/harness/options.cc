@@ -8,14 +8,14 @@
 #include <array>
 #include <charconv>
 
+#include "perdure/pool.h"
+
 namespace perdure::bench {
 namespace {
 
 constexpr const char* kMemoryFolder = "/dev/shm";
 constexpr std::uint64_t kMemoryWanted = 1_GiB;
 constexpr std::uint32_t kMaxThreads = 1024;
-constexpr std::array kEngines = {Engine::phast, Engine::level, Engine::clevel,
-                                 Engine::as,    Engine::ascs,  Engine::pskiplist};
 constexpr std::array<std::string_view, 4> kForeign = {"std_map", "lmdb", "rocksdb", "null"};
 constexpr std::array kDurabilities = {Durability::process, Durability::power, Durability::emulated};
 
@@ -51,6 +51,8 @@ struct Raw {
   std::uint32_t write_latency_ns = 0;
   std::string path;
   std::string max_size = "64G";
+  std::string capacity = "0";
+  bool clock_all = false;
   std::uint64_t seed = 1;
   bool json = false;
   bool keep = false;
@@ -84,6 +86,11 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option("--path", raw.path,
                  "the pool (perdure-bench.perdure in /dev/shm if 1 GiB is free there, else here)");
   app.add_option("--max-size", raw.max_size, "what the pool may grow to (64G)");
+  app.add_option(
+      "--capacity", raw.capacity,
+      "entries that the map is made for, such as 64K; the rest are resizes (0: default)");
+  app.add_flag("--clock-all", raw.clock_all,
+               "clock every operation, not one in 16: slower, and `max ns` misses nothing");
   app.add_option("--seed", raw.seed, "the same seed gives the same work (1)");
   app.add_flag("--json", raw.json, "print one JSON object");
   app.add_flag("--keep", raw.keep, "leave the pool");
@@ -202,6 +209,13 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
     return failure(kExitUsage, fmt::format("--max-size {}: use 1M to 4096G", raw.max_size));
   }
   options.max_size = *max_size;
+  const auto capacity = parse_count(raw.capacity);
+  if (!capacity) {
+    return failure(kExitUsage, "--capacity: '" + raw.capacity +
+                                   "' is not a number such as 64K (suffixes K, M, G, T)");
+  }
+  options.capacity = *capacity;
+  options.clock_all = raw.clock_all;
   return {};
 }
 
@@ -255,9 +269,10 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) noexcept {
 }
 
 std::optional<Engine> find_engine(std::string_view name) noexcept {
-  const auto* engine = std::ranges::find(kEngines, name, engine_name);
-  if (engine == kEngines.end()) return std::nullopt;
-  return *engine;
+  for (const EngineInfo& info : engines()) {
+    if (info.name == name) return info.engine;
+  }
+  return std::nullopt;
 }
 
 Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv) {

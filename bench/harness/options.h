@@ -22,6 +22,8 @@ struct BenchOptions {
   Durability durability = Durability::automatic;
   std::uint32_t write_latency_ns = 0;
   std::uint64_t max_size = 64_GiB;
+  std::uint64_t capacity = 0;  // MapOptions::capacity
+  bool clock_all = false;      // every operation between two readings of the clock
   std::string path;
   bool json = false;
   bool keep = false;

@@ -194,7 +194,8 @@ Result<void> PerdureSubject<K, V>::open(bool create) {
   if (!pool) return std::unexpected(to_failure(pool.error(), options_.path));
   pool_.emplace(std::move(*pool));
   created_ = true;
-  const MapOptions map_options{.engine = options_.engine, .create = create};
+  const MapOptions map_options{
+      .engine = options_.engine, .create = create, .capacity = options_.capacity};
   auto ordered = pool_->ordered_map<K, V>(kBenchMap, map_options);
   if (ordered) {
     ordered_.emplace(std::move(*ordered));
@@ -233,7 +234,8 @@ Footprint PerdureSubject<K, V>::footprint() {
   return {.entries = map.entries,
           .pm_bytes = pool->assigned_bytes,
           .dram_bytes = map.dram_bytes + pool->heap_dram_bytes,
-          .load_factor = map.load_factor};
+          .load_factor = map.load_factor,
+          .resizes = {map.resizes.begin(), map.resizes.end()}};
 }
 
 }  // namespace

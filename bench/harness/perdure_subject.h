@@ -22,7 +22,8 @@ struct PerdureOptions {
   Durability durability = Durability::automatic;
   std::uint64_t max_size = 64_GiB;
   std::uint32_t write_latency_ns = 0;
-  bool needs_order = false;  // fail at create where the engine keeps none
+  std::uint64_t capacity = 0;  // MapOptions::capacity
+  bool needs_order = false;    // fail at create where the engine keeps none
 };
 
 std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options);

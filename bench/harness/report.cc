@@ -78,6 +78,29 @@ std::string phase_row(const PhaseResult& phase) {
   return row + "\n";
 }
 
+// A growth or shrink of a hash table: how long it took, how full the table was, what it cost.
+Json resize_json(const ResizeStats& resize) {
+  const bool over = resize.end_ns != 0;
+  return {
+      {"shrink", resize.shrink},
+      {"seconds", over ? Json(static_cast<double>(resize.end_ns - resize.begin_ns) / 1e9) : Json()},
+      {"slots_before", resize.slots_before},
+      {"slots_after", resize.slots_after},
+      {"entries", resize.entries},
+      {"buckets", resize.buckets},
+      {"moved", resize.moved}};
+}
+
+std::string resize_row(const ResizeStats& resize) {
+  const std::uint64_t took = resize.end_ns != 0 ? resize.end_ns - resize.begin_ns : 0;
+  return fmt::format("{:<14}{:>12} to {:>12} slots, {:>10.1f} ms, {:.3f} full, {} moved\n",
+                     resize.shrink ? "shrink" : "growth", resize.slots_before, resize.slots_after,
+                     static_cast<double>(took) / 1e6,
+                     static_cast<double>(resize.entries) /
+                         static_cast<double>(std::max<std::uint64_t>(resize.slots_before, 1)),
+                     resize.moved);
+}
+
 std::string or_dash(const std::optional<double>& value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
@@ -94,6 +117,8 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
   const Footprint& footprint = result.footprint;
   Json phases = Json::array();
   for (const PhaseResult& phase : result.phases) phases.push_back(phase_json(phase));
+  Json resizes = Json::array();
+  for (const ResizeStats& resize : footprint.resizes) resizes.push_back(resize_json(resize));
   Json json = {
       {"engine", result.engine},
       {"medium", result.medium},
@@ -109,7 +134,7 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
       {"bytes_per_entry_pm", optional_json(per(footprint.pm_bytes, footprint.entries), 2)},
       {"bytes_per_entry_dram", optional_json(per(footprint.dram_bytes, footprint.entries), 2)},
       {"load_factor", optional_json(footprint.load_factor, 4)},
-      {"resizes", Json::array()},  // none of the engines here rehashes
+      {"resizes", std::move(resizes)},
       {"reopen_clean_seconds", optional_json(result.reopen_clean_seconds, 6)},
       {"reopen_killed_seconds", optional_json(result.reopen_killed_seconds, 6)},
       {"first_lookup_seconds", optional_json(result.first_lookup_seconds, 6)},
@@ -137,6 +162,7 @@ std::string table(const RunResult& result, const BenchOptions& options) {
                       "max ns", "flush/op", "fnc/op", "bytes/op", "alc/op");
   for (const PhaseResult& phase : result.phases) text += phase_row(phase);
   const Footprint& footprint = result.footprint;
+  for (const ResizeStats& resize : footprint.resizes) text += resize_row(resize);
   text += fmt::format("\nbytes per entry: {} persistent, {} DRAM; load factor {}\n",
                       or_dash(per(footprint.pm_bytes, footprint.entries), 1),
                       or_dash(per(footprint.dram_bytes, footprint.entries), 1),

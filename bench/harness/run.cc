@@ -25,7 +25,7 @@ class Run {
               options.work.seed),
         values_(options.value),
         maker_(options.work, keys_),
-        driver_(subject, keys_, values_, progress) {}
+        driver_(subject, keys_, values_, progress, options.clock_all) {}
 
   Result<RunResult> execute() {
     result_.engine = subject_.name();

@@ -11,9 +11,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bench/workloads/data.h"
 #include "perdure/function_ref.h"
+#include "perdure/stats.h"
 
 namespace perdure::bench {
 
@@ -84,6 +86,7 @@ struct Footprint {
   std::optional<std::uint64_t> pm_bytes = {};  // persistent: assigned extents, or files
   std::optional<std::uint64_t> dram_bytes = {};
   std::optional<double> load_factor = {};
+  std::vector<ResizeStats> resizes = {};  // of a hash table, the last of them
 };
 
 class Subject {

@@ -224,6 +224,23 @@ class Map {
     return present;
   }
 
+  // Calls visit(key, value) for every entry once, in the engine's order. `visit` may return void,
+  // or bool: false ends it. Answers how many entries were visited. Views end with the callback.
+  // Entries that are inserted or removed meanwhile may be missed or seen.
+  template <class F>
+  Expected<std::uint64_t> for_each(F&& visit) {
+    std::uint64_t visited = 0;
+    auto done = index_->for_each([&](std::span<const detail::Entry> entries) {
+      for (const detail::Entry& entry : entries) {
+        ++visited;
+        if (!call(visit, entry)) return false;
+      }
+      return true;
+    });
+    if (!done) return fail(std::move(done.error()));
+    return visited;
+  }
+
   MapStats stats() {
     MapStats out;
     index_->stats(out);
@@ -231,6 +248,18 @@ class Map {
   }
 
  protected:
+  template <class F>
+  static bool call(F& visit, const detail::Entry& entry) {
+    const K key = detail::from_key<K>(entry.key);
+    const V value = detail::from_value<V>(entry.value);
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, const K&, const V&>>) {
+      visit(key, value);
+      return true;
+    } else {
+      return static_cast<bool>(visit(key, value));
+    }
+  }
+
   static constexpr std::size_t kBatch = 64;
   std::shared_ptr<detail::Index> index_;
 };
@@ -253,7 +282,7 @@ class OrderedMap : public Map<K, V> {
     auto done = ordered_->scan(*range, [&](std::span<const detail::Entry> entries) {
       for (const detail::Entry& entry : entries) {
         --left;
-        if (!call(visit, entry) || left == 0) return false;
+        if (!Map<K, V>::call(visit, entry) || left == 0) return false;
       }
       return true;
     });
@@ -343,18 +372,6 @@ class OrderedMap : public Map<K, V> {
   Iterator scan(const ScanOptions<K>& options = {}) { return Iterator(this, options); }
 
  private:
-  template <class F>
-  static bool call(F& visit, const detail::Entry& entry) {
-    const K key = detail::from_key<K>(entry.key);
-    const V value = detail::from_value<V>(entry.value);
-    if constexpr (std::is_void_v<std::invoke_result_t<F&, const K&, const V&>>) {
-      visit(key, value);
-      return true;
-    } else {
-      return static_cast<bool>(visit(key, value));
-    }
-  }
-
   detail::OrderedIndex* ordered_;
 };
 

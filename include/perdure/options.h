@@ -65,21 +65,20 @@ struct PoolOptions {
 };
 
 struct PhastOptions {
-  std::uint32_t partition_bits = 7;     // 2^k partitions by key prefix, 0 to 16
+  // 2^k partitions by key prefix, 0 to 16; kAuto: as MapOptions::capacity needs, 7 without one.
+  static constexpr std::uint32_t kAuto = ~0U;
+  std::uint32_t partition_bits = kAuto;
   std::uint32_t partition_shift = ~0U;  // lowest key bit of the prefix; ~0: the topmost bits
-};
-
-struct ClevelOptions {
-  // A new map's first size: so many entries fit before it grows. 0: the smallest there is.
-  std::uint64_t expected_entries = 0;
 };
 
 struct MapOptions {
   Engine engine = Engine::phast;  // must match if the map exists and `any_engine` is not set
   bool create = true;             // create the map if it is absent
   bool any_engine = false;        // open an existing map whatever its engine is
+  // Entries that a new map will hold, about; 0: unknown. It may hold more: a hash table begins with
+  // room for so many, and a small map takes less of the pool.
+  std::uint64_t capacity = 0;
   PhastOptions phast = {};
-  ClevelOptions clevel = {};
 };
 
 struct CloseOptions {

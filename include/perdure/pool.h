@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "perdure/map.h"
@@ -113,9 +114,10 @@ class Pool {
   // trusted like that of a closed pool, and so is this file after a power failure;
   // info().synced says whether the pool is in that state. The next mutation ends it, and pays for a
   // durable header first. A copy that a mutation ran into is found out when it is opened
-  // (`untrusted`). O(assigned bytes), read by all cores, unless mutations go on. Background work that
-  // is left is done first, for about a second; if that is not enough, the file is written back and
-  // info().synced stays false. Not from within a read or scan callback. Errors: io, poisoned, invalid_argument if closed.
+  // (`untrusted`). O(assigned bytes), read by all cores, unless mutations go on. Background work
+  // that is left is done first, for about a second; if that is not enough, the file is written back
+  // and info().synced stays false. Not from within a read or scan callback. Errors: io, poisoned,
+  // invalid_argument if closed.
   Status sync();
   // Gives free extents back to the file system. Answers bytes given back.
   Expected<std::uint64_t> compact();
@@ -147,6 +149,15 @@ class Pool {
 
 // This thread's persistence counters since it started, over all pools.
 Counters thread_counters() noexcept;
+
+// The engines that there are or will be, and those of this build.
+struct EngineInfo {
+  Engine engine;
+  std::string_view name;  // as the command line prints and takes it
+  bool ordered;           // its maps may be opened with Pool::ordered_map
+  bool built;             // others answer `unsupported`
+};
+std::span<const EngineInfo> engines() noexcept;
 
 // The library's version, e.g. "0.1.0".
 std::string_view version() noexcept;

@@ -58,12 +58,32 @@ struct PoolInfo {
   Array<MapInfo> maps;
 };
 
+// One level of a hash map's table, the newest first.
+struct LevelStats {
+  std::uint64_t slots = 0;
+  std::uint64_t entries = 0;
+};
+
+// A growth or a shrink of a hash map's table.
+struct ResizeStats {
+  std::uint64_t begin_ns = 0;  // since the pool was opened
+  std::uint64_t end_ns = 0;    // 0: it goes on
+  std::uint64_t slots_before = 0;
+  std::uint64_t slots_after = 0;
+  std::uint64_t entries = 0;  // stored when it began
+  std::uint64_t buckets = 0;  // rehashed
+  std::uint64_t moved = 0;    // entries
+  bool shrink = false;
+};
+
+// Figures of structures that an engine does not have are 0, or empty.
 struct MapStats {
   MapName name;
   Engine engine = Engine::phast;
   std::uint64_t entries = 0;
-  double load_factor = 0;    // entries / slots
-  std::uint64_t height = 0;  // levels walked by a lookup, leaf included
+  bool entries_exact = true;  // false: counted while it changes, or estimated
+  double load_factor = 0;     // entries / slots
+  std::uint64_t height = 0;   // levels walked by a lookup, leaf included
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;
   std::uint64_t pm_bytes = 0;          // blocks the map can reach, records included
@@ -71,6 +91,9 @@ struct MapStats {
   std::uint64_t scan_order_bytes = 0;  // part of dram_bytes: sorted orders of scanned leaves
   std::uint64_t splits = 0;            // since open
   std::uint64_t merges = 0;            // leaves unlinked since open
+  Array<LevelStats> levels;
+  static constexpr std::size_t kMaxResizes = 64;
+  Array<ResizeStats> resizes;  // since open, the last kMaxResizes of them, in order
   bool partial = false;  // of what could be read of a damaged map, or of one that was changing
 };
 

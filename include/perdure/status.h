@@ -28,6 +28,7 @@ enum class StatusCode : std::uint8_t {
   poisoned,       // an earlier write-back failed: nothing more is acknowledged; close and reopen
   unsupported,    // the engine or medium lacks the capability; said at open, never later
   read_only,      // a mutation on a pool opened read-only
+  hash_overflow,  // more keys of one hash than its table takes; nothing changed, others go on
 };
 
 // The code's name in lower case, e.g. "pool_full". Never null.

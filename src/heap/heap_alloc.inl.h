@@ -291,8 +291,9 @@ bool Heap<P>::set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind ki
   const std::uint32_t words = (extent.count() + 63) / 64;
   if (words == 1) return true;
   extent.used = static_cast<Bits*>(std::calloc(words, sizeof(Bits)));
+  if (extent.used == nullptr) return false;
   bitmap_bytes_.fetch_add(words * sizeof(Bits), std::memory_order_relaxed);
-  return extent.used != nullptr;
+  return true;
 }
 
 template <Platform P>

@@ -32,8 +32,8 @@ struct EngineContext {
 
   // For engines that restart at once (EngineRow::at_once), before an answer, or a store, rests on
   // what was read in [offset, offset + n), which one extent holds or one run. Read first, then
-  // settle: what was read was left by the dead process, and is durable now, or was stored since, and
-  // is its writer's to fence. False: the pool is poisoned.
+  // settle: what was read was left by the dead process, and is durable now, or was stored since,
+  // and is its writer's to fence. False: the pool is poisoned.
   [[gnu::always_inline]] bool settle(std::uint64_t offset, std::size_t n) const noexcept {
     return after_kill == nullptr || after_kill->settle(offset, n);
   }
@@ -62,21 +62,25 @@ class EngineInstance : public MarkingMap {
   virtual detail::OrderedIndex* ordered() noexcept { return nullptr; }
   // Once, after construction: repairs what a crash left, marks every reachable block in the heap
   // (Heap::mark), builds DRAM state. `clean`: the pool was closed properly, so checksums count. Or,
-  // in an engine that restarts at once: answers `marking` after what does not grow with the map, and
-  // mark_some() does the rest while it serves. Until Heap::sweeping() ends, it marks the target of a
-  // reference before it copies it (Heap::mark_copied), and a repair waits for the operation that
-  // needs it. The answer does not count for a map that was made since the pool was opened.
+  // in an engine that restarts at once: answers `marking` after what does not grow with the map,
+  // and mark_some() does the rest while it serves. Until Heap::sweeping() ends, it marks the target
+  // of a reference before it copies it (Heap::mark_copied), and a repair waits for the operation
+  // that needs it. The answer does not count for a map that was made since the pool was opened.
   virtual Expected<Recovered> recover(bool clean) = 0;
   // The only place for Background::add: the header says dirty, durably, and the pool is trusted. So
   // a reopened pool goes on with what the last process left.
   virtual void start() noexcept {}
+  // For Pool::compact, before free extents are given back: makes the map smaller if it is worth it.
+  // Any operation may go on. True: it gave something back.
+  virtual Expected<bool> compact() { return false; }
   // Declares every reachable block to Heap::audit_mark; no mutation in flight.
   virtual Status audit() = 0;
   // The map was dropped, durably: unregisters its units, then gives all its blocks back. Nothing
   // follows but destruction.
   virtual void release_blocks() = 0;
-  // Writes checksums and whatever else makes the next open quick; no operation in flight and no step
-  // of background work, none follows. This thread's write-backs are fenced by the pool's close.
+  // Writes checksums and whatever else makes the next open quick; no operation in flight and no
+  // step of background work, none follows. This thread's write-backs are fenced by the pool's
+  // close.
   virtual Status close() = 0;
 };
 

@@ -271,7 +271,7 @@ Status FileStorage::full(const char* what) const noexcept {
       StatusCode::pool_full,
       "%s: the file cannot grow beyond %llu bytes; free space on its file system, "
       "or erase entries",
-      what, static_cast<unsigned long long>(size_));
+      what, static_cast<unsigned long long>(size()));
 }
 
 // Growing, or setting the size back after a failure, would put zeros where somebody has cut the
@@ -298,11 +298,12 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
       end > limit.rlim_cur) {
     return full("the file size limit (ulimit -f) is reached");  // growing would raise SIGXFSZ
   }
-  const std::uint64_t before = size_;
+  LatchGuard guard(latch_);
+  const std::uint64_t before = size();
   if (!backs(before)) return shortened();
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
-    size_ = std::max(size_, end);
+    size_.store(std::max(before, end), std::memory_order_release);
     make_huge(before, end);
     // Populating is an allocation that answers an error where a plain access would be killed.
     if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
@@ -321,7 +322,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     if (error == ENOSPC || error == EFBIG || error == EDQUOT) return full("no space left");
     return system_error(StatusCode::io, "cannot allocate space");
   }
-  size_ = std::max(size_, end);
+  size_.store(std::max(before, end), std::memory_order_release);
   return {};
 }
 

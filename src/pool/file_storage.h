@@ -7,6 +7,7 @@
 
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "platform/real_platform.h"
 #include "platform/storage.h"
 #include "pool/layout.h"
 #include "util/path.h"
@@ -51,7 +52,7 @@ class FileStorage final : public Storage {
   void refresh_size() noexcept;
 
   std::byte* base() const noexcept override { return base_; }
-  std::uint64_t size() const noexcept override { return size_; }
+  std::uint64_t size() const noexcept override { return size_.load(std::memory_order_acquire); }
   std::uint64_t capacity() const noexcept override { return capacity_; }
   Status allocate(std::uint64_t offset, std::uint64_t length) noexcept override;
   Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
@@ -85,7 +86,8 @@ class FileStorage final : public Storage {
   int fd_ = -1;
   Access access_ = Access::owner;
   std::byte* base_ = nullptr;
-  std::uint64_t size_ = 0;
+  RealPlatform::Atomic<std::uint64_t> size_{0};  // changes with the latch held
+  RealPlatform::Latch latch_;                    // of allocate()
   std::uint64_t capacity_ = 0;
   MediumReport medium_;
 };

@@ -1,9 +1,10 @@
 // OpenSweep: the end of an open that goes on while the pool serves.
 //
 // WHAT  A map that restarts at once answers operations before its blocks are marked. One unit of
-//   background work of the pool does the rest, in this order: it makes durable what a killed process
-//   left (AfterKill), lets every such map mark what it reaches, a bounded part at a time, and ends
-//   the heap's sweep, a few extents at a time. Maps that marked at open are not its business.
+//   background work of the pool does the rest, in this order: it makes durable what a killed
+//   process left (AfterKill), lets every such map mark what it reaches, a bounded part at a time,
+//   and ends the heap's sweep, a few extents at a time. Maps that marked at open are not its
+//   business.
 // INVARIANTS
 //   W1  (C) Nothing is freed before every map of the pool has marked all that it reaches, and not
 //       before what they read is durable: the order above. If a map cannot be enumerated, or a step
@@ -15,10 +16,10 @@
 //       3 freed is unreachable still: no reference to it is on the medium (W1).
 //   Closed in the middle                   as that, and closed cleanly.
 //   Synced in the middle                   AfterKill settles everything first.
-//   Checked                                Pool::check finishes the sweep, then holds the background.
+//   Checked                                Pool::check finishes the sweep, then holds the work.
 //   A map is dropped meanwhile             the caller holds the background, durably drops the root,
-//       calls leave() and then release_blocks(), whose frees clear marks (I4 of the heap). The sweep
-//       goes on with the others.
+//       calls leave() and then release_blocks(), whose frees clear marks (I4 of the heap). The
+//       sweep goes on with the others.
 //   A map is made meanwhile                its blocks lie in extents that were free at open; it is
 //       not marked (Heap::mark).
 //   Read-only, or not yet trusted          finish() on the opening thread; no background.

@@ -23,7 +23,8 @@
 //               maps, which mark their blocks, or are added to the open's sweep. finish_open dirty
 //               header, both copies, if not written yet -> free lists, at once or by the sweep.
 //               serve hands that to the background.
-//   grow        space, then table words (virgin: zero already), then the header's file_bytes.
+//   grow        space, then table words (virgin: zero already), then the header's file_bytes. The
+//               space of the next growth is allocated in the background (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
 //   close       data fenced -> storage synced -> header clean|synced.
@@ -47,6 +48,7 @@
 #include "platform/storage.h"
 #include "pool/after_kill.h"
 #include "pool/background.h"
+#include "pool/growth_ahead.h"
 #include "pool/layout.h"
 #include "pool/open_sweep.h"
 #include "reclaim/epoch.h"
@@ -70,8 +72,8 @@ struct OpenRequest {
   bool accept_untrusted = false;
   bool allow_damage = false;        // of the root directory: it is reported, for check()
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
-  // Whether a map restarts at once: it settles what its answers rest on (AfterKill). If all maps do,
-  // the write-back after a kill goes on in the background. Null: no map does.
+  // Whether a map restarts at once: it settles what its answers rest on (AfterKill). If all maps
+  // do, the write-back after a kill goes on in the background. Null: no map does.
   bool (*at_once)(const layout::Root& root) noexcept = nullptr;
   std::uint32_t threads = 1;  // for passes over the whole content, then and later
 };
@@ -142,8 +144,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   // The caller has stopped background work and closed its maps. Idempotent.
   Status close(bool sync) noexcept;
   // Makes everything acknowledged so far durable against power loss in every mode, and seals the
-  // pool if nothing is stored meanwhile and background work comes to rest within about a second. The
-  // caller is in no epoch guard; no map is made or dropped at the time.
+  // pool if nothing is stored meanwhile and background work comes to rest within about a second.
+  // The caller is in no epoch guard; no map is made or dropped at the time.
   Status sync() noexcept;
 
   // --- roots ---
@@ -162,6 +164,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   void verify(F&& bad) noexcept;
 
   Expected<std::uint64_t> grow(std::uint64_t extents) noexcept override;
+  // Allocates up to `bytes` of what the next growth will need; false: it has all, or cannot.
+  bool prepare_growth(std::uint64_t bytes) noexcept;
 
   P& platform() noexcept { return platform_; }
   Storage& storage() noexcept { return storage_; }
@@ -182,6 +186,11 @@ class PoolCore final : public HeapHost, private StoreWatch {
   }
   std::uint64_t extents_in(std::uint64_t bytes) const noexcept {
     return (bytes - header_.data_offset) / header_.extent_bytes;
+  }
+  // By how many extents a pool of so many grows: an eighth more than there is, so that growth is
+  // amortised; bounded, so that a step stays short.
+  std::uint64_t growth_of(std::uint64_t extents) const noexcept {
+    return std::min(extents / 8 + 1, 64_MiB / header_.extent_bytes + 1);
   }
   // `sync`: durable against power loss in every mode; otherwise in those that promise it.
   Status write_header(bool sync) noexcept;
@@ -221,6 +230,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Storage& storage_;
   EpochDomain<P> epochs_;
   Heap<P> heap_;
+  GrowthAhead<PoolCore, P> growth_ahead_{*this};
   Background<P> background_;
   AfterKill<P> after_kill_;
   OpenSweep<P> sweep_;
@@ -496,9 +506,7 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
                 static_cast<unsigned long long>(header_.file_bytes),
                 static_cast<unsigned long long>(header_.max_bytes));
   }
-  // An eighth more than there is, so that growth is amortised; bounded, so that a step stays short.
-  const std::uint64_t step = std::min(now / 8 + 1, 64_MiB / header_.extent_bytes + 1);
-  std::uint64_t want = std::min(std::max(extents, step), max - now);
+  std::uint64_t want = std::min(std::max(extents, growth_of(now)), max - now);
   for (;;) {
     const std::uint64_t table_begin = header_.table_offset + now * 8;
     Status s =
@@ -518,7 +526,22 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   }
   header_.file_bytes = bytes;
   if (Status s = write_header(false); !s.ok()) return fail(std::move(s));
+  growth_ahead_.grown(background_, bytes);
   return extents_in(bytes);
+}
+
+template <Platform P>
+bool PoolCore<P>::prepare_growth(std::uint64_t bytes) noexcept {
+  LatchGuard guard(latch_);
+  if (!open_ || platform_.poisoned()) return false;
+  const std::uint64_t now = extents_in(header_.file_bytes);
+  const std::uint64_t want = std::min(growth_of(now), extents_in(header_.max_bytes) - now);
+  const std::uint64_t begin = std::max(storage_.size(), header_.file_bytes);
+  const std::uint64_t end = header_.file_bytes + want * header_.extent_bytes;
+  if (begin >= end) return false;
+  // Pieces end at multiples, so that each is huge pages where the system has them.
+  const std::uint64_t piece = std::min(end, (begin / bytes + 1) * bytes) - begin;
+  return storage_.allocate(begin, piece).ok();
 }
 
 // A line whose commit word is lost looks free: only the whole directory can tell.

@@ -448,6 +448,11 @@ Expected<std::uint64_t> PoolImpl::compact() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (read_only_) return fail(wrap(StatusCode::read_only));
   LatchGuard guard(maintenance_);
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    if (auto done = slots_[i].instance->compact(); !done)
+      return fail(wrap(std::move(done.error())));
+  }
   core_.epochs().drain();
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));

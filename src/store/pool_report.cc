@@ -114,8 +114,9 @@ Expected<PoolStats> PoolImpl::stats() {
     MapStats map;
     map.name = slots_[i].root.name;
     slots_[i].instance->index().stats(map);
+    map.engine = static_cast<Engine>(slots_[i].root.engine);
     map.partial = !slots_[i].error.ok();
-    if (!out.maps.push_back(map)) return fail(wrap(StatusCode::out_of_memory));
+    if (!out.maps.push_back(std::move(map))) return fail(wrap(StatusCode::out_of_memory));
   }
   return out;
 }

@@ -61,6 +61,8 @@ const char* status_code_name(StatusCode code) noexcept {
       return "unsupported";
     case StatusCode::read_only:
       return "read_only";
+    case StatusCode::hash_overflow:
+      return "hash_overflow";
   }
   return "unknown";
 }

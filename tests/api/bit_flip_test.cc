@@ -1,6 +1,8 @@
 // Single bits flipped in a small pool, one at a time. Closed cleanly: open, a read or check reports
 // the flip, or nothing depends on the bit and every answer is right. Left by a process that died:
-// whatever it does to the answers, no signal, no hang, no undocumented status.
+// whatever it does to the answers, no signal, no hang, no undocumented status; nor when the same
+// pool is opened as `perdure check` does, past its damage. In a pool that is open, under the hands
+// of its process: check answers, and names what it finds.
 //
 // A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, a
 // number that many. PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with
@@ -54,6 +56,7 @@ Truth truth() {
     if (i < 120) t.texts["customer:" + std::to_string(mix(i))] = std::string(i % 50, 't');
     if (i < 100) t.words[word_key(i)] = mix(i + 1'000);
   }
+  t.records[0] = "key 0 lies in the root block";
   t.texts["large"] = std::string(40'000, 'L');
   return t;
 }
@@ -157,8 +160,10 @@ struct Shared {
 
 class Flips {
  public:
-  // With `lie` one answer is held to be wrong although it is right.
-  explicit Flips(bool clean, bool lie = false) : clean_(clean), truth_(truth()) {
+  // With `lie` one answer is held to be wrong although it is right. `observed`: read only, and past
+  // damage.
+  explicit Flips(bool clean, bool lie = false, bool observed = false)
+      : clean_(clean), observed_(observed), truth_(truth()) {
     const ChildEnd end = run_child([&] {
       Pool pool = open_pool(path_, options());
       fill(pool, truth_);
@@ -226,6 +231,35 @@ class Flips {
     return *shared_;
   }
 
+  // The pool stays open; each bit is flipped, checked and flipped back.
+  const Shared& run_open(const std::vector<std::uint64_t>& bits) {
+    while (shared_->next < bits.size()) {
+      const ChildEnd end = run_child([&] {
+        put(0, original_);
+        Pool pool = open_pool(path_, options());
+        const Reading before = read_all(pool, truth_);  // makes what reading leaves in memory
+        require(!before.refused && before.wrong.empty(), "the pool is whole");
+        for (; shared_->next < bits.size(); ++shared_->next) {
+          limit_time(20);
+          const std::uint64_t bit = bits[shared_->next];
+          char byte = 0;
+          require(pread(fd_, &byte, 1, static_cast<off_t>(bit / 8)) == 1, "pread");
+          const char flipped = static_cast<char>(byte ^ (1 << bit % 8));
+          put(bit / 8, Bytes(&flipped, 1));
+          record(bit, verdict_of(pool.check({.deep = true})));
+          put(bit / 8, Bytes(&byte, 1));
+        }
+        require(verdict_of(pool.check({.deep = true})) == Verdict::unused, "nothing is left of it");
+        must(pool.close());
+      });
+      if (end.ok()) break;
+      require(shared_->next < bits.size(), "the pool is whole again when all bits are");
+      record(bits[shared_->next], Verdict::signal);
+      ++shared_->next;
+    }
+    return *shared_;
+  }
+
   // As if the leaf had no checksum: bits of one value are flipped, and the checksum is made to fit.
   Verdict flip_unprotected(std::uint64_t key) {
     using Leaf = phast::layout::Leaf<phast::DefaultGeometry>;
@@ -258,6 +292,17 @@ class Flips {
     shared_->why[shared_->bad_count++] = verdict;
   }
 
+  void put(std::uint64_t at, Bytes bytes) const {
+    require(pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)) ==
+                static_cast<ssize_t>(bytes.size()),
+            "pwrite");
+  }
+  static Verdict verdict_of(const Expected<CheckReport>& report) {
+    if (!report)
+      return documented(report.error().code()) ? Verdict::by_check : Verdict::wrong_status;
+    return report->ok() && report->leaked_blocks == 0 ? Verdict::unused : Verdict::by_check;
+  }
+
   // In place: the inode, which an unclean pool remembers, stays.
   Verdict flip(std::uint64_t bit) {
     const char byte = static_cast<char>(original_[bit / 8] ^ (1 << bit % 8));
@@ -267,19 +312,16 @@ class Flips {
   // The pool with these bytes in the place of its own.
   Verdict judge(std::uint64_t at, Bytes bytes) {
     require(ftruncate(fd_, static_cast<off_t>(original_.size())) == 0, "ftruncate");
-    require(pwrite(fd_, original_.data(), original_.size(), 0) ==
-                static_cast<ssize_t>(original_.size()),
-            "pwrite");
-    require(pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)) ==
-                static_cast<ssize_t>(bytes.size()),
-            "pwrite");
-    auto pool = Pool::open(path_, options());
+    put(0, original_);
+    put(at, bytes);
+    PoolOptions how = options();
+    how.read_only = how.allow_damage = observed_;
+    auto pool = Pool::open(path_, how);
     if (!pool) return documented(pool.error().code()) ? Verdict::at_open : Verdict::wrong_status;
-    auto report = pool->check({.deep = true});
-    const bool sound = report && report->ok() && report->leaked_blocks == 0;
+    const bool sound = verdict_of(pool->check({.deep = true})) == Verdict::unused;
     const Reading reading = read_all(*pool, truth_);
-    if (!clean_) {
-      work(*pool);
+    if (!clean_ || observed_) {
+      if (!observed_) work(*pool);
       return sound ? (reading.wrong.empty() ? Verdict::unused : Verdict::allowed)
                    : Verdict::by_check;
     }
@@ -307,18 +349,24 @@ class Flips {
 
   TempPath path_;
   bool clean_;
+  bool observed_;
   Truth truth_;
   std::string original_;
   int fd_ = -1;
   Shared* shared_ = nullptr;
 };
 
-void expect_none_bad(bool clean) {
+enum class State : std::uint8_t { clean, unclean, open, observed, observed_unclean };
+
+void expect_none_bad(State state) {
   PERDURE_TRACE_SEED();
-  Flips flips(clean);
+  const bool observed = state >= State::observed;
+  Flips flips(state != State::unclean && state != State::observed_unclean, false, observed);
   const std::vector<std::uint64_t> bits = flips.choose();
-  const Shared& shared = flips.run(bits);
-  const char* pool = clean ? "clean" : "unclean";
+  const Shared& shared = state == State::open ? flips.run_open(bits) : flips.run(bits);
+  static constexpr const char* kNames[] = {"clean", "unclean", "open", "observed",
+                                           "observed_unclean"};
+  const char* pool = kNames[static_cast<std::size_t>(state)];
   std::printf("flips.%s=%zu\n", pool, bits.size());
   for (std::size_t i = 0; i < static_cast<std::size_t>(Verdict::kinds); ++i) {
     std::printf("flips.%s.%s=%llu\n", pool, kVerdicts[i],
@@ -331,8 +379,8 @@ void expect_none_bad(bool clean) {
   }
   // Were nothing flipped, everything would be right.
   if (bits.size() > 1) {
-    EXPECT_GT(shared.counts[static_cast<std::size_t>(clean ? Verdict::at_open : Verdict::by_check)],
-              bits.size() / 100);
+    const Verdict usual = state == State::clean ? Verdict::at_open : Verdict::by_check;
+    EXPECT_GT(shared.counts[static_cast<std::size_t>(usual)], bits.size() / 100);
   }
 }
 
@@ -357,8 +405,13 @@ TEST(BitFlip, WithoutTheLeafsChecksumAFlipIsSilent) {
   std::printf("flips.planted_seen=%d\n", seen);
 }
 
-TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(true); }
-TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(false); }
+TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(State::clean); }
+TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::unclean); }
+TEST(BitFlip, PastTheDamageOfAClosedPoolIsNeverASignal) { expect_none_bad(State::observed); }
+TEST(BitFlip, PastTheDamageOfADeadProcessIsNeverASignal) {
+  expect_none_bad(State::observed_unclean);
+}
+TEST(BitFlip, InAnOpenPoolIsNeverASignalOfCheck) { expect_none_bad(State::open); }
 
 }  // namespace
 }  // namespace perdure::test

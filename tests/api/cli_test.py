@@ -207,7 +207,7 @@ class CommandsTest(CliTest):
                          (64 << 20, "process", "m"))
 
     def test_a_create_that_fails_leaves_no_file(self):
-        for wrong, status in ((["--engine", "clevel"], FAILURE), (["--map", "m" * 32], USAGE)):
+        for wrong, status in ((["--engine", "pskiplist"], FAILURE), (["--map", "m" * 32], USAGE)):
             self.errors("create", self.pool, *wrong, expect=status)
             self.assertFalse(os.path.exists(self.pool))
         self.create()
@@ -641,7 +641,7 @@ class BadInputTest(CliTest):
         self.errors("put", self.pool, "k", "v", "--map", "", expect=USAGE)
         self.run_cli("put", self.pool, "k", "v", "--map", "m" * 31)
         self.errors("put", self.pool, "k" * 65536, "v", expect=USAGE)
-        self.errors("put", self.pool, "k", "v", "--map", "hash", "--engine", "clevel")
+        self.errors("put", self.pool, "k", "v", "--map", "hash", "--engine", "pskiplist")
 
 
 class InUseTest(CliTest):

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/small_pool.h"
@@ -136,6 +139,33 @@ TEST(Shrunk, RemovedUnderItsOwnerGoesOnUntilClose) {
   must(must(pool.map<std::uint64_t, std::uint64_t>("numbers")).insert(1, 1));
   (void)pool.close();
   EXPECT_FALSE(std::filesystem::exists(path.str()));
+}
+
+// From 64 MiB on the space of the next growth is there before it is needed; without a thread of the
+// pool it is not.
+TEST(Growth, IsPreparedInTheBackground) {
+  for (const std::uint32_t threads : {0U, 1U}) {
+    const TempPath path;
+    PoolOptions options;
+    options.background_threads = threads;
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<std::uint64_t, Bytes>("m"));
+    const std::string value(4'000'000, 'v');
+    for (std::uint64_t i = 0; i < 20; ++i) must(map.insert(i, value));
+    const auto length = [&] { return std::filesystem::file_size(path.str()); };
+    const std::uint64_t needed = must(pool.info()).file_bytes;
+    ASSERT_GT(needed, 64U << 20);
+    for (int i = 0; i < 1000 && threads != 0 && length() < needed + needed / 16; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(length() >= needed + needed / 16, threads != 0);
+    for (std::uint64_t i = 20; i < 30; ++i) must(map.insert(i, value));
+    EXPECT_EQ(must(map.find(29)), std::optional(value));
+    const auto report = must(pool.check({}));
+    EXPECT_TRUE(report.ok()) << report.first();
+    must(pool.close());
+    EXPECT_TRUE(Pool::open(path, options));
+  }
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What a pool promises to an engine that phast does not need: when its background work may run, what
-// a check and a sync do about it, and that it may keep no order. The engine is LittleEngine, under
-// the name of one that no build has yet.
+// What a pool promises to an engine that phast does not need: when its background work may run,
+// what a check and a sync do about it, and that it may keep no order. The engine is LittleEngine,
+// under the name of one that no build has yet.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -229,6 +229,13 @@ TEST_F(EngineContract, AnOrderedMapIsNotMadeOfAnEngineWithoutOrder) {
   (void)map_of(pool);
   EXPECT_EQ((pool.ordered_map<std::uint64_t, std::uint64_t>("m", {.any_engine = true}).error()),
             StatusCode::unsupported);
+}
+
+TEST_F(EngineContract, CompactAsksTheEngine) {
+  Pool pool = open();
+  (void)map_of(pool);
+  ASSERT_TRUE(pool.compact().has_value());
+  EXPECT_EQ(little_rules().compacted, 1U);
 }
 
 // ---- restart at once ----

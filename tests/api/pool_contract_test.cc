@@ -103,6 +103,8 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
     TempPath path;
     std::optional<Pool> pool(open_pool(path, small_pool()));
     fill_pool(*pool);
+    must(pool->map<std::uint64_t, std::uint64_t>("dropped"));
+    must(pool->drop("dropped"));  // is kept until the close, and the child must leave it alone
     std::optional numbers(must(pool->map<std::uint64_t, std::uint64_t>("numbers")));
     std::optional texts(must(pool->map<Bytes, Bytes>("texts")));
     const pid_t child = start_child([&] {
@@ -223,7 +225,8 @@ TEST(Arguments, Partitions) {
     return code_of(pool.map<std::uint64_t, std::uint64_t>(name, {.phast = phast}));
   };
   EXPECT_EQ(open_with("a", {.partition_bits = 17}), StatusCode::invalid_argument);
-  EXPECT_EQ(open_with("a", {.partition_bits = ~0U}), StatusCode::invalid_argument);
+  EXPECT_EQ(open_with("a", {.partition_bits = PhastOptions::kAuto - 1}),
+            StatusCode::invalid_argument);
   EXPECT_EQ(open_with("a", {.partition_shift = 64}), StatusCode::invalid_argument);
   EXPECT_TRUE(must(pool.list()).empty());
   EXPECT_EQ(open_with("a", {.partition_bits = 0}), StatusCode::ok);
@@ -272,6 +275,20 @@ TEST(Arguments, Durability) {
   Pool pool = open_pool(path, small_pool());
   EXPECT_EQ(must(pool.info()).durability, Durability::process);
   EXPECT_TRUE(must(pool.info()).medium == Medium::volatile_ram || scratch_dir() != "/dev/shm");
+}
+
+TEST(Arguments, ThatExcludeEachOther) {
+  TempPath path;
+  PoolOptions slow = small_pool();
+  slow.write_latency_ns = 100;
+  EXPECT_EQ(code_of(Pool::open(path, slow)), StatusCode::invalid_argument) << "not emulated";
+  EXPECT_EQ(code_of(Pool::open(path, {.must_create = true, .read_only = true})),
+            StatusCode::invalid_argument);
+  EXPECT_EQ(code_of(Pool::open(path, {.background_threads = kMaxBackgroundThreads + 1})),
+            StatusCode::invalid_argument);
+  EXPECT_FALSE(std::filesystem::exists(path.str())) << "refused, but created";
+  slow.durability = Durability::emulated;
+  must(open_pool(path, slow).close());
 }
 
 // ---- Reports and housekeeping ----

@@ -22,7 +22,7 @@ Cost cost_of(const std::function<void()>& operation) {
   return {after.flushes - before.flushes, after.fences - before.fences};
 }
 
-const MapOptions kSized{.engine = Engine::clevel, .clevel = {.expected_entries = 10'000}};
+const MapOptions kSized{.engine = Engine::clevel, .capacity = 10'000};
 
 class ClevelBudget : public ::testing::Test {
  protected:

@@ -171,7 +171,8 @@ class Session {
       static constexpr StatusCode kExpected[] = {StatusCode::out_of_memory, StatusCode::io,
                                                  StatusCode::pool_full, StatusCode::poisoned};
       // `power` is refused where the medium cannot be told.
-      const bool untold = code == StatusCode::unsupported && fault_ == Fault::fstat &&
+      const bool untold = code == StatusCode::unsupported &&
+                          (fault_ == Fault::fstat || fault_ == Fault::statfs) &&
                           parameters_.durability == Durability::power;
       require(untold || std::find(std::begin(kExpected), std::end(kExpected), code) !=
                             std::end(kExpected),

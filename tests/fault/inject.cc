@@ -4,12 +4,16 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace perdure::test {
@@ -22,6 +26,8 @@ std::atomic<std::uint64_t> calls_left{0};
 std::atomic<bool> stays{false};
 std::atomic<bool> unnoticed{false};
 std::atomic<std::uint64_t> fired{0};
+std::atomic<int> instead{0};  // of the usual error
+Pretence pretence;
 
 }  // namespace
 
@@ -36,24 +42,42 @@ bool fails(Fault fault, int error) noexcept {
     if (left != 1) return false;
   }
   fired.fetch_add(1);
-  errno = error;
+  errno = instead != 0 ? instead.load() : error;
   return true;
 }
 // What a call that failed answers.
 int answer(int error) noexcept { return unnoticed ? 0 : error; }
+
+const Pretence& pretended() noexcept { return pretence; }
+bool is_pretended(const char* path) noexcept {
+  return pretence.file != nullptr && std::strcmp(path, pretence.file) == 0;
+}
+// A file that says what is pretended.
+int open_pretended() noexcept {
+  if (pretence.unreadable) return open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (pretence.text == nullptr) {
+    errno = EACCES;
+    return -1;
+  }
+  const int fd = memfd_create("pretended", MFD_CLOEXEC);
+  if (fd >= 0 && write(fd, pretence.text, std::strlen(pretence.text)) >= 0) lseek(fd, 0, SEEK_SET);
+  return fd;
+}
 
 const char* fault_name(Fault fault) noexcept {
   static constexpr const char* kNames[] = {"none",    "nothrow_new", "throwing_new",    "mmap",
                                            "madvise", "ftruncate",   "posix_fallocate", "fallocate",
                                            "msync",   "fdatasync",   "fsync",           "open",
                                            "lock",    "pread",       "fstat",           "link",
-                                           "thread"};
+                                           "statfs",  "thread"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 
 void set_unnoticed(bool on) noexcept { unnoticed = on; }
-void set_fault(Fault fault, std::uint64_t k, bool sticky) noexcept {
+void pretend(const Pretence& what) noexcept { pretence = what; }
+void set_fault(Fault fault, std::uint64_t k, bool sticky, int error) noexcept {
   chosen = fault;
+  instead = error;
   calls_left = k;
   stays = sticky;
   fired = 0;
@@ -68,6 +92,9 @@ Armed::~Armed() { armed = false; }
 using perdure::test::answer;
 using perdure::test::fails;
 using perdure::test::Fault;
+using perdure::test::is_pretended;
+using perdure::test::open_pretended;
+using perdure::test::pretended;
 
 extern "C" void* __real_malloc(std::size_t n);  // NOLINT(bugprone-reserved-identifier)
 
@@ -121,7 +148,11 @@ void* __wrap_realloc(void* p, std::size_t n) {
 }
 void* __real_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset);
 void* __wrap_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset) {
-  return fails(Fault::mmap, ENOMEM) ? MAP_FAILED : __real_mmap(p, n, protection, flags, fd, offset);
+  if (fails(Fault::mmap, ENOMEM)) return MAP_FAILED;
+  if (pretended().dax && (flags & MAP_SYNC) != 0) {
+    flags = (flags & ~(MAP_SYNC | MAP_SHARED_VALIDATE)) | MAP_SHARED;
+  }
+  return __real_mmap(p, n, protection, flags, fd, offset);
 }
 int __real_madvise(void* p, std::size_t n, int advice);
 int __wrap_madvise(void* p, std::size_t n, int advice) {
@@ -133,7 +164,7 @@ int __wrap_ftruncate(int fd, off_t size) {
 }
 int __real_posix_fallocate(int fd, off_t offset, off_t n);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t n) {
-  return fails(Fault::posix_fallocate, ENOSPC) ? answer(ENOSPC)
+  return fails(Fault::posix_fallocate, ENOSPC) ? answer(errno)
                                                : __real_posix_fallocate(fd, offset, n);
 }
 int __real_fallocate(int fd, int mode, off_t offset, off_t n);
@@ -154,6 +185,7 @@ int __wrap_open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
   va_end(arguments);
+  if (is_pretended(path)) return open_pretended();
   return fails(Fault::open, EMFILE) ? -1 : __real_open(path, flags, mode);
 }
 int __real_fcntl(int fd, int command, ...);
@@ -171,6 +203,24 @@ ssize_t __wrap_pread(int fd, void* p, std::size_t n, off_t offset) {
 int __real_fstat(int fd, struct stat* out);
 int __wrap_fstat(int fd, struct stat* out) {
   return fails(Fault::fstat, EIO) ? -1 : __real_fstat(fd, out);
+}
+int __real_fstatfs(int fd, struct statfs* out);
+int __wrap_fstatfs(int fd, struct statfs* out) {
+  if (fails(Fault::statfs, EIO)) return -1;
+  const int answer = __real_fstatfs(fd, out);
+  if (pretended().file_system != 0) out->f_type = static_cast<long>(pretended().file_system);
+  return answer;
+}
+std::FILE* __real_fopen(const char* path, const char* mode);
+std::FILE* __wrap_fopen(const char* path, const char* mode) {
+  if (!is_pretended(path)) return __real_fopen(path, mode);
+  const int fd = open_pretended();
+  return fd < 0 ? nullptr : fdopen(fd, mode);
+}
+[[gnu::weak]] int __real_pmem2_map_get_store_granularity(void* map);  // where there is libpmem2
+int __wrap_pmem2_map_get_store_granularity(void* map) {
+  constexpr int kByte = 0;  // PMEM2_GRANULARITY_BYTE
+  return pretended().eadr ? kByte : __real_pmem2_map_get_store_granularity(map);
 }
 int __real_link(const char* from, const char* to);
 int __wrap_link(const char* from, const char* to) {

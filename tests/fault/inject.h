@@ -28,14 +28,27 @@ enum class Fault : std::uint8_t {
   pread,
   fstat,
   link,
+  statfs,
   thread,  // pthread_create
 };
 inline constexpr Fault kLastFault = Fault::thread;
 const char* fault_name(Fault fault) noexcept;
 
+// What the machine is pretended to be: which file system lies under a pool, and what files of the
+// system say. Nothing need be armed.
+struct Pretence {
+  std::uint32_t file_system = 0;  // magic of statfs; 0: what it is
+  bool dax = false;               // MAP_SYNC is taken
+  bool eadr = false;              // libpmem2 says that caches are flushed on power loss
+  const char* file = nullptr;     // this file cannot be opened, or if
+  const char* text = nullptr;     // there is one, says this
+  bool unreadable = false;        // or is opened, but cannot be read
+};
+void pretend(const Pretence& pretence) noexcept;
+
 // From now on calls of this kind count; the k-th fails (1: the first), and with `sticky` all later
-// ones.
-void set_fault(Fault fault, std::uint64_t k, bool sticky) noexcept;
+// ones; with `error`, or with what such a call usually fails with.
+void set_fault(Fault fault, std::uint64_t k, bool sticky, int error = 0) noexcept;
 std::uint64_t faults_fired() noexcept;
 // Planted: a link or msync that fails does nothing and answers that it did, as if the
 // library did not look.

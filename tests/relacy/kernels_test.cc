@@ -6,9 +6,10 @@
 // in PhaST's member functions is mirrored here, a few lines each, with the place it mirrors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <ostream>
 #include <streambuf>
 #include <string>
@@ -62,7 +63,7 @@ struct SlotClaim : rl::test_suite<SlotClaim, 3> {
         P::pause(spins++);
         continue;
       }
-      const std::uint32_t slot = (*leaf)->free_slot(word);
+      const std::uint32_t slot = (*leaf)->free_slot(word, 1);
       const std::uint32_t held = phast::kHeld | (slot + 1);
       if (!(*leaf)->search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
       if (P::planted.recheck || slot == phast::kNoSlot || (*leaf)->is_free(slot)) return slot;
@@ -239,6 +240,8 @@ class Report : public std::streambuf {
   std::array<char, 1 << 16> text_;
 };
 
+double seconds = 0;  // of the last simulation
+
 // "" if all executions were right, else Relacy's report.
 template <class Test>
 std::string simulate(std::uint64_t executions, const RelacyPlanted& planted) {
@@ -250,24 +253,50 @@ std::string simulate(std::uint64_t executions, const RelacyPlanted& planted) {
   parameters.output_stream = &report;
   parameters.progress_stream = &report;
   parameters.execution_depth_limit = 20'000;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: others may have the machine
   const bool right = rl::simulate<Test>(parameters);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   P::planted = {};
   std::printf("%s after %llu executions, %.2f s\n", right ? "right" : "red",
-              static_cast<unsigned long long>(parameters.stop_iteration), seconds.count());
+              static_cast<unsigned long long>(parameters.stop_iteration), seconds);
   return right ? "" : text.text();
 }
+
+// What all tests of this process found, for the last lines of a run.
+struct Figures {
+  std::uint64_t executions = 0, errors = 0, planted = 0, seen = 0;
+  double slowest = 0;  // planted bug, in seconds
+};
+Figures figures;
+class PrintFigures : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    std::printf("relacy.executions=%llu\nrelacy.errors=%llu\nrelacy.planted=%llu\n",
+                static_cast<unsigned long long>(figures.executions),
+                static_cast<unsigned long long>(figures.errors),
+                static_cast<unsigned long long>(figures.planted));
+    std::printf("relacy.planted_seen=%llu\nrelacy.canary_seconds=%.1f\n",
+                static_cast<unsigned long long>(figures.seen), figures.slowest);
+  }
+};
+const auto* const print_figures = ::testing::AddGlobalTestEnvironment(new PrintFigures);
 
 template <class Test>
 void expect_right(std::uint64_t executions) {
   const std::string wrong = simulate<Test>(iterations(executions), {});
   EXPECT_EQ(wrong, "");
+  figures.executions += iterations(executions);
+  figures.errors += wrong.empty() ? 0 : 1;
 }
 template <class Test>
 void expect_red(const char* what, const RelacyPlanted& planted) {
   std::printf("%s: ", what);
-  EXPECT_NE(simulate<Test>(100'000, planted), "") << what;
+  const bool red = !simulate<Test>(100'000, planted).empty();
+  EXPECT_TRUE(red) << what;
+  EXPECT_LT(seconds, 10) << what;
+  ++figures.planted;
+  figures.seen += red ? 1 : 0;
+  figures.slowest = std::max(figures.slowest, seconds);
 }
 
 TEST(Relacy, P1_P2_SlotClaimAndStripeLatch) {

@@ -177,6 +177,65 @@ TEST(Background, FinishFromWithinAStepAnswersFalse) {
   service.remove(work);
 }
 
+// A unit whose step takes until it is told to end.
+class Blocking final : public BackgroundWork<RealPlatform> {
+ public:
+  Step run_some() noexcept override {
+    inside = true;
+    while (!go_on) std::this_thread::yield();
+    inside = false;
+    return Step::rest;
+  }
+  std::atomic<bool> inside{false};
+  std::atomic<bool> go_on{false};
+};
+
+TEST(Background, SettleAndRemoveWaitForAStepUnderWay) {
+  Background<RealPlatform> background;
+  background.set_threads(1);
+  Blocking work;
+  Blocking other;
+  background.add(work);
+  ASSERT_TRUE(soon([&] { return work.inside.load(); }));
+  EXPECT_FALSE(background.at_rest());
+  std::atomic<bool> settled{false}, removed{false};
+  std::thread settles([&] {
+    background.settle();
+    settled = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(settled) << "a step is under way";
+  std::thread removes([&] {
+    background.remove(work);
+    removed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(removed) << "its step is still under way";
+  work.go_on = true;
+  settles.join();
+  removes.join();
+  EXPECT_TRUE(background.at_rest());
+  background.remove(work);  // is not there any more
+  background.stop();
+  other.go_on = true;
+  background.add(other);  // nothing runs it
+  EXPECT_FALSE(background.run_some());
+  background.remove(other);
+  EXPECT_FALSE(other.inside);
+}
+
+TEST(Background, StoppedBeforeItsFirstUnit) {
+  Background<RealPlatform> background;
+  background.set_threads(1);
+  background.stop();
+  Blocking work;
+  work.go_on = true;
+  background.add(work);
+  EXPECT_FALSE(background.run_some());
+  EXPECT_TRUE(background.at_rest());
+  background.remove(work);
+}
+
 TEST(Background, StopEndsBusyWork) {
   Background<RealPlatform> service;
   Counting<RealPlatform> endless(~std::uint64_t{0});

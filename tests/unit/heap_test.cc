@@ -27,7 +27,9 @@ class MemoryStorage final : public Storage {
   std::byte* base() const noexcept override { return base_; }
   std::uint64_t size() const noexcept override { return bytes_; }
   std::uint64_t capacity() const noexcept override { return bytes_; }
-  Status allocate(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+  Status allocate(std::uint64_t offset, std::uint64_t) noexcept override {
+    return offset < full_below ? StatusCode::pool_full : StatusCode::ok;
+  }
   Status punch(std::uint64_t offset, std::uint64_t length) noexcept override {
     std::memset(base_ + offset, 0, length);
     punched += length;
@@ -36,6 +38,7 @@ class MemoryStorage final : public Storage {
   Status sync(std::uint64_t, std::uint64_t) noexcept override { return {}; }
 
   std::uint64_t punched = 0;
+  std::uint64_t full_below = 0;  // holes below this cannot be filled: others took the space
 
  private:
   std::uint64_t bytes_;
@@ -280,6 +283,94 @@ TEST(Heap, PunchGivesFreeExtentsBackAndTakesThemAgain) {
   EXPECT_EQ(f.storage.punched, 8 * kExtent);
   EXPECT_EQ(*f.heap->punch_free(), 0U) << "twice the same space";
   EXPECT_TRUE(f.heap->allocate(8 * kExtent, BlockKind::zero_on_free));
+}
+
+// The medium has filled up meanwhile: free extents that still have their space serve.
+TEST(Heap, BackedExtentsServeWhereHolesCannot) {
+  HeapFixture f(4);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::uint64_t blocks[4];
+  for (std::uint64_t& block : blocks) block = *f.heap->allocate(kExtent, BlockKind::plain);
+  f.heap->free(blocks[0]);
+  ASSERT_TRUE(f.heap->punch_free());  // the first one is a hole
+  f.heap->free(blocks[2]);
+  f.storage.full_below = blocks[1];
+  auto again = f.heap->allocate(kExtent, BlockKind::plain);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(*again, blocks[2]);
+  EXPECT_EQ(f.heap->allocate(kExtent, BlockKind::plain).error(), StatusCode::pool_full);
+}
+
+// A block of a kind that is made dead when it is freed waits for a fence, published or not.
+TEST(Heap, BlocksOfEveryKindComeBack) {
+  HeapFixture f(8);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  for (const BlockKind kind :
+       {BlockKind::plain, BlockKind::dead_on_free, BlockKind::zero_on_free}) {
+    for (const bool published : {false, true}) {
+      auto block = f.heap->allocate(256, kind);
+      ASSERT_TRUE(block);
+      *f.heap->at<std::uint64_t>(*block) = 7;
+      {
+        EpochGuard<RealPlatform> guard(*f.epochs);
+        published ? f.heap->retire(*block) : f.heap->discard(*block);
+      }
+      f.epochs->drain_all();
+      EXPECT_EQ(*f.heap->at<std::uint64_t>(*block), kind == BlockKind::plain ? 7U : 0U);
+      auto again = f.heap->allocate(256, kind);
+      ASSERT_TRUE(again);
+      EXPECT_EQ(*again, *block);
+      f.heap->free(*again);
+    }
+  }
+}
+
+// References to what is no block: named, and never followed.
+TEST(Heap, BadReferencesAreNamed) {
+  HeapFixture f(16);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  auto run = f.heap->allocate(3 * kExtent, BlockKind::plain);
+  auto block = f.heap->allocate(64, BlockKind::plain);
+  ASSERT_TRUE(run && block);
+  f.attach();
+  EXPECT_EQ(f.heap->mark(*run + 64), StatusCode::corruption) << "into a large object";
+  EXPECT_EQ(f.heap->mark(*run + kExtent), StatusCode::corruption) << "into its second extent";
+  f.heap->mark_copied(*run + 64);
+  f.heap->mark_copied(7);
+  ASSERT_TRUE(f.heap->mark(*run).ok());
+  ASSERT_TRUE(f.heap->mark(*block).ok());
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  // A word of the table that says what is not so.
+  auto* words = reinterpret_cast<std::uint64_t*>(f.storage.base());
+  std::string found;
+  f.heap->verify_table([&](const char* what) { found += what; });
+  EXPECT_EQ(found, "");
+  const std::uint64_t number = (*block - kExtent) / kExtent;
+  const std::uint64_t before = words[number];
+  words[number] = ExtentWord{.state = ExtentState::free}.encode(number);
+  f.heap->verify_table([&](const char* what) { found += what; });
+  EXPECT_NE(found.find("differs from its extent's use"), std::string::npos);
+  words[number] = before ^ 1;
+  f.heap->verify_table([&](const char* what) { found += what; });
+  EXPECT_NE(found.find("is damaged"), std::string::npos);
+  words[number] = before;
+  ASSERT_TRUE(f.heap->begin_audit().ok());
+  EXPECT_TRUE(f.heap->audit_mark(*block).ok());
+  EXPECT_EQ(f.heap->audit_mark(*block), StatusCode::corruption) << "twice";
+  EXPECT_EQ(f.heap->audit_mark(*block + 64), StatusCode::corruption) << "free";
+  EXPECT_EQ(f.heap->audit_mark(5), StatusCode::corruption);
+  EXPECT_EQ(f.heap->end_audit(), 1U) << "the run was not reached";
+}
+
+// A sweep that serves has a helper; one that cannot go on is an error, not a wait.
+TEST(Heap, AFullPoolAsksItsSweepForHelp) {
+  HeapFixture f(2);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  ASSERT_TRUE(f.heap->allocate(2 * kExtent, BlockKind::plain));
+  f.attach();
+  EXPECT_EQ(f.heap->allocate(kExtent, BlockKind::plain).error(), StatusCode::pool_full);
+  f.heap->set_sweep_helper(nullptr, [](void*) { return false; });
+  EXPECT_EQ(f.heap->allocate(kExtent, BlockKind::plain).error(), StatusCode::pool_full);
 }
 
 TEST(Heap, ThreadsNeverShareABlock) {

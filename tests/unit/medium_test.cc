@@ -74,6 +74,24 @@ TEST_F(BlockDevice, Encryption) {
   mapped("CRYPT-LUKS2-" + std::string(32, '0') + "-root", {"sda2"});
   EXPECT_NE(verdict(), "");
 }
+TEST_F(BlockDevice, NamesWithoutAFolder) {
+  fs::create_symlink("sda", root_ / "dev/block/8:1");
+  EXPECT_EQ(verdict(), "");
+}
+TEST_F(BlockDevice, VolumeThatCannotBeTold) {
+  is("dm-3");
+  EXPECT_NE(verdict(), "") << "no uuid";
+  fs::create_directories(root_ / "block/dm-3/dm");
+  std::ofstream(root_ / "block/dm-3/dm/uuid") << "";
+  EXPECT_NE(verdict(), "") << "an empty one";
+  std::ofstream(root_ / "block/dm-3/dm/uuid") << volume_;
+  EXPECT_NE(verdict(), "") << "no parts";
+}
+TEST(Medium, OfNoFile) {
+  const MediumReport report = detect(-1);
+  EXPECT_EQ(report.medium, Medium::page);
+  EXPECT_FALSE(report.msync_is_ordered);
+}
 TEST_F(BlockDevice, VolumeWithoutParts) {
   mapped(volume_, {});
   EXPECT_NE(verdict(), "");

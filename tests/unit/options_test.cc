@@ -51,7 +51,8 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(pool.durability, Durability::automatic);
   const MapOptions map;
   EXPECT_EQ(map.engine, Engine::phast);
-  EXPECT_EQ(map.phast.partition_bits, 7U);
+  EXPECT_EQ(map.capacity, 0U);
+  EXPECT_EQ(map.phast.partition_bits, PhastOptions::kAuto);
   EXPECT_TRUE(CloseOptions{}.sync);
 }
 

@@ -53,6 +53,13 @@ TEST(Shortcut, NamesNothingOutsideItsRange) {
   EXPECT_EQ(shortcut->leaf_of(~std::uint64_t{0}), kNoLeaf);
 }
 
+// No address is made that lies in no interval; UndefinedBehaviorSanitizer sees one.
+TEST(Shortcut, PrefetchesInsideItsRangeOnly) {
+  const Owner shortcut(Subject::make(1000, 1015, 4, 1));  // an interval for each word
+  const std::uint64_t words[] = {0, 999, 1000, 1015, 1016, 1ULL << 63, ~std::uint64_t{0}};
+  for (const std::uint64_t word : words) shortcut->prefetch(word);
+}
+
 TEST(Shortcut, ASplitMovesTheIntervalsOfTheNewLeaf) {
   const Owner shortcut = four_leaves();
   shortcut->split(2, begin_of(2) - 1, begin_of(2) + 49, 9, begin_of(3) - 1);
@@ -78,6 +85,34 @@ TEST(Shortcut, AnUnlinkedLeafIsNamedNowhere) {
   for (std::uint64_t word = 1000; word < 1400; ++word) EXPECT_NE(shortcut->leaf_of(word), 2U);
   EXPECT_EQ(shortcut->leaf_of(begin_of(2) + 50), 3U);
   EXPECT_EQ(shortcut->leaf_of(begin_of(4) + 50), 4U);
+}
+
+// Every unlink makes the range of the next leaf longer.
+TEST(Shortcut, UnlinksFromLeftToRightSpendIt) {
+  constexpr std::uint32_t kLeaves = 1000;
+  const Owner shortcut(Subject::make(0, 100 * kLeaves - 1, kLeaves, 1));
+  for (std::uint32_t leaf = 2; leaf <= kLeaves; ++leaf) {
+    shortcut->fill(leaf, 100 * (std::uint64_t{leaf} - 1) - 1, 100 * std::uint64_t{leaf} - 1);
+  }
+  std::uint32_t leaf = 2;
+  while (!shortcut->spent() && leaf < kLeaves) {
+    shortcut->replace(leaf, 100, 100 * std::uint64_t{leaf} - 1, leaf + 1);
+    ++leaf;
+  }
+  EXPECT_GT(leaf, 20U);
+  EXPECT_LT(leaf, kLeaves / 5);
+}
+
+TEST(Shortcut, EvenSplitsDoNotSpendIt) {
+  const Owner shortcut(Subject::make(0, (1ULL << 20) - 1, 64, 1));
+  std::uint32_t fresh = 2;
+  for (std::uint64_t width = 1ULL << 20; width > 1ULL << 13; width /= 2) {
+    for (std::uint64_t low = 0; low < 1ULL << 20; low += width) {
+      const std::uint32_t old = shortcut->leaf_of(low + (low != 0 ? 1 : 0));
+      shortcut->split(old, low == 0 ? 0 : low - 1, low + width / 2 - 1, fresh++, low + width - 1);
+    }
+  }
+  EXPECT_FALSE(shortcut->spent());
 }
 
 TEST(Shortcut, IsUsefulWhereHalfOfItNamesALeaf) {

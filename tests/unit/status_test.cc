@@ -23,7 +23,8 @@ constexpr StatusCode kCodes[] = {StatusCode::ok,
                                  StatusCode::io,
                                  StatusCode::poisoned,
                                  StatusCode::unsupported,
-                                 StatusCode::read_only};
+                                 StatusCode::read_only,
+                                 StatusCode::hash_overflow};
 
 static_assert(sizeof(Status) == sizeof(void*), "a Status is one word");
 static_assert(std::is_nothrow_copy_constructible_v<Status> &&

@@ -11,8 +11,8 @@ template class Clevel<RealPlatform, BytesCodec>;
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions& options) {
   return kinds.key == KeyKind::bytes
-             ? Clevel<RealPlatform, BytesCodec>::create(context, kinds, options.clevel)
-             : Clevel<RealPlatform, IntegerCodec>::create(context, kinds, options.clevel);
+             ? Clevel<RealPlatform, BytesCodec>::create(context, kinds, options.capacity)
+             : Clevel<RealPlatform, IntegerCodec>::create(context, kinds, options.capacity);
 }
 
 Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,

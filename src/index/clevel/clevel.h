@@ -90,9 +90,9 @@ class Clevel final : public detail::Index, public EngineInstance {
   using Item = layout::Item;
   using Bucket = layout::Bucket;
 
-  // Writes an empty map and answers the offset of its root block; durable, not yet named.
+  // Writes an empty map with room for `capacity` entries and answers the offset of its root block; durable, not yet named.
   static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds,
-                                        const ClevelOptions& options);
+                                        std::uint64_t capacity);
   // The instance of a root block; recover() comes next.
   static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
                                                         std::uint64_t root);

@@ -29,12 +29,11 @@ Clevel<P, Codec, G>::~Clevel() {
 
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& context,
-                                                    const MapKinds& kinds,
-                                                    const ClevelOptions& options) {
+                                                    const MapKinds& kinds, std::uint64_t capacity) {
   P& platform = context.platform;
   // Two levels, of which the upper is twice the lower: 3 * lower * slots for 4/5 as many entries.
   std::uint64_t lower = kMinBuckets;
-  while (lower < 1ULL << 30 && lower * 3 * G::kSlots * 4 < options.expected_entries * 5) lower *= 2;
+  while (lower < 1ULL << 30 && lower * 3 * G::kSlots * 4 < capacity * 5) lower *= 2;
   auto block = context.heap.allocate(sizeof(layout::Root), BlockKind::plain);
   if (!block) return block;
   layout::Root image{};

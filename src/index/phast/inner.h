@@ -179,6 +179,8 @@ class InnerIndex {
   bool split_node(Part& part, Node& node) noexcept;
   void rebuild_cache(Part& part) noexcept;
   void rebuild_shortcut(std::uint32_t partition) noexcept;
+  void replace_shortcut(Part& part, Shortcut<P>* fresh) noexcept;
+  void give_up_if_spent(Part& part, const Shortcut<P>& shortcut) noexcept;
   void drop_separator(Separator<P>* separator) noexcept;
   std::uint32_t find_node(const Part& part, std::uint32_t leaf, const Probe& hint,
                           std::uint32_t& position) const noexcept;

@@ -300,6 +300,7 @@ Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint3
     const std::uint64_t low = left.low.load(std::memory_order_relaxed);
     shortcut->split(old, Codec::kBytes || low == 0 ? low : low - 1, hint.word, fresh,
                     leaves_[fresh].bound.load(std::memory_order_relaxed));
+    give_up_if_spent(part, *shortcut);
   }
   if (++part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
   if constexpr (Codec::kBytes) {
@@ -343,6 +344,7 @@ void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf
   if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
     shortcut->replace(leaf, desc.low.load(std::memory_order_relaxed),
                       desc.bound.load(std::memory_order_relaxed), heir);
+    give_up_if_spent(part, *shortcut);
   }
   --part.leaves;
   Probe hint{.word = leaves_[leaf].bound.load(std::memory_order_relaxed)};
@@ -409,6 +411,11 @@ void InnerIndex<P, Codec, G>::rebuild_shortcut(std::uint32_t partition) noexcept
     Shortcut<P>::free(fresh);
     fresh = nullptr;
   }
+  replace_shortcut(part, fresh);
+}
+
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::replace_shortcut(Part& part, Shortcut<P>* fresh) noexcept {
   auto* old = part.shortcut.load(std::memory_order_relaxed);
   part.shortcut.store(fresh, std::memory_order_release);
   cache_bytes_.fetch_add(
@@ -417,6 +424,14 @@ void InnerIndex<P, Codec, G>::rebuild_shortcut(std::uint32_t partition) noexcept
   if (old != nullptr) {
     epochs_.retire(kShortcutReclaimer, this, reinterpret_cast<std::uint64_t>(old));
   }
+}
+
+// Lookups search the nodes then, until the partition has grown by a quarter.
+template <Platform P, class Codec, class G>
+void InnerIndex<P, Codec, G>::give_up_if_spent(Part& part, const Shortcut<P>& shortcut) noexcept {
+  if (!shortcut.spent()) return;
+  replace_shortcut(part, nullptr);
+  part.rebuild_at = part.leaves + part.leaves / 4 + 1;
 }
 
 // Leaves empty nodes out (the head stays) and makes a new cache. Without memory the old cache

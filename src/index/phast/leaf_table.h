@@ -36,6 +36,22 @@ inline constexpr std::uint32_t kNoSlot = ~0U;
 inline constexpr std::uint32_t kHeld = 0x80;           // of a stripe's byte
 inline constexpr std::uint32_t kAllHeld = 0x80808080;  // of all stripes
 
+// The home line of an entry is the one of its leaf, by number, in which it lies if there was room.
+// A lookup can have it on the way from memory together with the descriptor. Nothing depends on it.
+inline constexpr std::uint32_t kLineEntries = 64 / sizeof(layout::Entry);
+template <class G>
+[[gnu::always_inline]] inline std::uint32_t home_of(std::uint8_t fingerprint) noexcept {
+  return fingerprint * (G::kLeafEntries / kLineEntries) >> 8;
+}
+// The first of these slots, which are not none, in the fingerprint's home line, else anywhere.
+template <class G>
+[[gnu::always_inline]] inline std::uint32_t first_of(std::uint64_t slots,
+                                                     std::uint8_t fingerprint) noexcept {
+  const std::uint64_t line = (1ULL << kLineEntries) - 1;
+  const std::uint64_t home = slots & (line << kLineEntries * home_of<G>(fingerprint));
+  return static_cast<std::uint32_t>(__builtin_ctzll(home != 0 ? home : slots));
+}
+
 template <Platform P, class Codec, class G>
 struct alignas(64) Descriptor {
   template <class T>
@@ -131,14 +147,15 @@ struct alignas(64) Descriptor {
   bool is_free(std::uint32_t slot) const noexcept {
     return P::load_byte(search.fingerprints[slot]) == 0;
   }
-  // A free slot, as far as fingerprints and this word of the stripes say, or kNoSlot.
-  std::uint32_t free_slot(std::uint32_t word) const noexcept {
+  // A free slot, as far as fingerprints and this word of the stripes say, or kNoSlot; one of the
+  // fingerprint's home line if there is one.
+  std::uint32_t free_slot(std::uint32_t word, std::uint8_t fingerprint) const noexcept {
     std::uint64_t taken = ~equal_to(0);
     for (; word != 0; word >>= 8) {
       if ((word & 0x7F) != 0) taken |= 1ULL << ((word & 0x7F) - 1);
     }
     const std::uint64_t free = ~taken & kSlots;
-    return free != 0 ? static_cast<std::uint32_t>(__builtin_ctzll(free)) : kNoSlot;
+    return free != 0 ? first_of<G>(free, fingerprint) : kNoSlot;
   }
 
  private:
@@ -163,11 +180,20 @@ class LeafTable {
   Status reserve(std::size_t leaves) noexcept {
     if (leaves > 0xFFFFFFF0ULL) leaves = 0xFFFFFFF0ULL;
     if (Status s = descriptors_.reserve(leaves + 1); !s.ok()) return s;
+    if (Status s = places_.reserve(leaves + 1); !s.ok()) return s;
     return orders_.reserve(leaves + 1);
   }
 
   Desc& operator[](std::uint32_t number) const noexcept { return descriptors_[number]; }
   ScanOrder<G>& order(std::uint32_t number) const noexcept { return orders_[number]; }
+  // Where the leaf lies, without its descriptor's cache miss: a hint, for prefetches.
+  std::uint32_t place(std::uint32_t number) const noexcept {
+    return places_[number].load(std::memory_order_relaxed);
+  }
+  void set_leaf(std::uint32_t number, std::uint32_t leaf) noexcept {
+    descriptors_[number].leaf.store(leaf, std::memory_order_relaxed);
+    places_[number].store(leaf, std::memory_order_relaxed);
+  }
 
   // A fresh descriptor's number, or kNoLeaf. Version starts above whatever the slot had before.
   std::uint32_t take() noexcept {
@@ -195,7 +221,8 @@ class LeafTable {
   std::uint32_t descriptor_count() const noexcept { return descriptor_high_; }
   std::uint64_t dram_bytes() noexcept {
     LatchGuard guard(latch_);
-    return std::uint64_t{descriptor_high_} * sizeof(Desc) + order_bytes_locked();
+    return std::uint64_t{descriptor_high_} * (sizeof(Desc) + sizeof(std::uint32_t)) +
+           order_bytes_locked();
   }
   std::uint64_t order_bytes() noexcept {
     LatchGuard guard(latch_);
@@ -217,6 +244,7 @@ class LeafTable {
   }
 
   Arena<Desc> descriptors_;
+  Arena<typename P::template Atomic<std::uint32_t>> places_;
   Arena<ScanOrder<G>> orders_;
   typename P::Latch latch_;
   std::uint32_t descriptor_free_ = kNoLeaf;

@@ -10,9 +10,13 @@ template class Phast<RealPlatform, BytesCodec>;
 
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions& options) {
-  return kinds.key == KeyKind::bytes
-             ? Phast<RealPlatform, BytesCodec>::create(context, kinds, options.phast)
-             : Phast<RealPlatform, IntegerCodec>::create(context, kinds, options.phast);
+  using Integers = Phast<RealPlatform, IntegerCodec>;
+  PhastOptions own = options.phast;
+  if (own.partition_bits == PhastOptions::kAuto) {
+    own.partition_bits = Integers::partition_bits_for(options.capacity);
+  }
+  return kinds.key == KeyKind::bytes ? Phast<RealPlatform, BytesCodec>::create(context, kinds, own)
+                                     : Integers::create(context, kinds, own);
 }
 
 Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,

@@ -85,6 +85,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // anything.
   static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds,
                                         const PhastOptions& options);
+  // How many partitions a map of so many entries is worth: each begins with a leaf, and only with
+  // some hundred does a prefix save anything.
+  static std::uint32_t partition_bits_for(std::uint64_t capacity) noexcept {
+    std::uint32_t bits = 0;
+    while (bits < kDefaultBits && (capacity == 0 || capacity >> bits > kPartitionEntries)) ++bits;
+    return bits;
+  }
   // The instance of a root block; recover() comes next.
   static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
                                                         std::uint64_t root);
@@ -122,6 +129,8 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                       FunctionRef<bool(std::span<const detail::Entry>)> visit) override;
 
  private:
+  static constexpr std::uint32_t kDefaultBits = 7;
+  static constexpr std::uint64_t kPartitionEntries = 512;
   enum class Mode : std::uint8_t { insert, upsert, update };
   static constexpr std::uint64_t kSlots = Desc::kSlots;
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
@@ -137,6 +146,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   Leaf& leaf_of(const Desc& desc) const noexcept {
     return *context_.heap.template at<Leaf>(
         std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf));
+  }
+  // The line in which the key's entry lies if there was room, while its descriptor is on the way.
+  [[gnu::always_inline]] void prefetch_home(std::uint32_t number,
+                                            const Probe& probe) const noexcept {
+    const Leaf* leaf =
+        context_.heap.template at<Leaf>(std::uint64_t{table_.place(number)} * sizeof(Leaf));
+    __builtin_prefetch(&leaf->entries[home_of<G>(probe.fingerprint) * kLineEntries]);
   }
   static std::uint64_t leaf_offset(const Desc& desc) noexcept {
     return std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf);
@@ -192,14 +208,15 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
 
   // --- structure ---
   struct SplitPlan {
-    std::uint32_t count = 0;  // visible entries
-    std::uint32_t keep = 0;   // smallest of them that stay
-    std::uint8_t order[64];   // slots by key
+    std::uint32_t count = 0;             // visible entries
+    std::uint32_t keep = 0;              // smallest of them that stay
+    std::uint8_t order[64];              // slots by key
+    std::uint8_t fingerprints[64] = {};  // of the new leaf, by slot
   };
   Status split(std::uint32_t number, const Probe& probe) noexcept;
   Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
-  Status split_latched(std::uint32_t number, const SplitPlan& plan) noexcept;
-  bool build_leaf(const Desc& old, const SplitPlan& plan, Leaf& fresh, std::uint64_t low) noexcept;
+  Status split_latched(std::uint32_t number, SplitPlan& plan) noexcept;
+  bool build_leaf(const Desc& old, SplitPlan& plan, Leaf& fresh, std::uint64_t low) noexcept;
   void publish_split(std::uint32_t number, std::uint32_t fresh, const SplitPlan& plan,
                      Separator<P>* middle, std::uint64_t fresh_offset) noexcept;
   void try_unlink(std::uint32_t number) noexcept;

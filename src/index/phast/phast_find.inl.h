@@ -155,7 +155,9 @@ Expected<bool> Phast<P, Codec, G>::read(const detail::Key& key,
   if constexpr (!Codec::kBytes) {
     if (probe.word == 0) return read_zero(visit);
   }
-  return read_from(probe, inner_.locate(probe), visit);
+  const std::uint32_t number = inner_.locate(probe);
+  prefetch_home(number, probe);
+  return read_from(probe, number, visit);
 }
 
 // In steps, a cache miss each; the misses of a group overlap.
@@ -186,6 +188,7 @@ Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
       if (leaves[i] == kNoLeaf) leaves[i] = inner_.locate_leaf(probes[i], steps[i]);
       __builtin_prefetch(&table_[leaves[i]]);
       __builtin_prefetch(&table_[leaves[i]].search);
+      prefetch_home(leaves[i], probes[i]);
     }
     for (std::size_t i = 0; i < n; ++i) {
       const Desc& desc = table_[leaves[i]];

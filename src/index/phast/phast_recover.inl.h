@@ -34,7 +34,8 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& context,
                                                    const MapKinds& kinds,
                                                    const PhastOptions& options) {
-  const std::uint32_t bits = options.partition_bits;
+  const std::uint32_t bits = options.partition_bits == PhastOptions::kAuto ? partition_bits_for(0)
+                                                                           : options.partition_bits;
   if (bits > 16) {
     return fail(StatusCode::invalid_argument, "partition_bits %u; at most 16 are allowed", bits);
   }
@@ -222,8 +223,7 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
       s = StatusCode::out_of_memory;
       break;
     }
-    Desc& desc = table_[number];
-    desc.leaf.store(static_cast<std::uint32_t>(offset / sizeof(Leaf)), std::memory_order_relaxed);
+    table_.set_leaf(number, static_cast<std::uint32_t>(offset / sizeof(Leaf)));
     leaves[count++] = number;
     // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
     // A clean pool has none, and is not stored to: there it is damage, which set_bounds() sees.

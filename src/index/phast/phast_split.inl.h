@@ -168,10 +168,10 @@ Status Phast<P, Codec, G>::split(std::uint32_t number, const Probe& probe) noexc
   return s;
 }
 
-// Writes the new leaf whole: moved entries first, the rest empty; same next and bound as the old
-// one.
+// Writes the new leaf whole: moved entries, in their home lines first, the rest empty; same next
+// and bound as the old one.
 template <Platform P, class Codec, class G>
-bool Phast<P, Codec, G>::build_leaf(const Desc& old, const SplitPlan& plan, Leaf& fresh,
+bool Phast<P, Codec, G>::build_leaf(const Desc& old, SplitPlan& plan, Leaf& fresh,
                                     std::uint64_t low) noexcept {
   P& platform = context_.platform;
   const Leaf& leaf = leaf_of(old);
@@ -179,9 +179,14 @@ bool Phast<P, Codec, G>::build_leaf(const Desc& old, const SplitPlan& plan, Leaf
   image.next = platform.load(leaf.next);
   image.bound = platform.load(leaf.bound);
   image.low = low;
+  std::uint64_t free = kSlots;
   for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
     const Entry& entry = leaf.entries[plan.order[i]];
-    image.entries[i - plan.keep] = {platform.load(entry.key), platform.load(entry.value)};
+    const std::uint8_t fingerprint = probe_of(entry).fingerprint;
+    const std::uint32_t slot = first_of<G>(free, fingerprint);
+    free &= ~(1ULL << slot);
+    image.entries[slot] = {platform.load(entry.key), platform.load(entry.value)};
+    plan.fingerprints[slot] = fingerprint;
   }
   platform.copy(&fresh, &image, sizeof(Leaf));
   platform.flush(&fresh, sizeof(Leaf), "phast.split.leaf"_site);
@@ -190,7 +195,7 @@ bool Phast<P, Codec, G>::build_leaf(const Desc& old, const SplitPlan& plan, Leaf
 
 // All stripes of `number` are held. Errors leave everything as it was.
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::split_latched(std::uint32_t number, const SplitPlan& plan) noexcept {
+Status Phast<P, Codec, G>::split_latched(std::uint32_t number, SplitPlan& plan) noexcept {
   P& platform = context_.platform;
   Heap<P>& heap = context_.heap;
   Desc& desc = table_[number];
@@ -249,13 +254,10 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
   Desc& right = table_[fresh];
   Leaf& leaf = leaf_of(desc);
   const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
-  const std::uint32_t moved_count = plan.count - plan.keep;
-  right.leaf.store(static_cast<std::uint32_t>(fresh_offset / sizeof(Leaf)),
-                   std::memory_order_relaxed);
+  table_.set_leaf(fresh, static_cast<std::uint32_t>(fresh_offset / sizeof(Leaf)));
   right.search.stripes.store(kAllHeld);
   for (std::uint32_t i = 0; i < kEntries; ++i) {
-    right.set_fingerprint(
-        i, i < moved_count ? probe_of(leaf.entries[plan.order[plan.keep + i]]).fingerprint : 0);
+    right.set_fingerprint(i, plan.fingerprints[i]);
   }
   const Entry& last = leaf.entries[plan.order[plan.keep - 1]];
   const std::uint64_t middle_word = context_.platform.load(last.key);

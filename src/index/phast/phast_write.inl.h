@@ -48,6 +48,7 @@ template <bool kClaims, bool kPresent>
     -> Latched {
   const unsigned stripe = stripe_of(probe);
   std::uint32_t number = inner_.locate(probe);
+  prefetch_home(number, probe);
   for (unsigned spins = 0;;) {
     number = enter(probe, number).number;
     Desc& desc = table_[number];
@@ -58,7 +59,7 @@ template <bool kClaims, bool kPresent>
     }
     std::uint32_t slot = kNoSlot;
     if constexpr (kClaims) {
-      slot = desc.free_slot(word);
+      slot = desc.free_slot(word, probe.fingerprint);
       if (slot != kNoSlot) __builtin_prefetch(&leaf_of(desc).entries[slot], 1);
     }
     if constexpr (kPresent) {

@@ -11,8 +11,10 @@
 //       leaf of the interval's first word, or was before a split that is not listed yet.
 //   S2  No interval names an unlinked leaf: its number may be used again once nobody is pinned.
 // ORDERING  intervals: stored release, loaded acquire. Replaced as a whole through epochs.
-// PROGRESS  lookups are wait-free; changes take the partition's latch. A split changes the
-//   intervals that its new leaf covers: O(1) where keys are even, O(intervals) at worst.
+// PROGRESS  lookups are wait-free; changes take the partition's latch. A split or an unlink visits
+//   the intervals that the leaf covers: O(1) where keys are even, O(intervals) where an unlinked
+//   run of leaves has left one with a long range. Once all of them together have visited kVisits
+//   times as many as there are, it has cost more than it saves: spent().
 #pragma once
 
 #include <cstdint>
@@ -47,7 +49,8 @@ class Shortcut {
     return i < count_ ? intervals()[i].load(std::memory_order_acquire) : kNoLeaf;
   }
   [[gnu::always_inline]] void prefetch(std::uint64_t word) const noexcept {
-    __builtin_prefetch(intervals() + ((word - low_) >> shift_));
+    const std::uint64_t i = (word - low_) >> shift_;
+    __builtin_prefetch(intervals() + (i < count_ ? i : 0));  // words outside have no interval
   }
 
   // While it is made, for every other leaf in order: `leaf` holds the words behind `before` and up
@@ -65,7 +68,7 @@ class Shortcut {
     if (kept > kept_last) clear(kept_last);
     const auto [first, last] = begun_in(middle, bound);
     if (first > last) clear(last);
-    for (std::uint64_t i = first; i <= last && i < count_; ++i) {
+    for (std::uint64_t i = first; i <= last && i < count_; ++i, ++visits_) {
       if (get(i) == old) set(i, fresh);
     }
   }
@@ -74,10 +77,12 @@ class Shortcut {
                std::uint32_t heir) noexcept {
     if (bound < low_) return;
     const std::uint64_t last = (bound - low_) >> shift_;
-    for (std::uint64_t i = low < low_ ? 0 : (low - low_) >> shift_; i <= last && i < count_; ++i) {
+    for (std::uint64_t i = low < low_ ? 0 : (low - low_) >> shift_; i <= last && i < count_;
+         ++i, ++visits_) {
       if (get(i) == leaf) set(i, heir);
     }
   }
+  bool spent() const noexcept { return visits_ > std::uint64_t{kVisits} * count_; }
 
   // Whether half of the intervals name a leaf: else it costs more than it saves.
   bool useful() const noexcept {
@@ -90,6 +95,7 @@ class Shortcut {
  private:
   using Interval = typename P::template Atomic<std::uint32_t>;
   static constexpr std::uint32_t kPerLeaf = 8;
+  static constexpr std::uint32_t kVisits = 4;
 
   Shortcut(std::uint64_t low, std::uint32_t shift, std::uint32_t count) noexcept
       : low_(low), shift_(shift), count_(count) {}
@@ -120,6 +126,7 @@ class Shortcut {
   std::uint64_t low_;
   std::uint32_t shift_;
   std::uint32_t count_;
+  std::uint64_t visits_ = 0;  // of intervals by splits and unlinks; the partition's latch is held
 };
 
 }  // namespace perdure::phast

@@ -1,0 +1,44 @@
+// GrowthAhead: has the space of a pool's next growth ready before an operation needs it.
+//
+// WHAT  Getting space from the system takes a tenth of an insert's time (tmpfs zeroes it and makes
+//   huge pages of it), all of it in the operation that meets the end of the file. Behind every
+//   growth of a pool of kFrom bytes or more, background work lengthens the file by what the next
+//   one will ask for, in pieces of at most kPiece. PoolCore::grow() then finds it there, and only
+//   names it in the header.
+// INVARIANTS  The file is longer than the header says, by at most one growth: pool_core.h I2 allows
+//   that, as a crash inside grow() leaves it. Nothing of it is read or written before grow().
+// PROGRESS  A piece holds the pool's latch for about as long as the system takes to zero it. A full
+//   medium is no error here: the growth that needs the space says so.
+#pragma once
+
+#include <cstdint>
+
+#include "pool/background.h"
+
+namespace perdure {
+
+template <class Core, class P>
+class GrowthAhead final : public BackgroundWork<P> {
+ public:
+  static constexpr std::uint64_t kFrom = std::uint64_t{64} << 20;
+  static constexpr std::uint64_t kPiece = std::uint64_t{2} << 20;
+
+  explicit GrowthAhead(Core& core) noexcept : core_(core) {}
+
+  // After a growth to `bytes`; the pool's latch is held.
+  void grown(Background<P>& background, std::uint64_t bytes) noexcept {
+    if (bytes < kFrom) return;
+    if (added_) return background.wake(*this);
+    added_ = true;
+    background.add(*this);
+  }
+  Step run_some() noexcept override {
+    return core_.prepare_growth(kPiece) ? Step::more : Step::rest;
+  }
+
+ private:
+  Core& core_;
+  bool added_ = false;
+};
+
+}  // namespace perdure

@@ -1,0 +1,203 @@
+// PoolCore over a simulated machine: shapes that nobody asks for, a full root directory, a platform
+// whose write-backs fail, and a sync that finds background work to be done.
+#include "pool/pool_core.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "testing/sim_memory.h"
+#include "testing/sim_pool.h"
+
+namespace perdure::testing {
+namespace {
+
+constexpr std::uint64_t kCapacity = 2 << 20;
+
+layout::Root line(const std::string& name) {
+  layout::Root root{};
+  std::strcpy(root.name, name.c_str());
+  root.root = 4096;
+  return root;
+}
+
+class Core : public ::testing::Test {
+ protected:
+  Core() : memory_(kCapacity) {
+    EXPECT_TRUE(SimPool::create(memory_, kTinyShape).ok());
+    open();
+  }
+  void open(bool poisoned = false) {
+    pool_ = std::make_unique<SimPool>(memory_);
+    if (poisoned) pool_->platform().poison();
+    opened_ = pool_->open(1);
+    if (opened_.ok()) opened_ = pool_->core().finish_open(true);
+  }
+  PoolCore<SimPlatform>& core() { return pool_->core(); }
+
+  SimMemory memory_;
+  std::unique_ptr<SimPool> pool_;
+  Status opened_;
+};
+
+TEST(Shape, WhatCannotBeAPool) {
+  layout::Header header{};
+  const auto refused = [&](const PoolShape& shape) {
+    SimMemory memory(kCapacity);
+    EXPECT_FALSE(SimPool::create(memory, shape).ok());
+    return shape_header(shape, header) == StatusCode::invalid_argument;
+  };
+  PoolShape shape = kTinyShape;
+  shape.extent_bytes = kPage / 2;
+  EXPECT_TRUE(refused(shape)) << "less than a page";
+  shape.extent_bytes = 3 * kPage;
+  EXPECT_TRUE(refused(shape)) << "no power of two";
+  shape = kTinyShape;
+  shape.max_bytes = 4 * kPage;
+  EXPECT_TRUE(refused(shape)) << "no room for an extent";
+  shape.max_bytes = kMaxPoolSize + kPage;
+  EXPECT_TRUE(refused(shape)) << "too large";
+}
+
+TEST(Trust, OfAnUncleanPool) {
+  layout::Header header{};
+  layout::Identity here{};
+  here.inode = header.identity.inode = 7;
+  header.close_state = layout::CloseState::dirty;
+  header.weakest = static_cast<std::uint32_t>(Durability::process);
+  EXPECT_NE(std::string(distrust(header, here)).find("boot id cannot be read"), std::string::npos);
+  here.boot_id[0] = 1;
+  EXPECT_NE(std::string(distrust(header, here)).find("went down"), std::string::npos);
+  header.identity.boot_id[0] = 1;
+  EXPECT_EQ(distrust(header, here), nullptr) << "killed in this boot";
+  here.device = 9;
+  EXPECT_TRUE(is_copy(header, here)) << "the same inode on another device";
+  header.identity.boot_id[0] = 2;
+  EXPECT_FALSE(is_copy(header, here)) << "device numbers are of a boot";
+  header.weakest = static_cast<std::uint32_t>(Durability::power);
+  EXPECT_EQ(distrust(header, here), nullptr);
+  header.close_state = layout::CloseState::sealed;
+  EXPECT_EQ(distrust(header, here), nullptr);
+}
+
+TEST_F(Core, TheRootDirectoryIsFull) {
+  ASSERT_TRUE(opened_.ok());
+  for (std::uint32_t i = 0; i < core().root_slots(); ++i) {
+    EXPECT_TRUE(core().add_root(line("map" + std::to_string(i))).ok());
+    EXPECT_EQ(core().add_root(line("map" + std::to_string(i))), StatusCode::exists);
+  }
+  EXPECT_EQ(core().add_root(line("one more")), StatusCode::pool_full);
+  EXPECT_TRUE(core().drop_root(3).ok());
+  EXPECT_TRUE(core().add_root(line("one more")).ok());
+  EXPECT_EQ(*core().find_root("one more"), 3U);
+}
+
+TEST_F(Core, ADamagedRootLineIsNamed) {
+  ASSERT_TRUE(core().add_root(line("map")).ok());
+  memory_.base()[layout::kDirectoryOffset + offsetof(layout::Root, name)] ^= std::byte{1};
+  std::string found;
+  core().verify([&](const char* what) { found += what; });
+  EXPECT_NE(found.find("root directory"), std::string::npos);
+  EXPECT_EQ(core().add_root(line("other")), StatusCode::corruption);
+  EXPECT_EQ(core().find_root("other").error(), StatusCode::corruption);
+  memory_.base()[0] ^= std::byte{1};
+  memory_.base()[layout::kHeaderBytes] ^= std::byte{1};
+  core().verify([&](const char* what) { found += what; });
+  EXPECT_NE(found.find("header"), std::string::npos);
+}
+
+// What a write-back could not make durable is not acknowledged, wherever that happens.
+TEST_F(Core, AFailedWriteBackIsAnsweredEverywhere) {
+  ASSERT_TRUE(core().add_root(line("map")).ok());
+  pool_->platform().poison();
+  EXPECT_EQ(core().add_root(line("other")), StatusCode::poisoned);
+  EXPECT_EQ(core().drop_root(0), StatusCode::poisoned);
+  EXPECT_EQ(core().sync(), StatusCode::poisoned);
+  EXPECT_EQ(core().accept(core().header().identity), StatusCode::poisoned);
+  EXPECT_EQ(core().close(true), StatusCode::poisoned);
+  open(true);
+  EXPECT_EQ(opened_, StatusCode::poisoned) << opened_.message();
+  open();
+  EXPECT_TRUE(opened_.ok());
+  ASSERT_TRUE(core().close(true).ok());
+  open(true);
+  EXPECT_EQ(opened_, StatusCode::poisoned) << "a clean pool is made dirty";
+}
+
+TEST_F(Core, CloseOfWhatWasNotOpenedDoesNothing) {
+  ASSERT_TRUE(core().close(true).ok());
+  EXPECT_TRUE(core().close(true).ok());
+  SimPool other(memory_);
+  EXPECT_TRUE(other.core().close(true).ok());
+}
+
+class Steps final : public BackgroundWork<SimPlatform> {
+ public:
+  explicit Steps(int left) : left_(left) {}
+  Step run_some() noexcept override { return --left_ > 0 ? Step::more : Step::rest; }
+  int left() const { return left_; }
+
+ private:
+  int left_;
+};
+
+TEST_F(Core, SyncDoesTheBackgroundWorkThatIsLeft) {
+  core().background().set_threads(0);
+  Steps steps(5);
+  core().background().add(steps);
+  EXPECT_TRUE(core().sync().ok());
+  EXPECT_EQ(steps.left(), 0);
+  EXPECT_EQ(core().header().close_state, layout::CloseState::sealed);
+  EXPECT_TRUE(core().sync().ok()) << "sealed already";
+  core().background().remove(steps);
+  core().background().remove(steps);  // not registered any more
+}
+
+// Work without an end: the content is durable, but the pool is not sealed.
+TEST_F(Core, SyncBesideEndlessWorkDoesNotSeal) {
+  core().background().set_threads(0);
+  Steps steps(1 << 30);
+  core().background().add(steps);
+  EXPECT_TRUE(core().sync().ok());
+  EXPECT_EQ(core().header().close_state, layout::CloseState::dirty);
+  core().background().remove(steps);
+}
+
+// The next growth finds its space there; a crash before it leaves a longer file, no more.
+TEST_F(Core, GrowthIsPreparedPieceByPiece) {
+  const std::uint64_t before = core().header().file_bytes;
+  int pieces = 0;
+  while (core().prepare_growth(kPage)) ++pieces;
+  EXPECT_GT(pieces, 0);
+  EXPECT_GT(memory_.size(), before);
+  EXPECT_EQ(core().header().file_bytes, before);
+  open();
+  ASSERT_TRUE(opened_.ok());
+  EXPECT_EQ(core().header().file_bytes, before);
+  const std::uint64_t longer = memory_.size();
+  const auto extents = core().grow(1);
+  ASSERT_TRUE(extents);
+  EXPECT_EQ(core().header().file_bytes, longer);
+  EXPECT_EQ(memory_.size(), longer) << "no more was asked of the medium";
+  pool_->platform().poison();
+  EXPECT_FALSE(core().prepare_growth(kPage));
+}
+
+TEST_F(Core, AFullMediumPreparesNothing) {
+  memory_.set_disk_limit(memory_.size());
+  EXPECT_FALSE(core().prepare_growth(kPage));
+  EXPECT_EQ(core().grow(1).error(), StatusCode::pool_full);
+  memory_.set_disk_limit(kCapacity);
+  EXPECT_TRUE(core().grow(1));
+}
+
+// A reader that stays in its guard is waited for, but not for ever.
+TEST_F(Core, SyncBesideAReaderThatStaysDoesNotSeal) {
+  EpochGuard<SimPlatform> guard(core().epochs());
+  EXPECT_TRUE(core().sync().ok());
+  EXPECT_EQ(core().header().close_state, layout::CloseState::dirty);
+}
+
+}  // namespace
+}  // namespace perdure::testing
