@@ -31,9 +31,11 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& context,
                                                     const MapKinds& kinds, std::uint64_t capacity) {
   P& platform = context.platform;
-  // Two levels, of which the upper is twice the lower: 3 * lower * slots for 4/5 as many entries.
+  // Two levels, the upper twice the lower: 3 * lower buckets, to be 4/5 full. The hint may be wrong:
+  // the buckets leave three quarters of what the pool may grow to.
+  const std::uint64_t most = context.heap.max_data_bytes() / 4 / sizeof(Bucket);
   std::uint64_t lower = kMinBuckets;
-  while (lower < 1ULL << 30 && lower * 3 * G::kSlots * 4 < capacity * 5) lower *= 2;
+  while (lower * 3 * G::kSlots < capacity / 4 * 5 && lower * 2 * 3 <= most) lower *= 2;
   auto block = context.heap.allocate(sizeof(layout::Root), BlockKind::plain);
   if (!block) return block;
   layout::Root image{};
