@@ -1,5 +1,6 @@
 #include "testing/engine_list.h"
 
+#include "index/clevel/clevel.h"
 #include "index/phast/phast.h"
 #include "testing/lossy_target.h"
 
@@ -20,9 +21,24 @@ struct PhastUnderLoss {
   }
 };
 
+struct ClevelUnderLoss {
+  static constexpr Engine kEngine = Engine::clevel;
+  template <bool Bytes>
+  using Map = clevel::Clevel<LossyPlatform,
+                             std::conditional_t<Bytes, clevel::BytesCodec, clevel::IntegerCodec>,
+                             clevel::Geometry<4, 64, 2>>;
+  template <bool Bytes>
+  static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
+                                        const MapKinds& kinds) {
+    return Map<Bytes>::create(context, kinds, 0);
+  }
+};
+
 constexpr EngineUnderTest kEngines[] = {
     {Engine::phast, /*ordered=*/true, &open_lossy<PhastUnderLoss>, "phast.insert.entry:drop_flush",
      &phast_races, "phast.help.entry:drop_fence"},
+    {Engine::clevel, /*ordered=*/false, &open_lossy<ClevelUnderLoss>,
+     "clevel.insert.slot:drop_flush", &clevel_races, "clevel.help.dead:drop_fence"},
 };
 
 }  // namespace

@@ -219,6 +219,16 @@ bool Interleaver::start() {
       subject_->reclaim();
       continue;
     }
+    if (op.kind == OpKind::background) {
+      subject_->background();
+      continue;
+    }
+    if (op.kind == OpKind::reopen) {
+      s = subject_->close();
+      subject_ = factory_();
+      if (s.ok()) s = subject_->open(*memory_, 1);
+      continue;
+    }
     if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) {
       s = subject_->scan(op.kind == OpKind::scan_back, [](const auto&, const auto&) {});
       continue;
@@ -266,6 +276,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
     scheduler_.set_coarse(false);
     return;
   }
+  if (op.kind == OpKind::background) return subject_->background();
   if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) return scan(thread, op);
   const std::size_t call = history_.call(thread, op);
   if (op.kind == OpKind::find) {

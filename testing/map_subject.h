@@ -109,6 +109,7 @@ class MapSubject : public Subject {
     return done ? Status() : std::move(done.error());
   }
   void reclaim() override { pool_->epochs().drain_all(); }
+  void background() override { (void)pool_->core().background().run_some(); }
   Expected<bool> lookup(const std::string& key, std::string& value) override {
     return maps_[map_of(key)]->index().read(
         key_of(key), [&](const perdure::detail::Value& found) { value = text_of(found); });

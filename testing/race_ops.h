@@ -29,6 +29,8 @@ inline Op find(std::uint64_t key) { return {OpKind::find, integer_key(key), {}};
 inline Op scan() { return {OpKind::scan, {}, {}}; }
 inline Op scan_back() { return {OpKind::scan_back, {}, {}}; }
 inline Op reclaim() { return {OpKind::reclaim, {}, {}}; }
+inline Op background() { return {OpKind::background, {}, {}}; }
+inline Op reopen() { return {OpKind::reopen, {}, {}}; }
 
 inline Ops with(Ops ops, const Ops& more) {
   ops.insert(ops.end(), more.begin(), more.end());

@@ -23,6 +23,7 @@ struct Race {
 using RaceList = std::vector<Race>;
 
 RaceList phast_races();
+RaceList clevel_races();
 
 inline InterleaveOptions options_of(const Race& race, const std::string& engine) {
   return {.name = engine + "." + race.name,

@@ -22,9 +22,9 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string describe(const Op& op) {
-  static constexpr const char* kNames[] = {"insert", "upsert", "update",    "erase",
-                                           "find",   "drop",   "sync",      "compact",
-                                           "reopen", "scan",   "scan back", "reclaim"};
+  static constexpr const char* kNames[] = {"insert",    "upsert",  "update",    "erase",  "find",
+                                           "drop",      "sync",    "compact",   "reopen", "scan",
+                                           "scan back", "reclaim", "background"};
   std::string out = kNames[static_cast<int>(op.kind)];
   if (op.kind >= OpKind::sync) return out;
   out += " " + printable(op.key);
@@ -65,6 +65,7 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::scan:
     case OpKind::scan_back:
     case OpKind::reclaim:
+    case OpKind::background:
       return true;
   }
   return false;

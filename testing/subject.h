@@ -34,7 +34,8 @@ enum class OpKind : std::uint8_t {
   // Of interleavings only:
   scan,
   scan_back,
-  reclaim,  // what is retired and due is finished
+  reclaim,     // what is retired and due is finished
+  background,  // a step of the pool's background work
 };
 struct Op {
   OpKind kind = OpKind::find;
@@ -86,6 +87,7 @@ class Subject {
   using Deliver = std::function<void(const std::string& key, const std::string& value)>;
   virtual Status scan(bool reverse, const Deliver& deliver);
   virtual void reclaim() {}
+  virtual void background() {}
   // The value, or not; false if absent.
   virtual Expected<bool> lookup(const std::string& key, std::string& value) = 0;
   // Everything, in order if the structure keeps one.

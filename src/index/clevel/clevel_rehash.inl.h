@@ -101,7 +101,10 @@ Status Clevel<P, Codec, G>::expand(const Context* seen) noexcept {
 
 template <Platform P, class Codec, class G>
 Step Clevel<P, Codec, G>::rehash_some() noexcept {
-  if (!verified_.load(std::memory_order_acquire)) return Step::rest;  // I7: woken by mark_some
+  // I7; mark_some wakes it.
+  if (!verified_.load(std::memory_order_acquire) && P::runs("clevel.rehash.wait"_site)) {
+    return Step::rest;
+  }
   moving_.fetch_add(1, std::memory_order_seq_cst);
   Step step = Step::rest;
   if (scanners_.load(std::memory_order_seq_cst) == 0 && !context_.platform.poisoned()) {
