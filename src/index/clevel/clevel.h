@@ -67,8 +67,9 @@
 //   a reference is removed during a sweep its target is marked.
 // PROGRESS  find, update, erase are lock-free (an allocation aside). Inserts of one stripe exclude
 //   each other across the fence. One thread expands, others that found no slot either wait for it.
-//   Nobody waits for the rehash. pool_full: inserts and byte updates fail, all else goes on;
-//   likewise where a key's buckets are full though the table is nearly empty (chosen collisions).
+//   Nobody waits for the rehash. pool_full: inserts and byte updates fail, all else goes on.
+//   hash_overflow: an insert whose buckets are full though the table is nearly empty, since its
+//   keys were chosen to collide; other keys' inserts go on.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +79,7 @@
 #include "index/clevel/hash.h"
 #include "index/clevel/item.h"
 #include "index/clevel/layout.h"
+#include "index/clevel/stripe.h"
 #include "index/engine.h"
 #include "perdure/index.h"
 #include "perdure/options.h"
@@ -132,7 +134,6 @@ class Clevel final : public detail::Index, public EngineInstance {
  private:
   enum class Mode : std::uint8_t { insert, upsert, update };
   static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many
-  using Word = typename P::template Atomic<std::uint64_t>;
 
   struct Level {
     Bucket* buckets = nullptr;
@@ -159,8 +160,6 @@ class Clevel final : public detail::Index, public EngineInstance {
     std::uint64_t value = 0;
     const Context* context = nullptr;
   };
-  static constexpr std::uint64_t kLatch = 1;  // of a stripe: an insert is in it
-  static constexpr std::uint64_t kCount = 2;  // an update or an erase
 
   // --- helpers ---
   Probe probe_of(const detail::Key& key) const noexcept {
@@ -175,13 +174,9 @@ class Clevel final : public detail::Index, public EngineInstance {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
                                       context_.heap.template at<std::byte>(0));
   }
-  Word& stripe_of(const Probe& probe) const noexcept {
+  Stripe<P>& stripe_of(const Probe& probe) const noexcept {
     return stripes_[probe.stripe() % G::kStripes];
   }
-  static bool in_flight(const Word& stripe, std::uint64_t own) noexcept {
-    return stripe.load(std::memory_order_acquire) != own;
-  }
-  static void lock(Word& stripe) noexcept;
   // The answer where a key was not found; pages that were lost meanwhile read as zeros.
   Expected<bool> absent() const noexcept {
     if (context_.platform.poisoned()) [[unlikely]]
@@ -200,7 +195,7 @@ class Clevel final : public detail::Index, public EngineInstance {
 
   // --- lookups ---
   template <class F>
-  static bool for_each_candidate(const Probe& probe, const Level& level, F&& visit) noexcept;
+  static bool for_each_match(const Probe& probe, const Level& level, F&& visit) noexcept;
   bool same_key(const Item* item, std::uint64_t state, const Probe& probe) const noexcept;
   Status search(const Probe& probe, std::uint64_t own, Found& found) noexcept;
   bool walk(const Probe& probe, std::uint64_t own, Found& found, bool& wrote) noexcept;
@@ -220,7 +215,7 @@ class Clevel final : public detail::Index, public EngineInstance {
   template <Mode kMode>
   Expected<bool> write_once(const detail::Key& key, const detail::Value& value);
   Expected<Added> add(const Probe& probe, std::uint64_t block, std::size_t bytes,
-                      const Context*& seen) noexcept;
+                      std::uint64_t before, const Context*& seen) noexcept;
   Expected<std::uint64_t> make_item(const Probe& probe, const detail::Value& value,
                                     std::size_t& bytes) noexcept;
   Expected<std::uint64_t> make_blob(std::string_view value) noexcept;
@@ -234,6 +229,10 @@ class Clevel final : public detail::Index, public EngineInstance {
 
   // --- structure ---
   Status expand(const Context* seen) noexcept;
+  void begin_resize(const Context& from, const Context& to) noexcept;
+  void end_resize(const Level& drained) noexcept;
+  static std::uint64_t slots_of(const Context& context) noexcept;
+  std::uint64_t gained() const noexcept;
   bool crowded(const Level& level) const noexcept;
   Expected<std::uint64_t> make_level(std::uint64_t buckets) noexcept;
   static Expected<std::uint64_t> empty_level(const EngineContext<P>& context,
@@ -285,9 +284,10 @@ class Clevel final : public detail::Index, public EngineInstance {
   Status read_root() noexcept;
   Status read_levels() noexcept;
   static std::uint64_t level_word(std::uint64_t offset, std::uint64_t buckets) noexcept;
-  Status mark_bucket(Bucket& bucket, bool& wrote) noexcept;
+  Status mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept;
   bool named_above(const Context& now, std::uint64_t word, const Probe& probe) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
+  LevelStats level_stats(const Context& now, std::uint32_t number, MapStats& out) noexcept;
   void check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket, std::uint64_t word,
                   const CheckOptions& options, CheckReport& report);
 
@@ -298,16 +298,24 @@ class Clevel final : public detail::Index, public EngineInstance {
   bool bytes_values_ = false;
   typename P::template Atomic<Context*> levels_{nullptr};
   typename P::template Atomic<bool> verified_{false};  // I7
-  std::unique_ptr<Word[]> stripes_;
+  std::unique_ptr<Stripe<P>[]> stripes_;
   typename P::Latch resize_latch_;
   Rehash rehash_{this};
   typename P::template Atomic<std::uint32_t> scanners_{0};
   typename P::template Atomic<std::uint32_t> moving_{0};  // steps of the rehash under way
-  typename P::template Atomic<std::uint64_t> expansions_{0};
-  typename P::template Atomic<std::uint64_t> drained_{0};  // levels dropped since open
+  typename P::template Atomic<std::uint64_t> found_{0};   // entries when verified, less the gained
+  const std::uint64_t opened_ns_ = P::now_ns();
+  // With resize_latch_: those that begin take the next place, the oldest one under way ends first.
+  ResizeStats resizes_[MapStats::kMaxResizes];
+  std::uint64_t begun_ = 0;
+  std::uint64_t ended_ = 0;
+  std::uint64_t inherited_ = 0;  // under way at open, and not ended
+  // The rehash's own, one step at a time:
+  std::uint64_t moved_ = 0;
   // mark_some's own:
   std::uint32_t mark_level_ = 0;
   std::uint64_t mark_bucket_ = 0;
+  std::uint64_t marked_ = 0;  // entries
 };
 
 }  // namespace perdure::clevel

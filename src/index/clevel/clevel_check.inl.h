@@ -1,6 +1,7 @@
 // Clevel: invariants, audit and statistics. Included by clevel.h only. No mutation is in flight.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 
 #include "index/clevel/clevel.h"
@@ -12,7 +13,7 @@ template <Platform P, class Codec, class G>
 bool Clevel<P, Codec, G>::named_above(const Context& now, std::uint64_t word,
                                       const Probe& probe) const noexcept {
   for (std::uint32_t i = 1; i < now.count; ++i) {
-    const bool here = for_each_candidate(probe, *now.levels[i], [&](const std::uint64_t& slot) {
+    const bool here = for_each_match(probe, *now.levels[i], [&](const std::uint64_t& slot) {
       return context_.platform.load(slot) == word;
     });
     if (here) return true;
@@ -106,7 +107,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
   if (!search(probe, 0, found).ok() || found.item != item) bad("is not what its key finds");
   std::uint32_t here = 0;
   for (std::uint32_t i = level; i < now.count; ++i) {
-    for_each_candidate(probe, *now.levels[i], [&](const std::uint64_t& slot) {
+    for_each_match(probe, *now.levels[i], [&](const std::uint64_t& slot) {
       here += context_.platform.load(slot) == word ? 1 : 0;
       return false;
     });
@@ -159,17 +160,40 @@ void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report
     }
   }
   for (std::uint32_t i = 0; i < G::kStripes; ++i) {
-    if (stripes_[i].load(std::memory_order_acquire) != 0) {
+    if (stripes_[i].in_flight(0)) {
       internal::violation(report, root_offset_, "a stripe is in flight");
     }
   }
 }
 
 template <Platform P, class Codec, class G>
+LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t number,
+                                            MapStats& out) noexcept {
+  const P& platform = context_.platform;
+  const Level& level = *now.levels[number];
+  LevelStats stats{.slots = level.count * G::kSlots};
+  for (std::uint64_t n = 0; n < stats.slots; ++n) {
+    const std::uint64_t word = platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
+    if (word == 0 || word == kSealed || !plausible(word)) continue;
+    const Item* item = item_at(word);
+    const std::uint64_t state = platform.load(item->state);
+    if (!is_live(state)) continue;
+    if (number == 0 && now.growing() && named_above(now, word, probe_of(item, state))) continue;
+    ++stats.entries;
+    out.pm_bytes += context_.heap.block_bytes(word & kOffsetMask);
+    const std::uint64_t value = bytes_values_ ? platform.load(item->value) : 0;
+    if (value > kGone) out.pm_bytes += context_.heap.block_bytes(value);
+  }
+  out.entries += stats.entries;
+  out.leaves += level.count;
+  out.pm_bytes += context_.heap.block_bytes(level.offset);
+  return stats;
+}
+
+template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::stats(MapStats& out) {
   EpochGuard<P> guard(context_.epochs);
   const Pause pause(*this);  // what moves would be counted twice, or not at all
-  const P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_acquire);
   out.engine = Engine::clevel;
   out.entries = 0;
@@ -177,31 +201,19 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
   out.height = now.count;
   out.inner_nodes = 0;
   out.pm_bytes = context_.heap.block_bytes(root_offset_);
-  for (std::uint32_t i = 0; i < now.count; ++i) {
-    const Level& level = *now.levels[i];
-    out.leaves += level.count;
-    out.pm_bytes += context_.heap.block_bytes(level.offset);
-    for (std::uint64_t n = 0; n < level.count * G::kSlots; ++n) {
-      const std::uint64_t word = platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
-      if (word == 0 || word == kSealed || !plausible(word)) continue;
-      const Item* item = item_at(word);
-      const std::uint64_t state = platform.load(item->state);
-      if (!is_live(state)) continue;
-      if (i == 0 && now.growing() && named_above(now, word, probe_of(item, state))) continue;
-      ++out.entries;
-      out.pm_bytes += context_.heap.block_bytes(word & kOffsetMask);
-      const std::uint64_t value = bytes_values_ ? platform.load(item->value) : 0;
-      if (value > kGone) out.pm_bytes += context_.heap.block_bytes(value);
-    }
+  for (std::uint32_t i = now.count; i-- > 0;) {
+    (void)out.levels.push_back(level_stats(now, i, out));
   }
-  if (out.leaves > 0) {
-    out.load_factor =
-        static_cast<double>(out.entries) / static_cast<double>(out.leaves * G::kSlots);
-  }
+  out.load_factor = static_cast<double>(out.entries) / static_cast<double>(slots_of(now));
   out.dram_bytes =
-      sizeof(*this) + G::kStripes * sizeof(Word) + sizeof(Context) + now.count * sizeof(Level);
-  out.splits = expansions_.load(std::memory_order_relaxed);
-  out.merges = drained_.load(std::memory_order_relaxed);
+      sizeof(*this) + G::kStripes * sizeof(Stripe<P>) + sizeof(Context) + now.count * sizeof(Level);
+  LatchGuard latch(resize_latch_);
+  out.splits = begun_;
+  out.merges = ended_;
+  const std::uint64_t kept = std::min<std::uint64_t>(begun_, MapStats::kMaxResizes);
+  for (std::uint64_t n = begun_ - kept; n < begun_; ++n) {
+    (void)out.resizes.push_back(resizes_[n % MapStats::kMaxResizes]);
+  }
 }
 
 }  // namespace perdure::clevel

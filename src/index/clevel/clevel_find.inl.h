@@ -7,16 +7,17 @@
 
 namespace perdure::clevel {
 
-// visit(slot, word) for the slots of the key's two buckets, until it answers true.
+// visit(slot) for the slots of the key's two buckets that have its tag, until it answers true.
 template <Platform P, class Codec, class G>
 template <class F>
-[[gnu::always_inline]] inline bool Clevel<P, Codec, G>::for_each_candidate(const Probe& probe,
-                                                                           const Level& level,
-                                                                           F&& visit) noexcept {
+[[gnu::always_inline]] inline bool Clevel<P, Codec, G>::for_each_match(const Probe& probe,
+                                                                       const Level& level,
+                                                                       F&& visit) noexcept {
   for (const std::uint64_t number : {probe.first(level.mask()), probe.second(level.mask())}) {
     Bucket& bucket = level.buckets[number];
-    for (std::uint32_t s = 0; s < G::kSlots; ++s) {
-      if (visit(bucket.slots[s])) return true;
+    std::uint32_t matches = P::match_words(bucket.slots, G::kSlots, probe.tag());
+    for (; matches != 0; matches &= matches - 1) {
+      if (visit(bucket.slots[__builtin_ctz(matches)])) return true;
     }
   }
   return false;
@@ -54,7 +55,7 @@ template <Platform P, class Codec, class G>
 bool Clevel<P, Codec, G>::note_dead(const Item* item, const Probe& probe,
                                     std::uint64_t own) noexcept {
   (void)context_.settle(offset_of(item), sizeof(Item));
-  if (!context_.platform.durable() || !in_flight(stripe_of(probe), own)) return false;
+  if (!context_.platform.durable() || !stripe_of(probe).in_flight(own)) return false;
   context_.platform.flush(item, sizeof(Item), "clevel.help.dead"_site);
   return true;
 }
@@ -71,7 +72,7 @@ template <Platform P, class Codec, class G>
   bool again = false;
   const auto matches = [&](std::uint64_t& slot) {
     const std::uint64_t word = platform.load(slot);
-    if (word >> kOffsetBits != probe.tag() || !plausible(word)) return false;
+    if (word >> kOffsetBits != probe.tag() || !plausible(word)) return false;  // it has changed
     Item* item = item_at(word);
     const std::uint64_t state = platform.load(item->state);  // LP(find), if it is live
     if (!is_live(state)) {
@@ -91,7 +92,7 @@ template <Platform P, class Codec, class G>
     return true;
   };
   for (std::uint32_t i = 0; i < now.count; ++i) {
-    if (for_each_candidate(probe, *now.levels[i], matches)) return !again;
+    if (for_each_match(probe, *now.levels[i], matches)) return !again;
   }
   return levels_.load(std::memory_order_acquire) == &now;
 }
@@ -118,7 +119,7 @@ template <Platform P, class Codec, class G>
                                                                        const Probe& probe,
                                                                        std::uint64_t own) noexcept {
   P& platform = context_.platform;
-  if (in_flight(stripe_of(probe), own) && platform.durable()) [[unlikely]] {
+  if (stripe_of(probe).in_flight(own) && platform.durable()) [[unlikely]] {
     write_back(found);
     if (!platform.fence("clevel.help.item"_site)) return StatusCode::poisoned;
   }
@@ -188,9 +189,8 @@ template <Platform P, class Codec, class G>
     const Probe& probe) const noexcept {
   const Context& now = *levels_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < now.count; ++i) {
-    for_each_candidate(probe, *now.levels[i], [&](const std::uint64_t& slot) {
-      const std::uint64_t word = context_.platform.load(slot);
-      if (word >> kOffsetBits == probe.tag()) __builtin_prefetch(item_at(word));
+    for_each_match(probe, *now.levels[i], [&](const std::uint64_t& slot) {
+      __builtin_prefetch(item_at(context_.platform.load(slot)));
       return false;
     });
   }

@@ -12,11 +12,7 @@ Clevel<P, Codec, G>::Clevel(const EngineContext<P>& context, std::uint64_t root)
     : context_(context),
       root_offset_(root),
       root_(context.heap.template at<layout::Root>(root)),
-      stripes_(new(std::nothrow) Word[G::kStripes]) {
-  for (std::uint32_t i = 0; stripes_ != nullptr && i < G::kStripes; ++i) {
-    stripes_[i].store(0, std::memory_order_relaxed);
-  }
-}
+      stripes_(new(std::nothrow) Stripe<P>[G::kStripes]) {}
 
 template <Platform P, class Codec, class G>
 Clevel<P, Codec, G>::~Clevel() {
@@ -143,6 +139,7 @@ Expected<Recovered> Clevel<P, Codec, G>::recover(bool clean) {
   (void)clean;
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
   if (Status s = read_levels(); !s.ok()) return fail(std::move(s));
+  inherited_ = levels_.load(std::memory_order_relaxed)->count - 2;
   if (context_.platform.load(root_->opened) != 0) return Recovered::marking;
   verified_.store(true, std::memory_order_release);  // nothing was ever stored into it
   return Recovered::done;
@@ -165,7 +162,7 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
       mark_bucket_ = 0;
     }
     if (mark_level_ == now.count || !now.levels[mark_level_]->inherited) break;
-    s = mark_bucket(now.levels[mark_level_]->buckets[mark_bucket_++], wrote);
+    s = mark_bucket(now, now.levels[mark_level_]->buckets[mark_bucket_++], wrote);
   }
   // What was cleared is durable before the sweep can free what it named (I4).
   if (wrote && !context_.platform.fence("clevel.mark.slot"_site) && s.ok()) {
@@ -176,13 +173,14 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
                     (mark_bucket_ == now.levels[mark_level_]->count &&
                      (mark_level_ + 1 == now.count || !now.levels[mark_level_ + 1]->inherited));
   if (!over) return true;
+  found_.store(marked_ - gained(), std::memory_order_relaxed);
   verified_.store(true, std::memory_order_release);
   context_.background.wake(rehash_);
   return false;
 }
 
 template <Platform P, class Codec, class G>
-Status Clevel<P, Codec, G>::mark_bucket(Bucket& bucket, bool& wrote) noexcept {
+Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept {
   P& platform = context_.platform;
   Heap<P>& heap = context_.heap;
   for (std::uint32_t i = 0; i < G::kSlots; ++i) {
@@ -207,6 +205,9 @@ Status Clevel<P, Codec, G>::mark_bucket(Bucket& bucket, bool& wrote) noexcept {
         word = platform.load(slot);
         continue;
       }
+      const bool twice = mark_level_ == 0 && now.growing() &&
+                         named_above(now, word, probe_of(item_at(word), state));
+      if (!twice) ++marked_;
       if (Status s = heap.mark_serving(offset); !s.ok()) return s;
       if (value != 0) {
         if (Status s = heap.mark_serving(value); !s.ok()) return s;

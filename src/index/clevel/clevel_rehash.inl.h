@@ -52,13 +52,51 @@ bool Clevel<P, Codec, G>::crowded(const Level& level) const noexcept {
   return used * 4 >= kSample * G::kSlots;
 }
 
+template <Platform P, class Codec, class G>
+std::uint64_t Clevel<P, Codec, G>::slots_of(const Context& context) noexcept {
+  std::uint64_t slots = 0;
+  for (std::uint32_t i = 0; i < context.count; ++i) slots += context.levels[i]->count * G::kSlots;
+  return slots;
+}
+
+// Entries that came since open, less those that went.
+template <Platform P, class Codec, class G>
+std::uint64_t Clevel<P, Codec, G>::gained() const noexcept {
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < G::kStripes; ++i) sum += stripes_[i].gained();
+  return sum;
+}
+
+// The latch is held.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::begin_resize(const Context& from, const Context& to) noexcept {
+  resizes_[begun_++ % MapStats::kMaxResizes] = {
+      .begin_ns = P::now_ns() - opened_ns_,
+      .slots_before = slots_of(from),
+      .slots_after = slots_of(to) - (to.growing() ? to.levels[0]->count * G::kSlots : 0),
+      .entries = found_.load(std::memory_order_relaxed) + gained()};
+}
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::end_resize(const Level& drained) noexcept {
+  if (inherited_ != 0) {  // another process began it
+    --inherited_;
+    moved_ = 0;
+    return;
+  }
+  ResizeStats& resize = resizes_[ended_++ % MapStats::kMaxResizes];
+  resize.end_ns = P::now_ns() - opened_ns_;
+  resize.buckets = drained.count;
+  resize.moved = moved_;
+  moved_ = 0;
+}
+
 // Adds a level, unless the list is no longer the one in which no slot was free. The caller is
 // pinned.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::expand(const Context* seen) noexcept {
   if (levels_.load(std::memory_order_acquire) != seen) return {};
   if (seen->count == kMaxLevels || !crowded(seen->first())) {
-    return Status::format(StatusCode::pool_full,
+    return Status::format(StatusCode::hash_overflow,
                           "too many keys share their buckets: this one has no slot in %u levels, "
                           "the largest of which is nearly empty",
                           seen->count);
@@ -80,12 +118,14 @@ Status Clevel<P, Codec, G>::expand(const Context* seen) noexcept {
     if (levels_.load(std::memory_order_relaxed) == seen) {
       used = true;
       durable = store_ring(level->ring, level_word(*block, buckets));  // PP(expand)
-      if (durable) levels_.store(next, std::memory_order_release);
+      if (durable) {
+        levels_.store(next, std::memory_order_release);
+        begin_resize(*seen, *next);
+      }
     }
   }
   if (used && durable) {
     context_.epochs.retire(kContextReclaimer, this, reinterpret_cast<std::uint64_t>(seen));
-    expansions_.fetch_add(1, std::memory_order_relaxed);
     if (next->growing()) context_.background.wake(rehash_);
     return {};
   }
@@ -121,7 +161,8 @@ Step Clevel<P, Codec, G>::rehash_some() noexcept {
           }
         }
         if (Status s = rehash_bucket(last, last.buckets[last.next]); !s.ok()) {
-          step = s == StatusCode::pool_full ? Step::blocked : Step::rest;
+          const bool later = s == StatusCode::pool_full || s == StatusCode::hash_overflow;
+          step = later ? Step::blocked : Step::rest;
           break;
         }
       }
@@ -198,6 +239,7 @@ Status Clevel<P, Codec, G>::rehash_bucket(Level& last, Bucket& bucket) noexcept 
       if (moves[i].word != 0) {
         (void)platform.compare_exchange(bucket.slots[i], moves[i].word, kSealed);
       }
+      moved_ += moves[i].copy != nullptr ? 1 : 0;
     }
     if (!s.ok()) return s;
   }
@@ -221,11 +263,11 @@ Status Clevel<P, Codec, G>::drop_last() noexcept {
       return StatusCode::poisoned;
     }
     levels_.store(next, std::memory_order_release);
+    end_resize(*last);
   }
   context_.heap.retire(last->offset);
   context_.epochs.retire(kLevelReclaimer, this, reinterpret_cast<std::uint64_t>(last));
   context_.epochs.retire(kContextReclaimer, this, reinterpret_cast<std::uint64_t>(now));
-  drained_.fetch_add(1, std::memory_order_relaxed);
   return {};
 }
 

@@ -6,18 +6,6 @@
 namespace perdure::clevel {
 
 template <Platform P, class Codec, class G>
-void Clevel<P, Codec, G>::lock(Word& stripe) noexcept {
-  for (unsigned spins = 0;;) {
-    std::uint64_t word = stripe.load(std::memory_order_relaxed);
-    if ((word & kLatch) == 0 &&
-        stripe.compare_exchange_strong(word, word | kLatch, std::memory_order_acq_rel)) {
-      return;
-    }
-    P::pause(spins++);
-  }
-}
-
-template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Clevel<P, Codec, G>::begin_mutation(
     EpochGuard<P>& guard, bool needs_space) const noexcept {
   if (!guard.ok()) return StatusCode::out_of_memory;
@@ -110,50 +98,47 @@ void Clevel<P, Codec, G>::discard_item(std::uint64_t block) noexcept {
   context_.heap.discard(block);
 }
 
-// An empty slot for the key, in the highest level that has one; in it, of the emptier bucket.
+// An empty slot for the key: of its buckets in all levels but one that drains, in the emptiest, the
+// highest of those.
 template <Platform P, class Codec, class G>
-std::uint64_t* Clevel<P, Codec, G>::free_slot(const Probe& probe,
-                                              const Context& now) const noexcept {
+[[gnu::always_inline]] inline std::uint64_t* Clevel<P, Codec, G>::free_slot(
+    const Probe& probe, const Context& now) const noexcept {
   const std::uint32_t lowest = now.growing() ? 1 : 0;
+  std::uint64_t* best = nullptr;
+  int most = 0;
   for (std::uint32_t i = now.count; i-- > lowest;) {
     const Level& level = *now.levels[i];
-    std::uint64_t* best = nullptr;
-    std::uint32_t most = 0;
     for (const std::uint64_t number : {probe.first(level.mask()), probe.second(level.mask())}) {
-      std::uint64_t* empty = nullptr;
-      std::uint32_t free = 0;
-      for (std::uint32_t s = G::kSlots; s-- > 0;) {
-        std::uint64_t& slot = level.buckets[number].slots[s];
-        if (context_.platform.load(slot) != 0) continue;
-        empty = &slot;
-        ++free;
-      }
-      if (free > most) {
-        most = free;
-        best = empty;
-      }
+      std::uint64_t* slots = level.buckets[number].slots;
+      const std::uint32_t empty = P::match_words(slots, G::kSlots, 0);
+      const int free = __builtin_popcount(empty);
+      if (free <= most) continue;
+      std::uint64_t* slot = &slots[__builtin_ctz(empty)];
+      if (context_.platform.load(*slot) == kSealed) continue;  // so is the whole bucket, or will be
+      most = free;
+      best = slot;
     }
-    if (best != nullptr) return best;
   }
-  return nullptr;
+  return best;
 }
 
-// Names the item by a slot, if the key is absent. `full`: no slot is free in *seen.
+// Names the item by a slot, if the key is absent: as it was in *seen when its stripe was `before`,
+// or as it turns out. `full`: no slot is free in *seen.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline auto Clevel<P, Codec, G>::add(const Probe& probe, std::uint64_t block,
-                                                            std::size_t bytes,
+                                                            std::size_t bytes, std::uint64_t before,
                                                             const Context*& seen) noexcept
     -> Expected<Added> {
   P& platform = context_.platform;
-  Word& stripe = stripe_of(probe);
-  lock(stripe);
+  Stripe<P>& stripe = stripe_of(probe);
+  bool absent = Stripe<P>::unchanged(before, stripe.lock());
   const auto leave = [&](Added added) {
-    stripe.fetch_sub(kLatch, std::memory_order_release);
+    stripe.unlock(added == Added::done);
     return added;
   };
-  for (;;) {
+  for (;; absent = false) {
     Found found;
-    Status s = search(probe, kLatch, found);
+    Status s = absent ? Status() : search(probe, Stripe<P>::kLatch, found);
     // By who held the latch: what it left there does not count.
     if (s.ok() && platform.poisoned()) [[unlikely]]
       s = platform.failure();
@@ -162,12 +147,13 @@ template <Platform P, class Codec, class G>
       return fail(std::move(s));
     }
     if (found.item != nullptr) return leave(Added::exists);
-    seen = found.context;
+    if (!absent) seen = found.context;
     std::uint64_t* slot = free_slot(probe, *seen);
     if (slot == nullptr) return leave(Added::full);
     std::uint64_t empty = 0;
     // A seal, or another key's item: look again where the key belongs.
-    if (!platform.compare_exchange(*slot, empty, block | probe.tag() << kOffsetBits)) continue;
+    if (!platform.compare_exchange(*slot, empty, block | std::uint64_t{probe.tag()} << kOffsetBits))
+      continue;
     // LP(insert)
     platform.flush(item_at(block), bytes, "clevel.insert.item"_site);
     platform.flush(slot, sizeof(*slot), "clevel.insert.slot"_site);
@@ -184,12 +170,12 @@ template <Platform P, class Codec, class G>
     const Found& found, const Probe& probe, const detail::Value& value) noexcept {
   if (bytes_values_) return replace_bytes(found, probe, value.bytes);
   P& platform = context_.platform;
-  Word& stripe = stripe_of(probe);
-  stripe.fetch_add(kCount, std::memory_order_acq_rel);
+  Stripe<P>& stripe = stripe_of(probe);
+  stripe.enter();
   platform.store(found.item->value, value.word);  // LP(update); after an erase: just before it
   platform.flush(found.item, sizeof(Item), "clevel.update.word"_site);
   const bool durable = platform.fence("clevel.update.word"_site);  // PP(update)
-  stripe.fetch_sub(kCount, std::memory_order_release);
+  stripe.leave();
   if (!durable) return fail(StatusCode::poisoned);
   return true;
 }
@@ -201,12 +187,12 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
   P& platform = context_.platform;
   auto blob = make_blob(value);
   if (!blob) return fail(std::move(blob.error()));
-  Word& stripe = stripe_of(probe);
-  stripe.fetch_add(kCount, std::memory_order_acq_rel);
+  Stripe<P>& stripe = stripe_of(probe);
+  stripe.enter();
   std::uint64_t before = platform.load(found.item->value);
   do {
     if (before == kGone) {
-      stripe.fetch_sub(kCount, std::memory_order_release);
+      stripe.leave();
       context_.heap.free(*blob);
       return false;
     }
@@ -214,7 +200,7 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
   } while (!platform.compare_exchange(found.item->value, before, *blob));  // LP(update)
   platform.flush(found.item, sizeof(Item), "clevel.update.blob"_site);
   const bool durable = platform.fence("clevel.update.blob"_site);  // PP(update)
-  stripe.fetch_sub(kCount, std::memory_order_release);
+  stripe.leave();
   if (!durable) return fail(StatusCode::poisoned);
   if (before != 0) context_.heap.retire(before);
   return true;
@@ -250,6 +236,7 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
     return answer;
   };
   for (;;) {
+    const std::uint64_t before = stripe_of(probe).load();
     Found found;
     if (Status s = search(probe, 0, found); !s.ok()) return end(fail(std::move(s)));
     if (found.item != nullptr) {
@@ -265,8 +252,8 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
       if (!made) return fail(std::move(made.error()));
       block = *made;
     }
-    const Context* seen = nullptr;
-    auto added = add(probe, block, bytes, seen);
+    const Context* seen = found.context;
+    auto added = add(probe, block, bytes, before, seen);
     if (!added) {
       if (added.error() == StatusCode::poisoned) block = 0;  // it may be named
       return end(fail(std::move(added.error())));
@@ -289,22 +276,23 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
   P& platform = context_.platform;
   const Probe probe = probe_of(key);
   prefetch(probe);
-  Word& stripe = stripe_of(probe);
+  Stripe<P>& stripe = stripe_of(probe);
   for (;;) {
     Found found;
     if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
     if (found.item == nullptr) return absent();
     context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
-    stripe.fetch_add(kCount, std::memory_order_acq_rel);
+    stripe.enter();
     std::uint64_t state = found.state;
     if (!platform.compare_exchange(found.item->state, state, dead_state(offset_of(found.slot)))) {
-      stripe.fetch_sub(kCount, std::memory_order_release);
+      stripe.leave();
       continue;  // another erase was first; what the key has now is found, or its death helped
     }
     // LP(erase)
+    stripe.count_erased();
     platform.flush(found.item, sizeof(Item), "clevel.erase.state"_site);
     const bool durable = platform.fence("clevel.erase.state"_site);  // PP(erase)
-    stripe.fetch_sub(kCount, std::memory_order_release);
+    stripe.leave();
     if (!durable) return fail(StatusCode::poisoned);
     if (bytes_values_) {  // whoever takes the blob out of the word retires it
       std::uint64_t blob = platform.load(found.item->value);
@@ -334,7 +322,7 @@ Status Clevel<P, Codec, G>::clear_slots(const Found& found, const Probe& probe) 
   }
   platform.flush(found.slot, sizeof(*found.slot), "clevel.erase.slot"_site);
   for (std::uint32_t i = 0; i < now.count; ++i) {
-    for_each_candidate(probe, *now.levels[i], [&](std::uint64_t& slot) {
+    for_each_match(probe, *now.levels[i], [&](std::uint64_t& slot) {
       word = found.word;
       if (platform.load(slot) != word || !platform.compare_exchange(slot, word, 0)) return false;
       platform.flush(&slot, sizeof(slot), "clevel.erase.copy"_site);

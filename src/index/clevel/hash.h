@@ -48,8 +48,8 @@ struct Probe {
   std::uint64_t word = 0;       // integer keys
   std::string_view bytes = {};  // byte strings
 
-  std::uint64_t tag() const noexcept {  // never 0
-    const std::uint64_t top = hash >> 48;
+  std::uint16_t tag() const noexcept {  // never 0
+    const auto top = static_cast<std::uint16_t>(hash >> 48);
     return top != 0 ? top : 1;
   }
   std::uint64_t first(std::uint64_t mask) const noexcept { return hash & mask; }
