@@ -26,7 +26,7 @@ struct ClevelUnderLoss {
   template <bool Bytes>
   using Map = clevel::Clevel<LossyPlatform,
                              std::conditional_t<Bytes, clevel::BytesCodec, clevel::IntegerCodec>,
-                             clevel::Geometry<4, 64, 2>>;
+                             clevel::Geometry<4, 64, 2, 64>>;
   template <bool Bytes>
   static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
                                         const MapKinds& kinds) {

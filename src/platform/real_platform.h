@@ -210,8 +210,8 @@ class RealPlatform {
     }
     return mask;
   }
-  // The first `n` words of a line, which others store whole, whose upper 16 bits are `tag`, as bits.
-  // Acquire, as loads of the words one by one.
+  // Those of the first `n` words of a line, which others store whole, whose upper 16 bits are
+  // `tag`, as bits. Acquire, as loads of the words one by one.
   static std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
                                    std::uint16_t tag) noexcept {
     const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));

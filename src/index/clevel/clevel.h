@@ -43,7 +43,8 @@
 //   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> uncount -> clear the slots
 //           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). While the
 //           table grows: the slots' F and 1S at once.
-//   expand  level zero, F* S -> ring word, F S (PP) -> context. By the insert that found no slot.
+//   expand  level zero, F* S, in the background -> ring word, F S (PP) -> context, by the insert
+//           that found no slot.
 //   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
 //           F per copy, 1S; dead meanwhile: the copy undone, F S; then sealed. All sealed: ring
 //           word 0, F S (PP) -> context -> level retired.
@@ -92,7 +93,8 @@ class Clevel final : public detail::Index, public EngineInstance {
   using Item = layout::Item;
   using Bucket = layout::Bucket;
 
-  // Writes an empty map with room for `capacity` entries and answers the offset of its root block; durable, not yet named.
+  // Writes an empty map with room for `capacity` entries, about, and answers the offset of its
+  // root block; durable, not yet named.
   static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds,
                                         std::uint64_t capacity);
   // The instance of a root block; recover() comes next.
@@ -109,7 +111,7 @@ class Clevel final : public detail::Index, public EngineInstance {
   void start() noexcept override;
   Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override;
-  Status close() override { return {}; }
+  Status close() override;
 
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
@@ -229,12 +231,14 @@ class Clevel final : public detail::Index, public EngineInstance {
 
   // --- structure ---
   Status expand(const Context* seen) noexcept;
+  void look_ahead(const Context& now, const std::uint64_t* slot) noexcept;
+  Step prepare_some() noexcept;
+  Expected<std::uint64_t> take_level(std::uint64_t buckets) noexcept;
   void begin_resize(const Context& from, const Context& to) noexcept;
   void end_resize(const Level& drained) noexcept;
   static std::uint64_t slots_of(const Context& context) noexcept;
   std::uint64_t gained() const noexcept;
   bool crowded(const Level& level) const noexcept;
-  Expected<std::uint64_t> make_level(std::uint64_t buckets) noexcept;
   static Expected<std::uint64_t> empty_level(const EngineContext<P>& context,
                                              std::uint64_t buckets) noexcept;
   Step rehash_some() noexcept;
@@ -246,6 +250,11 @@ class Clevel final : public detail::Index, public EngineInstance {
   struct Rehash final : BackgroundWork<P> {
     explicit Rehash(Clevel* m) : map(m) {}
     Step run_some() noexcept override { return map->rehash_some(); }
+    Clevel* map;
+  };
+  struct Ahead final : BackgroundWork<P> {
+    explicit Ahead(Clevel* m) : map(m) {}
+    Step run_some() noexcept override { return map->prepare_some(); }
     Clevel* map;
   };
   // While it lives no item moves; it waits for the step that is under way.
@@ -300,7 +309,16 @@ class Clevel final : public detail::Index, public EngineInstance {
   typename P::template Atomic<bool> verified_{false};  // I7
   std::unique_ptr<Stripe<P>[]> stripes_;
   typename P::Latch resize_latch_;
+  typename P::Latch grow_latch_;  // of who adds a level; taken before the others
   Rehash rehash_{this};
+  Ahead ahead_{this};
+  typename P::template Atomic<std::uint64_t> wanted_{0};  // buckets of the next level
+  typename P::Latch ahead_latch_;
+  struct {  // the next level as far as it is zeroed
+    std::uint64_t offset = 0;
+    std::uint64_t buckets = 0;
+    std::uint64_t zeroed = 0;
+  } next_;
   typename P::template Atomic<std::uint32_t> scanners_{0};
   typename P::template Atomic<std::uint32_t> moving_{0};  // steps of the rehash under way
   typename P::template Atomic<std::uint64_t> found_{0};   // entries when verified, less the gained

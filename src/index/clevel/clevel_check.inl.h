@@ -48,6 +48,7 @@ Status Clevel<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noe
     }
     reach(level.offset);
   }
+  if (next_.offset != 0) reach(next_.offset);
   reach(root_offset_);
   return s;
 }
@@ -55,6 +56,7 @@ Status Clevel<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noe
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::release_blocks() {
   context_.background.remove(rehash_);
+  context_.background.remove(ahead_);
   context_.epochs.drain_all();
   (void)enumerate(&Heap<P>::take_back);
 }
@@ -207,7 +209,11 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
   out.load_factor = static_cast<double>(out.entries) / static_cast<double>(slots_of(now));
   out.dram_bytes =
       sizeof(*this) + G::kStripes * sizeof(Stripe<P>) + sizeof(Context) + now.count * sizeof(Level);
-  LatchGuard latch(resize_latch_);
+  {
+    const LatchGuard latch(ahead_latch_);
+    if (next_.offset != 0) out.pm_bytes += context_.heap.block_bytes(next_.offset);
+  }
+  const LatchGuard latch(resize_latch_);
   out.splits = begun_;
   out.merges = ended_;
   const std::uint64_t kept = std::min<std::uint64_t>(begun_, MapStats::kMaxResizes);

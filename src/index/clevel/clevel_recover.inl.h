@@ -17,6 +17,7 @@ Clevel<P, Codec, G>::Clevel(const EngineContext<P>& context, std::uint64_t root)
 template <Platform P, class Codec, class G>
 Clevel<P, Codec, G>::~Clevel() {
   context_.background.remove(rehash_);
+  context_.background.remove(ahead_);
   context_.epochs.drain_all();  // reclaimers point here
   const Context* now = levels_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; now != nullptr && i < now->count; ++i) delete now->levels[i];
@@ -27,8 +28,8 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& context,
                                                     const MapKinds& kinds, std::uint64_t capacity) {
   P& platform = context.platform;
-  // Two levels, the upper twice the lower: 3 * lower buckets, to be 4/5 full. The hint may be wrong:
-  // the buckets leave three quarters of what the pool may grow to.
+  // Two levels, the upper twice the lower: 3 * lower buckets, to be 4/5 full. The hint may be
+  // wrong: the buckets leave three quarters of what the pool may grow to.
   const std::uint64_t most = context.heap.max_data_bytes() / 4 / sizeof(Bucket);
   std::uint64_t lower = kMinBuckets;
   while (lower * 3 * G::kSlots < capacity / 4 * 5 && lower * 2 * 3 <= most) lower *= 2;
@@ -225,7 +226,16 @@ void Clevel<P, Codec, G>::start() noexcept {
     context_.platform.flush(&root_->opened, sizeof(root_->opened), "clevel.start.opened"_site);
     (void)context_.platform.fence("clevel.start.opened"_site);
   }
+  context_.background.add(ahead_);
   context_.background.add(rehash_);
+}
+
+// The level that is not used yet.
+template <Platform P, class Codec, class G>
+Status Clevel<P, Codec, G>::close() {
+  if (next_.offset != 0) context_.heap.free(next_.offset);
+  next_ = {};
+  return {};
 }
 
 }  // namespace perdure::clevel

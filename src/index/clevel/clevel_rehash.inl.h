@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "index/clevel/clevel.h"
 
@@ -90,10 +91,64 @@ void Clevel<P, Codec, G>::end_resize(const Level& drained) noexcept {
   moved_ = 0;
 }
 
+// A bucket this full among a key's emptiest: the table will soon grow.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::look_ahead(const Context& now, const std::uint64_t* slot) noexcept {
+  const auto line = reinterpret_cast<std::uintptr_t>(slot) & ~(kLine - 1);
+  const std::uint32_t empty =
+      P::match_words(reinterpret_cast<const std::uint64_t*>(line), G::kSlots, 0);
+  if (__builtin_popcount(empty) > static_cast<int>(G::kSlots / 4) || now.growing()) return;
+  const std::uint64_t buckets = now.first().count * 2;
+  if (wanted_.load(std::memory_order_relaxed) == buckets ||
+      levels_.load(std::memory_order_acquire) != &now) {
+    return;
+  }
+  wanted_.store(buckets, std::memory_order_release);
+  context_.background.wake(ahead_);
+}
+
+// A step of zeroing the next level, so that no insert has to.
+template <Platform P, class Codec, class G>
+Step Clevel<P, Codec, G>::prepare_some() noexcept {
+  P& platform = context_.platform;
+  const LatchGuard guard(ahead_latch_);
+  const std::uint64_t buckets = wanted_.load(std::memory_order_acquire);
+  if (next_.zeroed == buckets || buckets == 0 || platform.poisoned()) return Step::rest;
+  if (next_.buckets != buckets) {
+    if (next_.offset != 0) context_.heap.free(next_.offset);
+    next_ = {};
+    auto block = context_.heap.allocate(buckets * sizeof(Bucket), BlockKind::plain);
+    if (!block) return Step::rest;  // the insert that needs it says so
+    next_ = {.offset = *block, .buckets = buckets};
+  }
+  auto* first = context_.heap.template at<Bucket>(next_.offset) + next_.zeroed;
+  const std::uint64_t n = std::min(G::kAhead, buckets - next_.zeroed);
+  platform.zero(first, n * sizeof(Bucket));
+  platform.flush(first, n * sizeof(Bucket), "clevel.ahead.zero"_site);
+  if (!platform.fence("clevel.ahead.zero"_site)) return Step::rest;
+  next_.zeroed += n;
+  return next_.zeroed == buckets ? Step::rest : Step::more;
+}
+
+// The level of so many buckets that lies ready, once what is missing was done.
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> Clevel<P, Codec, G>::take_level(std::uint64_t buckets) noexcept {
+  wanted_.store(buckets, std::memory_order_release);
+  while (prepare_some() == Step::more) {
+  }
+  {
+    const LatchGuard guard(ahead_latch_);
+    wanted_.store(0, std::memory_order_release);
+    if (next_.zeroed == buckets) return std::exchange(next_, {}).offset;
+  }
+  return empty_level(context_, buckets);
+}
+
 // Adds a level, unless the list is no longer the one in which no slot was free. The caller is
-// pinned.
+// pinned; others that found no slot wait for it.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::expand(const Context* seen) noexcept {
+  const LatchGuard growing(grow_latch_);
   if (levels_.load(std::memory_order_acquire) != seen) return {};
   if (seen->count == kMaxLevels || !crowded(seen->first())) {
     return Status::format(StatusCode::hash_overflow,
@@ -102,7 +157,7 @@ Status Clevel<P, Codec, G>::expand(const Context* seen) noexcept {
                           seen->count);
   }
   const std::uint64_t buckets = seen->first().count * 2;
-  auto block = empty_level(context_, buckets);
+  auto block = take_level(buckets);
   if (!block) return std::move(block.error());
   auto* level = new (std::nothrow) Level;
   auto* next = new (std::nothrow) Context(*seen);

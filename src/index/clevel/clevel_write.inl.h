@@ -155,6 +155,7 @@ template <Platform P, class Codec, class G>
     if (!platform.compare_exchange(*slot, empty, block | std::uint64_t{probe.tag()} << kOffsetBits))
       continue;
     // LP(insert)
+    look_ahead(*seen, slot);
     platform.flush(item_at(block), bytes, "clevel.insert.item"_site);
     platform.flush(slot, sizeof(*slot), "clevel.insert.slot"_site);
     const bool durable = platform.fence("clevel.insert.slot"_site);  // PP(insert)
