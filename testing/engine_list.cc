@@ -6,10 +6,11 @@ namespace perdure::testing {
 
 extern const EngineUnderTest kPhastUnderTest;
 extern const EngineUnderTest kLevelUnderTest;
+extern const EngineUnderTest kClevelUnderTest;
 
 namespace {
 
-constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest};
+constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest, &kClevelUnderTest};
 
 }  // namespace
 

@@ -14,7 +14,7 @@ constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 enum class Engine : std::uint16_t {
   phast = 1,      // ordered; persistent leaves, inner nodes in DRAM
   level = 2,      // hash; two levels in persistent memory, grows and shrinks in place
-  clevel = 3,     // planned
+  clevel = 3,     // hash; all persistent, grows in the background, restarts at once
   as = 4,         // planned
   ascs = 5,       // planned
   pskiplist = 6,  // planned

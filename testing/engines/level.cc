@@ -67,10 +67,8 @@ constexpr std::string_view kOrderedSites[] = {
 };
 
 constexpr HistoricalBug kHistorical[] = {
-    {"Witcher 7, Level Hashing", "level.insert.line:drop_flush",
-     "token before item: first bucket"},
-    {"Witcher 8, Level Hashing", "level.insert.line:any_order",
-     "token before item: second bucket"},
+    {"Witcher 7, Level Hashing", "level.insert.line:drop_flush", "token before item: first bucket"},
+    {"Witcher 8, Level Hashing", "level.insert.line:any_order", "token before item: second bucket"},
     {"Witcher 9, Level Hashing", "level.update.value:drop_flush",
      "token before item: update, first bucket"},
     {"Witcher 10, Level Hashing", "level.move.copy:drop_flush",

@@ -1,0 +1,80 @@
+// Clevel's scenarios. Buckets hold two items and the table begins with six of them, so that 14 keys
+// make a third level; a step of the background work follows every write of a setup and drains the
+// last one.
+#include "testing/engines/clevel_races.h"
+
+#include "testing/engines/clevel_subject.h"
+#include "testing/race_ops.h"
+
+namespace perdure::testing {
+
+namespace {
+
+SubjectFactory words() { return clevel_subjects<clevel::IntegerCodec>({}); }
+SubjectFactory bytes() { return clevel_subjects<clevel::BytesCodec>({.values = ValueKind::bytes}); }
+constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 12};
+
+// Every pair of operations on one key, that is there or not, while the table rests and while it
+// grows: whoever answers writes back and fences what the answer rests on (C11, X3), inserts exclude
+// each other (C4), and the rehash makes no difference (C1, C2, C3).
+void add_pairs(RaceList& races, bool grows) {
+  const std::uint64_t key = 5;
+  const Ops writers{insert(key, 2), upsert(key, 3), update(key, 4), erase(key)};
+  const Ops others{insert(key, 5), upsert(key, 6), update(key, 7), erase(key), find(key)};
+  static constexpr const char* kNames[] = {"Insert", "Upsert", "Update", "Erase", "Find"};
+  const std::string hazards = grows ? "C1_C2_C3_C4_" : "C4_C11_X3_";
+  for (const bool there : {false, true}) {
+    Ops setup{insert(7, 1)};
+    for (std::uint64_t other = 10; grows && other < 22; ++other) setup.push_back(insert(other, 1));
+    if (there) setup.push_back(insert(key, 1));
+    for (std::size_t w = 0; w < writers.size(); ++w) {
+      for (std::size_t o = 0; o < others.size(); ++o) {
+        races.push_back(
+            {.name = hazards + kNames[w] + "And" + kNames[o] + (there ? "There" : "Absent"),
+             .subjects = words(),
+             .setup = grows ? stepped(setup) : setup,
+             .threads = grows ? std::vector<Ops>{{background(), writers[w]},
+                                                 {others[o], background(), find(key)}}
+                              : std::vector<Ops>{{writers[w]}, {others[o], find(key)}},
+             .thin = grows ? 96U : 24U,
+             .limits = kFewer});
+      }
+    }
+  }
+}
+
+// An erased item's block is used again under whoever still holds the slot's word (C8, X4).
+void add_reuse(RaceList& races) {
+  const Op put{OpKind::upsert, "a", std::string(30, 'p')};
+  const Op other{OpKind::upsert, "b", std::string(30, 'q')};
+  const Op gone{OpKind::erase, "a", {}};
+  const Op look{OpKind::find, "a", {}};
+  races.push_back({.name = "C8_X4_ABlockIsUsedAgainUnderALookup",
+                   .subjects = bytes(),
+                   .setup = {put},
+                   .threads = {{gone, reclaim(), reclaim(), other}, {look}},
+                   .limits = kFewer});
+  races.push_back({.name = "C8_AValueIsReplacedUnderALookup",
+                   .subjects = bytes(),
+                   .setup = {put},
+                   .threads = {{put, reclaim(), reclaim(), other}, {look, gone}},
+                   .limits = kFewer});
+  races.push_back(
+      {.name = "C4_C8_X3_ThreeHandsOnOneKey",
+       .subjects = words(),
+       .setup = {insert(5, 1)},
+       .threads = {{update(5, 2), erase(5)}, {insert(5, 3), find(5)}, {erase(5), upsert(5, 4)}},
+       .limits = kFewer});
+}
+
+}  // namespace
+
+RaceList clevel_races() {
+  RaceList races;
+  add_pairs(races, false);
+  add_pairs(races, true);
+  add_reuse(races);
+  return races;
+}
+
+}  // namespace perdure::testing

@@ -1,0 +1,93 @@
+// Clevel hashing under the crash explorer. The ids are those of docs/design/hazards.md.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "support.h"
+#include "testing/engines/clevel_subject.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+namespace {
+
+const MapSetup kWords{};
+const MapSetup kRecords{.values = ValueKind::bytes};
+
+std::string word(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), 8);
+}
+Op insert(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::insert, integer_key(key), word(value)};
+}
+Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
+Op update(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::update, integer_key(key), word(value)};
+}
+
+// One workload, every crash point, every image that the limit allows.
+void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
+                     const MapSetup& setup = kWords) {
+  Explorer explorer(clevel_subjects<clevel::IntegerCodec>(setup), integer_op,
+                    {.name = test_name(),
+                     .capacity = 2 << 20,
+                     .limits = {.product = 1024, .random = 32, .sampled = 200},
+                     .battery = 60,
+                     .second_in = 20,
+                     .kill_in = 3,
+                     .explore_create = false});
+  const ExploreReport report = explorer.run(beside_background(workload));
+  std::printf("%s\n", report.summary().c_str());
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  for (const std::string& site : sites) {
+    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
+  }
+}
+
+// 2a: a slot durable before its item names nothing, also where the block had another life.
+TEST(ClevelCrash, P2a_ReusedBlocks) {
+  explore_exactly({insert(5, 1), erase(5), insert(5, 2), erase(5), insert(6, 3), insert(5, 4),
+                   update(5, 5), erase(6), insert(6, 6)},
+                  {"clevel.insert.slot", "clevel.erase.state", "clevel.update.word"});
+}
+
+// C3, C6, C7: the table grows from 12 slots; every point of expansions and rehashes.
+TEST(ClevelCrash, C6_C7_GrowthAndRehash) {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 24; ++key) ops.push_back(insert(key, key));
+  explore_exactly(ops, {"clevel.ring.word", "clevel.rehash.copy", "clevel.insert.slot"});
+}
+
+// C2: erases while the last level drains.
+TEST(ClevelCrash, C2_EraseDuringRehash) {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 14; ++key) ops.push_back(insert(key, key));
+  for (std::uint64_t key = 1; key <= 14; key += 2) {
+    ops.push_back(erase(key));
+    ops.push_back(insert(key + 100, key));
+  }
+  explore_exactly(ops, {"clevel.rehash.copy", "clevel.erase.state"});
+}
+
+TEST(ClevelCrash, RandomWords) {
+  explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);
+}
+
+// 2b: the only pointer to an acknowledged value is replaced.
+TEST(ClevelCrash, P2b_RandomRecords) {
+  explore(clevel_subjects<clevel::IntegerCodec>(kRecords), beside_background(integer_record_op),
+          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 40, 2);
+}
+
+TEST(ClevelCrash, CreateCrash) {
+  explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
+          {.capacity = 2 << 20,
+           .limits = {.product = 256, .random = 50, .sampled = 100},
+           .battery = 60,
+           .second_in = 40,
+           .kill_in = 2},
+          6, 1);
+}
+
+}  // namespace
+}  // namespace perdure::testing
