@@ -305,7 +305,8 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
   };
   if (preset == Preset::nightly) {
     std::vector<Op> ops;
-    for (const Op& op : batch()) ops.push_back(in_map(op.key.back() % 3, op));
+    for (const Op& op : batch())
+      ops.push_back(in_map(static_cast<std::uint8_t>(op.key.back()) % 3, op));
     all.push_back(directed_one("batch", maps(three), on_three_maps(), thinned(options, 200), ops));
   }
   std::vector<Op> steps{

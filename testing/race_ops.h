@@ -32,15 +32,6 @@ inline Op reclaim() { return {OpKind::reclaim, {}, {}}; }
 inline Op background() { return {OpKind::background, {}, {}}; }
 inline Op reopen() { return {OpKind::reopen, {}, {}}; }
 
-// A step of background work after each.
-inline Ops stepped(const Ops& ops) {
-  Ops all;
-  for (const Op& op : ops) {
-    all.push_back(op);
-    all.push_back(background());
-  }
-  return all;
-}
 inline Ops with(Ops ops, const Ops& more) {
   ops.insert(ops.end(), more.begin(), more.end());
   return ops;

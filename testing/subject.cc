@@ -66,7 +66,6 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::scan:
     case OpKind::scan_back:
     case OpKind::reclaim:
-    case OpKind::background:
       return true;
   }
   return false;

@@ -1,6 +1,5 @@
 // Clevel's scenarios. Buckets hold two items and the table begins with six of them, so that 14 keys
-// make a third level; a step of the background work follows every write of a setup and drains the
-// last one.
+// make a third level; every write takes a step of the background work, which drains the last one.
 #include "testing/engines/clevel_races.h"
 
 #include "testing/engines/clevel_subject.h"
@@ -10,8 +9,13 @@ namespace perdure::testing {
 
 namespace {
 
-SubjectFactory words() { return clevel_subjects<clevel::IntegerCodec>({}); }
-SubjectFactory bytes() { return clevel_subjects<clevel::BytesCodec>({.values = ValueKind::bytes}); }
+SubjectFactory words() {
+  return clevel_subjects<clevel::IntegerCodec>({.background_thread = false});
+}
+SubjectFactory bytes() {
+  return clevel_subjects<clevel::BytesCodec>(
+      {.values = ValueKind::bytes, .background_thread = false});
+}
 constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 12};
 
 // Every pair of operations on one key, that is there or not, while the table rests and while it
@@ -32,10 +36,8 @@ void add_pairs(RaceList& races, bool grows) {
         races.push_back(
             {.name = hazards + kNames[w] + "And" + kNames[o] + (there ? "There" : "Absent"),
              .subjects = words(),
-             .setup = grows ? stepped(setup) : setup,
-             .threads = grows ? std::vector<Ops>{{background(), writers[w]},
-                                                 {others[o], background(), find(key)}}
-                              : std::vector<Ops>{{writers[w]}, {others[o], find(key)}},
+             .setup = setup,
+             .threads = {{writers[w]}, {others[o], find(key)}},
              .thin = grows ? 96U : 24U,
              .limits = kFewer});
       }

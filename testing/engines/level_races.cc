@@ -16,8 +16,11 @@ namespace {
 
 constexpr EnumerationLimits kFew{.product = 16, .random = 2, .sampled = 12};
 
-SubjectFactory words() { return level_subjects<level::IntegerCodec>({}); }
-SubjectFactory strings() { return level_subjects<level::BytesCodec>({.values = ValueKind::bytes}); }
+SubjectFactory words() { return level_subjects<level::IntegerCodec>({.background_thread = false}); }
+SubjectFactory strings() {
+  return level_subjects<level::BytesCodec>(
+      {.values = ValueKind::bytes, .background_thread = false});
+}
 Op put(char key, char value) {
   return {OpKind::upsert, std::string(12, key), std::string(30, value)};
 }

@@ -9,9 +9,12 @@
 namespace perdure::testing {
 namespace {
 
-SubjectFactory words() { return clevel_subjects<clevel::IntegerCodec>({}); }
+SubjectFactory words() {
+  return clevel_subjects<clevel::IntegerCodec>({.background_thread = false});
+}
 SubjectFactory records() {
-  return clevel_subjects<clevel::IntegerCodec>({.values = ValueKind::bytes});
+  return clevel_subjects<clevel::IntegerCodec>(
+      {.values = ValueKind::bytes, .background_thread = false});
 }
 
 Ops steps_of_background(std::size_t n) { return Ops(n, background()); }
@@ -20,8 +23,8 @@ Ops keys_up_to(std::uint64_t n) {
   for (std::uint64_t key = 1; key <= n; ++key) ops.push_back(insert(key, 100 + key));
   return ops;
 }
-// Three levels, the last of which drains: a step of the background work follows every write.
-Ops growing() { return stepped(keys_up_to(14)); }
+// Three levels, the last of which drains: every write takes a step of the background work.
+Ops growing() { return keys_up_to(14); }
 
 InterleaveReport explore(const std::string& part, const SubjectFactory& factory, const Ops& setup,
                          const std::vector<Ops>& threads, std::uint32_t thin, bool quiet = false) {
