@@ -72,10 +72,10 @@ faults: build    ## count failed calls and flipped bits that were survived
 	@scripts/faults.sh --engine $(ENGINE)
 
 fuzz: build-fuzz ## libFuzzer on open, check, operations, TSV and command line: two minutes
-	@scripts/fuzz.sh figures
+	@scripts/fuzz.sh figures --engine $(ENGINE)
 
 coverage: build-coverage  ## lines and branches that the fast tests reach
-	@scripts/coverage.sh
+	@scripts/coverage.sh --engine $(ENGINE)
 
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh

@@ -36,3 +36,8 @@ function(perdure_register name)
   set_tests_properties("${name}" PROPERTIES
     LABELS "${labels}" ENVIRONMENT "${environment}" TIMEOUT ${timeout})
 endfunction()
+
+# The engines, by name: what runs on one at a time is registered for each.
+file(GLOB PERDURE_ENGINES CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src/index"
+     "${PROJECT_SOURCE_DIR}/src/index/*/factory.h")
+list(TRANSFORM PERDURE_ENGINES REPLACE "/factory.h" "")

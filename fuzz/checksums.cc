@@ -8,9 +8,16 @@
 
 namespace perdure::fuzz {
 
+void fix_phast(std::string& bytes, const layout::Root& root);  // phast_checksums.cc
+
 namespace {
 
-// A new engine adds its row; without one its maps are fuzzed behind the pool's checksums only.
+// How an engine's checksums are made right, from its root block on. Without a row its maps are
+// fuzzed behind the pool's checksums only.
+struct EngineFix {
+  Engine engine;
+  void (*fix)(std::string& bytes, const layout::Root& root);
+};
 constexpr EngineFix kFixes[] = {{Engine::phast, fix_phast}};
 
 template <class T>

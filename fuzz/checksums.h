@@ -16,13 +16,6 @@ void fix_pool(std::string& bytes);
 // fix_pool().
 void fix_engines(std::string& bytes);
 
-// How an engine's checksums are made right, from its root block on.
-struct EngineFix {
-  Engine engine;
-  void (*fix)(std::string& bytes, const layout::Root& root);
-};
-void fix_phast(std::string& bytes, const layout::Root& root);
-
 // Whether [offset, offset + n) lies in the file.
 inline bool inside(const std::string& bytes, std::uint64_t offset, std::uint64_t n) noexcept {
   return offset <= bytes.size() && n <= bytes.size() - offset;

@@ -71,7 +71,7 @@ void fill(Pool& pool, const Truth& t) {
   for (const auto& [key, value] : t.texts) must(texts.insert(key, value));
   auto words = must(pool.map<Bytes, std::uint64_t>("words", new_map()));
   for (const auto& [key, value] : t.words) must(words.insert(key, value));
-  must(must(pool.map<std::uint64_t, std::uint64_t>("dropped")).insert(1, 2));
+  must(must(pool.map<std::uint64_t, std::uint64_t>("dropped", new_map())).insert(1, 2));
   must(pool.drop("dropped"));
 }
 
@@ -111,6 +111,13 @@ void read_map(Pool& pool, const char* name, const Truths& truths, Reading& out) 
     } else if (!found->has_value() || **found != value) {
       out.wrong.push_back(name_of(key));
     }
+  }
+  std::uint64_t entries = 0;
+  auto visited = map->for_each([&](const K&, const V&) { return ++entries <= truths.size(); });
+  if (!visited) {
+    out.refused = true;
+  } else if (entries != truths.size()) {
+    out.wrong.push_back(std::string(name) + ", by for_each");
   }
   if (!chosen_engine().ordered) return;
   auto ordered = pool.ordered_map<K, V>(name, old_map());
@@ -411,6 +418,14 @@ TEST(BitFlip, TheJudgeSeesAWrongAnswer) {
   const Shared& shared = flips.run(flips.choose(true));
   EXPECT_GT(shared.counts[static_cast<std::size_t>(Verdict::silent)], 0U);
   EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::unused)], 0U);
+}
+
+// A last leaf has no bound; one flip makes it name a record that is whole.
+TEST(BitFlip, ABoundThatIsNoneInAnOpenPool) {
+  if (chosen_engine().engine != Engine::phast) GTEST_SKIP() << "not a leaf of phast";
+  Flips flips(true);
+  const Shared& shared = flips.run_open({483'409});
+  EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::by_check)], 1U);
 }
 
 // Were checksums not verified, this is what a run would find.

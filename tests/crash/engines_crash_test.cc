@@ -1,0 +1,52 @@
+// Every engine of the testers' list under the crash explorer: what perdure-explore explores, with a
+// part of the crash points. What aims at a hazard of one engine is in that engine's tests.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support.h"
+#include "testing/engine_list.h"
+
+namespace perdure::testing {
+namespace {
+
+constexpr std::uint32_t kPointsIn = 6;  // every so-many-th crash point
+
+struct EngineExploration {
+  const EngineUnderTest* engine;
+  Exploration exploration;
+};
+
+std::vector<EngineExploration> explorations() {
+  std::vector<EngineExploration> all;
+  for (const EngineUnderTest* engine : engines_under_test()) {
+    for (Exploration& e : engine_explorations(*engine, Preset::fast)) {
+      // Of the sequences, one with each operation first, a few.
+      if (e.name.starts_with("sequences.") && !e.name.ends_with("3")) continue;
+      all.push_back({engine, std::move(e)});
+    }
+  }
+  return all;
+}
+std::string exploration_name(const ::testing::TestParamInfo<EngineExploration>& row) {
+  std::string name = row.param.engine->name() + "_" + row.param.exploration.name;
+  std::ranges::replace(name, '.', '_');
+  return name;
+}
+
+class EnginesCrash : public ::testing::TestWithParam<EngineExploration> {};
+INSTANTIATE_TEST_SUITE_P(Engines, EnginesCrash, ::testing::ValuesIn(explorations()),
+                         exploration_name);
+
+TEST_P(EnginesCrash, NothingIsLost) {
+  Exploration e = GetParam().exploration;
+  e.options.points_in = std::max(e.options.points_in, kPointsIn);
+  const ExploreReport report = run_exploration(e, test_name(), 1);
+  std::printf("%s\n", report.summary().c_str());
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  EXPECT_GT(report.images, 0U);
+  EXPECT_EQ(report.unexplained_lines, 0U);
+}
+
+}  // namespace
+}  // namespace perdure::testing
