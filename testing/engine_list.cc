@@ -10,7 +10,8 @@ extern const EngineUnderTest kClevelUnderTest;
 
 namespace {
 
-constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest, &kClevelUnderTest};
+constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest,
+                                               &kClevelUnderTest};
 
 }  // namespace
 

@@ -314,7 +314,7 @@ Status Clevel<P, Codec, G>::drop_last() noexcept {
     next->count = now->count - 1;
     std::copy(now->levels + 1, now->levels + now->count, next->levels);
     context_.heap.mark_copied(last->offset);  // I4 of the heap
-    if (!store_ring(last->ring, 0)) {  // PP(drop)
+    if (!store_ring(last->ring, 0)) {         // PP(drop)
       delete next;
       return StatusCode::poisoned;
     }

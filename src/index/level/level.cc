@@ -12,7 +12,7 @@ Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const
                                const MapOptions& options) {
   LevelOptions own = options.level;
   if (own.buckets == 0 && options.capacity != 0) {
-    own.buckets = Level<RealPlatform, IntegerCodec>::buckets_for(options.capacity);
+    own.buckets = Level<RealPlatform, IntegerCodec>::buckets_for(context.heap, options.capacity);
   }
   return kinds.key == KeyKind::bytes
              ? Level<RealPlatform, BytesCodec>::create(context, kinds, own)

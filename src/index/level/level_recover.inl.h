@@ -29,9 +29,10 @@ std::uint32_t Level<P, Codec, G>::descriptor_crc(const layout::Descriptor& d) no
 }
 
 template <Platform P, class Codec, class G>
-std::uint64_t Level<P, Codec, G>::buckets_for(std::uint64_t items) noexcept {
+std::uint64_t Level<P, Codec, G>::buckets_for(const Heap<P>& heap, std::uint64_t items) noexcept {
+  const std::uint64_t most = heap.max_data_bytes() / 4 / (std::uint64_t{G::kBucketLines} * kLine);
   std::uint32_t log = G::kFirstLog;
-  while (log < kMaxLog && (kSlots * 27ULL << log) / 20 < items) ++log;
+  while (log < kMaxLog && (kSlots * 27ULL << log) / 20 < items && (3ULL << log) <= most) ++log;
   return 1ULL << log;
 }
 
