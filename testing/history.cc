@@ -107,10 +107,8 @@ std::size_t History::scan_call(std::uint32_t thread, const Op& op) {
 
 void History::scan_deliver(std::size_t number, const std::string& key, const std::string& value) {
   Scan& scan = scans_[number];
-  const bool fits =
-      !ordered_ ? !scan.delivered.contains(key)
-                : scan.delivered.empty() || (scan.reverse ? key < scan.last : key > scan.last);
-  if (!fits) {
+  const bool sorted = scan.delivered.empty() || (scan.reverse ? key < scan.last : key > scan.last);
+  if (ordered_ && !sorted) {
     disorder_ = "a scan delivered " + printable(key) + " after " + printable(scan.last);
   }
   scan.delivered.insert(key);

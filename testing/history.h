@@ -36,7 +36,7 @@ class History {
   };
 
   // `keys`: all that any operation names; `before`: what is there, durably; `ordered`: scans
-  // deliver in order, else each key once.
+  // deliver in order. Without one, a key that goes and comes again may be delivered again.
   void reset(Model before, std::set<std::string> keys, bool ordered);
   std::size_t call(std::uint32_t thread, const Op& op);
   void answer(std::size_t call, bool answer, std::optional<std::string> value = {});
@@ -67,7 +67,7 @@ class History {
   std::vector<Call> calls_;
   std::vector<Scan> scans_;
   bool ordered_ = true;
-  std::string disorder_;  // of a scan
+  std::string disorder_;  // a scan that was not sorted
   std::uint64_t time_ = 0;
   std::uint64_t hash_ = 0;
 };

@@ -251,23 +251,27 @@ class Worker {
     }
   }
 
-  // Every entry, in the engine's order. What it passes over it calls absent.
+  // Every entry, in the engine's order; what goes and comes again may be delivered again. What it
+  // passes over it calls absent.
   void visit_all() {
-    std::vector<std::optional<detail::Owned<V>>> found(options_.keys);
+    std::vector<std::pair<std::uint32_t, detail::Owned<V>>> found;
+    std::vector<bool> there(options_.keys);
     const std::uint64_t call = history_call();
     auto visited = map_.for_each([&](const K& key, const V& value) {
       const std::uint32_t number = number_of<K>(key);
-      if (number >= options_.keys || found[number]) {
-        failure_ = "for_each delivers a key that is foreign, or twice";
+      if (number >= options_.keys) {
+        failure_ = "for_each delivers a key that is foreign";
         return false;
       }
-      found[number].emplace(value);
+      found.emplace_back(number, value);
+      there[number] = true;
       return true;
     });
     const std::uint64_t end = history_end();
     if (!visited) return fail_with("for_each", visited.error());
+    for (const auto& [number, value] : found) record_find(number, value, call, end);
     for (std::uint32_t number = 0; number < options_.keys; ++number) {
-      record_find(number, found[number], call, end);
+      if (!there[number]) record_find(number, std::nullopt, call, end);
     }
   }
 

@@ -22,12 +22,11 @@
 //                 loads come after the fence and see everything unlinked before it.
 //   epoch         loaded (acquire) before the pin: whoever is pinned at e sees all that was
 //                 unlinked before the advance to e.
-//   retire        takes the slot's latch (a locked exchange, so the unlinking store has left the
-//                 store buffer) before it loads the epoch e that it tags the object with. Who is
-//                 pinned at e + 2 saw the advance from e + 1, which saw the retiring thread gone,
-//                 and so the unlink. Who is pinned at e + 1 may have seen an advance that came
-//                 before the unlink did: no processor of ours would still answer the old
-//                 reference, but C++ allows it. So kGrace is 3, not 2.
+//   retire        tags the object with an epoch e that is the retiring thread's or one more. Who is
+//                 pinned at e + 2 saw the advance from e + 1, which saw that thread gone, and so
+//                 the unlink. Who is pinned at e + 1 may have seen an advance that came before the
+//                 unlink did: no processor of ours would still answer the old reference, as the
+//                 slot's latch is a locked exchange, but C++ allows it. So kGrace is 3, not 2.
 // RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's
 //   next thread.
 // PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations, until

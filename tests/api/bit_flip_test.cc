@@ -420,14 +420,6 @@ TEST(BitFlip, TheJudgeSeesAWrongAnswer) {
   EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::unused)], 0U);
 }
 
-// A last leaf has no bound; one flip makes it name a record that is whole.
-TEST(BitFlip, ABoundThatIsNoneInAnOpenPool) {
-  if (chosen_engine().engine != Engine::phast) GTEST_SKIP() << "not a leaf of phast";
-  Flips flips(true);
-  const Shared& shared = flips.run_open({483'409});
-  EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::by_check)], 1U);
-}
-
 // Were checksums not verified, this is what a run would find.
 TEST(BitFlip, WithoutTheLeafsChecksumAFlipIsSilent) {
   if (chosen_engine().engine != Engine::phast) GTEST_SKIP() << "not a leaf of phast";
@@ -441,12 +433,6 @@ TEST(BitFlip, WithoutTheLeafsChecksumAFlipIsSilent) {
   std::printf("flips.planted_seen=%d\n", seen);
 }
 
-TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(State::clean); }
-TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::unclean); }
-TEST(BitFlip, PastTheDamageOfAClosedPoolIsNeverASignal) { expect_none_bad(State::observed); }
-TEST(BitFlip, PastTheDamageOfADeadProcessIsNeverASignal) {
-  expect_none_bad(State::observed_unclean);
-}
 // A leaf that has no bound has none in DRAM to compare a damaged one with.
 TEST(BitFlip, OfABoundThatIsNotThereIsNeverASignalOfCheck) {
   if (chosen_engine().engine != Engine::phast) GTEST_SKIP() << "not a leaf of phast";
@@ -455,6 +441,13 @@ TEST(BitFlip, OfABoundThatIsNotThereIsNeverASignalOfCheck) {
   ASSERT_GE(bits.size(), 2U * 64);
   const Shared& shared = flips.run_open(bits);
   EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::by_check)], bits.size());
+}
+
+TEST(BitFlip, InACleanlyClosedPoolIsNeverSilent) { expect_none_bad(State::clean); }
+TEST(BitFlip, InThePoolOfADeadProcessIsNeverASignal) { expect_none_bad(State::unclean); }
+TEST(BitFlip, PastTheDamageOfAClosedPoolIsNeverASignal) { expect_none_bad(State::observed); }
+TEST(BitFlip, PastTheDamageOfADeadProcessIsNeverASignal) {
+  expect_none_bad(State::observed_unclean);
 }
 TEST(BitFlip, InAnOpenPoolIsNeverASignalOfCheck) { expect_none_bad(State::open); }
 

@@ -53,7 +53,6 @@ namespace perdure::testing {
 
 struct RelacyPlanted {
   bool heavy_fence = false;  // it makes nobody fence
-  bool locked = false;       // a locked instruction is no fence
   bool bytes = false;        // byte stores are relaxed
   bool release = false;      // a byte latch is released relaxed
   bool recheck = false;      // for the tests' own code: a look is skipped
@@ -123,9 +122,9 @@ class RelacyPlatform {
     auto locked(F&& operation) {
       serve();
       written_ = true;
-      if (!planted.locked) full_fence();
+      full_fence();
       const auto answer = operation();
-      if (!planted.locked) full_fence();
+      full_fence();
       return answer;
     }
     rl::atomic<T> value_;
