@@ -226,8 +226,8 @@ class Map {
 
   // Calls visit(key, value) for every entry once, in the engine's order. `visit` may return void,
   // or bool: false ends it. Answers how many entries were visited. Views end with the callback.
-  // Entries that are inserted or removed meanwhile may be missed or seen; without an order, one that
-  // is removed and inserted again may be seen twice.
+  // Entries that are inserted or removed meanwhile may be missed or seen; in an engine that keeps
+  // no order, one that is removed and inserted again may be seen twice.
   template <class F>
   Expected<std::uint64_t> for_each(F&& visit) {
     std::uint64_t visited = 0;

@@ -124,16 +124,16 @@ struct LetGo : rl::test_suite<LetGo, 2> {
 
 // --- epochs: pin, unlink, retire, advance (epoch.h) ---
 
-// One object is linked, one comes in its place. Thread 0 reads, 1 unlinks and retires, 2 advances
-// the epoch too.
-struct EpochAdvance : rl::test_suite<EpochAdvance, 3> {
+// One object is linked, one comes in its place.
+template <class Test>
+struct OneRetired : rl::test_suite<Test, 3> {
   P platform;
   std::optional<EpochDomain<P>> epochs;
   std::optional<P::Word<std::uint64_t>> link;
   rl::var<int> objects[2];
 
   static void finish(void* context, std::uint64_t object) {
-    static_cast<EpochAdvance*>(context)->objects[object](RL_INFO) = -1;
+    static_cast<OneRetired*>(context)->objects[object](RL_INFO) = -1;
   }
   static constexpr Reclaimer kReclaimer{nullptr, &finish};
 
@@ -150,24 +150,32 @@ struct EpochAdvance : rl::test_suite<EpochAdvance, 3> {
     epochs.reset();
     link.reset();
   }
+  void replace() {
+    link->store(1, std::memory_order_release);
+    epochs->retire(kReclaimer, this, 0);
+  }
+  void look_at(std::uint64_t object) {
+    P::stall();
+    RL_ASSERT(objects[object](RL_INFO) == 1);
+  }
+};
+
+// Thread 0 reads, 1 unlinks and retires, 2 advances the epoch too.
+struct EpochAdvance : OneRetired<EpochAdvance> {
   void thread(unsigned index) {
     if (index == 0) {
       for (int i = 0; i < 2; ++i) {
         std::optional<EpochGuard<P>> guard(*epochs);
         const std::uint64_t object = link->load(std::memory_order_acquire);
         if (P::planted.order) guard.reset();
-        P::stall();
-        RL_ASSERT(objects[object](RL_INFO) == 1);
+        look_at(object);
       }
-    } else if (index == 1) {
-      {
+    } else {
+      if (index == 1) {
         const EpochGuard<P> guard(*epochs);
         P::stall();
-        link->store(1, std::memory_order_release);
-        epochs->retire(kReclaimer, this, 0);
+        replace();
       }
-      epochs->drain_all();
-    } else {
       epochs->drain_all();
     }
     P::leave();
@@ -177,30 +185,7 @@ struct EpochAdvance : rl::test_suite<EpochAdvance, 3> {
 // The same, where the unlink and the reader's pin both come between an advancer's heavy fence and
 // its advance, or right after it: the reader's epoch is later than the retirement's, and C++ still
 // lets it load the old reference.
-struct EpochLate : rl::test_suite<EpochLate, 3> {
-  P platform;
-  std::optional<EpochDomain<P>> epochs;
-  std::optional<P::Word<std::uint64_t>> link;
-  rl::var<int> objects[2];
-
-  static void finish(void* context, std::uint64_t object) {
-    static_cast<EpochLate*>(context)->objects[object](RL_INFO) = -1;
-  }
-  static constexpr Reclaimer kReclaimer{nullptr, &finish};
-
-  void before() {
-    P::begin(3);
-    epochs.emplace(platform);
-    {
-      const EpochGuard<P> makes_the_slots(*epochs);
-    }
-    link.emplace(0);
-    for (auto& object : objects) object(RL_INFO) = 1;
-  }
-  void after() {
-    epochs.reset();
-    link.reset();
-  }
+struct EpochLate : OneRetired<EpochLate> {
   static void wait_for_the_fence() {
     while (P::heavy_fences == 0) P::pause(0);
   }
@@ -208,15 +193,12 @@ struct EpochLate : rl::test_suite<EpochLate, 3> {
     if (index == 0) {
       wait_for_the_fence();
       const EpochGuard<P> guard(*epochs);
-      const std::uint64_t object = link->load(std::memory_order_acquire);
-      P::stall();
-      RL_ASSERT(objects[object](RL_INFO) == 1);
+      look_at(link->load(std::memory_order_acquire));
     } else {
       if (index == 1) {
         const EpochGuard<P> guard(*epochs);
         wait_for_the_fence();
-        link->store(1, std::memory_order_release);
-        epochs->retire(kReclaimer, this, 0);
+        replace();
       }
       epochs->drain_all();
     }
