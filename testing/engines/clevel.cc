@@ -63,6 +63,12 @@ constexpr const char* kCanaries[] = {
     "clevel.ring.word:drop_flush",
 };
 
+constexpr std::string_view kOrdered[] = {
+    "clevel.insert.item",  // the state of an item last
+    "clevel.update.word",  // a closed item is opened before its value changes
+    "clevel.update.blob",
+};
+
 constexpr HistoricalBug kHistorical[] = {
     {"Witcher 20, Level Hashing", "clevel.rehash.undo:skip_step",
      "a moved entry stays where it was: after a crash"},
@@ -90,7 +96,7 @@ const EngineUnderTest kClevelUnderTest{
     .planted = kPlanted,
     .canaries = kCanaries,
     .race_mutant = "clevel.help.dead:drop_fence",
-    .ordered_sites = {},
+    .ordered_sites = kOrdered,
     .arguments = {},
     .historical = kHistorical,
 };

@@ -68,6 +68,31 @@ TEST(ClevelCrash, C2_EraseDuringRehash) {
   explore_exactly(ops, {"clevel.rehash.copy", "clevel.erase.state"});
 }
 
+// Items that a close has closed are opened by the first update, in the order of their line.
+std::vector<Op> closed_and_updated() {
+  return {insert(5, 1), insert(6, 1), {OpKind::reopen, {}, {}}, update(5, 2),
+          erase(6),     insert(6, 3), {OpKind::reopen, {}, {}}, update(6, 4),
+          update(5, 3), update(5, 4)};
+}
+TEST(ClevelCrash, ClosedItemsAreUpdated) {
+  explore_exactly(closed_and_updated(), {"clevel.update.word"});
+  explore_exactly(closed_and_updated(), {"clevel.update.blob"}, kRecords);
+}
+TEST(ClevelCrash, ClosedItemsThatAreNotOpenedFirstAreLost) {
+  for (const auto& [site, mutant] : {std::pair{"clevel.update.open", Mutant::skip_step},
+                                     std::pair{"clevel.update.word", Mutant::any_order}}) {
+    EXPECT_TRUE(fails_in_child(
+        [&] {
+          const ScopedMutant scoped(site, mutant);
+          Explorer explorer(clevel_subjects<clevel::IntegerCodec>(kWords), integer_op,
+                            {.name = "closed_mutant", .capacity = 2 << 20, .battery = 20});
+          return !scoped.matched() || explorer.run(closed_and_updated()).ok();
+        },
+        60))
+        << site << ":" << mutant_name(mutant);
+  }
+}
+
 TEST(ClevelCrash, RandomWords) {
   explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
           {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);

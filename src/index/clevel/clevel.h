@@ -28,6 +28,9 @@
 //         that may have loaded them.
 //   I7 D  Until mark_some() has been through the table (verified_), a found item counts only if its
 //         checksum matches and its slot still names it, and nothing is rehashed.
+//   I8 C  In a map that was closed cleanly every slot that is not 0 or sealed names a live, whole
+//         item. A closed item, whose checksum covers its value word, is whole until it is freed,
+//         whatever happens.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of an item)
 //   find    all levels from the last to the first: tag -> state live -> key -> value (LP: the load
 //           of the state; a value that came later belongs to an update that is ordered before it
@@ -37,7 +40,8 @@
 //           in flight: 1F 1S before "absent".
 //   insert  item whole, state last -> stripe's latch -> find: absent -> slot CAS 0 -> item (LP) ->
 //           F*k F S (PP) -> latch. (k+1)F 1S. A value beyond kInlineValue: its blob first, F* S.
-//   update  find -> count the stripe -> value word: store (LP) -> F S (PP) -> uncount. 1F 1S.
+//   update  find -> count the stripe -> a closed item: opened -> value word: store (LP) -> F S (PP)
+//           -> uncount. 1F 1S.
 //           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
 //           2S.
 //   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> uncount -> clear the slots
@@ -161,7 +165,10 @@ class Clevel final : public detail::Index, public EngineInstance {
     std::uint64_t state = 0;
     std::uint64_t value = 0;
     const Context* context = nullptr;
+    std::uint64_t damaged = 0;  // an item that a clean close left whole, and that is not
   };
+  // What an item is that a slot named, by its checksum. `changed`: it was another one by then.
+  enum class Look : std::uint8_t { whole, torn, damaged, changed };
 
   // --- helpers ---
   Probe probe_of(const detail::Key& key) const noexcept {
@@ -192,8 +199,12 @@ class Clevel final : public detail::Index, public EngineInstance {
     return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
   }
   bool whole(std::uint64_t word, std::uint64_t state) const noexcept {
-    return is_whole(item_at(word), state, context_.heap.block_bytes(word & kOffsetMask));
+    Item* item = item_at(word);
+    return is_whole(item, state, context_.platform.load(item->value),
+                    context_.heap.block_bytes(word & kOffsetMask)) ||
+           !P::verifies("clevel.item.crc"_site);
   }
+  Look look_at(const std::uint64_t& slot, std::uint64_t word, std::uint64_t state) const noexcept;
 
   // --- lookups ---
   template <class F>
@@ -227,6 +238,8 @@ class Clevel final : public detail::Index, public EngineInstance {
                          const detail::Value& value) noexcept;
   Expected<bool> replace_bytes(const Found& found, const Probe& probe,
                                std::string_view value) noexcept;
+  void retire_blob(std::uint64_t blob) noexcept;
+  void open_item(Item* item, std::uint64_t state) noexcept;
   Status clear_slots(const Found& found, const Probe& probe) noexcept;
 
   // --- structure ---
@@ -293,6 +306,7 @@ class Clevel final : public detail::Index, public EngineInstance {
   Status read_root() noexcept;
   Status read_levels() noexcept;
   static std::uint64_t level_word(std::uint64_t offset, std::uint64_t buckets) noexcept;
+  void close_level(Level& level) noexcept;
   Status mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept;
   bool named_above(const Context& now, std::uint64_t word, const Probe& probe) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
@@ -305,6 +319,7 @@ class Clevel final : public detail::Index, public EngineInstance {
   layout::Root* root_;
   Seed seed_;
   bool bytes_values_ = false;
+  bool clean_ = false;  // found as a close leaves it
   typename P::template Atomic<Context*> levels_{nullptr};
   typename P::template Atomic<bool> verified_{false};  // I7
   std::unique_ptr<Stripe<P>[]> stripes_;

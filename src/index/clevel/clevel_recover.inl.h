@@ -90,6 +90,7 @@ Status Clevel<P, Codec, G>::read_root() noexcept {
     return bad("checksum");
   }
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  if (image.opened != 0 && image.opened != layout::kOpened) return bad("state");
   bytes_values_ = (image.flags & layout::kBytesValues) != 0;
   seed_ = {.a = image.seed[0], .b = image.seed[1]};
   return {};
@@ -137,7 +138,7 @@ Status Clevel<P, Codec, G>::read_levels() noexcept {
 
 template <Platform P, class Codec, class G>
 Expected<Recovered> Clevel<P, Codec, G>::recover(bool clean) {
-  (void)clean;
+  clean_ = clean;
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
   if (Status s = read_levels(); !s.ok()) return fail(std::move(s));
   inherited_ = levels_.load(std::memory_order_relaxed)->count - 2;
@@ -163,7 +164,8 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
       mark_bucket_ = 0;
     }
     if (mark_level_ == now.count || !now.levels[mark_level_]->inherited) break;
-    s = mark_bucket(now, now.levels[mark_level_]->buckets[mark_bucket_++], wrote);
+    s = mark_bucket(now, now.levels[mark_level_]->buckets[mark_bucket_], wrote);
+    if (s.ok()) ++mark_bucket_;
   }
   // What was cleared is durable before the sweep can free what it named (I4).
   if (wrote && !context_.platform.fence("clevel.mark.slot"_site) && s.ok()) {
@@ -194,7 +196,14 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
         return damaged(offset);
       }
       const std::uint64_t state = platform.load(item_at(word)->state);
-      if (!is_live(state) || !whole(word, state)) {
+      const Look look = look_at(slot, word, state);
+      if (look == Look::changed) {
+        word = platform.load(slot);
+        continue;
+      }
+      const bool dead = (state & (kLive | kDead)) == kDead;
+      if (look == Look::damaged && !dead) return damaged(offset);
+      if (dead || look != Look::whole) {
         // Of a dead process, or of an erase of ours that clears it too.
         if (!platform.compare_exchange(slot, word, 0)) continue;
         platform.flush(&slot, sizeof(slot), "clevel.mark.slot"_site);
@@ -202,12 +211,13 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
         break;
       }
       const std::uint64_t value = bytes_values_ ? platform.load(item_at(word)->value) : 0;
-      if (value == kGone) {
+      const Probe probe = probe_of(item_at(word), state);
+      if (value == kGone || probe.tag() != word >> kOffsetBits) {
+        if (platform.load(item_at(word)->state) == state) return damaged(offset);
         word = platform.load(slot);
         continue;
       }
-      const bool twice = mark_level_ == 0 && now.growing() &&
-                         named_above(now, word, probe_of(item_at(word), state));
+      const bool twice = mark_level_ == 0 && now.growing() && named_above(now, word, probe);
       if (!twice) ++marked_;
       if (Status s = heap.mark_serving(offset); !s.ok()) return s;
       if (value != 0) {
@@ -222,7 +232,7 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::start() noexcept {
   if (context_.platform.load(root_->opened) == 0) {
-    context_.platform.store(root_->opened, 1);
+    context_.platform.store(root_->opened, layout::kOpened);
     context_.platform.flush(&root_->opened, sizeof(root_->opened), "clevel.start.opened"_site);
     (void)context_.platform.fence("clevel.start.opened"_site);
   }
@@ -230,11 +240,40 @@ void Clevel<P, Codec, G>::start() noexcept {
   context_.background.add(rehash_);
 }
 
-// The level that is not used yet.
+// Not written back: an item that a power failure leaves open is as good, but for its value.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::close_level(Level& level) noexcept {
+  constexpr std::uint64_t kAheadBuckets = 4;
+  P& platform = context_.platform;
+  const auto items_of = [&](std::uint64_t bucket, auto&& visit) {
+    for (const std::uint64_t& slot : level.buckets[bucket].slots) {
+      const std::uint64_t word = platform.load(slot);
+      if (word > kSealed && plausible(word)) visit(item_at(word));
+    }
+  };
+  for (std::uint64_t b = 0; b < level.count; ++b) {
+    if (b + kAheadBuckets < level.count) {
+      items_of(b + kAheadBuckets, [](Item* item) { __builtin_prefetch(item, 1); });
+    }
+    items_of(b, [&](Item* item) {
+      const std::uint64_t state = platform.load(item->state);
+      if (!is_live(state) || is_closed(state)) return;
+      platform.store(item->state, toggle_closed(state, platform.load(item->value)));
+    });
+  }
+}
+
+// I8. The walk comes to its end first: what a killed process left in the slots is cleared.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::close() {
+  constexpr std::uint64_t kBudget = 1 << 16;
   if (next_.offset != 0) context_.heap.free(next_.offset);
   next_ = {};
+  while (!verified_.load(std::memory_order_relaxed)) {
+    if (auto more = mark_some(kBudget); !more) return std::move(more.error());
+  }
+  const Context& now = *levels_.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < now.count; ++i) close_level(*now.levels[i]);
   return {};
 }
 

@@ -165,6 +165,17 @@ template <Platform P, class Codec, class G>
   }
 }
 
+// The checksum of a closed item covers its value; before that changes.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::open_item(Item* item, std::uint64_t state) noexcept {
+  P& platform = context_.platform;
+  while (is_live(state) && is_closed(state) && P::runs("clevel.update.open"_site)) {
+    const std::uint64_t value = platform.load(item->value);
+    // If it is still closed, nobody has replaced the value that was loaded.
+    if (platform.compare_exchange(item->state, state, toggle_closed(state, value))) return;
+  }
+}
+
 // True: replaced. False: the item has died meanwhile.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Expected<bool> Clevel<P, Codec, G>::replace(
@@ -173,12 +184,20 @@ template <Platform P, class Codec, class G>
   P& platform = context_.platform;
   Stripe<P>& stripe = stripe_of(probe);
   stripe.enter();
+  if (is_closed(found.state)) [[unlikely]]
+    open_item(found.item, found.state);
   platform.store(found.item->value, value.word);  // LP(update); after an erase: just before it
   platform.flush(found.item, sizeof(Item), "clevel.update.word"_site);
   const bool durable = platform.fence("clevel.update.word"_site);  // PP(update)
   stripe.leave();
   if (!durable) return fail(StatusCode::poisoned);
   return true;
+}
+
+// What a value word named. Of a damaged one nothing is freed.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::retire_blob(std::uint64_t blob) noexcept {
+  if (context_.heap.is_block(blob)) context_.heap.retire(blob);
 }
 
 // The only pointer to the old value is replaced: the new one is durable first (2b).
@@ -190,6 +209,7 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
   if (!blob) return fail(std::move(blob.error()));
   Stripe<P>& stripe = stripe_of(probe);
   stripe.enter();
+  open_item(found.item, found.state);
   std::uint64_t before = platform.load(found.item->value);
   do {
     if (before == kGone) {
@@ -197,13 +217,13 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
       context_.heap.free(*blob);
       return false;
     }
-    if (before != 0) context_.heap.mark_copied(before);
+    if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
   } while (!platform.compare_exchange(found.item->value, before, *blob));  // LP(update)
   platform.flush(found.item, sizeof(Item), "clevel.update.blob"_site);
   const bool durable = platform.fence("clevel.update.blob"_site);  // PP(update)
   stripe.leave();
   if (!durable) return fail(StatusCode::poisoned);
-  if (before != 0) context_.heap.retire(before);
+  retire_blob(before);
   return true;
 }
 
@@ -298,9 +318,9 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
     if (bytes_values_) {  // whoever takes the blob out of the word retires it
       std::uint64_t blob = platform.load(found.item->value);
       do {
-        if (blob != 0) context_.heap.mark_copied(blob);
+        if (context_.heap.is_block(blob)) context_.heap.mark_copied(blob);
       } while (!platform.compare_exchange(found.item->value, blob, kGone));
-      if (blob != 0) context_.heap.retire(blob);
+      retire_blob(blob);
     }
     if (Status s = clear_slots(found, probe); !s.ok()) return fail(std::move(s));
     return true;
