@@ -155,6 +155,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Expected<bool> read_root(std::uint32_t slot, layout::Root& out) const noexcept;
   // The slot of a name, or root_slots().
   Expected<std::uint32_t> find_root(std::string_view name) const noexcept;
+  // The slot that add_root would take for this name. Errors as there.
+  Expected<std::uint32_t> free_root(std::string_view name) const noexcept;
   // Durable when it returns. `root.crc` is computed here. Errors: exists, pool_full (no slot).
   Status add_root(layout::Root root) noexcept;
   Status drop_root(std::uint32_t slot) noexcept;
@@ -600,23 +602,30 @@ Expected<std::uint32_t> PoolCore<P>::find_root(std::string_view name) const noex
 }
 
 template <Platform P>
-Status PoolCore<P>::add_root(layout::Root root) noexcept {
-  root.crc = root_crc(root);
-  LatchGuard guard(latch_);
-  unseal();
+Expected<std::uint32_t> PoolCore<P>::free_root(std::string_view name) const noexcept {
   layout::Root other;
   std::uint32_t free_slot = header_.root_slots;
   for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
     auto used = read_root(slot, other);
-    if (!used) return std::move(used.error());
-    if (*used && std::strcmp(other.name, root.name) == 0) return StatusCode::exists;
+    if (!used) return fail(std::move(used.error()));
+    if (*used && other.name == name) return fail(StatusCode::exists);
     if (!*used && free_slot == header_.root_slots) free_slot = slot;
   }
   if (free_slot == header_.root_slots) {
-    return Status::format(StatusCode::pool_full, "the pool holds %u maps already; drop one",
-                          header_.root_slots);
+    return fail(StatusCode::pool_full, "the pool holds %u maps already; drop one",
+                header_.root_slots);
   }
-  layout::Root* line = root_line(free_slot);
+  return free_slot;
+}
+
+template <Platform P>
+Status PoolCore<P>::add_root(layout::Root root) noexcept {
+  root.crc = root_crc(root);
+  LatchGuard guard(latch_);
+  unseal();
+  auto free_slot = free_root(root.name);
+  if (!free_slot) return std::move(free_slot.error());
+  layout::Root* line = root_line(*free_slot);
   std::uint64_t words[sizeof(root) / 8];
   std::memcpy(words, &root, sizeof(root));
   auto* target = reinterpret_cast<std::uint64_t*>(line);

@@ -342,6 +342,8 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
     return fail(StatusCode::unsupported, "engine %s is planned, not in this build",
                 EngineText(engine_name(options.engine)).c_str());
   }
+  // Asked before there are blocks that nothing would name.
+  if (auto slot = core_.free_root(name); !slot) return fail(std::move(slot.error()));
   const MapKinds kinds{spec.key_kind, spec.value_kind};
   auto root = row->create(context(), kinds, options);
   if (!root && root.error() == StatusCode::pool_full) {
@@ -360,7 +362,6 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
   line.key_bytes = spec.key_bytes;
   line.value_bytes = spec.value_bytes;
   line.root = *root;
-  // If there is no slot, the blocks are swept at the next open.
   if (Status s = core_.add_root(line); !s.ok()) return fail(std::move(s));
   auto number = core_.find_root(name);
   if (!number) return fail(std::move(number.error()));

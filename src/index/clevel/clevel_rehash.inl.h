@@ -246,7 +246,10 @@ Status Clevel<P, Codec, G>::copy_up(const Probe& probe, std::uint64_t word, cons
     }
     context_.heap.mark_copied(word & kOffsetMask);
     std::uint64_t empty = 0;
-    if (!context_.platform.compare_exchange(*slot, empty, word)) continue;
+    if (!context_.platform.compare_exchange(*slot, empty, word)) {
+      if (empty >> kOffsetBits == 0) return damaged(offset_of(slot));  // nothing is sealed up there
+      continue;
+    }
     context_.platform.flush(slot, sizeof(*slot), "clevel.rehash.copy"_site);
     copy = slot;
     return {};

@@ -151,9 +151,13 @@ template <Platform P, class Codec, class G>
     std::uint64_t* slot = free_slot(probe, *seen);
     if (slot == nullptr) return leave(Added::full);
     std::uint64_t empty = 0;
-    // A seal, or another key's item: look again where the key belongs.
-    if (!platform.compare_exchange(*slot, empty, block | std::uint64_t{probe.tag()} << kOffsetBits))
-      continue;
+    if (!platform.compare_exchange(*slot, empty,
+                                   block | std::uint64_t{probe.tag()} << kOffsetBits)) {
+      // A seal, or another key's item: look again where the key belongs. No item has no tag.
+      if (empty == kSealed || empty >> kOffsetBits != 0) continue;
+      leave(Added::full);
+      return fail(damaged(offset_of(slot)));
+    }
     // LP(insert)
     look_ahead(*seen, slot);
     platform.flush(item_at(block), bytes, "clevel.insert.item"_site);
