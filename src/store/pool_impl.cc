@@ -453,10 +453,6 @@ Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return {};
   LatchGuard guard(maintenance_);
-  {
-    const BackgroundHold<RealPlatform> hold(core_.background());
-    if (const Status& s = core_.sweep().failure(); !s.ok()) return wrap(s);
-  }
   return wrap(core_.sync());
 }
 
