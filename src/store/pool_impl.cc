@@ -24,11 +24,6 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   return shape;
 }
 
-bool restarts_at_once(const layout::Root& root) noexcept {
-  const EngineRow* row = find_engine(static_cast<Engine>(root.engine));
-  return row != nullptr && row->version == root.engine_version && row->at_once;
-}
-
 }  // namespace
 
 PoolImpl::~PoolImpl() { (void)close({}); }

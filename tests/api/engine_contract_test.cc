@@ -530,5 +530,61 @@ TEST_F(EngineContract, TheLossyTargetChecksAndClosesBesideNoStep) {
   EXPECT_EQ(little_rules().steps, steps);
 }
 
+// A pool of the torture serves at once, as one that users open, and what its map's answers rest on
+// is written back before that.
+TEST_F(RestartAtOnce, TheLossyTargetToo) {
+  little_rules().at_once = true;
+  const testing::TortureOptions options{.mode = "lossless", .keys = "integer"};
+  testing::LossyJournal* journal = testing::LossyJournal::make();
+  const std::string key(8, 'k'), value(8, 'v');
+  {
+    testing::LossyTarget<LittleUnderLoss, false> killed;
+    ASSERT_TRUE(killed.open(options, path_, journal).ok());
+    ASSERT_TRUE(killed.insert(key, value).value_or(false));
+  }
+  testing::reset_site_counts();
+  testing::LossyTarget<LittleUnderLoss, false> target;
+  ASSERT_TRUE(target.open(options, path_, journal).ok());
+  std::string found;
+  ASSERT_TRUE(target.find(key, found).value_or(false));
+  EXPECT_EQ(found, value);
+  EXPECT_GT(testing::find_site("pool.settle.extent")->fence_count, 0U);
+  EXPECT_EQ(testing::find_site("pool.open.write_back")->fence_count, 0U);
+  std::uint64_t entries = 0;
+  EXPECT_EQ(target.check(entries), "");
+  EXPECT_EQ(entries, 1U);
+  EXPECT_EQ(marked(), kSteps);
+  EXPECT_TRUE(target.close().ok());
+}
+
+testing::TortureReport torture_little(const std::string& mode, const std::string& mutant) {
+  const testing::TortureOptions options{.engine = "little",
+                                        .mode = mode,
+                                        .keys = "integer",
+                                        .path = std::filesystem::temp_directory_path().string(),
+                                        .mutant = mutant,
+                                        .cycles = mutant.empty() ? 60U : 200U,
+                                        .threads = 1,  // it has one writer
+                                        .keys_per_thread = 60,
+                                        .more_keys = 0};
+  testing::LossyJournal* journal = testing::LossyJournal::make();
+  const auto report =
+      testing::run_torture(options, [=](const testing::TortureOptions& o, const std::string& file) {
+        return testing::open_lossy<LittleUnderLoss>(o, file, journal);
+      });
+  std::printf("%s %s\n", report.summary(options).c_str(), mutant.c_str());
+  return report;
+}
+
+TEST_F(RestartAtOnce, LosesNothingUnderTorture) {
+  little_rules().at_once = true;
+  for (const char* mode : {"lossy", "lossless"}) {
+    const testing::TortureReport report = torture_little(mode, "");
+    EXPECT_TRUE(report.ok()) << report.failure;
+    EXPECT_GT(report.acknowledged, 0U);
+  }
+  EXPECT_FALSE(torture_little("lossy", "little.insert.slot:drop_flush").ok());
+}
+
 }  // namespace
 }  // namespace perdure
