@@ -258,6 +258,31 @@ TEST_F(RestartAtOnce, AFullPoolIsSweptFirst) {
   }
 }
 
+// Where a page that was not touched yet costs a fault, an open that does not touch them all leaves
+// that to the background: in steps that no disk asks for.
+TEST_F(RestartAtOnce, MemoryIsMappedInTheBackground) {
+  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
+  const std::string on_disk = path_;
+  std::uint64_t steps[2] = {};
+  for (const bool memory : {false, true}) {
+    if (memory) path_ = "/dev/shm/" + std::filesystem::path(on_disk).filename().string();
+    ::unlink(path_.c_str());
+    testing::reset_little_rules();
+    make();
+    Pool pool = driven();
+    if ((pool.info()->medium == Medium::volatile_ram) != memory) {
+      ::unlink(path_.c_str());
+      GTEST_SKIP() << path_ << " is on something else";
+    }
+    while (*pool.run_background()) ++steps[memory ? 1 : 0];
+    expect_whole(pool);
+    expect_entries(pool);
+    ASSERT_TRUE(pool.close().ok());
+    ::unlink(path_.c_str());
+  }
+  EXPECT_GT(steps[1], steps[0]);
+}
+
 // The write-back after a kill goes on while the pool serves, too.
 TEST_F(RestartAtOnce, AfterAKill) {
   const pid_t child = ::fork();
