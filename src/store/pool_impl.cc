@@ -24,11 +24,6 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   return shape;
 }
 
-bool restarts_at_once(const layout::Root& root) noexcept {
-  const EngineRow* row = find_engine(static_cast<Engine>(root.engine));
-  return row != nullptr && row->version == root.engine_version && row->at_once;
-}
-
 }  // namespace
 
 PoolImpl::~PoolImpl() { (void)close({}); }
@@ -454,10 +449,6 @@ Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return {};
   LatchGuard guard(maintenance_);
-  {
-    const BackgroundHold<RealPlatform> hold(core_.background());
-    if (const Status& s = core_.sweep().failure(); !s.ok()) return wrap(s);
-  }
   return wrap(core_.sync());
 }
 
