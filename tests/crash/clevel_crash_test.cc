@@ -27,7 +27,7 @@ Op update(std::uint64_t key, std::uint64_t value) {
 // One workload, every crash point, every image that the limit allows.
 void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
                      const MapSetup& setup = kWords) {
-  Explorer explorer(clevel_subjects<clevel::IntegerCodec>(setup), integer_op,
+  Explorer explorer(clevel_subjects<clevel::IntegerCodec>(setup), beside_background(integer_op),
                     {.name = test_name(),
                      .capacity = 2 << 20,
                      .limits = {.product = 1024, .random = 32, .sampled = 200},
@@ -68,6 +68,44 @@ TEST(ClevelCrash, C2_EraseDuringRehash) {
   explore_exactly(ops, {"clevel.rehash.copy", "clevel.erase.state"});
 }
 
+bool goes_red(const char* site, Mutant mutant, const std::vector<Op>& workload,
+              const ExploreOptions& options) {
+  return fails_in_child(
+      [&] {
+        const ScopedMutant scoped(site, mutant);
+        Explorer explorer(clevel_subjects<clevel::IntegerCodec>(kWords),
+                          beside_background(integer_op), options);
+        return !scoped.matched() || explorer.run(beside_background(workload)).ok();
+      },
+      60);
+}
+
+std::vector<Op> drained() {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 14; ++key) ops.push_back(insert(key, key));
+  for (std::uint64_t key = 1; key <= 5; ++key) {
+    ops.push_back(update(key, 100 + key));
+    ops.push_back(erase(key));
+  }
+  return ops;
+}
+
+// C5: a rehash that begins again copies nothing twice: what was copied is found above.
+TEST(ClevelCrash, C5_RehashAgainAfterACrash) {
+  explore_exactly(drained(), {"clevel.rehash.copy"});
+  EXPECT_TRUE(goes_red("clevel.rehash.found", Mutant::skip_step, drained(),
+                       {.name = "c5_mutant", .capacity = 2 << 20, .second_in = 4, .kill_in = 2}));
+}
+
+// C10: which items are in use is known by the slots alone, wherever an insert or an erase was cut
+// short: what they name stays, all else is swept.
+TEST(ClevelCrash, C10_WhatSlotsNameStays) {
+  const std::vector<Op> ops{insert(5, 1), insert(6, 2), erase(5), insert(7, 3), insert(5, 4)};
+  explore_exactly(ops, {"clevel.insert.item", "clevel.insert.slot", "clevel.erase.state"});
+  EXPECT_TRUE(goes_red("clevel.mark.item", Mutant::skip_step, ops,
+                       {.name = "c10_mutant", .capacity = 2 << 20, .battery = 20}));
+}
+
 // Items that a close has closed are opened by the first update, in the order of their line.
 std::vector<Op> closed_and_updated() {
   return {insert(5, 1), insert(6, 1), {OpKind::reopen, {}, {}}, update(5, 2),
@@ -81,14 +119,8 @@ TEST(ClevelCrash, ClosedItemsAreUpdated) {
 TEST(ClevelCrash, ClosedItemsThatAreNotOpenedFirstAreLost) {
   for (const auto& [site, mutant] : {std::pair{"clevel.update.open", Mutant::skip_step},
                                      std::pair{"clevel.update.word", Mutant::any_order}}) {
-    EXPECT_TRUE(fails_in_child(
-        [&] {
-          const ScopedMutant scoped(site, mutant);
-          Explorer explorer(clevel_subjects<clevel::IntegerCodec>(kWords), integer_op,
-                            {.name = "closed_mutant", .capacity = 2 << 20, .battery = 20});
-          return !scoped.matched() || explorer.run(closed_and_updated()).ok();
-        },
-        60))
+    EXPECT_TRUE(goes_red(site, mutant, closed_and_updated(),
+                         {.name = "closed_mutant", .capacity = 2 << 20, .battery = 20}))
         << site << ":" << mutant_name(mutant);
   }
 }

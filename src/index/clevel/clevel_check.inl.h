@@ -82,7 +82,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
     }
     return;
   }
-  if (!plausible(word) || !context_.heap.is_block(word & kOffsetMask)) {
+  if (!plausible(word) || !is_item_block(word & kOffsetMask)) {
     return bad("is named by a slot but is no item");
   }
   const Item* item = item_at(word);
