@@ -91,14 +91,14 @@ InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
 // An item dies while it is copied, and its block is used again.
 InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
   InterleaveReport last;
-  for (const std::uint64_t key : {1, 2, 3, 4, 5}) {
-    Interleaver interleaver(
-        words(), {.name = name + std::to_string(key),
-                  .setup = growing(),
-                  .threads = {{erase(key), reclaim(), reclaim(), insert(40, 1), find(key)},
-                              {background(), background(), background()}},
-                  .limits = kFewer,
-                  .quiet = quiet});
+  for (std::uint64_t key = 1; key <= 8; ++key) {
+    Interleaver interleaver(words(), {.name = name + std::to_string(key),
+                                      .setup = growing(),
+                                      .threads = {{erase(key)},
+                                                  {background(), background(), reclaim(), reclaim(),
+                                                   reclaim(), insert(40, 1), insert(41, 1)}},
+                                      .limits = kFewer,
+                                      .quiet = quiet});
     last = interleaver.exhaustive(1);
     if (!last.ok()) break;
   }
