@@ -105,10 +105,26 @@ InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
   return last;
 }
 
+// An insert makes the level of eight buckets itself, where values of 512 bytes were.
+InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
+  const auto put = [](std::uint64_t key, std::size_t size) {
+    return Op{OpKind::upsert, integer_key(key), std::string(size, 'd')};
+  };
+  Ops ops;
+  for (int n = 0; n < 4; ++n) ops.push_back(put(0, 490));
+  for (int n = 0; n < 3; ++n) ops.push_back(reclaim());
+  for (std::uint64_t key = 1; key < 18; ++key) ops.push_back(put(key, 1));
+  Interleaver interleaver(
+      clevel_subjects<clevel::IntegerCodec>({.values = ValueKind::bytes}),
+      {.name = name, .setup = {}, .threads = {ops, {reclaim()}}, .quiet = quiet});
+  return interleaver.exhaustive(0);
+}
+
 }  // namespace
 
 std::vector<NamedInterleaving> clevel_interleavings() {
-  return {{"answers_beside_writers", &answers_beside_writers},
+  return {{"levels_in_used_blocks", &levels_in_used_blocks},
+          {"answers_beside_writers", &answers_beside_writers},
           {"erases_beside_the_rehash", &erases_beside_the_rehash}};
 }
 
