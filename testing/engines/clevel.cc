@@ -29,13 +29,30 @@ std::vector<Op> drained() {
   }
   return ops;
 }
+// Values that go leave blocks of the sizes that root blocks and levels have, more of them than a
+// thread keeps for itself: those of the map that is made next, and grows, are not zero.
+std::vector<Op> dirtied() {
+  std::vector<Op> ops;
+  for (const std::size_t size : {1, 490, 170}) {
+    for (std::uint64_t key = 0; key < 26; ++key) {
+      ops.push_back(
+          {OpKind::upsert, std::string(1, '\0') + integer_key(key), std::string(size, 'd')});
+    }
+  }
+  ops.push_back({OpKind::drop, std::string(1, '\0'), {}});
+  for (std::uint64_t key = 0; key < 24; ++key) {
+    ops.push_back({OpKind::insert, std::string(1, '\0') + integer_key(key), "1"});
+  }
+  return ops;
+}
 std::vector<Exploration> directed(Preset preset) {
   ExploreOptions options = options_of(preset);
   options.second_in *= 4;
-  return {directed_one("drained", subjects(KeyKind::integer, {}), integer_op, options, drained())};
+  const SubjectFactory two = subjects(KeyKind::integer, {.values = ValueKind::bytes, .maps = 2});
+  return {directed_one("drained", subjects(KeyKind::integer, {}), integer_op, options, drained()),
+          directed_one("dirtied", two, pool_ops(2, 16), options, dirtied())};
 }
 std::vector<Exploration> trials() { return directed(Preset::fast); }
-std::vector<NamedInterleaving> interleavings() { return {}; }
 
 struct UnderLoss {
   static constexpr Engine kEngine = Engine::clevel;
@@ -72,7 +89,7 @@ constexpr std::string_view kOrdered[] = {
 constexpr HistoricalBug kHistorical[] = {
     {"Witcher 20, Level Hashing", "clevel.rehash.undo:skip_step",
      "a moved entry stays where it was: after a crash"},
-    {"Witcher 33, P-CLHT-Aga", "clevel.level.zero:drop_flush",
+    {"Witcher 33, P-CLHT-Aga", "clevel.ahead.zero:drop_flush",
      "resize: the new root is durable before the table"},
     {"Witcher 36, P-HOT", "clevel.ring.word:drop_fence", "a new root is shown before its fence"},
     {"SEPH #1, Level Hashing", "clevel.help.dead:drop_fence",
@@ -90,7 +107,7 @@ const EngineUnderTest kClevelUnderTest{
     .directed = &directed,
     .trials = &trials,
     .races = &clevel_races,
-    .interleavings = &interleavings,
+    .interleavings = &clevel_interleavings,
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,

@@ -69,7 +69,64 @@ void add_reuse(RaceList& races) {
        .limits = kFewer});
 }
 
+// 14 keys make three levels, the last of which drains with every step.
+Ops growing() {
+  Ops ops;
+  for (std::uint64_t key = 1; key <= 14; ++key) ops.push_back(insert(key, 100 + key));
+  return ops;
+}
+
+// Answers that rest on another thread's insert, update or erase before its fence.
+InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+  Interleaver interleaver(
+      words(),
+      {.name = name,
+       .setup = {insert(5, 1), insert(6, 1)},
+       .threads = {{update(5, 2), erase(6), insert(7, 1)},
+                   {find(5), find(6), scan(), insert(6, 3), find(7), update(7, 2), scan()}},
+       .quiet = quiet});
+  return interleaver.exhaustive(1);
+}
+
+// An item dies while it is copied, and its block is used again.
+InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
+  InterleaveReport last;
+  for (std::uint64_t key = 1; key <= 8; ++key) {
+    Interleaver interleaver(words(), {.name = name + std::to_string(key),
+                                      .setup = growing(),
+                                      .threads = {{erase(key)},
+                                                  {background(), background(), reclaim(), reclaim(),
+                                                   reclaim(), insert(40, 1), insert(41, 1)}},
+                                      .limits = kFewer,
+                                      .quiet = quiet});
+    last = interleaver.exhaustive(1);
+    if (!last.ok()) break;
+  }
+  return last;
+}
+
+// An insert makes the level of eight buckets itself, where values of 512 bytes were.
+InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
+  const auto put = [](std::uint64_t key, std::size_t size) {
+    return Op{OpKind::upsert, integer_key(key), std::string(size, 'd')};
+  };
+  Ops ops;
+  for (int n = 0; n < 4; ++n) ops.push_back(put(0, 490));
+  for (int n = 0; n < 3; ++n) ops.push_back(reclaim());
+  for (std::uint64_t key = 1; key < 18; ++key) ops.push_back(put(key, 1));
+  Interleaver interleaver(
+      clevel_subjects<clevel::IntegerCodec>({.values = ValueKind::bytes}),
+      {.name = name, .setup = {}, .threads = {ops, {reclaim()}}, .quiet = quiet});
+  return interleaver.exhaustive(0);
+}
+
 }  // namespace
+
+std::vector<NamedInterleaving> clevel_interleavings() {
+  return {{"levels_in_used_blocks", &levels_in_used_blocks},
+          {"answers_beside_writers", &answers_beside_writers},
+          {"erases_beside_the_rehash", &erases_beside_the_rehash}};
+}
 
 RaceList clevel_races() {
   RaceList races;

@@ -45,8 +45,8 @@
 //           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
 //           2S.
 //   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> uncount -> clear the slots
-//           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). While the
-//           table grows: the slots' F and 1S at once.
+//           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). A copy that
+//           a rehash has made: F S at once.
 //   expand  level zero, F* S, in the background -> ring word, F S (PP) -> context, by the insert
 //           that found no slot.
 //   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
@@ -198,6 +198,10 @@ class Clevel final : public detail::Index, public EngineInstance {
   bool plausible(std::uint64_t word) const noexcept {
     return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
   }
+  bool is_item_block(std::uint64_t offset) const noexcept {
+    const Heap<P>& heap = context_.heap;
+    return heap.is_block(offset) && !heap.is_plain(offset) && heap.block_bytes(offset) >= 32;
+  }
   bool whole(std::uint64_t word, std::uint64_t state) const noexcept {
     Item* item = item_at(word);
     return is_whole(item, state, context_.platform.load(item->value),
@@ -245,15 +249,13 @@ class Clevel final : public detail::Index, public EngineInstance {
   // --- structure ---
   Status expand(const Context* seen) noexcept;
   void look_ahead(const Context& now, const std::uint64_t* slot) noexcept;
-  Step prepare_some() noexcept;
+  Step prepare_some(Status& failure) noexcept;
   Expected<std::uint64_t> take_level(std::uint64_t buckets) noexcept;
   void begin_resize(const Context& from, const Context& to) noexcept;
   void end_resize(const Level& drained) noexcept;
   static std::uint64_t slots_of(const Context& context) noexcept;
   std::uint64_t gained() const noexcept;
   bool crowded(const Level& level) const noexcept;
-  static Expected<std::uint64_t> empty_level(const EngineContext<P>& context,
-                                             std::uint64_t buckets) noexcept;
   Step rehash_some() noexcept;
   Status rehash_bucket(Level& last, Bucket& bucket) noexcept;
   Status copy_up(const Probe& probe, std::uint64_t word, const Level& last,
@@ -267,7 +269,10 @@ class Clevel final : public detail::Index, public EngineInstance {
   };
   struct Ahead final : BackgroundWork<P> {
     explicit Ahead(Clevel* m) : map(m) {}
-    Step run_some() noexcept override { return map->prepare_some(); }
+    Step run_some() noexcept override {
+      Status failure;  // the insert that needs the level says so
+      return map->prepare_some(failure);
+    }
     Clevel* map;
   };
   // While it lives no item moves; it waits for the step that is under way.

@@ -30,6 +30,7 @@ Status Clevel<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noe
   const auto reach = [&](std::uint64_t offset) {
     if (s.ok()) s = (context_.heap.*mark)(offset);
   };
+  reach(root_offset_);
   for (std::uint32_t i = 0; i < now.count; ++i) {
     const Level& level = *now.levels[i];
     for (std::uint64_t n = 0; n < level.count * G::kSlots && s.ok(); ++n) {
@@ -49,7 +50,6 @@ Status Clevel<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noe
     reach(level.offset);
   }
   if (next_.offset != 0) reach(next_.offset);
-  reach(root_offset_);
   return s;
 }
 
@@ -82,7 +82,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
     }
     return;
   }
-  if (!plausible(word) || !context_.heap.is_block(word & kOffsetMask)) {
+  if (!plausible(word) || !is_item_block(word & kOffsetMask)) {
     return bad("is named by a slot but is no item");
   }
   const Item* item = item_at(word);

@@ -45,13 +45,17 @@ Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& cont
   image.fixed_crc = crc32c(0, &image, offsetof(layout::Root, fixed_crc));
   std::uint64_t made[2] = {0, 0};
   for (std::uint32_t i = 0; i < 2; ++i) {
-    auto level = empty_level(context, lower << i);
+    const std::uint64_t bytes = (lower << i) * sizeof(Bucket);
+    auto level = context.heap.allocate(bytes, BlockKind::plain);
     if (!level) {
       if (made[0] != 0) context.heap.free(made[0]);
       context.heap.free(*block);
       return level;
     }
     made[i] = *level;
+    auto* buckets = context.heap.template at<Bucket>(*level);
+    platform.zero(buckets, bytes);
+    platform.flush(buckets, bytes, "clevel.create.level"_site);
     image.levels[i] = level_word(*level, lower << i);
   }
   auto* root = context.heap.template at<layout::Root>(*block);
@@ -191,8 +195,7 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
     std::uint64_t word = platform.load(slot);
     while (word != 0 && word != kSealed) {
       const std::uint64_t offset = word & kOffsetMask;
-      if ((word & 15) != 0 || word >> kOffsetBits == 0 || !heap.is_block(offset) ||
-          heap.block_bytes(offset) < 32) {
+      if ((word & 15) != 0 || word >> kOffsetBits == 0 || !is_item_block(offset)) {
         return damaged(offset);
       }
       const std::uint64_t state = platform.load(item_at(word)->state);
@@ -219,7 +222,10 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
       }
       const bool twice = mark_level_ == 0 && now.growing() && named_above(now, word, probe);
       if (!twice) ++marked_;
-      if (Status s = heap.mark_serving(offset); !s.ok()) return s;
+      if (Status s = P::runs("clevel.mark.item"_site) ? heap.mark_serving(offset) : Status();
+          !s.ok()) {
+        return s;
+      }
       if (value != 0) {
         if (Status s = heap.mark_serving(value); !s.ok()) return s;
       }

@@ -17,19 +17,6 @@ std::uint64_t Clevel<P, Codec, G>::level_word(std::uint64_t offset,
   return word | std::uint64_t{crc32c(0, &word, sizeof(word)) & 0xFFFF} << kOffsetBits;
 }
 
-// A level of empty buckets, durably.
-template <Platform P, class Codec, class G>
-Expected<std::uint64_t> Clevel<P, Codec, G>::empty_level(const EngineContext<P>& context,
-                                                         std::uint64_t buckets) noexcept {
-  auto block = context.heap.allocate(buckets * sizeof(Bucket), BlockKind::plain);
-  if (!block) return block;
-  auto* first = context.heap.template at<Bucket>(*block);
-  context.platform.zero(first, buckets * sizeof(Bucket));
-  context.platform.flush(first, buckets * sizeof(Bucket), "clevel.level.zero"_site);
-  if (!context.platform.fence("clevel.level.zero"_site)) return fail(StatusCode::poisoned);
-  return block;
-}
-
 template <Platform P, class Codec, class G>
 bool Clevel<P, Codec, G>::store_ring(std::uint32_t index, std::uint64_t word) noexcept {
   context_.platform.store(root_->levels[index], word);
@@ -109,39 +96,47 @@ void Clevel<P, Codec, G>::look_ahead(const Context& now, const std::uint64_t* sl
 
 // A step of zeroing the next level, so that no insert has to.
 template <Platform P, class Codec, class G>
-Step Clevel<P, Codec, G>::prepare_some() noexcept {
+Step Clevel<P, Codec, G>::prepare_some(Status& failure) noexcept {
   P& platform = context_.platform;
   const LatchGuard guard(ahead_latch_);
   const std::uint64_t buckets = wanted_.load(std::memory_order_acquire);
-  if (next_.zeroed == buckets || buckets == 0 || platform.poisoned()) return Step::rest;
+  if (next_.zeroed == buckets || buckets == 0) return Step::rest;
   if (next_.buckets != buckets) {
     if (next_.offset != 0) context_.heap.free(next_.offset);
     next_ = {};
     auto block = context_.heap.allocate(buckets * sizeof(Bucket), BlockKind::plain);
-    if (!block) return Step::rest;  // the insert that needs it says so
+    if (!block) {
+      failure = std::move(block.error());
+      return Step::rest;
+    }
     next_ = {.offset = *block, .buckets = buckets};
   }
   auto* first = context_.heap.template at<Bucket>(next_.offset) + next_.zeroed;
   const std::uint64_t n = std::min(G::kAhead, buckets - next_.zeroed);
   platform.zero(first, n * sizeof(Bucket));
   platform.flush(first, n * sizeof(Bucket), "clevel.ahead.zero"_site);
-  if (!platform.fence("clevel.ahead.zero"_site)) return Step::rest;
+  if (!platform.fence("clevel.ahead.zero"_site)) {
+    failure = StatusCode::poisoned;
+    return Step::rest;
+  }
   next_.zeroed += n;
   return next_.zeroed == buckets ? Step::rest : Step::more;
 }
 
-// The level of so many buckets that lies ready, once what is missing was done.
+// The level of so many buckets, once it lies ready: durably zero.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::take_level(std::uint64_t buckets) noexcept {
-  wanted_.store(buckets, std::memory_order_release);
-  while (prepare_some() == Step::more) {
-  }
-  {
+  for (;;) {
+    wanted_.store(buckets, std::memory_order_release);
+    Status failure;
+    if (prepare_some(failure) == Step::more) continue;
     const LatchGuard guard(ahead_latch_);
+    const bool ready = next_.zeroed == buckets;
+    if (!ready && failure.ok()) continue;  // somebody who saw an older list wanted another one
     wanted_.store(0, std::memory_order_release);
-    if (next_.zeroed == buckets) return std::exchange(next_, {}).offset;
+    if (!ready) return fail(std::move(failure));
+    return std::exchange(next_, {}).offset;
   }
-  return empty_level(context_, buckets);
 }
 
 // Adds a level, unless the list is no longer the one in which no slot was free. The caller is
@@ -234,7 +229,8 @@ template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::copy_up(const Probe& probe, std::uint64_t word, const Level& last,
                                     std::uint64_t*& copy) noexcept {
   copy = nullptr;
-  if (last.inherited && named_above(*levels_.load(std::memory_order_acquire), word, probe)) {
+  if (last.inherited && P::runs("clevel.rehash.found"_site) &&
+      named_above(*levels_.load(std::memory_order_acquire), word, probe)) {
     return {};
   }
   for (;;) {

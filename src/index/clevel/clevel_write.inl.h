@@ -331,9 +331,9 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
   }
 }
 
-// The slots of an item that is durably dead, and then the item. Outside a rehash one slot names it:
-// the batch that frees the item writes that slot back. `context` is loaded after the death: a copy
-// that is made later sees it.
+// The slots of an item that is durably dead, and then the item. The batch that frees it writes back
+// the slot that was found; a copy of that, which a rehash makes, is fenced at once. The context is
+// loaded after the death: a copy that is made later sees that.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::clear_slots(const Found& found, const Probe& probe) noexcept {
   P& platform = context_.platform;
@@ -341,21 +341,17 @@ Status Clevel<P, Codec, G>::clear_slots(const Found& found, const Probe& probe) 
   const std::uint64_t item = found.word & kOffsetMask;
   std::uint64_t word = found.word;
   (void)platform.compare_exchange(*found.slot, word, 0);
-  if (&now == found.context && !now.growing()) {
-    context_.epochs.retire(kItemReclaimer, this, item);
-    return {};
-  }
-  platform.flush(found.slot, sizeof(*found.slot), "clevel.erase.slot"_site);
-  for (std::uint32_t i = 0; i < now.count; ++i) {
+  bool copied = false;
+  for (std::uint32_t i = 0; i < now.count && (&now != found.context || now.growing()); ++i) {
     for_each_match(probe, *now.levels[i], [&](std::uint64_t& slot) {
       word = found.word;
       if (platform.load(slot) != word || !platform.compare_exchange(slot, word, 0)) return false;
       platform.flush(&slot, sizeof(slot), "clevel.erase.copy"_site);
-      return false;
+      return copied = true;
     });
   }
-  if (!platform.fence("clevel.erase.copy"_site)) return StatusCode::poisoned;
-  context_.heap.retire(item);
+  if (copied && !platform.fence("clevel.erase.copy"_site)) return StatusCode::poisoned;
+  context_.epochs.retire(kItemReclaimer, this, item);
   return {};
 }
 
