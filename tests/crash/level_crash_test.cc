@@ -122,14 +122,10 @@ class Course {
     ASSERT_TRUE(done && *done);
   }
   MapStats stats() { return subject_.stats(); }
-  // Of the hash functions: the root block knows them.
   level::Seeds seeds() const {
-    for (std::uint64_t at = 0; at < memory_.size(); at += sizeof(level::layout::Line)) {
-      const auto* root = reinterpret_cast<const level::layout::Root*>(memory_.base() + at);
-      if (root->magic == level::layout::kRootMagic) return {{root->seeds[0], root->seeds[1]}};
-    }
-    ADD_FAILURE() << "no root block";
-    return {};
+    const level::layout::Root* root = level_root(memory_);
+    EXPECT_NE(root, nullptr);
+    return root == nullptr ? level::Seeds{} : level::Seeds{{root->seeds[0], root->seeds[1]}};
   }
   // Crash points begin with the last operation.
   void begin() { begin_ = ops_.end() - ops_.begin() - 1; }
