@@ -99,8 +99,8 @@ class Level final : public detail::Index, public EngineInstance {
                                         const LevelOptions& options);
   static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
                                                         std::uint64_t root);
-  // Of the top level, so that so many items fit at a load of 0.9; the hint may be wrong, so that both
-  // levels leave three quarters of what the pool may grow to.
+  // Of the top level, so that so many items fit at a load of 0.9; the hint may be wrong, so that
+  // both levels leave three quarters of what the pool may grow to.
   static std::uint64_t buckets_for(const Heap<P>& heap, std::uint64_t items) noexcept;
   Level(const EngineContext<P>& context, std::uint64_t root) noexcept;
   ~Level() override;
