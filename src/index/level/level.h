@@ -52,9 +52,9 @@
 //             a batch enters, then looks whether it is closed.
 //   helped    (E19) an insert that would move an item while a level is drained drains a batch
 //             first: inserts fill the levels that take its items no faster than that.
-//   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores the
-//             view, then sums the counts, each with a locked instruction in between: one of the
-//             two sees that the table is too large.
+//   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores
+//             the view, then sums the counts, each with a locked instruction in between: one of
+//             the two sees that the table is too large.
 // RECOVERY  O(buckets), in parallel: Move lines, one after the other, each looked at anew: a key in
 //   both lines loses its slot in `from`. Then every level: fingerprints, counts, marks; the one
 //   that is being drained last, and what is already in the others loses its slot there. Idempotent:
