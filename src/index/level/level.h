@@ -50,6 +50,11 @@
 //             other.
 //   inside, closed  of a view: an undo closes it (seq_cst), then waits until nobody is inside;
 //             a batch enters, then looks whether it is closed.
+//   helped    (E19) an insert that would move an item while a level is drained drains a batch
+//             first: inserts fill the levels that take its items no faster than that.
+//   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores
+//             the view, then sums the counts, each with a locked instruction in between: one of
+//             the two sees that the table is too large.
 // RECOVERY  O(buckets), in parallel: Move lines, one after the other, each looked at anew: a key in
 //   both lines loses its slot in `from`. Then every level: fingerprints, counts, marks; the one
 //   that is being drained last, and what is already in the others loses its slot there. Idempotent:
@@ -295,7 +300,7 @@ class Level final : public detail::Index, public EngineInstance {
   void clear_slots(TierT& source, std::uint64_t bucket, std::uint32_t bits) noexcept;
   Made relocate(ViewT& view, std::uint64_t bucket, const Probe& probe) noexcept;
   static void turn_search(ViewT& view) noexcept;
-  void after_erase(ViewT& view, std::int64_t left) noexcept;
+  void after_erase(std::int64_t left) noexcept;
   void expect_growth(const ViewT& view) noexcept;
   bool too_large(const ViewT& view) const noexcept;
   static void free_view(void*, std::uint64_t view) { delete reinterpret_cast<ViewT*>(view); }
@@ -307,6 +312,7 @@ class Level final : public detail::Index, public EngineInstance {
   Status read_root() noexcept;
   Status read_descriptor() noexcept;
   bool root_intact(const layout::Root& image) const noexcept;
+  bool descriptor_intact(const layout::Descriptor& image) const noexcept;
   static std::uint32_t descriptor_crc(const layout::Descriptor& d) noexcept;
   Status pass_over(Status damage) noexcept;
   Place place_of(std::uint64_t line) const noexcept;

@@ -96,7 +96,7 @@ void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
   if (!root_intact(*root_)) report.add("level: damaged root block");
   const auto& descriptor = *context_.heap.template at<layout::Descriptor>(view.descriptor);
   if (context_.platform.load(root_->descriptor) != view.descriptor ||
-      descriptor.crc != descriptor_crc(descriptor) || descriptor.levels != view.levels ||
+      !descriptor_intact(descriptor) || descriptor.levels != view.levels ||
       descriptor.generation != view.generation ||
       descriptor.drain != static_cast<std::uint8_t>(view.drain)) {
     report.add("level: the list of levels differs from what is in DRAM");

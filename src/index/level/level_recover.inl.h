@@ -56,7 +56,7 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
                                 TierT::bytes_of(log), TierT::bytes_of(log - 1)};
   for (std::uint32_t i = 0; i < 4; ++i) {
     auto block =
-        context.heap.allocate(sizes[i], i < 2 ? BlockKind::plain : BlockKind::zero_on_free);
+        context.heap.allocate(sizes[i], i == 1 ? BlockKind::plain : BlockKind::zero_on_free);
     if (!block) {
       while (i > 0) context.heap.discard(blocks[--i]);
       return block;
@@ -86,8 +86,10 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
   head.fixed_crc = crc32c(0, &head, offsetof(layout::Root, fixed_crc));
   head.descriptor = blocks[1];
   auto* root = context.heap.template at<layout::Root>(blocks[0]);
-  platform.copy(root, &head, sizeof(head));
-  platform.flush(root, sizeof(head), "level.create.root"_site);
+  // The Moves behind it are zero already.
+  constexpr std::size_t kHead = offsetof(layout::Root, moves);
+  platform.copy(root, &head, kHead);
+  platform.flush(root, kHead, "level.create.root"_site);
   if (!platform.fence("level.create.root"_site)) return fail(StatusCode::poisoned);
   return blocks[0];
 }
@@ -117,6 +119,11 @@ template <Platform P, class Codec, class G>
 bool Level<P, Codec, G>::root_intact(const layout::Root& image) const noexcept {
   return image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)) ||
          !P::verifies("level.root.crc"_site);
+}
+
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::descriptor_intact(const layout::Descriptor& image) const noexcept {
+  return image.crc == descriptor_crc(image) || !P::verifies("level.descriptor.crc"_site);
 }
 
 // The root block is checked before anything in it is believed.
@@ -159,9 +166,7 @@ Status Level<P, Codec, G>::read_descriptor() noexcept {
   }
   const layout::Descriptor image = *heap.template at<layout::Descriptor>(offset);
   if (heap.block_bytes(offset) < sizeof(image)) return bad("size");
-  if (image.crc != descriptor_crc(image) && P::verifies("level.descriptor.crc"_site)) {
-    return bad("checksum");
-  }
+  if (!descriptor_intact(image)) return bad("checksum");
   const auto drain = static_cast<Drain>(image.drain);
   const bool settled = drain == Drain::none ? image.levels == 2 : image.levels > 2;
   if (image.levels < 2 || image.levels > kMaxLevels || image.drain > 2 || !settled ||

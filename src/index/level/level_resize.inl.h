@@ -199,9 +199,11 @@ bool Level<P, Codec, G>::too_large(const ViewT& view) const noexcept {
   return items * 4 < view.slots() && items * 2 <= at_expansion_.load(std::memory_order_relaxed);
 }
 
-// Now and then an erase looks.
+// Now and then an erase looks. Not at the view under which it locked: a drain that has ended since
+// has perhaps summed the counts before this one was lowered (E20).
 template <Platform P, class Codec, class G>
-void Level<P, Codec, G>::after_erase(ViewT& view, std::int64_t left) noexcept {
+void Level<P, Codec, G>::after_erase(std::int64_t left) noexcept {
+  ViewT& view = *current();
   if (left % 64 == 0) [[unlikely]]
     turn_search(view);
   if (left % G::kLookEvery != 0 || !too_large(view)) return;
