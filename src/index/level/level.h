@@ -50,6 +50,8 @@
 //             other.
 //   inside, closed  of a view: an undo closes it (seq_cst), then waits until nobody is inside;
 //             a batch enters, then looks whether it is closed.
+//   cursor    stored (release) when a round begins anew, after `done` and `failed`; a batch is taken
+//             with acquire, so what it adds to them comes after.
 //   helped    (E19) an insert that would move an item while a level is drained drains a batch
 //             first: inserts fill the levels that take its items no faster than that.
 //   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores

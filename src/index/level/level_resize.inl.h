@@ -111,6 +111,8 @@ template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::make_room(std::uint64_t generation, bool helped) noexcept {
   const std::uint64_t begin = P::now_ns();
   for (unsigned spins = 0;; P::pause(spins++)) {
+    // Then a batch has perhaps failed, and nobody ends the drain.
+    if (context_.platform.poisoned()) return context_.platform.failure();
     {
       EpochGuard<P> guard(context_.epochs);
       if (!guard.ok()) return StatusCode::out_of_memory;
@@ -270,7 +272,7 @@ Step Level<P, Codec, G>::drain_some(std::uint32_t batches, Status& failure) noex
       return Step::more;
     }
     const std::uint64_t buckets = view.source().buckets();
-    const std::uint64_t first = view.cursor.fetch_add(kBatchBuckets, std::memory_order_relaxed);
+    const std::uint64_t first = view.cursor.fetch_add(kBatchBuckets, std::memory_order_acquire);
     if (first >= buckets) {
       view.inside.fetch_sub(1, std::memory_order_seq_cst);
       return Step::rest;
