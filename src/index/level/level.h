@@ -312,9 +312,10 @@ class Level final : public detail::Index, public EngineInstance {
 
   // --- recovery ---
   Status read_root() noexcept;
-  Status read_descriptor() noexcept;
+  Status read_descriptor(bool clean) noexcept;
   bool root_intact(const layout::Root& image) const noexcept;
   bool descriptor_intact(const layout::Descriptor& image) const noexcept;
+  static std::uint32_t closed_crc(std::uint64_t descriptor, std::uint64_t generation) noexcept;
   static std::uint32_t descriptor_crc(const layout::Descriptor& d) noexcept;
   Status pass_over(Status damage) noexcept;
   Place place_of(std::uint64_t line) const noexcept;
