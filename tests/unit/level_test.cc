@@ -69,5 +69,27 @@ TEST(Level, EveryBitOfTheWordThatNamesTheLevelsIsChecked) {
   expect_sound(pool);
 }
 
+// A map that has no room to get smaller keeps no other one, nor the pool, from it.
+TEST(Level, CompactGoesOnInAFullPool) {
+  TempPath path;
+  Pool pool = open_pool(
+      path, {.durability = Durability::process, .max_size = 8_MiB, .background_threads = 0});
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>(
+      "m", {.engine = Engine::level, .level = {.buckets = 2, .auto_shrink = false}}));
+  for (std::uint64_t i = 0; i < 40'000; ++i) ASSERT_TRUE(must(map.insert(i, i)));
+  for (std::uint64_t i = 10; i < 40'000; ++i) ASSERT_TRUE(must(map.erase(i)));
+  while (must(pool.run_background())) {
+  }
+  auto rest = must(pool.map<std::uint64_t, std::string_view>("rest", {.engine = Engine::phast}));
+  const std::string kilobyte(1'000, 'k');
+  std::uint64_t made = 0;
+  for (; rest.insert(made, kilobyte); ++made) {
+  }
+  ASSERT_GT(made, 1'000U);
+  for (std::uint64_t i = 500; i < 550; ++i) ASSERT_TRUE(must(rest.erase(i)));
+  EXPECT_GT(must(pool.compact()), 0U);
+  expect_sound(pool);
+}
+
 }  // namespace
 }  // namespace perdure::test

@@ -236,13 +236,28 @@ Expected<bool> Level<P, Codec, G>::shrink(std::uint64_t load) noexcept {
 
 template <Platform P, class Codec, class G>
 Expected<bool> Level<P, Codec, G>::compact() {
-  for (bool smaller = false;; smaller = true) {
-    (void)context_.background.finish(work_);
+  const auto size = [&] {
+    EpochGuard<P> guard(context_.epochs);
+    return guard.ok() ? current()->tiers[0]->log : kMaxLog + 1;
+  };
+  (void)context_.background.finish(work_);
+  std::uint32_t log = size();
+  for (bool smaller = false, again = false;; smaller = true) {
     auto begun = shrink(8);
     if (!begun) return begun;
     if (!*begun) return smaller;
+    if (!begun && !again && begun.error() == StatusCode::pool_full) {
+      again = true;
+      context_.epochs.drain_for_room();
+      context_.heap.reclaim();
+      begun = shrink(8);
+    }
   }
 }
+    (void)context_.background.finish(work_);
+    // It was undone, and would be again.
+    if (size() >= log) return smaller;
+    log = size();
 
 // A step in the background.
 template <Platform P, class Codec, class G>
