@@ -288,7 +288,7 @@ class Level final : public detail::Index, public EngineInstance {
   Status undo_shrink(ViewT& view) noexcept;
   Expected<bool> shrink(std::uint64_t load) noexcept;
   void resize_begins(const ViewT& before, const ViewT& after, bool shrink) noexcept;
-  void resize_ends() noexcept;
+  void resize_ends(const ViewT& drained) noexcept;
   Expected<TierT*> make_tier(std::uint32_t log) noexcept;
   void drop_tier(TierT* tier, const Status& why) noexcept;
   Status publish(ViewT& before, TierT* const* tiers, std::uint32_t levels, Drain drain) noexcept;
@@ -352,7 +352,7 @@ class Level final : public detail::Index, public EngineInstance {
   ResizeStats resizes_[MapStats::kMaxResizes] = {};
   std::uint64_t resizes_begun_ = 0;
   std::uint64_t resizes_ended_ = 0;
-  Counter buckets_{0}, items_{0};  // drained, moved; of the oldest that goes on
+  Counter items_{0};  // moved, of the oldest that goes on
   std::uint64_t opened_ns_ = P::now_ns();
   Work work_{*this};
 };

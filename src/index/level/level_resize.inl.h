@@ -20,10 +20,10 @@ void Level<P, Codec, G>::resize_begins(const ViewT& before, const ViewT& after,
 }
 
 template <Platform P, class Codec, class G>
-void Level<P, Codec, G>::resize_ends() noexcept {
+void Level<P, Codec, G>::resize_ends(const ViewT& drained) noexcept {
   ResizeStats& resize = resizes_[resizes_ended_++ % MapStats::kMaxResizes];
   resize.end_ns = P::now_ns() - opened_ns_;
-  resize.buckets = buckets_.exchange(0, std::memory_order_relaxed);
+  resize.buckets = drained.source().buckets();
   resize.moved = items_.exchange(0, std::memory_order_relaxed);
 }
 
@@ -328,7 +328,7 @@ Status Level<P, Codec, G>::finish_drain(ViewT& view) noexcept {
     s = publish(view, view.tiers + (top ? 1 : 0), levels,
                 levels == 2 ? Drain::none : Drain::bottom);
     if (s.ok()) {
-      resize_ends();
+      resize_ends(view);
       if (top) expect_growth(*current());
       // What was erased meanwhile found no settled table.
       if (too_large(*current())) wants_shrink_.store(true, std::memory_order_relaxed);
@@ -356,7 +356,6 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_batch(ViewT& view, s
       P::pause(spins++);
     }
   }
-  buckets_.fetch_add(end - first, std::memory_order_relaxed);
   return Made::done;
 }
 
