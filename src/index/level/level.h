@@ -39,6 +39,7 @@
 //           batches of source buckets: copies with tokens, F each, S -> source tokens, F each, S.
 //           When all are done: descriptor without the level, F S -> root word, F S -> view ->
 //           retire.
+//   close     checksums of lines and of the root's descriptor word (E21), F each; the pool fences.
 //   for_each  holds movements off (`scans_`), bucket after bucket; not one operation.
 // ORDERING
 //   slot      value, key, tokens: one line, so a crash keeps a prefix. Release; find's loads
@@ -50,8 +51,8 @@
 //             other.
 //   inside, closed  of a view: an undo closes it (seq_cst), then waits until nobody is inside;
 //             a batch enters, then looks whether it is closed.
-//   cursor    stored (release) when a round begins anew, after `done` and `failed`; a batch is taken
-//             with acquire, so what it adds to them comes after.
+//   cursor    stored (release) when a round begins anew, after `done` and `failed`; a batch is
+//             taken with acquire, so what it adds to them comes after.
 //   helped    (E19) an insert that would move an item while a level is drained drains a batch
 //             first: inserts fill the levels that take its items no faster than that.
 //   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores
@@ -65,7 +66,8 @@
 // RECLAMATION  levels, records, descriptors, tiers and views through epochs, after the fence of
 //   their unlink.
 // PROGRESS  blocking: a find waits for a writer of one of its buckets, at most for its fences; an
-//   insert that finds no place waits for the end of a resize, at which it helps, or makes room.
+//   insert that finds no place waits for the end of a resize, at which it helps, or makes room;
+//   who sets a drain back sees to it that the background is due or blocked (E22).
 //   pool_full: inserts that find no place fail, all else goes on. hash_overflow: keys of one hash,
 //   of which 2 kSlots are taken, and inserts without a place below a load of 1 / kLeastLoad; the
 //   table does not grow for them.
@@ -292,7 +294,7 @@ class Level final : public detail::Index, public EngineInstance {
   Expected<TierT*> make_tier(std::uint32_t log) noexcept;
   void drop_tier(TierT* tier, const Status& why) noexcept;
   Status publish(ViewT& before, TierT* const* tiers, std::uint32_t levels, Drain drain) noexcept;
-  Status finish_drain(ViewT& view) noexcept;
+  Step finish_drain(ViewT& view, Status& failure) noexcept;
   Step work() noexcept;
   Step drain_some(std::uint32_t batches, Status& failure) noexcept;
   Made drain_batch(ViewT& view, std::uint64_t first, std::uint64_t end) noexcept;
