@@ -329,7 +329,8 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
 }
 
 // Makes a map: blocks, root line, instance. If it fails after the line was written, the line goes
-// again.
+// again; what create() made is found by the next open, and by check() as leaked: only an instance
+// could name it, and DRAM was too short for one.
 Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOptions& options,
                                              const MapSpec& spec) {
   const EngineRow* row = find_engine(options.engine);
