@@ -70,13 +70,13 @@ std::vector<Exploration> trials() {
   return all;
 }
 
-// The root block as far as it never changes, and the list of levels.
+// The root block but for its Moves, and the list of levels.
 Covered covered(const SimMemory& memory) {
   const level::layout::Root* root = level_root(memory);
   if (root == nullptr) return {};
   const auto at =
       static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(root) - memory.base());
-  return {{at, at + offsetof(level::layout::Root, descriptor)},
+  return {{at, at + offsetof(level::layout::Root, moves)},
           {root->descriptor, root->descriptor + sizeof(level::layout::Descriptor)}};
 }
 std::vector<NamedInterleaving> interleavings() { return {}; }

@@ -143,7 +143,7 @@ bool Level<P, Codec, G>::expects_record(const Probe& probe,
   detail::Value before;
   bool readable = false;
   const Looked looked = look(*current(), probe, word, before, readable);
-  if (looked != Looked::found) return kMode != Mode::update;
+  if (looked != Looked::found) return looked == Looked::absent && kMode != Mode::update;
   return kMode != Mode::insert && readable && !in_place(before, value);
 }
 
