@@ -333,6 +333,7 @@ class Level final : public detail::Index, public EngineInstance {
   std::uint32_t values_crc(const Line& line) const noexcept;
   bool line_intact(const Line& line, bool values) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
+  std::uint64_t items_at_rest(const ViewT& view) noexcept;
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,
                     CheckReport& report) noexcept;
 
@@ -354,7 +355,8 @@ class Level final : public detail::Index, public EngineInstance {
   ResizeStats resizes_[MapStats::kMaxResizes] = {};
   std::uint64_t resizes_begun_ = 0;
   std::uint64_t resizes_ended_ = 0;
-  Counter items_{0};  // moved, of the oldest that goes on
+  Counter items_{0};                         // moved, of the oldest that goes on
+  Counter moves_begun_{0}, moves_ended_{0};  // rounds of drains: items change levels in them
   std::uint64_t opened_ns_ = P::now_ns();
   Work work_{*this};
 };

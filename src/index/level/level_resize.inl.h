@@ -362,7 +362,9 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_batch(ViewT& view, s
                                                                   std::uint64_t end) noexcept {
   std::uint64_t bucket = first;
   for (unsigned spins = 0; bucket < end;) {
+    moves_begun_.fetch_add(1, std::memory_order_acq_rel);
     const Made made = drain_round(view, bucket, end);
+    moves_ended_.fetch_add(1, std::memory_order_release);
     if (made == Made::failed || made == Made::full) return made;
     if (made == Made::again) {
       if (current() != &view || scans_.load(std::memory_order_seq_cst) != 0) return made;
