@@ -118,13 +118,13 @@ Status Clevel<P, Codec, G>::read_levels() noexcept {
     const std::uint64_t word = word_at(begin + i);
     if (i >= kMaxLevels || word == 0) {
       if (word != 0) return bad("two runs");
-      if (now->count == i) continue;
       continue;
     }
     if (now->count != i) return bad("two runs");
     const std::uint64_t log = word & 63;
     const std::uint64_t offset = word & kOffsetMask & ~std::uint64_t{63};
-    if (log > kMaxLogBuckets || word != level_word(offset, 1ULL << log)) return bad("checksum");
+    if (log < 1 || log > kMaxLogBuckets || word != level_word(offset, 1ULL << log))
+      return bad("checksum");
     if (i > 0 && 1ULL << log != now->first().count * 2) return bad("sizes");
     if (Status s = context_.heap.mark(offset); !s.ok()) return s;
     if (context_.heap.block_bytes(offset) < (sizeof(Bucket) << log)) return bad("block");
@@ -207,7 +207,12 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
       const bool dead = (state & (kLive | kDead)) == kDead;
       if (look == Look::damaged && !dead) return damaged(offset);
       if (dead || look != Look::whole) {
-        // Of a dead process, or of an erase of ours that clears it too.
+        // Of a dead process, or of an erase of ours that clears it too. Who finds the slot empty
+        // knows of no death.
+        if (dead) {
+          platform.flush(item_at(word), sizeof(Item), "clevel.mark.dead"_site);
+          if (!platform.fence("clevel.mark.dead"_site)) return StatusCode::poisoned;
+        }
         if (!platform.compare_exchange(slot, word, 0)) continue;
         platform.flush(&slot, sizeof(slot), "clevel.mark.slot"_site);
         wrote = true;
