@@ -88,6 +88,15 @@ InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
   return interleaver.exhaustive(1);
 }
 
+// A scan passes over an item whose death is not durable.
+InterleaveReport scans_beside_erases(const std::string& name, bool quiet) {
+  Interleaver interleaver(words(), {.name = name,
+                                    .setup = {insert(5, 1), insert(6, 1)},
+                                    .threads = {{erase(5), erase(6)}, {scan()}},
+                                    .quiet = quiet});
+  return interleaver.exhaustive(1);
+}
+
 // An item dies while it is copied, and its block is used again.
 InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
   InterleaveReport last;
@@ -201,6 +210,7 @@ InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
 std::vector<NamedInterleaving> clevel_interleavings() {
   return {{"levels_in_used_blocks", &levels_in_used_blocks},
           {"answers_beside_writers", &answers_beside_writers},
+          {"scans_beside_erases", &scans_beside_erases},
           {"erases_beside_the_rehash", &erases_beside_the_rehash},
           {"reuse_beside_the_rehash", &reuse_beside_the_rehash},
           {"absence_beside_the_rehash", &absence_beside_the_rehash},

@@ -155,6 +155,7 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
   };
   const std::vector<Mutant> both{Mutant::drop_flush, Mutant::drop_fence};
   const Shown all[] = {
+      {"scans_beside_erases", "clevel.scan.dead", both},
       {"reuse_beside_the_rehash", "clevel.rehash.seal", both},
       {"absence_beside_the_rehash", "clevel.rehash.dead", {Mutant::drop_flush}},
       {"absence_beside_the_rehash", "clevel.rehash.late", {Mutant::drop_flush}},
