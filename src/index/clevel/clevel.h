@@ -329,6 +329,10 @@ class Clevel final : public detail::Index, public EngineInstance {
 
   // --- recovery, check ---
   Status read_root() noexcept;
+  static bool has_checksum(const layout::Root& image) noexcept {
+    return image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)) ||
+           !P::verifies("clevel.root.crc"_site);
+  }
   Status read_levels() noexcept;
   static std::uint64_t level_word(std::uint64_t offset, std::uint64_t buckets) noexcept;
   void close_level(Level& level) noexcept;

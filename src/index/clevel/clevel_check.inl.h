@@ -137,7 +137,7 @@ void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report
   const Context& now = *levels_.load(std::memory_order_acquire);
   ++report.objects;
   const layout::Root image = *root_;
-  if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc))) {
+  if (!has_checksum(image)) {
     internal::violation(report, root_offset_, "damaged root block");
   }
   std::uint32_t used = 0;

@@ -89,10 +89,7 @@ Status Clevel<P, Codec, G>::read_root() noexcept {
   const layout::Root image = *root_;
   if (image.magic != layout::kRootMagic) return bad("magic");
   if (image.slots != G::kSlots) return bad("geometry");
-  if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc)) &&
-      P::verifies("clevel.root.crc"_site)) {
-    return bad("checksum");
-  }
+  if (!has_checksum(image)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   if (image.opened != 0 && image.opened != layout::kOpened) return bad("state");
   bytes_values_ = (image.flags & layout::kBytesValues) != 0;
