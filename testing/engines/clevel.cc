@@ -1,6 +1,7 @@
 // Clevel hashing, as the testers know it.
 #include "index/clevel/clevel.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "testing/engine_list.h"
@@ -53,6 +54,16 @@ std::vector<Exploration> directed(Preset preset) {
           directed_one("dirtied", two, pool_ops(2, 16), options, dirtied())};
 }
 std::vector<Exploration> trials() { return directed(Preset::fast); }
+
+// The root block but for what is reserved, and the list of levels.
+Covered covered(const SimMemory& memory) {
+  const clevel::layout::Root* root = clevel_root(memory);
+  if (root == nullptr) return {};
+  const auto at =
+      static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(root) - memory.base());
+  return {{at, at + offsetof(clevel::layout::Root, reserved)},
+          {at + offsetof(clevel::layout::Root, levels), at + sizeof(clevel::layout::Root)}};
+}
 
 struct UnderLoss {
   static constexpr Engine kEngine = Engine::clevel;
@@ -111,6 +122,7 @@ const EngineUnderTest kClevelUnderTest{
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,
+    .covered = &covered,
     .canaries = kCanaries,
     .race_mutant = "clevel.help.dead:drop_fence",
     .ordered_sites = kOrdered,

@@ -50,21 +50,25 @@
 //   expand  level zero, F* S, in the background -> ring word, F S (PP) -> context, by the insert
 //           that found no slot.
 //   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
-//           F per copy, 1S; dead meanwhile: the copy undone, F S; then sealed. All sealed: ring
-//           word 0, F S (PP) -> context -> level retired.
+//           F per copy; dead ones F; 1S. Dead meanwhile: the copy undone, 2F S. Then sealed, 1F; 1S
+//           a step. All sealed: ring word 0, F S (PP) -> context -> level retired.
 //   for_each  bucket by bucket; the rehash rests meanwhile, so that each entry is seen once.
 // ORDERING
 //   state, key, value  before the slot's CAS (release); find loads the slot first (acquire).
-//   copy               before the seal: who finds a seal finds the copy further up, or a new
-//                      context.
+//   copy, death        before the seal: who finds a seal finds the copy further up, or a new
+//                      context; what died is durably dead.
+//   seal               durable before the step's guard goes: blocks that sealed slots named are
+//                      reused later (I4).
 //   dead / copy        eraser: state CAS, then context, then slots. Rehasher: copy CAS, then state.
-//                      Locked on both sides: one of them sees the other's store (as Dekker).
+//                      Locked on both sides: one of them sees the other's store (as Dekker; a
+//                      locked instruction orders both on x86, acquire and release alone do not).
 //   stripe             raised before the store, loaded after the value; lowered after the fence.
 //   scanners, moving   each side raises its own, then looks at the other's (seq_cst).
 // RECOVERY  The ring; O(levels). mark_some() then goes through the slots while the map serves:
-//   those that name a dead or torn item are cleared, fenced in the same step, before the sweep can
-//   free the block; the others' items and blobs are marked. A rehash goes on from bucket 0:
-//   what was copied is found in a level above and only sealed. Idempotent.
+//   those that name a dead or torn item are cleared, once the death is durable, and fenced in the
+//   same step, before the sweep can free the block; the others' items and blobs are marked. A
+//   rehash goes on from bucket 0: what was copied is found in a level above and only sealed.
+//   Idempotent.
 //   Non-authoritative pointers: slots of dead and torn items; the second slot of a moving item;
 //   bits 0..38 of a dead state; value words of dead items.
 // RECLAMATION  items through epochs, their slot written back and their state zeroed by the batch
@@ -208,6 +212,11 @@ class Clevel final : public detail::Index, public EngineInstance {
                     context_.heap.block_bytes(word & kOffsetMask)) ||
            !P::verifies("clevel.item.crc"_site);
   }
+  // A block that a state of such lengths can be of; a damaged one must not lead beyond the file.
+  bool fits(std::uint64_t word, std::uint64_t state) const noexcept {
+    const std::uint64_t offset = word & kOffsetMask;
+    return is_item_block(offset) && item_bytes(state) <= context_.heap.block_bytes(offset);
+  }
   Look look_at(const std::uint64_t& slot, std::uint64_t word, std::uint64_t state) const noexcept;
 
   // --- lookups ---
@@ -257,9 +266,16 @@ class Clevel final : public detail::Index, public EngineInstance {
   std::uint64_t gained() const noexcept;
   bool crowded(const Level& level) const noexcept;
   Step rehash_some() noexcept;
-  Status rehash_bucket(Level& last, Bucket& bucket) noexcept;
-  Status copy_up(const Probe& probe, std::uint64_t word, const Level& last,
-                 std::uint64_t*& copy) noexcept;
+  struct Move {
+    std::uint64_t word = 0;         // of the slot; 0: it stays as it is
+    std::uint64_t* copy = nullptr;  // made by this step
+  };
+  static Step after_failure(const Status& s) noexcept;
+  Expected<bool> rehash_bucket(const Level& last, Bucket& bucket) noexcept;
+  Expected<bool> copy_bucket(const Level& last, Bucket& bucket, Move (&moves)[8]) noexcept;
+  bool undo_copies(Move (&moves)[8]) noexcept;
+  Expected<bool> copy_up(const Probe& probe, std::uint64_t word, const Level& last,
+                         std::uint64_t*& copy) noexcept;
   Status drop_last() noexcept;
   bool store_ring(std::uint32_t index, std::uint64_t word) noexcept;
   struct Rehash final : BackgroundWork<P> {
@@ -270,8 +286,12 @@ class Clevel final : public detail::Index, public EngineInstance {
   struct Ahead final : BackgroundWork<P> {
     explicit Ahead(Clevel* m) : map(m) {}
     Step run_some() noexcept override {
+      // Who holds it may wait for whoever waits for this step.
+      if (!map->ahead_latch_.try_lock()) return Step::more;
       Status failure;  // the insert that needs the level says so
-      return map->prepare_some(failure);
+      const Step step = map->prepare_some(failure);
+      map->ahead_latch_.unlock();
+      return step;
     }
     Clevel* map;
   };
@@ -309,6 +329,10 @@ class Clevel final : public detail::Index, public EngineInstance {
 
   // --- recovery, check ---
   Status read_root() noexcept;
+  static bool has_checksum(const layout::Root& image) noexcept {
+    return image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)) ||
+           !P::verifies("clevel.root.crc"_site);
+  }
   Status read_levels() noexcept;
   static std::uint64_t level_word(std::uint64_t offset, std::uint64_t buckets) noexcept;
   void close_level(Level& level) noexcept;
@@ -329,12 +353,14 @@ class Clevel final : public detail::Index, public EngineInstance {
   typename P::template Atomic<bool> verified_{false};  // I7
   std::unique_ptr<Stripe<P>[]> stripes_;
   typename P::Latch resize_latch_;
-  typename P::Latch grow_latch_;  // of who adds a level; taken before the others
+  // Of who adds a level; taken before the others. Held across allocations, which may wait for
+  // background work: steps only try to take it.
+  typename P::Latch grow_latch_;
   Rehash rehash_{this};
   Ahead ahead_{this};
   typename P::template Atomic<std::uint64_t> wanted_{0};  // buckets of the next level
-  typename P::Latch ahead_latch_;
-  struct {  // the next level as far as it is zeroed
+  typename P::Latch ahead_latch_;                         // likewise
+  struct {                                                // the next level as far as it is zeroed
     std::uint64_t offset = 0;
     std::uint64_t buckets = 0;
     std::uint64_t zeroed = 0;

@@ -182,9 +182,7 @@ template <Platform P, class Codec, class G>
     value = {.bytes = {clevel::value_of(found.item, found.state), inline_bytes(found.state)}};
     return {};
   }
-  if (found.value % 16 != 0 || !context_.heap.contains(found.value, sizeof(layout::Blob))) {
-    return damaged(offset_of(found.item));
-  }
+  if (!context_.heap.is_block(found.value)) return damaged(offset_of(found.item));
   const auto* blob = context_.heap.template at<layout::Blob>(found.value);
   const std::uint64_t size = context_.platform.load(blob->size);
   const std::size_t room = context_.heap.block_bytes(found.value);

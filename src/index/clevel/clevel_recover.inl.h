@@ -89,10 +89,7 @@ Status Clevel<P, Codec, G>::read_root() noexcept {
   const layout::Root image = *root_;
   if (image.magic != layout::kRootMagic) return bad("magic");
   if (image.slots != G::kSlots) return bad("geometry");
-  if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc)) &&
-      P::verifies("clevel.root.crc"_site)) {
-    return bad("checksum");
-  }
+  if (!has_checksum(image)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   if (image.opened != 0 && image.opened != layout::kOpened) return bad("state");
   bytes_values_ = (image.flags & layout::kBytesValues) != 0;
@@ -118,13 +115,13 @@ Status Clevel<P, Codec, G>::read_levels() noexcept {
     const std::uint64_t word = word_at(begin + i);
     if (i >= kMaxLevels || word == 0) {
       if (word != 0) return bad("two runs");
-      if (now->count == i) continue;
       continue;
     }
     if (now->count != i) return bad("two runs");
     const std::uint64_t log = word & 63;
     const std::uint64_t offset = word & kOffsetMask & ~std::uint64_t{63};
-    if (log > kMaxLogBuckets || word != level_word(offset, 1ULL << log)) return bad("checksum");
+    if (log < 1 || log > kMaxLogBuckets || word != level_word(offset, 1ULL << log))
+      return bad("checksum");
     if (i > 0 && 1ULL << log != now->first().count * 2) return bad("sizes");
     if (Status s = context_.heap.mark(offset); !s.ok()) return s;
     if (context_.heap.block_bytes(offset) < (sizeof(Bucket) << log)) return bad("block");
@@ -207,7 +204,12 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
       const bool dead = (state & (kLive | kDead)) == kDead;
       if (look == Look::damaged && !dead) return damaged(offset);
       if (dead || look != Look::whole) {
-        // Of a dead process, or of an erase of ours that clears it too.
+        // Of a dead process, or of an erase of ours that clears it too. Who finds the slot empty
+        // knows of no death.
+        if (dead) {
+          platform.flush(item_at(word), sizeof(Item), "clevel.mark.dead"_site);
+          if (!platform.fence("clevel.mark.dead"_site)) return StatusCode::poisoned;
+        }
         if (!platform.compare_exchange(slot, word, 0)) continue;
         platform.flush(&slot, sizeof(slot), "clevel.mark.slot"_site);
         wrote = true;

@@ -251,7 +251,8 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
 [[gnu::always_inline]] inline Expected<bool> Clevel<P, Codec, G>::write_once(
     const detail::Key& key, const detail::Value& value) {
   EpochGuard<P> guard(context_.epochs);
-  if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
+  const bool needs_space = kMode != Mode::update || bytes_values_;
+  if (Status s = begin_mutation(guard, needs_space); !s.ok()) return fail(std::move(s));
   const Probe probe = probe_of(key);
   prefetch(probe);
   std::uint64_t block = 0;  // the item, until a slot names it
@@ -288,6 +289,7 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
       if (kMode == Mode::insert) return end(false);
       continue;
     }
+    const LatchGuard growing(grow_latch_);
     if (Status s = expand(seen); !s.ok()) return end(fail(std::move(s)));
   }
 }
