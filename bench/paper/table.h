@@ -31,6 +31,8 @@ class Table {
   // Every item once, in no order.
   virtual Status for_each(FunctionRef<void(std::uint64_t key, std::uint64_t value)> visit) = 0;
   virtual void check(CheckReport& report) = 0;
+  // Returns when no resize has anything left to do.
+  virtual void settle() {}
 };
 
 }  // namespace perdure::paper
