@@ -2,8 +2,8 @@
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-compare setup-go build demo test check format format-check \
-        tidy asan tsan nightly bench bench-compare bench-figures paper-figures figures guard-builds lin mutants \
-        faults fuzz coverage ci clean
+        tidy asan tsan nightly bench bench-compare bench-figures paper-figures figures \
+        guard-builds lin mutants faults fuzz coverage ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast

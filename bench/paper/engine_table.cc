@@ -26,6 +26,11 @@ std::uint64_t EngineTable::slots() {
   return sum;
 }
 
+std::uint64_t EngineTable::grew_at() {
+  const MapStats stats = this->stats();
+  return stats.resizes.empty() ? 0 : stats.resizes[0].entries;
+}
+
 Status EngineTable::for_each(FunctionRef<void(std::uint64_t, std::uint64_t)> visit) {
   auto visited = index_->for_each([&](std::span<const detail::Entry> entries) {
     for (const detail::Entry& entry : entries) visit(entry.key.word, entry.value.word);

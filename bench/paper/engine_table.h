@@ -38,6 +38,7 @@ class EngineTable : public Table {
   std::uint64_t slots() override;
   Status for_each(FunctionRef<void(std::uint64_t, std::uint64_t)> visit) override;
   void check(CheckReport& report) override { index_->check({.deep = true}, report); }
+  std::uint64_t grew_at() override;
   void settle() override { background_.settle(); }
 
   MapStats stats();

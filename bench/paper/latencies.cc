@@ -62,7 +62,7 @@ class Measured {
   }
   bool grown() {
     table_->settle();
-    return table_->slots() != slots_;
+    return table_->grew_at() != 0;
   }
   // The median of the means of kBlocks blocks.
   template <class F>

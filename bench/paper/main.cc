@@ -11,7 +11,7 @@
 namespace perdure::paper {
 
 void Report::heading(const std::string& title, const std::vector<std::string>& columns) {
-  text += fmt::format("\n#### {}\n\n", title);
+  text += fmt::format("\n### {}\n\n", title);
   row(columns);
   row(std::vector<std::string>(columns.size(), "---"));
 }

@@ -38,14 +38,17 @@ double rehash(Table& from, Table& to, Rehash how) {
 
 struct Resize {
   double load = 0;
-  double in_place = 0;  // ms
-  double copied = 0;    // by a full rehash
+  // Milliseconds: in place, and by full rehashes.
+  double in_place = 0;
+  double copied = 0;
   double moved_all = 0;
-  double buckets = 0;  // shares, rehashed and moved in place
+  // What was rehashed and moved in place, of all.
+  double buckets = 0;
   double moved = 0;
 };
 
-// Two tables of level hashing on one heap: the one that is resized, and new ones for its items.
+// A table of level hashing that is resized, and on the same heap those that a full rehash makes of
+// its items.
 class Level {
  public:
   Level(const Options& options, const Medium& medium)
@@ -69,7 +72,8 @@ class Level {
   void erase_to_load(double load) {
     use(ground_.memory, kMedia[0]);
     const std::uint64_t all = count_;
-    for (std::uint64_t i = 0; count_ > items_at(load); ++i, --count_) {
+    const std::uint64_t left = items_at(load);
+    for (std::uint64_t i = 0; count_ > left; ++i, --count_) {
       require(must(table_->erase(bench::mix64(scatter(i, all)))), "a key is missing");
     }
   }

@@ -55,14 +55,18 @@ constexpr Scheme kVariants[] = {
 
 // Until an insertion fails, or ours grows.
 double max_load(Table& table) {
-  const std::uint64_t slots = table.slots();
-  for (std::uint64_t n = 0;; ++n) {
-    const bool look = n % 64 == 0 && n > slots / 2;
-    if (look && table.slots() != slots) return static_cast<double>(n) / static_cast<double>(slots);
+  const auto slots = static_cast<double>(table.slots());
+  const std::uint64_t look = table.slots() / 64;  // seldom: clevel counts all its items then
+  for (std::uint64_t n = 1;; ++n) {
     auto inserted = table.insert(bench::mix64(n), n);
-    if (inserted) continue;
-    require(inserted.error() == StatusCode::pool_full, "an insertion failed");
-    return static_cast<double>(n) / static_cast<double>(slots);
+    if (!inserted) {
+      require(inserted.error() == StatusCode::pool_full, "an insertion failed");
+      return static_cast<double>(n - 1) / slots;
+    }
+    if (n % look != 0) continue;
+    if (const std::uint64_t items = table.grew_at(); items != 0) {
+      return static_cast<double>(items) / slots;
+    }
   }
 }
 

@@ -31,6 +31,8 @@ class Table {
   // Every item once, in no order.
   virtual Status for_each(FunctionRef<void(std::uint64_t key, std::uint64_t value)> visit) = 0;
   virtual void check(CheckReport& report) = 0;
+  // How many items it held when it first grew by itself; 0: it has not.
+  virtual std::uint64_t grew_at() { return 0; }
   // Returns when no resize has anything left to do.
   virtual void settle() {}
 };
