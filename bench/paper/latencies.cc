@@ -97,9 +97,10 @@ class Measured {
   }
   void at_load(const Medium& medium, std::array<Cell, kOperationCount>& cells) {
     use(ground_.memory, medium);
-    const auto fresh = keys(count_, sample_, 0);
-    // Others for each operation, or they would lie in the caches since the last one.
-    const auto updated = keys(0, count_, ++salt_ * sample_);
+    // Others each time: where a key was erased there is room for it, and what the last operation
+    // looked at lies in the caches.
+    const auto fresh = keys((1ULL << 41) + ++salt_ * sample_, sample_, 0);
+    const auto updated = keys(0, count_, salt_ * sample_);
     const auto found = keys(0, count_, ++salt_ * sample_);
     const auto erased = keys(0, count_, ++salt_ * sample_);
     const auto missing = keys(1ULL << 40, 1ULL << 31, salt_ * sample_);
