@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "bench/paper/engine_table.h"
 #include "bench/paper/figures.h"
