@@ -118,6 +118,9 @@ class Level final : public detail::Index, public EngineInstance {
   Status close() override;
   Expected<bool> compact() override;
 
+  // Begins an expansion, whatever the load is; for benchmarks. Errors: those of an insert.
+  Status expand() noexcept;
+
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
     return write<Mode::insert>(key, value);

@@ -168,6 +168,13 @@ Status Level<P, Codec, G>::grow(std::uint64_t generation) noexcept {
   return {};
 }
 
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::expand() noexcept {
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_mutation(guard, true); !s.ok()) return s;
+  return grow(current()->generation);
+}
+
 // What was moved down stays legal; the new bottom level is drained instead. A batch in flight may
 // hold an item twice, in levels neither of which is drained afterwards (I2): it is waited for.
 template <Platform P, class Codec, class G>
