@@ -336,7 +336,7 @@ class Level final : public detail::Index, public EngineInstance {
   std::uint32_t values_crc(const Line& line) const noexcept;
   bool line_intact(const Line& line, bool values) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
-  std::uint64_t items_at_rest(const ViewT& view) noexcept;
+  std::uint64_t items_at_rest() noexcept;
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,
                     CheckReport& report) noexcept;
 

@@ -119,15 +119,18 @@ void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
   }
 }
 
-// Items, none of them counted in two levels; unless rounds of a drain never pause.
+// Items, each counted in one level of one list; unless rounds of drains never pause. The caller is
+// pinned.
 template <Platform P, class Codec, class G>
-std::uint64_t Level<P, Codec, G>::items_at_rest(const ViewT& view) noexcept {
+std::uint64_t Level<P, Codec, G>::items_at_rest() noexcept {
   constexpr unsigned kTries = 1000;
   for (unsigned n = 0;; ++n) {
     const std::uint64_t ended = moves_ended_.load(std::memory_order_acquire);
-    const std::uint64_t items = view.items();
+    const ViewT* view = current();
+    const std::uint64_t items = view->items();
     // A read-modify-write, so that it stays behind the counts.
-    if (moves_begun_.fetch_add(0, std::memory_order_acq_rel) == ended || n == kTries) return items;
+    const bool still = moves_begun_.fetch_add(0, std::memory_order_acq_rel) == ended;
+    if ((still && current() == view) || n == kTries) return items;
     P::pause(n);
   }
 }
@@ -137,7 +140,7 @@ void Level<P, Codec, G>::stats(MapStats& out) {
   EpochGuard<P> guard(context_.epochs);
   const ViewT& view = *current();
   out.engine = Engine::level;
-  out.entries = items_at_rest(view);
+  out.entries = items_at_rest();
   out.load_factor = static_cast<double>(out.entries) / static_cast<double>(view.slots());
   out.height = view.levels;
   out.leaves = 0;
