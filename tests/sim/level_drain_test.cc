@@ -70,6 +70,7 @@ TEST(LevelDrain, APoisonedPoolHoldsNobodyUp) {
   for (std::uint64_t keys = 20; keys < 60; ++keys) {
     for (std::uint64_t number = 1; number <= 8; ++number) {
       const ScopedWorld world;
+      std::uint64_t seen = 0;
       Table table(keys);
       const auto drain = [&] {
         for (int i = 0; i < 20; ++i) table.work();
@@ -78,7 +79,6 @@ TEST(LevelDrain, APoisonedPoolHoldsNobodyUp) {
         for (int i = 0; i < 60 && table.put(table.next()); ++i) {
         }
       };
-      std::uint64_t seen = 0;
       table.memory().before_fence = [&](const SiteInfo& info) {
         if (std::string(info.name) != "level.drain.copy" || ++seen != number) return;
         table.platform().poison();
@@ -122,8 +122,8 @@ TEST(LevelDrain, WhatAScanHeldUpIsTakenUp) {
   const ScopedWorld world;
   std::uint64_t puts = 0;  // as many until one drains
   {
-    Table table(0);
     bool drained = false;
+    Table table(0);
     table.memory().before_fence = [&](const SiteInfo& info) {
       drained = drained || std::string(info.name) == "level.drain.copy";
     };
