@@ -5,10 +5,13 @@
 namespace perdure::testing {
 
 extern const EngineUnderTest kPhastUnderTest;
+extern const EngineUnderTest kLevelUnderTest;
+extern const EngineUnderTest kClevelUnderTest;
 
 namespace {
 
-constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest};
+constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest,
+                                               &kClevelUnderTest};
 
 }  // namespace
 

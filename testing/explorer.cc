@@ -70,6 +70,9 @@ std::uint64_t Explorer::Expectation::hash() const {
   return hash;
 }
 
+// The machine's, until the power fails.
+constexpr std::uint64_t kFirstBoot = 1;
+
 // Everything that belongs to one recorded run: the workload's, or one that starts after a crash.
 struct Explorer::Run {
   SimMemory& memory;
@@ -80,7 +83,7 @@ struct Explorer::Run {
   std::unique_ptr<Subject> subject = {};
   Expectation expected = {};
   std::uint64_t expectation_hash = 0;
-  std::uint64_t boot = 1;
+  std::uint64_t boot = kFirstBoot;
   std::uint64_t points = 0;  // judged
   std::uint64_t fences = 0;  // and sampled out
   bool last = false;         // the workload's last operation
@@ -438,7 +441,7 @@ void Explorer::second_operations(Run& run, const std::string& path) {
   set_context(run, path, nullptr);
   run.subject = factory_();
   if (const Status s = run.subject->open(run.memory, run.boot); !s.ok()) {
-    if (options_.process_mode && s == StatusCode::untrusted) return;
+    if (options_.process_mode && run.boot != kFirstBoot) return;  // refused, in whatever words
     fail(path, "second open: " + std::string(s.message()));
     return;
   }

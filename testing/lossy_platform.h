@@ -157,6 +157,10 @@ class LossyPlatform {
   static std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
     return RealPlatform::match_line(line, byte);
   }
+  static std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
+                                   std::uint16_t tag) noexcept {
+    return RealPlatform::match_words(line, n, tag);
+  }
   static std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
     return RealPlatform::load_byte(byte);
   }

@@ -161,6 +161,11 @@ class MapSubject : public Subject {
 
   SimPool& pool() { return *pool_; }
   perdure::detail::OrderedIndex& index(std::uint32_t map = 0) { return *maps_[map]->ordered(); }
+  MapStats stats(std::uint32_t map = 0) {
+    MapStats out;
+    maps_[map]->index().stats(out);
+    return out;
+  }
 
  private:
   EngineContext<SimPlatform> context() {

@@ -256,6 +256,15 @@ class SimPlatform {
     for (std::uint64_t i = 0; i < kLine; ++i) mask |= std::uint64_t{line[i] == byte} << i;
     return mask;
   }
+  static std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
+                                   std::uint16_t tag) noexcept {
+    std::uint32_t mask = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      step(StepKind::read);
+      mask |= std::uint32_t{line[i] >> 48 == tag} << i;
+    }
+    return mask;
+  }
   static std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
     step(StepKind::read);
     return byte;

@@ -45,7 +45,15 @@ std::vector<Op> growing() {
 std::vector<Exploration> shared_explorations() {
   const SyntheticRules fast_sweep{.marks_per_step = 40};
   const ExploreOptions options = trial_options();
+  // Killed at every point, served at once, and struck by a power failure in what follows.
+  ExploreOptions killed = options;
+  killed.kill_in = 1;
+  killed.second_in = 0;
+  killed.second_ops = 6;
   return {
+      random_one(
+          "settled", [=] { return std::make_unique<SyntheticSubject>(fast_sweep); }, synthetic_op,
+          killed, 20),
       random_one(
           "synthetic", [] { return std::make_unique<SyntheticSubject>(); }, synthetic_op, options,
           50),
@@ -95,8 +103,8 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
 void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
   const auto flips = [&](const char* name, KeyKind keys, ValueKind values, OpSource source) {
     out.push_back({std::string("flips_") + name,
-                   [factory = engine.subjects(keys, {.values = values}),
-                    source = std::move(source)] { return flipped_bits(factory, source); }});
+                   [factory = engine.subjects(keys, {.values = values}), source = std::move(source),
+                    covered = engine.covered] { return flipped_bits(factory, source, covered); }});
   };
   flips("words", KeyKind::integer, ValueKind::word, integer_op);
   flips("bytes", KeyKind::bytes, ValueKind::bytes, bytes_op);

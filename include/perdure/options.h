@@ -13,8 +13,8 @@ constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 // The index design behind a map. On media: never renumber.
 enum class Engine : std::uint16_t {
   phast = 1,      // ordered; persistent leaves, inner nodes in DRAM
-  level = 2,      // planned
-  clevel = 3,     // planned
+  level = 2,      // hash; two levels in persistent memory, grows and shrinks in place
+  clevel = 3,     // hash; all persistent, grows in the background, restarts at once
   as = 4,         // planned
   ascs = 5,       // planned
   pskiplist = 6,  // planned
@@ -71,6 +71,11 @@ struct PhastOptions {
   std::uint32_t partition_shift = ~0U;  // lowest key bit of the prefix; ~0: the topmost bits
 };
 
+struct LevelOptions {
+  std::uint64_t buckets = 0;  // of the top level, a power of two; 0: 32. It never has fewer
+  bool auto_shrink = true;    // when it is less than a quarter full
+};
+
 struct MapOptions {
   Engine engine = Engine::phast;  // must match if the map exists and `any_engine` is not set
   bool create = true;             // create the map if it is absent
@@ -79,6 +84,7 @@ struct MapOptions {
   // room for so many, and a small map takes less of the pool.
   std::uint64_t capacity = 0;
   PhastOptions phast = {};
+  LevelOptions level = {};
 };
 
 struct CloseOptions {

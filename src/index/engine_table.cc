@@ -1,5 +1,7 @@
 #include "index/engine_table.h"
 
+#include "index/clevel/factory.h"
+#include "index/level/factory.h"
 #include "index/phast/factory.h"
 
 namespace perdure {
@@ -8,6 +10,8 @@ namespace {
 
 constexpr EngineRow kEngines[] = {
     {Engine::phast, 0, /*ordered=*/true, /*at_once=*/false, &phast::create, &phast::open},
+    {Engine::level, 0, /*ordered=*/false, /*at_once=*/false, &level::create, &level::open},
+    {Engine::clevel, 0, /*ordered=*/false, /*at_once=*/true, &clevel::create, &clevel::open},
 };
 
 }  // namespace

@@ -32,6 +32,7 @@
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
 //     match_line, load_byte,          bytes that are written one by one and searched as a whole
 //     store_byte
+//     match_words                     words of a line, stored whole, searched by their upper bits
 //     ByteLatches                     four latches in a word, released without a locked
 //                                     instruction, which would wait for the write-back before it
 //     light_fence() / heavy_fence()   a store-load barrier between a thread that does the first

@@ -210,6 +210,20 @@ class RealPlatform {
     }
     return mask;
   }
+  // Those of the first `n` words of a line, which others store whole, whose upper 16 bits are
+  // `tag`, as bits. Acquire, as loads of the words one by one.
+  static std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
+                                   std::uint16_t tag) noexcept {
+    const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));
+    std::uint32_t mask = 0;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const auto* part = reinterpret_cast<const std::uint8_t*>(line + 2 * i);
+      const __m128i equal = _mm_cmpeq_epi16(load_part(part), wanted);
+      mask |= static_cast<std::uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(equal))) << (2 * i);
+    }
+    return mask & ((1U << n) - 1);
+  }
   static std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
     return std::atomic_ref(const_cast<std::uint8_t&>(byte)).load(std::memory_order_relaxed);
   }

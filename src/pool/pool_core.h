@@ -155,6 +155,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Expected<bool> read_root(std::uint32_t slot, layout::Root& out) const noexcept;
   // The slot of a name, or root_slots().
   Expected<std::uint32_t> find_root(std::string_view name) const noexcept;
+  // The slot that add_root would take for this name. Errors as there.
+  Expected<std::uint32_t> free_root(std::string_view name) const noexcept;
   // Durable when it returns. `root.crc` is computed here. Errors: exists, pool_full (no slot).
   Status add_root(layout::Root root) noexcept;
   Status drop_root(std::uint32_t slot) noexcept;
@@ -195,6 +197,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   }
   // `sync`: durable against power loss in every mode; otherwise in those that promise it.
   Status write_header(bool sync) noexcept;
+  template <FixedString Second>
+  Status write_headers(Site<Second> second) noexcept;
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   bool write_back_all() noexcept;
@@ -217,7 +221,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   void before_store() noexcept override;
   void unseal() noexcept;  // latch held
   bool watching() const noexcept { return seal_.load(std::memory_order_acquire) == Seal::watching; }
-  bool begin_seal() noexcept;
+  Expected<bool> begin_seal() noexcept;
+  bool come_to_rest() noexcept;
   Status end_seal(std::uint64_t content) noexcept;
   bool quiesce() noexcept;
   std::uint64_t content_checksum(bool live) noexcept;
@@ -301,6 +306,14 @@ Status PoolCore<P>::write_header(bool sync) noexcept {
   return {};
 }
 
+// Durably in both copies, so that the loss of either changes nothing that the header says.
+template <Platform P>
+template <FixedString Second>
+Status PoolCore<P>::write_headers(Site<Second> second) noexcept {
+  Status s = write_header(true);
+  return s.ok() && P::runs(second) ? write_header(true) : s;
+}
+
 // The dirty header, in both copies: a later header that tears must not revive one that says
 // `synced`. What a killed process left visible but not durable is made durable before either copy
 // is overwritten.
@@ -310,8 +323,7 @@ Status PoolCore<P>::write_dirty() noexcept {
   if (!platform_.sync(storage_.base(), 2 * layout::kHeaderBytes, "pool.open.headers"_site)) {
     return StatusCode::poisoned;
   }
-  if (Status s = write_header(true); !s.ok()) return s;
-  return P::runs("pool.open.second_copy"_site) ? write_header(true) : Status();
+  return write_headers("pool.open.second_copy"_site);
 }
 
 // A failed write-back leaves pages that the system calls clean: nothing may be acknowledged after
@@ -487,8 +499,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
   header_.directory_crc = directory_crc();
   header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
   if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
-  Status s = write_header(true);
-  if (s.ok()) s = write_header(true);
+  Status s = write_headers("pool.close.second_copy"_site);
   if (s.ok()) open_ = false;
   return s;
 }
@@ -600,23 +611,30 @@ Expected<std::uint32_t> PoolCore<P>::find_root(std::string_view name) const noex
 }
 
 template <Platform P>
-Status PoolCore<P>::add_root(layout::Root root) noexcept {
-  root.crc = root_crc(root);
-  LatchGuard guard(latch_);
-  unseal();
+Expected<std::uint32_t> PoolCore<P>::free_root(std::string_view name) const noexcept {
   layout::Root other;
   std::uint32_t free_slot = header_.root_slots;
   for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {
     auto used = read_root(slot, other);
-    if (!used) return std::move(used.error());
-    if (*used && std::strcmp(other.name, root.name) == 0) return StatusCode::exists;
+    if (!used) return fail(std::move(used.error()));
+    if (*used && other.name == name) return fail(StatusCode::exists);
     if (!*used && free_slot == header_.root_slots) free_slot = slot;
   }
   if (free_slot == header_.root_slots) {
-    return Status::format(StatusCode::pool_full, "the pool holds %u maps already; drop one",
-                          header_.root_slots);
+    return fail(StatusCode::pool_full, "the pool holds %u maps already; drop one",
+                header_.root_slots);
   }
-  layout::Root* line = root_line(free_slot);
+  return free_slot;
+}
+
+template <Platform P>
+Status PoolCore<P>::add_root(layout::Root root) noexcept {
+  root.crc = root_crc(root);
+  LatchGuard guard(latch_);
+  unseal();
+  auto free_slot = free_root(root.name);
+  if (!free_slot) return std::move(free_slot.error());
+  layout::Root* line = root_line(*free_slot);
   std::uint64_t words[sizeof(root) / 8];
   std::memcpy(words, &root, sizeof(root));
   auto* target = reinterpret_cast<std::uint64_t*>(line);

@@ -20,7 +20,9 @@ struct EngineRow {
 
 // clang-format off
 using EngineRows = std::tuple<
-    EngineRow<Engine::phast, /*ordered=*/true>>;
+    EngineRow<Engine::phast, /*ordered=*/true>,
+    EngineRow<Engine::level, /*ordered=*/false>,
+    EngineRow<Engine::clevel, /*ordered=*/false>>;
 // clang-format on
 
 struct EngineInfo {

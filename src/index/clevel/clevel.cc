@@ -1,0 +1,24 @@
+#include "index/clevel/clevel.h"
+
+#include "index/clevel/factory.h"
+#include "platform/real_platform.h"
+
+namespace perdure::clevel {
+
+template class Clevel<RealPlatform, IntegerCodec>;
+template class Clevel<RealPlatform, BytesCodec>;
+
+Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
+                               const MapOptions& options) {
+  return kinds.key == KeyKind::bytes
+             ? Clevel<RealPlatform, BytesCodec>::create(context, kinds, options.capacity)
+             : Clevel<RealPlatform, IntegerCodec>::create(context, kinds, options.capacity);
+}
+
+Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,
+                                               const MapKinds& kinds, std::uint64_t root) {
+  return kinds.key == KeyKind::bytes ? Clevel<RealPlatform, BytesCodec>::open(context, root)
+                                     : Clevel<RealPlatform, IntegerCodec>::open(context, root);
+}
+
+}  // namespace perdure::clevel

@@ -1,0 +1,369 @@
+// Clevel: insert, update, erase. Included by clevel.h only.
+#pragma once
+
+#include "index/clevel/clevel.h"
+
+namespace perdure::clevel {
+
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Status Clevel<P, Codec, G>::begin_mutation(
+    EpochGuard<P>& guard, bool needs_space) const noexcept {
+  if (!guard.ok()) return StatusCode::out_of_memory;
+  if (context_.platform.poisoned()) return context_.platform.failure();
+  if (context_.read_only) return StatusCode::read_only;
+  if (needs_space && guard.limbo_full()) {
+    return Status::format(
+        StatusCode::pool_full,
+        "freed memory cannot be reused: a reader has not left its guard (a thread "
+        "is stopped inside a read or scan callback)");
+  }
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Status Clevel<P, Codec, G>::validate(
+    const detail::Key& key, const detail::Value* value) const noexcept {
+  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
+    return Status::format(StatusCode::invalid_argument,
+                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
+                          static_cast<unsigned long long>(kMaxKeyBytes));
+  }
+  if (value == nullptr) return {};
+  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
+    return Status::format(StatusCode::invalid_argument,
+                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
+                          static_cast<unsigned long long>(kMaxValueBytes));
+  }
+  if ((value->word_size == 0) != bytes_values_) return StatusCode::invalid_argument;
+  return {};
+}
+
+// Durable when it returns.
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> Clevel<P, Codec, G>::make_blob(std::string_view value) noexcept {
+  P& platform = context_.platform;
+  auto block = context_.heap.allocate(sizeof(layout::Blob) + value.size(), BlockKind::plain);
+  if (!block) return block;
+  auto* blob = context_.heap.template at<layout::Blob>(*block);
+  platform.store(blob->size, value.size());
+  platform.store(blob->crc, blob_crc(value));
+  if (!value.empty()) platform.copy(blob + 1, value.data(), value.size());
+  platform.flush(blob, sizeof(*blob) + value.size(), "clevel.blob.write"_site);
+  if (!platform.fence("clevel.blob.write"_site)) return fail(StatusCode::poisoned);
+  return block;
+}
+
+// An item in a block of its own, complete and not written back; its state is stored last.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Expected<std::uint64_t> Clevel<P, Codec, G>::make_item(
+    const Probe& probe, const detail::Value& value, std::size_t& bytes) noexcept {
+  P& platform = context_.platform;
+  const bool apart = bytes_values_ && value.bytes.size() > kInlineValue;
+  const std::size_t inside = bytes_values_ && !apart ? value.bytes.size() : 0;
+  const std::size_t key_size = Codec::kBytes ? probe.bytes.size() : 8;
+  const std::uint64_t shape = item_shape(key_size, inside);
+  bytes = item_bytes(shape);
+  // Every live item's prefix may be looked at as 32 bytes.
+  auto block = context_.heap.allocate(bytes < 32 ? 32 : bytes, BlockKind::dead_on_free);
+  if (!block) return block;
+  std::uint64_t word = bytes_values_ ? 0 : value.word;
+  if (apart) {
+    auto blob = make_blob(value.bytes);
+    if (!blob) {
+      context_.heap.discard(*block);
+      return blob;
+    }
+    word = *blob;
+  }
+  Item* item = item_at(*block);
+  auto* key = reinterpret_cast<char*>(item + 1);
+  if constexpr (Codec::kBytes) {
+    if (key_size != 0) platform.copy(key, probe.bytes.data(), key_size);
+  } else {
+    platform.store(*reinterpret_cast<std::uint64_t*>(key), probe.word);
+  }
+  if (inside != 0) platform.copy(key + padded(key_size), value.bytes.data(), inside);
+  platform.store(item->value, word);
+  const char* source =
+      Codec::kBytes ? probe.bytes.data() : reinterpret_cast<const char*>(&probe.word);
+  platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
+  return block;
+}
+
+// Of an item that was never named by a slot.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::discard_item(std::uint64_t block) noexcept {
+  const std::uint64_t blob = bytes_values_ ? context_.platform.load(item_at(block)->value) : 0;
+  if (blob != 0) context_.heap.free(blob);
+  context_.heap.discard(block);
+}
+
+// An empty slot for the key: of its buckets in all levels but one that drains, in the emptiest, the
+// highest of those.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline std::uint64_t* Clevel<P, Codec, G>::free_slot(
+    const Probe& probe, const Context& now) const noexcept {
+  const std::uint32_t lowest = now.growing() ? 1 : 0;
+  std::uint64_t* best = nullptr;
+  int most = 0;
+  for (std::uint32_t i = now.count; i-- > lowest;) {
+    const Level& level = *now.levels[i];
+    for (const std::uint64_t number : {probe.first(level.mask()), probe.second(level.mask())}) {
+      std::uint64_t* slots = level.buckets[number].slots;
+      const std::uint32_t empty = P::match_words(slots, G::kSlots, 0);
+      const int free = __builtin_popcount(empty);
+      if (free <= most) continue;
+      std::uint64_t* slot = &slots[__builtin_ctz(empty)];
+      if (context_.platform.load(*slot) == kSealed) continue;  // so is the whole bucket, or will be
+      most = free;
+      best = slot;
+    }
+  }
+  return best;
+}
+
+// Names the item by a slot, if the key is absent: as it was in *seen when its stripe was `before`,
+// or as it turns out. `full`: no slot is free in *seen.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline auto Clevel<P, Codec, G>::add(const Probe& probe, std::uint64_t block,
+                                                            std::size_t bytes, std::uint64_t before,
+                                                            const Context*& seen) noexcept
+    -> Expected<Added> {
+  P& platform = context_.platform;
+  Stripe<P>& stripe = stripe_of(probe);
+  bool absent = Stripe<P>::unchanged(before, stripe.lock());
+  const auto leave = [&](Added added) {
+    stripe.unlock(added == Added::done);
+    return added;
+  };
+  for (;; absent = false) {
+    Found found;
+    Status s = absent ? Status() : search(probe, Stripe<P>::kLatch, found);
+    // By who held the latch: what it left there does not count.
+    if (s.ok() && platform.poisoned()) [[unlikely]]
+      s = platform.failure();
+    if (!s.ok()) {
+      leave(Added::full);
+      return fail(std::move(s));
+    }
+    if (found.item != nullptr) return leave(Added::exists);
+    if (!absent) seen = found.context;
+    std::uint64_t* slot = free_slot(probe, *seen);
+    if (slot == nullptr) return leave(Added::full);
+    std::uint64_t empty = 0;
+    if (!platform.compare_exchange(*slot, empty,
+                                   block | std::uint64_t{probe.tag()} << kOffsetBits)) {
+      // A seal, or another key's item: look again where the key belongs. No item has no tag.
+      if (empty == kSealed || empty >> kOffsetBits != 0) continue;
+      leave(Added::full);
+      return fail(damaged(offset_of(slot)));
+    }
+    // LP(insert)
+    look_ahead(*seen, slot);
+    platform.flush(item_at(block), bytes, "clevel.insert.item"_site);
+    platform.flush(slot, sizeof(*slot), "clevel.insert.slot"_site);
+    const bool durable = platform.fence("clevel.insert.slot"_site);  // PP(insert)
+    leave(Added::done);
+    if (!durable) return fail(StatusCode::poisoned);
+    return Added::done;
+  }
+}
+
+// The checksum of a closed item covers its value; before that changes.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::open_item(Item* item, std::uint64_t state) noexcept {
+  P& platform = context_.platform;
+  while (is_live(state) && is_closed(state) && P::runs("clevel.update.open"_site)) {
+    const std::uint64_t value = platform.load(item->value);
+    // If it is still closed, nobody has replaced the value that was loaded.
+    if (platform.compare_exchange(item->state, state, toggle_closed(state, value))) return;
+  }
+}
+
+// True: replaced. False: the item has died meanwhile.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Expected<bool> Clevel<P, Codec, G>::replace(
+    const Found& found, const Probe& probe, const detail::Value& value) noexcept {
+  if (bytes_values_) return replace_bytes(found, probe, value.bytes);
+  P& platform = context_.platform;
+  Stripe<P>& stripe = stripe_of(probe);
+  stripe.enter();
+  if (is_closed(found.state)) [[unlikely]]
+    open_item(found.item, found.state);
+  platform.store(found.item->value, value.word);  // LP(update); after an erase: just before it
+  platform.flush(found.item, sizeof(Item), "clevel.update.word"_site);
+  const bool durable = platform.fence("clevel.update.word"_site);  // PP(update)
+  stripe.leave();
+  if (!durable) return fail(StatusCode::poisoned);
+  return true;
+}
+
+// What a value word named. Of a damaged one nothing is freed.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::retire_blob(std::uint64_t blob) noexcept {
+  if (context_.heap.is_block(blob)) context_.heap.retire(blob);
+}
+
+// The only pointer to the old value is replaced: the new one is durable first (2b).
+template <Platform P, class Codec, class G>
+Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Probe& probe,
+                                                  std::string_view value) noexcept {
+  P& platform = context_.platform;
+  auto blob = make_blob(value);
+  if (!blob) return fail(std::move(blob.error()));
+  Stripe<P>& stripe = stripe_of(probe);
+  stripe.enter();
+  open_item(found.item, found.state);
+  std::uint64_t before = platform.load(found.item->value);
+  do {
+    if (before == kGone) {
+      stripe.leave();
+      context_.heap.free(*blob);
+      return false;
+    }
+    if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
+  } while (!platform.compare_exchange(found.item->value, before, *blob));  // LP(update)
+  platform.flush(found.item, sizeof(Item), "clevel.update.blob"_site);
+  const bool durable = platform.fence("clevel.update.blob"_site);  // PP(update)
+  stripe.leave();
+  if (!durable) return fail(StatusCode::poisoned);
+  retire_blob(before);
+  return true;
+}
+
+// What is done outside the guard: background work where no thread does it, and making room.
+template <Platform P, class Codec, class G>
+template <typename Clevel<P, Codec, G>::Mode kMode>
+Expected<bool> Clevel<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
+  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  context_.background.help();
+  for (bool again = false;; again = true) {
+    auto done = write_once<kMode>(key, value);
+    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
+      return done;
+    context_.epochs.drain_for_room();
+    context_.heap.reclaim();
+  }
+}
+
+template <Platform P, class Codec, class G>
+template <typename Clevel<P, Codec, G>::Mode kMode>
+[[gnu::always_inline]] inline Expected<bool> Clevel<P, Codec, G>::write_once(
+    const detail::Key& key, const detail::Value& value) {
+  EpochGuard<P> guard(context_.epochs);
+  const bool needs_space = kMode != Mode::update || bytes_values_;
+  if (Status s = begin_mutation(guard, needs_space); !s.ok()) return fail(std::move(s));
+  const Probe probe = probe_of(key);
+  prefetch(probe);
+  std::uint64_t block = 0;  // the item, until a slot names it
+  std::size_t bytes = 0;
+  const auto end = [&](Expected<bool> answer) {
+    if (block != 0) discard_item(block);
+    return answer;
+  };
+  for (;;) {
+    const std::uint64_t before = stripe_of(probe).load();
+    Found found;
+    if (Status s = search(probe, 0, found); !s.ok()) return end(fail(std::move(s)));
+    if (found.item != nullptr) {
+      if (kMode == Mode::insert) return end(false);
+      auto replaced = replace(found, probe, value);
+      if (!replaced) return end(fail(std::move(replaced.error())));
+      if (*replaced) return end(kMode == Mode::update);
+      continue;
+    }
+    if (kMode == Mode::update) return end(absent());
+    if (block == 0) {
+      auto made = make_item(probe, value, bytes);
+      if (!made) return fail(std::move(made.error()));
+      block = *made;
+    }
+    const Context* seen = found.context;
+    auto added = add(probe, block, bytes, before, seen);
+    if (!added) {
+      if (added.error() == StatusCode::poisoned) block = 0;  // it may be named
+      return end(fail(std::move(added.error())));
+    }
+    if (*added == Added::done) return true;
+    if (*added == Added::exists) {
+      if (kMode == Mode::insert) return end(false);
+      continue;
+    }
+    const LatchGuard growing(grow_latch_);
+    if (Status s = expand(seen); !s.ok()) return end(fail(std::move(s)));
+  }
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
+  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  context_.background.help();
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
+  P& platform = context_.platform;
+  const Probe probe = probe_of(key);
+  prefetch(probe);
+  Stripe<P>& stripe = stripe_of(probe);
+  for (;;) {
+    Found found;
+    if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
+    if (found.item == nullptr) return absent();
+    context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
+    stripe.enter();
+    std::uint64_t state = found.state;
+    if (!platform.compare_exchange(found.item->state, state, dead_state(offset_of(found.slot)))) {
+      stripe.leave();
+      continue;  // another erase was first; what the key has now is found, or its death helped
+    }
+    // LP(erase)
+    stripe.count_erased();
+    platform.flush(found.item, sizeof(Item), "clevel.erase.state"_site);
+    const bool durable = platform.fence("clevel.erase.state"_site);  // PP(erase)
+    stripe.leave();
+    if (!durable) return fail(StatusCode::poisoned);
+    if (bytes_values_) {  // whoever takes the blob out of the word retires it
+      std::uint64_t blob = platform.load(found.item->value);
+      do {
+        if (context_.heap.is_block(blob)) context_.heap.mark_copied(blob);
+      } while (!platform.compare_exchange(found.item->value, blob, kGone));
+      retire_blob(blob);
+    }
+    if (Status s = clear_slots(found, probe); !s.ok()) return fail(std::move(s));
+    return true;
+  }
+}
+
+// The slots of an item that is durably dead, and then the item. The batch that frees it writes back
+// the slot that was found; a copy of that, which a rehash makes, is fenced at once. The context is
+// loaded after the death: a copy that is made later sees that.
+template <Platform P, class Codec, class G>
+Status Clevel<P, Codec, G>::clear_slots(const Found& found, const Probe& probe) noexcept {
+  P& platform = context_.platform;
+  const Context& now = *levels_.load(std::memory_order_acquire);
+  const std::uint64_t item = found.word & kOffsetMask;
+  std::uint64_t word = found.word;
+  (void)platform.compare_exchange(*found.slot, word, 0);
+  bool copied = false;
+  for (std::uint32_t i = 0; i < now.count && (&now != found.context || now.growing()); ++i) {
+    for_each_match(probe, *now.levels[i], [&](std::uint64_t& slot) {
+      word = found.word;
+      if (platform.load(slot) != word || !platform.compare_exchange(slot, word, 0)) return false;
+      platform.flush(&slot, sizeof(slot), "clevel.erase.copy"_site);
+      return copied = true;
+    });
+  }
+  if (copied && !platform.fence("clevel.erase.copy"_site)) return StatusCode::poisoned;
+  context_.epochs.retire(kItemReclaimer, this, item);
+  return {};
+}
+
+// The first half of freeing an item: its slot, and its own word 0. A fence follows.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::kill_item(std::uint64_t item) noexcept {
+  const std::uint64_t slot = slot_of_dead(context_.platform.load(item_at(item)->state));
+  context_.platform.flush(context_.heap.template at<std::uint64_t>(slot), sizeof(slot),
+                          "clevel.reclaim.slot"_site);
+  context_.heap.prepare_free(item);
+}
+
+}  // namespace perdure::clevel

@@ -1,0 +1,75 @@
+// Clevel hashing on media, format version 0. docs/design/clevel.md draws it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace perdure::clevel {
+
+// Tests and the simulator use few slots per bucket, few stripes and short steps.
+template <std::uint32_t Slots, std::uint32_t Stripes, std::uint32_t Batch, std::uint64_t Ahead>
+struct Geometry {
+  static constexpr std::uint32_t kSlots = Slots;      // of a bucket, at most 8
+  static constexpr std::uint32_t kStripes = Stripes;  // power of two
+  static constexpr std::uint32_t kBatch = Batch;      // buckets per step of the rehash
+  static constexpr std::uint64_t kAhead = Ahead;      // buckets zeroed per step
+};
+using DefaultGeometry = Geometry<8, 4096, 64, 4096>;
+using TinyGeometry = Geometry<2, 4, 1, 8>;
+
+inline constexpr std::uint32_t kRing = 16;  // words of the level ring; one stays 0
+inline constexpr std::uint32_t kMaxLevels = kRing - 1;
+inline constexpr std::uint32_t kMinBuckets = 2;  // of the smallest level
+inline constexpr std::uint64_t kMaxLogBuckets = 40;
+
+namespace layout {
+
+// Eight slots in one line: 0, kSealed, or item offset | tag << 48.
+struct alignas(64) Bucket {
+  std::uint64_t slots[8];
+};
+static_assert(sizeof(Bucket) == 64);
+
+// An item begins with this, then the key (8 bytes for an integer), padded to 8, then the value's
+// bytes if they are inline.
+struct Item {
+  std::uint64_t state;  // stored last into its line; bits in item.h
+  std::uint64_t value;  // the word; or 0: inline, kGone, or the offset of a blob
+};
+static_assert(sizeof(Item) == 16);
+static_assert(offsetof(Item, state) == 0);
+
+// The value of an item whose bytes lie elsewhere; durable before it is named.
+struct Blob {
+  std::uint64_t size;
+  std::uint64_t crc;  // CRC32C of the size and the bytes that follow
+};
+static_assert(sizeof(Blob) == 16);
+
+// The map's root block.
+struct alignas(64) Root {
+  std::uint64_t magic;
+  std::uint32_t slots;  // per bucket
+  std::uint32_t flags;  // bit 0: keys are bytes; bit 1: values are bytes
+  std::uint64_t seed[2];
+  std::uint64_t fixed_crc;  // CRC32C of all above; written once
+  std::uint64_t opened;     // 0 until the first start(), then kOpened; until then it is empty
+  std::uint64_t reserved[2];
+  // The levels, smallest first, in a run of the ring's words that are not 0; each twice the one
+  // before. log2(buckets) | offset | check << 48.
+  std::uint64_t levels[kRing];
+};
+static_assert(sizeof(Root) == 192);
+static_assert(offsetof(Root, levels) == 64);
+inline constexpr std::uint64_t kRootMagic = 0x304C4556454C43ULL;
+inline constexpr std::uint64_t kOpened = 0x44454E45504FULL;  // far from 0, should bits flip
+inline constexpr std::uint32_t kBytesKeys = 1;
+inline constexpr std::uint32_t kBytesValues = 2;
+
+}  // namespace layout
+
+inline constexpr std::uint64_t kSealed = 2;
+inline constexpr std::uint64_t kOffsetBits = 48;
+inline constexpr std::uint64_t kOffsetMask = (1ULL << kOffsetBits) - 1;
+
+}  // namespace perdure::clevel

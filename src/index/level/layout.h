@@ -1,0 +1,100 @@
+// Level hashing on media, format version 0. docs/design/level.md draws it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace perdure::level {
+
+// On media: lines of a bucket; a new map's top level has 2^FirstLog buckets. Not on media: how many
+// buckets a batch of a resize has, and batches a step; and after how many erases of a thread it is
+// looked whether the table is too large. Tests and the simulator use tiny ones.
+template <std::uint32_t BucketLines, std::uint32_t FirstLog, std::uint32_t BatchBuckets,
+          std::uint32_t StepBatches, std::uint32_t LookEvery>
+struct Geometry {
+  static constexpr std::uint32_t kBucketLines = BucketLines;
+  static constexpr std::uint32_t kFirstLog = FirstLog;
+  static constexpr std::uint32_t kBatchBuckets = BatchBuckets;
+  static constexpr std::uint32_t kStepBatches = StepBatches;
+  static constexpr std::uint32_t kLookEvery = LookEvery;
+};
+using DefaultGeometry = Geometry<2, 5, 4, 32, 16>;
+using TinyGeometry = Geometry<1, 1, 2, 1, 2>;
+
+inline constexpr std::uint32_t kLineSlots = 3;
+inline constexpr std::uint32_t kMaxLevels = 6;   // at once, while a resize goes on
+inline constexpr std::uint32_t kMaxLog = 40;     // buckets of a level
+inline constexpr std::uint32_t kMoveLines = 16;  // movements at once
+
+namespace layout {
+
+struct Slot {
+  std::uint64_t key;    // integer, or the hash of a byte string
+  std::uint64_t value;  // word, or record offset
+};
+static_assert(sizeof(Slot) == 16);
+
+// Commits itself: tokens is stored last of what a mutation changes in the line.
+struct alignas(64) Line {
+  std::uint64_t tokens;  // bit i: slots[i] counts; the other bits are 0
+  Slot slots[kLineSlots];
+  // CRC32C of the words before (0 if they are all 0) and, in bits 32.., of the word values in the
+  // records that they name; counts in a cleanly closed pool only.
+  std::uint64_t crc;
+};
+static_assert(sizeof(Line) == 64);
+static_assert(offsetof(Line, slots) == 8 && offsetof(Line, crc) == 56);
+
+// Which levels there are; immutable, replaced as a whole by one store to the root block.
+struct alignas(64) Descriptor {
+  std::uint32_t crc;     // CRC32C of the rest
+  std::uint8_t top_log;  // the largest level has 2^top_log buckets, each further one half of them
+  std::uint8_t levels;   // 2, or up to kMaxLevels during a resize
+  std::uint8_t drain;    // Drain
+  std::uint8_t reserved;
+  std::uint64_t generation;
+  std::uint64_t offsets[kMaxLevels];  // of the levels, the largest first
+};
+static_assert(sizeof(Descriptor) == 64);
+static_assert(offsetof(Descriptor, offsets) == 16);
+
+// On media: never renumber.
+enum class Drain : std::uint8_t {
+  none = 0,    // two levels
+  bottom = 1,  // the smallest is being emptied: an expansion, or a shrink that is undone
+  top = 2,     // the largest is: a shrink
+};
+
+// A movement under way: a key that is valid in both lines counts once. Stale ones are harmless.
+struct alignas(64) Move {
+  std::uint64_t from;  // offsets of lines
+  std::uint64_t to;    // stored last; 0: none
+  std::uint64_t reserved[6];
+};
+static_assert(sizeof(Move) == 64);
+
+// The map's root block.
+struct alignas(64) Root {
+  std::uint64_t magic;
+  std::uint32_t geometry;   // lines per bucket
+  std::uint32_t flags;      // bit 0: keys are bytes; 1: values are records; 2: words; 3: may shrink
+  std::uint32_t first_log;  // the top level never gets smaller
+  std::uint32_t reserved;
+  std::uint64_t seeds[2];    // of the two hash functions, secret
+  std::uint64_t fixed_crc;   // CRC32C of all above; written once
+  std::uint64_t descriptor;  // offset of the current Descriptor
+  // CRC32C of that word and the generation: a Descriptor of the past is intact as well, and so may
+  // be the levels that it names. Counts in a cleanly closed pool only.
+  std::uint64_t closed_crc;
+  Move moves[kMoveLines];
+};
+static_assert(sizeof(Root) == 64 + 64 * kMoveLines);
+static_assert(offsetof(Root, descriptor) == 48 && offsetof(Root, moves) == 64);
+inline constexpr std::uint64_t kRootMagic = 0x304C4556454CULL;
+inline constexpr std::uint32_t kBytesKeys = 1;
+inline constexpr std::uint32_t kRecordValues = 2;
+inline constexpr std::uint32_t kWordRecords = 4;
+inline constexpr std::uint32_t kMayShrink = 8;
+
+}  // namespace layout
+}  // namespace perdure::level

@@ -1,0 +1,483 @@
+// Level: creation, recovery, close. Included by level.h only.
+#pragma once
+
+#include <algorithm>
+#include <new>
+
+#include "index/level/level.h"
+
+namespace perdure::level {
+
+template <Platform P, class Codec, class G>
+Level<P, Codec, G>::Level(const EngineContext<P>& context, std::uint64_t root) noexcept
+    : context_(context), root_offset_(root), root_(context.heap.template at<layout::Root>(root)) {}
+
+template <Platform P, class Codec, class G>
+Level<P, Codec, G>::~Level() {
+  context_.background.remove(work_);
+  context_.epochs.drain_all();  // reclaimers point here
+  ViewT* view = current();
+  if (view == nullptr) return;
+  for (std::uint32_t i = 0; i < view->levels; ++i) delete view->tiers[i];
+  delete view;
+}
+
+template <Platform P, class Codec, class G>
+std::uint32_t Level<P, Codec, G>::descriptor_crc(const layout::Descriptor& d) noexcept {
+  return crc32c(0, reinterpret_cast<const std::byte*>(&d) + sizeof(d.crc),
+                sizeof(d) - sizeof(d.crc));
+}
+
+template <Platform P, class Codec, class G>
+std::uint32_t Level<P, Codec, G>::closed_crc(std::uint64_t descriptor,
+                                             std::uint64_t generation) noexcept {
+  const std::uint64_t words[2] = {descriptor, generation};
+  return crc32c(0, words, sizeof(words));
+}
+
+template <Platform P, class Codec, class G>
+std::uint64_t Level<P, Codec, G>::buckets_for(const Heap<P>& heap, std::uint64_t items) noexcept {
+  const std::uint64_t most = heap.max_data_bytes() / 4 / (std::uint64_t{G::kBucketLines} * kLine);
+  std::uint32_t log = G::kFirstLog;
+  while (log < kMaxLog && (kSlots * 27ULL << log) / 20 < items && (3ULL << log) <= most) ++log;
+  return 1ULL << log;
+}
+
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& context,
+                                                   const MapKinds& kinds,
+                                                   const LevelOptions& options) {
+  std::uint32_t log = G::kFirstLog;
+  if (options.buckets != 0) {
+    if (options.buckets < 2 || (options.buckets & (options.buckets - 1)) != 0 ||
+        options.buckets > 1ULL << kMaxLog) {
+      return fail(StatusCode::invalid_argument,
+                  "%llu buckets; the top level has a power of two of them, at least 2",
+                  static_cast<unsigned long long>(options.buckets));
+    }
+    log = static_cast<std::uint32_t>(__builtin_ctzll(options.buckets));
+  }
+  P& platform = context.platform;
+  std::uint64_t blocks[4] = {};
+  const std::size_t sizes[4] = {sizeof(layout::Root), sizeof(layout::Descriptor),
+                                TierT::bytes_of(log), TierT::bytes_of(log - 1)};
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    auto block =
+        context.heap.allocate(sizes[i], i == 1 ? BlockKind::plain : BlockKind::zero_on_free);
+    if (!block) {
+      while (i > 0) context.heap.discard(blocks[--i]);
+      return block;
+    }
+    blocks[i] = *block;
+  }
+  layout::Descriptor image{};
+  image.top_log = static_cast<std::uint8_t>(log);
+  image.levels = 2;
+  image.generation = 1;
+  image.offsets[0] = blocks[2];
+  image.offsets[1] = blocks[3];
+  image.crc = descriptor_crc(image);
+  auto* descriptor = context.heap.template at<layout::Descriptor>(blocks[1]);
+  platform.copy(descriptor, &image, sizeof(image));
+  platform.flush(descriptor, sizeof(image), "level.create.descriptor"_site);
+  layout::Root head{};
+  head.magic = layout::kRootMagic;
+  head.geometry = G::kBucketLines;
+  head.flags = (Codec::kBytes ? layout::kBytesKeys : 0) |
+               (!Codec::kBytes && kinds.value == ValueKind::bytes ? layout::kRecordValues : 0) |
+               (Codec::kBytes && kinds.value == ValueKind::word ? layout::kWordRecords : 0) |
+               (options.auto_shrink ? layout::kMayShrink : 0);
+  head.first_log = log;
+  head.seeds[0] = P::random();
+  head.seeds[1] = P::random();
+  head.fixed_crc = crc32c(0, &head, offsetof(layout::Root, fixed_crc));
+  head.descriptor = blocks[1];
+  auto* root = context.heap.template at<layout::Root>(blocks[0]);
+  // The Moves behind it are zero already.
+  constexpr std::size_t kHead = offsetof(layout::Root, moves);
+  platform.copy(root, &head, kHead);
+  platform.flush(root, kHead, "level.create.root"_site);
+  if (!platform.fence("level.create.root"_site)) return fail(StatusCode::poisoned);
+  return blocks[0];
+}
+
+template <Platform P, class Codec, class G>
+Expected<std::unique_ptr<EngineInstance>> Level<P, Codec, G>::open(const EngineContext<P>& context,
+                                                                   std::uint64_t root) {
+  if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
+    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
+                static_cast<unsigned long long>(root));
+  }
+  std::unique_ptr<EngineInstance> map(new (std::nothrow) Level(context, root));
+  if (map == nullptr) return fail(StatusCode::out_of_memory);
+  return map;
+}
+
+// Ok if the damage may be passed over, and is noted.
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::pass_over(Status damage) noexcept {
+  if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
+  LatchGuard guard(damage_latch_);
+  context_.damage->add(damage.message());
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::root_intact(const layout::Root& image) const noexcept {
+  return image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)) ||
+         !P::verifies("level.root.crc"_site);
+}
+
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::descriptor_intact(const layout::Descriptor& image) const noexcept {
+  return image.crc == descriptor_crc(image) || !P::verifies("level.descriptor.crc"_site);
+}
+
+// The root block is checked before anything in it is believed.
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::read_root() noexcept {
+  const auto bad = [](const char* what) {
+    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
+  };
+  if (P::runs("level.recover.mark_root"_site)) {
+    if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  }
+  const layout::Root& image = *root_;
+  if (context_.heap.block_bytes(root_offset_) < sizeof(image)) return bad("size");
+  if (image.magic != layout::kRootMagic) return bad("magic");
+  if (!root_intact(image)) return bad("checksum");
+  if (image.geometry != G::kBucketLines || image.first_log == 0 || image.first_log > kMaxLog) {
+    return bad("geometry");
+  }
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  record_values_ = (image.flags & layout::kRecordValues) != 0;
+  word_records_ = (image.flags & layout::kWordRecords) != 0;
+  may_shrink_ = (image.flags & layout::kMayShrink) != 0;
+  seeds_ = {{image.seeds[0], image.seeds[1]}};
+  return {};
+}
+
+// Makes the view of the current levels, without what they hold.
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::read_descriptor(bool clean) noexcept {
+  const auto bad = [](const char* what) {
+    return Status::format(StatusCode::corruption, "the map's list of levels is damaged (%s)", what);
+  };
+  const Heap<P>& heap = context_.heap;
+  const std::uint64_t offset = context_.platform.load(root_->descriptor);
+  if (!heap.contains(offset, sizeof(layout::Descriptor)) || offset % kLine != 0) {
+    return bad("place");
+  }
+  if (P::runs("level.recover.mark_descriptor"_site)) {
+    if (Status s = context_.heap.mark(offset); !s.ok()) return s;
+  }
+  const layout::Descriptor image = *heap.template at<layout::Descriptor>(offset);
+  if (heap.block_bytes(offset) < sizeof(image)) return bad("size");
+  if (!descriptor_intact(image)) return bad("checksum");
+  if (clean && context_.platform.load(root_->closed_crc) != closed_crc(offset, image.generation) &&
+      P::verifies("level.root.closed_crc"_site)) {
+    return bad("not the one that was closed");
+  }
+  const auto drain = static_cast<Drain>(image.drain);
+  const bool settled = drain == Drain::none ? image.levels == 2 : image.levels > 2;
+  if (image.levels < 2 || image.levels > kMaxLevels || image.drain > 2 || !settled ||
+      (drain == Drain::top && image.levels != 3) || image.top_log > kMaxLog ||
+      image.top_log + 1U < image.levels) {
+    return bad("shape");
+  }
+  auto* view = new (std::nothrow) ViewT;
+  if (view == nullptr) return StatusCode::out_of_memory;
+  view->descriptor = offset;
+  view->generation = image.generation;
+  view->drain = drain;
+  view_.store(view, std::memory_order_release);  // the destructor's, from here on
+  for (std::uint32_t i = 0; i < image.levels; ++i) {
+    const std::uint64_t at = image.offsets[i];
+    const std::uint32_t log = image.top_log - i;
+    if (!heap.contains(at, TierT::bytes_of(log)) || at % kLine != 0) return bad("place of a level");
+    if (P::runs("level.recover.mark_level"_site)) {
+      if (Status s = context_.heap.mark(at); !s.ok()) return s;
+    }
+    if (heap.block_bytes(at) < TierT::bytes_of(log)) return bad("size of a level");
+    TierT* tier = TierT::make(at, log, heap.template at<Line>(at));
+    if (tier == nullptr) return StatusCode::out_of_memory;
+    view->tiers[view->levels++] = tier;
+  }
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+Expected<Recovered> Level<P, Codec, G>::recover(bool clean) {
+  if (Status s = read_root(); !s.ok()) return fail(std::move(s));
+  if (Status s = read_descriptor(clean); !s.ok()) return fail(std::move(s));
+  if (!clean) {
+    if (Status s = finish_moves(); !s.ok()) return fail(std::move(s));
+  }
+  ViewT& view = *current();
+  // The level that is being drained comes last: what is in the others already is dropped there,
+  // before it is marked a second time.
+  const TierT* source = view.drain == Drain::none ? nullptr : &view.source();
+  for (const bool drained : {false, true}) {
+    for (std::uint32_t i = 0; i < view.levels; ++i) {
+      TierT& tier = *view.tiers[i];
+      if ((&tier == source) != drained) continue;
+      Status s = for_each_bucket(tier, [&](std::uint64_t bucket) {
+        return recover_bucket(tier, bucket, clean, drained && !clean);
+      });
+      if (!s.ok()) return fail(std::move(s));
+    }
+  }
+  turn_search(view);
+  expect_growth(view);
+  for (std::uint32_t i = 2; i < view.levels; ++i) {
+    resize_begins(view, view, view.drain == Drain::top);  // goes on
+  }
+  return Recovered::done;
+}
+
+// Calls visit(bucket) for all, in parallel; the first error ends it. Each worker fences what it has
+// written back.
+template <Platform P, class Codec, class G>
+template <class F>
+Status Level<P, Codec, G>::for_each_bucket(const TierT& tier, F&& visit) noexcept {
+  constexpr std::uint64_t kPiece = 4096;
+  typename P::Latch latch;
+  Status first_error;
+  const std::uint64_t pieces = (tier.buckets() + kPiece - 1) / kPiece;
+  const std::size_t workers = std::min<std::uint64_t>(std::max(context_.threads, 1U), pieces);
+  typename P::template Atomic<std::uint64_t> next{0};
+  P::parallel(workers, [&](std::size_t) {
+    Status s;
+    while (s.ok()) {
+      const std::uint64_t piece = next.fetch_add(1, std::memory_order_relaxed);
+      if (piece >= pieces) break;
+      const std::uint64_t end = std::min((piece + 1) * kPiece, tier.buckets());
+      for (std::uint64_t b = piece * kPiece; b < end && s.ok(); ++b) s = visit(b);
+    }
+    if (!context_.platform.fence("level.each.bucket"_site) && s.ok()) s = StatusCode::poisoned;
+    if (s.ok()) return;
+    LatchGuard guard(latch);
+    if (first_error.ok()) first_error = std::move(s);
+  });
+  return first_error;
+}
+
+// Where a line lies, slot its first; not found() if it is in none of the levels.
+template <Platform P, class Codec, class G>
+typename Level<P, Codec, G>::Place Level<P, Codec, G>::place_of(std::uint64_t line) const noexcept {
+  const ViewT& view = *current();
+  for (std::uint32_t i = 0; i < view.levels; ++i) {
+    TierT* tier = view.tiers[i];
+    if (line < tier->offset || line - tier->offset >= TierT::bytes_of(tier->log)) continue;
+    const std::uint64_t number = (line - tier->offset) / sizeof(Line);
+    const std::uint64_t in_bucket = number % TierT::kLines * kLineSlots;
+    if ((line - tier->offset) % sizeof(Line) != 0) return {};
+    return {tier, number / TierT::kLines, static_cast<std::uint32_t>(in_bucket)};
+  }
+  return {};
+}
+
+// A key that is valid in both lines of a Move loses its slot in the first. One Move after the
+// other: a stale one may name the lines of another the other way round. Nothing else can make a
+// stale one name a key twice, and then either copy is as good (I2).
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::finish_moves() noexcept {
+  P& platform = context_.platform;
+  bool wrote = false;
+  for (layout::Move& move : root_->moves) {
+    const std::uint64_t from_offset = platform.load(move.from);
+    const std::uint64_t to_offset = platform.load(move.to);
+    if (to_offset == 0 || from_offset == to_offset) continue;
+    const Place from = place_of(from_offset);
+    const Place to = place_of(to_offset);
+    if (!from.found() || !to.found() || !P::runs("level.recover.move"_site)) continue;
+    Line& a = from.line();
+    const Line& b = to.line();
+    for (std::uint32_t i = 0; i < kLineSlots; ++i) {
+      for (std::uint32_t j = 0; j < kLineSlots; ++j) {
+        const std::uint64_t tokens = platform.load(a.tokens);
+        if ((tokens >> i & 1) == 0 || (platform.load(b.tokens) >> j & 1) == 0) continue;
+        if (!same_item(a.slots[i], b.slots[j])) continue;
+        platform.store(a.tokens, tokens & ~(1ULL << i));
+        platform.flush(&a.tokens, 8, "level.recover.move"_site);
+        wrote = true;
+      }
+    }
+  }
+  // The Moves stay until another movement takes their line: the same again finds nothing.
+  return !wrote || platform.fence("level.recover.move"_site) ? Status() : StatusCode::poisoned;
+}
+
+// Two slots that both count hold one item. Byte strings of one hash are told apart by their record,
+// which a copy shares.
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::same_item(const Slot& a, const Slot& b) const noexcept {
+  const P& platform = context_.platform;
+  return platform.load(a.key) == platform.load(b.key) &&
+         (!Codec::kBytes || platform.load(a.value) == platform.load(b.value));
+}
+
+// Whether an item of the level that is being drained is in another level as well.
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::is_twice(const TierT& source, const Slot& slot,
+                                  const Probe& probe) const noexcept {
+  const ViewT& view = *current();
+  for (std::uint32_t i = 0; i < view.levels; ++i) {
+    const TierT& tier = *view.tiers[i];
+    if (&tier == &source) continue;
+    for (const std::uint64_t hash : probe.hashes) {
+      const std::uint64_t bucket = tier.index(hash);
+      for (std::uint32_t other = 0; other < kSlots; ++other) {
+        if (tier.metas[bucket].print(other) != 0 && same_item(slot, tier.slot(bucket, other))) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// What a slot names must be a record that fits its block.
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::check_record(std::uint64_t offset, bool deep) const noexcept {
+  const auto bad = [offset](const char* what) {
+    return Status::format(StatusCode::corruption, "the record at offset %llu is damaged (%s)",
+                          static_cast<unsigned long long>(offset), what);
+  };
+  if (!context_.heap.contains(offset, sizeof(RecordPrefix)) || offset % 16 != 0) {
+    return bad("place");
+  }
+  if (!deep) return {};
+  if (!context_.heap.is_block(offset)) return bad("place");
+  const auto record = RecordView::read(context_.platform, record_at(offset));
+  if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
+  if (!record.intact() && P::verifies("level.record.crc"_site)) return bad("checksum");
+  return {};
+}
+
+// Fingerprints, counts and marks of a bucket. `twice`: its items may be in other levels too.
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::recover_bucket(TierT& tier, std::uint64_t bucket, bool clean,
+                                          bool twice) noexcept {
+  P& platform = context_.platform;
+  const auto bad = [&](const char* what) {
+    return pass_over(Status::format(
+        StatusCode::corruption, "the bucket at offset %llu is damaged (%s)",
+        static_cast<unsigned long long>(tier.offset + bucket * TierT::kLines * sizeof(Line)),
+        what));
+  };
+  std::int64_t count = 0;
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+    Line& line = tier.line(bucket, slot);
+    const std::uint64_t tokens = platform.load(line.tokens);
+    if (slot % kLineSlots == 0) {
+      if (tokens >> kLineSlots != 0) {
+        if (Status s = bad("tokens"); !s.ok()) return s;
+        continue;
+      }
+      // Before what it names is looked at; the values in records need that first.
+      if (clean && !line_intact(line, false)) {
+        if (Status s = bad("checksum"); !s.ok()) return s;
+      }
+    }
+    const Place place{&tier, bucket, slot};
+    if ((tokens & place.bit()) == 0) continue;
+    const Probe probe = probe_of(place.item());
+    if (tier.index(probe.hashes[0]) != bucket && tier.index(probe.hashes[1]) != bucket) {
+      if (Status s = bad("a key in a foreign bucket"); !s.ok()) return s;
+      continue;
+    }
+    if (twice && is_twice(tier, place.item(), probe) && P::runs("level.recover.twice"_site)) {
+      platform.store(line.tokens, platform.load(line.tokens) & ~place.bit());
+      platform.flush(&line.tokens, 8, "level.recover.twice"_site);
+      continue;
+    }
+    if (records()) {
+      const std::uint64_t offset = platform.load(place.item().value);
+      Status s = check_record(offset, false);
+      if (s.ok() && P::runs("level.recover.mark_record"_site)) s = context_.heap.mark(offset);
+      if (s.ok() && context_.heap.block_bytes(offset) == 0) s = damaged_record(offset);
+      if (!s.ok()) {
+        if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+        continue;
+      }
+    }
+    show(place, probe.print);
+    ++count;
+  }
+  if (clean && word_records_) {
+    for (std::uint32_t first = 0; first < kSlots; first += kLineSlots) {
+      if (line_intact(tier.line(bucket, first), true)) continue;
+      if (Status s = bad("checksum of values"); !s.ok()) return s;
+    }
+  }
+  if (count != 0) tier.add(count);
+  return {};
+}
+
+// --- close ---
+
+// Nothing is written to a line that was never used.
+template <Platform P, class Codec, class G>
+std::uint32_t Level<P, Codec, G>::line_crc(const Line& line) const noexcept {
+  static constexpr Line kZero{};
+  if (std::memcmp(&line, &kZero, offsetof(Line, crc)) == 0) return 0;
+  return crc32c(0, &line, offsetof(Line, crc));
+}
+
+// Of the word values that no record's own checksum covers, since they are updated in place.
+template <Platform P, class Codec, class G>
+std::uint32_t Level<P, Codec, G>::values_crc(const Line& line) const noexcept {
+  std::uint64_t words[kLineSlots];
+  std::size_t count = 0;
+  for (std::uint32_t i = 0; i < kLineSlots && word_records_; ++i) {
+    if ((context_.platform.load(line.tokens) >> i & 1) == 0) continue;
+    const std::uint64_t offset = context_.platform.load(line.slots[i].value);
+    if (!check_record(offset, false).ok()) continue;
+    words[count++] = context_.platform.load(record_at(offset)->value);
+  }
+  return count == 0 ? 0 : crc32c(0, words, count * sizeof(words[0]));
+}
+
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::line_intact(const Line& line, bool values) const noexcept {
+  const std::uint64_t crc = context_.platform.load(line.crc);
+  if (values) {
+    return static_cast<std::uint32_t>(crc >> 32) == values_crc(line) ||
+           !P::verifies("level.values.crc"_site);
+  }
+  return static_cast<std::uint32_t>(crc) == line_crc(line) || !P::verifies("level.line.crc"_site);
+}
+
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::close() {
+  P& platform = context_.platform;
+  const ViewT& view = *current();
+  if (const std::uint64_t crc = closed_crc(view.descriptor, view.generation);
+      platform.load(root_->closed_crc) != crc) {
+    platform.store(root_->closed_crc, crc);
+    platform.flush(&root_->closed_crc, 8, "level.close.root"_site);
+  }
+  for (std::uint32_t i = 0; i < view.levels; ++i) {
+    const TierT& tier = *view.tiers[i];
+    Status s = for_each_bucket(tier, [&](std::uint64_t bucket) -> Status {
+      for (std::uint32_t first = 0; first < kSlots; first += kLineSlots) {
+        Line& line = tier.line(bucket, first);
+        const std::uint64_t crc = line_crc(line) | std::uint64_t{values_crc(line)} << 32;
+        if (platform.load(line.crc) == crc) continue;
+        platform.store(line.crc, crc);
+        platform.flush(&line.crc, 8, "level.close.line"_site);
+      }
+      return {};
+    });
+    if (!s.ok()) return s;
+  }
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+void Level<P, Codec, G>::start() noexcept {
+  context_.background.add(work_, BackgroundWork<P>::kMaxWidth);
+}
+
+}  // namespace perdure::level

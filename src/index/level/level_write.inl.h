@@ -1,0 +1,423 @@
+// Level: insert, update, erase. Included by level.h only.
+#pragma once
+
+#include "index/level/level.h"
+
+namespace perdure::level {
+
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Status Level<P, Codec, G>::begin_mutation(
+    EpochGuard<P>& guard, bool needs_space) const noexcept {
+  if (!guard.ok()) return StatusCode::out_of_memory;
+  if (context_.platform.poisoned()) return context_.platform.failure();
+  if (context_.read_only) return StatusCode::read_only;
+  if (needs_space && guard.limbo_full()) {
+    return Status::format(
+        StatusCode::pool_full,
+        "freed memory cannot be reused: a reader has not left its guard (a thread "
+        "is stopped inside a read or scan callback)");
+  }
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Status Level<P, Codec, G>::validate(
+    const detail::Key& key, const detail::Value* value) const noexcept {
+  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
+    return Status::format(StatusCode::invalid_argument,
+                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
+                          static_cast<unsigned long long>(kMaxKeyBytes));
+  }
+  if (value == nullptr) return {};
+  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
+    return Status::format(StatusCode::invalid_argument,
+                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
+                          static_cast<unsigned long long>(kMaxValueBytes));
+  }
+  if (value->word_size == 0 && !records()) return StatusCode::invalid_argument;
+  return {};
+}
+
+// Takes the locks of all candidate buckets of the key (I5), under the view that it answers (I6).
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::ViewT* Level<P, Codec, G>::lock_key(
+    const Probe& probe, Locks& locks) noexcept {
+  for (;;) {
+    ViewT* view = current();
+    prefetch_all(*view, probe);
+    for (std::uint32_t i = 0; i < view->levels; ++i) {
+      TierT& tier = *view->tiers[i];
+      const std::uint64_t a = tier.index(probe.hashes[0]);
+      const std::uint64_t b = tier.index(probe.hashes[1]);
+      locks.lock(tier, a < b ? a : b);
+      if (a != b) locks.lock(tier, a < b ? b : a);
+    }
+    if (current() == view) [[likely]]
+      return view;
+    locks.release();
+  }
+}
+
+// The caller holds the key's locks.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Place Level<P, Codec, G>::find_locked(
+    const ViewT& view, const Probe& probe) const noexcept {
+  for (std::uint32_t i = 0; i < view.levels; ++i) {
+    TierT& tier = *view.tiers[i];
+    for (const std::uint64_t hash : probe.hashes) {
+      const std::uint64_t bucket = tier.index(hash);
+      const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
+      const std::uint32_t slot = find_in(tier, bucket, prints, probe);
+      if (slot != kSlots) return {&tier, bucket, slot};
+    }
+  }
+  return {};
+}
+
+// A durable record for the key and value; plain block, so its fence comes before the link (I3).
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> Level<P, Codec, G>::make_record(const Probe& probe,
+                                                        const detail::Value& value) noexcept {
+  const std::size_t bytes = RecordView::bytes_needed(probe.bytes, value);
+  auto block = context_.heap.allocate(bytes, BlockKind::plain);
+  if (!block) return block;
+  void* memory = context_.heap.template at<void>(*block);
+  RecordView::write(context_.platform, memory, probe.bytes, value);
+  context_.platform.flush(memory, bytes, "level.record.write"_site);
+  if (!context_.platform.fence("level.record.write"_site)) return fail(StatusCode::poisoned);
+  return block;
+}
+
+// The less loaded of the key's buckets in the upper of the two levels that take items, then in the
+// lower one.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Place Level<P, Codec, G>::free_place(
+    const ViewT& view, const Probe& probe) const noexcept {
+  for (const std::uint32_t level : {view.target(), view.target() + 1}) {
+    TierT& tier = *view.tiers[level];
+    const std::uint64_t a = tier.index(probe.hashes[0]);
+    const std::uint64_t b = tier.index(probe.hashes[1]);
+    const std::uint64_t bucket = tier.used(b) < tier.used(a) ? b : a;
+    const std::uint32_t slot = tier.free_slot(bucket, probe.print);
+    if (slot != kSlots) return {&tier, bucket, slot};
+  }
+  return {};
+}
+
+// The words of an item and its token, last; the caller writes back and fences.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline void Level<P, Codec, G>::put(const Place& place, std::uint64_t key,
+                                                           std::uint64_t value) noexcept {
+  P& platform = context_.platform;
+  Line& line = place.line();
+  Slot& slot = place.item();
+  platform.store(slot.value, value);
+  platform.store(slot.key, key);
+  platform.store(line.tokens, platform.load(line.tokens) | place.bit());
+}
+
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline void Level<P, Codec, G>::show(const Place& place,
+                                                            std::uint8_t print) noexcept {
+  place.meta().set_print(place.slot, print);
+}
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline void Level<P, Codec, G>::hide(const Place& place) noexcept {
+  place.meta().set_print(place.slot, 0);
+}
+
+// Whether a word can take the place of the value in the slot, or in the record that it names.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline bool Level<P, Codec, G>::in_place(
+    const detail::Value& before, const detail::Value& value) const noexcept {
+  if (!records()) return true;
+  return Codec::kBytes && value.word_size != 0 && before.word_size == value.word_size;
+}
+
+// A guess before any lock is taken, so that the record's fence is not waited for under it.
+template <Platform P, class Codec, class G>
+template <typename Level<P, Codec, G>::Mode kMode>
+bool Level<P, Codec, G>::expects_record(const Probe& probe,
+                                        const detail::Value& value) const noexcept {
+  std::uint64_t word = 0;
+  detail::Value before;
+  bool readable = false;
+  const Looked looked = look(*current(), probe, word, before, readable);
+  if (looked != Looked::found) return looked == Looked::absent && kMode != Mode::update;
+  return kMode != Mode::insert && readable && !in_place(before, value);
+}
+
+// Its key's locks are held. `record` is durable, or 0: then `wants_record` may be the answer.
+template <Platform P, class Codec, class G>
+typename Level<P, Codec, G>::Made Level<P, Codec, G>::replace_value(const Place& place,
+                                                                    const detail::Value& value,
+                                                                    Fresh& fresh,
+                                                                    Locks& locks) noexcept {
+  P& platform = context_.platform;
+  std::uint64_t* target = &place.item().value;
+  const std::uint64_t link = platform.load(*target);
+  detail::Value before;
+  if (!value_of(link, before)) {
+    fresh.damaged = link;
+    return Made::failed;
+  }
+  const bool in_place = this->in_place(before, value);
+  if (!in_place && fresh.record == 0) return Made::wants_record;
+  if (in_place && records()) target = &const_cast<RecordPrefix*>(record_at(link))->value;
+  locks.changed(place.tier, place.bucket);
+  platform.store(*target, in_place ? value.word : fresh.record);
+  platform.flush(target, 8, "level.update.value"_site);
+  if (!platform.fence("level.update.value"_site)) return Made::failed;  // PP(update)
+  if (!in_place) {
+    fresh.record = 0;
+    fresh.replaced = link;
+  }
+  return Made::done;
+}
+
+// An item of one of the key's buckets that can go elsewhere: in the upper level to its other bucket
+// there, in the lower one to its other bucket there, or up (B2T). The lock of where it goes is
+// taken. `again`: only where a lock was held by others.
+template <Platform P, class Codec, class G>
+typename Level<P, Codec, G>::Made Level<P, Codec, G>::find_victim(const ViewT& view,
+                                                                  const Probe& probe, Locks& locks,
+                                                                  Place& victim,
+                                                                  Place& goal) noexcept {
+  const P& platform = context_.platform;
+  bool busy = false;
+  const auto take = [&](TierT& tier, std::uint64_t bucket, std::uint8_t print) {
+    if (locks.has(&tier, bucket) || tier.used(bucket) == kSlots) return false;
+    if (!locks.try_lock(tier, bucket)) {
+      busy = true;
+      return false;
+    }
+    goal = {&tier, bucket, tier.free_slot(bucket, print)};
+    if (goal.found()) return true;
+    --locks.count;
+    tier.metas[bucket].unlock(false);
+    return false;
+  };
+  for (const std::uint32_t level : {view.target(), view.target() + 1}) {
+    TierT& tier = *view.tiers[level];
+    for (const std::uint64_t hash : probe.hashes) {
+      const std::uint64_t bucket = tier.index(hash);
+      for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+        victim = {&tier, bucket, slot};
+        const Probe other = place(platform.load(victim.item().key), seeds_);
+        for (const std::uint64_t to : other.hashes) {
+          if (take(tier, tier.index(to), other.print)) return Made::done;
+        }
+        if (&tier != &view.lower()) continue;
+        for (const std::uint64_t to : other.hashes) {
+          if (take(view.upper(), view.upper().index(to), other.print)) return Made::done;
+        }
+      }
+    }
+  }
+  return busy ? Made::again : Made::full;
+}
+
+// The victim's copy first, recorded (I2); then its slot changes hands within one line.
+template <Platform P, class Codec, class G>
+typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& victim,
+                                                                   const Place& goal,
+                                                                   const Probe& probe,
+                                                                   std::uint64_t value,
+                                                                   Locks& locks) noexcept {
+  P& platform = context_.platform;
+  const std::uint32_t number = P::thread_slot() % kMoveLines;
+  LatchGuard latch(move_latches_[number]);
+  layout::Move& move = root_->moves[number];
+  const auto offset_of = [](const Place& place) {
+    return place.tier->offset +
+           static_cast<std::uint64_t>(&place.line() - place.tier->lines) * sizeof(Line);
+  };
+  locks.changed(victim.tier, victim.bucket);
+  locks.changed(goal.tier, goal.bucket);
+  platform.store(move.from, offset_of(victim));
+  platform.store(move.to, offset_of(goal));
+  platform.flush(&move, sizeof(move), "level.move.record"_site);
+  if (!platform.fence("level.move.record"_site)) return Made::failed;
+  put(goal, platform.load(victim.item().key), platform.load(victim.item().value));
+  platform.flush(&goal.line(), sizeof(Line), "level.move.copy"_site);
+  if (!platform.fence("level.move.copy"_site)) return Made::failed;
+  Line& line = victim.line();
+  platform.store(line.tokens, platform.load(line.tokens) & ~victim.bit());
+  put(victim, probe.word, value);
+  platform.flush(&line, sizeof(line), "level.move.replace"_site);
+  if (!platform.fence("level.move.replace"_site)) return Made::failed;  // PP(insert)
+  show(goal, victim.meta().print(victim.slot));
+  show(victim, probe.print);
+  goal.tier->add(1);
+  return Made::done;
+}
+
+// The key is absent and its locks are held; its record, if it has one, is durable. Who has not
+// helped yet with a drain moves nothing while one is under way: or the levels that it fills would
+// be full before it is over.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Made Level<P, Codec, G>::insert_locked(
+    const ViewT& view, const Probe& probe, std::uint64_t value, bool helped,
+    Locks& locks) noexcept {
+  P& platform = context_.platform;
+  const Place place = free_place(view, probe);
+  if (place.found()) [[likely]] {
+    locks.changed(place.tier, place.bucket);
+    // Before the write-back: a locked instruction after it would wait for it.
+    const std::int64_t count = place.tier->add(1);
+    put(place, probe.word, value);
+    platform.flush(&place.line(), sizeof(Line), "level.insert.line"_site);
+    if (!platform.fence("level.insert.line"_site)) return Made::failed;  // PP(insert)
+    show(place, probe.print);
+    if (count % 64 == 0) turn_search(const_cast<ViewT&>(view));
+    return Made::done;
+  }
+  if (!helped && view.drain == Drain::bottom) return Made::full;
+  Place victim;
+  Place goal;
+  const Made found = find_victim(view, probe, locks, victim, goal);
+  if (found != Made::done) return found;
+  // I6, and no scan is on its way.
+  if (current() != &view) return Made::again;
+  if (scans_.load(std::memory_order_seq_cst) != 0) return Made::full;
+  return move_and_put(victim, goal, probe, value, locks);
+}
+
+// When the pool is full, what this and other threads have freed but not yet given back may be
+// enough; it can be had outside the guard only.
+template <Platform P, class Codec, class G>
+template <typename Level<P, Codec, G>::Mode kMode>
+Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
+  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  context_.background.help();
+  const Probe probe = Codec::probe(key, seeds_);
+  for (bool again = false, helped = false;;) {
+    std::uint64_t no_room = 0;
+    auto done = write_once<kMode>(probe, value, helped, no_room);
+    if (no_room != 0) {
+      Status s = make_room(no_room, helped);
+      helped = true;
+      if (s.ok()) continue;
+      done = fail(std::move(s));
+    }
+    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
+      return done;
+    again = true;
+    context_.epochs.drain_for_room();
+    context_.heap.reclaim();
+  }
+}
+
+// Keys of one hash share all candidate buckets, in a table of any size; integers never do. More
+// than one bucket of each of two levels holds are refused, so that a drain can place them.
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::too_many_clash(const ViewT& view, const Probe& probe) const noexcept {
+  if constexpr (!Codec::kBytes) return false;
+  std::uint32_t clashes = 0;
+  for (std::uint32_t i = 0; i < view.levels; ++i) {
+    const TierT& tier = *view.tiers[i];
+    std::uint64_t last = ~std::uint64_t{0};
+    for (const std::uint64_t hash : probe.hashes) {
+      const std::uint64_t bucket = tier.index(hash);
+      if (bucket == last) continue;
+      last = bucket;
+      const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
+      for (std::uint64_t m = MetaT::match(prints, probe.print); m != 0; m &= m - 1) {
+        const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
+        clashes += context_.platform.load(tier.slot(bucket, slot).key) == probe.word;
+      }
+    }
+  }
+  return clashes >= 2 * kSlots;
+}
+
+// One turn under the key's locks. `no_room`: the generation of the view, if the answer is `full`.
+template <Platform P, class Codec, class G>
+template <typename Level<P, Codec, G>::Mode kMode>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Made Level<P, Codec, G>::write_locked(
+    const Probe& probe, const detail::Value& value, Fresh& fresh, bool helped,
+    std::uint64_t& no_room) noexcept {
+  Locks locks;
+  const ViewT& view = *lock_key(probe, locks);
+  // By who held the locks: what it left there does not count.
+  if (context_.platform.poisoned()) [[unlikely]]
+    return Made::failed;
+  const Place place = find_locked(view, probe);
+  if (place.found()) {
+    fresh.found = true;
+    return kMode == Mode::insert ? Made::done : replace_value(place, value, fresh, locks);
+  }
+  fresh.found = false;
+  if (kMode == Mode::update) return Made::done;
+  if (too_many_clash(view, probe)) return Made::overflow;
+  if (records() && fresh.record == 0) return Made::wants_record;
+  const Made made =
+      insert_locked(view, probe, records() ? fresh.record : value.word, helped, locks);
+  if (made == Made::done) fresh.record = 0;
+  if (made == Made::full) no_room = view.generation;
+  return made;
+}
+
+// `no_room`: set to the generation of the view in which the key found no place.
+template <Platform P, class Codec, class G>
+template <typename Level<P, Codec, G>::Mode kMode>
+[[gnu::always_inline]] inline Expected<bool> Level<P, Codec, G>::write_once(
+    const Probe& probe, const detail::Value& value, bool helped, std::uint64_t& no_room) noexcept {
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
+  Fresh fresh;
+  Made made = records() && expects_record<kMode>(probe, value) ? Made::wants_record : Made::again;
+  for (unsigned spins = 0;; P::pause(spins++)) {
+    if (made == Made::wants_record) {
+      auto record = make_record(probe, value);
+      if (!record) return fail(std::move(record.error()));
+      fresh.record = *record;
+    }
+    made = write_locked<kMode>(probe, value, fresh, helped, no_room);
+    if (made != Made::again && made != Made::wants_record) [[likely]]
+      break;
+  }
+  // In a poisoned pool the medium may name the record.
+  if (made == Made::failed && fresh.damaged == 0) return fail(StatusCode::poisoned);
+  if (fresh.record != 0) context_.heap.discard(fresh.record);
+  if (fresh.replaced != 0 && P::runs("level.update.retire"_site)) {
+    context_.heap.retire(fresh.replaced);
+  }
+  if (made == Made::failed) return fail(damaged_record(fresh.damaged));
+  if (made == Made::overflow) {
+    return fail(StatusCode::hash_overflow, "%u keys have the hash of this one already", 2 * kSlots);
+  }
+  if (made == Made::full) return false;
+  if (kMode == Mode::update && !fresh.found) return absent();
+  return kMode == Mode::update ? fresh.found : !fresh.found;
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
+  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  context_.background.help();
+  P& platform = context_.platform;
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
+  const Probe probe = Codec::probe(key, seeds_);
+  Locks locks;
+  const ViewT& view = *lock_key(probe, locks);
+  if (platform.poisoned()) [[unlikely]]
+    return fail(StatusCode::poisoned);
+  const Place place = find_locked(view, probe);
+  if (!place.found()) return absent();
+  const std::uint64_t before = platform.load(place.item().value);
+  Line& line = place.line();
+  locks.changed(place.tier, place.bucket);
+  const std::int64_t left = place.tier->add(-1);
+  platform.store(line.tokens, platform.load(line.tokens) & ~place.bit());
+  platform.flush(&line.tokens, 8, "level.erase.token"_site);
+  if (!platform.fence("level.erase.token"_site)) return fail(StatusCode::poisoned);  // PP(erase)
+  hide(place);
+  locks.release();
+  if (records() && P::runs("level.erase.retire"_site)) context_.heap.retire(before);
+  after_erase(left);
+  return true;
+}
+
+}  // namespace perdure::level
