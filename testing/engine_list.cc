@@ -7,11 +7,13 @@ namespace perdure::testing {
 extern const EngineUnderTest kPhastUnderTest;
 extern const EngineUnderTest kLevelUnderTest;
 extern const EngineUnderTest kClevelUnderTest;
+extern const EngineUnderTest kAsUnderTest;
+extern const EngineUnderTest kAscsUnderTest;
 
 namespace {
 
 constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest,
-                                               &kClevelUnderTest};
+                                               &kClevelUnderTest, &kAsUnderTest, &kAscsUnderTest};
 
 }  // namespace
 

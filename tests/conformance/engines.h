@@ -22,7 +22,9 @@ struct EngineRow {
 using EngineRows = std::tuple<
     EngineRow<Engine::phast, /*ordered=*/true>,
     EngineRow<Engine::level, /*ordered=*/false>,
-    EngineRow<Engine::clevel, /*ordered=*/false>>;
+    EngineRow<Engine::clevel, /*ordered=*/false>,
+    EngineRow<Engine::as, /*ordered=*/true>,
+    EngineRow<Engine::ascs, /*ordered=*/true>>;
 // clang-format on
 
 struct EngineInfo {

@@ -1,0 +1,242 @@
+// Skiplist: lookups. Included by skiplist.h only.
+#pragma once
+
+#include <algorithm>
+
+#include "index/skiplist/skiplist.h"
+
+namespace perdure::skiplist {
+
+// The node that a link of this level leads to; null if none can lie there. What is read in it later
+// may be relied on.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline Node* Skiplist<P, Codec, Kind, G>::follow(
+    std::uint64_t link, std::uint32_t level) const noexcept {
+  const std::uint64_t offset = link & kOffsetMask;
+  if (!link_intact(link) || offset % 32 != 0 ||
+      !context_.heap.contains(offset, sizeof(Node) + 8 * (std::size_t{level} + 1))) [[unlikely]] {
+    return nullptr;
+  }
+  if constexpr (Kind::kUpperDurable) (void)context_.settle(offset, sizeof(Node));
+  return node_at(offset);
+}
+
+// Of a node of byte strings. False if a damaged length leads beyond the file.
+template <Platform P, class Codec, class Kind, class G>
+inline bool Skiplist<P, Codec, Kind, G>::key_of(const Node* node,
+                                                std::string_view& key) const noexcept {
+  const std::uint64_t state = context_.platform.load(node->state);
+  const std::size_t size = shape_.key_size(state);
+  const std::size_t end = sizeof(Node) + 8 * std::size_t{height_of(state)} + size;
+  if (!context_.heap.contains(offset_of(node), end)) return false;
+  if constexpr (Kind::kUpperDurable) (void)context_.settle(offset_of(node), end);
+  key = {shape_.key_bytes(node, state), size};
+  return true;
+}
+
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline auto Skiplist<P, Codec, Kind, G>::order(
+    const Node* node, const Probe& probe) const noexcept -> Order {
+  const std::uint64_t word = context_.platform.load(node->key);
+  if (word != probe.word) return word < probe.word ? Order::before : Order::after;
+  if constexpr (Codec::kBytes) {
+    std::string_view key;
+    if (!key_of(node, key)) return Order::damaged;
+    const int order = key.compare(probe.bytes);
+    if (order != 0) return order < 0 ? Order::before : Order::after;
+  }
+  return Order::equal;
+}
+
+// So that a damaged link does not lead in a circle.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::ascends(
+    const Node* from, const Node* to) const noexcept {
+  if (from == head()) return true;
+  const std::uint64_t a = context_.platform.load(from->key);
+  const std::uint64_t b = context_.platform.load(to->key);
+  if (a != b || !Codec::kBytes) return a < b;
+  std::string_view keys[2];
+  return key_of(from, keys[0]) && key_of(to, keys[1]) && keys[0] < keys[1];
+}
+
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline auto Skiplist<P, Codec, Kind, G>::start() const noexcept -> Walk {
+  return {.at = head(), .level = levels() - 1};
+}
+
+// To the next node that is to be looked at, which is prefetched; false if the walk is over. Where
+// the walk leaves a level `path` gets the node.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::advance(Walk& walk,
+                                                                        Path* path) const noexcept {
+  for (;; --walk.level) {
+    walk.link = load_link(walk.at, walk.level);
+    if (walk.link != 0 && walk.link != walk.stop) {
+      __builtin_prefetch(node_at(walk.link & kOffsetMask));
+      // The next one if this one lies behind the key.
+      if (walk.level > 0) {
+        __builtin_prefetch(node_at(load_link(walk.at, walk.level - 1) & kOffsetMask));
+      }
+      return true;
+    }
+    if (path != nullptr) path->before[walk.level] = walk.at;
+    if (walk.level == 0) return false;
+  }
+}
+
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline auto Skiplist<P, Codec, Kind, G>::judge(
+    Walk& walk, const Probe& probe) const noexcept -> Order {
+  Node* node = follow(walk.link, walk.level);
+  if (node == nullptr) [[unlikely]]
+    return Order::damaged;
+  const Order order = this->order(node, probe);
+  if (order == Order::before) {
+    if (!ascends(walk.at, node)) [[unlikely]]
+      return Order::damaged;
+    walk.at = node;
+  } else {
+    walk.stop = walk.link;
+    walk.hit = order == Order::equal ? node : nullptr;
+  }
+  return order;
+}
+
+// Whole: down to level 0 in any case, with the path. The caller is pinned. LP(find): I4, I8.
+template <Platform P, class Codec, class Kind, class G>
+template <bool kWhole>
+[[gnu::always_inline]] inline Status Skiplist<P, Codec, Kind, G>::search(
+    const Probe& probe, Path* path, Node*& found) const noexcept {
+  Walk walk = start();
+  if constexpr (kWhole) std::fill(path->before, path->before + kMaxHeight, head());
+  while (advance(walk, kWhole ? path : nullptr)) {
+    const Order order = judge(walk, probe);
+    if (order == Order::damaged) [[unlikely]]
+      return damaged(walk.link & kOffsetMask);
+    if (!kWhole && order == Order::equal) break;
+  }
+  found = walk.hit;
+  return {};
+}
+
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::damaged(std::uint64_t offset) noexcept {
+  return Status::format(StatusCode::corruption,
+                        "the node at offset %llu is damaged; run `perdure check`, and restore a "
+                        "copy",
+                        static_cast<unsigned long long>(offset));
+}
+
+// False if the node's words cannot be what was written.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::value_of(
+    const Node* node, detail::Value& value) const noexcept {
+  const P& platform = context_.platform;
+  const std::uint64_t word = platform.load(node->value);
+  if (!shape_.bytes_values) {
+    value = {.word = word, .word_size = 8};
+    return true;
+  }
+  const std::uint64_t state = platform.load(node->state);
+  if (word == 0) {
+    const std::size_t bytes = shape_.node_bytes(state);
+    if (bytes > context_.heap.block_bytes(offset_of(node))) return false;
+    if constexpr (Kind::kUpperDurable) (void)context_.settle(offset_of(node), bytes);
+    value = {.bytes = {shape_.value_bytes(node, state), shape_.inline_size(state)}};
+    return true;
+  }
+  const std::uint64_t offset = word & kOffsetMask;
+  if (!link_intact(word) || offset % 16 != 0 ||
+      !context_.heap.contains(offset, sizeof(layout::Blob))) {
+    return false;
+  }
+  if constexpr (Kind::kUpperDurable) (void)context_.settle(offset, sizeof(layout::Blob));
+  const auto* blob = context_.heap.template at<layout::Blob>(offset);
+  const std::uint64_t size = platform.load(blob->size);
+  const std::size_t room = context_.heap.block_bytes(offset);
+  if (room < sizeof(*blob) || size > room - sizeof(*blob)) return false;
+  if constexpr (Kind::kUpperDurable) (void)context_.settle(offset, sizeof(*blob) + size);
+  value = {.bytes = {reinterpret_cast<const char*>(blob + 1), size}};
+  return true;
+}
+
+// I7, with the word that is in flight. False if the pool is poisoned.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::help(
+    const std::uint64_t* word) noexcept {
+  if (word == nullptr) [[likely]]
+    return true;
+  context_.platform.flush(word, sizeof(*word), Kind::template site<"help.word">());
+  return context_.platform.fence(Kind::template site<"help.word">());
+}
+
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline Expected<bool> Skiplist<P, Codec, Kind, G>::deliver(
+    const Probe& probe, const Node* node, FunctionRef<void(const detail::Value&)> visit) noexcept {
+  detail::Value value;
+  const bool readable = node == nullptr || value_of(node, value);
+  const bool durable = help(in_flight_.about(probe.word));
+  if (!durable || context_.platform.poisoned()) [[unlikely]]
+    return fail(context_.platform.failure());
+  if (node == nullptr) return false;
+  if (!readable) return fail(damaged(offset_of(node)));
+  visit(value);
+  // What was shown may have come from pages that were lost meanwhile.
+  if (context_.platform.poisoned()) [[unlikely]]
+    return fail(context_.platform.failure());
+  return true;
+}
+
+template <Platform P, class Codec, class Kind, class G>
+Expected<bool> Skiplist<P, Codec, Kind, G>::read(const detail::Key& key,
+                                                 FunctionRef<void(const detail::Value&)> visit) {
+  EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return fail(StatusCode::out_of_memory);
+  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  const Probe probe = Codec::probe(key);
+  Node* node = nullptr;
+  if (Status s = search<false>(probe, nullptr, node); !s.ok()) return fail(std::move(s));
+  return deliver(probe, node, visit);
+}
+
+// The walks of a group take turns, a node each, so that their cache misses overlap.
+template <Platform P, class Codec, class Kind, class G>
+Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
+    std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
+  EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return fail(StatusCode::out_of_memory);
+  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  std::uint64_t present = 0;
+  Probe probes[kGroup];
+  Walk walks[kGroup];
+  std::uint32_t order[kGroup];  // of the walks that are not over
+  for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
+    const std::size_t n = std::min<std::size_t>(kGroup, keys.size() - begin);
+    std::uint32_t going = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      probes[i] = Codec::probe(keys[begin + i]);
+      walks[i] = start();
+      if (advance(walks[i], nullptr)) order[going++] = i;
+    }
+    while (going > 0) {
+      std::uint32_t left = 0;
+      for (std::uint32_t k = 0; k < going; ++k) {
+        Walk& walk = walks[order[k]];
+        const Order where = judge(walk, probes[order[k]]);
+        if (where == Order::damaged) return fail(damaged(walk.link & kOffsetMask));
+        if (where != Order::equal && advance(walk, nullptr)) order[left++] = order[k];
+      }
+      going = left;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      auto found = deliver(probes[i], walks[i].hit,
+                           [&](const detail::Value& value) { visit(begin + i, value); });
+      if (!found) return fail(std::move(found.error()));
+      present += *found ? 1 : 0;
+    }
+  }
+  return present;
+}
+
+}  // namespace perdure::skiplist

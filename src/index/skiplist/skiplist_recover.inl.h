@@ -1,0 +1,255 @@
+// Skiplist: creation, recovery, close. Included by skiplist.h only.
+#pragma once
+
+#include <algorithm>
+#include <new>
+
+#include "index/skiplist/skiplist.h"
+
+namespace perdure::skiplist {
+
+template <Platform P, class Codec, class Kind, class G>
+Skiplist<P, Codec, Kind, G>::Skiplist(const EngineContext<P>& context, std::uint64_t root) noexcept
+    : context_(context),
+      root_offset_(root),
+      root_(context.heap.template at<layout::Root>(root)),
+      cursor_(head()) {}
+
+template <Platform P, class Codec, class Kind, class G>
+Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::create(const EngineContext<P>& context,
+                                                            const MapKinds& kinds) {
+  P& platform = context.platform;
+  auto block = context.heap.allocate(kRootBytes, BlockKind::plain);
+  if (!block) return block;
+  layout::Root image{};
+  image.magic = layout::kRootMagic;
+  image.max_height = kMaxHeight;
+  image.flags = (Codec::kBytes ? layout::kBytesKeys : 0) |
+                (kinds.value == ValueKind::bytes ? layout::kBytesValues : 0) |
+                (Kind::kUpperDurable ? layout::kUpperDurable : 0);
+  image.fixed_crc = crc32c(0, &image, offsetof(layout::Root, fixed_crc));
+  auto* root = context.heap.template at<layout::Root>(*block);
+  platform.zero(root, kRootBytes);
+  platform.copy(root, &image, sizeof(image));
+  platform.flush(root, kRootBytes, Kind::template site<"create.root">());
+  if (!platform.fence(Kind::template site<"create.root">())) return fail(StatusCode::poisoned);
+  return block;
+}
+
+template <Platform P, class Codec, class Kind, class G>
+Expected<std::unique_ptr<EngineInstance>> Skiplist<P, Codec, Kind, G>::open(
+    const EngineContext<P>& context, std::uint64_t root) {
+  if (!context.heap.contains(root, kRootBytes) || root % kLine != 0) {
+    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
+                static_cast<unsigned long long>(root));
+  }
+  std::unique_ptr<EngineInstance> map(new (std::nothrow) Skiplist(context, root));
+  if (map == nullptr) return fail(StatusCode::out_of_memory);
+  return map;
+}
+
+// The root block is checked before anything in it is believed.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::read_root() noexcept {
+  const auto bad = [](const char* what) {
+    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
+  };
+  if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+  if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad("size");
+  if (!context_.settle(root_offset_, kRootBytes)) return StatusCode::poisoned;
+  const layout::Root image = *root_;
+  if (image.magic != layout::kRootMagic) return bad("magic");
+  if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc)) &&
+      P::verifies(Kind::template site<"root.crc">())) {
+    return bad("checksum");
+  }
+  if (image.max_height != kMaxHeight) return bad("height");
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  if (((image.flags & layout::kUpperDurable) != 0) != Kind::kUpperDurable) return bad("kind");
+  shape_.bytes_values = (image.flags & layout::kBytesValues) != 0;
+  return {};
+}
+
+template <Platform P, class Codec, class Kind, class G>
+Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
+  if (Status s = read_root(); !s.ok()) return fail(std::move(s));
+  trusted_ = clean && context_.platform.load(root_->vouched) == 1;
+  if (load_link(head(), 0) != 0) {
+    if constexpr (Kind::kUpperDurable) {
+      std::uint32_t levels = kMaxHeight;
+      while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
+      levels_.store(levels, std::memory_order_release);
+      return Recovered::marking;
+    }
+    if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
+  }
+  marked_.store(true, std::memory_order_release);
+  return Recovered::done;
+}
+
+// Everything about a node that a lookup takes for granted; marks it, and counts it. The check of a
+// value that the crash has cut from it is made anew.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wrote) noexcept {
+  P& platform = context_.platform;
+  Heap<P>& heap = context_.heap;
+  const std::uint64_t offset = offset_of(node);
+  const std::uint64_t state = platform.load(node->state);
+  const std::size_t room = heap.is_block(offset) ? heap.block_bytes(offset) : 0;
+  const std::uint32_t height = height_of(state);
+  if (height == 0 || height > kMaxHeight || (state & kErased) != 0 ||
+      shape_.node_bytes(state) > room) {
+    return damaged(offset);
+  }
+  if (!shape_.intact(node, state, platform.load(node->key)) &&
+      P::verifies(Kind::template site<"node.crc">())) {
+    return damaged(offset);
+  }
+  const std::uint64_t word = platform.load(node->value);
+  const std::uint64_t right = shape_.with_value(state, word);
+  if (state != right) {
+    if (trusted_ && P::verifies(Kind::template site<"value.check">())) return damaged(offset);
+    platform.store(node->state, right);
+    platform.flush(&node->state, sizeof(node->state), Kind::template site<"visit.check">());
+    wrote = true;
+  }
+  const auto mark = Kind::kUpperDurable ? &Heap<P>::mark_serving : &Heap<P>::mark;
+  if (P::runs(Kind::template site<"visit.mark">())) {
+    if (Status s = (heap.*mark)(offset); !s.ok()) return s;
+  }
+  std::size_t blob_room = 0;
+  if (shape_.bytes_values && word != 0) {
+    detail::Value value;
+    if (!value_of(node, value)) return damaged(offset);
+    if (Status s = (heap.*mark)(word & kOffsetMask); !s.ok()) return s;
+    blob_room = heap.block_bytes(word & kOffsetMask);
+  }
+  count(1, static_cast<std::int64_t>(room + blob_room));
+  return {};
+}
+
+// as: level 0, from where the last call came to. The latch makes its way and a writer's one.
+template <Platform P, class Codec, class Kind, class G>
+Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noexcept {
+  EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return fail(StatusCode::out_of_memory);
+  bool wrote = false;
+  bool over = false;
+  Status s;
+  for (std::uint64_t n = 0; n < budget && s.ok() && !over; n += G::kLatchNodes) {
+    const LatchGuard latch(latch_);
+    for (std::uint32_t i = 0; i < G::kLatchNodes && s.ok() && !over; ++i) {
+      const std::uint64_t link = load_link(cursor_, 0);
+      over = link == 0;
+      if (over) break;
+      Node* node = follow(link, 0);
+      if (node == nullptr || !ascends(cursor_, node)) {
+        s = damaged(link & kOffsetMask);
+      } else {
+        s = visit(node, wrote);
+      }
+      if (s.ok()) cursor_ = node;
+    }
+    if (over) marked_.store(true, std::memory_order_release);
+  }
+  if (wrote && !context_.platform.fence(Kind::template site<"visit.check">()) && s.ok()) {
+    s = context_.platform.failure();
+  }
+  if (!s.ok()) return fail(std::move(s));
+  return !over;
+}
+
+// Nodes in the order of level 0, from the thread that is ahead to the one behind.
+template <Platform P, class Codec, class Kind, class G>
+struct Skiplist<P, Codec, Kind, G>::Chunk {
+  std::uint32_t count = 0;
+  Node* nodes[G::kWalkNodes];
+};
+
+// ascs: level 0 is one chain of cache misses; all else is done behind the thread that waits for
+// them.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::rebuild() noexcept {
+  const std::unique_ptr<Chunk[]> chunks(new (std::nothrow) Chunk[2]);
+  if (chunks == nullptr) return StatusCode::out_of_memory;
+  Node* last[kMaxHeight];  // so far, in each level
+  std::fill(last, last + kMaxHeight, head());
+  Node* at = head();
+  Status ahead;
+  Status behind;
+  for (std::uint32_t turn = 0; ahead.ok() && behind.ok(); ++turn) {
+    Chunk& next = chunks[turn % 2];
+    const Chunk& done = chunks[1 - turn % 2];
+    if (turn > 0 && done.count == 0) break;
+    const auto work = [&](std::size_t part) {
+      if (part == 0) ahead = gather(at, next);
+      if (part == 1) behind = relink(done, last);
+    };
+    if (context_.threads > 1) {
+      P::parallel(2, work);
+    } else {
+      work(0);
+      work(1);
+    }
+  }
+  if (!behind.ok()) return behind;
+  if (!ahead.ok()) return ahead;
+  std::uint32_t levels = 1;
+  for (std::uint32_t level = 1; level < kMaxHeight; ++level) {
+    if (load_link(last[level], level) != 0) context_.platform.store(link_at(last[level], level), 0);
+    if (last[level] != head()) levels = level + 1;
+  }
+  levels_.store(levels, std::memory_order_release);
+  return {};
+}
+
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::gather(Node*& at, Chunk& chunk) const noexcept {
+  chunk.count = 0;
+  while (chunk.count < G::kWalkNodes) {
+    const std::uint64_t link = load_link(at, 0);
+    if (link == 0) break;
+    Node* node = follow(link, 0);
+    if (node == nullptr || !ascends(at, node)) return damaged(link & kOffsetMask);
+    chunk.nodes[chunk.count++] = at = node;
+  }
+  return {};
+}
+
+// I3: what the links above level 0 are is of no interest, only whether they are right already.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noexcept {
+  P& platform = context_.platform;
+  bool wrote = false;
+  for (std::uint32_t i = 0; i < chunk.count; ++i) {
+    Node* node = chunk.nodes[i];
+    if (Status s = visit(node, wrote); !s.ok()) return s;
+    const std::uint64_t link = link_to(offset_of(node));
+    const std::uint32_t height = height_of(platform.load(node->state));
+    for (std::uint32_t level = 1; level < height; ++level) {
+      std::uint64_t& word = link_at(last[level], level);
+      if (platform.load(word) != link) platform.store(word, link);
+      last[level] = node;
+    }
+  }
+  if (wrote && !platform.fence(Kind::template site<"relink.check">())) return platform.failure();
+  return {};
+}
+
+// Of the value checks: they hold if they did at open, or every node was visited since. The close of
+// the pool fences it.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::close() {
+  P& platform = context_.platform;
+  if (owed_ != nullptr) {
+    platform.flush(owed_, sizeof(*owed_), Kind::template site<"close.link">());
+  }
+  const std::uint64_t vouched = trusted_ || marked_.load(std::memory_order_relaxed) ? 1 : 0;
+  if (platform.load(root_->vouched) != vouched) {
+    platform.store(root_->vouched, vouched);
+    platform.flush(&root_->vouched, sizeof(vouched), Kind::template site<"close.vouched">());
+  }
+  return {};
+}
+
+}  // namespace perdure::skiplist
