@@ -1,0 +1,204 @@
+// The skiplists under the crash explorer. A ids are those of docs/design/hazards.md, K ids those of
+// docs/design/atomic_skiplists.md.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "support.h"
+#include "testing/engines/skiplist_subject.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+namespace {
+
+const MapSetup kWords{.background_thread = false};
+const MapSetup kRecords{.values = ValueKind::bytes, .background_thread = false};
+
+std::string word(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), 8);
+}
+Op insert(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::insert, integer_key(key), word(value)};
+}
+Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
+Op update(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::update, integer_key(key), word(value)};
+}
+std::vector<Op> inserts(std::uint64_t n) {
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < n; ++i) ops.push_back(insert(i * 5 % n + 1, i));
+  return ops;
+}
+
+template <class Kind>
+class SkiplistCrash : public ::testing::Test {
+ protected:
+  using Words = SkiplistSubject<skiplist::IntegerCodec, Kind>;
+
+  // One workload, every crash point, every image that the limit allows.
+  static void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
+                              const MapSetup& setup = kWords) {
+    Explorer explorer(skiplist_subjects<Kind>(KeyKind::integer, setup),
+                      setup.values == ValueKind::bytes ? integer_record_op : integer_op,
+                      {.name = test_name(),
+                       .capacity = 2 << 20,
+                       .limits = {.product = 4096, .random = 64, .sampled = 400},
+                       .battery = 100,
+                       .second_in = 20,
+                       .kill_in = 3,
+                       .explore_create = false});
+    const ExploreReport report = explorer.run(workload);
+    std::printf("%s\n", report.summary().c_str());
+    for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+    for (const std::string& site : sites) {
+      const std::string name = std::string(Kind::kName) + "." + site;
+      EXPECT_TRUE(report.sites_crossed.contains(name)) << name << " was not crossed by a crash";
+    }
+  }
+  static std::set<std::string> with_upper(std::set<std::string> sites) {
+    if (Kind::kUpperDurable) sites.insert({"insert.upper", "erase.upper"});
+    return sites;
+  }
+};
+using Kinds = ::testing::Types<skiplist::As, skiplist::Ascs>;
+struct KindName {
+  template <class Kind>
+  static std::string GetName(int) {
+    return Kind::kName;
+  }
+};
+TYPED_TEST_SUITE(SkiplistCrash, Kinds, KindName);
+
+// Of ascs more is in flight at every moment, so there are more images of less.
+TYPED_TEST(SkiplistCrash, RandomWords) {
+  const std::size_t n = TypeParam::kUpperDurable ? 120 : 60;
+  explore(skiplist_subjects<TypeParam>(KeyKind::integer, kWords), integer_op,
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, n, 2);
+}
+TYPED_TEST(SkiplistCrash, RandomByteStrings) {
+  const std::size_t n = TypeParam::kUpperDurable ? 80 : 40;
+  explore(skiplist_subjects<TypeParam>(KeyKind::bytes, kRecords), bytes_op,
+          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, n, 2);
+}
+
+// G10: nothing that opens before it is whole.
+TYPED_TEST(SkiplistCrash, G10_CreateCrash) {
+  explore(skiplist_subjects<TypeParam>(KeyKind::integer, kWords), integer_op,
+          {.capacity = 2 << 20,
+           .limits = {.product = 1024, .random = 100, .sampled = 300},
+           .battery = 60,
+           .second_in = 40,
+           .kill_in = 2},
+          6, 2);
+}
+
+// A2, A3: a node that is reached is whole: key, value, height and links.
+TYPED_TEST(SkiplistCrash, A2_NodesAreWhole) {
+  this->explore_exactly(inserts(12), {"insert.node", "insert.link"});
+}
+
+// A4, K1: towers of every height come and go beside each other; no level leads to what is not in
+// the one below, which check() looks at in every image.
+TYPED_TEST(SkiplistCrash, A4_TowersHaveNoGaps) {
+  std::vector<Op> ops = inserts(14);
+  for (std::uint64_t key = 2; key <= 14; key += 3) {
+    ops.push_back(erase(key));
+    ops.push_back(erase(key + 1));
+    ops.push_back(insert(key, 7));
+    ops.push_back(insert(100 + key, 8));
+  }
+  this->explore_exactly(ops, this->with_upper({"insert.node", "insert.link", "erase.link"}));
+}
+
+// A5, A7: the links above level 0 say nothing after an unclean stop: with all of them turned to
+// garbage nothing is missed, and no level has a node twice.
+TYPED_TEST(SkiplistCrash, A5_UpperLevelsAreNotTrusted) {
+  if (TypeParam::kUpperDurable) GTEST_SKIP() << "as trusts them";
+  using Subject = typename SkiplistCrash<TypeParam>::Words;
+  SimPlatform::seed(1);
+  SimMemory memory(2 << 20);
+  Model model;
+  auto subject = std::make_unique<Subject>(kWords);
+  ASSERT_TRUE(subject->create(memory).ok());
+  ASSERT_TRUE(subject->open(memory, 1).ok());
+  std::vector<Op> ops = inserts(40);
+  for (std::uint64_t key = 1; key <= 40; key += 3) ops.push_back(erase(key));
+  for (const Op& op : ops) {
+    ASSERT_TRUE(subject->apply(op).has_value());
+    apply_to(model, op);
+  }
+  auto& core = subject->pool().core();
+  layout::Root line{};
+  ASSERT_TRUE(core.read_root(*core.find_root("map0"), line).has_value());
+  memory.settle();
+  memory.set_mode(SimMode::frozen);
+  subject.reset();
+  // Of each node in turn: another node of the map, what was erased, no node at all, or nothing.
+  auto* root = reinterpret_cast<skiplist::layout::Root*>(memory.base() + line.root);
+  std::vector<skiplist::Node*> nodes{&root->head};
+  std::vector<std::uint64_t> links;
+  for (std::uint64_t link; (link = skiplist::link_at(nodes.back(), 0)) != 0;) {
+    links.push_back(link);
+    nodes.push_back(
+        reinterpret_cast<skiplist::Node*>(memory.base() + (link & skiplist::kOffsetMask)));
+  }
+  ASSERT_EQ(nodes.size(), model.size() + 1);
+  std::uint64_t spoilt = 0;
+  for (skiplist::Node* node : nodes) {
+    const std::uint32_t height = node == nodes.front() ? skiplist::TinyGeometry::kMaxHeight
+                                                       : skiplist::height_of(node->state);
+    for (std::uint32_t level = 1; level < height; ++level, ++spoilt) {
+      const std::uint64_t garbage[] = {links[spoilt * 7 % links.size()], 0, ~0ULL,
+                                       skiplist::link_to(spoilt * 32)};
+      skiplist::link_at(node, level) = garbage[spoilt % 4];
+    }
+  }
+  EXPECT_GT(spoilt, 10U);
+  memory.set_mode(SimMode::plain);
+  subject = std::make_unique<Subject>(kWords);
+  ASSERT_TRUE(subject->open(memory, 2).ok());
+  EXPECT_EQ(compare(*subject, model), "");
+  std::vector<std::string> violations;
+  subject->check(violations);
+  EXPECT_TRUE(violations.empty()) << violations.front();
+}
+
+// A6: a clean close vouches for nothing that is not durable, however the power fails afterwards.
+TYPED_TEST(SkiplistCrash, A6_CleanCloseThenPowerFailure) {
+  std::vector<Op> ops;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    for (std::uint64_t key = 1; key <= 6; ++key) ops.push_back(insert(key * 3 + round, key));
+    ops.push_back(update(3 + round, 99));
+    ops.push_back({OpKind::reopen, {}, {}});
+    ops.push_back(erase(6 + round));
+    ops.push_back(update(9 + round, 77));
+    ops.push_back({OpKind::reopen, {}, {}});
+  }
+  this->explore_exactly(ops, {"insert.node", "insert.link", "erase.link", "update.value"});
+}
+
+// A8, A9: blocks come back while what named them is durably elsewhere; nothing leaks.
+TYPED_TEST(SkiplistCrash, A8_A9_BlocksAreReused) {
+  std::vector<Op> ops = inserts(8);
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    for (std::uint64_t key = 1; key <= 8; key += 2) ops.push_back(erase(key));
+    for (std::uint64_t key = 1; key <= 8; key += 2) ops.push_back(insert(key, 10 * round + key));
+  }
+  this->explore_exactly(ops, {"insert.node", "erase.link"});
+}
+
+// A10, 2b: a value is the old one or the new one: words in place, bytes by a blob that is durable
+// before it is named.
+TYPED_TEST(SkiplistCrash, A10_Updates) {
+  this->explore_exactly({insert(5, 1), insert(6, 2), update(5, 7), update(6, 9), update(5, 8)},
+                        {"update.value"});
+  const auto value = [](std::uint64_t key, std::size_t n, char c) {
+    return Op{OpKind::upsert, integer_key(key), std::string(n, c)};
+  };
+  this->explore_exactly({value(5, 30, 'a'), value(6, 1100, 'b'), value(5, 100, 'c'),
+                         value(6, 20, 'd'), value(5, 0, 'e'), erase(5), value(5, 1200, 'f')},
+                        {"update.value", "blob.write"}, kRecords);
+}
+
+}  // namespace
+}  // namespace perdure::testing
