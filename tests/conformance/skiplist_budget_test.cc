@@ -1,5 +1,5 @@
-// The flush and fence budgets of the skiplists, as docs/design/atomic_skiplists.md has them, counted
-// by the platform.
+// The flush and fence budgets of the skiplists, as docs/design/atomic_skiplists.md has them,
+// counted by the platform.
 #include <functional>
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 // Nodes, links, blobs: what their words mean. Engines change them through Platform only.
 //
-// state   bits 0..31 CRC32C of lengths, height, key and inline value; 32..47 the key's bytes, or, of
-//         an integer key, a check of a word value; 48..57 the inline value's bytes, or, of a
+// state   bits 0..31 CRC32C of lengths, height, key and inline value; 32..47 the key's bytes, or,
+//         of an integer key, a check of a word value; 48..57 the inline value's bytes, or, of a
 //         byte-string key, the check of a word value; 58..62 height, 1 to 31; 63 erased, which no
 //         node that can be reached on the medium is
 // link    bits 0..47 offset, 48..63 its check; 0: none

@@ -19,8 +19,8 @@
 //   I5 D  One writer: it holds latch_ from before its first store to a reachable word until after
 //         the fence of its last one that an answer can rest on. The latch is never held across an
 //         allocation.
-//   I6 D  A node is erased (bit 63 of its state) after its unlink is durable and before the latch is
-//         free: who holds the latch and finds the bit clear has a node that is in the list.
+//   I6 D  A node is erased (bit 63 of its state) after its unlink is durable and before the latch
+//         is free: who holds the latch and finds the bit clear has a node that is in the list.
 //   I7 D  What a returned operation has seen is durable: in_flight_ announces the word that is
 //         being changed, from before the store until after the fence; who has read it looks
 //         afterwards, and then writes the word's line back and fences.
@@ -28,8 +28,8 @@
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a node,
 //   b of a blob, h height)
 //   insert  lookup without the latch -> node without links -> latch -> path anew from where it was
-//           -> links, F*k S -> announce -> link of level 0 (LP) -> F S (PP) -> withdraw -> as: link,
-//           F, S for each further level, the last S left to who comes next (I2, owed_).
+//           -> links, F*k S -> announce -> link of level 0 (LP) -> F S (PP) -> withdraw -> as:
+//           link, F, S for each further level, the last S left to who comes next (I2, owed_).
 //           as (k+h)F 2S, above height 2 hS; ascs (k+1)F 2S. A long value: its blob's bF with the
 //           node's.
 //   update  of a word: latch -> announce -> value and its check (LP) -> F S (PP). 1F 1S. Of bytes:
@@ -57,8 +57,8 @@
 // RECLAMATION  nodes and blobs through epochs, after the fence of the unlink from level 0 (and from
 //   those above before it). During a sweep what is unlinked is marked first.
 // PROGRESS  find and scan are wait-free but for the length of the list that they walk; they never
-//   wait for a writer. insert, update, erase: any number of threads, one at a time; the latch is held
-//   for their fences. The paper has one writer. pool_full: inserts and updates of bytes fail, all
+//   wait for a writer. insert, update, erase: any number of threads, one at a time; the latch is
+//   held for their fences. The paper has one writer. pool_full: inserts and updates of bytes fail, all
 //   else goes on.
 #pragma once
 
@@ -175,7 +175,7 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   bool key_of(const Node* node, std::string_view& key) const noexcept;
   Order order(const Node* node, const Probe& probe) const noexcept;
   bool ascends(const Node* from, const Node* to) const noexcept;
-  Walk start() const noexcept;
+  Walk begin_walk() const noexcept;
   bool advance(Walk& walk, Path* path) const noexcept;
   Order judge(Walk& walk, const Probe& probe) const noexcept;
   template <bool kWhole>

@@ -61,7 +61,8 @@ template <Platform P, class Codec, class Kind, class G>
 }
 
 template <Platform P, class Codec, class Kind, class G>
-[[gnu::always_inline]] inline auto Skiplist<P, Codec, Kind, G>::start() const noexcept -> Walk {
+[[gnu::always_inline]] inline auto Skiplist<P, Codec, Kind, G>::begin_walk() const noexcept
+    -> Walk {
   return {.at = head(), .level = levels() - 1};
 }
 
@@ -108,7 +109,7 @@ template <Platform P, class Codec, class Kind, class G>
 template <bool kWhole>
 [[gnu::always_inline]] inline Status Skiplist<P, Codec, Kind, G>::search(
     const Probe& probe, Path* path, Node*& found) const noexcept {
-  Walk walk = start();
+  Walk walk = begin_walk();
   if constexpr (kWhole) std::fill(path->before, path->before + kMaxHeight, head());
   while (advance(walk, kWhole ? path : nullptr)) {
     const Order order = judge(walk, probe);
@@ -216,7 +217,7 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
     std::uint32_t going = 0;
     for (std::uint32_t i = 0; i < n; ++i) {
       probes[i] = Codec::probe(keys[begin + i]);
-      walks[i] = start();
+      walks[i] = begin_walk();
       if (advance(walks[i], nullptr)) order[going++] = i;
     }
     while (going > 0) {

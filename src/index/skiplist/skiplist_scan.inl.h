@@ -21,8 +21,8 @@ template <Platform P, class Codec, class Kind, class G>
   return value_of(node, entry.value);
 }
 
-// The entries behind `at`, which moves on to the last of them. `end`: there are no more. Keys before
-// `from` may have come since the scan looked for it.
+// The entries behind `at`, which moves on to the last of them. `end`: there are no more. Keys
+// before `from` may have come since the scan looked for it.
 template <Platform P, class Codec, class Kind, class G>
 Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::collect(Node*& at, const Bounds& bounds,
                                                              std::uint32_t most,
