@@ -58,8 +58,8 @@
 //   those above before it). During a sweep what is unlinked is marked first.
 // PROGRESS  find and scan are wait-free but for the length of the list that they walk; they never
 //   wait for a writer. insert, update, erase: any number of threads, one at a time; the latch is
-//   held for their fences. The paper has one writer. pool_full: inserts and updates of bytes fail, all
-//   else goes on.
+//   held for their fences. The paper has one writer. pool_full: inserts and updates of bytes fail,
+//   all else goes on.
 #pragma once
 
 #include <cstdint>
