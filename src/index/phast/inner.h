@@ -49,10 +49,18 @@ struct Partitioning {
   }
 };
 
+// The leaves that an inner index leads to. Another engine's table takes its place by a
+// specialisation for its geometry; of a descriptor low, bound, next, separators and above() are
+// used.
+template <Platform P, class Codec, class G>
+struct LeavesOf {
+  using Table = LeafTable<P, Codec, G>;
+};
+
 template <Platform P, class Codec, class G>
 class InnerIndex {
  public:
-  using Table = LeafTable<P, Codec, G>;
+  using Table = typename LeavesOf<P, Codec, G>::Table;
   using Desc = typename Table::Desc;
   template <class T>
   using Atomic = typename P::template Atomic<T>;
