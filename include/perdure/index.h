@@ -127,7 +127,8 @@ class VersionedIndex : public OrderedIndex {
                                  FunctionRef<bool(std::span<const Entry>)> visit) = 0;
   // What the key was, oldest first; the open version last, if it has changed there. Views end with
   // the callback.
-  virtual Expected<void> history(const Key& key, FunctionRef<bool(const VersionedValue&)> visit) = 0;
+  virtual Expected<void> history(const Key& key,
+                                 FunctionRef<bool(const VersionedValue&)> visit) = 0;
   // The keys of the range that differ between the two versions, in order. Views end with the
   // callback.
   virtual Expected<void> diff(std::uint64_t from, std::uint64_t to, const ScanRange& range,

@@ -3,6 +3,7 @@
 #include "index/clevel/factory.h"
 #include "index/level/factory.h"
 #include "index/phast/factory.h"
+#include "index/pskiplist/factory.h"
 
 namespace perdure {
 
@@ -12,6 +13,8 @@ constexpr EngineRow kEngines[] = {
     {Engine::phast, 0, /*ordered=*/true, /*at_once=*/false, &phast::create, &phast::open},
     {Engine::level, 0, /*ordered=*/false, /*at_once=*/false, &level::create, &level::open},
     {Engine::clevel, 0, /*ordered=*/false, /*at_once=*/true, &clevel::create, &clevel::open},
+    {Engine::pskiplist, 0, /*ordered=*/true, /*at_once=*/false, &pskiplist::create,
+     &pskiplist::open},
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ struct EngineRow {
 using EngineRows = std::tuple<
     EngineRow<Engine::phast, /*ordered=*/true>,
     EngineRow<Engine::level, /*ordered=*/false>,
-    EngineRow<Engine::clevel, /*ordered=*/false>>;
+    EngineRow<Engine::clevel, /*ordered=*/false>,
+    EngineRow<Engine::pskiplist, /*ordered=*/true>>;
 // clang-format on
 
 struct EngineInfo {

@@ -188,7 +188,9 @@ class Directory {
   static Probe behind(const Batch& batch, bool reverse, bool& end) noexcept;
 
   void prefetch_shortcut(const Probe& probe) const noexcept { inner_.prefetch_shortcut(probe); }
-  void prefetch_leaf(const Probe& probe) const noexcept { leaves_[inner_.locate(probe)].prefetch(); }
+  void prefetch_leaf(const Probe& probe) const noexcept {
+    leaves_[inner_.locate(probe)].prefetch();
+  }
 
   std::string_view key_of(std::uint32_t node) const noexcept;
   std::uint32_t leaves() const noexcept { return leaves_.taken(); }

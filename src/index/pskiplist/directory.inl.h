@@ -25,7 +25,8 @@ Directory<P, Codec, G>::~Directory() {
 
 template <Platform P, class Codec, class G>
 Status Directory<P, Codec, G>::reserve(std::size_t max_leaves) noexcept {
-  const phast::Partitioning partitioning{.bits = G::kPartitionBits, .shift = 64 - G::kPartitionBits};
+  const phast::Partitioning partitioning{.bits = G::kPartitionBits,
+                                         .shift = 64 - G::kPartitionBits};
   if (Status s = leaves_.reserve(max_leaves); !s.ok()) return s;
   return inner_.reserve(partitioning, max_leaves);
 }
@@ -146,8 +147,7 @@ Status Directory<P, Codec, G>::split(std::uint32_t number, std::uint32_t positio
   const std::uint64_t middle = leaf.words[keep - 1].load(std::memory_order_relaxed);
   Separator<P>* separator = nullptr;
   if constexpr (Codec::kBytes) {
-    separator = Separator<P>::make(
-        key_of(leaf.nodes[keep - 1].load(std::memory_order_relaxed)), 0);
+    separator = Separator<P>::make(key_of(leaf.nodes[keep - 1].load(std::memory_order_relaxed)), 0);
     if (separator == nullptr) return StatusCode::out_of_memory;
   }
   const std::uint32_t fresh = leaves_.take();

@@ -50,16 +50,18 @@ class KeyChain {
   // Its stamp is durably 0. The caller is pinned.
   void release(const Place& place) noexcept;
 
-  std::uint32_t numbers() const noexcept { return high_; }  // of blocks; some may be in no use
-  std::uint64_t offset(std::uint32_t number) const noexcept { return blocks_[number].offset; }
-  layout::Block& block(std::uint32_t number) const noexcept {
-    return *heap_.template at<layout::Block>(blocks_[number].offset);
+  // Blocks have the numbers 1 to numbers(); those in no use the offset 0. A pinned caller's block
+  // may leave the chain, but stays.
+  std::uint32_t numbers() noexcept {
+    LatchGuard guard(latch_);
+    return high_;
   }
-  layout::Slot& slot(std::uint32_t number, std::uint32_t i) const noexcept {
-    return reinterpret_cast<layout::Slot*>(&block(number) + 1)[i];
+  std::uint64_t offset_of(std::uint32_t number) noexcept {
+    LatchGuard guard(latch_);
+    return blocks_[number].offset;
   }
-  std::uint64_t slot_offset(std::uint32_t number, std::uint32_t i) const noexcept {
-    return offset(number) + sizeof(layout::Block) + i * sizeof(layout::Slot);
+  static std::uint64_t slot_in(std::uint64_t block, std::uint32_t i) noexcept {
+    return block + sizeof(layout::Block) + i * sizeof(layout::Slot);
   }
   std::uint64_t used_slots() noexcept {
     LatchGuard guard(latch_);
@@ -88,6 +90,9 @@ class KeyChain {
   void remove_partial(std::uint32_t number) noexcept;
   Status grow() noexcept;
   void unlink(std::uint32_t number) noexcept;
+  layout::Block& block(std::uint32_t number) const noexcept {
+    return *heap_.template at<layout::Block>(blocks_[number].offset);
+  }
   std::uint64_t& link_to_next(std::uint32_t number) const noexcept {
     return number == 0 ? root_->chain : block(number).next;
   }
@@ -170,9 +175,7 @@ Status KeyChain<P, G>::grow() noexcept {
   platform_.store(link, *offset);
   platform_.flush(&link, 8, "pskiplist.chain.link"_site);
   if (!platform_.fence("pskiplist.chain.link"_site)) return StatusCode::poisoned;
-  const std::uint32_t number = link_last(*offset);
-  if (number == 0) return StatusCode::out_of_memory;
-  add_partial(number);
+  add_partial(link_last(*offset));
   return {};
 }
 
@@ -180,6 +183,7 @@ template <Platform P, class G>
 Expected<typename KeyChain<P, G>::Place> KeyChain<P, G>::claim() noexcept {
   LatchGuard guard(latch_);
   if (partial_ == 0) {
+    if (unused_ == 0 && high_ + 1 == blocks_.capacity()) return fail(StatusCode::out_of_memory);
     if (Status s = grow(); !s.ok()) return fail(std::move(s));
   }
   const std::uint32_t number = partial_;
@@ -190,7 +194,7 @@ Expected<typename KeyChain<P, G>::Place> KeyChain<P, G>::claim() noexcept {
   block.free[word] &= block.free[word] - 1;
   --free_slots_;
   if (--block.free_count == 0) remove_partial(number);
-  return Place{slot_offset(number, i), number};
+  return Place{slot_in(block.offset, i), number};
 }
 
 template <Platform P, class G>

@@ -45,10 +45,10 @@ struct alignas(64) KeyNode {
   // Before the node is in the directory:
   std::uint64_t key = 0;  // of a byte string: offset of its record
   // Of the holder:
-  std::uint64_t tail = 0;      // last segment of the history, 0: none
-  std::uint32_t used = 0;      // entries there
-  std::uint32_t entries = 0;   // of the history, without those that were trimmed
-  std::uint32_t block = 0;     // of the slot, by number
+  std::uint64_t tail = 0;     // last segment of the history, 0: none
+  std::uint32_t used = 0;     // entries there
+  std::uint32_t entries = 0;  // of the history, without those that were trimmed
+  std::uint32_t block = 0;    // of the slot, by number
   std::uint32_t next_free = 0;
 
   State load() const noexcept { return {state.load(std::memory_order_seq_cst)}; }

@@ -62,8 +62,8 @@ static_assert(sizeof(Segment) == 16);
 // The map's root block.
 struct alignas(64) Root {
   std::uint64_t magic;
-  std::uint32_t geometry;  // slots per block
-  std::uint32_t flags;     // bit 0: keys are bytes; 1: values are records
+  std::uint32_t geometry;   // slots per block
+  std::uint32_t flags;      // bit 0: keys are bytes; 1: values are records
   std::uint64_t fixed_crc;  // CRC32C of all above; written once
   std::uint64_t reserved[5];
   // One line, changed while the map is open.

@@ -10,8 +10,9 @@ template class PSkipList<RealPlatform, BytesCodec>;
 
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions&) {
-  return kinds.key == KeyKind::bytes ? PSkipList<RealPlatform, BytesCodec>::create(context, kinds)
-                                     : PSkipList<RealPlatform, IntegerCodec>::create(context, kinds);
+  return kinds.key == KeyKind::bytes
+             ? PSkipList<RealPlatform, BytesCodec>::create(context, kinds)
+             : PSkipList<RealPlatform, IntegerCodec>::create(context, kinds);
 }
 
 Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,

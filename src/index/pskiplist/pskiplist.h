@@ -20,7 +20,7 @@
 //   I5 D  A node is dead after its slot is durably free, and leaves the directory before the
 //         operation that killed it returns.
 //   I6 C  Entries that are superseded below `horizon` may be missing; those of all other versions
-//         are there. The horizon is durable, then known in DRAM, before the first of them goes.
+//         are there. The horizon is known in DRAM, then durable, before the first of them goes.
 //   I7 C  While rollback_to is not 0, entries of versions in (from, to] do not count.
 //   I8 C  The limit is not below any version that tag() has answered, or was about to.
 //   I9 C  Blocks of the chain and segments are durably zero before they are linked, records whole.
@@ -152,15 +152,17 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
 
   // What a mutation brings to its node, durable and named by nothing, and what it takes from it.
   struct Fresh {
-    std::uint64_t key = 0;      // record
-    std::uint64_t value = 0;    // record
-    std::uint64_t segment = 0;  // zero
+    std::uint64_t key = 0;       // record
+    std::uint64_t value = 0;     // record
+    std::uint64_t segment = 0;   // zero
     std::uint64_t replaced = 0;  // a record that nothing names any more
   };
-  // What a reader finds. `entry` is the offset of the entry, 0: the key is absent.
+  // What a reader finds: the entry that counts, 0: none; the key is there if it is not a removed
+  // one.
   struct Found {
-    std::uint64_t entry = 0;
+    std::uint64_t entry = 0;  // offset
     std::uint64_t word = 0;
+    bool present = false;
   };
 
   // --- helpers ---
@@ -205,10 +207,23 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   Found latest(Node& node) const noexcept;
   Found as_of(Node& node, std::uint64_t version) const noexcept;
   Found search(const Node& node, std::uint64_t version) const noexcept;
-  Expected<bool> show(const Found& found, FunctionRef<void(const detail::Value&)> visit) noexcept;
+  Expected<bool> show(const Found& found, std::uint64_t version,
+                      FunctionRef<void(const detail::Value&)> visit) noexcept;
   Status readable(std::uint64_t version) const noexcept;
+  struct Limits {
+    Probe from, to;  // to is exclusive
+    bool has_from = false, has_to = false;
+  };
+  struct Listing {  // what a leaf has within the limits, in the direction of the scan
+    std::uint32_t count = 0;
+    std::uint64_t words[G::kLeafKeys];
+    std::uint32_t nodes[G::kLeafKeys];
+  };
+  detail::Key key_of(std::uint64_t word, std::uint32_t node) const noexcept;
+  void within(const typename DirectoryT::Batch& batch, const Limits& limits, bool reverse,
+              Listing& out) const noexcept;
   template <class F>
-  Expected<void> for_each_key(const detail::ScanRange& range, F&& batch) noexcept;
+  Expected<void> for_each_leaf(const detail::ScanRange& range, F&& visit) noexcept;
   Expected<void> scan_versions(const detail::ScanRange& range, std::uint64_t version,
                                FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
   template <class F>
@@ -230,7 +245,7 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   static void let_go(Node& node, State held, bool changed) noexcept;
   std::uint64_t stamp(Node& node, State held) noexcept;
   Expected<std::uint64_t> stamp_with_room(Node& node, State held, Fresh& fresh) noexcept;
-  bool must_grow(const Node& node) const noexcept;
+  bool must_grow(Node& node) const noexcept;
   Status write_first(Node& node, std::uint64_t version, const Probe& probe, std::uint64_t value,
                      Fresh& fresh) noexcept;
   Status write_in_place(Node& node, std::uint64_t version, std::uint64_t value,
@@ -243,24 +258,34 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   Status extend_limit(std::uint64_t version) noexcept;
 
   // --- trim and rollback ---
-  Status trim_key(std::uint32_t number, const Probe& probe, std::uint64_t horizon) noexcept;
-  Status trim_segments(Node& node, std::uint64_t base, Entry* kept, std::uint32_t count) noexcept;
-  Status void_entries(Slot& slot, std::uint64_t from, std::uint64_t to, bool free) noexcept;
+  Status trim_slot(std::uint64_t offset, std::uint64_t horizon) noexcept;
+  Status trim_key(std::uint32_t number, const Probe& probe, std::uint64_t horizon,
+                  bool& gone) noexcept;
+  Status keep_entries(Node& node, Slot& slot, std::uint32_t drop) noexcept;
+  bool void_entries(Slot& slot, std::uint64_t from, std::uint64_t to, bool freeing) noexcept;
+  Status set_rollback(std::uint64_t from, std::uint64_t to) noexcept;
+  void roll_back_node(std::uint64_t offset) noexcept;
+  void place_end(Node& node, const Slot& slot) noexcept;
 
-  // --- recovery ---
-  struct Loader;
+  // --- recovery, close ---
+  // What one thread has found.
+  struct Loader {
+    Array<Listed> keys;
+    std::uint64_t max_version = 0;
+    Status status;
+  };
   Status read_root() noexcept;
   bool root_intact(const layout::Root& image) const noexcept;
   Status pass_over(Status damage) noexcept;
   Status load_chain(bool clean) noexcept;
-  Status load_block(std::uint32_t block, bool clean, Loader& loader) noexcept;
-  Status load_slot(std::uint32_t block, std::uint32_t i, bool clean, Loader& loader) noexcept;
-  Status load_history(Slot& slot, bool clean, Node& node, Loader& loader) noexcept;
-  Status load_entry(std::uint64_t offset, Node& node, std::uint64_t& before, bool& ended,
-                    Loader& loader) noexcept;
+  Status load_block(std::uint32_t number, bool clean, Loader& loader) noexcept;
+  Status check_segments(const Slot& slot) const noexcept;
+  bool comes_before(const Listed& a, const Listed& b) const noexcept;
+  Status load_slot(std::uint32_t number, std::uint32_t i, bool clean, Loader& loader) noexcept;
   Status load_key(const Slot& slot, Node& node, std::uint64_t& word) noexcept;
-  Status build_directory(Loader* loaders, std::uint32_t count) noexcept;
-  Status finish_rollback() noexcept;
+  Status load_history(const Slot& slot, bool clean, Loader& loader) noexcept;
+  Status load_entry(std::uint64_t offset, std::uint64_t& before, Loader& loader) noexcept;
+  Status build_directory(Loader* loaders, std::size_t count) noexcept;
   Status check_record(std::uint64_t offset, bool deep) const noexcept;
   std::uint64_t block_crc(const layout::Block& block) const noexcept;
   std::uint64_t segment_crc(std::uint64_t offset) const noexcept;
@@ -281,7 +306,7 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   DirectoryT directory_;
   Chain chain_;
   alignas(64) Atomic<std::uint64_t> clock_{1};
-  alignas(64) Atomic<std::uint64_t> limit_{0};    // what is durable of it
+  alignas(64) Atomic<std::uint64_t> limit_{0};  // what is durable of it
   Atomic<std::uint64_t> horizon_{1};
   typename P::Latch limit_latch_;  // of root_->limit
   typename P::Latch trim_latch_;   // one trim or rollback at a time
