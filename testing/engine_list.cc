@@ -7,11 +7,12 @@ namespace perdure::testing {
 extern const EngineUnderTest kPhastUnderTest;
 extern const EngineUnderTest kLevelUnderTest;
 extern const EngineUnderTest kClevelUnderTest;
+extern const EngineUnderTest kPskiplistUnderTest;
 
 namespace {
 
 constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest,
-                                               &kClevelUnderTest};
+                                               &kClevelUnderTest, &kPskiplistUnderTest};
 
 }  // namespace
 

@@ -161,10 +161,25 @@ class MapSubject : public Subject {
 
   SimPool& pool() { return *pool_; }
   perdure::detail::OrderedIndex& index(std::uint32_t map = 0) { return *maps_[map]->ordered(); }
+  perdure::detail::VersionedIndex& versioned() { return *maps_.front()->versioned(); }
   MapStats stats(std::uint32_t map = 0) {
     MapStats out;
     maps_[map]->index().stats(out);
     return out;
+  }
+
+ protected:
+  perdure::detail::Key key_of(const std::string& key) const {
+    const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
+    if (kBytes) return {.bytes = bytes};
+    return {.word = integer_of(std::string(bytes))};
+  }
+  static std::string text_of(const perdure::detail::Key& key) {
+    return kBytes ? std::string(key.bytes) : integer_key(key.word);
+  }
+  static std::string text_of(const perdure::detail::Value& value) {
+    if (value.word_size == 0) return std::string(value.bytes);
+    return std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
 
  private:
@@ -261,23 +276,11 @@ class MapSubject : public Subject {
   std::uint32_t map_of(const std::string& key) const {
     return setup_.maps > 1 ? static_cast<std::uint8_t>(key[0]) : 0;
   }
-  perdure::detail::Key key_of(const std::string& key) const {
-    const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
-    if (kBytes) return {.bytes = bytes};
-    return {.word = integer_of(std::string(bytes))};
-  }
   perdure::detail::Value value_of(const std::string& value) const {
     if (setup_.values == ValueKind::bytes) return {.bytes = value};
     perdure::detail::Value out{.word_size = 8};
     std::memcpy(&out.word, value.data(), std::min<std::size_t>(value.size(), 8));
     return out;
-  }
-  static std::string text_of(const perdure::detail::Key& key) {
-    return kBytes ? std::string(key.bytes) : integer_key(key.word);
-  }
-  static std::string text_of(const perdure::detail::Value& value) {
-    if (value.word_size == 0) return std::string(value.bytes);
-    return std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
 
   MapSetup setup_;

@@ -36,6 +36,10 @@ enum class OpKind : std::uint8_t {
   scan,
   scan_back,
   reclaim,  // what is retired and due is finished
+  // Of subjects that keep versions; `key` is a name of one byte. See version_key().
+  tag,       // names the present state
+  trim,      // names of earlier states are forgotten
+  rollback,  // the present state, and those of later names, are what this one names
 };
 struct Op {
   OpKind kind = OpKind::find;
@@ -43,6 +47,15 @@ struct Op {
   std::string value;
 };
 std::string describe(const Op& op);
+
+// Where versions are kept, a key of a model begins with a byte: kPresent, or kVersion and a name,
+// for what the key was in that version; kNamed with a name holds how many earlier ones there are.
+inline constexpr char kPresent = 0;
+inline constexpr char kVersion = 2;
+inline constexpr char kNamed = 3;
+inline std::string version_key(const std::string& name, const std::string& key) {
+  return kVersion + name + key;
+}
 // Bytes as text, hexadecimal where they do not print.
 std::string printable(std::string_view bytes);
 

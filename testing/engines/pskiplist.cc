@@ -1,0 +1,99 @@
+// The multi-version store, as the testers know it.
+#include "index/pskiplist/pskiplist.h"
+
+#include <utility>
+
+#include "testing/engine_list.h"
+#include "testing/engines/pskiplist_races.h"
+#include "testing/engines/pskiplist_subject.h"
+#include "testing/lossy_target.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+
+namespace {
+
+SubjectFactory subjects(KeyKind keys, const MapSetup& setup) {
+  return keys == KeyKind::bytes ? pskiplist_subjects<pskiplist::BytesCodec>(setup)
+                                : pskiplist_subjects<pskiplist::IntegerCodec>(setup);
+}
+
+// Every kind of work with versions, on values in the entries and on records.
+std::vector<Exploration> directed(Preset preset) {
+  ExploreOptions options = options_of(preset);
+  options.second_in *= 4;
+  const std::size_t operations = preset == Preset::fast ? 30 : 150;
+  return {random_one("versions", versioned_subjects({}), versioned_op, options, operations),
+          random_one("versions_close", versioned_subjects({}), reopening(versioned_op), options,
+                     operations)};
+}
+std::vector<Exploration> trials() { return directed(Preset::fast); }
+std::vector<NamedInterleaving> interleavings() { return {}; }
+
+struct UnderLoss {
+  static constexpr Engine kEngine = Engine::pskiplist;
+  template <bool Bytes>
+  using Map = pskiplist::PSkipList<
+      LossyPlatform, std::conditional_t<Bytes, pskiplist::BytesCodec, pskiplist::IntegerCodec>,
+      pskiplist::Geometry<14, 1, 8, 8, 2, 4>>;
+  template <bool Bytes>
+  static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
+                                        const MapKinds& kinds) {
+    return Map<Bytes>::create(context, kinds);
+  }
+};
+
+constexpr PlantedBug kPlanted[] = {
+    {"integer", "pskiplist.insert.slot:drop_flush"},
+    {"bytes", "pskiplist.record.write:drop_flush"},
+    {"integer", "pskiplist.erase.slot:drop_flush"},
+};
+
+constexpr const char* kCanaries[] = {
+    "pskiplist.insert.slot:drop_fence",
+    "pskiplist.update.entry:drop_fence",
+    "pskiplist.append.entry:drop_flush",
+    "pskiplist.append.link:drop_flush",
+};
+
+constexpr std::string_view kOrderedSites[] = {
+    "pskiplist.insert.slot",   // the stamp last
+    "pskiplist.append.entry",  // the same
+};
+
+constexpr HistoricalBug kHistorical[] = {
+    {"Witcher 7, Level Hashing", "pskiplist.insert.slot:drop_flush",
+     "token before item: first bucket"},
+    {"Witcher 8, Level Hashing", "pskiplist.insert.slot:any_order",
+     "token before item: second bucket"},
+    {"Witcher 9, Level Hashing", "pskiplist.update.entry:drop_flush",
+     "token before item: update, first bucket"},
+    {"Witcher 16, Level Hashing", "pskiplist.record.write:drop_fence",
+     "token before item: update, second bucket"},
+    {"SEPH #1, Level Hashing", "pskiplist.find.help:drop_fence",
+     "another thread answers by what is not durable yet"},
+};
+
+}  // namespace
+
+extern const EngineUnderTest kPskiplistUnderTest;
+const EngineUnderTest kPskiplistUnderTest{
+    .engine = Engine::pskiplist,
+    .ordered = true,
+    .background = false,
+    .subjects = &subjects,
+    .directed = &directed,
+    .trials = &trials,
+    .races = &pskiplist_races,
+    .interleavings = &interleavings,
+    .byte_latches = false,
+    .open_lossy = &open_lossy<UnderLoss>,
+    .planted = kPlanted,
+    .canaries = kCanaries,
+    .race_mutant = "pskiplist.find.help:drop_fence",
+    .ordered_sites = kOrderedSites,
+    .arguments = {},
+    .historical = kHistorical,
+};
+
+}  // namespace perdure::testing

@@ -1,0 +1,10 @@
+// The multi-version store under the scheduler.
+#pragma once
+
+#include "testing/races.h"
+
+namespace perdure::testing {
+
+RaceList pskiplist_races();
+
+}  // namespace perdure::testing
