@@ -302,7 +302,7 @@ Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint3
                     leaves_[fresh].bound.load(std::memory_order_relaxed));
     give_up_if_spent(part, *shortcut);
   }
-  if (++part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
+  ++part.leaves;
   if constexpr (Codec::kBytes) {
     const Separator<P>* s = leaves_[old].separators.bound.load(std::memory_order_relaxed);
     if (s != nullptr) hint.bytes = s->view();
@@ -332,6 +332,8 @@ Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint3
   refresh_guide(*node);
   const Cache* cache = part.cache.load(std::memory_order_relaxed);
   if (part.changes > cache->count / 16 + 1) rebuild_cache(part);
+  // Once `fresh` is listed: or its intervals would name `old`, also when that is unlinked (S2).
+  if (part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
   return {};
 }
 

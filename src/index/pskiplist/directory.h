@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "heap/heap.h"
 #include "index/phast/inner.h"
 #include "index/pskiplist/key_node.h"
 #include "index/pskiplist/layout.h"

@@ -22,7 +22,8 @@
 //   I6 C  Entries that are superseded below `horizon` may be missing; those of all other versions
 //         are there. The horizon is known in DRAM, then durable, before the first of them goes.
 //   I7 C  While rollback_to is not 0, entries of versions in (from, to] do not count.
-//   I8 C  The limit is not below any version that tag() has answered, or was about to.
+//   I8 C  The limit is not below any version that tag() has answered; no entry's version is above the
+//         one that follows it.
 //   I9 C  Blocks of the chain and segments are durably zero before they are linked, records whole.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
 //   insert  (records, F*k, S) -> node held -> [new: in the directory, slot] -> unstamped -> stamped
@@ -49,7 +50,7 @@
 //   horizon   stored (seq_cst) before an entry goes, loaded by readers of a version last.
 // RECOVERY  O(keys + entries), in parallel: the blocks of the chain, i mod T; histories; then the
 //   keys are sorted and the directory is built. Only a rollback that was cut short is repaired,
-//   first. The clock begins above the limit and every stamp.
+//   first. The clock begins above the limit: no tag has closed that version, and no entry is above it.
 //   Non-authoritative pointers: all words of slots whose stamp is 0; values of removed and dropped
 //   entries.
 // RECLAMATION  records, segments, blocks, nodes and leaves through epochs, after the fence of their

@@ -152,13 +152,17 @@ Status PSkipList<P, Codec, G>::load_chain(bool clean) noexcept {
     std::sort(loader.keys.begin(), loader.keys.end(),
               [this](const Listed& a, const Listed& b) { return comes_before(a, b); });
   });
-  std::uint64_t newest = limit_.load(std::memory_order_relaxed);
+  const std::uint64_t open = limit_.load(std::memory_order_relaxed) + 1;
   for (std::size_t t = 0; t < threads; ++t) {
     if (!loaders[t].status.ok()) return std::move(loaders[t].status);
-    newest = std::max(newest, loaders[t].max_version);
+    if (loaders[t].max_version <= open) continue;
+    Status s = pass_over(Status::format(StatusCode::corruption,
+                                        "an entry has version %llu, which was never open",
+                                        static_cast<unsigned long long>(loaders[t].max_version)));
+    if (!s.ok()) return s;
   }
   chain_.settle();
-  clock_.store(newest + 1, std::memory_order_relaxed);  // I8
+  clock_.store(open, std::memory_order_relaxed);  // I8
   if (platform.load(root_->rollback_to) != 0 && !context_.read_only) {
     if (Status s = set_rollback(0, 0); !s.ok()) return s;
   }

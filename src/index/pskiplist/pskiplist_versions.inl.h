@@ -244,7 +244,8 @@ Status PSkipList<P, Codec, G>::trim_slot(std::uint64_t offset, std::uint64_t hor
   return s;
 }
 
-// The node is held. Of the entries up to the horizon the last stays, unless it is a removed one.
+// The node is held. Of the entries up to the horizon the last stays; if it is a removed one, only as
+// long as the first is there, which would be read without it.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe,
                                         std::uint64_t horizon, bool& gone) noexcept {
@@ -260,19 +261,18 @@ Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe
     ++drop;
     return true;
   });
-  drop -= drop != 0 && !removed ? 1 : 0;
-  if (drop == 0) return {};
-  if (drop == node.entries) {
+  if (removed && drop == node.entries) {
     Status s = give_back(number, probe);
     gone = s.ok();
     return s;
   }
-  // I9, W12: what stays of the segments, then its link, then the first entry.
-  const std::uint64_t before = platform.load(slot.more);
   const std::uint64_t first = platform.load(slot.first.stamp);
   const bool has_first = first != layout::kDropped;
+  if (drop != 0 && (!removed || has_first)) --drop;
+  if (drop == 0) return {};
+  // I9, W12: what stays of the segments, then its link, then the first entry.
+  const std::uint64_t before = platform.load(slot.more);
   const bool in_segments = drop > (has_first ? 1U : 0U);
-  std::uint64_t values[2] = {platform.load(slot.first.value), 0};
   if (in_segments) {
     if (Status s = keep_entries(node, slot, drop); !s.ok()) return s;
   }
@@ -290,7 +290,7 @@ Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe
     }
   };
   if (has_first) {
-    retire_value(values[0], first);
+    retire_value(platform.load(slot.first.value), first);
     --drop;
   }
   if (!in_segments) return {};

@@ -1,0 +1,181 @@
+// The multi-version store under the crash explorer. V ids are those of docs/design/hazards.md, W ids
+// those of docs/design/pskiplist.md.
+#include <gtest/gtest.h>
+
+#include "support.h"
+#include "testing/engines/pskiplist_subject.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+namespace {
+
+const MapSetup kWords{.background_thread = false};
+const MapSetup kRecords{.values = ValueKind::bytes, .background_thread = false};
+
+std::string word(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), 8);
+}
+std::string key_of(std::uint64_t key) { return kPresent + integer_key(key); }
+Op put(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::upsert, key_of(key), word(value)};
+}
+Op erase(std::uint64_t key) { return {OpKind::erase, key_of(key), {}}; }
+Op tag(char name) { return {OpKind::tag, std::string(1, name), {}}; }
+Op trim(char name) { return {OpKind::trim, std::string(1, name), {}}; }
+Op rollback(char name) { return {OpKind::rollback, std::string(1, name), {}}; }
+
+// One workload of versions, every crash point, every image that the limit allows.
+void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
+                     const std::vector<Op>& prepare = {}) {
+  Explorer explorer(versioned_subjects(kWords), versioned_op,
+                    {.name = test_name(),
+                     .capacity = 2 << 20,
+                     .limits = {.product = 4096, .random = 64, .sampled = 400},
+                     .battery = 60,
+                     .second_in = 20,
+                     .kill_in = 3,
+                     .prepare = prepare,
+                     .explore_create = false});
+  const ExploreReport report = explorer.run(workload);
+  std::printf("%s\n", report.summary().c_str());
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  for (const std::string& site : sites) {
+    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
+  }
+}
+
+// As an ordered map: nothing is tagged.
+TEST(PskiplistCrash, RandomWords) {
+  const ExploreReport report = explore(
+      pskiplist_subjects<pskiplist::IntegerCodec>(kWords), integer_op,
+      {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 3);
+  EXPECT_GE(report.second_images, at_least(1));
+}
+
+TEST(PskiplistCrash, RandomRecords) {
+  explore(pskiplist_subjects<pskiplist::IntegerCodec>(kRecords), integer_record_op,
+          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 2);
+}
+
+TEST(PskiplistCrash, RandomByteStrings) {
+  explore(pskiplist_subjects<pskiplist::BytesCodec>(kRecords), bytes_op,
+          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 2);
+}
+
+// V5, V6: what a tag has named reads the same after every crash; what is written after it does not
+// reach it. Tags, trims and rollbacks at random.
+TEST(PskiplistCrash, V5_V6_RandomVersions) {
+  const ExploreReport report = explore(
+      versioned_subjects(kWords), versioned_op,
+      {.capacity = 2 << 20, .second_in = 40, .kill_in = 10, .explore_create = false}, 80, 4);
+  EXPECT_GE(report.second_images, at_least(1));
+}
+
+// V1, V6: nothing depends on how far other operations have come: a version and what came after it,
+// with the limit written in between.
+TEST(PskiplistCrash, V1_V6_TagsAreDurable) {
+  std::vector<Op> ops;
+  for (char i = 0; i < 5; ++i) {
+    ops.push_back(put(1, 10 + static_cast<std::uint64_t>(i)));
+    ops.push_back(tag(static_cast<char>('0' + i)));
+  }
+  explore_exactly(ops, {"pskiplist.tag.limit", "pskiplist.append.entry", "pskiplist.append.link"});
+}
+
+// V7, V8: blocks of the chain fill, and holes in them are taken again.
+TEST(PskiplistCrash, V7_V8_ChainWithHoles) {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 0; key < 9; ++key) ops.push_back(put(key, key));
+  for (std::uint64_t key = 1; key < 9; key += 2) ops.push_back(erase(key));
+  for (std::uint64_t key = 20; key < 23; ++key) ops.push_back(put(key, key));
+  for (std::uint64_t key = 0; key < 23; ++key) ops.push_back(erase(key));
+  explore_exactly(ops, {"pskiplist.insert.slot", "pskiplist.erase.slot", "pskiplist.chain.link",
+                        "pskiplist.chain.unlink"});
+}
+
+// V9, V10, X2: histories of several segments; their blocks are given back and used again.
+TEST(PskiplistCrash, V9_V10_X2_Segments) {
+  std::vector<Op> ops;
+  for (std::uint64_t round = 0; round < 2; ++round) {
+    for (std::uint64_t i = 0; i < 6; ++i) {
+      ops.push_back(i % 4 == 3 ? erase(1) : put(1, 100 * round + i));
+      ops.push_back(tag('0'));
+    }
+    ops.push_back(erase(1));
+    ops.push_back(tag('1'));
+    ops.push_back(trim('1'));
+  }
+  explore_exactly(ops, {"pskiplist.append.link", "pskiplist.trim.horizon"});
+}
+
+// V16, W12: of a history each step of a trim leaves every version that can be read.
+TEST(PskiplistCrash, V16_W12_Trim) {
+  std::vector<Op> prepare;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    prepare.push_back(put(1, i));
+    prepare.push_back(i == 3 ? erase(2) : put(2, i));
+    if (i == 4) prepare.push_back(put(3, i));
+    prepare.push_back(tag(static_cast<char>('0' + i)));
+  }
+  explore_exactly({trim('1'), trim('3'), put(1, 70), trim('5'), erase(2), tag('6'), trim('6')},
+                  {"pskiplist.trim.horizon", "pskiplist.trim.segment", "pskiplist.trim.link",
+                   "pskiplist.trim.first"},
+                  prepare);
+}
+
+// W13: a rollback is one step, also if recovery has to finish it, and is interrupted.
+TEST(PskiplistCrash, W13_RollbackIsOneStep) {
+  std::vector<Op> prepare;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    for (std::uint64_t key = 0; key < 4; ++key) prepare.push_back(put(key + i, 10 * i + key));
+    if (i == 2) prepare.push_back(erase(3));
+    prepare.push_back(tag(static_cast<char>('0' + i)));
+  }
+  explore_exactly({put(1, 99), rollback('1'), put(2, 98), tag('4'), put(2, 97), rollback('4')},
+                  {"pskiplist.rollback.root", "pskiplist.rollback.entry"}, prepare);
+}
+
+// G10: nothing that opens before it is whole.
+TEST(PskiplistCrash, G10_CreateCrash) {
+  explore(pskiplist_subjects<pskiplist::IntegerCodec>(kWords), integer_op,
+          {.capacity = 2 << 20,
+           .limits = {.product = 1024, .random = 100, .sampled = 300},
+           .battery = 60,
+           .second_in = 40,
+           .kill_in = 2},
+          6, 2);
+}
+
+// X1: killed at every crash point, the machine goes on, and loses power during recovery or after.
+TEST(PskiplistCrash, X1_KillThenPowerLoss) {
+  const ExploreReport report =
+      explore(versioned_subjects(kWords), versioned_op,
+              {.capacity = 2 << 20,
+               .limits = {.product = 4, .random = 1, .sampled = 4},
+               .second_limits = {.product = 24, .random = 8, .sampled = 24},
+               .battery = 60,
+               .kill_in = 1,
+               .second_ops = 5,
+               .explore_create = false,
+               .close_at_end = false},
+              30, 2);
+  EXPECT_GE(report.kill_runs, at_least(20));
+}
+
+// G11: power fails again inside recovery, and recovery starts once more.
+TEST(PskiplistCrash, G11_SecondCrashInsideRecovery) {
+  const ExploreReport report =
+      explore(versioned_subjects(kWords), versioned_op,
+              {.capacity = 2 << 20,
+               .limits = {.product = 32, .random = 4, .sampled = 32},
+               .second_limits = {.product = 24, .random = 8, .sampled = 24},
+               .battery = 60,
+               .second_in = 6,
+               .second_ops = 2,
+               .explore_create = false},
+              60, 2);
+  EXPECT_GE(report.second_images, at_least(100));
+}
+
+}  // namespace
+}  // namespace perdure::testing
