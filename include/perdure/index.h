@@ -113,8 +113,9 @@ class OrderedIndex : public Index {
   }
 };
 
-// An ordered index that keeps what its keys were. The open version is what mutations write to; tag()
-// closes it. Closed versions do not change. OrderedIndex reads the latest state, the open version.
+// An ordered index that keeps what its keys were. The open version is what mutations write to;
+// tag() closes it. Closed versions do not change. OrderedIndex reads the latest state, the open
+// version.
 class VersionedIndex : public OrderedIndex {
  public:
   // Closes the open version and answers its number: what was done before it, and nothing after.

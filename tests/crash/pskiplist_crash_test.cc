@@ -1,5 +1,5 @@
-// The multi-version store under the crash explorer. V ids are those of docs/design/hazards.md, W ids
-// those of docs/design/pskiplist.md.
+// The multi-version store under the crash explorer. V ids are those of docs/design/hazards.md, W
+// ids those of docs/design/pskiplist.md.
 #include <gtest/gtest.h>
 
 #include "support.h"

@@ -22,8 +22,8 @@
 //   I6 C  Entries that are superseded below `horizon` may be missing; those of all other versions
 //         are there. The horizon is known in DRAM, then durable, before the first of them goes.
 //   I7 C  While rollback_to is not 0, entries of versions in (from, to] do not count.
-//   I8 C  The limit is not below any version that tag() has answered; no entry's version is above the
-//         one that follows it.
+//   I8 C  The limit is not below any version that tag() has answered; no entry's version is above
+//         the one that follows it.
 //   I9 C  Blocks of the chain and segments are durably zero before they are linked, records whole.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
 //   insert  (records, F*k, S) -> node held -> [new: in the directory, slot] -> unstamped -> stamped
@@ -34,7 +34,8 @@
 //           key -> F S (PP) -> dead -> out of the directory.
 //   find    state -> last, value -> state again (LP: the second load). 0F 0S; in state `stored` it
 //           writes back and fences the entry's line; in `stamped` it waits.
-//   read_at state (only a write of its version or below matters) -> history -> horizon. LP: the tag.
+//   read_at state (only a write of its version or below matters) -> history -> horizon. LP: the
+//           tag.
 //   tag     (limit, F S, if the clock has reached it) -> clock + 1 (LP). 0F 0S.
 //   scan    leaf after leaf; each entry is a find. scan_at: all of them at one version.
 //   trim    horizon, F S -> key after key: segment with what stays, F S -> `more`, F S -> first
@@ -42,15 +43,16 @@
 //   rollback  from, to, F S (PP) -> entries of every key, F; S -> to = 0, F S. Alone.
 // ORDERING
 //   state     unstamped is stored by an exchange (seq_cst), then the clock is loaded (seq_cst); the
-//             clock is raised (seq_cst), then states are loaded (seq_cst): a writer that stamps with
-//             the old clock was seen by every reader of the version that was closed.
+//             clock is raised (seq_cst), then states are loaded (seq_cst): a writer that stamps
+//             with the old clock was seen by every reader of the version that was closed.
 //   unstamped carries the number of the write, so that a helper with an old clock stamps no later
 //             write of the node.
 //   entry     value, then stamp; slot: key, more, value, stamp: one line, a crash keeps a prefix.
 //   horizon   stored (seq_cst) before an entry goes, loaded by readers of a version last.
 // RECOVERY  O(keys + entries), in parallel: the blocks of the chain, i mod T; histories; then the
 //   keys are sorted and the directory is built. Only a rollback that was cut short is repaired,
-//   first. The clock begins above the limit: no tag has closed that version, and no entry is above it.
+//   first. The clock begins above the limit: no tag has closed that version, and no entry is above
+//   it.
 //   Non-authoritative pointers: all words of slots whose stamp is 0; values of removed and dropped
 //   entries.
 // RECLAMATION  records, segments, blocks, nodes and leaves through epochs, after the fence of their
@@ -58,8 +60,9 @@
 //   a version what comes later is too new.
 // PROGRESS  writes of one key wait for each other. A find waits for a write of its key between its
 //   stamp and its store, a few instructions, or where it begins a segment or gives its key back,
-//   for its fence; readers of closed versions only for writes that began before their tag. tag waits
-//   for nothing, or for the fence of the limit. pool_full: writes that need space fail; erases may,
+//   for its fence; readers of closed versions only for writes that began before their tag. tag
+//   waits for nothing, or for the fence of the limit. pool_full: writes that need space fail;
+//   erases may,
 //   where they append and their history's segment is full.
 #pragma once
 

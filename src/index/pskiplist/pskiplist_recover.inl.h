@@ -202,8 +202,7 @@ Status PSkipList<P, Codec, G>::load_block(std::uint32_t number, bool clean,
     if (!s.ok()) s = pass_over(std::move(s));
     if (!s.ok()) return s;
   }
-  return !wrote || platform.fence("pskiplist.rollback.entry"_site) ? Status()
-                                                                   : StatusCode::poisoned;
+  return !wrote || platform.fence("pskiplist.recover.void"_site) ? Status() : StatusCode::poisoned;
 }
 
 // What the slot leads to lies in the pool, and comes to an end.

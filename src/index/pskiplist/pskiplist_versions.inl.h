@@ -244,8 +244,8 @@ Status PSkipList<P, Codec, G>::trim_slot(std::uint64_t offset, std::uint64_t hor
   return s;
 }
 
-// The node is held. Of the entries up to the horizon the last stays; if it is a removed one, only as
-// long as the first is there, which would be read without it.
+// The node is held. Of the entries up to the horizon the last stays; if it is a removed one, only
+// as long as the first is there, which would be read without it.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe,
                                         std::uint64_t horizon, bool& gone) noexcept {
