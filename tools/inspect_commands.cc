@@ -238,7 +238,7 @@ void print_map_stats(const MapStats& map) {
   const std::string full = fmt::format("{:.0f}% full", 100 * map.load_factor);
   if (map.leaves != 0) {
     print_row("  leaves", fmt::format("{} ({})", with_commas(map.leaves), full));
-  } else if (map.entries != 0) {
+  } else if (!map.levels.empty() && map.load_factor != 0) {
     print_row("  table", full);
   }
   if (map.height != 0) print_row("  height", std::to_string(map.height));

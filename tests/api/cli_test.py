@@ -234,6 +234,19 @@ class CommandsTest(CliTest):
         self.assertGreater(stats["file_bytes"], 0)
         self.assertIn(b"entries", self.output("stats", self.pool))
 
+    def test_stats_print_what_the_engine_has(self):
+        for engine, has, lacks in (("phast", b"leaves", b"table"), ("level", b"table", b"leaves"),
+                                   ("clevel", b"table", b"leaves")):
+            pool = f"{self.pool}-{engine}"
+            self.run_cli("create", pool, "--engine", engine)
+            if engine != "phast":
+                self.assertNotIn(b"% full", self.output("stats", pool))
+            for key in range(9):
+                self.run_cli("put", pool, str(key), "v")
+            text = self.output("stats", pool)
+            self.assertIn(has, text)
+            self.assertNotIn(lacks, text)
+
     def test_sync_compact_check(self):
         self.create()
         self.run_cli("load", self.pool, "-", stdin=tsv((b"%05d" % i, b"x" * 500)

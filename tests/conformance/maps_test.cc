@@ -294,6 +294,23 @@ TEST_P(MapsTest, ManyMaps) {
   expect_sound(*pool_);
 }
 
+// "Figures of structures that an engine does not have are 0, or empty": a table has levels and
+// resizes, what keeps order has leaves, which split and go.
+TEST_P(MapsTest, StatsHaveWhatTheEngineHas) {
+  auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+  const std::uint64_t n = 5'000;
+  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.insert(i, i)));
+  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.erase(i)));
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(must(map.insert(i, i)));
+  const MapStats stats = map.stats();
+  EXPECT_EQ(stats.entries, 100U);
+  EXPECT_GT(stats.load_factor, 0);
+  const bool ordered = GetParam().ordered;
+  EXPECT_EQ(stats.leaves + stats.splits + stats.merges > 0, ordered);
+  EXPECT_EQ(stats.levels.empty(), ordered);
+  EXPECT_EQ(stats.resizes.empty(), ordered);
+}
+
 TEST_P(MapsTest, StoreIsAByteStringMap) {
   TempPath path("store");
   {

@@ -143,14 +143,12 @@ void Level<P, Codec, G>::stats(MapStats& out) {
   out.entries = items_at_rest();
   out.load_factor = static_cast<double>(out.entries) / static_cast<double>(view.slots());
   out.height = view.levels;
-  out.leaves = 0;
   out.dram_bytes = sizeof(ViewT);
   out.pm_bytes = context_.heap.block_bytes(root_offset_) + sizeof(layout::Descriptor);
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
     const LevelStats level{tier.buckets() * kSlots, tier.items()};
     if (!out.levels.push_back(level)) out.partial = true;
-    out.leaves += tier.buckets();
     out.pm_bytes += TierT::bytes_of(tier.log);
     out.dram_bytes += sizeof(tier) + tier.buckets() * sizeof(MetaT);
     for (std::uint64_t bucket = 0; bucket < tier.buckets() && records(); ++bucket) {
