@@ -311,6 +311,24 @@ TEST_P(MapsTest, StatsHaveWhatTheEngineHas) {
   EXPECT_EQ(stats.resizes.empty(), ordered);
 }
 
+// What a store is asked for goes to the map that it makes.
+TEST_P(MapsTest, AStoreMakesItsMapAsAsked) {
+  TempPath small("store"), large("store-large");
+  const auto levels = [&](const std::string& path, std::uint64_t capacity) {
+    auto store = must(Store::open(path, {.engine = GetParam().engine, .capacity = capacity}));
+    EXPECT_EQ(must(store.pool().list())[0].engine, GetParam().engine);
+    std::uint64_t slots = 0;
+    for (const LevelStats& level : store.map().stats().levels) slots += level.slots;
+    return slots;
+  };
+  if (GetParam().ordered) {
+    EXPECT_EQ(levels(small, 0), 0U);
+  } else {
+    EXPECT_GE(levels(large, 100'000), 100'000U);
+    EXPECT_LT(levels(small, 0), 10'000U);
+  }
+}
+
 TEST_P(MapsTest, StoreIsAByteStringMap) {
   TempPath path("store");
   {
