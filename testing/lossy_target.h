@@ -77,6 +77,9 @@ class LossyTarget : public TortureTarget {
   }
   Status sync() override { return core_->sync(); }
   Status compact() override {
+    if (auto done = map_->compact(); !done && done.error() != StatusCode::pool_full) {
+      return std::move(done.error());
+    }
     core_->epochs().drain_all();
     auto bytes = core_->heap().punch_free();
     return bytes ? Status() : std::move(bytes.error());

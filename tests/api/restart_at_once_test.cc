@@ -335,6 +335,16 @@ TEST_F(RestartAtOnce, TheLossyTargetChecksAndClosesBesideNoStep) {
   EXPECT_EQ(little_rules().steps, steps);
 }
 
+TEST_F(RestartAtOnce, TheLossyTargetAsksTheEngineToCompact) {
+  testing::LossyTarget<LittleUnderLoss, false> target;
+  ASSERT_TRUE(
+      target.open({.mode = "lossless", .keys = "integer"}, path_, testing::LossyJournal::make())
+          .ok());
+  ASSERT_TRUE(target.compact().ok());
+  EXPECT_EQ(little_rules().compacted, 1U);
+  EXPECT_TRUE(target.close().ok());
+}
+
 // A pool of the torture serves at once, as one that users open, and what its map's answers rest on
 // is written back before that.
 TEST_F(RestartAtOnce, TheLossyTargetToo) {
