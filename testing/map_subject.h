@@ -16,6 +16,7 @@
 
 #include "index/engine_table.h"
 #include "perdure/index.h"
+#include "testing/root_line.h"
 #include "testing/sim_pool.h"
 #include "testing/subject.h"
 #include "testing/synthetic_subject.h"
@@ -187,12 +188,7 @@ class MapSubject : public Subject {
       root = Traits::create(context(), kinds, setup_);
     }
     if (!root) return std::move(root.error());
-    layout::Root line{};
-    std::strcpy(line.name, name_of(number).c_str());
-    line.engine = static_cast<std::uint16_t>(Traits::kEngine);
-    line.key_kind = static_cast<std::uint8_t>(kinds.key);
-    line.value_kind = static_cast<std::uint8_t>(kinds.value);
-    line.root = *root;
+    const layout::Root line = root_line(name_of(number), Traits::kEngine, kinds, *root);
     if (Status s = pool_->core().add_root(line); !s.ok()) return s;
     // A new map is recovered like any other; its blocks are allocated, not to be marked.
     auto instance = Map::open(context(), *root);

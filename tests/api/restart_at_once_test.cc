@@ -307,7 +307,7 @@ TEST_F(RestartAtOnce, AfterAKill) {
 // ---- torture ----
 
 struct LittleUnderLoss {
-  static constexpr Engine kEngine = Engine::pskiplist;
+  static constexpr Engine kEngine = testing::kLittleEngine;
   template <bool Bytes>
   using Map = testing::LittleEngine<testing::LossyPlatform>;
   template <bool Bytes>
