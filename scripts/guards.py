@@ -108,6 +108,7 @@ MACHINES = [
         "bit_flips": (">=", 2 * 65_536, 524_288),
         "silent_flips": NONE,
         "signals": NONE,
+        "flips.planted_seen": (">=", 1, 1),
         "faults_canary_seconds": CANARY,
     }),
     Machine("fuzz", "scripts/fuzz.sh {M} --engine {E}", (4, 25), {
