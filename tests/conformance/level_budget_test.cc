@@ -1,20 +1,12 @@
 // The flush and fence budgets of level hashing, as docs/design/level.md has them.
-#include <functional>
 #include <map>
 #include <string>
 
+#include "tests/conformance/cost.h"
 #include "tests/conformance/support.h"
 
 namespace perdure::test {
 namespace {
-
-using Cost = std::pair<std::uint64_t, std::uint64_t>;  // write-backs, fences
-Cost cost_of(const std::function<void()>& operation) {
-  const Counters before = thread_counters();
-  operation();
-  const Counters after = thread_counters();
-  return {after.flushes - before.flushes, after.fences - before.fences};
-}
 
 class LevelBudget : public ::testing::Test {
  protected:
@@ -97,9 +89,9 @@ TEST_F(LevelBudget, ByteStringsCostTheirRecordAndTwoFences) {
     const std::string key = "0123456789abcd" + std::to_string(10 + i);
     const Cost cost = cost_of([&] { must(map.insert(key, value)); });
     if (i == 0) continue;  // may take an extent
-    EXPECT_EQ(cost.second, 2U) << "insert " << i;
-    EXPECT_LE(cost.first, 5U) << "insert " << i;
-    EXPECT_EQ(cost_of([&] { must(map.update(key, value)); }).second, 2U) << "update " << i;
+    EXPECT_EQ(cost.fences, 2U) << "insert " << i;
+    EXPECT_LE(cost.flushes, 5U) << "insert " << i;
+    EXPECT_EQ(cost_of([&] { must(map.update(key, value)); }).fences, 2U) << "update " << i;
     EXPECT_EQ(cost_of([&] { must(map.find(key)); }), (Cost{0, 0}));
     EXPECT_EQ(cost_of([&] { must(map.erase(key)); }), (Cost{1, 1})) << "erase " << i;
   }
