@@ -52,19 +52,19 @@ struct PoolInfo {
   bool synced = false;         // written back whole, and nothing stored since: a copy is trusted
   bool trusted = true;         // may be served without `accept_untrusted`
   Text<255> trust_note;        // why not, in words
-  bool in_use = false;         // another process holds it
+  bool in_use = false;         // a process holds it, maybe this one
   std::int64_t owner_pid = 0;
   Text<64> owner_host;
   Array<MapInfo> maps;
 };
 
-// One level of a hash map's table, the newest first.
+// One level of a table, the newest first.
 struct LevelStats {
   std::uint64_t slots = 0;
   std::uint64_t entries = 0;
 };
 
-// A growth or a shrink of a hash map's table.
+// A growth or a shrink of a table.
 struct ResizeStats {
   std::uint64_t begin_ns = 0;  // since the map was opened, or made
   std::uint64_t end_ns = 0;    // 0: it goes on

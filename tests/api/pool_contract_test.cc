@@ -77,6 +77,16 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
 }
 
 // A dead owner's lock is nobody's lock.
+TEST(Busy, ALookSaysWhetherAProcessHasThePool) {
+  TempPath path;
+  PoolOptions look = small_pool();
+  look.read_only = true;
+  Pool owner = open_pool(path, small_pool());
+  EXPECT_TRUE(must(open_pool(path, look).info()).in_use);
+  must(owner.close());
+  EXPECT_FALSE(must(open_pool(path, look).info()).in_use);
+}
+
 TEST(Busy, AKilledOwnerDoesNotKeepThePool) {
   TempPath path;
   const ChildEnd end = run_child([&] {
