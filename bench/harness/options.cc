@@ -60,10 +60,18 @@ struct Raw {
   bool heap = false;
 };
 
+std::string built_engines() {
+  std::string names;
+  for (const EngineInfo& info : engines()) {
+    if (info.built) names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  return names;
+}
+
 void declare(CLI::App& app, Program program, Raw& raw) {
   if (program == Program::bench) {
     raw.engines = "phast";
-    app.add_option("--engine", raw.engines, "engine (phast)");
+    app.add_option("--engine", raw.engines, "engine (" + raw.engines + "): " + built_engines());
   } else {
     raw.engines = "phast,std_map,lmdb,rocksdb";
     app.add_option("--engines", raw.engines,
