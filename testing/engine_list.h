@@ -1,6 +1,6 @@
 // The engines that the testers know: crash explorer, scheduler, mutants, torture, recorded
-// histories. What they need of one is its row, in testing/engines/<engine>.cc; a new one is such a
-// file and its line in engine_list.cc.
+// histories. What they need of one is its row, in testing/engines/<engine>.cc. What else a new one
+// needs: docs/design/overview.md.
 #pragma once
 
 #include <span>

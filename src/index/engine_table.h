@@ -1,5 +1,5 @@
-// The engines of this build. Adding one: its folder, one row in engine_table.cc, one line in
-// tests/conformance/engines.h.
+// The engines of this build, a row in engine_table.cc each. docs/design/overview.md says what else
+// a new one needs.
 #pragma once
 
 #include <memory>
