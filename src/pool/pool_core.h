@@ -20,9 +20,9 @@
 //   open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty header,
 //               unless the pool is clean: then recovery only reads, and a pool found damaged stays
 //               clean, so that its checksums count at the next open too. The caller opens the
-//               maps, which mark their blocks, or are added to the open's sweep. finish_open dirty
-//               header, both copies, if not written yet -> free lists, at once or by the sweep.
-//               serve hands that to the background.
+//               maps, which mark their blocks, or are added to the open's sweep.
+//   finish_open  dirty header, both copies, if not written yet -> free lists, at once or by the
+//               sweep. serve() hands that to the background.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes. The
 //               space of the next growth is allocated in the background (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
