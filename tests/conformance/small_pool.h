@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kEntries = 300;
 inline PoolOptions small_pool() {
   return {.durability = Durability::process, .max_size = 4_MiB, .recovery_threads = 1};
 }
-// Of the engine that the suite runs on. Suites that name it run once for each (tests/CMakeLists.txt).
+// Of the engine that the suite runs on: suites that name this run on each (tests/CMakeLists.txt).
 inline MapOptions small_map() {
   return {.engine = chosen_engine().engine, .phast = {.partition_bits = 3}};
 }
