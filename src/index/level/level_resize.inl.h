@@ -434,11 +434,11 @@ template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::clear_slots(TierT& source, std::uint64_t bucket,
                                      std::uint32_t bits) noexcept {
   P& platform = context_.platform;
-  for (std::uint32_t first = 0; bits >> first != 0 && first < kSlots; first += kLineSlots) {
-    const std::uint32_t mine = bits >> first & ((1U << kLineSlots) - 1);
+  for (std::uint32_t first = 0; bits >> first != 0 && first < kSlots; first += Form::kSlots) {
+    const std::uint32_t mine = bits >> first & ((1U << Form::kSlots) - 1);
     if (mine == 0) continue;
     Line& line = source.line(bucket, first);
-    platform.store(line.tokens, platform.load(line.tokens) & ~std::uint64_t{mine});
+    Form::set_tokens(platform, line, Form::tokens(platform, line) & ~std::uint64_t{mine});
     platform.flush(&line.tokens, 8, "level.drain.clear"_site);
   }
 }
@@ -453,8 +453,8 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     const std::uint8_t print = source.metas[bucket].print(slot);
     if (print == 0) continue;
-    const Slot& item = source.slot(bucket, slot);
-    const Probe probe = place(platform.load(item.key), seeds_);
+    const Item item = load({&source, bucket, slot});
+    const Probe probe = probe_of(item);
     Place goal = free_place(view, probe);
     if (!goal.found()) {
       stuck = probe;
@@ -468,7 +468,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
       if (!goal.found()) return Made::again;
     }
     locks.changed(goal.tier, goal.bucket);
-    put(goal, probe.word, platform.load(item.value));
+    put(goal, item);
     platform.flush(&goal.line(), sizeof(Line), "level.drain.copy"_site);
     show(goal, print);
     goal.tier->add(1);
@@ -490,13 +490,14 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::relocate(ViewT& view, std:
   std::uint32_t slot = 0;
   for (; slot < kSlots; ++slot) {
     if (source.metas[bucket].print(slot) != 0 &&
-        platform.load(source.slot(bucket, slot).key) == probe.word) {
+        Form::holds(platform, source.line(bucket, slot), slot % Form::kSlots, probe.word,
+                    probe.second)) {
       break;
     }
   }
   if (slot == kSlots) return Made::again;  // erased meanwhile; the bucket is looked at again
   const Place from{&source, bucket, slot};
-  const Made made = insert_locked(view, probe, platform.load(from.item().value), true, locks);
+  const Made made = insert_locked(view, probe, load(from), true, locks);
   if (made == Made::full && scans_.load(std::memory_order_seq_cst) != 0) return Made::again;
   if (made != Made::done) return made;
   clear_slots(source, bucket, 1U << slot);
