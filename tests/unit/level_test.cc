@@ -1,6 +1,7 @@
 // Level hashing where its own structure shows: the list of levels, resizes, damage.
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -67,6 +68,36 @@ TEST(Level, EveryBitOfTheWordThatNamesTheLevelsIsChecked) {
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kSmall));
   for (std::uint64_t i = 0; i < 2'000; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i));
   expect_sound(pool);
+}
+
+// An insert that waits for the system to zero a level waits long.
+TEST(Level, TheSpaceOfTheNextLevelIsMadeBeforehand) {
+  TempPath path;
+  Pool pool = open_pool(path, kDriven);
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>(
+      "m", {.engine = Engine::level, .level = {.buckets = 1 << 16}}));
+  const std::uint64_t slots = (3 << 15) * 6;
+  const std::uint64_t next = (1 << 17) * 128;
+  const auto file_bytes = [&] { return std::filesystem::file_size(path.str()); };
+  const auto fill = [&](std::uint64_t to) {
+    for (std::uint64_t i = map.stats().entries; i < to; ++i) {
+      ASSERT_TRUE(must(map.insert(mix(i), i)));
+    }
+    while (must(pool.run_background())) {
+    }
+  };
+  fill(slots * 7 / 10);
+  const std::uint64_t before = file_bytes();
+  const std::uint64_t named = must(pool.info()).file_bytes;
+  EXPECT_LT(before, named + next / 2);
+  fill(slots * 8 / 10);
+  EXPECT_TRUE(map.stats().resizes.empty());
+  EXPECT_EQ(must(pool.info()).file_bytes, named) << "the header names it when it is used";
+  const std::uint64_t prepared = file_bytes();
+  EXPECT_GE(prepared, before + next / 2);
+  fill(slots);
+  EXPECT_EQ(map.stats().resizes.size(), 1U);
+  EXPECT_EQ(file_bytes(), prepared);
 }
 
 // A map that has no room to get smaller keeps no other one, nor the pool, from it.

@@ -328,6 +328,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   void clear_slots(TierT& source, std::uint64_t bucket, std::uint32_t bits) noexcept;
   Made relocate(ViewT& view, std::uint64_t bucket, const Probe& probe) noexcept;
   static void turn_search(ViewT& view) noexcept;
+  void after_insert(ViewT& view) noexcept;
   void after_erase(std::int64_t left) noexcept;
   void expect_growth(const ViewT& view) noexcept;
   bool too_large(const ViewT& view) const noexcept;
@@ -379,6 +380,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   typename P::template Atomic<std::uint32_t> scans_{0};
   Counter at_expansion_{0};  // items
   typename P::template Atomic<bool> wants_shrink_{false};
+  typename P::template Atomic<bool> wants_level_{false};
   typename P::Latch resize_latch_;  // of root_->descriptor and view_
   typename P::Latch move_latches_[kMoveLines];
   // Under the latch of resizes: those since open, the last of them.

@@ -13,7 +13,7 @@ template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::resize_begins(const ViewT& before, const ViewT& after,
                                        bool shrink) noexcept {
   resizes_[resizes_begun_++ % MapStats::kMaxResizes] = {.begin_ns = P::now_ns() - opened_ns_,
-                                                        .slots_before = before.target_slots(),
+                                                        .slots_before = before.slots(),
                                                         .slots_after = after.target_slots(),
                                                         .entries = before.items(),
                                                         .shrink = shrink};
@@ -103,6 +103,17 @@ Status Level<P, Codec, G>::publish(ViewT& before, TierT* const* tiers, std::uint
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::turn_search(ViewT& view) noexcept {
   view.upwards.store(view.lower().items() > view.upper().items(), std::memory_order_relaxed);
+}
+
+// Now and then an insert looks. From three quarters on the space of the next level is wanted, which
+// takes the system long to make.
+template <Platform P, class Codec, class G>
+void Level<P, Codec, G>::after_insert(ViewT& view) noexcept {
+  turn_search(view);
+  if (view.drain != Drain::none || view.items() * 4 < view.slots() * 3) return;
+  if (view.fills_up.exchange(true, std::memory_order_relaxed)) return;
+  wants_level_.store(true, std::memory_order_relaxed);
+  context_.background.wake(work_);
 }
 
 // For an insert that found no place under the view of this generation; the caller is in no guard.
@@ -272,6 +283,12 @@ Expected<bool> Level<P, Codec, G>::compact() {
 template <Platform P, class Codec, class G>
 Step Level<P, Codec, G>::work() noexcept {
   if (context_.platform.poisoned()) return Step::rest;
+  if (wants_level_.exchange(false, std::memory_order_relaxed)) {
+    EpochGuard<P> guard(context_.epochs);
+    if (guard.ok() && current()->fills_up.load(std::memory_order_relaxed)) {
+      context_.heap.expect(TierT::bytes_of(current()->tiers[0]->log + 1));
+    }
+  }
   if (wants_shrink_.exchange(false, std::memory_order_relaxed)) {
     if (auto begun = shrink(5); !begun) {
       wants_shrink_.store(true, std::memory_order_relaxed);

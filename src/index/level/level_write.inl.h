@@ -189,7 +189,7 @@ template <Platform P, class Codec, class G>
     if (!platform.fence("level.insert.line"_site)) return Made::failed;  // PP(insert)
     show(place, probe.print);
     if (count % 64 == 0) [[unlikely]]
-      turn_search(const_cast<ViewT&>(view));
+      after_insert(const_cast<ViewT&>(view));
     return Made::done;
   }
   if (!helped && view.drain == Drain::bottom) return Made::full;

@@ -144,6 +144,7 @@ struct View {
   TierT* tiers[kMaxLevels] = {};  // the largest first
   // Search from the bottom: more items lie there.
   typename P::template Atomic<bool> upwards{false};
+  typename P::template Atomic<bool> fills_up{false};  // it will grow soon
 
   // The resize. Batches of source buckets are handed out; `inside` are being worked at.
   typename P::template Atomic<std::uint64_t> cursor{0};
