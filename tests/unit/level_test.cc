@@ -1,5 +1,7 @@
 // Level hashing where its own structure shows: the list of levels, resizes, damage.
+#include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -7,6 +9,8 @@
 #include <string>
 
 #include "index/level/layout.h"
+#include "platform/real_platform.h"
+#include "store/pool_impl.h"
 #include "tests/conformance/support.h"
 
 namespace perdure::test {
@@ -98,6 +102,27 @@ TEST(Level, TheSpaceOfTheNextLevelIsMadeBeforehand) {
   fill(slots);
   EXPECT_EQ(map.stats().resizes.size(), 1U);
   EXPECT_EQ(file_bytes(), prepared);
+}
+
+// E19: where nothing is done in the background, inserts do it, each a little of it.
+TEST(Level, InsertsKeepPaceWithADrain) {
+  TempPath path;
+  Pool pool = open_pool(path, {.durability = Durability::emulated, .max_size = 64_MiB});
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kSmall));
+  std::uint64_t most = 0;
+  {
+    const BackgroundHold<RealPlatform> hold(pool.impl().background());
+    for (std::uint64_t i = 0; i < 200'000; ++i) {
+      const std::uint64_t before = thread_counters().fences;
+      ASSERT_TRUE(must(map.insert(mix(i), i)));
+      if (i < 5'000) continue;  // a small level is drained by a few batches
+      most = std::max(most, thread_counters().fences - before);
+    }
+  }
+  std::printf("fences of one insert: at most %llu\n", static_cast<unsigned long long>(most));
+  EXPECT_LE(most, 16U);
+  EXPECT_LE(map.stats().height, 3U) << "no level was added for want of a drain";
+  expect_sound(pool);
 }
 
 // A map that has no room to get smaller keeps no other one, nor the pool, from it.

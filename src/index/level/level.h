@@ -58,7 +58,8 @@
 //   cursor    stored (release) when a round begins anew, after `done` and `failed`; a batch is
 //             taken with acquire, so what it adds to them comes after.
 //   helped    (E19) an insert that would move an item while a level is drained drains a batch
-//             first: inserts fill the levels that take its items no faster than that.
+//             first, and while the drain lags behind, one of 64 does: inserts fill the levels that
+//             take its items no faster than that.
 //   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores
 //             the view, then sums the counts, each with a locked instruction in between: one of
 //             the two sees that the table is too large.
@@ -329,6 +330,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   Made relocate(ViewT& view, std::uint64_t bucket, const Probe& probe) noexcept;
   static void turn_search(ViewT& view) noexcept;
   void after_insert(ViewT& view) noexcept;
+  void keep_pace() noexcept;
   void after_erase(std::int64_t left) noexcept;
   void expect_growth(const ViewT& view) noexcept;
   bool too_large(const ViewT& view) const noexcept;
@@ -381,7 +383,8 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   Counter at_expansion_{0};  // items
   typename P::template Atomic<bool> wants_shrink_{false};
   typename P::template Atomic<bool> wants_level_{false};
-  typename P::Latch resize_latch_;  // of root_->descriptor and view_
+  typename P::template Atomic<bool> lags_{false};  // the drain, behind inserts
+  typename P::Latch resize_latch_;                 // of root_->descriptor and view_
   typename P::Latch move_latches_[kMoveLines];
   // Under the latch of resizes: those since open, the last of them.
   ResizeStats resizes_[MapStats::kMaxResizes] = {};

@@ -105,15 +105,35 @@ void Level<P, Codec, G>::turn_search(ViewT& view) noexcept {
   view.upwards.store(view.lower().items() > view.upper().items(), std::memory_order_relaxed);
 }
 
-// Now and then an insert looks. From three quarters on the space of the next level is wanted, which
+// Now and then an insert looks. While a level is drained: whether that lags behind the inserts that
+// fill the others (E19). Else, from three quarters on the space of the next level is wanted, which
 // takes the system long to make.
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::after_insert(ViewT& view) noexcept {
   turn_search(view);
-  if (view.drain != Drain::none || view.items() * 4 < view.slots() * 3) return;
+  const std::uint64_t items = view.items();
+  if (view.drain == Drain::bottom) {
+    const std::uint64_t before = at_expansion_.load(std::memory_order_relaxed);
+    const std::uint64_t room = view.target_slots() * 3 / 4;  // then items begin to be moved
+    if (items <= before || room <= before) return;
+    const std::uint64_t filled = (items - before) * 256 / (room - before);
+    const std::uint64_t begun = view.cursor.load(std::memory_order_relaxed) * 256;
+    if (begun < filled * view.source().buckets()) lags_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  if (view.drain != Drain::none || items * 4 < view.slots() * 3) return;
   if (view.fills_up.exchange(true, std::memory_order_relaxed)) return;
   wants_level_.store(true, std::memory_order_relaxed);
   context_.background.wake(work_);
+}
+
+// By who has ended an insert: a little, so that none has to wait for all that is left. One insert in
+// 64 has to do one batch, if nobody else does anything; twice that catches up.
+template <Platform P, class Codec, class G>
+void Level<P, Codec, G>::keep_pace() noexcept {
+  if (!lags_.exchange(false, std::memory_order_relaxed)) return;
+  Status failure;
+  if (drain_some(2, failure) == Step::blocked) context_.background.wake(work_);
 }
 
 // For an insert that found no place under the view of this generation; the caller is in no guard.

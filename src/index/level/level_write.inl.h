@@ -220,8 +220,11 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
       if (s.ok()) continue;
       done = fail(std::move(s));
     }
-    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
+    if (done || again || done.error() != StatusCode::pool_full) [[likely]] {
+      if (lags_.load(std::memory_order_relaxed)) [[unlikely]]
+        keep_pace();
       return done;
+    }
     again = true;
     context_.epochs.drain_for_room();
     context_.heap.reclaim();
