@@ -37,6 +37,7 @@ struct EngineUnderTest {
   // --- the crash explorer ---
   // Maps with nodes so small that a dozen operations fill, split and empty them.
   SubjectFactory (*subjects)(KeyKind keys, const MapSetup& setup);
+  bool arrays = false;  // subjects() takes KeyKind::array, too: values are arrays then
   // Explorations that only this engine needs, and those that only its mutants need.
   std::vector<Exploration> (*directed)(Preset preset);
   std::vector<Exploration> (*trials)();

@@ -141,12 +141,13 @@ void add_types(CLI::App& command, PoolArguments& arguments) {
     };
   };
   add_parsed(command, "--key", arguments.key_type, typed(parse_key_type),
-             "a type of keys (bytes, u8, u16, u32, u64, i8, i16, i32, i64)",
-             "type of a new map's keys: bytes, u8 to u64, i8 to i64 (default: bytes)")
+             "a type of keys (bytes, u8, u16, u32, u64, i8, i16, i32, i64, array:1 to array:16)",
+             "type of a new map's keys: bytes, u8 to u64, i8 to i64, array:1 to array:16 (default: "
+             "bytes)")
       ->type_name("TYPE");
   add_parsed(command, "--value", arguments.value_type, typed(parse_value_type),
-             "a type of values (bytes, u8, u16, u32, u64)",
-             "type of a new map's values: bytes, u8 to u64 (default: bytes)")
+             "a type of values (bytes, u8, u16, u32, u64, array:9 to array:15)",
+             "type of a new map's values: bytes, u8 to u64, array:9 to array:15 (default: bytes)")
       ->type_name("TYPE");
 }
 

@@ -86,8 +86,8 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option("--threads", raw.threads, "threads (1)");
   app.add_option("--distribution", raw.distribution,
                  "uniform, zipfian, latest, sequential or clustered (uniform)");
-  app.add_option("--key", raw.key, "u64 or string:LEN (u64)");
-  app.add_option("--value", raw.value, "u64 or string:LEN (u64)");
+  app.add_option("--key", raw.key, "u64, string:LEN, or array:16 (u64)");
+  app.add_option("--value", raw.value, "u64, string:LEN, or array:15 with that (u64)");
   app.add_option("--durability", raw.durability, "auto, process, power or emulated (auto)");
   app.add_option("--write-latency-ns", raw.write_latency_ns,
                  "emulated only: added after each write-back (0)");
@@ -241,6 +241,11 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
   if (!value) return failure(kExitUsage, "--value: " + value.error().message);
   options.key = *key;
   options.value = *value;
+  if (key->is_array != value->is_array ||
+      (key->is_array &&
+       (key->length != kMaxArrayKeyBytes || value->length != kMaxArrayValueBytes))) {
+    return failure(kExitUsage, "of maps of arrays, --key array:16 --value array:15 is measured");
+  }
   Result<void> checked = check_engines(program, options.engines);
   if (checked) checked = judge_work(raw, options);
   if (checked) checked = judge_pool(raw, options);

@@ -31,6 +31,9 @@ enum class Durability : std::uint8_t {
 // Limits, checked at the API and documented in docs/guide.md.
 inline constexpr std::uint64_t kMaxKeyBytes = 65535;
 inline constexpr std::uint64_t kMaxValueBytes = 1_GiB;
+inline constexpr std::uint64_t kMaxArrayKeyBytes = 16;
+inline constexpr std::uint64_t kLeastArrayValueBytes = 9;  // shorter ones are words
+inline constexpr std::uint64_t kMaxArrayValueBytes = 15;
 inline constexpr std::uint64_t kMaxMapNameBytes = 31;
 inline constexpr std::uint64_t kMinPoolSize = 1_MiB;
 inline constexpr std::uint64_t kMaxPoolSize = 4096_GiB;

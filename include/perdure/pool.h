@@ -27,14 +27,17 @@ struct MapSpec {
   KeyKind key_kind;
   ValueKind value_kind;
   bool is_signed;
-  std::uint8_t key_bytes;    // integer keys: size of the type
-  std::uint8_t value_bytes;  // word values: size of the type
+  std::uint8_t key_bytes;    // integer and array keys: size of the type
+  std::uint8_t value_bytes;  // word and array values: size of the type
 };
 template <MapKey K, MapValue V>
 constexpr MapSpec map_spec() noexcept {
   MapSpec spec{};
   if constexpr (std::same_as<K, std::string_view>) {
     spec.key_kind = KeyKind::bytes;
+  } else if constexpr (ArrayKey<K>) {
+    spec.key_kind = KeyKind::array;
+    spec.key_bytes = sizeof(K);
   } else {
     spec.key_kind = KeyKind::integer;
     spec.is_signed = key_is_signed<K>();
@@ -43,7 +46,7 @@ constexpr MapSpec map_spec() noexcept {
   if constexpr (std::same_as<V, std::string_view>) {
     spec.value_kind = ValueKind::bytes;
   } else {
-    spec.value_kind = ValueKind::word;
+    spec.value_kind = WordValue<V> ? ValueKind::word : ValueKind::array;
     spec.value_bytes = sizeof(V);
   }
   return spec;

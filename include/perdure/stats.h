@@ -20,8 +20,8 @@ enum class Medium : std::uint8_t {
 const char* medium_name(Medium medium) noexcept;
 
 // One key kind and value kind per map, fixed at creation. On media: never renumber.
-enum class KeyKind : std::uint8_t { integer = 1, bytes = 2 };
-enum class ValueKind : std::uint8_t { word = 1, bytes = 2 };
+enum class KeyKind : std::uint8_t { integer = 1, bytes = 2, array = 3 };
+enum class ValueKind : std::uint8_t { word = 1, bytes = 2, array = 3 };
 
 using MapName = Text<kMaxMapNameBytes>;
 
@@ -32,8 +32,8 @@ struct MapInfo {
   KeyKind key_kind = KeyKind::bytes;
   ValueKind value_kind = ValueKind::bytes;
   bool is_signed = false;        // integer keys order as signed numbers
-  std::uint8_t key_bytes = 0;    // size of the type of integer keys: 1, 2, 4, 8
-  std::uint8_t value_bytes = 0;  // size of the type of word values: 1 to 8
+  std::uint8_t key_bytes = 0;    // size of the type of integer keys: 1, 2, 4, 8; of arrays
+  std::uint8_t value_bytes = 0;  // size of the type of word values: 1 to 8; of arrays: 9 to 15
 };
 
 struct PoolInfo {

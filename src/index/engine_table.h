@@ -18,6 +18,7 @@ struct EngineRow {
   // Its maps may answer Recovered::marking, and settle what their answers rest on. A pool that has
   // no others opens in a time that does not grow with its content.
   bool at_once;
+  bool arrays;  // keeps arrays in place, if it is asked to; they are byte strings to the others
   Expected<std::uint64_t> (*create)(const EngineContext<RealPlatform>&, const MapKinds&,
                                     const MapOptions&);
   Expected<std::unique_ptr<EngineInstance>> (*open)(const EngineContext<RealPlatform>&,
@@ -26,6 +27,11 @@ struct EngineRow {
 
 // Null if this build does not have the engine.
 const EngineRow* find_engine(Engine engine) noexcept;
+
+inline MapKinds kinds_of(const layout::Root& root) noexcept {
+  return {static_cast<KeyKind>(root.key_kind), static_cast<ValueKind>(root.value_kind),
+          root.key_bytes, root.value_bytes};
+}
 
 // OpenRequest::at_once.
 inline bool restarts_at_once(const layout::Root& root) noexcept {

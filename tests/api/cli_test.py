@@ -189,6 +189,30 @@ class CommandsTest(CliTest):
         self.assertIn("line 2", errors)
         self.errors("create", str(self.folder / "third"), "--key", "u65", expect=USAGE)
 
+    def test_maps_of_arrays(self):
+        types = ("--key", "array:4", "--value", "array:9")
+        for engine in ("level", "phast"):
+            pool = str(self.folder / engine)
+            self.run_cli("create", pool, "--engine", engine, *types)
+            self.assertEqual(self.output("list", pool),
+                             f"default\t{engine}\tarray:4\tarray:9\n".encode())
+            self.assertEqual(self.json("info", pool)["maps"][0]["key"], "array")
+            self.run_cli("put", pool, "user", "123456789")
+            self.run_cli("put", pool, "uses", "12345678\u0001")
+            self.assertEqual(self.output("get", pool, "user"), b"123456789\n")
+            dump = self.output("dump", pool)
+            self.assertEqual(sorted(dump.splitlines()),
+                             [b"user\t123456789", b"uses\t12345678\x01"])
+            for key in ("", "use", "users"):
+                self.assertIn("4 bytes", self.errors("get", pool, "--", key, expect=USAGE))
+            for value in ("", "12345678", "1234567890"):
+                self.assertIn("9 bytes", self.errors("put", pool, "user", "--", value,
+                                                     expect=USAGE))
+        self.assertEqual(self.output("scan", pool, "--prefix", "use", "--limit", "1"),
+                         b"user\t123456789\n")
+        for wrong in (("--key", "array:17"), ("--value", "array:8"), ("--value", "array:16")):
+            self.errors("create", str(self.folder / "wrong"), *wrong, expect=USAGE)
+
     def test_put_and_load_make_typed_maps(self):
         numbers = ["--map", "n", "--key", "u32", "--value", "u64"]
         # Nothing is made by a command that is refused.
