@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kMemoryFolder = "/dev/shm";
 constexpr std::uint64_t kMemoryWanted = 1_GiB;
 constexpr std::uint32_t kMaxThreads = 1024;
-constexpr std::array<std::string_view, 4> kForeign = {"std_map", "lmdb", "rocksdb", "null"};
+constexpr std::array<std::string_view, 6> kForeign = {"std_map", "libcuckoo", "tbb",
+                                                      "lmdb",    "rocksdb",   "null"};
 constexpr std::array kDurabilities = {Durability::process, Durability::power, Durability::emulated};
 
 constexpr const char* kBenchFooter = R"(
@@ -75,7 +76,8 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   } else {
     raw.engines = "phast,std_map,lmdb,rocksdb";
     app.add_option("--engines", raw.engines,
-                   "engines, of perdure and std_map, lmdb, rocksdb, null (" + raw.engines + ")");
+                   "engines, of perdure and std_map, libcuckoo, tbb, lmdb, rocksdb, null (" +
+                       raw.engines + ")");
   }
   app.add_option(
       "--workload", raw.workloads,
