@@ -9,12 +9,10 @@ namespace perdure {
 namespace {
 
 constexpr EngineRow kEngines[] = {
-    {Engine::phast, 0, /*ordered=*/true, /*at_once=*/false, /*arrays=*/false, &phast::create,
-     &phast::open},
-    {Engine::level, 0, /*ordered=*/false, /*at_once=*/false, /*arrays=*/true, &level::create,
-     &level::open},
-    {Engine::clevel, 0, /*ordered=*/false, /*at_once=*/true, /*arrays=*/false, &clevel::create,
-     &clevel::open},
+    {Engine::phast, 0, /*ordered=*/true, /*at_once=*/false, &phast::create, &phast::open},
+    {Engine::level, 0, /*ordered=*/false, /*at_once=*/false, &level::create, &level::open,
+     /*arrays=*/true},
+    {Engine::clevel, 0, /*ordered=*/false, /*at_once=*/true, &clevel::create, &clevel::open},
 };
 
 }  // namespace

@@ -18,11 +18,11 @@ struct EngineRow {
   // Its maps may answer Recovered::marking, and settle what their answers rest on. A pool that has
   // no others opens in a time that does not grow with its content.
   bool at_once;
-  bool arrays;  // keeps arrays in place, if it is asked to; they are byte strings to the others
   Expected<std::uint64_t> (*create)(const EngineContext<RealPlatform>&, const MapKinds&,
                                     const MapOptions&);
   Expected<std::unique_ptr<EngineInstance>> (*open)(const EngineContext<RealPlatform>&,
                                                     const MapKinds&, std::uint64_t root);
+  bool arrays = false;  // keeps arrays in place, if it is asked to; they are byte strings to others
 };
 
 // Null if this build does not have the engine.
