@@ -14,6 +14,7 @@ template <class K, class V>
 class Cuckoo {
  public:
   static constexpr const char* kName = "libcuckoo";
+  static constexpr bool kMallocs = true;
   static std::string version() { return "0.3.1"; }
 
   explicit Cuckoo(std::uint64_t capacity)
@@ -38,6 +39,7 @@ class Tbb {
 
  public:
   static constexpr const char* kName = "tbb";
+  static constexpr bool kMallocs = false;  // it has an allocator of its own, which does not tell
   static std::string version() { return TBB_runtime_version(); }
 
   explicit Tbb(std::uint64_t capacity) {
@@ -115,10 +117,10 @@ class TableSubject : public Subject {
   }
   Footprint footprint() override {
     const std::uint64_t now = heap_bytes();
-    return {.entries = table_->size(),
-            .pm_bytes = 0,
-            .dram_bytes = now > heap_before_ ? now - heap_before_ : 0,
-            .load_factor = table_->load_factor()};
+    Footprint footprint{
+        .entries = table_->size(), .pm_bytes = 0, .load_factor = table_->load_factor()};
+    if (Table::kMallocs) footprint.dram_bytes = now > heap_before_ ? now - heap_before_ : 0;
+    return footprint;
   }
 
  private:

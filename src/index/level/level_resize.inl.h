@@ -127,8 +127,8 @@ void Level<P, Codec, G>::after_insert(ViewT& view) noexcept {
   context_.background.wake(work_);
 }
 
-// By who has ended an insert: a little, so that none has to wait for all that is left. One insert in
-// 64 has to do one batch, if nobody else does anything; twice that catches up.
+// By who has ended an insert: a little, so that none has to wait for all that is left. One insert
+// in 40 would have to do a batch, if nobody else does anything; two for each that looks catch up.
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::keep_pace() noexcept {
   if (!lags_.exchange(false, std::memory_order_relaxed)) return;
