@@ -124,7 +124,8 @@ void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
 // pinned.
 template <Platform P, class Codec, class G>
 std::uint64_t Level<P, Codec, G>::items_at_rest() noexcept {
-  constexpr unsigned kTries = 1000;
+  // A mover that the system has taken the core from is waited for, some tenths of a second.
+  constexpr unsigned kTries = 200'000;
   for (unsigned n = 0;; ++n) {
     const std::uint64_t ended = moves_ended_.load(std::memory_order_acquire);
     const ViewT* view = current();
