@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Lines and branches of pool, heap, recovery and check that the fast tests (faults and fuzz corpora
 # are among them) reach, measured with gcov; nightly also what the mutants do that skip a step or a
-# check. Prints name=value lines and, on standard error, what is not
-# reached. Exit status 0: the bar is met.
+# check. Prints name=value lines and, on standard error, what is not reached. Exit status 0: the bar
+# is met.
 #
 #   scripts/coverage.sh [--engine E] [figures|nightly] [CTEST-OPTION...]
 #     e.g. -L 'api|fault' to measure a part
@@ -36,6 +36,6 @@ if [ "$mode" = nightly ]; then
 fi
 
 python3 scripts/coverage_figures.py "$build" "$engine" "$bar" 'src/(pool|heap)/.*' \
-    'src/store/pool_(impl|report)\..*' 'src/index/record\.h' \
+    'src/store/pool_(impl|report)\..*' 'src/index/records?\.h' \
     "src/index/$engine/.*(recover|check|layout).*" || status=1
 exit $status
