@@ -67,6 +67,7 @@
 #include <span>
 
 #include "index/engine.h"
+#include "index/map_engine.h"
 #include "index/skiplist/codec.h"
 #include "index/skiplist/in_flight.h"
 #include "index/skiplist/kinds.h"
@@ -78,7 +79,11 @@
 namespace perdure::skiplist {
 
 template <Platform P, class Codec, class Kind, class G = DefaultGeometry>
-class Skiplist final : public detail::OrderedIndex, public EngineInstance {
+class Skiplist final
+    : public MapEngine<P, Codec, Skiplist<P, Codec, Kind, G>, detail::OrderedIndex> {
+  using Base = MapEngine<P, Codec, Skiplist<P, Codec, Kind, G>, detail::OrderedIndex>;
+  friend Base;
+
  public:
   // Writes an empty map and answers the offset of its root block; durable, not yet named.
   static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds);
@@ -88,24 +93,12 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   Skiplist(const EngineContext<P>& context, std::uint64_t root) noexcept;
 
   // --- EngineInstance ---
-  detail::Index& index() noexcept override { return *this; }
-  detail::OrderedIndex* ordered() noexcept override { return this; }
   Expected<Recovered> recover(bool clean) override;
   Expected<bool> mark_some(std::uint64_t budget) noexcept override;
-  Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override { (void)enumerate(&Heap<P>::take_back); }
   Status close() override;
 
   // --- Index ---
-  Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::insert>(key, value);
-  }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::upsert>(key, value);
-  }
-  Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::update>(key, value);
-  }
   Expected<bool> erase(const detail::Key& key) override;
   Expected<bool> read(const detail::Key& key,
                       FunctionRef<void(const detail::Value&)> visit) override;
@@ -118,6 +111,12 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   void check(const CheckOptions& options, CheckReport& report) override;
 
  private:
+  using Base::absent;
+  using Base::begin_mutation;
+  using Base::begin_read;
+  using Base::context_;
+  using Base::validate;
+  using typename Base::Mode;
   static constexpr std::uint32_t kMaxHeight = G::kMaxHeight;
   static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many
   static constexpr std::uint32_t kBatch = 64;  // entries of a scan
@@ -125,7 +124,6 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   static constexpr std::uint32_t kBackLevel = 4 / G::kShift;
   static constexpr std::size_t kRootBytes =
       (offsetof(layout::Root, first_link) + 8 * std::size_t{kMaxHeight} + 63) / 64 * 64;
-  enum class Mode : std::uint8_t { insert, upsert, update };
   enum class Order : std::uint8_t { before, equal, after, damaged };
 
   // Of a key: the last node before it in each level.
@@ -161,16 +159,11 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   }
   std::uint32_t height_for(const Probe& probe) const noexcept;
   static Status damaged(std::uint64_t offset) noexcept;
-  // The answer where a key was not found; pages that were lost meanwhile read as zeros.
-  Expected<bool> absent() const noexcept {
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return false;
-  }
-  Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
-  Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
 
   // --- lookups ---
+  Node* place(std::uint64_t link, std::uint32_t level) const noexcept;
+  bool fits(const Node* node) const noexcept;
+  bool sound(const Node* node) const noexcept;
   Node* follow(std::uint64_t link, std::uint32_t level) const noexcept;
   bool key_of(const Node* node, std::string_view& key) const noexcept;
   Order order(const Node* node, const Probe& probe) const noexcept;
@@ -181,6 +174,11 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   template <bool kWhole>
   Status search(const Probe& probe, Path* path, Node*& found) const noexcept;
   bool value_of(const Node* node, detail::Value& value) const noexcept;
+  bool value_checks(const Node* node) const noexcept {
+    const std::uint64_t state = context_.platform.load(node->state);
+    return state == shape_.with_value(state, context_.platform.load(node->value));
+  }
+  bool answer_of(const Node* node, detail::Value& value) noexcept;
   bool help(const std::uint64_t* word) noexcept;
   Expected<bool> deliver(const Probe& probe, const Node* node,
                          FunctionRef<void(const detail::Value&)> visit) noexcept;
@@ -192,11 +190,11 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
     Probe from;
     Probe to;
   };
-  bool entry_of(const Node* node, detail::Entry& entry) const noexcept;
+  bool entry_of(const Node* node, detail::Entry& entry) noexcept;
   Expected<std::uint32_t> collect(Node*& at, const Bounds& bounds, std::uint32_t most,
-                                  detail::Entry* entries, bool& end) const noexcept;
+                                  detail::Entry* entries, bool& end) noexcept;
   Expected<std::uint32_t> collect_back(const Bounds& bounds, std::uint32_t most,
-                                       detail::Entry* entries, bool& end) const noexcept;
+                                       detail::Entry* entries, bool& end) noexcept;
 
   // --- mutations ---
   // What a mutation has made, and not used yet, or has replaced.
@@ -243,13 +241,13 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   void check_node(const Node* node, const CheckOptions& options, CheckReport& report);
   void check_level(std::uint32_t level, CheckReport& report);
 
-  EngineContext<P> context_;
   std::uint64_t root_offset_;
   layout::Root* root_;
   Shape<Codec::kBytes> shape_;
   const std::uint64_t seed_ = P::random();                // of the heights
   bool trusted_ = false;                                  // the value checks of the nodes hold
   typename P::template Atomic<std::uint32_t> levels_{1};  // that are not empty, at least
+  typename P::template Atomic<bool> marked_{false};       // every node was looked at
   InFlight<P> in_flight_;
   alignas(64) typename P::Latch latch_;  // of the writer
   // Under latch_: the link whose write-back is not fenced yet, if its thread has not fenced since.
@@ -257,7 +255,6 @@ class Skiplist final : public detail::OrderedIndex, public EngineInstance {
   std::uint32_t owed_by_ = 0;
   // Changed under latch_. Until marked_ entries_ and bytes_ count what mark_some() has passed; what
   // lies up to cursor_ is marked.
-  typename P::template Atomic<bool> marked_{false};
   Node* cursor_ = nullptr;
   typename P::template Atomic<std::uint64_t> entries_{0};
   typename P::template Atomic<std::uint64_t> bytes_{0};  // of nodes and blobs

@@ -10,7 +10,7 @@ namespace perdure::skiplist {
 // The node that a link of this level leads to; null if none can lie there. What is read in it later
 // may be relied on.
 template <Platform P, class Codec, class Kind, class G>
-[[gnu::always_inline]] inline Node* Skiplist<P, Codec, Kind, G>::follow(
+[[gnu::always_inline]] inline Node* Skiplist<P, Codec, Kind, G>::place(
     std::uint64_t link, std::uint32_t level) const noexcept {
   const std::uint64_t offset = link & kOffsetMask;
   if (!link_intact(link) || offset % 32 != 0 ||
@@ -19,6 +19,40 @@ template <Platform P, class Codec, class Kind, class G>
   }
   if constexpr (Kind::kUpperDurable) (void)context_.settle(offset, sizeof(Node));
   return node_at(offset);
+}
+
+// A height there is, in a block that holds it.
+template <Platform P, class Codec, class Kind, class G>
+bool Skiplist<P, Codec, Kind, G>::fits(const Node* node) const noexcept {
+  const std::uint64_t offset = offset_of(node);
+  const std::uint64_t state = context_.platform.load(node->state);
+  const std::uint32_t height = height_of(state);
+  return height != 0 && height <= kMaxHeight && context_.heap.is_block(offset) &&
+         shape_.node_bytes(state) <= context_.heap.block_bytes(offset);
+}
+
+// All that a lookup takes for granted; whatever the value word is.
+template <Platform P, class Codec, class Kind, class G>
+bool Skiplist<P, Codec, Kind, G>::sound(const Node* node) const noexcept {
+  if (!fits(node)) return false;
+  const std::uint64_t state = context_.platform.load(node->state);
+  if constexpr (Kind::kUpperDurable) {
+    (void)context_.settle(offset_of(node), shape_.node_bytes(state));
+  }
+  return shape_.intact(node, state, context_.platform.load(node->key)) ||
+         !P::verifies(Kind::template site<"node.crc">());
+}
+
+// place(), for operations. Until the walk behind the open of as has seen every node, they look
+// themselves.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline Node* Skiplist<P, Codec, Kind, G>::follow(
+    std::uint64_t link, std::uint32_t level) const noexcept {
+  Node* node = place(link, level);
+  if (Kind::kUpperDurable && !marked_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (node != nullptr && !sound(node)) return nullptr;
+  }
+  return node;
 }
 
 // Of a node of byte strings. False if a damaged length leads beyond the file.
@@ -162,6 +196,19 @@ template <Platform P, class Codec, class Kind, class G>
   return true;
 }
 
+// The same for an answer: until the walk has seen every value, of a pool that was closed cleanly,
+// its check as well. Of the two words that an update changes in turn the latch makes one.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::answer_of(
+    const Node* node, detail::Value& value) noexcept {
+  if (Kind::kUpperDurable && !marked_.load(std::memory_order_relaxed) && trusted_ &&
+      !value_checks(node)) [[unlikely]] {
+    const LatchGuard latch(latch_);
+    if (!value_checks(node) && P::verifies(Kind::template site<"value.check">())) return false;
+  }
+  return value_of(node, value);
+}
+
 // I7, with the word that is in flight. False if the pool is poisoned.
 template <Platform P, class Codec, class Kind, class G>
 [[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::help(
@@ -176,7 +223,7 @@ template <Platform P, class Codec, class Kind, class G>
 [[gnu::always_inline]] inline Expected<bool> Skiplist<P, Codec, Kind, G>::deliver(
     const Probe& probe, const Node* node, FunctionRef<void(const detail::Value&)> visit) noexcept {
   detail::Value value;
-  const bool readable = node == nullptr || value_of(node, value);
+  const bool readable = node == nullptr || answer_of(node, value);
   const bool durable = help(in_flight_.about(probe.word));
   if (!durable || context_.platform.poisoned()) [[unlikely]]
     return fail(context_.platform.failure());
@@ -193,8 +240,7 @@ template <Platform P, class Codec, class Kind, class G>
 Expected<bool> Skiplist<P, Codec, Kind, G>::read(const detail::Key& key,
                                                  FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);
   Node* node = nullptr;
   if (Status s = search<false>(probe, nullptr, node); !s.ok()) return fail(std::move(s));
@@ -206,8 +252,7 @@ template <Platform P, class Codec, class Kind, class G>
 Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
     std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   std::uint64_t present = 0;
   Probe probes[kGroup];
   Walk walks[kGroup];

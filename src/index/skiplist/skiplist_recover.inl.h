@@ -10,7 +10,7 @@ namespace perdure::skiplist {
 
 template <Platform P, class Codec, class Kind, class G>
 Skiplist<P, Codec, Kind, G>::Skiplist(const EngineContext<P>& context, std::uint64_t root) noexcept
-    : context_(context),
+    : Base(context),
       root_offset_(root),
       root_(context.heap.template at<layout::Root>(root)),
       cursor_(head()) {}
@@ -80,31 +80,24 @@ Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
       while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
       levels_.store(levels, std::memory_order_release);
       return Recovered::marking;
+    } else {
+      if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
     }
-    if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
   }
   marked_.store(true, std::memory_order_release);
   return Recovered::done;
 }
 
-// Everything about a node that a lookup takes for granted; marks it, and counts it. The check of a
-// value that the crash has cut from it is made anew.
+// Looks at all of a node, marks it, and counts it. The check of a value that the crash has cut from
+// it is made anew.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wrote) noexcept {
   P& platform = context_.platform;
   Heap<P>& heap = context_.heap;
   const std::uint64_t offset = offset_of(node);
+  if (!sound(node)) return damaged(offset);
   const std::uint64_t state = platform.load(node->state);
-  const std::size_t room = heap.is_block(offset) ? heap.block_bytes(offset) : 0;
-  const std::uint32_t height = height_of(state);
-  if (height == 0 || height > kMaxHeight || (state & kErased) != 0 ||
-      shape_.node_bytes(state) > room) {
-    return damaged(offset);
-  }
-  if (!shape_.intact(node, state, platform.load(node->key)) &&
-      P::verifies(Kind::template site<"node.crc">())) {
-    return damaged(offset);
-  }
+  if ((state & kErased) != 0) return damaged(offset);
   const std::uint64_t word = platform.load(node->value);
   const std::uint64_t right = shape_.with_value(state, word);
   if (state != right) {
@@ -124,7 +117,7 @@ Status Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wrote) noexcept {
     if (Status s = (heap.*mark)(word & kOffsetMask); !s.ok()) return s;
     blob_room = heap.block_bytes(word & kOffsetMask);
   }
-  count(1, static_cast<std::int64_t>(room + blob_room));
+  count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room));
   return {};
 }
 
@@ -142,7 +135,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noex
       const std::uint64_t link = load_link(cursor_, 0);
       over = link == 0;
       if (over) break;
-      Node* node = follow(link, 0);
+      Node* node = place(link, 0);
       if (node == nullptr || !ascends(cursor_, node)) {
         s = damaged(link & kOffsetMask);
       } else {
@@ -209,7 +202,7 @@ Status Skiplist<P, Codec, Kind, G>::gather(Node*& at, Chunk& chunk) const noexce
   while (chunk.count < G::kWalkNodes) {
     const std::uint64_t link = load_link(at, 0);
     if (link == 0) break;
-    Node* node = follow(link, 0);
+    Node* node = place(link, 0);
     if (node == nullptr || !ascends(at, node)) return damaged(link & kOffsetMask);
     chunk.nodes[chunk.count++] = at = node;
   }

@@ -13,12 +13,12 @@ namespace perdure::skiplist {
 
 template <Platform P, class Codec, class Kind, class G>
 [[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::entry_of(
-    const Node* node, detail::Entry& entry) const noexcept {
+    const Node* node, detail::Entry& entry) noexcept {
   entry.key = {.word = context_.platform.load(node->key)};
   if constexpr (Codec::kBytes) {
     if (!key_of(node, entry.key.bytes)) return false;
   }
-  return value_of(node, entry.value);
+  return answer_of(node, entry.value);
 }
 
 // The entries behind `at`, which moves on to the last of them. `end`: there are no more. Keys
@@ -27,7 +27,7 @@ template <Platform P, class Codec, class Kind, class G>
 Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::collect(Node*& at, const Bounds& bounds,
                                                              std::uint32_t most,
                                                              detail::Entry* entries,
-                                                             bool& end) const noexcept {
+                                                             bool& end) noexcept {
   std::uint32_t count = 0;
   while (count < most) {
     const std::uint64_t link = load_link(at, 0);
@@ -56,7 +56,7 @@ template <Platform P, class Codec, class Kind, class G>
 Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::collect_back(const Bounds& bounds,
                                                                   std::uint32_t most,
                                                                   detail::Entry* entries,
-                                                                  bool& end) const noexcept {
+                                                                  bool& end) noexcept {
   Node* at = head();
   const auto beyond = [&](const Node* node) {
     return bounds.has_to ? order(node, bounds.to) : Order::before;
@@ -112,8 +112,7 @@ Expected<void> Skiplist<P, Codec, Kind, G>::scan(
   if (bounds.has_from) bounds.from = Codec::probe(*range.from);
   if (bounds.has_to) bounds.to = Codec::probe(*range.to);
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   Node* at = head();
   if (bounds.has_from && !range.reverse) {
     Path path;

@@ -8,39 +8,6 @@
 
 namespace perdure::skiplist {
 
-template <Platform P, class Codec, class Kind, class G>
-[[gnu::always_inline]] inline Status Skiplist<P, Codec, Kind, G>::begin_mutation(
-    EpochGuard<P>& guard, bool needs_space) const noexcept {
-  if (!guard.ok()) return StatusCode::out_of_memory;
-  if (context_.platform.poisoned()) return context_.platform.failure();
-  if (context_.read_only) return StatusCode::read_only;
-  if (needs_space && guard.limbo_full()) {
-    return Status::format(
-        StatusCode::pool_full,
-        "freed memory cannot be reused: a reader has not left its guard (a thread "
-        "is stopped inside a read or scan callback)");
-  }
-  return {};
-}
-
-template <Platform P, class Codec, class Kind, class G>
-[[gnu::always_inline]] inline Status Skiplist<P, Codec, Kind, G>::validate(
-    const detail::Key& key, const detail::Value* value) const noexcept {
-  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
-                          static_cast<unsigned long long>(kMaxKeyBytes));
-  }
-  if (value == nullptr) return {};
-  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
-                          static_cast<unsigned long long>(kMaxValueBytes));
-  }
-  if ((value->word_size == 0) != shape_.bytes_values) return StatusCode::invalid_argument;
-  return {};
-}
-
 // A secret of this open decides with the key, so that nobody can choose keys of one height; and no
 // state is shared between threads.
 template <Platform P, class Codec, class Kind, class G>
@@ -129,7 +96,8 @@ Status Skiplist<P, Codec, Kind, G>::locate(const Probe& probe, std::uint32_t lev
 }
 
 // The last upper link of an insert is not fenced by it (I2): nothing that is stored later relies on
-// it before the next fence of the same thread, or of one that has called this.
+// it before the next fence of the same thread, or of one that has called this. A thread that has
+// inherited the slot of another one comes after its locked instructions, which order as fences do.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::write_back_owed() noexcept {
   if (owed_ != nullptr && owed_by_ != P::thread_slot()) {
@@ -247,7 +215,8 @@ template <Platform P, class Codec, class Kind, class G>
 template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
 Expected<bool> Skiplist<P, Codec, Kind, G>::write(const detail::Key& key,
                                                   const detail::Value& value) {
-  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  const bool bytes = shape_.bytes_values;
+  if (Status s = validate(key, value, !bytes, bytes); !s.ok()) return fail(std::move(s));
   context_.background.help();
   for (bool again = false;; again = true) {
     auto done = write_once<kMode>(key, value);
@@ -339,7 +308,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
 
 template <Platform P, class Codec, class Kind, class G>
 Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
-  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key); !s.ok()) return fail(std::move(s));
   context_.background.help();
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
@@ -360,7 +329,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
     if (node == nullptr) return absent();
     if (shape_.bytes_values) blob = platform.load(node->value) & kOffsetMask;
     if (blob != 0 && context_.heap.block_bytes(blob) == 0) return fail(damaged(offset_of(node)));
-    if (context_.heap.block_bytes(offset_of(node)) == 0) return fail(damaged(offset_of(node)));
+    if (!fits(node)) return fail(damaged(offset_of(node)));
     // The sweep must not free what it no longer finds.
     context_.heap.mark_copied(offset_of(node));
     if (blob != 0) context_.heap.mark_copied(blob);
