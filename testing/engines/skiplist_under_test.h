@@ -1,0 +1,128 @@
+// The skiplists, as the testers know them: what is the same for both.
+#pragma once
+
+#include <type_traits>
+#include <vector>
+
+#include "index/skiplist/skiplist.h"
+#include "testing/engine_list.h"
+#include "testing/engines/skiplist_subject.h"
+#include "testing/interleaver.h"
+#include "testing/lossy_target.h"
+#include "testing/race_ops.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+
+template <class Kind>
+struct SkiplistUnderTest {
+  static SubjectFactory subjects(KeyKind keys, const MapSetup& setup) {
+    return skiplist_subjects<Kind>(keys, setup);
+  }
+
+  // Towers of every height, built and taken down beside each other.
+  static Ops towers() {
+    Ops ops;
+    const auto key = [](std::uint64_t n) { return n * 7 % 16 + 1; };
+    for (std::uint64_t n = 0; n < 16; ++n) ops.push_back(insert(key(n), n));
+    for (std::uint64_t n = 0; n < 16; n += 2) {
+      ops.push_back(erase(key(n)));
+      ops.push_back(upsert(key(n + 1), 100 + n));
+      ops.push_back(insert(100 + n, n));
+    }
+    return ops;
+  }
+  // Words whose checks a crash has cut off are looked at and closed.
+  static Ops updates() {
+    Ops ops = tens(3);
+    for (std::uint64_t n = 0; n < 3; ++n) {
+      ops.push_back(update(10, n));
+      ops.push_back(update(30, 7 * n));
+      ops.push_back(background());
+      ops.push_back(reopen());
+    }
+    return ops;
+  }
+  static std::vector<Exploration> directed(Preset preset) {
+    ExploreOptions rarely = options_of(preset);
+    rarely.second_in *= 4;
+    ExploreOptions always = options_of(preset);
+    always.second_in = 1;
+    always.kill_in = 1;
+    const SubjectFactory words = subjects(KeyKind::integer, {});
+    return {directed_one("towers", words, integer_op, rarely, towers()),
+            directed_one("updates", words, integer_op, always, updates())};
+  }
+  static std::vector<Exploration> trials() { return directed(Preset::fast); }
+
+  // Answers that rest on what another thread has in flight.
+  static InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+    return exhaustive(name, quiet, {insert(5, 1), insert(6, 1)}, {update(5, 2), erase(6)},
+                      {find(5), find(6), scan(), insert(5, 3), erase(6)});
+  }
+  // The last link of a tower is written back by whoever comes next (K2).
+  static InterleaveReport towers_beside_towers(const std::string& name, bool quiet) {
+    return exhaustive(name, quiet, tens(3), {insert(11, 1), insert(13, 1), insert(15, 1)},
+                      {insert(12, 2), erase(20), insert(14, 2), erase(30)});
+  }
+  static std::vector<NamedInterleaving> interleavings() {
+    return {{"answers_beside_writers", &answers_beside_writers},
+            {"towers_beside_towers", &towers_beside_towers}};
+  }
+
+  // Of the only map's root block what is written once.
+  static Covered covered(const SimMemory& memory) {
+    for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
+      const auto* root = reinterpret_cast<const skiplist::layout::Root*>(memory.base() + at);
+      if (root->magic != skiplist::layout::kRootMagic) continue;
+      return {{at, at + offsetof(skiplist::layout::Root, vouched)}};
+    }
+    return {};
+  }
+
+  struct UnderLoss {
+    static constexpr Engine kEngine = Kind::kEngine;
+    template <bool Bytes>
+    using Map =
+        skiplist::Skiplist<LossyPlatform,
+                           std::conditional_t<Bytes, skiplist::BytesCodec, skiplist::IntegerCodec>,
+                           Kind, skiplist::Geometry<8, 1, 64, 16>>;
+    template <bool Bytes>
+    static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
+                                          const MapKinds& kinds) {
+      return Map<Bytes>::create(context, kinds);
+    }
+  };
+
+  // But for races and sites.
+  static constexpr EngineUnderTest row() {
+    return {.engine = Kind::kEngine,
+            .ordered = true,
+            .background = Kind::kUpperDurable,
+            .subjects = &subjects,
+            .directed = &directed,
+            .trials = &trials,
+            .races = nullptr,
+            .interleavings = &interleavings,
+            .byte_latches = false,
+            .open_lossy = &open_lossy<UnderLoss>,
+            .planted = {},
+            .covered = &covered,
+            .canaries = {},
+            .race_mutant = nullptr,
+            .ordered_sites = {},
+            .arguments = {},
+            .historical = {}};
+  }
+
+ private:
+  static InterleaveReport exhaustive(const std::string& name, bool quiet, const Ops& setup,
+                                     const Ops& one, const Ops& other) {
+    Interleaver interleaver(
+        subjects(KeyKind::integer, {.background_thread = false}),
+        {.name = name, .setup = setup, .threads = {one, other}, .quiet = quiet});
+    return interleaver.exhaustive(1);
+  }
+};
+
+}  // namespace perdure::testing
