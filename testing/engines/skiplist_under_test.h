@@ -86,7 +86,7 @@ struct SkiplistUnderTest {
     using Map =
         skiplist::Skiplist<LossyPlatform,
                            std::conditional_t<Bytes, skiplist::BytesCodec, skiplist::IntegerCodec>,
-                           Kind, skiplist::Geometry<8, 1, 64, 16>>;
+                           Kind, skiplist::Geometry<8, 1, 64, 16, 32>>;
     template <bool Bytes>
     static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
                                           const MapKinds& kinds) {

@@ -10,16 +10,17 @@ namespace perdure::skiplist {
 // the next one, too; nodes per part of a walk that recovery or the sweep makes. Tests and the
 // simulator use tiny ones.
 template <std::uint32_t MaxHeight, std::uint32_t Shift, std::uint32_t WalkNodes,
-          std::uint32_t LatchNodes>
+          std::uint32_t LatchNodes, std::uint64_t FingersFrom>
 struct Geometry {
   static_assert(MaxHeight <= 31);
   static constexpr std::uint32_t kMaxHeight = MaxHeight;
   static constexpr std::uint32_t kShift = Shift;
-  static constexpr std::uint32_t kWalkNodes = WalkNodes;    // of a rebuild: between two threads
-  static constexpr std::uint32_t kLatchNodes = LatchNodes;  // of a marking: with the latch held
+  static constexpr std::uint32_t kWalkNodes = WalkNodes;      // of a rebuild: between two threads
+  static constexpr std::uint32_t kLatchNodes = LatchNodes;    // of a marking: with the latch held
+  static constexpr std::uint64_t kFingersFrom = FingersFrom;  // entries of a map that has fingers
 };
-using DefaultGeometry = Geometry<24, 1, 1U << 16, 64>;
-using TinyGeometry = Geometry<4, 1, 4, 2>;
+using DefaultGeometry = Geometry<24, 1, 1U << 16, 64, 1U << 10>;
+using TinyGeometry = Geometry<4, 1, 4, 2, 4>;
 
 namespace layout {
 

@@ -36,9 +36,9 @@
 //           blob F*b S -> latch -> announce -> value word (LP) -> F S (PP) -> retire: (b+1)F 2S.
 //   erase   lookup -> latch -> path -> as: unlink, F S for each level from the top -> announce ->
 //           unlink level 0 (LP) -> F S (PP) -> erased -> retire. as hF hS; ascs 1F 1S.
-//   find    down and right from the head. Found: LP a moment at which the node was in the list;
-//           absent: one at which its neighbours were neighbours (I8). 0F 0S; if the key is in
-//           flight 1F 1S.
+//   find    down and right from the head, or right from a finger. Found: LP a moment at which the
+//           node was in the list; absent: one at which its neighbours were neighbours (I8). 0F 0S;
+//           if the key is in flight 1F 1S.
 //   scan    batches of entries from level 0; backwards each batch from a node some entries before.
 //           Not one operation.
 // ORDERING
@@ -69,6 +69,7 @@
 #include "index/engine.h"
 #include "index/map_engine.h"
 #include "index/skiplist/codec.h"
+#include "index/skiplist/fingers.h"
 #include "index/skiplist/in_flight.h"
 #include "index/skiplist/kinds.h"
 #include "index/skiplist/layout.h"
@@ -91,6 +92,7 @@ class Skiplist final
   static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
                                                         std::uint64_t root);
   Skiplist(const EngineContext<P>& context, std::uint64_t root) noexcept;
+  ~Skiplist() override { context_.epochs.drain_all(); }  // tables of fingers_
 
   // --- EngineInstance ---
   Expected<Recovered> recover(bool clean) override;
@@ -125,6 +127,13 @@ class Skiplist final
   static constexpr std::size_t kRootBytes =
       (offsetof(layout::Root, first_link) + 8 * std::size_t{kMaxHeight} + 63) / 64 * 64;
   enum class Order : std::uint8_t { before, equal, after, damaged };
+
+  enum class Reach : std::uint8_t {
+    node,    // the node with the key, as soon as it is seen
+    lowest,  // it, and the last node before the key in level 0
+    whole,   // it, and those in all levels
+  };
+  using Places = std::uint64_t[Fingers<P>::kNear];
 
   // Of a key: the last node before it in each level.
   struct Path {
@@ -168,10 +177,11 @@ class Skiplist final
   bool key_of(const Node* node, std::string_view& key) const noexcept;
   Order order(const Node* node, const Probe& probe) const noexcept;
   bool ascends(const Node* from, const Node* to) const noexcept;
-  Walk begin_walk() const noexcept;
+  Node* finger(const Probe& probe, const Places& places, bool hit, Order& where) const noexcept;
+  void near(const Probe& probe, Places& places) const noexcept;
   bool advance(Walk& walk, Path* path) const noexcept;
   Order judge(Walk& walk, const Probe& probe) const noexcept;
-  template <bool kWhole>
+  template <Reach kReach>
   Status search(const Probe& probe, Path* path, Node*& found) const noexcept;
   bool value_of(const Node* node, detail::Value& value) const noexcept;
   bool value_checks(const Node* node) const noexcept {
@@ -182,6 +192,11 @@ class Skiplist final
   bool help(const std::uint64_t* word) noexcept;
   Expected<bool> deliver(const Probe& probe, const Node* node,
                          FunctionRef<void(const detail::Value&)> visit) noexcept;
+
+  // --- fingers ---
+  Node* last() const noexcept;
+  void tend(const Node* node) noexcept;
+  void remember(const Node* node) noexcept;
 
   // --- scans ---
   struct Bounds {
@@ -253,6 +268,7 @@ class Skiplist final
   // Under latch_: the link whose write-back is not fenced yet, if its thread has not fenced since.
   const std::uint64_t* owed_ = nullptr;
   std::uint32_t owed_by_ = 0;
+  Fingers<P> fingers_;
   // Changed under latch_. Until marked_ entries_ and bytes_ count what mark_some() has passed; what
   // lies up to cursor_ is marked.
   Node* cursor_ = nullptr;

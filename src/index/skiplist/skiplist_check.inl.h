@@ -81,7 +81,8 @@ void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOption
   const Probe probe = Codec::probe(key);
   if (probe.word != platform.load(node->key)) bad("has a wrong head");
   Node* found = nullptr;
-  if (!search<false>(probe, nullptr, found).ok() || found != node) bad("is not what its key finds");
+  if (!search<Reach::node>(probe, nullptr, found).ok() || found != node)
+    bad("is not what its key finds");
 }
 
 // I2, I4: what is in this level is in the one below, in the same order, and has the height.
@@ -175,7 +176,7 @@ void Skiplist<P, Codec, Kind, G>::stats(MapStats& out) {
   out.leaves = 0;
   out.inner_nodes = 0;
   out.pm_bytes = bytes + context_.heap.block_bytes(root_offset_);
-  out.dram_bytes = sizeof(*this);
+  out.dram_bytes = sizeof(*this) + fingers_.bytes();
 }
 
 }  // namespace perdure::skiplist

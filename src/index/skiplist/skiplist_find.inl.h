@@ -94,10 +94,26 @@ template <Platform P, class Codec, class Kind, class G>
   return key_of(from, keys[0]) && key_of(to, keys[1]) && keys[0] < keys[1];
 }
 
+// Prefetches what it answers.
 template <Platform P, class Codec, class Kind, class G>
-[[gnu::always_inline]] inline auto Skiplist<P, Codec, Kind, G>::begin_walk() const noexcept
-    -> Walk {
-  return {.at = head(), .level = levels() - 1};
+[[gnu::always_inline]] inline void Skiplist<P, Codec, Kind, G>::near(
+    const Probe& probe, Places& places) const noexcept {
+  fingers_.near(probe.word, places);
+  for (const std::uint64_t place : places) {
+    if (place != 0) __builtin_prefetch(node_at(place));
+  }
+}
+
+// The nearest of these nodes that lies before the key, or, with `hit`, has it; null if none does.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline Node* Skiplist<P, Codec, Kind, G>::finger(
+    const Probe& probe, const Places& places, bool hit, Order& where) const noexcept {
+  for (const std::uint64_t place : places) {
+    if (place == 0) continue;
+    where = order(node_at(place), probe);
+    if (where == Order::before || (hit && where == Order::equal)) return node_at(place);
+  }
+  return nullptr;
 }
 
 // To the next node that is to be looked at, which is prefetched; false if the walk is over. Where
@@ -138,18 +154,32 @@ template <Platform P, class Codec, class Kind, class G>
   return order;
 }
 
-// Whole: down to level 0 in any case, with the path. The caller is pinned. LP(find): I4, I8.
+// The caller is pinned. LP(find): I4, I8.
 template <Platform P, class Codec, class Kind, class G>
-template <bool kWhole>
+template <typename Skiplist<P, Codec, Kind, G>::Reach kReach>
 [[gnu::always_inline]] inline Status Skiplist<P, Codec, Kind, G>::search(
     const Probe& probe, Path* path, Node*& found) const noexcept {
-  Walk walk = begin_walk();
-  if constexpr (kWhole) std::fill(path->before, path->before + kMaxHeight, head());
-  while (advance(walk, kWhole ? path : nullptr)) {
+  Walk walk{.at = head(), .level = levels() - 1};
+  if constexpr (kReach == Reach::whole) {
+    std::fill(path->before, path->before + kMaxHeight, head());
+  } else {
+    Places places;
+    near(probe, places);
+    Order where = Order::before;
+    Node* from = finger(probe, places, kReach == Reach::node, where);
+    if (from != nullptr) {
+      if (where == Order::equal) {
+        found = from;
+        return {};
+      }
+      walk = {.at = from};
+    }
+  }
+  while (advance(walk, kReach == Reach::node ? nullptr : path)) {
     const Order order = judge(walk, probe);
     if (order == Order::damaged) [[unlikely]]
       return damaged(walk.link & kOffsetMask);
-    if (!kWhole && order == Order::equal) break;
+    if (kReach == Reach::node && order == Order::equal) break;
   }
   found = walk.hit;
   return {};
@@ -243,7 +273,9 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::read(const detail::Key& key,
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);
   Node* node = nullptr;
-  if (Status s = search<false>(probe, nullptr, node); !s.ok()) return fail(std::move(s));
+  if (Status s = search<Reach::node>(probe, nullptr, node); !s.ok()) return fail(std::move(s));
+  if (node != nullptr && fingers_.vacant(probe.word)) [[unlikely]]
+    remember(node);
   return deliver(probe, node, visit);
 }
 
@@ -256,14 +288,26 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
   std::uint64_t present = 0;
   Probe probes[kGroup];
   Walk walks[kGroup];
+  Places places[kGroup];
   std::uint32_t order[kGroup];  // of the walks that are not over
   for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
     const std::size_t n = std::min<std::size_t>(kGroup, keys.size() - begin);
     std::uint32_t going = 0;
     for (std::uint32_t i = 0; i < n; ++i) {
       probes[i] = Codec::probe(keys[begin + i]);
-      walks[i] = begin_walk();
-      if (advance(walks[i], nullptr)) order[going++] = i;
+      fingers_.prefetch(probes[i].word);
+    }
+    for (std::uint32_t i = 0; i < n; ++i) near(probes[i], places[i]);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      walks[i] = {.at = head(), .level = levels() - 1};
+      Order where = Order::before;
+      Node* from = finger(probes[i], places[i], true, where);
+      if (from != nullptr) walks[i] = {.at = from};
+      if (where == Order::equal && from != nullptr) {
+        walks[i].hit = from;
+      } else if (advance(walks[i], nullptr)) {
+        order[going++] = i;
+      }
     }
     while (going > 0) {
       std::uint32_t left = 0;
@@ -283,6 +327,44 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
     }
   }
   return present;
+}
+
+// The latch is held, the node is in the list. It has a finger from now on, if the map has any.
+template <Platform P, class Codec, class Kind, class G>
+void Skiplist<P, Codec, Kind, G>::tend(const Node* node) noexcept {
+  const P& platform = context_.platform;
+  const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
+  if (entries >= G::kFingersFrom && fingers_.outgrown(entries)) {
+    const Node* first = place(load_link(head(), 0), 0);
+    const Node* last = this->last();
+    if (first != nullptr && last != nullptr) {
+      fingers_.grow(entries, platform.load(first->key), platform.load(last->key));
+    }
+  }
+  fingers_.name(platform.load(node->key), offset_of(node));
+  fingers_.copy_some([&](std::uint64_t place) { return platform.load(node_at(place)->key); });
+}
+
+// By a lookup that had to come down from the head. It does not wait for a writer.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::noinline]] void Skiplist<P, Codec, Kind, G>::remember(const Node* node) noexcept {
+  if (entries_.load(std::memory_order_relaxed) < G::kFingersFrom || !latch_.try_lock()) return;
+  if (!erased(node)) tend(node);
+  latch_.unlock();
+}
+
+// Null if a link leads to no node.
+template <Platform P, class Codec, class Kind, class G>
+Node* Skiplist<P, Codec, Kind, G>::last() const noexcept {
+  Node* at = head();
+  for (std::uint32_t level = levels(); level-- > 0;) {
+    for (std::uint64_t link = load_link(at, level); link != 0; link = load_link(at, level)) {
+      Node* node = follow(link, level);
+      if (node == nullptr || !ascends(at, node)) return nullptr;
+      at = node;
+    }
+  }
+  return at;
 }
 
 }  // namespace perdure::skiplist

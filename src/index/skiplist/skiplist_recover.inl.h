@@ -13,6 +13,7 @@ Skiplist<P, Codec, Kind, G>::Skiplist(const EngineContext<P>& context, std::uint
     : Base(context),
       root_offset_(root),
       root_(context.heap.template at<layout::Root>(root)),
+      fingers_(context.epochs),
       cursor_(head()) {}
 
 template <Platform P, class Codec, class Kind, class G>

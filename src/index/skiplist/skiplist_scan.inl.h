@@ -117,7 +117,8 @@ Expected<void> Skiplist<P, Codec, Kind, G>::scan(
   if (bounds.has_from && !range.reverse) {
     Path path;
     Node* found = nullptr;
-    if (Status s = search<true>(bounds.from, &path, found); !s.ok()) return fail(std::move(s));
+    if (Status s = search<Reach::lowest>(bounds.from, &path, found); !s.ok())
+      return fail(std::move(s));
     at = path.before[0];
   }
   detail::Entry entries[kBatch];

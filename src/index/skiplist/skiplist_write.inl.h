@@ -79,7 +79,7 @@ Status Skiplist<P, Codec, Kind, G>::locate(const Probe& probe, std::uint32_t lev
                                            Node*& found) const noexcept {
   for (std::uint32_t level = levels; level-- > 0;) {
     Node*& at = path.before[level];
-    if (erased(at)) return search<true>(probe, &path, found);
+    if (erased(at)) return search<Reach::whole>(probe, &path, found);
     found = nullptr;
     for (std::uint64_t link = load_link(at, level); link != 0; link = load_link(at, level)) {
       Node* node = follow(link, level);
@@ -166,6 +166,7 @@ Status Skiplist<P, Codec, Kind, G>::unlink(const Probe& probe, const Path& path,
     }
   }
   std::uint64_t& lowest = link_at(path.before[0], 0);
+  fingers_.unname(probe.word, offset_of(node));
   in_flight_.announce(probe.word, &lowest);
   platform.store(lowest, load_link(node, 0));  // LP(erase)
   platform.flush(&lowest, sizeof(lowest), Kind::template site<"erase.link">());
@@ -249,6 +250,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
   if (kMode == Mode::update) return Made::absent;
   if (fresh.node == 0) return Made::again;
   if (Status s = link(probe, path, fresh); !s.ok()) return fail(std::move(s));
+  tend(node_at(fresh.node));
   if (passed(probe)) {
     count(1, static_cast<std::int64_t>(context_.heap.block_bytes(fresh.node)));
     if (fresh.blob != 0) {
@@ -269,14 +271,18 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
   const Probe probe = Codec::probe(key);
   Path path;
   Node* found = nullptr;
-  if (Status s = search<true>(probe, &path, found); !s.ok()) return fail(std::move(s));
+  // Of a node of height 1, and of an update, the lowest level is all.
+  Status s = kMode == Mode::update || height_for(probe) == 1
+                 ? search<Reach::lowest>(probe, &path, found)
+                 : search<Reach::whole>(probe, &path, found);
+  if (!s.ok()) return fail(std::move(s));
   if (found != nullptr ? kMode == Mode::insert : kMode == Mode::update) {
     if (!help(in_flight_.about(probe.word))) return fail(context_.platform.failure());
     return absent();  // nor inserted, if it is there
   }
   Fresh fresh;
   for (bool there = found != nullptr;;) {
-    Status s;
+    s = {};
     if (!there) {
       s = make_node(probe, value, fresh);
     } else if (shape_.bytes_values) {
@@ -316,16 +322,26 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
   const Probe probe = Codec::probe(key);
   Path path;
   Node* node = nullptr;
-  if (Status s = search<true>(probe, &path, node); !s.ok()) return fail(std::move(s));
+  if (Status s = search<Reach::lowest>(probe, &path, node); !s.ok()) return fail(std::move(s));
   if (node == nullptr) {
     if (!help(in_flight_.about(probe.word))) return fail(platform.failure());
     return absent();
+  }
+  const auto low = [&] { return height_of(platform.load(node->state)) == 1; };
+  const bool whole = !low();
+  if (whole) {
+    if (Status s = search<Reach::whole>(probe, &path, node); !s.ok()) return fail(std::move(s));
   }
   std::uint64_t blob = 0;
   {
     const LatchGuard latch(latch_);
     if (platform.poisoned()) return fail(platform.failure());
-    if (Status s = locate(probe, levels(), path, node); !s.ok()) return fail(std::move(s));
+    if (Status s = locate(probe, whole ? levels() : 1, path, node); !s.ok()) {
+      return fail(std::move(s));
+    }
+    if (node != nullptr && !whole && !low()) {  // another one has come in its place
+      if (Status s = search<Reach::whole>(probe, &path, node); !s.ok()) return fail(std::move(s));
+    }
     if (node == nullptr) return absent();
     if (shape_.bytes_values) blob = platform.load(node->value) & kOffsetMask;
     if (blob != 0 && context_.heap.block_bytes(blob) == 0) return fail(damaged(offset_of(node)));
