@@ -2,8 +2,8 @@
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-compare setup-go build demo test check format format-check \
-        tidy asan tsan nightly bench bench-compare bench-figures figures guard-builds lin mutants \
-        faults fuzz coverage ci clean
+        tidy asan tsan nightly bench bench-compare bench-figures paper-figures figures \
+        guard-builds lin mutants faults fuzz coverage ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
@@ -79,6 +79,9 @@ coverage: build-coverage  ## lines and branches that the fast tests reach
 
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
+
+paper-figures: build  ## the figures of the level hashing paper, measured here: some minutes, 1 GB
+	@build/release/perdure-paper-hash
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 

@@ -10,6 +10,7 @@
 
 #include "perdure/options.h"
 #include "testing/explored.h"
+#include "testing/flip_scenarios.h"
 #include "testing/lossy_platform.h"
 #include "testing/map_subject.h"
 #include "testing/mutants.h"
@@ -52,6 +53,7 @@ struct EngineUnderTest {
   // Torture has to notice each. The first with integer keys and the first with byte strings are
   // planted elsewhere, too; explorations notice the former within seconds.
   std::span<const PlantedBug> planted;
+  FindCovered covered = nullptr;          // by checksums, every bit
   std::span<const char* const> canaries;  // SITE:op, more that the trials notice in every test run
   const char* race_mutant;                // SITE:op that only another thread can see
   std::span<const std::string_view> ordered_sites;  // rely on the order of stores to one line

@@ -70,10 +70,10 @@ std::uint64_t Explorer::Expectation::hash() const {
   return hash;
 }
 
-// Everything that belongs to one recorded run: the workload's, or one that starts after a crash.
 // The machine's, until the power fails.
 constexpr std::uint64_t kFirstBoot = 1;
 
+// Everything that belongs to one recorded run: the workload's, or one that starts after a crash.
 struct Explorer::Run {
   SimMemory& memory;
   SimMemory& scratch;

@@ -1,5 +1,6 @@
 #include "testing/flip_scenarios.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -48,7 +49,8 @@ Found judge(SimMemory& memory, const SubjectFactory& factory, const Model& model
 
 }  // namespace
 
-std::string flipped_bits(const SubjectFactory& factory, const OpSource& source) {
+std::string flipped_bits(const SubjectFactory& factory, const OpSource& source,
+                         FindCovered covered) {
   SimMemory memory(kCapacity);
   Model model;
   if (std::string wrong = fill(memory, factory, source, model); !wrong.empty()) return wrong;
@@ -57,13 +59,16 @@ std::string flipped_bits(const SubjectFactory& factory, const OpSource& source) 
   std::memcpy(&header, memory.base(), sizeof(header));
   const std::uint64_t table_end =
       header.table_offset + (header.file_bytes - header.data_offset) / header.extent_bytes * 8;
+  Covered exact_ranges = covered != nullptr ? covered(memory) : Covered{};
+  exact_ranges.emplace_back(header.table_offset, table_end);
   SimMemory scratch(kCapacity);
   Random random(2);
   for (std::uint64_t at = 0; at < memory.size(); at += 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, memory.base() + at, 8);
     if (word == 0) continue;
-    const bool exact = at >= header.table_offset && at < table_end;
+    const bool exact = std::ranges::any_of(
+        exact_ranges, [at](const auto& range) { return at >= range.first && at < range.second; });
     for (int k = 0; k < (exact ? 64 : 2); ++k) {
       const std::uint64_t bit = exact ? static_cast<std::uint64_t>(k) : random.below(64);
       const auto line = static_cast<std::uint32_t>(at / kLine);

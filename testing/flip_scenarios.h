@@ -2,15 +2,23 @@
 // mutants that skip a checksum. tests/api/bit_flip_test.cc flips the bits of real files.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "testing/subject.h"
 
 namespace perdure::testing {
 
+// What an engine's own checksums cover in a closed pool, as [begin, end) of its file.
+using Covered = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+using FindCovered = Covered (*)(const SimMemory& memory);
+
 // Says which flip was silent: open and check find nothing, and an answer is wrong; or the flip is
-// in a word of the extent table, where open or check must find every one. Two bits of every word
-// that is not 0.
-std::string flipped_bits(const SubjectFactory& factory, const OpSource& source);
+// in the extent table or in what `covered` finds, where open or check must find every one. Two bits
+// of every other word that is not 0.
+std::string flipped_bits(const SubjectFactory& factory, const OpSource& source,
+                         FindCovered covered);
 
 }  // namespace perdure::testing

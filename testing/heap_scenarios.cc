@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "testing/enumerate.h"
+#include "testing/pool_scenarios.h"
 #include "testing/sim_pool.h"
 
 namespace perdure::testing {
@@ -438,13 +439,24 @@ std::string written_twice() {
 const std::vector<HeapScenario>& heap_scenarios() {
   static const std::vector<HeapScenario> all = [] {
     std::vector<HeapScenario> out{
-        {"durable_roots", &durable_roots}, {"killed_pool", &killed_pool},
-        {"swept_extents", &swept_extents}, {"swept_partial", &swept_partial},
-        {"reused_holes", &reused_holes},   {"entered_power", &entered_power},
-        {"unfenced_data", &unfenced_data}, {"torn_copy", &torn_copy},
-        {"marked_twice", &marked_twice},   {"damaged_root", &damaged_root},
-        {"lost_root", &lost_root},         {"written_twice", &written_twice},
+        {"durable_roots", &durable_roots},
+        {"killed_pool", &killed_pool},
+        {"swept_extents", &swept_extents},
+        {"swept_partial", &swept_partial},
+        {"reused_holes", &reused_holes},
+        {"entered_power", &entered_power},
+        {"unfenced_data", &unfenced_data},
+        {"torn_copy", &torn_copy},
+        {"marked_twice", &marked_twice},
+        {"damaged_root", &damaged_root},
+        {"lost_root", &lost_root},
+        {"written_twice", &written_twice},
         {"punched_run", &punched_run},
+        {"killed_dropping", &killed_dropping},
+        {"killed_releasing", &killed_releasing},
+        {"killed_storing", &killed_storing},
+        {"either_header_closed", &either_header_closed},
+        {"either_header_sealed", &either_header_sealed},
     };
     for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
       const std::string suffix = kind == BlockKind::dead_on_free ? "_dead" : "_zero";

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "index/engine.h"
+#include "index/engine_table.h"
 #include "pool/pool_core.h"
 #include "testing/lossy_platform.h"
 #include "testing/torture_runner.h"
@@ -101,12 +101,14 @@ class LossyTarget : public TortureTarget {
             .heap = core_->heap(),
             .epochs = core_->epochs(),
             .background = core_->background(),
-            .threads = 2};
+            .threads = 2,
+            .after_kill = core_->after_kill().done() ? nullptr : &core_->after_kill()};
   }
   Status open_map() {
     core_ = std::make_unique<PoolCore<LossyPlatform>>(*platform_, storage_);
     OpenReport report;
-    Status s = core_->open({.identity = identity(), .mode = durability_}, report);
+    Status s = core_->open(
+        {.identity = identity(), .mode = durability_, .at_once = &restarts_at_once}, report);
     if (!s.ok()) return s;
     auto slot = core_->find_root("torture");
     if (!slot) return std::move(slot.error());

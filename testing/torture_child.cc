@@ -161,6 +161,9 @@ void TortureChild::verify() {
     }
     entries += model.content.size();
   }
+  // A check waits for the sweep that an open has left to the background: now and then the next
+  // process makes it, and this one works beside the sweep.
+  if (cycle_ % 3 == 2 && !plan_.last) return;
   std::uint64_t found = 0;
   if (const std::string wrong = target_->check(found); !wrong.empty()) report(wrong);
   if (found != entries) {

@@ -103,8 +103,8 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
 void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
   const auto flips = [&](const char* name, KeyKind keys, ValueKind values, OpSource source) {
     out.push_back({std::string("flips_") + name,
-                   [factory = engine.subjects(keys, {.values = values}),
-                    source = std::move(source)] { return flipped_bits(factory, source); }});
+                   [factory = engine.subjects(keys, {.values = values}), source = std::move(source),
+                    covered = engine.covered] { return flipped_bits(factory, source, covered); }});
   };
   flips("words", KeyKind::integer, ValueKind::word, integer_op);
   flips("bytes", KeyKind::bytes, ValueKind::bytes, bytes_op);

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
+#include "bench/harness/memory_heap.h"
 #include "bench/workloads/random.h"
-#include "heap/heap.h"
 #include "perdure/pool.h"
-#include "platform/real_platform.h"
-#include "util/arena.h"
 
 namespace perdure::bench {
 namespace {
@@ -19,38 +16,15 @@ constexpr std::size_t kBatch = 1000;
 constexpr std::size_t kRounds = 1000;
 constexpr std::size_t kRuns = 5;
 
-// All space is there from the start: growth is the medium's cost, not the heap's.
-class Memory final : public Storage, public HeapHost {
- public:
-  Status reserve() { return arena_.reserve((kExtents + 1) * kExtent); }
-  std::byte* base() const noexcept override { return arena_.data(); }
-  std::uint64_t size() const noexcept override { return arena_.capacity(); }
-  std::uint64_t capacity() const noexcept override { return arena_.capacity(); }
-  Status allocate(std::uint64_t, std::uint64_t) noexcept override { return {}; }
-  Status punch(std::uint64_t, std::uint64_t) noexcept override { return {}; }
-  Status sync(std::uint64_t, std::uint64_t) noexcept override { return {}; }
-  Expected<std::uint64_t> grow(std::uint64_t) noexcept override {
-    return fail(StatusCode::pool_full);
-  }
-
- private:
-  Arena<std::byte> arena_;
-};
-
 }  // namespace
 
 Result<HeapCost> measure_heap() {
-  Memory memory;
-  RealPlatform platform;
-  platform.configure(FlushMode::cache_line, best_flush_instruction(), 0);
-  EpochDomain<RealPlatform> epochs(platform);
-  Heap<RealPlatform> heap(platform, memory, epochs);
-  const HeapGeometry geometry{
-      .extent_bytes = kExtent, .table_offset = 0, .data_offset = kExtent, .max_extents = kExtents};
-  if (!memory.reserve().ok() || !heap.attach(geometry, kExtents, memory).ok() ||
-      !heap.begin_sweep().ok() || !heap.end_sweep(true).ok()) {
+  MemoryHeap memory;
+  memory.platform().configure(FlushMode::cache_line, best_flush_instruction(), 0);
+  if (!memory.open(kExtent, kExtents).ok()) {
     return failure(kExitIo, "cannot set a heap up: out of memory");
   }
+  Heap<RealPlatform>& heap = memory.heap();
   static std::array<std::uint64_t, kBatch> blocks;
   std::array<std::size_t, kBatch> order;
   std::array<std::size_t, kBatch> sizes;

@@ -66,7 +66,7 @@ struct LevelStats {
 
 // A growth or a shrink of a hash map's table.
 struct ResizeStats {
-  std::uint64_t begin_ns = 0;  // since the pool was opened
+  std::uint64_t begin_ns = 0;  // since the map was opened, or made
   std::uint64_t end_ns = 0;    // 0: it goes on
   std::uint64_t slots_before = 0;
   std::uint64_t slots_after = 0;

@@ -200,6 +200,10 @@ class Heap {
     std::uint32_t block = 0;
     return locate(offset, number, block).ok();
   }
+  // Of a block: nothing is promised about its content after it was freed.
+  bool is_plain(std::uint64_t offset) const noexcept {
+    return extents_[extent_of(offset)].kind == static_cast<std::uint8_t>(BlockKind::plain);
+  }
 
  private:
   using Bits = typename P::template Atomic<std::uint64_t>;
@@ -274,9 +278,6 @@ class Heap {
   }
   std::uint32_t blocks_in(const Extent& extent) const noexcept {
     return static_cast<std::uint32_t>(geometry_.extent_bytes / kClassSizes[extent.size_class]);
-  }
-  bool is_plain(std::uint64_t offset) const noexcept {
-    return extents_[extent_of(offset)].kind == static_cast<std::uint8_t>(BlockKind::plain);
   }
   Bits* bits_of(Extent& extent) const noexcept {
     return extent.used != nullptr ? extent.used : &extent.inline_bits;

@@ -161,7 +161,9 @@ void Heap<P>::prepare_free(std::uint64_t offset) noexcept {
   if (extent.kind == static_cast<std::uint8_t>(BlockKind::dead_on_free)) {
     platform_.store(*at<std::uint64_t>(offset), 0);
     platform_.flush(at<std::uint64_t>(offset), 8, "heap.free.dead"_site);
-  } else if (extent.kind == static_cast<std::uint8_t>(BlockKind::zero_on_free)) {
+  } else if (extent.kind == static_cast<std::uint8_t>(BlockKind::zero_on_free) &&
+             extent.state != static_cast<std::uint8_t>(ExtentState::run)) {
+    // The extents of a run become free, and make_ready() zeroes those: not twice.
     platform_.zero(at<std::byte>(offset), block_bytes(offset));
     platform_.flush(at<std::byte>(offset), block_bytes(offset), "heap.free.zero"_site);
   }

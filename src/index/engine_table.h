@@ -7,6 +7,7 @@
 #include "index/engine.h"
 #include "perdure/options.h"
 #include "platform/real_platform.h"
+#include "pool/layout.h"
 
 namespace perdure {
 
@@ -26,5 +27,11 @@ struct EngineRow {
 
 // Null if this build does not have the engine.
 const EngineRow* find_engine(Engine engine) noexcept;
+
+// OpenRequest::at_once.
+inline bool restarts_at_once(const layout::Root& root) noexcept {
+  const EngineRow* row = find_engine(static_cast<Engine>(root.engine));
+  return row != nullptr && row->version == root.engine_version && row->at_once;
+}
 
 }  // namespace perdure

@@ -197,6 +197,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   }
   // `sync`: durable against power loss in every mode; otherwise in those that promise it.
   Status write_header(bool sync) noexcept;
+  template <FixedString Second>
+  Status write_headers(Site<Second> second) noexcept;
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   bool write_back_all() noexcept;
@@ -219,7 +221,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   void before_store() noexcept override;
   void unseal() noexcept;  // latch held
   bool watching() const noexcept { return seal_.load(std::memory_order_acquire) == Seal::watching; }
-  bool begin_seal() noexcept;
+  Expected<bool> begin_seal() noexcept;
+  bool come_to_rest() noexcept;
   Status end_seal(std::uint64_t content) noexcept;
   bool quiesce() noexcept;
   std::uint64_t content_checksum(bool live) noexcept;
@@ -303,6 +306,14 @@ Status PoolCore<P>::write_header(bool sync) noexcept {
   return {};
 }
 
+// Durably in both copies, so that the loss of either changes nothing that the header says.
+template <Platform P>
+template <FixedString Second>
+Status PoolCore<P>::write_headers(Site<Second> second) noexcept {
+  Status s = write_header(true);
+  return s.ok() && P::runs(second) ? write_header(true) : s;
+}
+
 // The dirty header, in both copies: a later header that tears must not revive one that says
 // `synced`. What a killed process left visible but not durable is made durable before either copy
 // is overwritten.
@@ -312,8 +323,7 @@ Status PoolCore<P>::write_dirty() noexcept {
   if (!platform_.sync(storage_.base(), 2 * layout::kHeaderBytes, "pool.open.headers"_site)) {
     return StatusCode::poisoned;
   }
-  if (Status s = write_header(true); !s.ok()) return s;
-  return P::runs("pool.open.second_copy"_site) ? write_header(true) : Status();
+  return write_headers("pool.open.second_copy"_site);
 }
 
 // A failed write-back leaves pages that the system calls clean: nothing may be acknowledged after
@@ -489,8 +499,7 @@ Status PoolCore<P>::close(bool sync) noexcept {
   header_.directory_crc = directory_crc();
   header_.close_state = sync ? layout::CloseState::synced : layout::CloseState::clean;
   if (sync) header_.weakest = static_cast<std::uint32_t>(Durability::power);
-  Status s = write_header(true);
-  if (s.ok()) s = write_header(true);
+  Status s = write_headers("pool.close.second_copy"_site);
   if (s.ok()) open_ = false;
   return s;
 }

@@ -22,21 +22,30 @@ Status PoolCore<P>::sync() noexcept {
     LatchGuard guard(latch_);
     if (seal_.load(std::memory_order_relaxed) == Seal::set) return {};
   }
-  const bool quiet = begin_seal();
-  Status s;
-  if (!after_kill_.settle_all()) s = StatusCode::poisoned;
-  if (!platform_.fence("pool.sync.data"_site)) s = StatusCode::poisoned;
+  auto quiet = begin_seal();
+  Status s = quiet ? Status() : std::move(quiet.error());
+  if (s.ok() && !after_kill_.settle_all()) s = StatusCode::poisoned;
+  if (s.ok() && !platform_.fence("pool.sync.data"_site)) s = StatusCode::poisoned;
   if (s.ok()) s = sync_storage(0, header().file_bytes);
-  const std::uint64_t content = quiet && s.ok() ? content_checksum(true) : 0;
-  if (s.ok() && quiet) s = end_seal(content);
+  if (s.ok() && *quiet) s = end_seal(content_checksum(true));
   LatchGuard guard(latch_);
   if (watching()) unseal();
   return s;
 }
 
-// Answers whether nobody stores any more. Work that mutations keep waking is not waited for.
+// Answers whether nobody stores any more, or why nothing may vouch for the pool: a sweep that found
+// damage (W1), at the latest while it was waited for.
 template <Platform P>
-bool PoolCore<P>::begin_seal() noexcept {
+Expected<bool> PoolCore<P>::begin_seal() noexcept {
+  const bool quiet = come_to_rest();
+  const BackgroundHold<P> hold(background_);
+  if (const Status& s = sweep_.failure(); !s.ok()) return fail(Status(s));
+  return quiet;
+}
+
+// Work that mutations keep waking is not waited for.
+template <Platform P>
+bool PoolCore<P>::come_to_rest() noexcept {
   const std::uint64_t deadline = P::now_ns() + kSealPatienceNs;
   for (int attempt = 0; attempt < kSealAttempts; ++attempt) {
     // Work that is left to do stores; so does reclamation, which this thread does itself.
@@ -76,13 +85,10 @@ Status PoolCore<P>::end_seal(std::uint64_t content) noexcept {
   header_.directory_crc = directory_crc();
   header_.seal = content;
   header_.weakest = header_.mode;  // everything older is on the medium
-  Status s = write_header(true);
-  if (!s.ok()) {
-    header_.close_state = layout::CloseState::dirty;
-    return s;
-  }
+  Status s = write_headers("pool.seal.second_copy"_site);
   seal_.store(Seal::set, std::memory_order_release);
-  return write_header(true);
+  if (!s.ok()) unseal();  // a copy may say so already
+  return s;
 }
 
 // Persist point: the dirty header, before the store that the caller is about to make.

@@ -24,11 +24,6 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   return shape;
 }
 
-bool restarts_at_once(const layout::Root& root) noexcept {
-  const EngineRow* row = find_engine(static_cast<Engine>(root.engine));
-  return row != nullptr && row->version == root.engine_version && row->at_once;
-}
-
 }  // namespace
 
 PoolImpl::~PoolImpl() { (void)close({}); }
@@ -334,7 +329,8 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
 }
 
 // Makes a map: blocks, root line, instance. If it fails after the line was written, the line goes
-// again.
+// again; what create() made is found by the next open, and by check() as leaked: only an instance
+// could name it, and DRAM was too short for one.
 Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOptions& options,
                                              const MapSpec& spec) {
   const EngineRow* row = find_engine(options.engine);
@@ -454,10 +450,6 @@ Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return {};
   LatchGuard guard(maintenance_);
-  {
-    const BackgroundHold<RealPlatform> hold(core_.background());
-    if (const Status& s = core_.sweep().failure(); !s.ok()) return wrap(s);
-  }
   return wrap(core_.sync());
 }
 
@@ -467,8 +459,10 @@ Expected<std::uint64_t> PoolImpl::compact() {
   LatchGuard guard(maintenance_);
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].instance == nullptr) continue;
-    if (auto done = slots_[i].instance->compact(); !done)
+    // Where there is no room to get smaller, other maps may have some, and free extents go anyway.
+    if (auto done = slots_[i].instance->compact(); !done && done.error() != StatusCode::pool_full) {
       return fail(wrap(std::move(done.error())));
+    }
   }
   core_.epochs().drain();
   auto bytes = core_.heap().punch_free();

@@ -1,6 +1,7 @@
 // Clevel hashing, as the testers know it.
 #include "index/clevel/clevel.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "testing/engine_list.h"
@@ -29,13 +30,40 @@ std::vector<Op> drained() {
   }
   return ops;
 }
+// Values that go leave blocks of the sizes that root blocks and levels have, more of them than a
+// thread keeps for itself: those of the map that is made next, and grows, are not zero.
+std::vector<Op> dirtied() {
+  std::vector<Op> ops;
+  for (const std::size_t size : {1, 490, 170}) {
+    for (std::uint64_t key = 0; key < 26; ++key) {
+      ops.push_back(
+          {OpKind::upsert, std::string(1, '\0') + integer_key(key), std::string(size, 'd')});
+    }
+  }
+  ops.push_back({OpKind::drop, std::string(1, '\0'), {}});
+  for (std::uint64_t key = 0; key < 24; ++key) {
+    ops.push_back({OpKind::insert, std::string(1, '\0') + integer_key(key), "1"});
+  }
+  return ops;
+}
 std::vector<Exploration> directed(Preset preset) {
   ExploreOptions options = options_of(preset);
   options.second_in *= 4;
-  return {directed_one("drained", subjects(KeyKind::integer, {}), integer_op, options, drained())};
+  const SubjectFactory two = subjects(KeyKind::integer, {.values = ValueKind::bytes, .maps = 2});
+  return {directed_one("drained", subjects(KeyKind::integer, {}), integer_op, options, drained()),
+          directed_one("dirtied", two, pool_ops(2, 16), options, dirtied())};
 }
 std::vector<Exploration> trials() { return directed(Preset::fast); }
-std::vector<NamedInterleaving> interleavings() { return {}; }
+
+// The root block but for what is reserved, and the list of levels.
+Covered covered(const SimMemory& memory) {
+  const clevel::layout::Root* root = clevel_root(memory);
+  if (root == nullptr) return {};
+  const auto at =
+      static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(root) - memory.base());
+  return {{at, at + offsetof(clevel::layout::Root, reserved)},
+          {at + offsetof(clevel::layout::Root, levels), at + sizeof(clevel::layout::Root)}};
+}
 
 struct UnderLoss {
   static constexpr Engine kEngine = Engine::clevel;
@@ -63,10 +91,16 @@ constexpr const char* kCanaries[] = {
     "clevel.ring.word:drop_flush",
 };
 
+constexpr std::string_view kOrdered[] = {
+    "clevel.insert.item",  // the state of an item last
+    "clevel.update.word",  // a closed item is opened before its value changes
+    "clevel.update.blob",
+};
+
 constexpr HistoricalBug kHistorical[] = {
     {"Witcher 20, Level Hashing", "clevel.rehash.undo:skip_step",
      "a moved entry stays where it was: after a crash"},
-    {"Witcher 33, P-CLHT-Aga", "clevel.level.zero:drop_flush",
+    {"Witcher 33, P-CLHT-Aga", "clevel.ahead.zero:drop_flush",
      "resize: the new root is durable before the table"},
     {"Witcher 36, P-HOT", "clevel.ring.word:drop_fence", "a new root is shown before its fence"},
     {"SEPH #1, Level Hashing", "clevel.help.dead:drop_fence",
@@ -84,13 +118,14 @@ const EngineUnderTest kClevelUnderTest{
     .directed = &directed,
     .trials = &trials,
     .races = &clevel_races,
-    .interleavings = &interleavings,
+    .interleavings = &clevel_interleavings,
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,
+    .covered = &covered,
     .canaries = kCanaries,
     .race_mutant = "clevel.help.dead:drop_fence",
-    .ordered_sites = {},
+    .ordered_sites = kOrdered,
     .arguments = {},
     .historical = kHistorical,
 };

@@ -69,7 +69,153 @@ void add_reuse(RaceList& races) {
        .limits = kFewer});
 }
 
+// 14 keys make three levels, the last of which drains with every step.
+Ops growing() {
+  Ops ops;
+  for (std::uint64_t key = 1; key <= 14; ++key) ops.push_back(insert(key, 100 + key));
+  return ops;
+}
+
+// Answers that rest on another thread's insert, update or erase before its fence.
+InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+  Interleaver interleaver(
+      words(),
+      {.name = name,
+       .setup = {insert(5, 1), insert(6, 1)},
+       .threads = {{update(5, 2), erase(6), insert(7, 1)},
+                   {find(5), find(6), scan(), insert(6, 3), find(7), update(7, 2), scan()}},
+       .quiet = quiet});
+  return interleaver.exhaustive(1);
+}
+
+// A scan passes over an item whose death is not durable.
+InterleaveReport scans_beside_erases(const std::string& name, bool quiet) {
+  Interleaver interleaver(words(), {.name = name,
+                                    .setup = {insert(5, 1), insert(6, 1)},
+                                    .threads = {{erase(5), erase(6)}, {scan()}},
+                                    .quiet = quiet});
+  return interleaver.exhaustive(1);
+}
+
+// An item dies while it is copied, and its block is used again.
+InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
+  InterleaveReport last;
+  for (std::uint64_t key = 1; key <= 8; ++key) {
+    Interleaver interleaver(words(), {.name = name + std::to_string(key),
+                                      .setup = growing(),
+                                      .threads = {{erase(key)},
+                                                  {background(), background(), reclaim(), reclaim(),
+                                                   reclaim(), insert(40, 1), insert(41, 1)}},
+                                      .limits = kFewer,
+                                      .quiet = quiet});
+    last = interleaver.exhaustive(1);
+    if (!last.ok()) break;
+  }
+  return last;
+}
+
+SubjectFactory stepped() { return clevel_subjects<clevel::IntegerCodec>({}); }
+
+// Inserts and steps of the background work that leave three levels, the last of which, of at least
+// so many buckets, is about to be drained.
+Ops about_to_drain(std::uint64_t buckets) {
+  const ScopedWorld world;
+  SimPlatform::seed(InterleaveOptions{}.seed);
+  SimMemory memory(InterleaveOptions{}.capacity);
+  ClevelSubject<clevel::IntegerCodec> subject{MapSetup{}};
+  Ops ops;
+  if (!subject.create(memory).ok() || !subject.open(memory, 1).ok()) return ops;
+  const auto levels = [&] { return subject.stats().levels.size(); };
+  const auto apply = [&](Op op) {
+    (void)subject.apply(op);
+    ops.push_back(std::move(op));
+  };
+  for (std::uint64_t key = 1; key < 200; ++key) {
+    apply(insert(key, 100 + key));
+    if (levels() < 3) continue;
+    if (subject.stats().levels[levels() - 1].slots >= 2 * buckets) break;
+    for (int n = 0; n < 100 && levels() > 2; ++n) apply(background());
+  }
+  return ops;
+}
+
+// Enough to end the walk of the open, and to drain a small level.
+Ops steps_of_background() { return Ops(8, background()); }
+
+// Runs `legs` once for every key that the setup has inserted, and every number of steps.
+template <class Threads>
+InterleaveReport for_each_key(const std::string& name, bool quiet, const Ops& setup,
+                              const std::vector<Leg>& before, const std::vector<Leg>& after,
+                              Threads&& threads) {
+  InterleaveReport last;
+  for (const Op& op : setup) {
+    if (op.kind != OpKind::insert || !last.ok()) continue;
+    Interleaver interleaver(stepped(), {.name = name + std::to_string(integer_of(op.key)),
+                                        .setup = setup,
+                                        .threads = threads(op.key),
+                                        .limits = kFewer,
+                                        .quiet = quiet});
+    last = interleaver.sweep(before, 1, after);
+  }
+  return last;
+}
+
+// An item that was moved dies, and its block is used again, while the level that it came from still
+// drains: the old slot must not name it any more (I4, X4).
+InterleaveReport reuse_beside_the_rehash(const std::string& name, bool quiet) {
+  return for_each_key(name, quiet, about_to_drain(4), {}, {{0, done()}}, [](std::string key) {
+    const Ops ops{{OpKind::erase, std::move(key), {}},
+                  reclaim(),
+                  reclaim(),
+                  reclaim(),
+                  insert(300, 1),
+                  insert(301, 1)};
+    return std::vector<Ops>{ops, steps_of_background()};
+  });
+}
+
+// An erase is stopped before it writes the death back; steps of the background work take the dead
+// item's slot away; somebody then finds the key absent, and makes it anew.
+std::vector<Ops> absence(std::string key) {
+  Ops answers{{OpKind::find, key, {}}, {OpKind::insert, key, word(7)}};
+  return {{{OpKind::erase, std::move(key), {}}}, steps_of_background(), std::move(answers)};
+}
+InterleaveReport absence_beside_the_rehash(const std::string& name, bool quiet) {
+  const std::vector<Leg> after{
+      {0, flush_of("clevel.erase.state")}, {1, fence_of("clevel.rehash.seal")}, {2, done()}};
+  return for_each_key(name, quiet, about_to_drain(2), {}, after, &absence);
+}
+InterleaveReport absence_beside_the_walk(const std::string& name, bool quiet) {
+  return for_each_key(name, quiet, {insert(1, 1), insert(2, 1)},
+                      {{0, flush_of("clevel.erase.state")}}, {{2, done()}}, &absence);
+}
+
+// An insert makes the level of eight buckets itself, where values of 512 bytes were.
+InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
+  const auto put = [](std::uint64_t key, std::size_t size) {
+    return Op{OpKind::upsert, integer_key(key), std::string(size, 'd')};
+  };
+  Ops ops;
+  for (int n = 0; n < 4; ++n) ops.push_back(put(0, 490));
+  for (int n = 0; n < 3; ++n) ops.push_back(reclaim());
+  for (std::uint64_t key = 1; key < 18; ++key) ops.push_back(put(key, 1));
+  Interleaver interleaver(
+      clevel_subjects<clevel::IntegerCodec>({.values = ValueKind::bytes}),
+      {.name = name, .setup = {}, .threads = {ops, {reclaim()}}, .quiet = quiet});
+  return interleaver.exhaustive(0);
+}
+
 }  // namespace
+
+std::vector<NamedInterleaving> clevel_interleavings() {
+  return {{"levels_in_used_blocks", &levels_in_used_blocks},
+          {"answers_beside_writers", &answers_beside_writers},
+          {"scans_beside_erases", &scans_beside_erases},
+          {"erases_beside_the_rehash", &erases_beside_the_rehash},
+          {"reuse_beside_the_rehash", &reuse_beside_the_rehash},
+          {"absence_beside_the_rehash", &absence_beside_the_rehash},
+          {"absence_beside_the_walk", &absence_beside_the_walk}};
+}
 
 RaceList clevel_races() {
   RaceList races;

@@ -7,6 +7,15 @@
 
 namespace perdure::testing {
 
+// Of the only map in the file; null: there is none.
+inline const clevel::layout::Root* clevel_root(const SimMemory& memory) {
+  for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
+    const auto* root = reinterpret_cast<const clevel::layout::Root*>(memory.base() + at);
+    if (root->magic == clevel::layout::kRootMagic) return root;
+  }
+  return nullptr;
+}
+
 template <class Codec>
 struct ClevelTraits {
   using Map = clevel::Clevel<SimPlatform, Codec, clevel::TinyGeometry>;

@@ -1,12 +1,15 @@
 // Level hashing, as the testers know it.
 #include "index/level/level.h"
 
+#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "testing/engine_list.h"
 #include "testing/engines/level_races.h"
 #include "testing/engines/level_subject.h"
 #include "testing/lossy_target.h"
+#include "testing/trials.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -33,7 +36,49 @@ std::vector<Exploration> directed(Preset preset) {
   return {directed_one("resized", subjects(KeyKind::integer, {}), integer_op, options,
                        grown_and_shrunk())};
 }
-std::vector<Exploration> trials() { return directed(Preset::fast); }
+
+Op new_key(Random& random) {
+  return {OpKind::insert, integer_key(100 + random.below(300)), "87654321"};
+}
+Op old_key(Random& random) { return {OpKind::erase, integer_key(1 + random.below(40)), {}}; }
+
+// What recovery drops stays dropped, whatever the table does next: another movement takes the line
+// that told of the copy, or the other copy is erased while one bucket is drained at a time.
+std::vector<Exploration> trials() {
+  using Slow = level::Geometry<1, 1, 1, 1, 1>;
+  std::vector<Exploration> all = directed(Preset::fast);
+  ExploreOptions again = trial_options();
+  again.limits = {.product = 8, .random = 2, .sampled = 8};
+  again.battery = 20;
+  again.second_in = 1;
+  again.kill_in = 0;
+  again.second_ops = 4;
+  all.push_back(directed_one("drained_again", level_subjects<level::IntegerCodec, Slow>({}),
+                             old_key, again, grown_and_shrunk()));
+  again.explore_create = false;
+  for (std::uint64_t stride = 1; stride <= 6; ++stride) {
+    std::vector<Op> inserts;
+    for (std::uint64_t n = 0; n < 60; ++n) {
+      inserts.push_back({OpKind::insert, integer_key(1000 + n * stride), "12345678"});
+    }
+    Setup setup = until("level.move.copy", inserts, 20);
+    again.prepare = std::move(setup.before);
+    all.push_back(directed_one("moved_again" + std::to_string(stride),
+                               subjects(KeyKind::integer, {.background_thread = false}), new_key,
+                               again, {std::move(setup.next)}));
+  }
+  return all;
+}
+
+// The root block but for its Moves, and the list of levels.
+Covered covered(const SimMemory& memory) {
+  const level::layout::Root* root = level_root(memory);
+  if (root == nullptr) return {};
+  const auto at =
+      static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(root) - memory.base());
+  return {{at, at + offsetof(level::layout::Root, moves)},
+          {root->descriptor, root->descriptor + sizeof(level::layout::Descriptor)}};
+}
 std::vector<NamedInterleaving> interleavings() { return {}; }
 
 struct UnderLoss {
@@ -64,6 +109,15 @@ constexpr const char* kCanaries[] = {
 
 constexpr std::string_view kOrderedSites[] = {
     "level.insert.line",  // the token last
+};
+
+constexpr const char* kFencedByPool =
+    "the pool gives the dead process's extents back before it is served, and fences that on the "
+    "same thread; a recovery that has none to give back has only this fence";
+constexpr Argument kArguments[] = {
+    {"level.recover.move:drop_fence", "heap.extent.release", kFencedByPool},
+    {"level.recover.move:delay_flush", "heap.extent.release", kFencedByPool},
+    {"level.recover.move:publish_first", "heap.extent.release", kFencedByPool},
 };
 
 constexpr HistoricalBug kHistorical[] = {
@@ -104,10 +158,11 @@ const EngineUnderTest kLevelUnderTest{
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,
+    .covered = &covered,
     .canaries = kCanaries,
     .race_mutant = "level.erase.token:drop_fence",
     .ordered_sites = kOrderedSites,
-    .arguments = {},
+    .arguments = kArguments,
     .historical = kHistorical,
 };
 

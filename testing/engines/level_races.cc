@@ -55,34 +55,6 @@ void add(RaceList& races, const std::string& name, const Ops& setup,
                    .limits = kFew});
 }
 
-// Of these operations those before the first, from number `from` on, that fences at this site; and
-// that one.
-struct Setup {
-  Ops before;
-  Op next;
-};
-Setup until(const std::string& site, const Ops& ops, std::size_t from = 0) {
-  const ScopedWorld world;
-  SimPlatform::seed(InterleaveOptions{}.seed);
-  SimMemory memory(InterleaveOptions{}.capacity);
-  const std::unique_ptr<Subject> subject = words()();
-  if (!subject->create(memory).ok() || !subject->open(memory, 1).ok()) return {};
-  memory.settle();
-  memory.set_mode(SimMode::recording);
-  bool crossed = false;
-  memory.before_fence = [&](const SiteInfo& info) { crossed = crossed || info.name == site; };
-  Setup setup;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    setup.next = ops[i];
-    crossed = false;
-    (void)subject->apply(ops[i]);
-    if (crossed && i >= from) break;
-    setup.before.push_back(ops[i]);
-  }
-  memory.set_mode(SimMode::frozen);
-  return setup;
-}
-
 // L4, L11, E1, E9, E10, E14: a movement or an expansion beside who looks for, changes or passes
 // what it moves. The second mutation of a thread drains, since nothing else does the work.
 void add_growth(RaceList& races) {
@@ -148,6 +120,28 @@ void add_threes(RaceList& races) {
 }
 
 }  // namespace
+
+Setup until(const std::string& site, const Ops& ops, std::size_t from) {
+  const ScopedWorld world;
+  SimPlatform::seed(InterleaveOptions{}.seed);
+  SimMemory memory(InterleaveOptions{}.capacity);
+  const std::unique_ptr<Subject> subject = words()();
+  if (!subject->create(memory).ok() || !subject->open(memory, 1).ok()) return {};
+  memory.settle();
+  memory.set_mode(SimMode::recording);
+  bool crossed = false;
+  memory.before_fence = [&](const SiteInfo& info) { crossed = crossed || info.name == site; };
+  Setup setup;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    setup.next = ops[i];
+    crossed = false;
+    (void)subject->apply(ops[i]);
+    if (crossed && i >= from) break;
+    setup.before.push_back(ops[i]);
+  }
+  memory.set_mode(SimMode::frozen);
+  return setup;
+}
 
 RaceList level_races() {
   RaceList races;

@@ -8,6 +8,15 @@
 
 namespace perdure::testing {
 
+// Of the only map in the file; null: there is none.
+inline const level::layout::Root* level_root(const SimMemory& memory) {
+  for (std::uint64_t at = 0; at < memory.size(); at += sizeof(level::layout::Line)) {
+    const auto* root = reinterpret_cast<const level::layout::Root*>(memory.base() + at);
+    if (root->magic == level::layout::kRootMagic) return root;
+  }
+  return nullptr;
+}
+
 template <class Codec, class Geometry>
 struct LevelTraits {
   using Map = level::Level<SimPlatform, Codec, Geometry>;

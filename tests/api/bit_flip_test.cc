@@ -262,6 +262,8 @@ class Flips {
         Pool pool = open_pool(path_, options());
         const Reading before = read_all(pool, truth_);  // makes what reading leaves in memory
         require(!before.refused && before.wrong.empty(), "the pool is whole");
+        // What the open has left to do ends; damage that it finds would stay found.
+        require(verdict_of(pool.check({.deep = true})) == Verdict::unused, "check finds it whole");
         for (; shared_->next < bits.size(); ++shared_->next) {
           limit_time(20);
           const std::uint64_t bit = bits[shared_->next];

@@ -31,12 +31,6 @@ class LevelResize : public ::testing::TestWithParam<Row> {
             .background_threads = GetParam().background_threads};
   }
   template <class K, class V>
-  Map<K, V> open_map(Pool& pool) const {
-    return must(pool.map<K, V>("m", {.engine = Engine::level, .level = {.buckets = 4}}));
-  }
-  template <class K, class V>
-  void waves();
-  template <class K, class V>
   void sessions();
 };
 INSTANTIATE_TEST_SUITE_P(Rows, LevelResize, ::testing::ValuesIn(kRows),
@@ -58,112 +52,146 @@ struct alignas(16) Word {
   std::atomic<std::uint32_t> acked{0};
 };
 
+template <class K, class V>
+Map<K, V> open_map(Pool& pool) {
+  return must(pool.map<K, V>("m", {.engine = Engine::level, .level = {.buckets = 4}}));
+}
+
 // Writers fill their keys and empty them again, so that the table grows and shrinks several times.
 // L4, L11: a reader never misses a key that was there all the time.
 template <class K, class V>
-void LevelResize::waves() {
-  constexpr std::size_t kWriters = 3;
-  const std::size_t keys = scaled(6'000, 900);
-  const int rounds = static_cast<int>(scaled(6, 3));
-  TempPath path;
-  Violations violations;
-  std::optional<Pool> pool(open_pool(path, options()));
-  std::optional<Map<K, V>> map(open_map<K, V>(*pool));
-  std::vector<Word> words(keys);
-  const auto key_of = [](std::size_t i) { return tracked_key<K>(i, Layout::spread); };
+class Waves {
+ public:
+  explicit Waves(const PoolOptions& options) : options_(options) { open(); }
+
+  void run() {
+    {
+      Team team(violations_);
+      for (std::size_t w = 0; w < kWriters; ++w) {
+        team.start([this, w] {
+          for (int round = 0; round < rounds_ && !violations_.any(); ++round) {
+            for (std::size_t i = w; i < keys_; i += kWriters) write(i, round % 2 == 0);
+            if (round % 2 == 1 && w == 0) let_shrink();
+          }
+          --writing_;
+        });
+      }
+      team.start([this] {
+        Rng rng(seed() + 1);
+        while (goes_on()) check(rng.below(keys_), "find");
+      });
+      team.start([this] {
+        while (goes_on()) scan();
+      });
+      team.join();
+    }
+    const Tally tally = resizes_of(map_->stats());
+    EXPECT_GT(tally.growths, 3U);
+    EXPECT_GT(tally.shrinks, 0U);
+    check_all("find");
+    map_.reset();
+    must(pool_->close());
+    open();
+    check_all("find after reopen");
+    violations_.expect_none();
+  }
+
+ private:
+  static constexpr std::size_t kWriters = 3;
+
+  void open() {
+    pool_.reset();
+    pool_.emplace(open_pool(path_, options_));
+    map_.emplace(open_map<K, V>(*pool_));
+  }
+  static auto key_of(std::size_t i) { return tracked_key<K>(i, Layout::spread); }
+  bool goes_on() const { return writing_.load() > 0 && !violations_.any(); }
+
   // The value of version n; every other version is an absence.
-  const auto check = [&](std::size_t i, const char* what) {
-    const std::uint32_t low = words[i].acked.load();
+  void check(std::size_t i, const char* what) {
+    const std::uint32_t low = words_[i].acked.load();
     const auto key = key_of(i);
-    const auto found = must(map->find(K(key)));
-    const std::uint32_t high = words[i].started.load();
+    const auto found = must(map_->find(K(key)));
+    const std::uint32_t high = words_[i].started.load();
     if (!found) {
-      if (low == high && low % 2 == 1) violations.add(std::string(what) + " misses a key");
+      if (low == high && low % 2 == 1) violations_.add(std::string(what) + " misses a key");
       return;
     }
     const auto version = version_of<V>(i, V(*found));
     if (!version || *version % 2 == 0 || *version < low || *version > high) {
-      violations.add(std::string(what) + " finds what was not there");
+      violations_.add(std::string(what) + " finds what was not there");
     }
-  };
-  std::atomic<std::size_t> writing{kWriters};
-  {
-    Team team(violations);
-    for (std::size_t w = 0; w < kWriters; ++w) {
-      team.start([&, w] {
-        for (int round = 0; round < 2 * rounds && !violations.any(); ++round) {
-          for (std::size_t i = w; i < keys; i += kWriters) {
-            // A tenth stays.
-            if (round % 2 == 1 && i % 10 == 0) continue;
-            const std::uint32_t version = words[i].acked.load() + 1;
-            const auto key = key_of(i);
-            const bool there = version % 2 == 0;
-            if (round % 2 == 0 && there) {  // it has stayed: the version after the next
-              words[i].started = version + 1;
-              if (!must(map->update(K(key), V(version_value<V>(i, version + 1))))) {
-                violations.add("update misses a key");
-              }
-              words[i].acked = version + 1;
-              continue;
-            }
-            words[i].started = version;
-            const bool done = there ? must(map->erase(K(key)))
-                                    : must(map->insert(K(key), V(version_value<V>(i, version))));
-            if (!done) violations.add(there ? "erase misses a key" : "insert finds a key");
-            words[i].acked = version;
-          }
-          // Lets the table shrink, where a busy machine has not let the background run.
-          for (int i = 0; round % 2 == 1 && w == 0 && i < 2'000; ++i) {
-            const MapStats stats = map->stats();
-            if (stats.levels.size() == 2 && stats.load_factor >= 0.25) break;
-            must(pool->run_background());
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          }
-        }
-        --writing;
-      });
-    }
-    team.start([&] {
-      Rng rng(seed() + 1);
-      while (writing.load() > 0 && !violations.any()) check(rng.below(keys), "find");
-    });
-    team.start([&] {  // what is there throughout is delivered once
-      while (writing.load() > 0 && !violations.any()) {
-        std::vector<std::uint32_t> before(keys);
-        for (std::size_t i = 0; i < keys; ++i) before[i] = words[i].acked.load();
-        std::unordered_map<detail::OwnedKey<K>, int> seen;
-        must(map->for_each([&](const K& key, const V&) { ++seen[detail::OwnedKey<K>(key)]; }));
-        for (std::size_t i = 0; i < keys; ++i) {
-          const bool still = words[i].started.load() == before[i] && before[i] % 2 == 1;
-          const auto found = seen.find(key_of(i));
-          if (still && (found == seen.end() || found->second != 1)) {
-            violations.add("scan misses a key, or delivers it twice");
-          }
-        }
+  }
+  void check_all(const char* what) {
+    for (std::size_t i = 0; i < keys_; ++i) check(i, what);
+    expect_sound(*pool_);
+  }
+
+  // A tenth stays, and is updated when the others come back.
+  void write(std::size_t i, bool fill) {
+    if (!fill && i % 10 == 0) return;
+    const bool there = words_[i].acked.load() % 2 == 1;
+    const std::uint32_t version = words_[i].acked.load() + (fill && there ? 2 : 1);
+    const auto key = key_of(i);
+    words_[i].started = version;
+    if (!there) {
+      if (!must(map_->insert(K(key), V(version_value<V>(i, version))))) {
+        violations_.add("insert finds a key");
       }
-    });
-    team.join();
-  }
-  const Tally tally = resizes_of(map->stats());
-  EXPECT_GT(tally.growths, 3U);
-  EXPECT_GT(tally.shrinks, 0U);
-  for (const bool reopened : {false, true}) {
-    if (reopened) {
-      map.reset();
-      must(pool->close());
-      pool.reset();
-      pool.emplace(open_pool(path, options()));
-      map.emplace(open_map<K, V>(*pool));
+    } else if (fill) {
+      if (!must(map_->update(K(key), V(version_value<V>(i, version))))) {
+        violations_.add("update misses a key");
+      }
+    } else if (!must(map_->erase(K(key)))) {
+      violations_.add("erase misses a key");
     }
-    for (std::size_t i = 0; i < keys; ++i) check(i, reopened ? "find after reopen" : "find");
-    expect_sound(*pool);
+    words_[i].acked = version;
   }
-  violations.expect_none();
+
+  // Where a busy machine has not let the background run.
+  void let_shrink() {
+    for (int i = 0; i < 2'000; ++i) {
+      const MapStats stats = map_->stats();
+      if (stats.levels.size() == 2 && stats.load_factor >= 0.25) return;
+      must(pool_->run_background());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  // What is there throughout is delivered once.
+  void scan() {
+    std::vector<std::uint32_t> before(keys_);
+    for (std::size_t i = 0; i < keys_; ++i) before[i] = words_[i].acked.load();
+    std::unordered_map<detail::OwnedKey<K>, int> seen;
+    must(map_->for_each([&](const K& key, const V&) { ++seen[detail::OwnedKey<K>(key)]; }));
+    for (std::size_t i = 0; i < keys_; ++i) {
+      const bool still = words_[i].started.load() == before[i] && before[i] % 2 == 1;
+      const auto found = seen.find(key_of(i));
+      if (still && (found == seen.end() || found->second != 1)) {
+        violations_.add("scan misses a key, or delivers it twice");
+      }
+    }
+  }
+
+  const PoolOptions options_;
+  const std::size_t keys_ = scaled(6'000, 900);
+  const int rounds_ = 2 * static_cast<int>(scaled(6, 3));
+  TempPath path_;
+  Violations violations_;
+  std::optional<Pool> pool_;
+  std::optional<Map<K, V>> map_;
+  std::vector<Word> words_{keys_};
+  std::atomic<std::size_t> writing_{kWriters};
+};
+
+template <class K, class V>
+void run_waves(const PoolOptions& options) {
+  Waves<K, V>(options).run();
 }
 
-TEST_P(LevelResize, L4_L11_WavesOfIntegers) { waves<std::uint64_t, std::uint64_t>(); }
-TEST_P(LevelResize, L4_L11_WavesOfStrings) { waves<Bytes, Bytes>(); }
-TEST_P(LevelResize, L4_L11_WavesOfIntegersToStrings) { waves<std::uint64_t, Bytes>(); }
+TEST_P(LevelResize, L4_L11_WavesOfIntegers) { run_waves<std::uint64_t, std::uint64_t>(options()); }
+TEST_P(LevelResize, L4_L11_WavesOfStrings) { run_waves<Bytes, Bytes>(options()); }
+TEST_P(LevelResize, L4_L11_WavesOfIntegersToStrings) { run_waves<std::uint64_t, Bytes>(options()); }
 
 // L10 too: with 4 buckets, and 2 below, many keys' two hashes name one bucket.
 template <class K, class V>

@@ -122,6 +122,11 @@ class Course {
     ASSERT_TRUE(done && *done);
   }
   MapStats stats() { return subject_.stats(); }
+  level::Seeds seeds() const {
+    const level::layout::Root* root = level_root(memory_);
+    EXPECT_NE(root, nullptr);
+    return root == nullptr ? level::Seeds{} : level::Seeds{{root->seeds[0], root->seeds[1]}};
+  }
   // Crash points begin with the last operation.
   void begin() { begin_ = ops_.end() - ops_.begin() - 1; }
   std::vector<Op> before() const { return {ops_.begin(), ops_.begin() + begin_}; }
@@ -179,6 +184,51 @@ TEST(LevelCrash, L9_ShrinkAndUndo) {
         course.before());
   }
   FAIL() << "no shrink was undone";
+}
+
+// Keys whose two buckets are the same two in every level of at most this many.
+std::vector<std::uint64_t> alike(const level::Seeds& seeds, std::uint64_t buckets, std::size_t n) {
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 1; keys.size() < n; ++key) {
+    const level::Probe probe = level::place(key, seeds);
+    const std::uint64_t low = std::min(probe.hashes[0] % buckets, probe.hashes[1] % buckets);
+    const std::uint64_t high = std::max(probe.hashes[0] % buckets, probe.hashes[1] % buckets);
+    if (low == 0 && high == 1) keys.push_back(key);
+  }
+  return keys;
+}
+
+// L9, E3: four buckets of three slots take the first twelve keys; the thirteenth adds a level, of
+// which the keys find two buckets again, so that one of those drained has no place.
+TEST(LevelCrash, L9_ExpansionIsExtended) {
+  Course course;
+  const std::vector<std::uint64_t> keys = alike(course.seeds(), 8, 16);
+  std::size_t most = 0;
+  std::size_t made = 0;
+  const auto look = [&] { most = std::max(most, course.stats().levels.size()); };
+  for (; made < 12; ++made) course.run(insert(keys[made], made));
+  ASSERT_EQ(course.stats().levels.size(), 2U);
+  const std::size_t before = course.stats().resizes.size();
+  for (; made < keys.size(); ++made, look()) {
+    course.run(insert(keys[made], made));
+    if (made == 12) course.begin();
+  }
+  EXPECT_EQ(most, 4U);
+  for (std::uint64_t i = 0; course.stats().levels.size() > 2 && i < 40; ++i) {
+    course.run(update(keys[i % made], 100 + i));
+  }
+  // Both came to their end.
+  const MapStats stats = course.stats();
+  EXPECT_EQ(stats.levels.size(), 2U);
+  ASSERT_EQ(stats.resizes.size(), before + 2);
+  for (const ResizeStats& resize : stats.resizes) {
+    EXPECT_FALSE(resize.shrink);
+    EXPECT_NE(resize.end_ns, 0U);
+  }
+  EXPECT_EQ(stats.entries, made);
+  explore_exactly<Course::Slow>(course.ops(),
+                                {"level.resize.root", "level.drain.copy", "level.drain.clear"},
+                                course.before());
 }
 
 // L9, E16: keys of one hash. More than the table takes are refused, and it does not grow for them.

@@ -4,6 +4,7 @@
 #include "support.h"
 #include "testing/engines/phast_subject.h"
 #include "testing/heap_scenarios.h"
+#include "testing/pool_scenarios.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -116,6 +117,18 @@ TEST(PoolCrash, X1_KilledWhileClosing) {
 TEST(PoolCrash, H4f_RootsAreDurableWhenAcknowledged) { EXPECT_EQ(durable_roots(), ""); }
 
 TEST(PoolCrash, X1_OpenWritesBackEveryLineAfterAKill) { EXPECT_EQ(killed_pool(), ""); }
+
+// A pool that serves at once after a kill: what it rests on itself is durable by then, and the rest
+// when it is settled.
+TEST(PoolCrash, X1_ServedAtOnceAfterAKill) {
+  EXPECT_EQ(killed_dropping(), "");
+  EXPECT_EQ(killed_releasing(), "");
+  EXPECT_EQ(killed_storing(), "");
+}
+
+// I1: a damaged header copy takes nothing from what the other one vouches for.
+TEST(PoolCrash, EitherHeaderVouchesForAClosedPool) { EXPECT_EQ(either_header_closed(), ""); }
+TEST(PoolCrash, EitherHeaderVouchesForASealedPool) { EXPECT_EQ(either_header_sealed(), ""); }
 
 // 5a: in `process` mode a power failure loses data, and a later open must not serve what is left as
 // if it were whole: it refuses, or everything is there.

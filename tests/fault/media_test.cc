@@ -356,8 +356,8 @@ TEST_F(File, APlaceThatCannotBeToldIsAnError) {
   EXPECT_TRUE(storage.identity(identity).ok());
 }
 
-// Many leaves in one partition: whatever allocation fails while they are read, the open answers it,
-// and the next one finds everything.
+// Many leaves in one partition: whatever allocation fails while they are read, the open or the
+// close says so, and the next one finds everything.
 TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
   const TempPath path;
   constexpr std::uint64_t kEntries = 12'000;
@@ -378,7 +378,10 @@ TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
       auto pool = Pool::open(path, options);
       fired = faults_fired() != 0;
       EXPECT_TRUE(pool.has_value() || code_of(pool) == StatusCode::out_of_memory) << k;
-      if (pool) must(pool->close());
+      if (!pool) continue;
+      // One that serves at once reads the rest now.
+      const Status closed = pool->close();
+      EXPECT_TRUE(closed.ok() || closed == StatusCode::out_of_memory) << k;
     }
     ASSERT_LT(k, 10'000U);
   }

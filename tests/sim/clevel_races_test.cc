@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "testing/engines/clevel_races.h"
 #include "testing/engines/clevel_subject.h"
 
 namespace perdure::testing {
@@ -142,6 +143,37 @@ TEST(ClevelRaces, X3_WithoutHelpAnAnswerIsLost) {
     const auto report =
         explore("red", words(), {insert(5, 1), insert(6, 1)}, threads, 24, /*quiet=*/true);
     EXPECT_FALSE(report.ok()) << site << ":" << mutant_name(mutant);
+  }
+}
+
+// What only a certain interleaving shows, and that each shows it.
+TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
+  struct Shown {
+    std::string_view scenario;
+    const char* site;
+    std::vector<Mutant> mutants;
+  };
+  const std::vector<Mutant> both{Mutant::drop_flush, Mutant::drop_fence};
+  const Shown all[] = {
+      {"scans_beside_erases", "clevel.scan.dead", both},
+      {"reuse_beside_the_rehash", "clevel.rehash.seal", both},
+      {"absence_beside_the_rehash", "clevel.rehash.dead", {Mutant::drop_flush}},
+      {"absence_beside_the_rehash", "clevel.rehash.late", {Mutant::drop_flush}},
+      {"absence_beside_the_rehash", "clevel.rehash.undo", {Mutant::drop_fence}},
+      {"absence_beside_the_walk", "clevel.mark.dead", both},
+  };
+  for (const NamedInterleaving& interleaving : clevel_interleavings()) {
+    const std::string name = test_name(interleaving.name);
+    expect_clean(interleaving.run(name, false));
+    for (const Shown& shown : all) {
+      if (shown.scenario != interleaving.name) continue;
+      for (const Mutant mutant : shown.mutants) {
+        const ScopedMutant scoped(shown.site, mutant);
+        ASSERT_TRUE(scoped.matched()) << shown.site;
+        EXPECT_FALSE(interleaving.run(name + "_red", /*quiet=*/true).ok())
+            << shown.site << ":" << mutant_name(mutant);
+      }
+    }
   }
 }
 

@@ -103,7 +103,7 @@ LAYERS = {
     "capi": CORE,
     "mpi": CORE | {"engine"},
     "tools": CORE | {"bench"},
-    "bench": CORE,
+    "bench": CORE | {"engine"},
     "testing": CORE | {"engine"},
     "examples": set(),
 }

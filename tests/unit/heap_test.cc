@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -135,6 +136,23 @@ TEST(Heap, AllocateAndFreeCostNoFlushAndNoFence) {
   }
   EXPECT_EQ(thread_counters().flushes, before.flushes);
   EXPECT_EQ(thread_counters().fences, before.fences);
+}
+
+// A level or a large record is not written once more when it is freed, by whoever collects.
+TEST(Heap, ARunIsZeroWhenItIsHandedOutAndNotBefore) {
+  HeapFixture f(16);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  for (int round = 0; round < 20; ++round) {
+    auto run = f.heap->allocate(3 * kExtent, BlockKind::zero_on_free);
+    ASSERT_TRUE(run);
+    const auto* bytes = f.heap->at<unsigned char>(*run);
+    ASSERT_EQ(std::count(bytes, bytes + 3 * kExtent, 0), 3 * kExtent);
+    std::memset(f.heap->at<void>(*run), 0xAA, 3 * kExtent);
+    const Counters before = thread_counters();
+    f.heap->retire(*run);
+    f.epochs->drain_all();
+    EXPECT_LT(thread_counters().flushes - before.flushes, 20U);
+  }
 }
 
 TEST(Heap, FullIsAnErrorAndSpaceComesBack) {

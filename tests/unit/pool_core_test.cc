@@ -164,6 +164,74 @@ TEST_F(Core, SyncBesideEndlessWorkDoesNotSeal) {
   core().background().remove(steps);
 }
 
+// A pool whose process was killed; the next one serves it at once.
+class AfterAKill : public Core {
+ protected:
+  AfterAKill() : next_(kCapacity) {
+    EXPECT_TRUE(core().add_root(line("map")).ok());
+    block_ = pool_->heap().allocate(2 * kPage, BlockKind::plain).value_or(0);
+    next_.load_killed(memory_);
+    memory_.set_mode(SimMode::frozen);
+    pool_ = std::make_unique<SimPool>(next_);
+    pool_->restart_at_once();
+    EXPECT_TRUE(pool_->open(1).ok() && core().finish_open(true).ok());
+    EXPECT_FALSE(core().after_kill().done());
+  }
+  ~AfterAKill() override {
+    next_.set_mode(SimMode::frozen);
+    pool_.reset();  // before its memory
+  }
+
+  SimMemory next_;
+  std::uint64_t block_ = 0;
+};
+
+TEST_F(AfterAKill, WhatCannotBeWrittenBackIsNotTold) {
+  for (const bool served : {false, true}) {
+    if (served) core().serve();
+    pool_->platform().poison();
+    EXPECT_FALSE(core().after_kill().settle(block_, kPage));
+    EXPECT_FALSE(core().sweep().finish());
+    EXPECT_EQ(core().sweep().failure(), StatusCode::poisoned);
+    EXPECT_FALSE(core().sweep().finish()) << "again";
+    EXPECT_TRUE(core().heap().sweeping());
+  }
+  EXPECT_EQ(core().sync(), StatusCode::poisoned);
+  EXPECT_EQ(core().close(true), StatusCode::poisoned);
+}
+
+TEST_F(AfterAKill, CloseAndSyncSettleEverything) {
+  EXPECT_TRUE(core().after_kill().settle(block_, kPage));
+  EXPECT_FALSE(core().after_kill().done());
+  EXPECT_TRUE(core().sync().ok());
+  EXPECT_TRUE(core().after_kill().done());
+  EXPECT_TRUE(core().close(true).ok());
+}
+
+// A sweep of maps that have nothing to mark, one of which is dropped in between.
+TEST_F(Core, ASweepWithoutMarksFreesEverything) {
+  for (const bool poisoned : {false, true}) {
+    ASSERT_TRUE(pool_->heap().allocate(64, BlockKind::dead_on_free).has_value());
+    ASSERT_TRUE(core().close(true).ok());
+    MarkingMap first, second, stranger;
+    pool_ = std::make_unique<SimPool>(memory_);
+    ASSERT_TRUE(pool_->open(1).ok());
+    core().sweep().add(first);
+    core().sweep().add(second);
+    ASSERT_TRUE(core().finish_open(true).ok());
+    core().sweep().leave(stranger);
+    core().sweep().leave(first);
+    EXPECT_TRUE(core().heap().sweeping());
+    if (poisoned) pool_->platform().poison();
+    // A block that looks alive is made dead first, and that may fail.
+    auto* words = pool_->heap().at<std::uint64_t>(core().header().data_offset);
+    pool_->platform().store(words[0], 1);
+    EXPECT_EQ(core().sweep().finish(), !poisoned);
+    EXPECT_EQ(core().sweep().failure(), poisoned ? StatusCode::poisoned : StatusCode::ok);
+    EXPECT_EQ(core().heap().stats().assigned_extents, poisoned ? 1U : 0U);
+  }
+}
+
 // The next growth finds its space there; a crash before it leaves a longer file, no more.
 TEST_F(Core, GrowthIsPreparedPieceByPiece) {
   const std::uint64_t before = core().header().file_bytes;

@@ -28,6 +28,9 @@
 //         that may have loaded them.
 //   I7 D  Until mark_some() has been through the table (verified_), a found item counts only if its
 //         checksum matches and its slot still names it, and nothing is rehashed.
+//   I8 C  In a map that was closed cleanly every slot that is not 0 or sealed names a live, whole
+//         item. A closed item, whose checksum covers its value word, is whole until it is freed,
+//         whatever happens.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of an item)
 //   find    all levels from the last to the first: tag -> state live -> key -> value (LP: the load
 //           of the state; a value that came later belongs to an update that is ordered before it
@@ -37,30 +40,35 @@
 //           in flight: 1F 1S before "absent".
 //   insert  item whole, state last -> stripe's latch -> find: absent -> slot CAS 0 -> item (LP) ->
 //           F*k F S (PP) -> latch. (k+1)F 1S. A value beyond kInlineValue: its blob first, F* S.
-//   update  find -> count the stripe -> value word: store (LP) -> F S (PP) -> uncount. 1F 1S.
+//   update  find -> count the stripe -> a closed item: opened -> value word: store (LP) -> F S (PP)
+//           -> uncount. 1F 1S.
 //           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
 //           2S.
 //   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> uncount -> clear the slots
-//           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). While the
-//           table grows: the slots' F and 1S at once.
+//           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). A copy that
+//           a rehash has made: F S at once.
 //   expand  level zero, F* S, in the background -> ring word, F S (PP) -> context, by the insert
 //           that found no slot.
 //   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
-//           F per copy, 1S; dead meanwhile: the copy undone, F S; then sealed. All sealed: ring
-//           word 0, F S (PP) -> context -> level retired.
+//           F per copy; dead ones F; 1S. Dead meanwhile: the copy undone, 2F S. Then sealed, 1F; 1S
+//           a step. All sealed: ring word 0, F S (PP) -> context -> level retired.
 //   for_each  bucket by bucket; the rehash rests meanwhile, so that each entry is seen once.
 // ORDERING
 //   state, key, value  before the slot's CAS (release); find loads the slot first (acquire).
-//   copy               before the seal: who finds a seal finds the copy further up, or a new
-//                      context.
+//   copy, death        before the seal: who finds a seal finds the copy further up, or a new
+//                      context; what died is durably dead.
+//   seal               durable before the step's guard goes: blocks that sealed slots named are
+//                      reused later (I4).
 //   dead / copy        eraser: state CAS, then context, then slots. Rehasher: copy CAS, then state.
-//                      Locked on both sides: one of them sees the other's store (as Dekker).
+//                      Locked on both sides: one of them sees the other's store (as Dekker; a
+//                      locked instruction orders both on x86, acquire and release alone do not).
 //   stripe             raised before the store, loaded after the value; lowered after the fence.
 //   scanners, moving   each side raises its own, then looks at the other's (seq_cst).
 // RECOVERY  The ring; O(levels). mark_some() then goes through the slots while the map serves:
-//   those that name a dead or torn item are cleared, fenced in the same step, before the sweep can
-//   free the block; the others' items and blobs are marked. A rehash goes on from bucket 0:
-//   what was copied is found in a level above and only sealed. Idempotent.
+//   those that name a dead or torn item are cleared, once the death is durable, and fenced in the
+//   same step, before the sweep can free the block; the others' items and blobs are marked. A
+//   rehash goes on from bucket 0: what was copied is found in a level above and only sealed.
+//   Idempotent.
 //   Non-authoritative pointers: slots of dead and torn items; the second slot of a moving item;
 //   bits 0..38 of a dead state; value words of dead items.
 // RECLAMATION  items through epochs, their slot written back and their state zeroed by the batch
@@ -161,7 +169,10 @@ class Clevel final : public detail::Index, public EngineInstance {
     std::uint64_t state = 0;
     std::uint64_t value = 0;
     const Context* context = nullptr;
+    std::uint64_t damaged = 0;  // an item that a clean close left whole, and that is not
   };
+  // What an item is that a slot named, by its checksum. `changed`: it was another one by then.
+  enum class Look : std::uint8_t { whole, torn, damaged, changed };
 
   // --- helpers ---
   Probe probe_of(const detail::Key& key) const noexcept {
@@ -191,9 +202,22 @@ class Clevel final : public detail::Index, public EngineInstance {
   bool plausible(std::uint64_t word) const noexcept {
     return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
   }
-  bool whole(std::uint64_t word, std::uint64_t state) const noexcept {
-    return is_whole(item_at(word), state, context_.heap.block_bytes(word & kOffsetMask));
+  bool is_item_block(std::uint64_t offset) const noexcept {
+    const Heap<P>& heap = context_.heap;
+    return heap.is_block(offset) && !heap.is_plain(offset) && heap.block_bytes(offset) >= 32;
   }
+  bool whole(std::uint64_t word, std::uint64_t state) const noexcept {
+    Item* item = item_at(word);
+    return is_whole(item, state, context_.platform.load(item->value),
+                    context_.heap.block_bytes(word & kOffsetMask)) ||
+           !P::verifies("clevel.item.crc"_site);
+  }
+  // A block that a state of such lengths can be of; a damaged one must not lead beyond the file.
+  bool fits(std::uint64_t word, std::uint64_t state) const noexcept {
+    const std::uint64_t offset = word & kOffsetMask;
+    return is_item_block(offset) && item_bytes(state) <= context_.heap.block_bytes(offset);
+  }
+  Look look_at(const std::uint64_t& slot, std::uint64_t word, std::uint64_t state) const noexcept;
 
   // --- lookups ---
   template <class F>
@@ -227,24 +251,31 @@ class Clevel final : public detail::Index, public EngineInstance {
                          const detail::Value& value) noexcept;
   Expected<bool> replace_bytes(const Found& found, const Probe& probe,
                                std::string_view value) noexcept;
+  void retire_blob(std::uint64_t blob) noexcept;
+  void open_item(Item* item, std::uint64_t state) noexcept;
   Status clear_slots(const Found& found, const Probe& probe) noexcept;
 
   // --- structure ---
   Status expand(const Context* seen) noexcept;
   void look_ahead(const Context& now, const std::uint64_t* slot) noexcept;
-  Step prepare_some() noexcept;
+  Step prepare_some(Status& failure) noexcept;
   Expected<std::uint64_t> take_level(std::uint64_t buckets) noexcept;
   void begin_resize(const Context& from, const Context& to) noexcept;
   void end_resize(const Level& drained) noexcept;
   static std::uint64_t slots_of(const Context& context) noexcept;
   std::uint64_t gained() const noexcept;
   bool crowded(const Level& level) const noexcept;
-  static Expected<std::uint64_t> empty_level(const EngineContext<P>& context,
-                                             std::uint64_t buckets) noexcept;
   Step rehash_some() noexcept;
-  Status rehash_bucket(Level& last, Bucket& bucket) noexcept;
-  Status copy_up(const Probe& probe, std::uint64_t word, const Level& last,
-                 std::uint64_t*& copy) noexcept;
+  struct Move {
+    std::uint64_t word = 0;         // of the slot; 0: it stays as it is
+    std::uint64_t* copy = nullptr;  // made by this step
+  };
+  static Step after_failure(const Status& s) noexcept;
+  Expected<bool> rehash_bucket(const Level& last, Bucket& bucket) noexcept;
+  Expected<bool> copy_bucket(const Level& last, Bucket& bucket, Move (&moves)[8]) noexcept;
+  bool undo_copies(Move (&moves)[8]) noexcept;
+  Expected<bool> copy_up(const Probe& probe, std::uint64_t word, const Level& last,
+                         std::uint64_t*& copy) noexcept;
   Status drop_last() noexcept;
   bool store_ring(std::uint32_t index, std::uint64_t word) noexcept;
   struct Rehash final : BackgroundWork<P> {
@@ -254,7 +285,14 @@ class Clevel final : public detail::Index, public EngineInstance {
   };
   struct Ahead final : BackgroundWork<P> {
     explicit Ahead(Clevel* m) : map(m) {}
-    Step run_some() noexcept override { return map->prepare_some(); }
+    Step run_some() noexcept override {
+      // Who holds it may wait for whoever waits for this step.
+      if (!map->ahead_latch_.try_lock()) return Step::more;
+      Status failure;  // the insert that needs the level says so
+      const Step step = map->prepare_some(failure);
+      map->ahead_latch_.unlock();
+      return step;
+    }
     Clevel* map;
   };
   // While it lives no item moves; it waits for the step that is under way.
@@ -291,8 +329,13 @@ class Clevel final : public detail::Index, public EngineInstance {
 
   // --- recovery, check ---
   Status read_root() noexcept;
+  static bool has_checksum(const layout::Root& image) noexcept {
+    return image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)) ||
+           !P::verifies("clevel.root.crc"_site);
+  }
   Status read_levels() noexcept;
   static std::uint64_t level_word(std::uint64_t offset, std::uint64_t buckets) noexcept;
+  void close_level(Level& level) noexcept;
   Status mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept;
   bool named_above(const Context& now, std::uint64_t word, const Probe& probe) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
@@ -305,16 +348,19 @@ class Clevel final : public detail::Index, public EngineInstance {
   layout::Root* root_;
   Seed seed_;
   bool bytes_values_ = false;
+  bool clean_ = false;  // found as a close leaves it
   typename P::template Atomic<Context*> levels_{nullptr};
   typename P::template Atomic<bool> verified_{false};  // I7
   std::unique_ptr<Stripe<P>[]> stripes_;
   typename P::Latch resize_latch_;
-  typename P::Latch grow_latch_;  // of who adds a level; taken before the others
+  // Of who adds a level; taken before the others. Held across allocations, which may wait for
+  // background work: steps only try to take it.
+  typename P::Latch grow_latch_;
   Rehash rehash_{this};
   Ahead ahead_{this};
   typename P::template Atomic<std::uint64_t> wanted_{0};  // buckets of the next level
-  typename P::Latch ahead_latch_;
-  struct {  // the next level as far as it is zeroed
+  typename P::Latch ahead_latch_;                         // likewise
+  struct {                                                // the next level as far as it is zeroed
     std::uint64_t offset = 0;
     std::uint64_t buckets = 0;
     std::uint64_t zeroed = 0;

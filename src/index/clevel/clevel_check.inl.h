@@ -26,30 +26,31 @@ template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept {
   const P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_acquire);
+  const bool verified = verified_.load(std::memory_order_acquire);
   Status s;
   const auto reach = [&](std::uint64_t offset) {
     if (s.ok()) s = (context_.heap.*mark)(offset);
   };
+  reach(root_offset_);
   for (std::uint32_t i = 0; i < now.count; ++i) {
     const Level& level = *now.levels[i];
     for (std::uint64_t n = 0; n < level.count * G::kSlots && s.ok(); ++n) {
       const std::uint64_t word = platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
       if (word == 0 || word == kSealed) continue;
-      if (!plausible(word)) return damaged(word & kOffsetMask);
+      if (!is_item_block(word & kOffsetMask)) return damaged(word & kOffsetMask);
       const Item* item = item_at(word);
       const std::uint64_t state = platform.load(item->state);
-      if (is_live(state) && i == 0 && now.growing() &&
-          named_above(now, word, probe_of(item, state))) {
-        continue;
-      }
+      // Not reached: its eraser frees it, or the sweep.
+      if (!is_live(state) || (!verified && !whole(word, state))) continue;
+      if (!fits(word, state)) return damaged(word & kOffsetMask);
+      if (i == 0 && now.growing() && named_above(now, word, probe_of(item, state))) continue;
       const std::uint64_t value = bytes_values_ ? platform.load(item->value) : 0;
-      if (is_live(state) && value > kGone) reach(value);
+      if (value > kGone) reach(value);
       reach(word & kOffsetMask);
     }
     reach(level.offset);
   }
   if (next_.offset != 0) reach(next_.offset);
-  reach(root_offset_);
   return s;
 }
 
@@ -82,7 +83,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
     }
     return;
   }
-  if (!plausible(word) || !context_.heap.is_block(word & kOffsetMask)) {
+  if (!plausible(word) || !is_item_block(word & kOffsetMask)) {
     return bad("is named by a slot but is no item");
   }
   const Item* item = item_at(word);
@@ -93,9 +94,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
     if (verified_.load(std::memory_order_acquire)) bad("is dead but named");
     return;
   }
-  if (item_bytes(state) > context_.heap.block_bytes(word & kOffsetMask)) {
-    return bad("does not fit its block");
-  }
+  if (!fits(word, state)) return bad("does not fit its block");
   if (!Codec::kBytes && key_bytes(state) != 8) return bad("has no integer key");
   const Probe probe = probe_of(item, state);
   const bool moving = level == 0 && now.growing() && named_above(now, word, probe);
@@ -138,7 +137,7 @@ void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report
   const Context& now = *levels_.load(std::memory_order_acquire);
   ++report.objects;
   const layout::Root image = *root_;
-  if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc))) {
+  if (!has_checksum(image)) {
     internal::violation(report, root_offset_, "damaged root block");
   }
   std::uint32_t used = 0;
@@ -179,7 +178,7 @@ LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t nu
     if (word == 0 || word == kSealed || !plausible(word)) continue;
     const Item* item = item_at(word);
     const std::uint64_t state = platform.load(item->state);
-    if (!is_live(state)) continue;
+    if (!is_live(state) || !fits(word, state)) continue;
     if (number == 0 && now.growing() && named_above(now, word, probe_of(item, state))) continue;
     ++stats.entries;
     out.pm_bytes += context_.heap.block_bytes(word & kOffsetMask);

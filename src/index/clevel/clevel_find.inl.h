@@ -60,6 +60,20 @@ bool Clevel<P, Codec, G>::note_dead(const Item* item, const Probe& probe,
   return true;
 }
 
+// I7, I8.
+template <Platform P, class Codec, class G>
+auto Clevel<P, Codec, G>::look_at(const std::uint64_t& slot, std::uint64_t word,
+                                  std::uint64_t state) const noexcept -> Look {
+  const P& platform = context_.platform;
+  const bool counts = whole(word, state);
+  // Whoever replaces the value of a closed item opens it first; whoever frees it, takes its slot.
+  if (platform.load(slot) != word || platform.load(item_at(word)->state) != state) {
+    return Look::changed;
+  }
+  if (counts) return Look::whole;
+  return clean_ || is_closed(state) ? Look::damaged : Look::torn;
+}
+
 // One walk through the levels, last to first: what moves, moves ahead of it. False: the list of
 // levels has changed under it, and nothing was found.
 template <Platform P, class Codec, class G>
@@ -81,9 +95,13 @@ template <Platform P, class Codec, class G>
     }
     if (!same_key(item, state, probe)) return false;
     if (!verified) {  // I7
-      const bool counts = whole(word, state);
-      if (platform.load(slot) != word) return again = true;
-      if (!counts) return false;
+      const Look look = look_at(slot, word, state);
+      if (look == Look::changed) return again = true;
+      if (look == Look::torn) return false;
+      if (look == Look::damaged) {
+        found.damaged = word & kOffsetMask;
+        return true;
+      }
     }
     const std::uint64_t value = platform.load(item->value);
     if (bytes_values_ && value == kGone) return false;  // dead, durably
@@ -108,6 +126,8 @@ template <Platform P, class Codec, class G>
   }
   if (wrote && !context_.platform.fence("clevel.help.dead"_site)) [[unlikely]]
     return StatusCode::poisoned;
+  if (found.damaged != 0) [[unlikely]]
+    return damaged(found.damaged);
   if (found.item == nullptr) return {};
   return make_durable(found, probe, own);
 }
@@ -162,9 +182,7 @@ template <Platform P, class Codec, class G>
     value = {.bytes = {clevel::value_of(found.item, found.state), inline_bytes(found.state)}};
     return {};
   }
-  if (found.value % 16 != 0 || !context_.heap.contains(found.value, sizeof(layout::Blob))) {
-    return damaged(offset_of(found.item));
-  }
+  if (!context_.heap.is_block(found.value)) return damaged(offset_of(found.item));
   const auto* blob = context_.heap.template at<layout::Blob>(found.value);
   const std::uint64_t size = context_.platform.load(blob->size);
   const std::size_t room = context_.heap.block_bytes(found.value);
@@ -272,9 +290,11 @@ bool Clevel<P, Codec, G>::deliver_bucket(const Context& now, std::uint32_t level
       wrote = true;
       continue;
     }
-    if (!verified_.load(std::memory_order_acquire) &&
-        (!whole(word, state) || platform.load(bucket.slots[i]) != word)) {
-      continue;
+    if (!verified_.load(std::memory_order_acquire)) {
+      const Look look = look_at(bucket.slots[i], word, state);
+      if (look == Look::changed) --i;  // once more
+      if (look == Look::damaged) s = damaged(word & kOffsetMask);
+      if (look != Look::whole) continue;
     }
     const Probe probe = probe_of(item, state);
     if (level == 0 && now.growing() && named_above(now, word, probe)) continue;

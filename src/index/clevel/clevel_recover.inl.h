@@ -45,13 +45,17 @@ Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& cont
   image.fixed_crc = crc32c(0, &image, offsetof(layout::Root, fixed_crc));
   std::uint64_t made[2] = {0, 0};
   for (std::uint32_t i = 0; i < 2; ++i) {
-    auto level = empty_level(context, lower << i);
+    const std::uint64_t bytes = (lower << i) * sizeof(Bucket);
+    auto level = context.heap.allocate(bytes, BlockKind::plain);
     if (!level) {
       if (made[0] != 0) context.heap.free(made[0]);
       context.heap.free(*block);
       return level;
     }
     made[i] = *level;
+    auto* buckets = context.heap.template at<Bucket>(*level);
+    platform.zero(buckets, bytes);
+    platform.flush(buckets, bytes, "clevel.create.level"_site);
     image.levels[i] = level_word(*level, lower << i);
   }
   auto* root = context.heap.template at<layout::Root>(*block);
@@ -85,11 +89,9 @@ Status Clevel<P, Codec, G>::read_root() noexcept {
   const layout::Root image = *root_;
   if (image.magic != layout::kRootMagic) return bad("magic");
   if (image.slots != G::kSlots) return bad("geometry");
-  if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc)) &&
-      P::verifies("clevel.root.crc"_site)) {
-    return bad("checksum");
-  }
+  if (!has_checksum(image)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  if (image.opened != 0 && image.opened != layout::kOpened) return bad("state");
   bytes_values_ = (image.flags & layout::kBytesValues) != 0;
   seed_ = {.a = image.seed[0], .b = image.seed[1]};
   return {};
@@ -113,13 +115,13 @@ Status Clevel<P, Codec, G>::read_levels() noexcept {
     const std::uint64_t word = word_at(begin + i);
     if (i >= kMaxLevels || word == 0) {
       if (word != 0) return bad("two runs");
-      if (now->count == i) continue;
       continue;
     }
     if (now->count != i) return bad("two runs");
     const std::uint64_t log = word & 63;
     const std::uint64_t offset = word & kOffsetMask & ~std::uint64_t{63};
-    if (log > kMaxLogBuckets || word != level_word(offset, 1ULL << log)) return bad("checksum");
+    if (log < 1 || log > kMaxLogBuckets || word != level_word(offset, 1ULL << log))
+      return bad("checksum");
     if (i > 0 && 1ULL << log != now->first().count * 2) return bad("sizes");
     if (Status s = context_.heap.mark(offset); !s.ok()) return s;
     if (context_.heap.block_bytes(offset) < (sizeof(Bucket) << log)) return bad("block");
@@ -137,7 +139,7 @@ Status Clevel<P, Codec, G>::read_levels() noexcept {
 
 template <Platform P, class Codec, class G>
 Expected<Recovered> Clevel<P, Codec, G>::recover(bool clean) {
-  (void)clean;
+  clean_ = clean;
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
   if (Status s = read_levels(); !s.ok()) return fail(std::move(s));
   inherited_ = levels_.load(std::memory_order_relaxed)->count - 2;
@@ -163,7 +165,8 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
       mark_bucket_ = 0;
     }
     if (mark_level_ == now.count || !now.levels[mark_level_]->inherited) break;
-    s = mark_bucket(now, now.levels[mark_level_]->buckets[mark_bucket_++], wrote);
+    s = mark_bucket(now, now.levels[mark_level_]->buckets[mark_bucket_], wrote);
+    if (s.ok()) ++mark_bucket_;
   }
   // What was cleared is durable before the sweep can free what it named (I4).
   if (wrote && !context_.platform.fence("clevel.mark.slot"_site) && s.ok()) {
@@ -189,27 +192,42 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
     std::uint64_t word = platform.load(slot);
     while (word != 0 && word != kSealed) {
       const std::uint64_t offset = word & kOffsetMask;
-      if ((word & 15) != 0 || word >> kOffsetBits == 0 || !heap.is_block(offset) ||
-          heap.block_bytes(offset) < 32) {
+      if ((word & 15) != 0 || word >> kOffsetBits == 0 || !is_item_block(offset)) {
         return damaged(offset);
       }
       const std::uint64_t state = platform.load(item_at(word)->state);
-      if (!is_live(state) || !whole(word, state)) {
-        // Of a dead process, or of an erase of ours that clears it too.
+      const Look look = look_at(slot, word, state);
+      if (look == Look::changed) {
+        word = platform.load(slot);
+        continue;
+      }
+      const bool dead = (state & (kLive | kDead)) == kDead;
+      if (look == Look::damaged && !dead) return damaged(offset);
+      if (dead || look != Look::whole) {
+        // Of a dead process, or of an erase of ours that clears it too. Who finds the slot empty
+        // knows of no death.
+        if (dead) {
+          platform.flush(item_at(word), sizeof(Item), "clevel.mark.dead"_site);
+          if (!platform.fence("clevel.mark.dead"_site)) return StatusCode::poisoned;
+        }
         if (!platform.compare_exchange(slot, word, 0)) continue;
         platform.flush(&slot, sizeof(slot), "clevel.mark.slot"_site);
         wrote = true;
         break;
       }
       const std::uint64_t value = bytes_values_ ? platform.load(item_at(word)->value) : 0;
-      if (value == kGone) {
+      const Probe probe = probe_of(item_at(word), state);
+      if (value == kGone || probe.tag() != word >> kOffsetBits) {
+        if (platform.load(item_at(word)->state) == state) return damaged(offset);
         word = platform.load(slot);
         continue;
       }
-      const bool twice = mark_level_ == 0 && now.growing() &&
-                         named_above(now, word, probe_of(item_at(word), state));
+      const bool twice = mark_level_ == 0 && now.growing() && named_above(now, word, probe);
       if (!twice) ++marked_;
-      if (Status s = heap.mark_serving(offset); !s.ok()) return s;
+      if (Status s = P::runs("clevel.mark.item"_site) ? heap.mark_serving(offset) : Status();
+          !s.ok()) {
+        return s;
+      }
       if (value != 0) {
         if (Status s = heap.mark_serving(value); !s.ok()) return s;
       }
@@ -222,7 +240,7 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::start() noexcept {
   if (context_.platform.load(root_->opened) == 0) {
-    context_.platform.store(root_->opened, 1);
+    context_.platform.store(root_->opened, layout::kOpened);
     context_.platform.flush(&root_->opened, sizeof(root_->opened), "clevel.start.opened"_site);
     (void)context_.platform.fence("clevel.start.opened"_site);
   }
@@ -230,11 +248,40 @@ void Clevel<P, Codec, G>::start() noexcept {
   context_.background.add(rehash_);
 }
 
-// The level that is not used yet.
+// Not written back: an item that a power failure leaves open is as good, but for its value.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::close_level(Level& level) noexcept {
+  constexpr std::uint64_t kAheadBuckets = 4;
+  P& platform = context_.platform;
+  const auto items_of = [&](std::uint64_t bucket, auto&& visit) {
+    for (const std::uint64_t& slot : level.buckets[bucket].slots) {
+      const std::uint64_t word = platform.load(slot);
+      if (word > kSealed && plausible(word)) visit(item_at(word));
+    }
+  };
+  for (std::uint64_t b = 0; b < level.count; ++b) {
+    if (b + kAheadBuckets < level.count) {
+      items_of(b + kAheadBuckets, [](Item* item) { __builtin_prefetch(item, 1); });
+    }
+    items_of(b, [&](Item* item) {
+      const std::uint64_t state = platform.load(item->state);
+      if (!is_live(state) || is_closed(state)) return;
+      platform.store(item->state, toggle_closed(state, platform.load(item->value)));
+    });
+  }
+}
+
+// I8. The walk comes to its end first: what a killed process left in the slots is cleared.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::close() {
+  constexpr std::uint64_t kBudget = 1 << 16;
   if (next_.offset != 0) context_.heap.free(next_.offset);
   next_ = {};
+  while (!verified_.load(std::memory_order_relaxed)) {
+    if (auto more = mark_some(kBudget); !more) return std::move(more.error());
+  }
+  const Context& now = *levels_.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < now.count; ++i) close_level(*now.levels[i]);
   return {};
 }
 

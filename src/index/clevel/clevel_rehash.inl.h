@@ -17,19 +17,6 @@ std::uint64_t Clevel<P, Codec, G>::level_word(std::uint64_t offset,
   return word | std::uint64_t{crc32c(0, &word, sizeof(word)) & 0xFFFF} << kOffsetBits;
 }
 
-// A level of empty buckets, durably.
-template <Platform P, class Codec, class G>
-Expected<std::uint64_t> Clevel<P, Codec, G>::empty_level(const EngineContext<P>& context,
-                                                         std::uint64_t buckets) noexcept {
-  auto block = context.heap.allocate(buckets * sizeof(Bucket), BlockKind::plain);
-  if (!block) return block;
-  auto* first = context.heap.template at<Bucket>(*block);
-  context.platform.zero(first, buckets * sizeof(Bucket));
-  context.platform.flush(first, buckets * sizeof(Bucket), "clevel.level.zero"_site);
-  if (!context.platform.fence("clevel.level.zero"_site)) return fail(StatusCode::poisoned);
-  return block;
-}
-
 template <Platform P, class Codec, class G>
 bool Clevel<P, Codec, G>::store_ring(std::uint32_t index, std::uint64_t word) noexcept {
   context_.platform.store(root_->levels[index], word);
@@ -71,11 +58,13 @@ std::uint64_t Clevel<P, Codec, G>::gained() const noexcept {
 // The latch is held.
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::begin_resize(const Context& from, const Context& to) noexcept {
+  // While the walk of an open is under way it is not known what was there.
+  const auto entries = static_cast<std::int64_t>(found_.load(std::memory_order_relaxed) + gained());
   resizes_[begun_++ % MapStats::kMaxResizes] = {
       .begin_ns = P::now_ns() - opened_ns_,
       .slots_before = slots_of(from),
       .slots_after = slots_of(to) - (to.growing() ? to.levels[0]->count * G::kSlots : 0),
-      .entries = found_.load(std::memory_order_relaxed) + gained()};
+      .entries = static_cast<std::uint64_t>(std::max<std::int64_t>(entries, 0))};
 }
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::end_resize(const Level& drained) noexcept {
@@ -107,50 +96,62 @@ void Clevel<P, Codec, G>::look_ahead(const Context& now, const std::uint64_t* sl
   context_.background.wake(ahead_);
 }
 
-// A step of zeroing the next level, so that no insert has to.
+// A step of zeroing the next level, so that no insert has to. The latch is held.
 template <Platform P, class Codec, class G>
-Step Clevel<P, Codec, G>::prepare_some() noexcept {
+Step Clevel<P, Codec, G>::prepare_some(Status& failure) noexcept {
   P& platform = context_.platform;
-  const LatchGuard guard(ahead_latch_);
   const std::uint64_t buckets = wanted_.load(std::memory_order_acquire);
-  if (next_.zeroed == buckets || buckets == 0 || platform.poisoned()) return Step::rest;
+  if (next_.zeroed == buckets || buckets == 0) return Step::rest;
   if (next_.buckets != buckets) {
     if (next_.offset != 0) context_.heap.free(next_.offset);
     next_ = {};
     auto block = context_.heap.allocate(buckets * sizeof(Bucket), BlockKind::plain);
-    if (!block) return Step::rest;  // the insert that needs it says so
+    if (!block) {
+      failure = std::move(block.error());
+      return Step::rest;
+    }
     next_ = {.offset = *block, .buckets = buckets};
   }
   auto* first = context_.heap.template at<Bucket>(next_.offset) + next_.zeroed;
   const std::uint64_t n = std::min(G::kAhead, buckets - next_.zeroed);
   platform.zero(first, n * sizeof(Bucket));
   platform.flush(first, n * sizeof(Bucket), "clevel.ahead.zero"_site);
-  if (!platform.fence("clevel.ahead.zero"_site)) return Step::rest;
+  if (!platform.fence("clevel.ahead.zero"_site)) {
+    failure = StatusCode::poisoned;
+    return Step::rest;
+  }
   next_.zeroed += n;
   return next_.zeroed == buckets ? Step::rest : Step::more;
 }
 
-// The level of so many buckets that lies ready, once what is missing was done.
+// The level of so many buckets, once it lies ready: durably zero.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::take_level(std::uint64_t buckets) noexcept {
-  wanted_.store(buckets, std::memory_order_release);
-  while (prepare_some() == Step::more) {
-  }
-  {
+  for (;;) {
+    wanted_.store(buckets, std::memory_order_release);
+    Status failure;
     const LatchGuard guard(ahead_latch_);
+    if (prepare_some(failure) == Step::more) continue;
+    const bool ready = next_.zeroed == buckets;
+    if (!ready && failure.ok()) continue;  // somebody who saw an older list wanted another one
     wanted_.store(0, std::memory_order_release);
-    if (next_.zeroed == buckets) return std::exchange(next_, {}).offset;
+    if (!ready) return fail(std::move(failure));
+    return std::exchange(next_, {}).offset;
   }
-  return empty_level(context_, buckets);
 }
 
 // Adds a level, unless the list is no longer the one in which no slot was free. The caller is
-// pinned; others that found no slot wait for it.
+// pinned and holds grow_latch_; others that found no slot wait for it.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::expand(const Context* seen) noexcept {
-  const LatchGuard growing(grow_latch_);
   if (levels_.load(std::memory_order_acquire) != seen) return {};
-  if (seen->count == kMaxLevels || !crowded(seen->first())) {
+  if (seen->count == kMaxLevels) {
+    return Status::format(StatusCode::hash_overflow,
+                          "this key has no slot, and %u levels, the most there can be, wait to be "
+                          "rehashed",
+                          seen->count);
+  }
+  if (!crowded(seen->first())) {
     return Status::format(StatusCode::hash_overflow,
                           "too many keys share their buckets: this one has no slot in %u levels, "
                           "the largest of which is nearly empty",
@@ -195,6 +196,13 @@ Status Clevel<P, Codec, G>::expand(const Context* seen) noexcept {
 // --- rehash; one thread at a time ---
 
 template <Platform P, class Codec, class G>
+Step Clevel<P, Codec, G>::after_failure(const Status& s) noexcept {
+  const bool later = s == StatusCode::pool_full || s == StatusCode::hash_overflow ||
+                     s == StatusCode::out_of_memory;
+  return later ? Step::blocked : Step::rest;
+}
+
+template <Platform P, class Codec, class G>
 Step Clevel<P, Codec, G>::rehash_some() noexcept {
   // I7; mark_some wakes it.
   if (!verified_.load(std::memory_order_acquire) && P::runs("clevel.rehash.wait"_site)) {
@@ -215,13 +223,15 @@ Step Clevel<P, Codec, G>::rehash_some() noexcept {
             if (word > kSealed) __builtin_prefetch(item_at(word));
           }
         }
-        if (Status s = rehash_bucket(last, last.buckets[last.next]); !s.ok()) {
-          const bool later = s == StatusCode::pool_full || s == StatusCode::hash_overflow;
-          step = later ? Step::blocked : Step::rest;
-          break;
-        }
+        auto sealed = rehash_bucket(last, last.buckets[last.next]);
+        if (!sealed) step = after_failure(sealed.error());
+        if (!sealed || !*sealed) break;
       }
-      if (last.next == last.count && !drop_last().ok()) step = Step::rest;
+      // I4: before the guard goes, which holds back the items that were named by what is sealed.
+      if (!context_.platform.fence("clevel.rehash.seal"_site)) step = Step::rest;
+      if (step == Step::more && last.next == last.count) {
+        if (Status s = drop_last(); !s.ok()) step = after_failure(s);
+      }
     }
   }
   moving_.fetch_sub(1, std::memory_order_seq_cst);
@@ -229,77 +239,105 @@ Step Clevel<P, Codec, G>::rehash_some() noexcept {
 }
 
 // A slot for the item above the last level; `copy` is null if one names it already, as a rehash
-// that was cut short leaves it.
+// that was cut short leaves it. False: an insert is making the level that this waits for; it may
+// wait for whoever waits for this step.
 template <Platform P, class Codec, class G>
-Status Clevel<P, Codec, G>::copy_up(const Probe& probe, std::uint64_t word, const Level& last,
-                                    std::uint64_t*& copy) noexcept {
+Expected<bool> Clevel<P, Codec, G>::copy_up(const Probe& probe, std::uint64_t word,
+                                            const Level& last, std::uint64_t*& copy) noexcept {
   copy = nullptr;
-  if (last.inherited && named_above(*levels_.load(std::memory_order_acquire), word, probe)) {
-    return {};
+  if (last.inherited && P::runs("clevel.rehash.found"_site) &&
+      named_above(*levels_.load(std::memory_order_acquire), word, probe)) {
+    return true;
   }
   for (;;) {
     const Context& now = *levels_.load(std::memory_order_acquire);
     std::uint64_t* slot = free_slot(probe, now);
     if (slot == nullptr) {
-      if (Status s = expand(&now); !s.ok()) return s;
+      if (!grow_latch_.try_lock()) return false;
+      Status s = expand(&now);
+      grow_latch_.unlock();
+      if (!s.ok()) return fail(std::move(s));
       continue;
     }
     context_.heap.mark_copied(word & kOffsetMask);
     std::uint64_t empty = 0;
     if (!context_.platform.compare_exchange(*slot, empty, word)) {
-      if (empty >> kOffsetBits == 0) return damaged(offset_of(slot));  // nothing is sealed up there
-      continue;
+      if (empty >> kOffsetBits != 0) continue;
+      return fail(damaged(offset_of(slot)));  // nothing is sealed up there
     }
     context_.platform.flush(slot, sizeof(*slot), "clevel.rehash.copy"_site);
     copy = slot;
-    return {};
+    return true;
   }
 }
 
-// Leaves every slot of the bucket sealed. What is copied is durable before its old slot is sealed.
+// What a bucket's slots name, copied into the levels above. An item that is dead already needs no
+// copy: its eraser does the rest. But whoever meets the seal knows of no death, so this is durable
+// first.
 template <Platform P, class Codec, class G>
-Status Clevel<P, Codec, G>::rehash_bucket(Level& last, Bucket& bucket) noexcept {
+Expected<bool> Clevel<P, Codec, G>::copy_bucket(const Level& last, Bucket& bucket,
+                                                Move (&moves)[8]) noexcept {
   P& platform = context_.platform;
-  struct Move {
-    std::uint64_t word = 0;
-    std::uint64_t* copy = nullptr;
-  };
-  for (;;) {
-    Move moves[8];
-    bool open = false;
-    bool wrote = false;
-    Status s;
-    for (std::uint32_t i = 0; i < G::kSlots && s.ok(); ++i) {
-      std::uint64_t word = platform.load(bucket.slots[i]);
-      if (word == kSealed ||
-          (word == 0 && platform.compare_exchange(bucket.slots[i], word, kSealed)))
-        continue;
-      open = true;
-      const std::uint64_t state = platform.load(item_at(word)->state);
-      moves[i].word = word;
-      if (!is_live(state)) continue;  // sealed below; its eraser does the rest
-      s = copy_up(probe_of(item_at(word), state), word, last, moves[i].copy);
-      if (!s.ok()) moves[i].word = 0;
+  bool wrote = false;
+  Expected<bool> went = true;
+  for (std::uint32_t i = 0; i < G::kSlots && went && *went; ++i) {
+    std::uint64_t word = platform.load(bucket.slots[i]);
+    if (word == kSealed || (word == 0 && platform.compare_exchange(bucket.slots[i], word, kSealed)))
+      continue;
+    Item* item = item_at(word);
+    const std::uint64_t state = platform.load(item->state);
+    if (is_live(state)) {
+      went = copy_up(probe_of(item, state), word, last, moves[i].copy);
       wrote = wrote || moves[i].copy != nullptr;
+    } else {
+      platform.flush(item, sizeof(*item), "clevel.rehash.dead"_site);
+      wrote = true;
     }
-    if (!open) return {};
-    if (wrote && !platform.fence("clevel.rehash.copy"_site)) return StatusCode::poisoned;
-    bool undone = false;
-    for (Move& move : moves) {  // died since: its eraser may have missed the copy
-      if (move.copy == nullptr || is_live(platform.load(item_at(move.word)->state))) continue;
-      std::uint64_t word = move.word;
-      if (!platform.compare_exchange(*move.copy, word, 0)) continue;
+    if (went && *went) moves[i].word = word;
+  }
+  if (wrote && !platform.fence("clevel.rehash.copy"_site)) return fail(StatusCode::poisoned);
+  return went;
+}
+
+// Takes back the copies of items that died since: their erasers may have missed them.
+template <Platform P, class Codec, class G>
+bool Clevel<P, Codec, G>::undo_copies(Move (&moves)[8]) noexcept {
+  P& platform = context_.platform;
+  bool undone = false;
+  for (Move& move : moves) {
+    if (move.copy == nullptr) continue;
+    Item* item = item_at(move.word);
+    if (is_live(platform.load(item->state))) continue;
+    std::uint64_t word = move.word;
+    if (platform.compare_exchange(*move.copy, word, 0)) {
+      platform.flush(item, sizeof(*item), "clevel.rehash.late"_site);
       platform.flush(move.copy, sizeof(*move.copy), "clevel.rehash.undo"_site);
       undone = true;
     }
-    if (undone && !platform.fence("clevel.rehash.undo"_site)) return StatusCode::poisoned;
+    move.copy = nullptr;
+  }
+  return !undone || platform.fence("clevel.rehash.undo"_site);
+}
+
+// Leaves every slot of the bucket sealed. What is copied is durable before its old slot is sealed,
+// and the seal is written back: the old slot must not name a block that is used again (I4). False:
+// later.
+template <Platform P, class Codec, class G>
+Expected<bool> Clevel<P, Codec, G>::rehash_bucket(const Level& last, Bucket& bucket) noexcept {
+  P& platform = context_.platform;
+  for (;;) {
+    Move moves[8];
+    auto went = copy_bucket(last, bucket, moves);
+    if (platform.poisoned() || !undo_copies(moves)) return fail(StatusCode::poisoned);
+    bool named = false;
     for (std::uint32_t i = 0; i < G::kSlots; ++i) {
-      if (moves[i].word != 0) {
-        (void)platform.compare_exchange(bucket.slots[i], moves[i].word, kSealed);
-      }
+      if (moves[i].word == 0) continue;
+      named = true;
+      (void)platform.compare_exchange(bucket.slots[i], moves[i].word, kSealed);
       moved_ += moves[i].copy != nullptr ? 1 : 0;
     }
-    if (!s.ok()) return s;
+    if (named) platform.flush(&bucket, sizeof(bucket), "clevel.rehash.seal"_site);
+    if (!went || !*went || !named) return went;
   }
 }
 

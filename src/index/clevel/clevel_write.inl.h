@@ -169,6 +169,17 @@ template <Platform P, class Codec, class G>
   }
 }
 
+// The checksum of a closed item covers its value; before that changes.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::open_item(Item* item, std::uint64_t state) noexcept {
+  P& platform = context_.platform;
+  while (is_live(state) && is_closed(state) && P::runs("clevel.update.open"_site)) {
+    const std::uint64_t value = platform.load(item->value);
+    // If it is still closed, nobody has replaced the value that was loaded.
+    if (platform.compare_exchange(item->state, state, toggle_closed(state, value))) return;
+  }
+}
+
 // True: replaced. False: the item has died meanwhile.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Expected<bool> Clevel<P, Codec, G>::replace(
@@ -177,12 +188,20 @@ template <Platform P, class Codec, class G>
   P& platform = context_.platform;
   Stripe<P>& stripe = stripe_of(probe);
   stripe.enter();
+  if (is_closed(found.state)) [[unlikely]]
+    open_item(found.item, found.state);
   platform.store(found.item->value, value.word);  // LP(update); after an erase: just before it
   platform.flush(found.item, sizeof(Item), "clevel.update.word"_site);
   const bool durable = platform.fence("clevel.update.word"_site);  // PP(update)
   stripe.leave();
   if (!durable) return fail(StatusCode::poisoned);
   return true;
+}
+
+// What a value word named. Of a damaged one nothing is freed.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::retire_blob(std::uint64_t blob) noexcept {
+  if (context_.heap.is_block(blob)) context_.heap.retire(blob);
 }
 
 // The only pointer to the old value is replaced: the new one is durable first (2b).
@@ -194,6 +213,7 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
   if (!blob) return fail(std::move(blob.error()));
   Stripe<P>& stripe = stripe_of(probe);
   stripe.enter();
+  open_item(found.item, found.state);
   std::uint64_t before = platform.load(found.item->value);
   do {
     if (before == kGone) {
@@ -201,13 +221,13 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
       context_.heap.free(*blob);
       return false;
     }
-    if (before != 0) context_.heap.mark_copied(before);
+    if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
   } while (!platform.compare_exchange(found.item->value, before, *blob));  // LP(update)
   platform.flush(found.item, sizeof(Item), "clevel.update.blob"_site);
   const bool durable = platform.fence("clevel.update.blob"_site);  // PP(update)
   stripe.leave();
   if (!durable) return fail(StatusCode::poisoned);
-  if (before != 0) context_.heap.retire(before);
+  retire_blob(before);
   return true;
 }
 
@@ -231,7 +251,8 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
 [[gnu::always_inline]] inline Expected<bool> Clevel<P, Codec, G>::write_once(
     const detail::Key& key, const detail::Value& value) {
   EpochGuard<P> guard(context_.epochs);
-  if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
+  const bool needs_space = kMode != Mode::update || bytes_values_;
+  if (Status s = begin_mutation(guard, needs_space); !s.ok()) return fail(std::move(s));
   const Probe probe = probe_of(key);
   prefetch(probe);
   std::uint64_t block = 0;  // the item, until a slot names it
@@ -268,6 +289,7 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
       if (kMode == Mode::insert) return end(false);
       continue;
     }
+    const LatchGuard growing(grow_latch_);
     if (Status s = expand(seen); !s.ok()) return end(fail(std::move(s)));
   }
 }
@@ -302,18 +324,18 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
     if (bytes_values_) {  // whoever takes the blob out of the word retires it
       std::uint64_t blob = platform.load(found.item->value);
       do {
-        if (blob != 0) context_.heap.mark_copied(blob);
+        if (context_.heap.is_block(blob)) context_.heap.mark_copied(blob);
       } while (!platform.compare_exchange(found.item->value, blob, kGone));
-      if (blob != 0) context_.heap.retire(blob);
+      retire_blob(blob);
     }
     if (Status s = clear_slots(found, probe); !s.ok()) return fail(std::move(s));
     return true;
   }
 }
 
-// The slots of an item that is durably dead, and then the item. Outside a rehash one slot names it:
-// the batch that frees the item writes that slot back. `context` is loaded after the death: a copy
-// that is made later sees it.
+// The slots of an item that is durably dead, and then the item. The batch that frees it writes back
+// the slot that was found; a copy of that, which a rehash makes, is fenced at once. The context is
+// loaded after the death: a copy that is made later sees that.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::clear_slots(const Found& found, const Probe& probe) noexcept {
   P& platform = context_.platform;
@@ -321,21 +343,17 @@ Status Clevel<P, Codec, G>::clear_slots(const Found& found, const Probe& probe) 
   const std::uint64_t item = found.word & kOffsetMask;
   std::uint64_t word = found.word;
   (void)platform.compare_exchange(*found.slot, word, 0);
-  if (&now == found.context && !now.growing()) {
-    context_.epochs.retire(kItemReclaimer, this, item);
-    return {};
-  }
-  platform.flush(found.slot, sizeof(*found.slot), "clevel.erase.slot"_site);
-  for (std::uint32_t i = 0; i < now.count; ++i) {
+  bool copied = false;
+  for (std::uint32_t i = 0; i < now.count && (&now != found.context || now.growing()); ++i) {
     for_each_match(probe, *now.levels[i], [&](std::uint64_t& slot) {
       word = found.word;
       if (platform.load(slot) != word || !platform.compare_exchange(slot, word, 0)) return false;
       platform.flush(&slot, sizeof(slot), "clevel.erase.copy"_site);
-      return false;
+      return copied = true;
     });
   }
-  if (!platform.fence("clevel.erase.copy"_site)) return StatusCode::poisoned;
-  context_.heap.retire(item);
+  if (copied && !platform.fence("clevel.erase.copy"_site)) return StatusCode::poisoned;
+  context_.epochs.retire(kItemReclaimer, this, item);
   return {};
 }
 

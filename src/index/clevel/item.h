@@ -2,7 +2,9 @@
 //
 // state   bits 0..31 CRC32C of the rest of the state, the key and the inline value; 32..47 key
 //         bytes; 48..58 inline value bytes; 59 live; 60 dead (then bits 0..38 are the offset / 8
-//         of the slot that named the item when it died)
+//         of the slot that named the item when it died); 61 closed: bits 0..31 are xor-ed with the
+//         CRC of the value word
+// An item is closed when the map is, and opened before its value word changes: both in one line.
 // Same-line order: the state is stored last into the first line, so an item whose other lines are
 // durable is whole iff its state is. Blocks are durably dead (state 0) before they are reused.
 #pragma once
@@ -21,6 +23,7 @@ namespace perdure::clevel {
 
 inline constexpr std::uint64_t kLive = 1ULL << 59;
 inline constexpr std::uint64_t kDead = 1ULL << 60;
+inline constexpr std::uint64_t kClosed = 1ULL << 61;
 inline constexpr std::uint64_t kGone = 1;          // value word of a dead item with bytes
 inline constexpr std::size_t kInlineValue = 1024;  // longer ones lie in a blob from the start
 
@@ -53,15 +56,22 @@ inline const char* value_of(const layout::Item* item, std::uint64_t state) noexc
   return key_of(item) + padded(key_bytes(state));
 }
 inline std::uint32_t item_crc(std::uint64_t shape, const char* key, const char* value) noexcept {
-  const std::uint64_t lengths = shape >> 32;
+  const std::uint64_t lengths = (shape & ~kClosed) >> 32;
   std::uint32_t crc = crc32c(0, &lengths, sizeof(lengths));
   crc = crc32c(crc, key, key_bytes(shape));
   return crc32c(crc, value, inline_bytes(shape));
 }
+inline bool is_closed(std::uint64_t state) noexcept { return (state & kClosed) != 0; }
+// Closes a state or opens it again, given the value word that it is or was closed over.
+inline std::uint64_t toggle_closed(std::uint64_t state, std::uint64_t value) noexcept {
+  return state ^ kClosed ^ crc32c(0, &value, sizeof(value));
+}
 // A live item of a block of `room` bytes, all of it there.
-inline bool is_whole(const layout::Item* item, std::uint64_t state, std::size_t room) noexcept {
-  return is_live(state) && item_bytes(state) <= room &&
-         static_cast<std::uint32_t>(state) == item_crc(state, key_of(item), value_of(item, state));
+inline bool is_whole(const layout::Item* item, std::uint64_t state, std::uint64_t value,
+                     std::size_t room) noexcept {
+  if (!is_live(state) || item_bytes(state) > room) return false;
+  const std::uint64_t open = is_closed(state) ? toggle_closed(state, value) : state;
+  return static_cast<std::uint32_t>(open) == item_crc(open, key_of(item), value_of(item, open));
 }
 inline std::uint64_t blob_crc(std::string_view value) noexcept {
   const std::uint64_t size = value.size();

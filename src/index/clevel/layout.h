@@ -53,7 +53,7 @@ struct alignas(64) Root {
   std::uint32_t flags;  // bit 0: keys are bytes; bit 1: values are bytes
   std::uint64_t seed[2];
   std::uint64_t fixed_crc;  // CRC32C of all above; written once
-  std::uint64_t opened;     // 0 until the first start(): until then the table is empty
+  std::uint64_t opened;     // 0 until the first start(), then kOpened; until then it is empty
   std::uint64_t reserved[2];
   // The levels, smallest first, in a run of the ring's words that are not 0; each twice the one
   // before. log2(buckets) | offset | check << 48.
@@ -62,6 +62,7 @@ struct alignas(64) Root {
 static_assert(sizeof(Root) == 192);
 static_assert(offsetof(Root, levels) == 64);
 inline constexpr std::uint64_t kRootMagic = 0x304C4556454C43ULL;
+inline constexpr std::uint64_t kOpened = 0x44454E45504FULL;  // far from 0, should bits flip
 inline constexpr std::uint32_t kBytesKeys = 1;
 inline constexpr std::uint32_t kBytesValues = 2;
 

@@ -83,7 +83,9 @@ struct alignas(64) Root {
   std::uint64_t seeds[2];    // of the two hash functions, secret
   std::uint64_t fixed_crc;   // CRC32C of all above; written once
   std::uint64_t descriptor;  // offset of the current Descriptor
-  std::uint64_t pad;
+  // CRC32C of that word and the generation: a Descriptor of the past is intact as well, and so may
+  // be the levels that it names. Counts in a cleanly closed pool only.
+  std::uint64_t closed_crc;
   Move moves[kMoveLines];
 };
 static_assert(sizeof(Root) == 64 + 64 * kMoveLines);

@@ -39,6 +39,7 @@
 //           batches of source buckets: copies with tokens, F each, S -> source tokens, F each, S.
 //           When all are done: descriptor without the level, F S -> root word, F S -> view ->
 //           retire.
+//   close     checksums of lines and of the root's descriptor word (E21), F each; the pool fences.
 //   for_each  holds movements off (`scans_`), bucket after bucket; not one operation.
 // ORDERING
 //   slot      value, key, tokens: one line, so a crash keeps a prefix. Release; find's loads
@@ -50,6 +51,13 @@
 //             other.
 //   inside, closed  of a view: an undo closes it (seq_cst), then waits until nobody is inside;
 //             a batch enters, then looks whether it is closed.
+//   cursor    stored (release) when a round begins anew, after `done` and `failed`; a batch is
+//             taken with acquire, so what it adds to them comes after.
+//   helped    (E19) an insert that would move an item while a level is drained drains a batch
+//             first: inserts fill the levels that take its items no faster than that.
+//   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores
+//             the view, then sums the counts, each with a locked instruction in between: one of
+//             the two sees that the table is too large.
 // RECOVERY  O(buckets), in parallel: Move lines, one after the other, each looked at anew: a key in
 //   both lines loses its slot in `from`. Then every level: fingerprints, counts, marks; the one
 //   that is being drained last, and what is already in the others loses its slot there. Idempotent:
@@ -58,7 +66,8 @@
 // RECLAMATION  levels, records, descriptors, tiers and views through epochs, after the fence of
 //   their unlink.
 // PROGRESS  blocking: a find waits for a writer of one of its buckets, at most for its fences; an
-//   insert that finds no place waits for the end of a resize, at which it helps, or makes room.
+//   insert that finds no place waits for the end of a resize, at which it helps, or makes room;
+//   who sets a drain back sees to it that the background is due or blocked (E22).
 //   pool_full: inserts that find no place fail, all else goes on. hash_overflow: keys of one hash,
 //   of which 2 kSlots are taken, and inserts without a place below a load of 1 / kLeastLoad; the
 //   table does not grow for them.
@@ -108,6 +117,9 @@ class Level final : public detail::Index, public EngineInstance {
   void release_blocks() override;
   Status close() override;
   Expected<bool> compact() override;
+
+  // Begins an expansion, whatever the load is; for benchmarks. Errors: those of an insert.
+  Status expand() noexcept;
 
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
@@ -281,11 +293,11 @@ class Level final : public detail::Index, public EngineInstance {
   Status undo_shrink(ViewT& view) noexcept;
   Expected<bool> shrink(std::uint64_t load) noexcept;
   void resize_begins(const ViewT& before, const ViewT& after, bool shrink) noexcept;
-  void resize_ends() noexcept;
+  void resize_ends(const ViewT& drained) noexcept;
   Expected<TierT*> make_tier(std::uint32_t log) noexcept;
   void drop_tier(TierT* tier, const Status& why) noexcept;
   Status publish(ViewT& before, TierT* const* tiers, std::uint32_t levels, Drain drain) noexcept;
-  Status finish_drain(ViewT& view) noexcept;
+  Step finish_drain(ViewT& view, Status& failure) noexcept;
   Step work() noexcept;
   Step drain_some(std::uint32_t batches, Status& failure) noexcept;
   Made drain_batch(ViewT& view, std::uint64_t first, std::uint64_t end) noexcept;
@@ -295,7 +307,7 @@ class Level final : public detail::Index, public EngineInstance {
   void clear_slots(TierT& source, std::uint64_t bucket, std::uint32_t bits) noexcept;
   Made relocate(ViewT& view, std::uint64_t bucket, const Probe& probe) noexcept;
   static void turn_search(ViewT& view) noexcept;
-  void after_erase(ViewT& view, std::int64_t left) noexcept;
+  void after_erase(std::int64_t left) noexcept;
   void expect_growth(const ViewT& view) noexcept;
   bool too_large(const ViewT& view) const noexcept;
   static void free_view(void*, std::uint64_t view) { delete reinterpret_cast<ViewT*>(view); }
@@ -305,8 +317,10 @@ class Level final : public detail::Index, public EngineInstance {
 
   // --- recovery ---
   Status read_root() noexcept;
-  Status read_descriptor() noexcept;
+  Status read_descriptor(bool clean) noexcept;
   bool root_intact(const layout::Root& image) const noexcept;
+  bool descriptor_intact(const layout::Descriptor& image) const noexcept;
+  static std::uint32_t closed_crc(std::uint64_t descriptor, std::uint64_t generation) noexcept;
   static std::uint32_t descriptor_crc(const layout::Descriptor& d) noexcept;
   Status pass_over(Status damage) noexcept;
   Place place_of(std::uint64_t line) const noexcept;
@@ -322,6 +336,7 @@ class Level final : public detail::Index, public EngineInstance {
   std::uint32_t values_crc(const Line& line) const noexcept;
   bool line_intact(const Line& line, bool values) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
+  std::uint64_t items_at_rest() noexcept;
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,
                     CheckReport& report) noexcept;
 
@@ -343,7 +358,8 @@ class Level final : public detail::Index, public EngineInstance {
   ResizeStats resizes_[MapStats::kMaxResizes] = {};
   std::uint64_t resizes_begun_ = 0;
   std::uint64_t resizes_ended_ = 0;
-  Counter buckets_{0}, items_{0};  // drained, moved; of the oldest that goes on
+  Counter items_{0};                         // moved, of the oldest that goes on
+  Counter moves_begun_{0}, moves_ended_{0};  // rounds of drains: items change levels in them
   std::uint64_t opened_ns_ = P::now_ns();
   Work work_{*this};
 };

@@ -96,7 +96,7 @@ void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
   if (!root_intact(*root_)) report.add("level: damaged root block");
   const auto& descriptor = *context_.heap.template at<layout::Descriptor>(view.descriptor);
   if (context_.platform.load(root_->descriptor) != view.descriptor ||
-      descriptor.crc != descriptor_crc(descriptor) || descriptor.levels != view.levels ||
+      !descriptor_intact(descriptor) || descriptor.levels != view.levels ||
       descriptor.generation != view.generation ||
       descriptor.drain != static_cast<std::uint8_t>(view.drain)) {
     report.add("level: the list of levels differs from what is in DRAM");
@@ -119,12 +119,28 @@ void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
   }
 }
 
+// Items, each counted in one level of one list; unless rounds of drains never pause. The caller is
+// pinned.
+template <Platform P, class Codec, class G>
+std::uint64_t Level<P, Codec, G>::items_at_rest() noexcept {
+  constexpr unsigned kTries = 1000;
+  for (unsigned n = 0;; ++n) {
+    const std::uint64_t ended = moves_ended_.load(std::memory_order_acquire);
+    const ViewT* view = current();
+    const std::uint64_t items = view->items();
+    // A read-modify-write, so that it stays behind the counts.
+    const bool still = moves_begun_.fetch_add(0, std::memory_order_acq_rel) == ended;
+    if ((still && current() == view) || n == kTries) return items;
+    P::pause(n);
+  }
+}
+
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::stats(MapStats& out) {
   EpochGuard<P> guard(context_.epochs);
   const ViewT& view = *current();
   out.engine = Engine::level;
-  out.entries = view.items();
+  out.entries = items_at_rest();
   out.load_factor = static_cast<double>(out.entries) / static_cast<double>(view.slots());
   out.height = view.levels;
   out.leaves = 0;

@@ -29,6 +29,13 @@ std::uint32_t Level<P, Codec, G>::descriptor_crc(const layout::Descriptor& d) no
 }
 
 template <Platform P, class Codec, class G>
+std::uint32_t Level<P, Codec, G>::closed_crc(std::uint64_t descriptor,
+                                             std::uint64_t generation) noexcept {
+  const std::uint64_t words[2] = {descriptor, generation};
+  return crc32c(0, words, sizeof(words));
+}
+
+template <Platform P, class Codec, class G>
 std::uint64_t Level<P, Codec, G>::buckets_for(const Heap<P>& heap, std::uint64_t items) noexcept {
   const std::uint64_t most = heap.max_data_bytes() / 4 / (std::uint64_t{G::kBucketLines} * kLine);
   std::uint32_t log = G::kFirstLog;
@@ -56,7 +63,7 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
                                 TierT::bytes_of(log), TierT::bytes_of(log - 1)};
   for (std::uint32_t i = 0; i < 4; ++i) {
     auto block =
-        context.heap.allocate(sizes[i], i < 2 ? BlockKind::plain : BlockKind::zero_on_free);
+        context.heap.allocate(sizes[i], i == 1 ? BlockKind::plain : BlockKind::zero_on_free);
     if (!block) {
       while (i > 0) context.heap.discard(blocks[--i]);
       return block;
@@ -86,8 +93,10 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
   head.fixed_crc = crc32c(0, &head, offsetof(layout::Root, fixed_crc));
   head.descriptor = blocks[1];
   auto* root = context.heap.template at<layout::Root>(blocks[0]);
-  platform.copy(root, &head, sizeof(head));
-  platform.flush(root, sizeof(head), "level.create.root"_site);
+  // The Moves behind it are zero already.
+  constexpr std::size_t kHead = offsetof(layout::Root, moves);
+  platform.copy(root, &head, kHead);
+  platform.flush(root, kHead, "level.create.root"_site);
   if (!platform.fence("level.create.root"_site)) return fail(StatusCode::poisoned);
   return blocks[0];
 }
@@ -119,6 +128,11 @@ bool Level<P, Codec, G>::root_intact(const layout::Root& image) const noexcept {
          !P::verifies("level.root.crc"_site);
 }
 
+template <Platform P, class Codec, class G>
+bool Level<P, Codec, G>::descriptor_intact(const layout::Descriptor& image) const noexcept {
+  return image.crc == descriptor_crc(image) || !P::verifies("level.descriptor.crc"_site);
+}
+
 // The root block is checked before anything in it is believed.
 template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::read_root() noexcept {
@@ -145,7 +159,7 @@ Status Level<P, Codec, G>::read_root() noexcept {
 
 // Makes the view of the current levels, without what they hold.
 template <Platform P, class Codec, class G>
-Status Level<P, Codec, G>::read_descriptor() noexcept {
+Status Level<P, Codec, G>::read_descriptor(bool clean) noexcept {
   const auto bad = [](const char* what) {
     return Status::format(StatusCode::corruption, "the map's list of levels is damaged (%s)", what);
   };
@@ -159,8 +173,10 @@ Status Level<P, Codec, G>::read_descriptor() noexcept {
   }
   const layout::Descriptor image = *heap.template at<layout::Descriptor>(offset);
   if (heap.block_bytes(offset) < sizeof(image)) return bad("size");
-  if (image.crc != descriptor_crc(image) && P::verifies("level.descriptor.crc"_site)) {
-    return bad("checksum");
+  if (!descriptor_intact(image)) return bad("checksum");
+  if (clean && context_.platform.load(root_->closed_crc) != closed_crc(offset, image.generation) &&
+      P::verifies("level.root.closed_crc"_site)) {
+    return bad("not the one that was closed");
   }
   const auto drain = static_cast<Drain>(image.drain);
   const bool settled = drain == Drain::none ? image.levels == 2 : image.levels > 2;
@@ -193,7 +209,7 @@ Status Level<P, Codec, G>::read_descriptor() noexcept {
 template <Platform P, class Codec, class G>
 Expected<Recovered> Level<P, Codec, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
-  if (Status s = read_descriptor(); !s.ok()) return fail(std::move(s));
+  if (Status s = read_descriptor(clean); !s.ok()) return fail(std::move(s));
   if (!clean) {
     if (Status s = finish_moves(); !s.ok()) return fail(std::move(s));
   }
@@ -437,6 +453,11 @@ template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::close() {
   P& platform = context_.platform;
   const ViewT& view = *current();
+  if (const std::uint64_t crc = closed_crc(view.descriptor, view.generation);
+      platform.load(root_->closed_crc) != crc) {
+    platform.store(root_->closed_crc, crc);
+    platform.flush(&root_->closed_crc, 8, "level.close.root"_site);
+  }
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
     Status s = for_each_bucket(tier, [&](std::uint64_t bucket) -> Status {

@@ -20,10 +20,10 @@ void Level<P, Codec, G>::resize_begins(const ViewT& before, const ViewT& after,
 }
 
 template <Platform P, class Codec, class G>
-void Level<P, Codec, G>::resize_ends() noexcept {
+void Level<P, Codec, G>::resize_ends(const ViewT& drained) noexcept {
   ResizeStats& resize = resizes_[resizes_ended_++ % MapStats::kMaxResizes];
   resize.end_ns = P::now_ns() - opened_ns_;
-  resize.buckets = buckets_.exchange(0, std::memory_order_relaxed);
+  resize.buckets = drained.source().buckets();
   resize.moved = items_.exchange(0, std::memory_order_relaxed);
 }
 
@@ -111,6 +111,8 @@ template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::make_room(std::uint64_t generation, bool helped) noexcept {
   const std::uint64_t begin = P::now_ns();
   for (unsigned spins = 0;; P::pause(spins++)) {
+    // Then a batch has perhaps failed, and nobody ends the drain.
+    if (context_.platform.poisoned()) return context_.platform.failure();
     {
       EpochGuard<P> guard(context_.epochs);
       if (!guard.ok()) return StatusCode::out_of_memory;
@@ -123,7 +125,9 @@ Status Level<P, Codec, G>::make_room(std::uint64_t generation, bool helped) noex
       }
     }
     Status failure;
-    if (drain_some(1, failure) == Step::blocked) return failure;
+    // Who is not in the background does not wait for space: the background shall.
+    if (drain_some(1, failure) == Step::blocked) context_.background.wake(work_);
+    if (!failure.ok()) return failure;
     if (!helped) return {};
   }
 }
@@ -164,6 +168,13 @@ Status Level<P, Codec, G>::grow(std::uint64_t generation) noexcept {
   return {};
 }
 
+template <Platform P, class Codec, class G>
+Status Level<P, Codec, G>::expand() noexcept {
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_mutation(guard, true); !s.ok()) return s;
+  return grow(current()->generation);
+}
+
 // What was moved down stays legal; the new bottom level is drained instead. A batch in flight may
 // hold an item twice, in levels neither of which is drained afterwards (I2): it is waited for.
 template <Platform P, class Codec, class G>
@@ -199,9 +210,11 @@ bool Level<P, Codec, G>::too_large(const ViewT& view) const noexcept {
   return items * 4 < view.slots() && items * 2 <= at_expansion_.load(std::memory_order_relaxed);
 }
 
-// Now and then an erase looks.
+// Now and then an erase looks. Not at the view under which it locked: a drain that has ended since
+// has perhaps summed the counts before this one was lowered (E20).
 template <Platform P, class Codec, class G>
-void Level<P, Codec, G>::after_erase(ViewT& view, std::int64_t left) noexcept {
+void Level<P, Codec, G>::after_erase(std::int64_t left) noexcept {
+  ViewT& view = *current();
   if (left % 64 == 0) [[unlikely]]
     turn_search(view);
   if (left % G::kLookEvery != 0 || !too_large(view)) return;
@@ -232,11 +245,26 @@ Expected<bool> Level<P, Codec, G>::shrink(std::uint64_t load) noexcept {
 
 template <Platform P, class Codec, class G>
 Expected<bool> Level<P, Codec, G>::compact() {
-  for (bool smaller = false;; smaller = true) {
-    (void)context_.background.finish(work_);
+  const auto size = [&] {
+    EpochGuard<P> guard(context_.epochs);
+    return guard.ok() ? current()->tiers[0]->log : kMaxLog + 1;
+  };
+  (void)context_.background.finish(work_);
+  std::uint32_t log = size();
+  for (bool smaller = false, again = false;; smaller = true) {
     auto begun = shrink(8);
+    if (!begun && !again && begun.error() == StatusCode::pool_full) {
+      again = true;
+      context_.epochs.drain_for_room();
+      context_.heap.reclaim();
+      begun = shrink(8);
+    }
     if (!begun) return begun;
     if (!*begun) return smaller;
+    (void)context_.background.finish(work_);
+    // It was undone, and would be again.
+    if (size() >= log) return smaller;
+    log = size();
   }
 }
 
@@ -245,14 +273,18 @@ template <Platform P, class Codec, class G>
 Step Level<P, Codec, G>::work() noexcept {
   if (context_.platform.poisoned()) return Step::rest;
   if (wants_shrink_.exchange(false, std::memory_order_relaxed)) {
-    if (auto begun = shrink(5); !begun) return Step::blocked;
+    if (auto begun = shrink(5); !begun) {
+      wants_shrink_.store(true, std::memory_order_relaxed);
+      return Step::blocked;
+    }
   }
   Status failure;
   return drain_some(kStepBatches, failure);
 }
 
 // Some batches of the drain under way. `more`: there may be others; `rest`: no drain is under way,
-// or others do what is left of it; `blocked`: `failure` says why.
+// or others do what is left of it; `blocked`: for space, and `failure` says why if this thread
+// asked for it.
 template <Platform P, class Codec, class G>
 Step Level<P, Codec, G>::drain_some(std::uint32_t batches, Status& failure) noexcept {
   for (; batches > 0; --batches) {
@@ -268,7 +300,7 @@ Step Level<P, Codec, G>::drain_some(std::uint32_t batches, Status& failure) noex
       return Step::more;
     }
     const std::uint64_t buckets = view.source().buckets();
-    const std::uint64_t first = view.cursor.fetch_add(kBatchBuckets, std::memory_order_relaxed);
+    const std::uint64_t first = view.cursor.fetch_add(kBatchBuckets, std::memory_order_acquire);
     if (first >= buckets) {
       view.inside.fetch_sub(1, std::memory_order_seq_cst);
       return Step::rest;
@@ -283,45 +315,52 @@ Step Level<P, Codec, G>::drain_some(std::uint32_t batches, Status& failure) noex
     if (made == Made::full) {
       // The view changes, and with it the drain begins anew; or this batch has to be done again.
       failure = grow(view.generation);
-      if (!failure.ok()) view.failed.store(true, std::memory_order_relaxed);
+      if (!failure.ok()) {
+        view.starved.store(true, std::memory_order_relaxed);
+        view.failed.store(true, std::memory_order_relaxed);
+      }
     } else if (made == Made::again) {  // a scan, or another view
       view.failed.store(true, std::memory_order_relaxed);
     }
     const std::uint64_t done = view.done.fetch_add(end - first, std::memory_order_acq_rel);
-    if (done + (end - first) == buckets) {
-      if (Status s = finish_drain(view); !s.ok()) failure = std::move(s);
-    }
-    if (!failure.ok()) return Step::blocked;
+    const bool last = done + (end - first) == buckets;
+    const Step step = last ? finish_drain(view, failure) : Step::more;
+    if (step == Step::blocked || !failure.ok()) return Step::blocked;
   }
   return Step::more;
 }
 
 // Every bucket was looked at under this view, by batches that are over.
 template <Platform P, class Codec, class G>
-Status Level<P, Codec, G>::finish_drain(ViewT& view) noexcept {
+Step Level<P, Codec, G>::finish_drain(ViewT& view, Status& failure) noexcept {
   LatchGuard latch(resize_latch_);
-  if (current() != &view) return {};
+  if (current() != &view) return Step::more;
   const bool scanned = scans_.load(std::memory_order_seq_cst) != 0;
-  Status s;
+  bool starved = view.starved.load(std::memory_order_relaxed);
   if (!view.failed.load(std::memory_order_relaxed) && !scanned) {
     const bool top = view.drain == Drain::top;
     const std::uint32_t levels = view.levels - 1;
-    s = publish(view, view.tiers + (top ? 1 : 0), levels,
-                levels == 2 ? Drain::none : Drain::bottom);
+    Status s = publish(view, view.tiers + (top ? 1 : 0), levels,
+                       levels == 2 ? Drain::none : Drain::bottom);
     if (s.ok()) {
-      resize_ends();
+      resize_ends(view);
       if (top) expect_growth(*current());
       // What was erased meanwhile found no settled table.
       if (too_large(*current())) wants_shrink_.store(true, std::memory_order_relaxed);
       context_.background.wake(work_);
-      return s;
+      return Step::more;
     }
+    failure = std::move(s);
+    starved = true;
   }
   // Once more, from the first bucket.
+  view.starved.store(false, std::memory_order_relaxed);
   view.failed.store(false, std::memory_order_relaxed);
   view.done.store(0, std::memory_order_relaxed);
   view.cursor.store(0, std::memory_order_release);
-  return s;
+  if (starved) return Step::blocked;
+  context_.background.wake(work_);  // it has perhaps found nothing left, and rests
+  return Step::more;
 }
 
 // Empties source buckets [first, end). `full`: an item has no place.
@@ -330,14 +369,15 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_batch(ViewT& view, s
                                                                   std::uint64_t end) noexcept {
   std::uint64_t bucket = first;
   for (unsigned spins = 0; bucket < end;) {
+    moves_begun_.fetch_add(1, std::memory_order_acq_rel);
     const Made made = drain_round(view, bucket, end);
+    moves_ended_.fetch_add(1, std::memory_order_release);
     if (made == Made::failed || made == Made::full) return made;
     if (made == Made::again) {
       if (current() != &view || scans_.load(std::memory_order_seq_cst) != 0) return made;
       P::pause(spins++);
     }
   }
-  buckets_.fetch_add(end - first, std::memory_order_relaxed);
   return Made::done;
 }
 

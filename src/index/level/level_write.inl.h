@@ -143,7 +143,7 @@ bool Level<P, Codec, G>::expects_record(const Probe& probe,
   detail::Value before;
   bool readable = false;
   const Looked looked = look(*current(), probe, word, before, readable);
-  if (looked != Looked::found) return kMode != Mode::update;
+  if (looked != Looked::found) return looked == Looked::absent && kMode != Mode::update;
   return kMode != Mode::insert && readable && !in_place(before, value);
 }
 
@@ -401,7 +401,7 @@ Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key, seeds_);
   Locks locks;
-  ViewT& view = *lock_key(probe, locks);
+  const ViewT& view = *lock_key(probe, locks);
   if (platform.poisoned()) [[unlikely]]
     return fail(StatusCode::poisoned);
   const Place place = find_locked(view, probe);
@@ -416,7 +416,7 @@ Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
   hide(place);
   locks.release();
   if (records() && P::runs("level.erase.retire"_site)) context_.heap.retire(before);
-  after_erase(view, left);
+  after_erase(left);
   return true;
 }
 

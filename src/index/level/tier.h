@@ -132,8 +132,9 @@ struct View {
   typename P::template Atomic<std::uint64_t> cursor{0};
   typename P::template Atomic<std::uint64_t> done{0};
   typename P::template Atomic<std::uint32_t> inside{0};
-  typename P::template Atomic<bool> closed{false};  // no batch begins any more
-  typename P::template Atomic<bool> failed{false};  // of those done, one has left items behind
+  typename P::template Atomic<bool> closed{false};   // no batch begins any more
+  typename P::template Atomic<bool> failed{false};   // of those done, one has left items behind
+  typename P::template Atomic<bool> starved{false};  // .. since there was no space for a level
 
   // The two levels that take items.
   std::uint32_t target() const noexcept { return drain == layout::Drain::top ? 1 : 0; }

@@ -1,0 +1,49 @@
+// MemoryHeap: the heap of a pool over DRAM, with no file under it, for what measures blocks and
+// tables and not files.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "heap/heap.h"
+#include "platform/real_platform.h"
+#include "util/arena.h"
+
+namespace perdure::bench {
+
+// All space is there from the start, touched: growth and page faults are the medium's cost.
+class MemoryHeap final : private Storage, private HeapHost {
+ public:
+  // Once. Errors: out_of_memory.
+  Status open(std::uint64_t extent_bytes, std::uint64_t extents) noexcept {
+    const std::uint64_t table = (extents * 8 + extent_bytes - 1) / extent_bytes * extent_bytes;
+    if (Status s = arena_.reserve(table + extents * extent_bytes); !s.ok()) return s;
+    std::memset(arena_.data(), 0, arena_.capacity());
+    const HeapGeometry geometry{
+        .extent_bytes = extent_bytes, .data_offset = table, .max_extents = extents};
+    if (Status s = heap_.attach(geometry, extents, *this); !s.ok()) return s;
+    if (Status s = heap_.begin_sweep(); !s.ok()) return s;
+    return heap_.end_sweep(true);
+  }
+  RealPlatform& platform() noexcept { return platform_; }
+  EpochDomain<RealPlatform>& epochs() noexcept { return epochs_; }
+  Heap<RealPlatform>& heap() noexcept { return heap_; }
+
+ private:
+  std::byte* base() const noexcept override { return arena_.data(); }
+  std::uint64_t size() const noexcept override { return arena_.capacity(); }
+  std::uint64_t capacity() const noexcept override { return arena_.capacity(); }
+  Status allocate(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+  Status punch(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+  Status sync(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+  Expected<std::uint64_t> grow(std::uint64_t) noexcept override {
+    return fail(StatusCode::pool_full);
+  }
+
+  Arena<std::byte> arena_;
+  RealPlatform platform_;
+  EpochDomain<RealPlatform> epochs_{platform_};
+  Heap<RealPlatform> heap_{platform_, *this, epochs_};
+};
+
+}  // namespace perdure::bench

@@ -1,0 +1,102 @@
+// The measurements of level hashing's evaluation (paper, section 5.2), and the tables that they are
+// printed as.
+#pragma once
+
+#include <ctime>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/memory_heap.h"
+#include "bench/paper/table.h"
+
+namespace perdure::paper {
+
+struct Options {
+  std::uint32_t log_slots = 22;   // of each table, about; the paper's have 100 million
+  std::uint64_t sample = 50'000;  // operations behind each latency
+  std::uint32_t runs = 3;         // behind each time of a resize
+};
+
+// What a write-back costs.
+struct Medium {
+  const char* name;
+  FlushMode mode;
+  std::uint32_t write_latency_ns;
+};
+inline constexpr Medium kMedia[] = {
+    {"DRAM", FlushMode::none, 0},
+    {"200 ns", FlushMode::cache_line, 200},
+    {"600 ns", FlushMode::cache_line, 600},
+    {"1,000 ns", FlushMode::cache_line, 1000},
+};
+inline constexpr std::size_t kMediumCount = std::size(kMedia);
+inline void use(bench::MemoryHeap& memory, const Medium& medium) noexcept {
+  memory.platform().configure(medium.mode, best_flush_instruction(), medium.write_latency_ns);
+}
+
+struct Scheme {
+  const char* name;
+  Expected<std::unique_ptr<Table>> (*make)(bench::MemoryHeap& memory, std::uint32_t log_slots);
+};
+inline constexpr std::size_t kSchemeCount = 5;
+std::span<const Scheme, kSchemeCount> schemes();  // level first, clevel second
+
+// A step that must not fail ends the program.
+inline void must(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+}
+template <class T>
+T must(Expected<T> result) {
+  if (!result) must(result.error());
+  return std::move(*result);
+}
+inline void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+inline void must_be_sound(Table& table) {
+  CheckReport report;
+  table.check(report);
+  if (!report.ok()) throw std::runtime_error(std::string(report.first()));
+}
+
+// A table alone on its heap, which every scheme has of the same size.
+struct Ground {
+  explicit Ground(const Options& options) {
+    constexpr std::uint64_t kExtent = 64_KiB;
+    must(memory.open(kExtent, (128ULL << options.log_slots) / kExtent));
+  }
+  bench::MemoryHeap memory;
+};
+
+// Of this thread: what else runs on the machine, and the time that it waits for a core, are not in
+// it. Waits for write-backs are.
+inline std::uint64_t cpu_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Distinct numbers below n, for i below n: in an order that has nothing to do with theirs.
+inline std::uint64_t scatter(std::uint64_t i, std::uint64_t n) noexcept {
+  constexpr std::uint64_t kPrime = 2'654'435'761;  // larger than any table
+  return i * kPrime % n;
+}
+
+struct Report {
+  std::string text;
+  void heading(const std::string& title, const std::vector<std::string>& columns);
+  void row(const std::vector<std::string>& cells);
+};
+
+void max_load_factors(const Options& options, Report& report);  // figure 10
+void latencies(const Options& options, Report& report);         // 11 to 14, and what is written
+void resizes(const Options& options, Report& report);           // 15
+
+}  // namespace perdure::paper

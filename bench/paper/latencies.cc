@@ -1,0 +1,213 @@
+// Figures 11 to 14: latency of each operation by load factor and medium, and what it writes back.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "bench/paper/figures.h"
+#include "bench/workloads/random.h"
+#include "perdure/pool.h"
+
+namespace perdure::paper {
+namespace {
+
+constexpr double kLoads[] = {0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};
+constexpr std::size_t kLoadCount = std::size(kLoads);
+enum Operation : std::uint8_t { insert, update, find, miss, erase };
+constexpr const char* kOperations[] = {"insert", "update", "find", "missing find", "delete"};
+constexpr std::size_t kOperationCount = std::size(kOperations);
+constexpr std::size_t kBlocks = 5;
+
+// Per operation. No number: the table has grown before.
+struct Cell {
+  double ns = std::numeric_limits<double>::quiet_NaN();
+  double flushes = 0;
+  double fences = 0;
+  double bytes = 0;
+};
+using Cells = std::array<std::array<std::array<Cell, kLoadCount>, kOperationCount>, kMediumCount>;
+
+// One table at one load after the other. The keys 0 to n - 1 are in it.
+class Measured {
+ public:
+  Measured(const Scheme& scheme, const Options& options)
+      : ground_(options),
+        sample_(options.sample),
+        table_(must(scheme.make(ground_.memory, options.log_slots))),
+        slots_(table_->slots()) {}
+
+  void run(Cells& cells) {
+    for (std::size_t load = 0; load < kLoadCount; ++load) {
+      const auto items = static_cast<std::uint64_t>(kLoads[load] * static_cast<double>(slots_));
+      require(items > count_ + sample_, "the sample is larger than a step of the load factor");
+      use(ground_.memory, kMedia[0]);
+      for (; count_ < items - sample_; ++count_) put(count_);
+      if (grown()) return;
+      for (std::size_t medium = 0; medium < kMediumCount; ++medium) {
+        std::array<Cell, kOperationCount> column;
+        at_load(kMedia[medium], column);
+        if (grown()) return;
+        for (std::size_t o = 0; o < kOperationCount; ++o) cells[medium][o][load] = column[o];
+      }
+      for (; count_ < items; ++count_) put(count_);
+    }
+    must_be_sound(*table_);
+  }
+
+ private:
+  void put(std::uint64_t n) {
+    require(must(table_->insert(bench::mix64(n), n)), "a key was there before");
+  }
+  bool grown() {
+    table_->settle();
+    return table_->grew_at() != 0;
+  }
+  // The median of the means of kBlocks blocks.
+  template <class F>
+  Cell timed(const std::vector<std::uint64_t>& keys, F&& operation) {
+    std::array<double, kBlocks> means;
+    const std::size_t length = keys.size() / kBlocks;
+    const Counters before = thread_counters();
+    for (std::size_t block = 0; block < kBlocks; ++block) {
+      bool all = true;
+      const std::uint64_t begin = cpu_ns();
+      for (std::size_t i = block * length; i < (block + 1) * length; ++i) all &= operation(keys[i]);
+      means[block] = static_cast<double>(cpu_ns() - begin) / static_cast<double>(length);
+      require(all, "an operation answered what it must not");
+    }
+    std::ranges::sort(means);
+    const Counters after = thread_counters();
+    const auto each = [&](std::uint64_t a, std::uint64_t b) {
+      return static_cast<double>(b - a) / static_cast<double>(length * kBlocks);
+    };
+    return {.ns = means[kBlocks / 2],
+            .flushes = each(before.flushes, after.flushes),
+            .fences = each(before.fences, after.fences),
+            .bytes = each(before.written_lines, after.written_lines) * kLine};
+  }
+  // `first` + distinct numbers below n.
+  std::vector<std::uint64_t> keys(std::uint64_t first, std::uint64_t n, std::uint64_t salt) const {
+    std::vector<std::uint64_t> out(sample_);
+    for (std::uint64_t i = 0; i < sample_; ++i) {
+      out[i] = bench::mix64(first + scatter(i + salt, n));
+    }
+    return out;
+  }
+  void at_load(const Medium& medium, std::array<Cell, kOperationCount>& cells) {
+    use(ground_.memory, medium);
+    // Others each time: where a key was erased there is room for it, and what the last operation
+    // looked at lies in the caches.
+    const auto fresh = keys((1ULL << 41) + ++salt_ * sample_, sample_, 0);
+    const auto updated = keys(0, count_, salt_ * sample_);
+    const auto found = keys(0, count_, ++salt_ * sample_);
+    const auto erased = keys(0, count_, ++salt_ * sample_);
+    const auto missing = keys(1ULL << 40, 1ULL << 31, salt_ * sample_);
+    std::uint64_t value = 0;
+    const auto insert_one = [&](std::uint64_t key) { return must(table_->insert(key, key)); };
+    const auto erase_one = [&](std::uint64_t key) { return must(table_->erase(key)); };
+    cells[insert] = timed(fresh, insert_one);
+    cells[update] = timed(updated, [&](auto key) { return must(table_->update(key, salt_)); });
+    cells[find] = timed(found, [&](auto key) { return must(table_->find(key, value)); });
+    cells[miss] = timed(missing, [&](auto key) { return !must(table_->find(key, value)); });
+    cells[erase] = timed(erased, erase_one);
+    use(ground_.memory, kMedia[0]);
+    (void)timed(fresh, erase_one);
+    (void)timed(erased, insert_one);
+  }
+
+  Ground ground_;
+  std::uint64_t sample_;
+  std::unique_ptr<Table> table_;
+  std::uint64_t slots_;
+  std::uint64_t count_ = 0;
+  std::uint64_t salt_ = 0;
+};
+
+using Results = std::array<Cells, kSchemeCount>;
+
+std::vector<std::string> columns_of_loads(std::vector<std::string> first) {
+  for (const double load : kLoads) first.push_back(fmt::format("{:.1f}", load));
+  return first;
+}
+
+void print_latencies(const Results& results, Report& report) {
+  static constexpr const char* kFigures[] = {"11", "12", "13", "13", "14"};
+  for (std::size_t o = 0; o < kOperationCount; ++o) {
+    // Lookups write nothing: they cost the same on every medium.
+    const std::size_t media = o == find || o == miss ? 1 : kMediumCount;
+    report.heading(
+        fmt::format("Latency of {} in ns, by load factor (figure {})", kOperations[o], kFigures[o]),
+        columns_of_loads({"write-back", "table"}));
+    for (std::size_t m = 0; m < media; ++m) {
+      for (std::size_t s = 0; s < kSchemeCount; ++s) {
+        std::vector<std::string> row = {s == 0 ? kMedia[m].name : "", schemes()[s].name};
+        for (const Cell& cell : results[s][m][o]) {
+          row.push_back(std::isnan(cell.ns) ? "-" : fmt::format("{:.0f}", cell.ns));
+        }
+        report.row(row);
+      }
+    }
+  }
+}
+
+// They are the same on every medium that is written back to.
+void print_writes(const Results& results, Report& report) {
+  report.heading("Write-backs, fences and bytes written of an operation, by load factor",
+                 columns_of_loads({"operation", "table"}));
+  for (const Operation o : {insert, update, erase}) {
+    for (std::size_t s = 0; s < kSchemeCount; ++s) {
+      std::vector<std::string> row = {s == 0 ? kOperations[o] : "", schemes()[s].name};
+      for (const Cell& cell : results[s][1][o]) {
+        row.push_back(std::isnan(cell.ns) ? "-"
+                                          : fmt::format("{:.2f} {:.2f} {:.0f}", cell.flushes,
+                                                        cell.fences, cell.bytes));
+      }
+      report.row(row);
+    }
+  }
+}
+
+// What the text of section 5.2 says, beside ours.
+void print_ratios(const Results& results, Report& report) {
+  constexpr std::size_t kLast = kLoadCount - 1;
+  report.heading("What level gains, beside the paper's text",
+                 {"figure", "ratio", "the paper", "here"});
+  const auto insert_ns = [&](std::size_t s) { return results[s][1][insert][kLast].ns; };
+  static constexpr const char* kPaper[] = {"over 3.0", "over 1.8", "over 1.4"};
+  for (std::size_t s = 2; s < kSchemeCount; ++s) {
+    report.row({"11", fmt::format("insert at 0.9 and 200 ns, {} / level", schemes()[s].name),
+                kPaper[s - 2], fmt::format("{:.2f}", insert_ns(s) / insert_ns(0))});
+  }
+  double least = std::numeric_limits<double>::max();
+  double most = 0;
+  for (std::size_t s = 2; s < kSchemeCount; ++s) {
+    for (std::size_t load = 0; load < kLoadCount; ++load) {
+      const double ratio = results[s][2][update][load].ns / results[0][2][update][load].ns;
+      least = std::fmin(least, ratio);
+      most = std::fmax(most, ratio);
+    }
+  }
+  report.row({"12", "update at 600 ns, the others / level", "1.2 to 2.1",
+              fmt::format("{:.2f} to {:.2f}", least, most)});
+  for (const std::size_t load : {4, 6}) {
+    report.row(
+        {"13", fmt::format("find at {:.1f}, BCH / level", kLoads[load]), "\"very close\", below 1",
+         fmt::format("{:.2f}", results[2][0][find][load].ns / results[0][0][find][load].ns)});
+  }
+}
+
+}  // namespace
+
+void latencies(const Options& options, Report& report) {
+  Results results;
+  for (std::size_t s = 0; s < kSchemeCount; ++s) {
+    Measured(schemes()[s], options).run(results[s]);
+  }
+  print_latencies(results, report);
+  print_writes(results, report);
+  print_ratios(results, report);
+}
+
+}  // namespace perdure::paper
