@@ -36,6 +36,6 @@ if [ "$mode" = nightly ]; then
 fi
 
 python3 scripts/coverage_figures.py "$build" "$engine" "$bar" 'src/(pool|heap)/.*' \
-    'src/store/pool_(impl|report)\..*' 'src/index/record\.h' \
+    'src/store/pool_(impl|report)\..*' 'src/index/records?\.h' \
     "src/index/$engine/.*(recover|check|layout).*" || status=1
 exit $status

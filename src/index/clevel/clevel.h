@@ -90,13 +90,17 @@
 #include "index/clevel/layout.h"
 #include "index/clevel/stripe.h"
 #include "index/engine.h"
+#include "index/map_engine.h"
 #include "perdure/index.h"
 #include "perdure/options.h"
 
 namespace perdure::clevel {
 
 template <Platform P, class Codec, class G = DefaultGeometry>
-class Clevel final : public detail::Index, public EngineInstance {
+class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Index> {
+  using Base = MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Index>;
+  friend Base;
+
  public:
   using Item = layout::Item;
   using Bucket = layout::Bucket;
@@ -113,24 +117,13 @@ class Clevel final : public detail::Index, public EngineInstance {
   ~Clevel() override;
 
   // --- EngineInstance ---
-  detail::Index& index() noexcept override { return *this; }
   Expected<Recovered> recover(bool clean) override;
   Expected<bool> mark_some(std::uint64_t budget) noexcept override;
   void start() noexcept override;
-  Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override;
   Status close() override;
 
   // --- Index ---
-  Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::insert>(key, value);
-  }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::upsert>(key, value);
-  }
-  Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::update>(key, value);
-  }
   Expected<bool> erase(const detail::Key& key) override;
   Expected<bool> read(const detail::Key& key,
                       FunctionRef<void(const detail::Value&)> visit) override;
@@ -142,7 +135,12 @@ class Clevel final : public detail::Index, public EngineInstance {
   void check(const CheckOptions& options, CheckReport& report) override;
 
  private:
-  enum class Mode : std::uint8_t { insert, upsert, update };
+  using Base::absent;
+  using Base::begin_mutation;
+  using Base::begin_read;
+  using Base::context_;
+  using Base::validate;
+  using typename Base::Mode;
   static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many
 
   struct Level {
@@ -190,14 +188,6 @@ class Clevel final : public detail::Index, public EngineInstance {
   Stripe<P>& stripe_of(const Probe& probe) const noexcept {
     return stripes_[probe.stripe() % G::kStripes];
   }
-  // The answer where a key was not found; pages that were lost meanwhile read as zeros.
-  Expected<bool> absent() const noexcept {
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return false;
-  }
-  Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
-  Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
   static Status damaged(std::uint64_t offset) noexcept;
   bool plausible(std::uint64_t word) const noexcept {
     return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
@@ -343,7 +333,6 @@ class Clevel final : public detail::Index, public EngineInstance {
   void check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket, std::uint64_t word,
                   const CheckOptions& options, CheckReport& report);
 
-  EngineContext<P> context_;
   std::uint64_t root_offset_;
   layout::Root* root_;
   Seed seed_;

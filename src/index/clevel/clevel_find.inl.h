@@ -218,8 +218,7 @@ template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::read(const detail::Key& key,
                                          FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const Probe probe = probe_of(key);
   prefetch(probe);
   Found found;
@@ -241,8 +240,7 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::read_many(
     std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   std::uint64_t present = 0;
   Probe probes[kGroup];
   for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
@@ -320,8 +318,7 @@ template <Platform P, class Codec, class G>
 Expected<void> Clevel<P, Codec, G>::for_each(
     FunctionRef<bool(std::span<const detail::Entry>)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const Pause pause(*this);
   const Context& now = *levels_.load(std::memory_order_acquire);
   Status s;

@@ -9,7 +9,7 @@ namespace perdure::clevel {
 
 template <Platform P, class Codec, class G>
 Clevel<P, Codec, G>::Clevel(const EngineContext<P>& context, std::uint64_t root) noexcept
-    : context_(context),
+    : Base(context),
       root_offset_(root),
       root_(context.heap.template at<layout::Root>(root)),
       stripes_(new(std::nothrow) Stripe<P>[G::kStripes]) {}

@@ -5,39 +5,6 @@
 
 namespace perdure::clevel {
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status Clevel<P, Codec, G>::begin_mutation(
-    EpochGuard<P>& guard, bool needs_space) const noexcept {
-  if (!guard.ok()) return StatusCode::out_of_memory;
-  if (context_.platform.poisoned()) return context_.platform.failure();
-  if (context_.read_only) return StatusCode::read_only;
-  if (needs_space && guard.limbo_full()) {
-    return Status::format(
-        StatusCode::pool_full,
-        "freed memory cannot be reused: a reader has not left its guard (a thread "
-        "is stopped inside a read or scan callback)");
-  }
-  return {};
-}
-
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status Clevel<P, Codec, G>::validate(
-    const detail::Key& key, const detail::Value* value) const noexcept {
-  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
-                          static_cast<unsigned long long>(kMaxKeyBytes));
-  }
-  if (value == nullptr) return {};
-  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
-                          static_cast<unsigned long long>(kMaxValueBytes));
-  }
-  if ((value->word_size == 0) != bytes_values_) return StatusCode::invalid_argument;
-  return {};
-}
-
 // Durable when it returns.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::make_blob(std::string_view value) noexcept {
@@ -235,7 +202,8 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
 template <Platform P, class Codec, class G>
 template <typename Clevel<P, Codec, G>::Mode kMode>
 Expected<bool> Clevel<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
-  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key, value, !bytes_values_, bytes_values_); !s.ok())
+    return fail(std::move(s));
   context_.background.help();
   for (bool again = false;; again = true) {
     auto done = write_once<kMode>(key, value);
@@ -296,7 +264,7 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
 
 template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
-  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key); !s.ok()) return fail(std::move(s));
   context_.background.help();
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));

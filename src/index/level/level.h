@@ -82,14 +82,18 @@
 #include "index/level/codec.h"
 #include "index/level/layout.h"
 #include "index/level/tier.h"
-#include "index/record.h"
+#include "index/map_engine.h"
+#include "index/records.h"
 #include "perdure/index.h"
 #include "perdure/options.h"
 
 namespace perdure::level {
 
 template <Platform P, class Codec, class G = DefaultGeometry>
-class Level final : public detail::Index, public EngineInstance {
+class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index> {
+  using Base = MapEngine<P, Codec, Level<P, Codec, G>, detail::Index>;
+  friend Base;
+
  public:
   using Line = layout::Line;
   using Slot = layout::Slot;
@@ -110,10 +114,8 @@ class Level final : public detail::Index, public EngineInstance {
   ~Level() override;
 
   // --- EngineInstance ---
-  detail::Index& index() noexcept override { return *this; }
   Expected<Recovered> recover(bool clean) override;
   void start() noexcept override;
-  Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override;
   Status close() override;
   Expected<bool> compact() override;
@@ -122,15 +124,6 @@ class Level final : public detail::Index, public EngineInstance {
   Status expand() noexcept;
 
   // --- Index ---
-  Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::insert>(key, value);
-  }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::upsert>(key, value);
-  }
-  Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::update>(key, value);
-  }
   Expected<bool> erase(const detail::Key& key) override;
   Expected<bool> read(const detail::Key& key,
                       FunctionRef<void(const detail::Value&)> visit) override;
@@ -142,7 +135,13 @@ class Level final : public detail::Index, public EngineInstance {
   void check(const CheckOptions& options, CheckReport& report) override;
 
  private:
-  enum class Mode : std::uint8_t { insert, upsert, update };
+  using Base::absent;
+  using Base::begin_mutation;
+  using Base::begin_read;
+  using Base::context_;
+  using Base::pass_over;
+  using Base::validate;
+  using typename Base::Mode;
   using Counter = typename P::template Atomic<std::uint64_t>;
   static constexpr unsigned kRetries = 64;
   static constexpr std::uint64_t kLeastLoad = 16;                   // no expansion below 1/16
@@ -229,24 +228,17 @@ class Level final : public detail::Index, public EngineInstance {
 
   // --- helpers ---
   ViewT* current() const noexcept { return view_.load(std::memory_order_acquire); }
-  const RecordPrefix* record_at(std::uint64_t offset) const noexcept {
-    return context_.heap.template at<RecordPrefix>(offset);
-  }
+  const RecordPrefix* record_at(std::uint64_t offset) const noexcept { return records_.at(offset); }
   bool records() const noexcept { return Codec::kBytes || record_values_; }
-  Expected<bool> absent() const noexcept {
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return false;
-  }
-  Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
-  Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
 
   // --- lookups ---
   bool key_matches(const Slot& slot, const Probe& probe) const noexcept;
   std::uint32_t find_in(const TierT& tier, std::uint64_t bucket, std::uint64_t prints,
                         const Probe& probe) const noexcept;
   bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
-  Status damaged_record(std::uint64_t word) const noexcept;
+  static Status damaged_record(std::uint64_t offset) noexcept {
+    return Records<P>::damaged(offset);
+  }
   void prefetch(const ViewT& view, const Probe& probe) const noexcept;
   void prefetch_all(const ViewT& view, const Probe& probe) const noexcept;
   void prefetch_items(const ViewT& view, const Probe& probe) const noexcept;
@@ -266,7 +258,6 @@ class Level final : public detail::Index, public EngineInstance {
                             std::uint64_t& no_room) noexcept;
   ViewT* lock_key(const Probe& probe, Locks& locks) noexcept;
   Place find_locked(const ViewT& view, const Probe& probe) const noexcept;
-  Expected<std::uint64_t> make_record(const Probe& probe, const detail::Value& value) noexcept;
   Place free_place(const ViewT& view, const Probe& probe) const noexcept;
   void put(const Place& place, std::uint64_t key, std::uint64_t value) noexcept;
   void show(const Place& place, std::uint8_t print) noexcept;
@@ -322,13 +313,14 @@ class Level final : public detail::Index, public EngineInstance {
   bool descriptor_intact(const layout::Descriptor& image) const noexcept;
   static std::uint32_t closed_crc(std::uint64_t descriptor, std::uint64_t generation) noexcept;
   static std::uint32_t descriptor_crc(const layout::Descriptor& d) noexcept;
-  Status pass_over(Status damage) noexcept;
   Place place_of(std::uint64_t line) const noexcept;
   Status finish_moves() noexcept;
   template <class F>
   Status for_each_bucket(const TierT& tier, F&& visit) noexcept;
   Status recover_bucket(TierT& tier, std::uint64_t bucket, bool clean, bool twice) noexcept;
-  Status check_record(std::uint64_t offset, bool deep) const noexcept;
+  Status check_record(std::uint64_t offset, bool deep) const noexcept {
+    return records_.check(offset, deep, "level.record.crc"_site);
+  }
   Probe probe_of(const Slot& slot) const noexcept { return place(slot.key, seeds_); }
   bool is_twice(const TierT& source, const Slot& slot, const Probe& probe) const noexcept;
   bool same_item(const Slot& a, const Slot& b) const noexcept;
@@ -340,7 +332,7 @@ class Level final : public detail::Index, public EngineInstance {
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,
                     CheckReport& report) noexcept;
 
-  EngineContext<P> context_;
+  Records<P> records_{context_};
   std::uint64_t root_offset_;
   layout::Root* root_;
   Seeds seeds_;
@@ -353,7 +345,6 @@ class Level final : public detail::Index, public EngineInstance {
   typename P::template Atomic<bool> wants_shrink_{false};
   typename P::Latch resize_latch_;  // of root_->descriptor and view_
   typename P::Latch move_latches_[kMoveLines];
-  typename P::Latch damage_latch_;
   // Under the latch of resizes: those since open, the last of them.
   ResizeStats resizes_[MapStats::kMaxResizes] = {};
   std::uint64_t resizes_begun_ = 0;

@@ -43,19 +43,7 @@ template <Platform P, class Codec, class G>
     value = {.word = word, .word_size = 8};
     return true;
   }
-  const std::size_t room = context_.heap.block_bytes(word);
-  if (room == 0) return false;
-  const auto record = RecordView::read(context_.platform, record_at(word));
-  value = record.value();
-  return record.plausible(room);
-}
-
-template <Platform P, class Codec, class G>
-Status Level<P, Codec, G>::damaged_record(std::uint64_t word) const noexcept {
-  return Status::format(
-      StatusCode::corruption,
-      "the record at offset %llu is damaged; run `perdure check`, and restore a copy",
-      static_cast<unsigned long long>(word));
+  return records_.read(word, value);
 }
 
 template <Platform P, class Codec, class G>
@@ -180,8 +168,7 @@ template <Platform P, class Codec, class G>
 Expected<bool> Level<P, Codec, G>::read(const detail::Key& key,
                                         FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key, seeds_);
   prefetch_all(*current(), probe);
   return read_probe(probe, visit);
@@ -193,8 +180,7 @@ Expected<std::uint64_t> Level<P, Codec, G>::read_many(
     std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
   constexpr std::size_t kGroup = 16;
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   std::uint64_t present = 0;
   Probe probes[kGroup];
   for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {

@@ -10,7 +10,7 @@ namespace perdure::level {
 
 template <Platform P, class Codec, class G>
 Level<P, Codec, G>::Level(const EngineContext<P>& context, std::uint64_t root) noexcept
-    : context_(context), root_offset_(root), root_(context.heap.template at<layout::Root>(root)) {}
+    : Base(context), root_offset_(root), root_(context.heap.template at<layout::Root>(root)) {}
 
 template <Platform P, class Codec, class G>
 Level<P, Codec, G>::~Level() {
@@ -111,15 +111,6 @@ Expected<std::unique_ptr<EngineInstance>> Level<P, Codec, G>::open(const EngineC
   std::unique_ptr<EngineInstance> map(new (std::nothrow) Level(context, root));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
   return map;
-}
-
-// Ok if the damage may be passed over, and is noted.
-template <Platform P, class Codec, class G>
-Status Level<P, Codec, G>::pass_over(Status damage) noexcept {
-  if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
-  LatchGuard guard(damage_latch_);
-  context_.damage->add(damage.message());
-  return {};
 }
 
 template <Platform P, class Codec, class G>
@@ -335,24 +326,6 @@ bool Level<P, Codec, G>::is_twice(const TierT& source, const Slot& slot,
     }
   }
   return false;
-}
-
-// What a slot names must be a record that fits its block.
-template <Platform P, class Codec, class G>
-Status Level<P, Codec, G>::check_record(std::uint64_t offset, bool deep) const noexcept {
-  const auto bad = [offset](const char* what) {
-    return Status::format(StatusCode::corruption, "the record at offset %llu is damaged (%s)",
-                          static_cast<unsigned long long>(offset), what);
-  };
-  if (!context_.heap.contains(offset, sizeof(RecordPrefix)) || offset % 16 != 0) {
-    return bad("place");
-  }
-  if (!deep) return {};
-  if (!context_.heap.is_block(offset)) return bad("place");
-  const auto record = RecordView::read(context_.platform, record_at(offset));
-  if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
-  if (!record.intact() && P::verifies("level.record.crc"_site)) return bad("checksum");
-  return {};
 }
 
 // Fingerprints, counts and marks of a bucket. `twice`: its items may be in other levels too.

@@ -5,39 +5,6 @@
 
 namespace perdure::level {
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status Level<P, Codec, G>::begin_mutation(
-    EpochGuard<P>& guard, bool needs_space) const noexcept {
-  if (!guard.ok()) return StatusCode::out_of_memory;
-  if (context_.platform.poisoned()) return context_.platform.failure();
-  if (context_.read_only) return StatusCode::read_only;
-  if (needs_space && guard.limbo_full()) {
-    return Status::format(
-        StatusCode::pool_full,
-        "freed memory cannot be reused: a reader has not left its guard (a thread "
-        "is stopped inside a read or scan callback)");
-  }
-  return {};
-}
-
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status Level<P, Codec, G>::validate(
-    const detail::Key& key, const detail::Value* value) const noexcept {
-  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
-                          static_cast<unsigned long long>(kMaxKeyBytes));
-  }
-  if (value == nullptr) return {};
-  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
-                          static_cast<unsigned long long>(kMaxValueBytes));
-  }
-  if (value->word_size == 0 && !records()) return StatusCode::invalid_argument;
-  return {};
-}
-
 // Takes the locks of all candidate buckets of the key (I5), under the view that it answers (I6).
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename Level<P, Codec, G>::ViewT* Level<P, Codec, G>::lock_key(
@@ -72,20 +39,6 @@ template <Platform P, class Codec, class G>
     }
   }
   return {};
-}
-
-// A durable record for the key and value; plain block, so its fence comes before the link (I3).
-template <Platform P, class Codec, class G>
-Expected<std::uint64_t> Level<P, Codec, G>::make_record(const Probe& probe,
-                                                        const detail::Value& value) noexcept {
-  const std::size_t bytes = RecordView::bytes_needed(probe.bytes, value);
-  auto block = context_.heap.allocate(bytes, BlockKind::plain);
-  if (!block) return block;
-  void* memory = context_.heap.template at<void>(*block);
-  RecordView::write(context_.platform, memory, probe.bytes, value);
-  context_.platform.flush(memory, bytes, "level.record.write"_site);
-  if (!context_.platform.fence("level.record.write"_site)) return fail(StatusCode::poisoned);
-  return block;
 }
 
 // The less loaded of the key's buckets in the upper of the two levels that take items, then in the
@@ -288,7 +241,7 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 template <typename Level<P, Codec, G>::Mode kMode>
 Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
-  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key, value, true, records()); !s.ok()) return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key, seeds_);
   for (bool again = false, helped = false;;) {
@@ -369,7 +322,7 @@ template <typename Level<P, Codec, G>::Mode kMode>
   Made made = records() && expects_record<kMode>(probe, value) ? Made::wants_record : Made::again;
   for (unsigned spins = 0;; P::pause(spins++)) {
     if (made == Made::wants_record) {
-      auto record = make_record(probe, value);
+      auto record = records_.make(probe.bytes, value, "level.record.write"_site);
       if (!record) return fail(std::move(record.error()));
       fresh.record = *record;
     }
@@ -394,7 +347,7 @@ template <typename Level<P, Codec, G>::Mode kMode>
 
 template <Platform P, class Codec, class G>
 Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
-  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key); !s.ok()) return fail(std::move(s));
   context_.background.help();
   P& platform = context_.platform;
   EpochGuard<P> guard(context_.epochs);

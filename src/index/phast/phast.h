@@ -61,18 +61,22 @@
 #include <span>
 
 #include "index/engine.h"
+#include "index/map_engine.h"
 #include "index/phast/codec.h"
 #include "index/phast/inner.h"
 #include "index/phast/layout.h"
 #include "index/phast/leaf_table.h"
-#include "index/record.h"
+#include "index/records.h"
 #include "perdure/index.h"
 #include "perdure/options.h"
 
 namespace perdure::phast {
 
 template <Platform P, class Codec, class G = DefaultGeometry>
-class Phast final : public detail::OrderedIndex, public EngineInstance {
+class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::OrderedIndex> {
+  using Base = MapEngine<P, Codec, Phast<P, Codec, G>, detail::OrderedIndex>;
+  friend Base;
+
  public:
   using Leaf = layout::Leaf<G>;
   using Entry = layout::Entry;
@@ -100,23 +104,11 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   ~Phast() override;
 
   // --- EngineInstance ---
-  detail::Index& index() noexcept override { return *this; }
-  detail::OrderedIndex* ordered() noexcept override { return this; }
   Expected<Recovered> recover(bool clean) override;
-  Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override;
   Status close() override;
 
   // --- Index ---
-  Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::insert>(key, value);
-  }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::upsert>(key, value);
-  }
-  Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::update>(key, value);
-  }
   Expected<bool> erase(const detail::Key& key) override;
   Expected<bool> read(const detail::Key& key,
                       FunctionRef<void(const detail::Value&)> visit) override;
@@ -131,7 +123,13 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
  private:
   static constexpr std::uint32_t kDefaultBits = 7;
   static constexpr std::uint64_t kPartitionEntries = 512;
-  enum class Mode : std::uint8_t { insert, upsert, update };
+  using Base::absent;
+  using Base::begin_mutation;
+  using Base::begin_read;
+  using Base::context_;
+  using Base::pass_over;
+  using Base::validate;
+  using typename Base::Mode;
   static constexpr std::uint64_t kSlots = Desc::kSlots;
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
   static constexpr std::uint32_t kGroup = 16;                      // lookups in flight in read_many
@@ -158,20 +156,12 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
     return std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf);
   }
   const RecordPrefix* record_at(std::uint64_t word) const noexcept {
-    return context_.heap.template at<RecordPrefix>(word & kOffsetMask);
+    return records_.at(word & kOffsetMask);
   }
   bool records() const noexcept { return Codec::kBytes || record_values_; }
   static unsigned stripe_of(const Probe& probe) noexcept {
     return probe.fingerprint % P::ByteLatches::kCount;
   }
-  // The answer where a key was not found; pages that were lost meanwhile read as zeros.
-  Expected<bool> absent() const noexcept {
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return false;
-  }
-  Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
-  Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
 
   // --- lookups ---
   Entered enter(const Probe& probe, std::uint32_t number) const noexcept;
@@ -180,7 +170,9 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
                           std::uint64_t& value) const noexcept;
   bool help(const Desc& desc, std::uint64_t slots) noexcept;
   bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
-  Status damaged_record(std::uint64_t word) const noexcept;
+  static Status damaged_record(std::uint64_t word) noexcept {
+    return Records<P>::damaged(word & kOffsetMask);
+  }
   Expected<bool> read_from(const Probe& probe, std::uint32_t start,
                            FunctionRef<void(const detail::Value&)> visit) noexcept;
 
@@ -195,7 +187,6 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   };
   template <bool kClaims, bool kPresent>
   Latched latch_leaf(const Probe& probe) noexcept;
-  Expected<std::uint64_t> make_record(const Probe& probe, const detail::Value& value) noexcept;
   Expected<std::uint64_t> stored_value(const Probe& probe, const detail::Value& value) noexcept;
   Status fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,
                    const detail::Value& value) noexcept;
@@ -279,7 +270,6 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   // --- recovery ---
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   Status read_root() noexcept;
-  Status pass_over(Status damage) noexcept;
   bool root_intact(const layout::Root& image, std::size_t partitions) const noexcept;
   Status recover_partition(std::uint32_t partition, bool clean) noexcept;
   Status recover_leaf(std::uint64_t offset, std::uint64_t previous, std::uint64_t low_word,
@@ -288,7 +278,9 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept;
   Status set_bounds(Desc& desc, const Leaf& leaf, const Desc* left,
                     std::uint32_t partition) noexcept;
-  Status check_record(std::uint64_t word, bool deep) const noexcept;
+  Status check_record(std::uint64_t word, bool deep) const noexcept {
+    return records_.check(word & kOffsetMask, deep, "phast.record.crc"_site);
+  }
   std::uint64_t leaf_crc(const Leaf& leaf) const noexcept;
   std::uint64_t values_crc(const Leaf& leaf, std::uint64_t visible) const noexcept;
   std::uint64_t* master() const noexcept { return reinterpret_cast<std::uint64_t*>(root_ + 1); }
@@ -301,7 +293,7 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   void check_entries(std::uint32_t number, CheckReport& report);
   void check_order(std::uint32_t number, CheckReport& report);
 
-  EngineContext<P> context_;
+  Records<P> records_{context_};
   std::uint64_t root_offset_;
   layout::Root* root_;
   bool record_values_ = false;  // integer keys with values of any size
@@ -309,7 +301,6 @@ class Phast final : public detail::OrderedIndex, public EngineInstance {
   Table table_;
   Inner inner_;
   typename P::Latch zero_latch_;
-  typename P::Latch damage_latch_;  // of context_.damage
   typename P::template Atomic<std::uint64_t> splits_{0};
   typename P::template Atomic<std::uint64_t> unlinks_{0};
 };

@@ -90,19 +90,7 @@ template <Platform P, class Codec, class G>
     value = {.word = word, .word_size = 8};
     return true;
   }
-  const std::size_t room = context_.heap.block_bytes(word & kOffsetMask);
-  if (room == 0) return false;
-  const auto record = RecordView::read(context_.platform, record_at(word));
-  value = record.value();
-  return record.plausible(room);
-}
-
-template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::damaged_record(std::uint64_t word) const noexcept {
-  return Status::format(
-      StatusCode::corruption,
-      "the record at offset %llu is damaged; run `perdure check`, and restore a copy",
-      static_cast<unsigned long long>(word & kOffsetMask));
+  return records_.read(word & kOffsetMask, value);
 }
 
 // LP(find): the load of the entry's words, or of the fingerprints if none matched. The caller is
@@ -149,8 +137,7 @@ template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::read(const detail::Key& key,
                                         FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);
   if constexpr (!Codec::kBytes) {
     if (probe.word == 0) return read_zero(visit);
@@ -165,8 +152,7 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Phast<P, Codec, G>::read_many(
     std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   std::uint64_t present = 0;
   Probe probes[kGroup];
   typename Inner::Step steps[kGroup];

@@ -11,7 +11,7 @@ namespace perdure::phast {
 
 template <Platform P, class Codec, class G>
 Phast<P, Codec, G>::Phast(const EngineContext<P>& context, std::uint64_t root) noexcept
-    : context_(context),
+    : Base(context),
       root_offset_(root),
       root_(context.heap.template at<layout::Root>(root)),
       inner_(table_, context_.epochs) {}
@@ -135,15 +135,6 @@ Status Phast<P, Codec, G>::read_root() noexcept {
       context_.heap.max_data_bytes() / sizeof(Leaf) + (1ULL << image.partition_bits);
   if (Status s = table_.reserve(max_leaves); !s.ok()) return s;
   return inner_.reserve({.bits = image.partition_bits, .shift = image.partition_shift}, max_leaves);
-}
-
-// Ok if the damage may be passed over, and is noted.
-template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::pass_over(Status damage) noexcept {
-  if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
-  LatchGuard guard(damage_latch_);
-  context_.damage->add(damage.message());
-  return {};
 }
 
 template <Platform P, class Codec, class G>
@@ -317,25 +308,6 @@ Status Phast<P, Codec, G>::set_bounds(Desc& desc, const Leaf& leaf, const Desc* 
       return bad("order of bounds");
     }
   }
-  return {};
-}
-
-// What a word of an entry or leaf names must be a record that fits its block.
-template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::check_record(std::uint64_t word, bool deep) const noexcept {
-  const std::uint64_t offset = word & kOffsetMask;
-  const auto bad = [offset](const char* what) {
-    return Status::format(StatusCode::corruption, "the record at offset %llu is damaged (%s)",
-                          static_cast<unsigned long long>(offset), what);
-  };
-  if (!context_.heap.contains(offset, sizeof(RecordPrefix)) || offset % 16 != 0) {
-    return bad("place");
-  }
-  if (!deep) return {};
-  if (!context_.heap.is_block(offset)) return bad("place");
-  const auto record = RecordView::read(context_.platform, record_at(offset));
-  if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
-  if (!record.intact() && P::verifies("phast.record.crc"_site)) return bad("checksum");
   return {};
 }
 

@@ -247,8 +247,7 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
   if (limits.has_from) limits.from = Codec::probe(*range.from);
   if (limits.has_to) limits.to = Codec::probe(*range.to);
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   if (!Codec::kBytes && !range.reverse) {
     auto go_on = scan_zero(limits, range.reverse, visit);
     if (!go_on) return fail(std::move(go_on.error()));

@@ -5,39 +5,6 @@
 
 namespace perdure::phast {
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status Phast<P, Codec, G>::begin_mutation(
-    EpochGuard<P>& guard, bool needs_space) const noexcept {
-  if (!guard.ok()) return StatusCode::out_of_memory;
-  if (context_.platform.poisoned()) return context_.platform.failure();
-  if (context_.read_only) return StatusCode::read_only;
-  if (needs_space && guard.limbo_full()) {
-    return Status::format(
-        StatusCode::pool_full,
-        "freed memory cannot be reused: a reader has not left its guard (a thread "
-        "is stopped inside a read or scan callback)");
-  }
-  return {};
-}
-
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status Phast<P, Codec, G>::validate(
-    const detail::Key& key, const detail::Value* value) const noexcept {
-  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
-                          static_cast<unsigned long long>(kMaxKeyBytes));
-  }
-  if (value == nullptr) return {};
-  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
-                          static_cast<unsigned long long>(kMaxValueBytes));
-  }
-  if (value->word_size == 0 && !records()) return StatusCode::invalid_argument;
-  return {};
-}
-
 // Takes the key's stripe in the leaf that holds the key, and with it a free slot if there is one
 // and `kClaims` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
 // The CAS waits for the previous operation's write-back, and what comes after it for the CAS: the
@@ -77,26 +44,12 @@ template <bool kClaims, bool kPresent>
   }
 }
 
-// A durable record for the key and value; plain block, so its fence comes before the link (I3).
-template <Platform P, class Codec, class G>
-Expected<std::uint64_t> Phast<P, Codec, G>::make_record(const Probe& probe,
-                                                        const detail::Value& value) noexcept {
-  const std::size_t bytes = RecordView::bytes_needed(probe.bytes, value);
-  auto block = context_.heap.allocate(bytes, BlockKind::plain);
-  if (!block) return block;
-  void* memory = context_.heap.template at<void>(*block);
-  RecordView::write(context_.platform, memory, probe.bytes, value);
-  context_.platform.flush(memory, bytes, "phast.record.write"_site);
-  if (!context_.platform.fence("phast.record.write"_site)) return fail(StatusCode::poisoned);
-  return block;
-}
-
 // The second word of an entry for this value.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Expected<std::uint64_t> Phast<P, Codec, G>::stored_value(
     const Probe& probe, const detail::Value& value) noexcept {
   if (!records()) return value.word;
-  auto record = make_record(probe, value);
+  auto record = records_.make(probe.bytes, value, "phast.record.write"_site);
   if (!record) return record;
   return Codec::kBytes ? *record | std::uint64_t{probe.fingerprint} << 56 : *record;
 }
@@ -174,7 +127,7 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 template <typename Phast<P, Codec, G>::Mode kMode>
 Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
-  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key, value, true, records()); !s.ok()) return fail(std::move(s));
   for (bool again = false;; again = true) {
     auto done = write_once<kMode>(key, value);
     if (done || again || done.error() != StatusCode::pool_full) [[likely]]
@@ -247,7 +200,7 @@ template <typename Phast<P, Codec, G>::Mode kMode>
 
 template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::erase(const detail::Key& key) {
-  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key); !s.ok()) return fail(std::move(s));
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);

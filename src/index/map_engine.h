@@ -1,0 +1,109 @@
+// MapEngine: what the maps of all engines have in common; an engine derives from it and names
+// itself (CRTP). It offers enumerate(mark) and write<Mode>(key, value).
+#pragma once
+
+#include <concepts>
+#include <utility>
+
+#include "index/engine.h"
+#include "perdure/index.h"
+#include "perdure/options.h"
+
+namespace perdure {
+
+template <Platform P, class Codec, class Engine, std::derived_from<detail::Index> Interface>
+class MapEngine : public Interface, public EngineInstance {
+ public:
+  // --- EngineInstance ---
+  detail::Index& index() noexcept final { return *this; }
+  detail::OrderedIndex* ordered() noexcept final {
+    if constexpr (std::derived_from<Interface, detail::OrderedIndex>) {
+      return this;
+    } else {
+      return nullptr;
+    }
+  }
+  Status audit() final { return engine().enumerate(&Heap<P>::audit_mark); }
+
+  // --- Index ---
+  Expected<bool> insert(const detail::Key& key, const detail::Value& value) final {
+    return engine().template write<Mode::insert>(key, value);
+  }
+  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) final {
+    return engine().template write<Mode::upsert>(key, value);
+  }
+  Expected<bool> update(const detail::Key& key, const detail::Value& value) final {
+    return engine().template write<Mode::update>(key, value);
+  }
+
+ protected:
+  enum class Mode : std::uint8_t { insert, upsert, update };
+
+  explicit MapEngine(const EngineContext<P>& context) noexcept : context_(context) {}
+
+  // What an operation begins with, under its guard.
+  [[gnu::always_inline]] Status begin_read(EpochGuard<P>& guard) const noexcept {
+    if (!guard.ok()) return StatusCode::out_of_memory;
+    if (context_.platform.poisoned()) return context_.platform.failure();
+    return {};
+  }
+  [[gnu::always_inline]] Status begin_mutation(EpochGuard<P>& guard,
+                                               bool needs_space) const noexcept {
+    if (Status s = begin_read(guard); !s.ok()) return s;
+    if (context_.read_only) return StatusCode::read_only;
+    if (needs_space && guard.limbo_full()) {
+      return Status::format(
+          StatusCode::pool_full,
+          "freed memory cannot be reused: a reader has not left its guard (a thread "
+          "is stopped inside a read or scan callback)");
+    }
+    return {};
+  }
+
+  // Before a mutation: sizes, and whether the map takes such keys and values.
+  [[gnu::always_inline]] static Status validate(const detail::Key& key) noexcept {
+    if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
+      return too_long("key", key.bytes.size(), kMaxKeyBytes);
+    }
+    return {};
+  }
+  [[gnu::always_inline]] static Status validate(const detail::Key& key, const detail::Value& value,
+                                                bool takes_words, bool takes_bytes) noexcept {
+    if (Status s = validate(key); !s.ok()) return s;
+    const bool is_bytes = value.word_size == 0;
+    if (is_bytes && value.bytes.size() > kMaxValueBytes) {
+      return too_long("value", value.bytes.size(), kMaxValueBytes);
+    }
+    if (!(is_bytes ? takes_bytes : takes_words)) return StatusCode::invalid_argument;
+    return {};
+  }
+
+  // The answer where a key was not found; pages that were lost meanwhile read as zeros.
+  Expected<bool> absent() const noexcept {
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    return false;
+  }
+
+  // In recover(). Ok if the damage may be passed over, and is noted.
+  Status pass_over(Status damage) noexcept {
+    if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
+    LatchGuard guard(damage_latch_);
+    context_.damage->add(damage.message());
+    return {};
+  }
+
+  EngineContext<P> context_;
+
+ private:
+  Engine& engine() noexcept { return static_cast<Engine&>(*this); }
+  [[gnu::cold]] static Status too_long(const char* what, std::size_t bytes,
+                                       std::uint64_t most) noexcept {
+    return Status::format(StatusCode::invalid_argument, "%s of %zu bytes; at most %llu are allowed",
+                          what, bytes, static_cast<unsigned long long>(most));
+  }
+
+  typename P::Latch damage_latch_;  // of context_.damage
+};
+
+}  // namespace perdure

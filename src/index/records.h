@@ -1,0 +1,71 @@
+// Records: the records of a map in its heap: made, read, checked. An engine names its own sites.
+#pragma once
+
+#include "index/engine.h"
+#include "index/record.h"
+
+namespace perdure {
+
+template <Platform P>
+class Records {
+ public:
+  explicit Records(const EngineContext<P>& context) noexcept
+      : platform_(context.platform), heap_(context.heap) {}
+
+  const RecordPrefix* at(std::uint64_t offset) const noexcept {
+    return heap_.template at<RecordPrefix>(offset);
+  }
+
+  // The offset of a durable record: its block is a plain one, so its fence comes before its link.
+  template <class WriteSite>
+  Expected<std::uint64_t> make(std::string_view key, const detail::Value& value,
+                               WriteSite write) const noexcept {
+    const std::size_t bytes = RecordView::bytes_needed(key, value);
+    auto block = heap_.allocate(bytes, BlockKind::plain);
+    if (!block) return block;
+    void* memory = heap_.template at<void>(*block);
+    RecordView::write(platform_, memory, key, value);
+    platform_.flush(memory, bytes, write);
+    if (!platform_.fence(write)) return fail(StatusCode::poisoned);
+    return block;
+  }
+
+  // False if the offset names no record whose lengths fit its block.
+  [[gnu::always_inline]] bool read(std::uint64_t offset, detail::Value& value) const noexcept {
+    const std::size_t room = heap_.block_bytes(offset);
+    if (room == 0) return false;
+    const auto record = RecordView::read(platform_, at(offset));
+    value = record.value();
+    return record.plausible(room);
+  }
+
+  // Whether the offset names a record. `deep`: in a block of its own, and intact.
+  template <class CrcSite>
+  Status check(std::uint64_t offset, bool deep, CrcSite crc) const noexcept {
+    const auto bad = [offset](const char* what) {
+      return Status::format(StatusCode::corruption, "the record at offset %llu is damaged (%s)",
+                            static_cast<unsigned long long>(offset), what);
+    };
+    if (!heap_.contains(offset, sizeof(RecordPrefix)) || offset % 16 != 0) return bad("place");
+    if (!deep) return {};
+    if (!heap_.is_block(offset)) return bad("place");
+    const auto record = RecordView::read(platform_, at(offset));
+    if (!record.plausible(heap_.block_bytes(offset))) return bad("lengths");
+    if (!record.intact() && P::verifies(crc)) return bad("checksum");
+    return {};
+  }
+
+  // The answer to an operation that needed it.
+  static Status damaged(std::uint64_t offset) noexcept {
+    return Status::format(
+        StatusCode::corruption,
+        "the record at offset %llu is damaged; run `perdure check`, and restore a copy",
+        static_cast<unsigned long long>(offset));
+  }
+
+ private:
+  P& platform_;
+  Heap<P>& heap_;
+};
+
+}  // namespace perdure
