@@ -98,14 +98,14 @@ template <Platform P, class Codec, class G>
     -> Expected<Added> {
   P& platform = context_.platform;
   Stripe<P>& stripe = stripe_of(probe);
-  bool absent = Stripe<P>::unchanged(before, stripe.lock());
+  bool known = Stripe<P>::unchanged(before, stripe.lock());
   const auto leave = [&](Added added) {
     stripe.unlock(added == Added::done);
     return added;
   };
-  for (;; absent = false) {
+  for (;; known = false) {
     Found found;
-    Status s = absent ? Status() : search(probe, Stripe<P>::kLatch, found);
+    Status s = known ? Status() : search(probe, Stripe<P>::kLatch, found);
     // By who held the latch: what it left there does not count.
     if (s.ok() && platform.poisoned()) [[unlikely]]
       s = platform.failure();
@@ -114,7 +114,7 @@ template <Platform P, class Codec, class G>
       return fail(std::move(s));
     }
     if (found.item != nullptr) return leave(Added::exists);
-    if (!absent) seen = found.context;
+    if (!known) seen = found.context;
     std::uint64_t* slot = free_slot(probe, *seen);
     if (slot == nullptr) return leave(Added::full);
     std::uint64_t empty = 0;
