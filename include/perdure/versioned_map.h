@@ -109,8 +109,7 @@ class VersionedMap : public OrderedMap<K, V> {
   }
 
   // Forgets the versions below this one, or below the lowest that a Snapshot holds; answers below
-  // which. What only they needed is freed. Errors: pool_full if there is no room to make room:
-  // what was done until then is done.
+  // which. What only they needed is freed; in a full pool not all of it, but by the next trim.
   Expected<Version> trim(Version version) { return versioned_->trim(version); }
   // Makes the state of that version the latest one, in one step, whatever crashes. What was written
   // since is lost, and versions above it read as it does. Alone. Errors: busy if a Snapshot holds a

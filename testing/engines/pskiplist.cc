@@ -35,7 +35,7 @@ struct UnderLoss {
   template <bool Bytes>
   using Map = pskiplist::PSkipList<
       LossyPlatform, std::conditional_t<Bytes, pskiplist::BytesCodec, pskiplist::IntegerCodec>,
-      pskiplist::Geometry<14, 1, 8, 8, 2, 4>>;
+      pskiplist::Geometry<14, 1, 8, 8, 2, 4, 4>>;
   template <bool Bytes>
   static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
                                         const MapKinds& kinds) {

@@ -72,10 +72,39 @@ TEST_F(Versioned, V2_V3_V4_V14_AgainstAModel) {
       const std::uint64_t key = draw(42);
       const auto found = must(map.find(key, version));
       EXPECT_EQ(found.has_value(), state.contains(key));
-      if (found) EXPECT_EQ(*found, state.at(key));
+      if (found) {
+        EXPECT_EQ(*found, state.at(key));
+      }
     }
     EXPECT_TRUE(must(pool_.check({.deep = true})).ok());
     reopen();
+  }
+}
+
+// V13: however many threads rebuild the index, each block of the key chain is one thread's.
+TEST_F(Versioned, V13_EveryBlockIsRebuiltOnce) {
+  State model;
+  {
+    auto map = numbers();
+    for (std::uint64_t key = 0; key < 1'000; ++key) {  // eight blocks
+      must(map.insert(key * 7, key));
+      model.emplace(key * 7, key);
+    }
+    must(map.tag());
+    for (std::uint64_t key = 0; key < 1'000; key += 3) {
+      must(map.erase(key * 7));
+      model.erase(key * 7);
+    }
+  }
+  for (const std::uint32_t threads : {1U, 2U, 3U, 5U, 8U, 16U}) {
+    ASSERT_TRUE(pool_.close().ok());
+    PoolOptions options = kOptions;
+    options.recovery_threads = threads;
+    pool_ = open_pool(path_, options);
+    auto map = numbers();
+    EXPECT_EQ(now(map), model) << threads << " threads";
+    EXPECT_EQ(must(map.scan_at(map.versions().last, {}, [](auto, auto) {})), 1'000U);
+    EXPECT_TRUE(must(pool_.check({.deep = true})).ok()) << threads << " threads";
   }
 }
 

@@ -2,6 +2,10 @@
 // ids those of docs/design/pskiplist.md.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "support.h"
 #include "testing/engines/pskiplist_subject.h"
 #include "testing/workloads.h"
@@ -23,6 +27,31 @@ Op erase(std::uint64_t key) { return {OpKind::erase, key_of(key), {}}; }
 Op tag(char name) { return {OpKind::tag, std::string(1, name), {}}; }
 Op trim(char name) { return {OpKind::trim, std::string(1, name), {}}; }
 Op rollback(char name) { return {OpKind::rollback, std::string(1, name), {}}; }
+
+// Every block that the pool has left, whatever its size.
+class AllSpace {
+ public:
+  explicit AllSpace(SimPool& pool) : heap_(pool.heap()) {
+    for (const BlockKind kind : {BlockKind::plain, BlockKind::zero_on_free}) {
+      for (std::size_t size = kPage; size >= 16; size /= 2) take(size, kind);
+      for (std::size_t size = 16; size <= kPage / 2; size += 16) take(size, kind);
+    }
+  }
+  AllSpace(const AllSpace&) = delete;
+  AllSpace& operator=(const AllSpace&) = delete;
+  ~AllSpace() {
+    for (const std::uint64_t block : blocks_) heap_.discard(block);
+  }
+
+ private:
+  void take(std::size_t size, BlockKind kind) {
+    for (auto block = heap_.allocate(size, kind); block; block = heap_.allocate(size, kind)) {
+      blocks_.push_back(*block);
+    }
+  }
+  Heap<SimPlatform>& heap_;
+  std::vector<std::uint64_t> blocks_;
+};
 
 // One workload of versions, every crash point, every image that the limit allows.
 void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
@@ -121,6 +150,113 @@ TEST(PskiplistCrash, V16_W12_Trim) {
                   {"pskiplist.trim.horizon", "pskiplist.trim.segment", "pskiplist.trim.link",
                    "pskiplist.trim.first"},
                   prepare);
+}
+
+// 4d: in a full pool an erase that has to append takes a segment of the reserve, while there is
+// one; then it is told `pool_full`, and works again once there is room.
+TEST(PskiplistCrash, H4d_AFullPoolErases) {
+  SimMemory memory(2 << 20), next(2 << 20);
+  PskiplistSubject<pskiplist::IntegerCodec> subject(kWords);
+  ASSERT_TRUE(subject.create(memory).ok());
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  Model model;
+  const auto apply = [&](OpKind kind, std::uint64_t key) {
+    const Op op{kind, integer_key(key), word(key)};
+    const auto done = subject.apply(op);
+    if (done) apply_to(model, op);
+    return done ? StatusCode::ok : done.error().code();
+  };
+  for (std::uint64_t key = 0; key < 8; ++key) {
+    ASSERT_EQ(apply(OpKind::insert, key), StatusCode::ok);
+  }
+  const auto version = subject.versioned().tag();
+  ASSERT_TRUE(version.has_value());
+  {
+    const AllSpace taken(subject.pool());
+    constexpr std::uint64_t kReserve = pskiplist::TinyGeometry::kReservedSegments;
+    EXPECT_EQ(apply(OpKind::upsert, 7), StatusCode::pool_full);
+    for (std::uint64_t key = 0; key < kReserve; ++key) {
+      EXPECT_EQ(apply(OpKind::erase, key), StatusCode::ok) << key;
+    }
+    EXPECT_EQ(apply(OpKind::erase, kReserve), StatusCode::pool_full);
+    EXPECT_EQ(compare(subject, model), "");
+  }
+  for (std::uint64_t key = 3; key < 6; ++key) {
+    EXPECT_EQ(apply(OpKind::erase, key), StatusCode::ok) << key;
+  }
+  for (std::uint64_t key = 0; key < 8; ++key) {
+    const auto found = subject.versioned().read_at({.word = key}, *version, [](const auto&) {});
+    EXPECT_TRUE(found.has_value() && *found) << key;
+  }
+  std::vector<std::string> violations;
+  subject.check(violations);
+  EXPECT_TRUE(violations.empty()) << violations.front();
+  next.load_killed(memory);
+  memory.set_mode(SimMode::frozen);
+  PskiplistSubject<pskiplist::IntegerCodec> after(kWords);
+  ASSERT_TRUE(after.open(next, 1).ok());
+  EXPECT_EQ(compare(after, model), "");
+  next.set_mode(SimMode::frozen);
+}
+
+// 4d: without room for a copy a trim drops what ends with a segment; every version that it leaves
+// reads as before, and a trim that finds room drops the rest.
+TEST(PskiplistCrash, H4d_AFullPoolTrims) {
+  SimMemory memory(2 << 20), next(2 << 20);
+  PskiplistSubject<pskiplist::IntegerCodec> subject(kWords);
+  ASSERT_TRUE(subject.create(memory).ok());
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  constexpr std::uint64_t kRounds = 12;
+  std::vector<std::uint64_t> versions;
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    const OpKind kind = i % 5 == 4 ? OpKind::erase : OpKind::upsert;
+    ASSERT_TRUE(subject.apply({OpKind::upsert, integer_key(1), word(i)}).has_value());
+    ASSERT_TRUE(subject.apply({kind, integer_key(2), word(i)}).has_value());
+    versions.push_back(*subject.versioned().tag());
+  }
+  const auto expect_from = [&](auto& looked_at, std::uint64_t first) {
+    for (std::uint64_t i = 0; i < kRounds; ++i) {
+      for (const std::uint64_t key : {1, 2}) {
+        std::uint64_t value = ~std::uint64_t{0};
+        const auto found = looked_at.versioned().read_at({.word = key}, versions[i],
+                                                         [&](const auto& v) { value = v.word; });
+        ASSERT_EQ(found.has_value(), i >= first) << i;
+        if (i < first) continue;
+        EXPECT_EQ(*found, key == 1 || i % 5 != 4) << i;
+        EXPECT_EQ(value, *found ? i : ~std::uint64_t{0});
+      }
+    }
+  };
+  const std::uint64_t before = subject.stats().pm_bytes;
+  std::uint64_t entries = 0;
+  const auto count = [&] {
+    entries = 0;
+    (void)subject.versioned().history({.word = 1}, [&](const auto&) { return ++entries != 0; });
+    return entries;
+  };
+  {
+    const AllSpace taken(subject.pool());
+    for (const std::uint64_t first : {1, 6}) {
+      EXPECT_EQ(subject.versioned().trim(versions[first]), versions[first]);
+      expect_from(subject, first);
+    }
+    // Segments of 1, 2, 4 .. entries behind the first: rounds 1 to 3 are whole segments.
+    EXPECT_EQ(count(), kRounds - 4);
+  }
+  EXPECT_EQ(subject.versioned().trim(versions[6]), versions[6]);
+  EXPECT_EQ(count(), kRounds - 6);
+  expect_from(subject, 6);
+  subject.reclaim();
+  EXPECT_LT(subject.stats().pm_bytes, before);
+  std::vector<std::string> violations;
+  subject.check(violations);
+  EXPECT_TRUE(violations.empty()) << violations.front();
+  next.load_killed(memory);
+  memory.set_mode(SimMode::frozen);
+  PskiplistSubject<pskiplist::IntegerCodec> after(kWords);
+  ASSERT_TRUE(after.open(next, 1).ok());
+  expect_from(after, 6);
+  next.set_mode(SimMode::frozen);
 }
 
 // W13: a rollback is one step, also if recovery has to finish it, and is interrupted.

@@ -24,7 +24,7 @@ class NoStorage final : public Storage {
 };
 
 using P = RealPlatform;
-using Tiny = Directory<P, phast::IntegerCodec, TinyGeometry>;
+using Tiny = Directory<P, IntegerCodec, TinyGeometry>;
 
 // Leaves split and are unlinked all the time. A shortcut that was rebuilt before a split was listed
 // went on naming the left leaf for what the right one held, also when it was unlinked: finds there
@@ -46,7 +46,7 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
       std::uint64_t key = random() % 36;
       if (random() % 3 == 0) key = ~key;
       const auto node = static_cast<std::uint32_t>(key % 64) + 1;
-      const Probe probe = phast::IntegerCodec::probe({.word = key});
+      const Probe probe = IntegerCodec::probe({.word = key});
       {
         const EpochGuard<P> guard(epochs);
         if (random() % 2 == 0) {

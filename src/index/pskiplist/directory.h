@@ -1,5 +1,5 @@
 // Directory: the keys of the multi-version store in order, in DRAM: leaves of sorted words and node
-// numbers, under PhaST's inner nodes (index/phast/inner.h), which lead to a leaf.
+// numbers, under the inner nodes of index/ordered, which lead to a leaf.
 //
 // INVARIANTS (DRAM)
 //   D1  A leaf's version is odd while it is changed, and rises with every change; its kGone bit
@@ -18,16 +18,18 @@
 #include <type_traits>
 
 #include "heap/heap.h"
-#include "index/phast/inner.h"
+#include "index/ordered/inner.h"
 #include "index/pskiplist/key_node.h"
 #include "index/pskiplist/layout.h"
 #include "index/record.h"
 
 namespace perdure::pskiplist {
 
-using phast::kNoLeaf;
-using phast::Probe;
-using phast::Separator;
+using ordered::BytesCodec;
+using ordered::IntegerCodec;
+using ordered::kNoLeaf;
+using ordered::Probe;
+using ordered::Separator;
 
 template <Platform P, class Codec, class G>
 struct alignas(64) Leaf {
@@ -42,34 +44,15 @@ struct alignas(64) Leaf {
   Atomic<std::uint64_t> bound{0};  // inclusive
   Atomic<std::uint32_t> next{kNoLeaf};
   Atomic<std::uint32_t> count{0};
-  struct Separators {
-    Atomic<Separator<P>*> low{nullptr};  // null: the word alone decides
-    Atomic<Separator<P>*> bound{nullptr};
-  };
-  struct Nothing {};
-  [[no_unique_address]] std::conditional_t<Codec::kBytes, Separators, Nothing> separators;
+  [[no_unique_address]] ordered::Separators<P, Codec::kBytes> separators;
   alignas(64) Atomic<std::uint64_t> words[kKeys];
   Atomic<std::uint32_t> nodes[kKeys];
 
-  bool below(const Probe& probe) const noexcept {  // before this leaf's range
-    const std::uint64_t word = low.load(std::memory_order_acquire);
-    if constexpr (Codec::kBytes) {
-      if (probe.word == word) {
-        const Separator<P>* s = separators.low.load(std::memory_order_acquire);
-        return s != nullptr && phast::compare(probe, s->view()) <= 0;
-      }
-    }
-    return probe.word < word;
+  bool below(const Probe& probe) const noexcept {
+    return ordered::lies_below<Codec::kBytes>(*this, probe);
   }
   bool above(const Probe& probe) const noexcept {
-    const std::uint64_t word = bound.load(std::memory_order_acquire);
-    if constexpr (Codec::kBytes) {
-      if (probe.word == word) {
-        const Separator<P>* s = separators.bound.load(std::memory_order_acquire);
-        return s != nullptr && phast::compare(probe, s->view()) > 0;
-      }
-    }
-    return probe.word > word;
+    return ordered::lies_above<Codec::kBytes>(*this, probe);
   }
   void prefetch() const noexcept {
     const auto* bytes = reinterpret_cast<const char*>(this);
@@ -93,6 +76,7 @@ template <Platform P, class Codec, class G>
 class LeafArena {
  public:
   using Desc = Leaf<P, Codec, G>;
+  static constexpr bool kBytes = Codec::kBytes;
 
   Status reserve(std::size_t leaves) noexcept {
     return leaves_.reserve(std::min<std::size_t>(leaves + 1, 0xFFFFFFF0));
@@ -132,17 +116,6 @@ class LeafArena {
   std::uint32_t high_ = 0;
 };
 
-}  // namespace perdure::pskiplist
-
-namespace perdure::phast {
-template <Platform P, class Codec, std::uint32_t... Parameters>
-struct LeavesOf<P, Codec, pskiplist::Geometry<Parameters...>> {
-  using Table = pskiplist::LeafArena<P, Codec, pskiplist::Geometry<Parameters...>>;
-};
-}  // namespace perdure::phast
-
-namespace perdure::pskiplist {
-
 // A key of the directory, for building it.
 struct Listed {
   std::uint64_t word;
@@ -153,7 +126,7 @@ template <Platform P, class Codec, class G>
 class Directory {
  public:
   using LeafT = Leaf<P, Codec, G>;
-  using Inner = phast::InnerIndex<P, Codec, G>;
+  using Inner = ordered::InnerIndex<P, LeafArena<P, Codec, G>, G::kInnerLeaves>;
   static constexpr std::uint32_t kKeys = G::kLeafKeys;
 
   // What a leaf held at one moment.

@@ -25,8 +25,8 @@ Directory<P, Codec, G>::~Directory() {
 
 template <Platform P, class Codec, class G>
 Status Directory<P, Codec, G>::reserve(std::size_t max_leaves) noexcept {
-  const phast::Partitioning partitioning{.bits = G::kPartitionBits,
-                                         .shift = 64 - G::kPartitionBits};
+  const ordered::Partitioning partitioning{.bits = G::kPartitionBits,
+                                           .shift = 64 - G::kPartitionBits};
   if (Status s = leaves_.reserve(max_leaves); !s.ok()) return s;
   return inner_.reserve(partitioning, max_leaves);
 }
@@ -75,7 +75,7 @@ template <Platform P, class Codec, class G>
   if constexpr (Codec::kBytes) {
     int order = 1;
     for (; equal(base); ++base) {
-      order = phast::compare(probe, key_of(leaf.nodes[base].load(std::memory_order_acquire)));
+      order = ordered::compare(probe, key_of(leaf.nodes[base].load(std::memory_order_acquire)));
       if (order <= 0) break;
     }
     found = order == 0;
@@ -305,7 +305,7 @@ Probe Directory<P, Codec, G>::behind(const Batch& batch, bool reverse, bool& end
 
 template <Platform P, class Codec, class G>
 Status Directory<P, Codec, G>::build(const Listed* keys, std::size_t count) noexcept {
-  const phast::Partitioning& partitioning = inner_.partitioning();
+  const ordered::Partitioning& partitioning = inner_.partitioning();
   std::size_t begin = 0;
   for (std::uint32_t p = 0; p < partitioning.count(); ++p) {
     const Listed* end =
@@ -322,7 +322,7 @@ template <Platform P, class Codec, class G>
 Status Directory<P, Codec, G>::build_partition(std::uint32_t partition, const Listed* keys,
                                                std::size_t count) noexcept {
   constexpr std::uint32_t kFill = kKeys * 3 / 4;
-  const phast::Partitioning& partitioning = inner_.partitioning();
+  const ordered::Partitioning& partitioning = inner_.partitioning();
   const std::size_t leaves = count == 0 ? 1 : (count + kFill - 1) / kFill;
   auto* numbers = static_cast<std::uint32_t*>(std::malloc(leaves * sizeof(std::uint32_t)));
   if (numbers == nullptr) return StatusCode::out_of_memory;

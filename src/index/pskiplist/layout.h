@@ -8,9 +8,11 @@ namespace perdure::pskiplist {
 
 // On media: slots of a block of the key chain, entries of a history's first segment. Not on media:
 // keys of a leaf and leaves of an inner node of the index in DRAM, its partitions (2^k), versions
-// that are reserved with one fence. Tests and the simulator use tiny ones.
+// that are reserved with one fence, segments kept for erases in a full pool. Tests and the
+// simulator use tiny ones.
 template <std::uint32_t BlockSlots, std::uint32_t FirstEntries, std::uint32_t LeafKeys,
-          std::uint32_t InnerLeaves, std::uint32_t PartitionBits, std::uint32_t ReservedVersions>
+          std::uint32_t InnerLeaves, std::uint32_t PartitionBits, std::uint32_t ReservedVersions,
+          std::uint32_t ReservedSegments>
 struct Geometry {
   static constexpr std::uint32_t kBlockSlots = BlockSlots;
   static constexpr std::uint32_t kFirstEntries = FirstEntries;
@@ -18,9 +20,10 @@ struct Geometry {
   static constexpr std::uint32_t kInnerLeaves = InnerLeaves;
   static constexpr std::uint32_t kPartitionBits = PartitionBits;
   static constexpr std::uint32_t kReservedVersions = ReservedVersions;
+  static constexpr std::uint32_t kReservedSegments = ReservedSegments;
 };
-using DefaultGeometry = Geometry<126, 2, 32, 128, 3, 4096>;
-using TinyGeometry = Geometry<4, 1, 4, 4, 1, 2>;
+using DefaultGeometry = Geometry<126, 2, 32, 128, 3, 4096, 64>;
+using TinyGeometry = Geometry<4, 1, 4, 4, 1, 2, 2>;
 
 namespace layout {
 

@@ -62,30 +62,30 @@
 //   stamp and its store, a few instructions, or where it begins a segment or gives its key back,
 //   for its fence; readers of closed versions only for writes that began before their tag. tag
 //   waits for nothing, or for the fence of the limit. pool_full: writes that need space fail;
-//   erases may,
-//   where they append and their history's segment is full.
+//   erases, where they append and their history's segment is full, once the reserve is used up;
+//   trim never: without room it copies nothing, and drops whole segments only.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "index/engine.h"
-#include "index/phast/codec.h"
+#include "index/map_engine.h"
 #include "index/pskiplist/directory.h"
 #include "index/pskiplist/key_chain.h"
 #include "index/pskiplist/key_node.h"
 #include "index/pskiplist/layout.h"
-#include "index/record.h"
+#include "index/pskiplist/segment_reserve.h"
+#include "index/records.h"
 #include "perdure/index.h"
 
 namespace perdure::pskiplist {
 
-using phast::BytesCodec;
-using phast::IntegerCodec;
-
 template <Platform P, class Codec, class G = DefaultGeometry>
-class PSkipList final : public detail::VersionedIndex, public EngineInstance {
+class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detail::VersionedIndex> {
+  using Base = MapEngine<P, Codec, PSkipList<P, Codec, G>, detail::VersionedIndex>;
+  friend Base;
+
  public:
   using Node = KeyNode<P>;
   using Entry = layout::Entry;
@@ -101,24 +101,12 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   ~PSkipList() override;
 
   // --- EngineInstance ---
-  detail::Index& index() noexcept override { return *this; }
-  detail::OrderedIndex* ordered() noexcept override { return this; }
   detail::VersionedIndex* versioned() noexcept override { return this; }
   Expected<Recovered> recover(bool clean) override;
-  Status audit() override { return enumerate(&Heap<P>::audit_mark); }
   void release_blocks() override { (void)enumerate(&Heap<P>::take_back); }
   Status close() override;
 
   // --- Index, OrderedIndex ---
-  Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::insert>(key, value);
-  }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::upsert>(key, value);
-  }
-  Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
-    return write<Mode::update>(key, value);
-  }
   Expected<bool> erase(const detail::Key& key) override;
   Expected<bool> read(const detail::Key& key,
                       FunctionRef<void(const detail::Value&)> visit) override;
@@ -149,7 +137,13 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   void unpin(detail::VersionPin& pin) noexcept override;
 
  private:
-  enum class Mode : std::uint8_t { insert, upsert, update };
+  using Base::absent;
+  using Base::begin_mutation;
+  using Base::begin_read;
+  using Base::context_;
+  using Base::pass_over;
+  using Base::validate;
+  using typename Base::Mode;
   template <class T>
   using Atomic = typename P::template Atomic<T>;
   static constexpr std::uint64_t kLatest = ~std::uint64_t{0};  // in place of a version
@@ -192,18 +186,7 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   static std::uint64_t entry_offset(std::uint64_t segment, std::uint32_t i) noexcept {
     return segment + sizeof(Segment) + i * sizeof(Entry);
   }
-  const RecordPrefix* record_at(std::uint64_t offset) const noexcept {
-    return context_.heap.template at<RecordPrefix>(offset);
-  }
-  Expected<bool> absent() const noexcept {
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return false;
-  }
-  Status begin_mutation(EpochGuard<P>& guard, bool needs_space) const noexcept;
-  Status validate(const detail::Key& key, const detail::Value* value) const noexcept;
   bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
-  Status damaged_record(std::uint64_t word) const noexcept;
   std::uint64_t clock() const noexcept { return clock_.load(std::memory_order_seq_cst); }
 
   // --- lookups ---
@@ -241,14 +224,16 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   template <Mode kMode>
   Expected<bool> write_held(std::uint32_t number, const Probe& probe, State held,
                             const detail::Value& value, Fresh& fresh) noexcept;
-  Expected<bool> erase_once(const Probe& probe) noexcept;
+  Expected<bool> erase_once(const Probe& probe, bool full) noexcept;
   Status make_records(const Probe& probe, const detail::Value& value, bool key,
                       Fresh& fresh) noexcept;
   void discard(const Fresh& fresh) noexcept;
   bool hold(Node& node, State& held) noexcept;
   static void let_go(Node& node, State held, bool changed) noexcept;
   std::uint64_t stamp(Node& node, State held) noexcept;
-  Expected<std::uint64_t> stamp_with_room(Node& node, State held, Fresh& fresh) noexcept;
+  Expected<std::uint64_t> stamp_with_room(Node& node, State held, bool reserved,
+                                          Fresh& fresh) noexcept;
+  Expected<std::uint64_t> new_segment(const Node& node, bool reserved) noexcept;
   bool must_grow(Node& node) const noexcept;
   Status write_first(Node& node, std::uint64_t version, const Probe& probe, std::uint64_t value,
                      Fresh& fresh) noexcept;
@@ -258,14 +243,22 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
                 Fresh& fresh) noexcept;
   Status give_back(std::uint32_t number, const Probe& probe) noexcept;
   void bury(std::uint32_t number, const Probe& probe) noexcept;
-  void retire_segments(std::uint64_t first) noexcept;
+  template <class Site>
+  void retire_value(std::uint64_t value, std::uint64_t stamp, Site site) noexcept;
+  void retire_segments(std::uint64_t first, std::uint64_t end = 0) noexcept;
   Status extend_limit(std::uint64_t version) noexcept;
 
   // --- trim and rollback ---
-  Status trim_slot(std::uint64_t offset, std::uint64_t horizon) noexcept;
-  Status trim_key(std::uint32_t number, const Probe& probe, std::uint64_t horizon,
-                  bool& gone) noexcept;
+  struct Trim {
+    std::uint64_t horizon = 0;
+    bool short_of_room = false;  // some keys have kept what may go
+  };
+  Status trim_slot(std::uint64_t offset, Trim& trim) noexcept;
+  Status trim_key(std::uint32_t number, const Probe& probe, Trim& trim, bool& gone) noexcept;
+  void retire_dropped(std::uint64_t first, std::uint64_t end, std::uint32_t drop) noexcept;
   Status keep_entries(Node& node, Slot& slot, std::uint32_t drop) noexcept;
+  Status skip_segments(Slot& slot, std::uint32_t& drop) noexcept;
+  Status relink(Slot& slot, std::uint64_t segment) noexcept;
   bool void_entries(Slot& slot, std::uint64_t from, std::uint64_t to, bool freeing) noexcept;
   Status set_rollback(std::uint64_t from, std::uint64_t to) noexcept;
   void roll_back_node(std::uint64_t offset) noexcept;
@@ -280,7 +273,6 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   };
   Status read_root() noexcept;
   bool root_intact(const layout::Root& image) const noexcept;
-  Status pass_over(Status damage) noexcept;
   Status load_chain(bool clean) noexcept;
   Status load_block(std::uint32_t number, bool clean, Loader& loader) noexcept;
   Status check_segments(const Slot& slot) const noexcept;
@@ -290,7 +282,9 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   Status load_history(const Slot& slot, bool clean, Loader& loader) noexcept;
   Status load_entry(std::uint64_t offset, std::uint64_t& before, Loader& loader) noexcept;
   Status build_directory(Loader* loaders, std::size_t count) noexcept;
-  Status check_record(std::uint64_t offset, bool deep) const noexcept;
+  Status check_record(std::uint64_t offset, bool deep) const noexcept {
+    return records_.check(offset, deep, "pskiplist.record.crc"_site);
+  }
   std::uint64_t block_crc(const layout::Block& block) const noexcept;
   std::uint64_t segment_crc(std::uint64_t offset) const noexcept;
   std::uint64_t root_crc() const noexcept;
@@ -302,20 +296,20 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   void check_key(std::uint32_t number, std::uint64_t word, bool deep, CheckReport& report) noexcept;
 
-  EngineContext<P> context_;
+  Records<P> records_{context_};
   std::uint64_t root_offset_;
   layout::Root* root_;
   bool record_values_ = false;
   NodeTable<P> nodes_;
   DirectoryT directory_;
   Chain chain_;
+  SegmentReserve<P, G> reserve_;
   alignas(64) Atomic<std::uint64_t> clock_{1};
   alignas(64) Atomic<std::uint64_t> limit_{0};  // what is durable of it
   Atomic<std::uint64_t> horizon_{1};
   typename P::Latch limit_latch_;  // of root_->limit
   typename P::Latch trim_latch_;   // one trim or rollback at a time
   typename P::Latch pin_latch_;    // of pins_, and of horizon_ where it rises
-  typename P::Latch damage_latch_;
   detail::VersionPin* pins_ = nullptr;
 };
 
@@ -324,5 +318,6 @@ class PSkipList final : public detail::VersionedIndex, public EngineInstance {
 #include "index/pskiplist/pskiplist_check.inl.h"     // IWYU pragma: keep
 #include "index/pskiplist/pskiplist_find.inl.h"      // IWYU pragma: keep
 #include "index/pskiplist/pskiplist_recover.inl.h"   // IWYU pragma: keep
+#include "index/pskiplist/pskiplist_trim.inl.h"      // IWYU pragma: keep
 #include "index/pskiplist/pskiplist_versions.inl.h"  // IWYU pragma: keep
 #include "index/pskiplist/pskiplist_write.inl.h"     // IWYU pragma: keep

@@ -37,6 +37,7 @@ Status PSkipList<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) 
     reach(block);
     block = next;
   }
+  reserve_.for_each(reach);
   reach(root_offset_);
   return s;
 }
@@ -117,6 +118,7 @@ void PSkipList<P, Codec, G>::stats(MapStats& out) {
   out.engine = Engine::pskiplist;
   out.entries = 0;
   out.pm_bytes = context_.heap.block_bytes(root_offset_) + chain_.blocks() * Chain::kBlockBytes;
+  reserve_.for_each([&](std::uint64_t block) { out.pm_bytes += context_.heap.block_bytes(block); });
   auto done = for_each_leaf({}, [&](const Listing& listing) {
     for (std::uint32_t i = 0; i < listing.count; ++i) {
       Node& node = nodes_[listing.nodes[i]];

@@ -16,19 +16,7 @@ template <Platform P, class Codec, class G>
     value = {.word = word, .word_size = 8};
     return true;
   }
-  const std::size_t room = word % 16 == 0 ? context_.heap.block_bytes(word) : 0;
-  if (room == 0) return false;
-  const auto record = RecordView::read(context_.platform, record_at(word));
-  value = record.value();
-  return record.plausible(room);
-}
-
-template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::damaged_record(std::uint64_t word) const noexcept {
-  return Status::format(
-      StatusCode::corruption,
-      "the record at offset %llu is damaged; run `perdure check`, and restore a copy",
-      static_cast<unsigned long long>(word));
+  return word % 16 == 0 && records_.read(word, value);
 }
 
 // The node's state, once no write of a version up to this one is on its way there but one that is
@@ -162,7 +150,7 @@ template <Platform P, class Codec, class G>
   if (context_.platform.poisoned()) [[unlikely]]
     return fail(context_.platform.failure());
   if (!found.present) return false;
-  if (!readable) return fail(damaged_record(found.word));
+  if (!readable) return fail(Records<P>::damaged(found.word));
   visit(value);
   if (context_.platform.poisoned()) [[unlikely]]
     return fail(context_.platform.failure());
@@ -173,8 +161,7 @@ template <Platform P, class Codec, class G>
 Expected<bool> PSkipList<P, Codec, G>::read(const detail::Key& key,
                                             FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const std::uint32_t number = directory_.find(Codec::probe(key));
   if (number == 0) return absent();
   return show(latest(nodes_[number]), kLatest, visit);
@@ -186,8 +173,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::read_many(
     std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
   constexpr std::size_t kGroup = 16;
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   std::uint64_t present = 0;
   Probe probes[kGroup];
   std::uint32_t numbers[kGroup];
@@ -225,7 +211,7 @@ void PSkipList<P, Codec, G>::within(const typename DirectoryT::Batch& batch, con
                                     bool reverse, Listing& out) const noexcept {
   const auto before = [&](std::uint32_t i, const Probe& probe) {  // key < probe
     if (!Codec::kBytes || batch.words[i] != probe.word) return batch.words[i] < probe.word;
-    return phast::compare(probe, directory_.key_of(batch.nodes[i])) > 0;
+    return ordered::compare(probe, directory_.key_of(batch.nodes[i])) > 0;
   };
   out.count = 0;
   for (std::uint32_t n = 0; n < batch.count; ++n) {
@@ -249,8 +235,7 @@ Expected<void> PSkipList<P, Codec, G>::for_each_leaf(const detail::ScanRange& ra
   if (limits.has_from) limits.from = Codec::probe(*range.from);
   if (limits.has_to) limits.to = Codec::probe(*range.to);
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return fail(StatusCode::out_of_memory);
-  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   Probe position;
   if (range.reverse) {
     position =
@@ -321,7 +306,7 @@ Expected<void> PSkipList<P, Codec, G>::scan_versions(
     }
     if (version != kLatest) failure = readable(version);
     if (failure.ok() && context_.platform.poisoned()) failure = context_.platform.failure();
-    if (failure.ok() && damaged != 0) failure = damaged_record(damaged);
+    if (failure.ok() && damaged != 0) failure = Records<P>::damaged(damaged);
     if (!failure.ok()) return false;
     left -= count;
     const bool more = count == 0 || visit(std::span<const detail::Entry>(entries, count));

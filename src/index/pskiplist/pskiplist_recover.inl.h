@@ -11,11 +11,12 @@ namespace perdure::pskiplist {
 
 template <Platform P, class Codec, class G>
 PSkipList<P, Codec, G>::PSkipList(const EngineContext<P>& context, std::uint64_t root) noexcept
-    : context_(context),
+    : Base(context),
       root_offset_(root),
       root_(context.heap.template at<layout::Root>(root)),
       directory_(context.platform, context.heap, nodes_, context.epochs),
-      chain_(context.platform, context.heap) {}
+      chain_(context.platform, context.heap),
+      reserve_(context.heap) {}
 
 template <Platform P, class Codec, class G>
 PSkipList<P, Codec, G>::~PSkipList() {
@@ -52,15 +53,6 @@ Expected<std::unique_ptr<EngineInstance>> PSkipList<P, Codec, G>::open(
   std::unique_ptr<EngineInstance> map(new (std::nothrow) PSkipList(context, root));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
   return map;
-}
-
-// Ok if the damage may be passed over, and is noted.
-template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::pass_over(Status damage) noexcept {
-  if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
-  LatchGuard guard(damage_latch_);
-  context_.damage->add(damage.message());
-  return {};
 }
 
 template <Platform P, class Codec, class G>
@@ -258,7 +250,7 @@ Status PSkipList<P, Codec, G>::load_key(const Slot& slot, Node& node,
       if (Status s = context_.heap.mark(word); !s.ok()) return s;
     }
     node.key = word;
-    word = phast::head_word(RecordView::read(context_.platform, record_at(word)).key());
+    word = ordered::head_word(RecordView::read(context_.platform, records_.at(word)).key());
   }
   return {};
 }
@@ -315,24 +307,6 @@ Status PSkipList<P, Codec, G>::load_entry(std::uint64_t offset, std::uint64_t& b
   Status s = check_record(record, false);
   if (s.ok() && P::runs("pskiplist.recover.mark_record"_site)) s = context_.heap.mark(record);
   return s;
-}
-
-// Places must be of a block; `deep`, and what it holds a whole record.
-template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::check_record(std::uint64_t offset, bool deep) const noexcept {
-  const auto bad = [offset](const char* what) {
-    return Status::format(StatusCode::corruption, "the record at offset %llu is damaged (%s)",
-                          static_cast<unsigned long long>(offset), what);
-  };
-  if (!context_.heap.contains(offset, sizeof(RecordPrefix)) || offset % 16 != 0 ||
-      !context_.heap.is_block(offset)) {
-    return bad("place");
-  }
-  if (!deep) return {};
-  const auto record = RecordView::read(context_.platform, record_at(offset));
-  if (!record.plausible(context_.heap.block_bytes(offset))) return bad("lengths");
-  if (!record.intact() && P::verifies("pskiplist.record.crc"_site)) return bad("checksum");
-  return {};
 }
 
 // Merges what the threads have sorted.

@@ -5,39 +5,6 @@
 
 namespace perdure::pskiplist {
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status PSkipList<P, Codec, G>::begin_mutation(
-    EpochGuard<P>& guard, bool needs_space) const noexcept {
-  if (!guard.ok()) return StatusCode::out_of_memory;
-  if (context_.platform.poisoned()) return context_.platform.failure();
-  if (context_.read_only) return StatusCode::read_only;
-  if (needs_space && guard.limbo_full()) {
-    return Status::format(
-        StatusCode::pool_full,
-        "freed memory cannot be reused: a reader has not left its guard (a thread "
-        "is stopped inside a read or scan callback)");
-  }
-  return {};
-}
-
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline Status PSkipList<P, Codec, G>::validate(
-    const detail::Key& key, const detail::Value* value) const noexcept {
-  if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "key of %zu bytes; at most %llu are allowed", key.bytes.size(),
-                          static_cast<unsigned long long>(kMaxKeyBytes));
-  }
-  if (value == nullptr) return {};
-  if (value->word_size == 0 && value->bytes.size() > kMaxValueBytes) {
-    return Status::format(StatusCode::invalid_argument,
-                          "value of %zu bytes; at most %llu are allowed", value->bytes.size(),
-                          static_cast<unsigned long long>(kMaxValueBytes));
-  }
-  if ((value->word_size == 0) != record_values_) return StatusCode::invalid_argument;
-  return {};
-}
-
 // Takes the node, unless it is dead.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline bool PSkipList<P, Codec, G>::hold(Node& node, State& held) noexcept {
@@ -78,19 +45,33 @@ bool PSkipList<P, Codec, G>::must_grow(Node& node) const noexcept {
   return false;
 }
 
+// For the node's next entry. The smallest one will do where nothing else is left.
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> PSkipList<P, Codec, G>::new_segment(const Node& node,
+                                                            bool reserved) noexcept {
+  const std::uint32_t entries = node.tail == 0 ? G::kFirstEntries : 2 * capacity_of(node.tail);
+  auto block =
+      context_.heap.allocate(sizeof(Segment) + entries * sizeof(Entry), BlockKind::zero_on_free);
+  if (block) {
+    reserve_.refill();
+  } else if (reserved && block.error() == StatusCode::pool_full) {
+    if (const std::uint64_t segment = reserve_.take(); segment != 0) return segment;
+  }
+  return block;
+}
+
 // The version, with a segment in `fresh` if the entry begins one. What fails is not stamped: nobody
 // answers from a stamp before the stores have come.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> PSkipList<P, Codec, G>::stamp_with_room(Node& node, State held,
+                                                                bool reserved,
                                                                 Fresh& fresh) noexcept {
   const std::uint64_t last = node.last.load(std::memory_order_relaxed) & ~Node::kRemoved;
   const std::uint64_t before = version_of(context_.platform.load(entry_at(last).stamp));
   const bool full = must_grow(node);
   for (std::uint64_t version = clock();;) {
     if (full && version != before && fresh.segment == 0) {
-      const std::uint32_t entries = node.tail == 0 ? G::kFirstEntries : 2 * capacity_of(node.tail);
-      auto block = context_.heap.allocate(sizeof(Segment) + entries * sizeof(Entry),
-                                          BlockKind::zero_on_free);
+      auto block = new_segment(node, reserved);
       if (!block) return block;
       fresh.segment = *block;
     }
@@ -105,24 +86,15 @@ template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::make_records(const Probe& probe, const detail::Value& value,
                                             bool key, Fresh& fresh) noexcept {
   P& platform = context_.platform;
-  const auto make = [&](std::string_view bytes, const detail::Value& v) {
-    const std::size_t size = RecordView::bytes_needed(bytes, v);
-    auto block = context_.heap.allocate(size, BlockKind::plain);
-    if (!block) return block;
-    void* memory = context_.heap.template at<void>(*block);
-    RecordView::write(platform, memory, bytes, v);
-    platform.flush(memory, size, "pskiplist.record.write"_site);
-    return block;
-  };
   bool made = false;
   if (record_values_ && fresh.value == 0) {
-    auto block = make({}, value);
+    auto block = records_.write({}, value, "pskiplist.record.write"_site);
     if (!block) return std::move(block.error());
     fresh.value = *block;
     made = true;
   }
   if (Codec::kBytes && key && fresh.key == 0) {
-    auto block = make(probe.bytes, {.word_size = 8});
+    auto block = records_.write(probe.bytes, {.word_size = 8}, "pskiplist.record.write"_site);
     if (!block) return std::move(block.error());
     fresh.key = *block;
     made = true;
@@ -210,8 +182,16 @@ Status PSkipList<P, Codec, G>::append(Node& node, std::uint64_t version, std::ui
 }
 
 template <Platform P, class Codec, class G>
-void PSkipList<P, Codec, G>::retire_segments(std::uint64_t first) noexcept {
-  for (std::uint64_t segment = first; segment != 0;) {
+template <class Site>
+void PSkipList<P, Codec, G>::retire_value(std::uint64_t value, std::uint64_t stamp,
+                                          Site site) noexcept {
+  if (!record_values_ || (stamp & (layout::kRemoved | layout::kDropped)) != 0) return;
+  if (P::runs(site)) context_.heap.retire(value);
+}
+
+template <Platform P, class Codec, class G>
+void PSkipList<P, Codec, G>::retire_segments(std::uint64_t first, std::uint64_t end) noexcept {
+  for (std::uint64_t segment = first; segment != 0 && segment != end;) {
     const std::uint64_t next = context_.platform.load(segment_at(segment).next);
     if (P::runs("pskiplist.history.retire"_site)) context_.heap.retire(segment);
     segment = next;
@@ -230,19 +210,13 @@ Status PSkipList<P, Codec, G>::give_back(std::uint32_t number, const Probe& prob
   platform.store(slot.first.stamp, 0);
   platform.flush(&slot.first.stamp, 8, "pskiplist.erase.slot"_site);
   if (!platform.fence("pskiplist.erase.slot"_site)) return StatusCode::poisoned;  // PP(erase)
-  const auto retire_value = [&](std::uint64_t value, std::uint64_t stamp) {
-    if (record_values_ && (stamp & (layout::kRemoved | layout::kDropped)) == 0 &&
-        P::runs("pskiplist.erase.retire"_site)) {
-      context_.heap.retire(value);
-    }
-  };
-  retire_value(platform.load(slot.first.value), first);
+  retire_value(platform.load(slot.first.value), first, "pskiplist.erase.retire"_site);
   for (std::uint64_t s = platform.load(slot.more); s != 0; s = platform.load(segment_at(s).next)) {
     for (std::uint32_t i = 0; i < capacity_of(s); ++i) {
       const Entry& entry = entry_at(entry_offset(s, i));
       const std::uint64_t stamp = platform.load(entry.stamp);
       if (stamp == 0) break;
-      retire_value(platform.load(entry.value), stamp);
+      retire_value(platform.load(entry.value), stamp, "pskiplist.erase.retire"_site);
     }
   }
   retire_segments(platform.load(slot.more));
@@ -268,7 +242,8 @@ void PSkipList<P, Codec, G>::bury(std::uint32_t number, const Probe& probe) noex
 template <Platform P, class Codec, class G>
 template <typename PSkipList<P, Codec, G>::Mode kMode>
 Expected<bool> PSkipList<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
-  if (Status s = validate(key, &value); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key, value, !record_values_, record_values_); !s.ok())
+    return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key);
   auto done = write_once<kMode>(probe, value);
@@ -363,8 +338,8 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
   }
   std::uint64_t version = 0;
   if (s.ok()) {
-    auto stamped =
-        is_new ? Expected<std::uint64_t>(stamp(node, held)) : stamp_with_room(node, held, fresh);
+    auto stamped = is_new ? Expected<std::uint64_t>(stamp(node, held))
+                          : stamp_with_room(node, held, false, fresh);
     if (stamped) {
       version = *stamped;
     } else {
@@ -398,19 +373,19 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
 
 template <Platform P, class Codec, class G>
 Expected<bool> PSkipList<P, Codec, G>::erase(const detail::Key& key) {
-  if (Status s = validate(key, nullptr); !s.ok()) return fail(std::move(s));
+  if (Status s = validate(key); !s.ok()) return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key);
-  auto done = erase_once(probe);
+  auto done = erase_once(probe, false);
   if (done || done.error() != StatusCode::pool_full) [[likely]]
     return done;
   context_.epochs.drain_for_room();
   context_.heap.reclaim();
-  return erase_once(probe);
+  return erase_once(probe, true);
 }
 
 template <Platform P, class Codec, class G>
-Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe) noexcept {
+Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe, bool full) noexcept {
   P& platform = context_.platform;
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
@@ -424,7 +399,7 @@ Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe) noexcept {
     return absent();
   }
   Fresh fresh;
-  auto version = stamp_with_room(node, held, fresh);
+  auto version = stamp_with_room(node, held, full, fresh);
   if (!version) {
     let_go(node, held, false);
     return fail(std::move(version.error()));
