@@ -65,9 +65,7 @@ class MapSubject : public Subject {
         return true;
       }
       case OpKind::compact: {
-        for (const auto& map : maps_) {
-          if (auto done = map->compact(); !done) return done;
-        }
+        if (auto done = call(op); !done) return done;
         pool_->epochs().drain_all();
         auto bytes = pool_->heap().punch_free();
         if (!bytes) return fail(std::move(bytes.error()));
@@ -88,6 +86,12 @@ class MapSubject : public Subject {
     return call(op);
   }
   Expected<bool> call(const Op& op) override {
+    if (op.kind == OpKind::compact) {
+      for (const auto& map : maps_) {
+        if (auto done = map->compact(); !done) return done;
+      }
+      return true;
+    }
     perdure::detail::Index& index = maps_[map_of(op.key)]->index();
     const perdure::detail::Key key = key_of(op.key);
     const perdure::detail::Value value = value_of(op.value);
