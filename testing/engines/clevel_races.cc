@@ -193,7 +193,7 @@ InterleaveReport reuse_beside_the_rehash(const std::string& name, bool quiet) {
 // the item's block when that is used again (I4, X4).
 InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
   InterleaveReport last;
-  for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+  for (std::uint64_t nth = 1; nth <= 2; ++nth) {
     reset_site_counts();
     const SiteInfo* moves = find_site("clevel.move.slot");
     Ops setup = grown_until([&](const MapStats&) { return moves->flush_count.load() >= nth; });
