@@ -212,5 +212,19 @@ TEST(ClevelRaces, P4a_ItemsMoveBesideTheSweep) {
       {"clevel.rehash.copy"});
 }
 
+// The walk of an open clears the slot of an item that has just died, and is over; an insert fills
+// it; the eraser, wherever it was stopped since it killed the item, leaves it alone.
+TEST(ClevelRaces, C4_P4a_TheWalkEndsBesideAnEraser) {
+  Interleaver interleaver(
+      clevel_subjects<clevel::IntegerCodec>({}),
+      {.name = test_name(),
+       .setup = {insert(7, 1), insert(5, 1)},
+       .threads = {{erase(5)}, with(steps_of_background(8), {insert(5, 2), find(5)})}});
+  const auto report =
+      interleaver.sweep({{0, flush_of("clevel.erase.state")}}, 0, {{1, done()}, {0, done()}});
+  expect_crossed(report, {"clevel.mark.slot"});
+  EXPECT_EQ(report.blocked, 0U);
+}
+
 }  // namespace
 }  // namespace perdure::testing

@@ -62,10 +62,10 @@
 //                      context. A dead item's slot is not sealed: its eraser clears it first.
 //   seal               durable before the step's guard goes: blocks that sealed slots named are
 //                      reused later (I4).
-//   dead / moves       eraser: state CAS, then moves_, then context and slots. Who moves: moves_,
-//                      copy CAS, then state. Locked on both sides: one of them sees the other's
-//                      store (as Dekker; a locked instruction orders both on x86, acquire and
-//                      release alone do not).
+//   dead / moves       eraser: state CAS, verified_, moves_, then context and slots. Who moves:
+//                      moves_, copy CAS, then state. Locked on both sides: one of them sees the
+//                      other's store (as Dekker; a locked instruction orders both on x86, acquire
+//                      and release alone do not).
 //   stripe             raised before the store, loaded after the value; lowered after the fence, by
 //                      a plain store: nothing locked stands between a fence and the next
 //                      operation's misses (docs/decisions/0006).

@@ -312,13 +312,14 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
 // The slots of an item that is durably dead. The batch that frees it writes back the one that was
 // found. If nothing has moved since, that is the only one, and nobody else stores into it before it
 // is 0 (I3): a plain store. Otherwise whatever copies there are, are fenced at once. Moves are
-// looked at after the death: those that begin later see it.
+// looked at after the death: those that begin later see it. The walk is over before they are looked
+// at: the steps it took since the item was found are among them.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline bool Clevel<P, Codec, G>::clear_slots(const Found& found,
                                                                     const Probe& probe) noexcept {
+  const bool verified = verified_.load(std::memory_order_acquire);
   const std::uint64_t moves = moves_.load(std::memory_order_seq_cst);
-  if (moves == found.moves && moves % kMoveBegun == 0 && verified_.load(std::memory_order_acquire))
-      [[likely]] {
+  if (verified && moves == found.moves && moves % kMoveBegun == 0) [[likely]] {
     context_.platform.store(*found.slot, 0);
     return true;
   }
