@@ -64,6 +64,8 @@ class HeapHost {
   virtual ~HeapHost() = default;
   // Adds at least `extents` extents at the end, durably; answers the new count, or pool_full.
   virtual Expected<std::uint64_t> grow(std::uint64_t extents) noexcept = 0;
+  // A hint: so many will be asked for soon.
+  virtual void expect(std::uint64_t /*extents*/) noexcept {}
 };
 
 struct HeapStats {
@@ -91,6 +93,8 @@ class Heap {
   // A block of at least n bytes, 16-aligned (64-aligned if its class is a multiple of 64); its
   // content is unspecified, zero for zero_on_free, word 0 zero for dead_on_free. Errors: pool_full.
   Expected<std::uint64_t> allocate(std::size_t n, BlockKind kind) noexcept;
+  // A hint: a block of n bytes will be wanted soon. The pool gets space for it in the background.
+  void expect(std::size_t n) noexcept;
   // A plain block that was never published or whose unlink is durable and unreachable for every
   // reader.
   void free(std::uint64_t offset) noexcept;

@@ -471,6 +471,15 @@ Expected<std::uint64_t> Heap<P>::allocate_run(std::uint64_t extents, BlockKind k
 }
 
 template <Platform P>
+void Heap<P>::expect(std::size_t n) noexcept {
+  if (class_of(n) < max_class_) return;
+  const std::uint64_t count = (n + geometry_.extent_bytes - 1) >> extent_shift_;
+  LatchGuard guard(extent_latch_);
+  std::uint64_t first = 0;
+  if (!find_free(count, first, false)) host_->expect(count - std::min(count, free_at_end()));
+}
+
+template <Platform P>
 void Heap<P>::free_run(std::uint64_t extent) noexcept {
   {
     LatchGuard guard(extent_latch_);  // as in free(): it decides whether the sweep was here

@@ -84,7 +84,7 @@ Expected<PoolInfo> PoolImpl::info() const {
                               : (mode == FlushMode::page ? "msync" : "none");
   out.clean = report_.was_clean;
   out.trusted = report_.trusted;
-  out.in_use = !read_only_;
+  out.in_use = read_only_ ? observed_ : true;
   out.maps = std::move(*maps);
   return out;
 }

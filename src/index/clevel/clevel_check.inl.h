@@ -189,7 +189,6 @@ LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t nu
     if (value > kGone) out.pm_bytes += context_.heap.block_bytes(value);
   }
   out.entries += stats.entries;
-  out.leaves += level.count;
   out.pm_bytes += context_.heap.block_bytes(level.offset);
   return stats;
 }
@@ -203,7 +202,6 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
   const Context& now = *levels_.load(std::memory_order_acquire);
   out.engine = Engine::clevel;
   out.entries = 0;
-  out.leaves = 0;
   out.height = now.count;
   out.inner_nodes = 0;
   out.pm_bytes = context_.heap.block_bytes(root_offset_);
@@ -218,8 +216,6 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
     if (next_.offset != 0) out.pm_bytes += context_.heap.block_bytes(next_.offset);
   }
   const LatchGuard latch(resize_latch_);
-  out.splits = begun_;
-  out.merges = ended_;
   const std::uint64_t kept = std::min<std::uint64_t>(begun_, MapStats::kMaxResizes);
   for (std::uint64_t n = begun_ - kept; n < begun_; ++n) {
     (void)out.resizes.push_back(resizes_[n % MapStats::kMaxResizes]);
