@@ -1,6 +1,6 @@
 """Coverage from gcov's JSON: percentages on standard output, what is missing on standard error.
 
-    coverage_figures.py BUILD ENGINE BAR PATTERN...     exit status 1: below the bar
+    coverage_figures.py BUILD PREFIX BAR PATTERN...     exit status 1: below the bar
 
 Counts the lines and branches of the sources whose path matches a pattern. Branches that the
 compiler makes for exceptions do not count. The instances of a template are one: a line or branch is
@@ -143,7 +143,7 @@ def ranges(numbers):
     return " ".join(text) or "-"
 
 
-def main(build, engine, bar, *patterns):
+def main(build, prefix, bar, *patterns):
     data = [str(path) for path in pathlib.Path(build).resolve().rglob("*.gcda")]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         files = instances(merged(pool.map(lambda path: read(path, patterns), data)))
@@ -163,7 +163,7 @@ def main(build, engine, bar, *patterns):
     status = 0
     for kind, (reached, total) in totals.items():
         percent = 100 * reached / total if total else 0
-        print(f"{engine}.{kind}_coverage={percent:.2f}")
+        print(f"{prefix}{kind}_coverage={percent:.2f}")
         if percent < float(bar):
             print(f"coverage: {kind}: below {bar}%", file=sys.stderr)
             status = 1
