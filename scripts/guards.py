@@ -130,6 +130,8 @@ MACHINES = [
     Machine("coverage", "scripts/coverage.sh --engine {E} {M}", (5, 15), {
         "line_coverage": (">=", None, 95),
         "branch_coverage": (">=", None, 95),
+        "heap.branch_coverage": SHOWN,
+        "pool.branch_coverage": SHOWN,
     }),
 ]
 PRESETS = ("figures", "nightly")
