@@ -134,6 +134,23 @@ std::string nothing_left_to_sync() {
   return pending == 0 ? "" : std::to_string(pending) + " lines were left to pool.open.sync";
 }
 
+std::string untrusted() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kShape, Durability::process).ok()) return "create";
+  SimPool first(memory, Durability::process);
+  if (!first.open(1).ok() || !first.core().finish_open(true).ok()) return "open";
+  SimMemory after(kCapacity);
+  after.load_killed(memory);
+  memory.set_mode(SimMode::frozen);
+  SimPool second(after, Durability::process);
+  const bool refused = second.open(2).code() == StatusCode::untrusted;
+  SimPool third(after, Durability::process);
+  const bool accepted = third.open(2, true).ok() && !third.report().trusted;
+  after.set_mode(SimMode::frozen);
+  if (!refused) return "what a machine that went down has left is served";
+  return accepted ? "" : "it cannot be accepted, or passes for trusted";
+}
+
 std::string killed_dropping() {
   Succession s;
   const std::uint32_t slot = s.first().core().find_root("dropped").value_or(0);

@@ -118,6 +118,7 @@ TEST(PoolCrash, H4f_RootsAreDurableWhenAcknowledged) { EXPECT_EQ(durable_roots()
 
 TEST(PoolCrash, X1_OpenWritesBackEveryLineAfterAKill) { EXPECT_EQ(killed_pool(), ""); }
 
+TEST(PoolOpen, StoresThatARestartMayHaveLostAreNotServed) { EXPECT_EQ(untrusted(), ""); }
 TEST(PoolOpen, TheSyncForPowerFindsNothingPending) { EXPECT_EQ(nothing_left_to_sync(), ""); }
 
 // A pool that serves at once after a kill: what it rests on itself is durable by then, and the rest
