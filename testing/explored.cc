@@ -73,8 +73,9 @@ ExploreOptions thinned(ExploreOptions options, std::uint32_t points_in) {
 
 // A process dies at every point and the machine goes on; the power fails in what follows. What the
 // first process leaves to a power failure, other explorations enumerate.
-ExploreOptions killed(ExploreOptions options) {
-  options.limits = {.product = 4, .random = 1, .sampled = 4};
+ExploreOptions killed(ExploreOptions options, Preset preset) {
+  options.limits = {.product = 4, .random = 1, .sampled = 2};
+  if (preset == Preset::nightly) options.limits = {.product = 64, .random = 8, .sampled = 32};
   options.kill_in = 1;
   options.second_in = 0;
   options.explore_create = true;
@@ -129,10 +130,11 @@ void add_sequences(std::vector<Exploration>& out, const Exploration& base,
   }
 }
 
-// Headers and records are many torn lines at every step: of those a sample in every sequence, but
-// in the nightly preset.
+// Headers and records are many torn lines at every step: of those a sample, in every sequence.
 ExploreOptions sampled(ExploreOptions options, Preset preset, std::vector<Op> prepare) {
-  if (preset != Preset::nightly) {
+  if (preset == Preset::nightly) {
+    options.limits = {.product = 256, .random = 16, .sampled = 96};
+  } else {
     options.limits = {.product = 64, .random = 8, .sampled = 48};
     options.second_limits = {.product = 16, .random = 4, .sampled = 16};
   }
@@ -246,7 +248,8 @@ std::vector<Exploration> heap_explorations(Preset preset) {
       random_one("page", synthetic(fast_sweep, SimMedium::page), run_op, options,
                  pick(preset, 20, 40, 100)),
       random_one("full", synthetic(fast_sweep), run_op, full_disk, pick(preset, 20, 40, 80)),
-      random_one("killed", synthetic(), synthetic_op, killed(options), pick(preset, 8, 16, 30)),
+      random_one("killed", synthetic(), synthetic_op, killed(options, preset),
+                 pick(preset, 8, 16, 30)),
       random_one("long", synthetic(fast_sweep), synthetic_op, thinned(options, 8),
                  pick(preset, 100, 1000, 1000)),
   };
@@ -300,8 +303,9 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
       random_one("random", maps(three), on_three_maps(), options, n),
       random_one("page", maps(paged), on_three_maps(), options, n),
       random_one("any_order", maps(three), on_three_maps(), any_order(options), n / 2),
-      random_one("killed", maps(three), on_three_maps(), killed(options), pick(preset, 6, 8, 20)),
-      random_one("killed_page", maps(paged), on_three_maps(), killed(options),
+      random_one("killed", maps(three), on_three_maps(), killed(options, preset),
+                 pick(preset, 6, 8, 20)),
+      random_one("killed_page", maps(paged), on_three_maps(), killed(options, preset),
                  pick(preset, 6, 8, 20)),
       random_one("full", maps(records), large_record_op, full_disk, n),
       random_one("process", maps(weak), integer_record_op, process, n),
@@ -388,10 +392,11 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
   ExploreOptions recovery = options;  // many second and third crashes
-  if (preset != Preset::nightly) {
-    recovery.limits = {.product = 32, .random = 4, .sampled = 32};
+  recovery.limits = {.product = 32, .random = 4, .sampled = 24};
+  if (preset == Preset::nightly) {
+    recovery.limits = {.product = 256, .random = 16, .sampled = 64};
   }
-  recovery.second_in = 8;
+  recovery.second_in = static_cast<std::uint32_t>(pick(preset, 8, 8, 16));
   recovery.third_in = 60;
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
   const auto strings = [&](const MapSetup& s) { return engine.subjects(KeyKind::bytes, s); };
@@ -406,8 +411,9 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
       random_one("page", integers(paged), integer_op, options, n / 2),
       random_one("page_bytes", strings(paged_records), bytes_op, options, n / 2),
       random_one("reopened", integers(words), reopening(integer_op), options, n / 2),
-      random_one("killed", integers(words), integer_op, killed(options), pick(preset, 10, 20, 40)),
-      random_one("killed_bytes", strings(records), bytes_op, killed(options),
+      random_one("killed", integers(words), integer_op, killed(options, preset),
+                 pick(preset, 10, 20, 40)),
+      random_one("killed_bytes", strings(records), bytes_op, killed(options, preset),
                  pick(preset, 8, 16, 30)),
       random_one("recovery", integers(words), integer_op, recovery, n / 2),
       random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 25, 80)),
@@ -427,7 +433,7 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
     const auto arrays = [&](const MapSetup& s) { return engine.subjects(KeyKind::array, s); };
     all.push_back(random_one("arrays", arrays(words), integer_op, options, n));
     all.push_back(random_one("page_arrays", arrays(paged), integer_op, options, n / 2));
-    all.push_back(random_one("killed_arrays", arrays(words), integer_op, killed(options),
+    all.push_back(random_one("killed_arrays", arrays(words), integer_op, killed(options, preset),
                              pick(preset, 8, 16, 30)));
     all.push_back(random_one("recovery_arrays", arrays(words), integer_op, recovery,
                              pick(preset, 15, 25, 80)));
@@ -479,7 +485,7 @@ std::vector<Canary> pool_canaries(const EngineUnderTest& engine) {
   const MapSetup three{.values = ValueKind::bytes, .maps = 3};
   const MapSetup paged{.values = ValueKind::bytes, .medium = SimMedium::page};
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
-  ExploreOptions kill = killed(small_options());
+  ExploreOptions kill = killed(small_options(), Preset::fast);
   kill.explore_create = false;
   kill.third_in = 0;
   const EngineRow* row = find_engine(engine.engine);
