@@ -99,6 +99,7 @@ struct Explorer::Run {
   // Of the last point, judged or not.
   std::uint64_t passed_changes = ~0ULL;
   std::uint64_t passed_expectation = ~0ULL;
+  bool skipped = false;  // and counted
   std::string doing = {};
   const char* site = "";
 };
@@ -331,14 +332,18 @@ void Explorer::crash_point(Run& run, std::string_view where, bool acknowledged) 
       run.memory.changes() == run.passed_changes && run.expectation_hash == run.passed_expectation;
   run.passed_changes = run.memory.changes();
   run.passed_expectation = run.expectation_hash;
+  if (!passed) run.skipped = false;
   if (sampled_out) {
     if (!passed) ++report_.skipped;
+    run.skipped |= !passed;
     return;
   }
   const bool unchanged = run.memory.changes() == run.seen_changes;
   if (unchanged && run.seen_expectation == run.expectation_hash) return;
   run.seen_changes = run.memory.changes();
   run.seen_expectation = run.expectation_hash;
+  if (run.skipped) --report_.skipped;  // nothing has changed since: it is judged after all
+  run.skipped = false;
   ++run.points;
   ++report_.points;
   const ScopedWorld world;  // recoveries leave no trace in the run
