@@ -297,6 +297,8 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
   process.second_in = process.kill_in = 0;
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
+  ExploreOptions large = options;  // values of 24 lines, torn at every step
+  if (preset == Preset::figures) large.limits.sampled = 96;
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
   const std::size_t n = pick(preset, 20, 24, 80);
   std::vector<Exploration> all{
@@ -313,13 +315,13 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
       random_one("long", maps(three), on_three_maps(),
                  thinned(options, static_cast<std::uint32_t>(pick(preset, 12, 60, 12))),
                  pick(preset, 100, 1000, 1000)),
-      directed_one("growth", maps(records), integer_record_op, options,
+      directed_one("growth", maps(records), integer_record_op, large,
                    growth(pick(preset, 12, 16, 60), 1500)),
-      directed_one("growth_page", maps(paged_records), integer_record_op, options,
+      directed_one("growth_page", maps(paged_records), integer_record_op, large,
                    growth(pick(preset, 12, 16, 60), 1500)),
-      directed_one("shrink", maps(records), integer_record_op, options,
+      directed_one("shrink", maps(records), integer_record_op, large,
                    shrinking(pick(preset, 8, 10, 30), 1500)),
-      directed_one("shrink_page", maps(paged_records), integer_record_op, options,
+      directed_one("shrink_page", maps(paged_records), integer_record_op, large,
                    shrinking(pick(preset, 8, 10, 30), 1500)),
   };
   if (preset == Preset::nightly) {
