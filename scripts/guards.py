@@ -62,6 +62,8 @@ MACHINES = [
                 "second_crash_images": (">=", 5_000, 100_000),
                 "third_crash_images": SHOWN,
                 "truncated_epochs": SHOWN,
+                "bounded_epochs": SHOWN,
+                "skipped_points": SHOWN,
                 "violations": NONE,
                 "leaks": NONE,
                 "sites": (">=", 1, 1),
