@@ -429,16 +429,19 @@ void replay(const char* text, const Case& parameters, const std::string& path) {
 
 ChildEnd planted(Fault fault, std::uint64_t k) {
   const Case parameters{Scene::create, Durability::process};
-  return run_child([&] {
+  const std::string path = pool_path(parameters.durability);
+  const ChildEnd end = run_child([&] {
     set_unnoticed(true);
     try {
-      (void)one_run(pool_path(parameters.durability), parameters, fault, k, true);
+      (void)one_run(path, parameters, fault, k, true);
     } catch (const std::exception& error) {
       std::printf("%s %d: %s\n", fault_name(fault), static_cast<int>(k), error.what());
       std::fflush(stdout);
       _exit(1);
     }
   });
+  std::filesystem::remove(path);
+  return end;
 }
 
 TEST(FaultSweepItself, SeesAFailureThatNobodyLookedAt) {
