@@ -40,7 +40,7 @@ class FileStorage final : public Storage {
   // Makes a new, empty, locked file beside `path`; publish() gives it its name once it is a pool,
   // so that a kill in between leaves no half-made pool. Errors: exists, busy (being created), io.
   Status create(std::string_view path) noexcept;
-  Status publish() noexcept;
+  Status publish() noexcept;    // durably; if that fails the name is not there
   void discard_new() noexcept;  // removes what create() made and publish() did not name
   // Maps `capacity` bytes of address space over the file.
   Status map(std::uint64_t capacity) noexcept;
@@ -74,6 +74,7 @@ class FileStorage final : public Storage {
 
  private:
   Status adopt(int fd, Access access) noexcept;
+  Status sync_folder() const noexcept;
   Status lock() noexcept;
   void detect_medium() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
