@@ -105,9 +105,12 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
 }
 
 void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
-  const auto flips = [&](const char* name, KeyKind keys, ValueKind values, OpSource source) {
+  const auto flips = [&](const char* name, KeyKind keys, ValueKind values, const OpSource& source) {
+    out.push_back(
+        {std::string("lost_") + name, [factory = engine.subjects(keys, {.values = values}),
+                                       source] { return lost_lines(factory, source); }});
     out.push_back({std::string("flips_") + name,
-                   [factory = engine.subjects(keys, {.values = values}), source = std::move(source),
+                   [factory = engine.subjects(keys, {.values = values}), source,
                     covered = engine.covered] { return flipped_bits(factory, source, covered); }});
   };
   flips("words", KeyKind::integer, ValueKind::word, integer_op);
