@@ -212,6 +212,8 @@ class Flips {
     const char* text = few ? "100" : std::getenv("PERDURE_FLIPS");
     Rng rng;
     if (text != nullptr && Bytes(text) == "all") {
+      std::printf("flips: %zu lines in use, %zu of zeros\n", used.size(), empty.size());
+      std::fflush(stdout);
       for (const std::uint64_t line : used) {
         for (std::uint64_t bit = 0; bit < 512; ++bit) bits.push_back(line * 512 + bit);
       }
