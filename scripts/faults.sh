@@ -6,7 +6,8 @@
 # bugs were seen.
 #
 #   scripts/faults.sh [--engine E] [figures|nightly|FLIPS]
-#     figures: 65,536 flips per pool; nightly: each bit of each line in use, and each k on the disk
+#     figures: 65,536 flips per pool; nightly: each bit of each line in use and part of those of
+#     zeros, and each k on the disk
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

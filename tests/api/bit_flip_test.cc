@@ -6,8 +6,8 @@
 //
 // A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, and of
 // the lines of zeros where something could be (root directory, extent table, extents in use) every
-// bit of the first word, and some of the others; a number that many. PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with
-// --gtest_filter.
+// bit of the first word, and some of the others; a number that many.
+// PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with --gtest_filter.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -212,6 +212,8 @@ class Flips {
     const char* text = few ? "100" : std::getenv("PERDURE_FLIPS");
     Rng rng;
     if (text != nullptr && Bytes(text) == "all") {
+      std::printf("flips: %zu lines in use, %zu of zeros\n", used.size(), empty.size());
+      std::fflush(stdout);
       for (const std::uint64_t line : used) {
         for (std::uint64_t bit = 0; bit < 512; ++bit) bits.push_back(line * 512 + bit);
       }
