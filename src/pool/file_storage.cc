@@ -137,15 +137,14 @@ Status FileStorage::publish() noexcept {
                            : system_error(StatusCode::io, "cannot name the new pool");
   }
   ::unlink(new_path_.c_str());
-  Status s = sync_folder();
-  // A name left here would be found by the next open, which syncs no folder.
+  Status s = sync_name();
   if (!s.ok()) ::unlink(path_.c_str());
   return s;
 }
 
 // The name must survive what its content does. File systems that sync no folders, and folders that
 // may not be read, are those of pools that promise less than `power`.
-Status FileStorage::sync_folder() const noexcept {
+Status FileStorage::sync_name() const noexcept {
   const bool promised = medium_.msync_is_ordered || medium_.medium == Medium::cache_line ||
                         medium_.medium == Medium::eadr;
   const std::string_view path = path_.c_str();

@@ -129,6 +129,17 @@ TEST_F(Media, ANameThatCannotBeSyncedIsNotThere) {
   must(open_pool(path_, with(Durability::power)).close());
 }
 
+// Its maker may have been killed before the name was durable.
+TEST_F(Media, AnOpenForPowerSyncsTheName) {
+  const Pretended pretended({.file_system = kXfs, .disk = true});
+  must(open_pool(path_, with(Durability::power)).close());
+  {
+    const Failing failing(Fault::fsync, 1, true);
+    EXPECT_EQ(code_of(Pool::open(path_, with(Durability::power))), StatusCode::io);
+  }
+  must(open_pool(path_, with(Durability::power)).close());
+}
+
 // The whole of a pool's life on DAX, with the instructions that are used there.
 void live_on_dax(const std::string& path, Medium medium, const std::string& instruction) {
   {
