@@ -62,7 +62,7 @@ struct Part {
   std::vector<Exploration> explorations;
   std::vector<NamedInterleaving> interleavings = {};
   bool scenarios = false;
-  std::vector<PlantedBug> canaries = {};
+  std::vector<PlantedMutant> canaries = {};
   double canary_seconds = -1;  // of the slowest
   PartReport report = {};
 };
@@ -140,7 +140,7 @@ ExploreReport scenarios(const std::string& name) {
 }
 
 // Whether a planted bug is noticed, and in time; a harness that cannot fail proves nothing.
-bool is_red(const Options& options, Part& part, const PlantedBug& canary) {
+bool is_red(const Options& options, Part& part, const PlantedMutant& canary) {
   const std::string name = full_name(options, part, canary.exploration.name);
   const auto start = std::chrono::steady_clock::now();
   const bool red = fails_in_child(
@@ -355,7 +355,7 @@ bool print_figures(const Options& options, const std::vector<Part>& parts) {
 
 int run(const Options& options, std::vector<Part>& parts) {
   for (Part& part : parts) {
-    for (const PlantedBug& canary : part.canaries) {
+    for (const PlantedMutant& canary : part.canaries) {
       if (!is_red(options, part, canary)) return 1;
     }
   }

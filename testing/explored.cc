@@ -476,7 +476,7 @@ ExploreOptions small_killed() {
 }  // namespace
 
 // A missing write-back; and one in the recovery of an engine that serves at once.
-std::vector<PlantedBug> heap_canaries() {
+std::vector<PlantedMutant> heap_canaries() {
   return {{"heap.extent.assign:drop_flush", small(synthetic(), synthetic_op)},
           {"pool.settle.extent:drop_flush",
            random_one("canary_killed", synthetic({.marks_per_step = 40}), synthetic_op,
@@ -486,7 +486,7 @@ std::vector<PlantedBug> heap_canaries() {
 
 // A missing write-back; on page media a name that is not synced; and one in the recovery of an
 // engine that does not serve before it is over.
-std::vector<PlantedBug> pool_canaries(const EngineUnderTest& engine) {
+std::vector<PlantedMutant> pool_canaries(const EngineUnderTest& engine) {
   const MapSetup three{.values = ValueKind::bytes, .maps = 3};
   const MapSetup paged{.values = ValueKind::bytes, .medium = SimMedium::page};
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
@@ -494,8 +494,8 @@ std::vector<PlantedBug> pool_canaries(const EngineUnderTest& engine) {
       engine, {small(maps(three), on_three_maps()),
                random_one("canary_page", maps(paged), integer_record_op, small_options(), 10),
                random_one("canary_killed", maps({}), integer_op, small_killed(), 20)});
-  std::vector<PlantedBug> canaries{{"pool.root.add:drop_flush", std::move(all[0])},
-                                   {"storage.publish:drop_sync", std::move(all[1])}};
+  std::vector<PlantedMutant> canaries{{"pool.root.add:drop_flush", std::move(all[0])},
+                                      {"storage.publish:drop_sync", std::move(all[1])}};
   const EngineRow* row = find_engine(engine.engine);
   if (row == nullptr || !row->at_once) {
     canaries.push_back({"pool.open.write_back:drop_flush", std::move(all[2]), true});
@@ -503,7 +503,7 @@ std::vector<PlantedBug> pool_canaries(const EngineUnderTest& engine) {
   return canaries;
 }
 
-std::vector<PlantedBug> engine_canaries(const EngineUnderTest& engine) {
+std::vector<PlantedMutant> engine_canaries(const EngineUnderTest& engine) {
   const SubjectFactory words = engine.subjects(KeyKind::integer, {});
   return {{engine.planted_bug("integer"),
            std::move(beside_background(engine, {small(words, integer_op)}).front())}};

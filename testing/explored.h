@@ -54,14 +54,14 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
 std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Preset preset);
 
 // A small exploration, and the mutant (SITE:op) that it notices within seconds.
-struct PlantedBug {
+struct PlantedMutant {
   std::string mutant;
   Exploration exploration;
   bool in_recovery = false;  // only a second run shows it: a power failure after another, or a kill
 };
-std::vector<PlantedBug> heap_canaries();
-std::vector<PlantedBug> pool_canaries(const EngineUnderTest& engine);
-std::vector<PlantedBug> engine_canaries(const EngineUnderTest& engine);
+std::vector<PlantedMutant> heap_canaries();
+std::vector<PlantedMutant> pool_canaries(const EngineUnderTest& engine);
+std::vector<PlantedMutant> engine_canaries(const EngineUnderTest& engine);
 
 // Every sequence of 1 to `length` of these operations that starts with operation `first`.
 std::vector<std::vector<Op>> sequences(const std::vector<Op>& alphabet, std::size_t first,

@@ -111,15 +111,16 @@ TEST(ExploreRunner, AWorkerThatWaitsForEverIsKilledAndNamed) {
   EXPECT_NE(said.find("PERDURE_REPLAY='test.waits:5:p1.i0'"), said.npos) << said;
 }
 
-std::vector<PlantedBug> all_canaries() {
-  std::vector<PlantedBug> all = heap_canaries();
+std::vector<PlantedMutant> all_canaries() {
+  std::vector<PlantedMutant> all = heap_canaries();
   for (const EngineUnderTest* engine : engines_under_test()) {
-    for (PlantedBug& canary : pool_canaries(*engine)) all.push_back(std::move(canary));
-    for (PlantedBug& canary : engine_canaries(*engine)) all.push_back(std::move(canary));
+    for (PlantedMutant& canary : pool_canaries(*engine)) all.push_back(std::move(canary));
+    for (PlantedMutant& canary : engine_canaries(*engine)) all.push_back(std::move(canary));
   }
   return all;
 }
-bool is_red(const PlantedBug& canary, const char* mutant, bool in_recovery, std::uint64_t seeds) {
+bool is_red(const PlantedMutant& canary, const char* mutant, bool in_recovery,
+            std::uint64_t seeds) {
   return fails_in_child(
       [&] {
         Exploration e = canary.exploration;
@@ -135,7 +136,7 @@ bool is_red(const PlantedBug& canary, const char* mutant, bool in_recovery, std:
 
 TEST(Explored, CanariesAreRed) {
   if (sanitized()) GTEST_SKIP() << "a matter of many images";
-  for (const PlantedBug& canary : all_canaries()) {
+  for (const PlantedMutant& canary : all_canaries()) {
     EXPECT_TRUE(is_red(canary, canary.mutant.c_str(), true, 10)) << canary.mutant;
   }
 }
@@ -143,7 +144,7 @@ TEST(Explored, CanariesAreRed) {
 // But for their mutants they are green; with them, too, if only a second run shows them.
 TEST(Explored, CanariesAreGreenForWhatTheyDoNotName) {
   if (sanitized()) GTEST_SKIP() << "a matter of many images";
-  for (const PlantedBug& canary : all_canaries()) {
+  for (const PlantedMutant& canary : all_canaries()) {
     EXPECT_FALSE(is_red(canary, nullptr, true, 1)) << canary.exploration.name;
     if (!canary.in_recovery) continue;
     EXPECT_FALSE(is_red(canary, canary.mutant.c_str(), false, 1)) << canary.mutant;
