@@ -77,12 +77,12 @@ MACHINES = [
         "schedule_violations": NONE,
         "interleave_canary_seconds": CANARY,
     }),
-    Machine("relacy", RELEASE + "/tests/relacy_kernels_test", (1, 8), {
-        "relacy.executions": (">=", 40_000, 2_000_000),
+    Machine("relacy", RELEASE + "/tests/relacy_kernels_test", (1, 5), {
+        "relacy.executions": (">=", 40_000, 1_000_000),
         "relacy.errors": NONE,
         "relacy.planted_seen": ("==", "relacy.planted", "relacy.planted"),
         "relacy.canary_seconds": CANARY,
-    }, {"PERDURE_RELACY_ITERATIONS": "500000"}),
+    }, {"PERDURE_RELACY_ITERATIONS": "200000"}),
     Machine("mutants", RELEASE + "/testing/perdure-mutants --engine {E} --preset {M}", (6, 25), {
         "mutants": (">=", 100, 100),
         "mutants_killed": (">=", 100, 100),
