@@ -393,6 +393,7 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   const MapSetup paged_records{.values = ValueKind::bytes, .medium = SimMedium::page};
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
+  if (preset == Preset::figures) full_disk.limits.sampled = 64;
   ExploreOptions recovery = options;  // many second and third crashes
   recovery.limits = {.product = 32, .random = 4, .sampled = 24};
   if (preset == Preset::nightly) {
@@ -418,7 +419,7 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
       random_one("killed_bytes", strings(records), bytes_op, killed(options, preset),
                  pick(preset, 8, 16, 30)),
       random_one("recovery", integers(words), integer_op, recovery, n / 2),
-      random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 25, 80)),
+      random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 18, 80)),
       random_one("full", integers(records), large_record_op, full_disk, pick(preset, 15, 25, 80)),
       random_one("long", integers(words), integer_op,
                  thinned(options, static_cast<std::uint32_t>(pick(preset, 3, 12, 3))),
