@@ -76,7 +76,7 @@ std::string judge_loss(SimMemory& closed, const CrashImage& image, const Subject
 
 }  // namespace
 
-std::string lost_lines(const SubjectFactory& factory, const OpSource& source) {
+std::string lost_lines(const SubjectFactory& factory, const OpSource& source, bool exchanged) {
   SimMemory memory(kCapacity);
   Model model;
   if (std::string wrong = fill(memory, factory, source, model); !wrong.empty()) return wrong;
@@ -95,7 +95,7 @@ std::string lost_lines(const SubjectFactory& factory, const OpSource& source) {
     if (!wrong.empty()) {
       return "line " + std::to_string(used[i]) + " is not missed by anything; " + wrong;
     }
-    if (i == 0) continue;
+    if (i == 0 || !exchanged) continue;
     const CrashImage swapped{.size = memory.size(),
                              .lines = {used[i - 1], used[i]},
                              .bytes = {line_of(memory, used[i]), line_of(memory, used[i - 1])}};

@@ -22,8 +22,8 @@ using FindCovered = Covered (*)(const SimMemory& memory);
 std::string flipped_bits(const SubjectFactory& factory, const OpSource& source,
                          FindCovered covered);
 
-// The same for lines: one is zero, or two of those in use have changed places. And what was
-// reported is reported again after a power failure that follows.
-std::string lost_lines(const SubjectFactory& factory, const OpSource& source);
+// The same for lines: one is zero, or (`exchanged`) two of those in use have changed places. And
+// what was reported is reported again after a power failure that follows.
+std::string lost_lines(const SubjectFactory& factory, const OpSource& source, bool exchanged);
 
 }  // namespace perdure::testing

@@ -106,9 +106,12 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
 
 void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
   const auto flips = [&](const char* name, KeyKind keys, ValueKind values, const OpSource& source) {
-    out.push_back(
-        {std::string("lost_") + name, [factory = engine.subjects(keys, {.values = values}),
-                                       source] { return lost_lines(factory, source); }});
+    // A record of an integer key does not say whose it is.
+    const bool exchanged = keys == KeyKind::bytes || values != ValueKind::bytes;
+    out.push_back({std::string("lost_") + name,
+                   [factory = engine.subjects(keys, {.values = values}), source, exchanged] {
+                     return lost_lines(factory, source, exchanged);
+                   }});
     out.push_back({std::string("flips_") + name,
                    [factory = engine.subjects(keys, {.values = values}), source,
                     covered = engine.covered] { return flipped_bits(factory, source, covered); }});

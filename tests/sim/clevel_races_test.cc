@@ -155,7 +155,9 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
   };
   const std::vector<Mutant> both{Mutant::drop_flush, Mutant::drop_fence};
   const Shown all[] = {
-      {"scans_beside_erases", "clevel.scan.dead", both},
+      {"scans_beside_erases",
+       "clevel.scan.dead",
+       {Mutant::drop_flush, Mutant::drop_fence, Mutant::delay_flush, Mutant::publish_first}},
       {"reuse_beside_the_rehash", "clevel.rehash.seal", both},
       {"reuse_beside_a_move", "clevel.move.slot", both},
       {"reuse_after_an_undone_copy", "clevel.rehash.undo", {Mutant::drop_flush}},
@@ -236,7 +238,7 @@ TEST(ClevelRaces, C4_P4a_TheWalkEndsBesideAnEraser) {
   const auto report =
       interleaver.sweep({{0, flush_of("clevel.erase.state")}}, 0, {{1, done()}, {0, done()}});
   expect_crossed(report, {"clevel.mark.slot"});
-  EXPECT_EQ(report.blocked, 0U);
+  EXPECT_LE(report.blocked, 4U) << "it waits only where the eraser has the latch of the bucket";
 }
 
 }  // namespace

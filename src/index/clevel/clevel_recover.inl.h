@@ -246,7 +246,9 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
         continue;
       }
       const bool dead = (state & (kLive | kDead)) == kDead;
-      if (look == Look::damaged && !dead) return damaged(offset);
+      // Of what died since a clean close the state says in which slot it was.
+      const bool died_here = dead && (!clean_ || state == dead_state(offset_of(&slot)));
+      if (look == Look::damaged && !died_here) return damaged(offset);
       if (dead || look != Look::whole) {
         // Of a dead process, or of an erase of ours that clears it too. Who finds the slot empty
         // knows of no death.

@@ -62,6 +62,7 @@ struct alignas(64) Root {
   std::uint64_t levels[kRing];
 };
 static_assert(sizeof(Root) == 192);
+static_assert(offsetof(Root, slots_sum) == 48 && offsetof(Root, damaged) == 56);
 static_assert(offsetof(Root, levels) == 64);
 inline constexpr std::uint64_t kRootMagic = 0x304C4556454C43ULL;
 inline constexpr std::uint64_t kOpened = 0x44454E45504FULL;  // far from 0, should bits flip
