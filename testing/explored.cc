@@ -172,8 +172,8 @@ ExploreOptions options_of(Preset preset) {
                          .third_in = 300,
                          .store_points = true};
   if (preset == Preset::fast) {
-    options.limits = {.product = 64, .random = 8, .sampled = 48};
-    options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+    options.limits = {.product = 48, .random = 4, .sampled = 20};
+    options.second_limits = {.product = 16, .random = 2, .sampled = 6};
   }
   if (preset == Preset::nightly) {
     options.second_limits = {.product = 256, .random = 16, .sampled = 64};

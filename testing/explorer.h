@@ -45,7 +45,7 @@ struct ExploreOptions {
   std::uint64_t capacity = 16 << 20;  // of the file
   std::uint64_t disk_limit = 0;       // 0: capacity
   EnumerationLimits limits = {};
-  EnumerationLimits second_limits = {.product = 8, .random = 4, .sampled = 8};
+  EnumerationLimits second_limits = {.product = 8, .random = 2, .sampled = 4};
   std::uint32_t battery = 200;  // operations after each recovery
   std::uint32_t second_in = 0;  // every n-th image starts a second run; 0: none
   std::uint32_t kill_in = 0;    // every n-th crash point is also a kill without power loss; 0: none

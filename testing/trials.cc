@@ -146,7 +146,7 @@ Trial explore(const Exploration& e, std::uint64_t seed) {
 
 ExploreOptions trial_options() {
   return {.capacity = 2 << 20,
-          .limits = {.product = 48, .random = 8, .sampled = 40},
+          .limits = {.product = 48, .random = 4, .sampled = 16},
           .battery = 80,
           .second_in = 80,
           .kill_in = 8,

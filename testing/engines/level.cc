@@ -92,7 +92,7 @@ std::vector<Exploration> trials() {
   using Slow = level::Geometry<1, 1, 1, 1, 1>;
   std::vector<Exploration> all = directed(Preset::fast);
   ExploreOptions again = trial_options();
-  again.limits = {.product = 8, .random = 2, .sampled = 8};
+  again.limits = {.product = 8, .random = 2, .sampled = 4};
   again.battery = 20;
   again.second_in = 1;
   again.kill_in = 0;

@@ -10,7 +10,7 @@
 namespace perdure::testing {
 namespace {
 
-constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 80};
+constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 32};
 
 const MapSetup kThreeMaps{.values = ValueKind::bytes, .maps = 3};
 Op pool_op(Random& random) {
