@@ -301,8 +301,8 @@ void Clevel<P, Codec, G>::start() noexcept {
   context_.background.add(rehash_);
 }
 
-// Closes the items, and answers the sum of the slots. Not written back: an item that a power failure
-// leaves open is as good, but for its value.
+// Closes the items, and answers the sum of the slots. Items are not written back: one that a power
+// failure leaves open is as good, but for its value.
 template <Platform P, class Codec, class G>
 std::uint64_t Clevel<P, Codec, G>::close_level(Level& level) noexcept {
   constexpr std::uint64_t kAheadBuckets = 4;
