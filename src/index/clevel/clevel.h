@@ -86,10 +86,9 @@
 //   a reference is removed during a sweep its target is marked.
 // PROGRESS  find, update, erase are lock-free (an allocation aside). Inserts of one stripe exclude
 //   each other across the fence. One thread expands, others that found no slot either wait for it.
-//   Nobody waits for the rehash; it waits for erases between death and slot. Until the walk of a
-//   clean open is over whoever stores into a slot takes a latch for that, and so does the walk (I9).
-//   pool_full: inserts and
-//   byte updates fail, all else goes on.
+//   Nobody waits for the rehash; it waits for erases between death and slot. While the walk of a
+//   clean open goes on whoever stores into a slot takes a latch for that, as the walk does (I9).
+//   pool_full: inserts and byte updates fail, all else goes on.
 //   hash_overflow: an insert whose buckets are full though the table is nearly empty, since its
 //   keys were chosen to collide; other keys' inserts go on.
 #pragma once

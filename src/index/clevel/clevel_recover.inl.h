@@ -301,7 +301,7 @@ void Clevel<P, Codec, G>::start() noexcept {
   context_.background.add(rehash_);
 }
 
-// Closes the items, and answers the sum of the slots. Not written back: an item that a power
+// Closes the items, and answers the sum of the slots. Items are not written back: one that a power
 // failure leaves open is as good, but for its value.
 template <Platform P, class Codec, class G>
 std::uint64_t Clevel<P, Codec, G>::close_level(Level& level) noexcept {
