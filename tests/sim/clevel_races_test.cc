@@ -164,6 +164,8 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
       {"absence_beside_the_walk", "clevel.mark.dead", both},
   };
   for (const NamedInterleaving& interleaving : clevel_interleavings()) {
+    // Of every two keys, one after the other: minutes under a sanitizer.
+    if (sanitized() && std::string_view(interleaving.name) == "reuse_beside_a_move") continue;
     const std::string name = test_name(interleaving.name);
     expect_clean(interleaving.run(name, false));
     for (const Shown& shown : all) {
