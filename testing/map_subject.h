@@ -69,9 +69,7 @@ class MapSubject : public Subject {
         return true;
       }
       case OpKind::compact: {
-        for (const auto& map : maps_) {
-          if (auto done = map->compact(); !done) return done;
-        }
+        if (auto done = call(op); !done) return done;
         pool_->epochs().drain_all();
         auto bytes = pool_->heap().punch_free();
         if (!bytes) return fail(std::move(bytes.error()));
@@ -92,6 +90,12 @@ class MapSubject : public Subject {
     return call(op);
   }
   Expected<bool> call(const Op& op) override {
+    if (op.kind == OpKind::compact) {
+      for (const auto& map : maps_) {
+        if (auto done = map->compact(); !done) return done;
+      }
+      return true;
+    }
     perdure::detail::Index& index = maps_[map_of(op.key)]->index();
     const std::string key_text = stored(op.key, 2 * kHalf);
     const std::string value_text = stored(op.value, 2 * kHalf - 1);
@@ -144,11 +148,12 @@ class MapSubject : public Subject {
   bool ordered() const override { return maps_.front()->ordered() != nullptr; }
   void check(std::vector<std::string>& violations) override {
     auto& core = pool_->core();
-    if (!core.sweep().finish()) {
+    const bool swept = core.sweep().finish();
+    const BackgroundHold<SimPlatform> hold(core.background());
+    if (!swept || !core.sweep().failure().ok()) {
       violations.push_back("sweep: " + std::string(core.sweep().failure().message()));
       return;
     }
-    const BackgroundHold<SimPlatform> hold(core.background());
     core.verify([&](const char* what) { violations.emplace_back(what); });
     for (const auto& map : maps_) {
       CheckReport report;

@@ -106,6 +106,8 @@ class Heap {
   // The two halves of freeing a block of another kind; a fence belongs between them.
   void prepare_free(std::uint64_t offset) noexcept;
   void finish_free(std::uint64_t offset) noexcept { free(offset); }
+  // Prefetches what both come to.
+  void touch_free(std::uint64_t offset) const noexcept;
   // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
   void retire(std::uint64_t offset) noexcept {
     mark_copied(offset);  // limbo holds it: the end of a sweep must not free it
