@@ -100,8 +100,6 @@ LAYERS = {
     "engine": {"util", "platform", "heap", "reclaim", "pool", "index"},
     "index": {"util", "platform", "heap", "reclaim", "pool", "engine"},
     "store": CORE - {"store"},
-    "capi": CORE,
-    "mpi": CORE | {"engine"},
     "tools": CORE | {"bench"},
     "bench": CORE | {"engine"},
     "testing": CORE | {"engine"},
