@@ -438,7 +438,8 @@ Status PoolImpl::drop(std::string_view name) {
   if (slot->instance != nullptr) {
     const BackgroundHold<RealPlatform> hold(core_.background());
     core_.sweep().leave(*slot->instance);
-    slot->instance->release_blocks();
+    // What a damaged map names may be another's: the next open frees what is nobody's.
+    if (slot->instance->mark_failure().ok()) slot->instance->release_blocks();
     dropped->instance = std::move(slot->instance);
     dropped->next = std::move(dropped_);
     dropped_ = std::move(dropped);
@@ -485,7 +486,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       for (Dropped* d = dropped_.get(); d != nullptr; d = d->next.get())
         (void)d->instance.release();
       core_.abandon();
-      platform_.ignore_lost_pages();
+      platform_.leave_mapping();
       storage_.abandon();
       open_ = false;
     }
@@ -506,7 +507,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   slots_.reset();
   while (dropped_ != nullptr) dropped_ = std::move(dropped_->next);
   if (s.ok() && writes) s = core_.close(options.sync);
-  platform_.ignore_lost_pages();
+  platform_.leave_mapping();
   storage_.close();
   return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
 }

@@ -75,7 +75,7 @@ struct SkiplistUnderTest {
     for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
       const auto* root = reinterpret_cast<const skiplist::layout::Root*>(memory.base() + at);
       if (root->magic != skiplist::layout::kRootMagic) continue;
-      return {{at, at + offsetof(skiplist::layout::Root, vouched)}};
+      return {{at, at + offsetof(skiplist::layout::Root, reserved)}};
     }
     return {};
   }

@@ -1,10 +1,14 @@
-// The skiplists where their own bytes show: a node that is damaged before an operation comes upon
-// it.
+// The skiplists where their own bytes show: nodes, values and links that are damaged before an
+// operation comes upon them, and lookups that begin at fingers.
 #include <cstring>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "index/skiplist/fingers.h"
 #include "index/skiplist/node.h"
+#include "platform/real_platform.h"
 #include "tests/conformance/support.h"
 
 namespace perdure::test {
@@ -15,46 +19,113 @@ using skiplist::Node;
 constexpr std::uint64_t kKeys = 40;
 std::uint64_t key_of(std::uint64_t i) { return mix(i) | 1; }
 std::uint64_t value_of(std::uint64_t i) { return mix(i + 1'000); }
+std::string text_of(std::uint64_t i) { return std::string(40, static_cast<char>('a' + i % 26)); }
 
-class SkiplistBytes : public ::testing::TestWithParam<Engine> {
+// No thread: whatever is found is found by the operation.
+constexpr PoolOptions kOptions{
+    .durability = Durability::process, .max_size = 16_MiB, .background_threads = 0};
+
+// A closed pool, and its bytes.
+class SkiplistFile : public ::testing::TestWithParam<Engine> {
  protected:
-  // No thread: whatever is found is found by the operation.
-  static constexpr PoolOptions kOptions{
-      .durability = Durability::process, .max_size = 16_MiB, .background_threads = 0};
-  // What the first operation after an open answers, or the open.
-  StatusCode answer(std::uint64_t key, bool erases) {
-    auto pool = Pool::open(path_, kOptions);
-    if (!pool) return pool.error().code();
-    auto map = pool->map<std::uint64_t, std::uint64_t>("m", {.engine = GetParam()});
-    if (!map) return map.error().code();
-    return erases ? code_of(map->erase(key)) : code_of(map->find(key));
+  template <class V>
+  Expected<Map<std::uint64_t, V>> map(Pool& pool, const char* name = "m") {
+    return pool.map<std::uint64_t, V>(name, {.engine = GetParam()});
   }
-  void SetUp() override {
+  void make(const std::function<void(Pool&)>& fill) {
     Pool pool = open_pool(path_, kOptions);
-    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", {.engine = GetParam()}));
-    for (std::uint64_t i = 0; i < kKeys; ++i) must(map.insert(key_of(i), value_of(i)));
+    fill(pool);
     must(pool.close());
     original_ = read_bytes(path_);
   }
   std::size_t place_of(std::uint64_t key) const {
     for (std::size_t at = 0; at + sizeof(Node) <= original_.size(); at += 32) {
-      Node node;
-      std::memcpy(&node, &original_[at], sizeof(node));
+      const Node node = node_at(at);
       if (node.key == key && skiplist::height_of(node.state) != 0) return at;
     }
     throw std::runtime_error("no node has the key");
   }
+  std::size_t place_of_root() const {
+    for (std::size_t at = 0; at + sizeof(skiplist::layout::Root) <= original_.size(); at += 64) {
+      if (word_at(at) == skiplist::layout::kRootMagic) return at;
+    }
+    throw std::runtime_error("no root block");
+  }
+  Node node_at(std::size_t at) const {
+    Node node;
+    std::memcpy(&node, &original_[at], sizeof(node));
+    return node;
+  }
+  std::uint64_t word_at(std::size_t at) const {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &original_[at], sizeof(word));
+    return word;
+  }
+  // One word of the file is another one.
+  void set_word(std::size_t at, std::uint64_t word) {
+    std::string bytes = original_;
+    std::memcpy(&bytes[at], &word, sizeof(word));
+    write_bytes(path_, bytes);
+  }
   // One bit of that word of the node.
   void flip(std::size_t node, std::size_t word, unsigned bit) {
-    std::string bytes = original_;
-    bytes[node + word + bit / 8] = static_cast<char>(bytes[node + word + bit / 8] ^ 1 << bit % 8);
-    write_bytes(path_, bytes);
+    set_word(node + word, word_at(node + word) ^ 1ULL << bit);
   }
   TempPath path_;
   std::string original_;
 };
-INSTANTIATE_TEST_SUITE_P(Engines, SkiplistBytes, ::testing::Values(Engine::as, Engine::ascs),
-                         [](const auto& row) { return std::string(engine_name(row.param)); });
+
+class SkiplistBytes : public SkiplistFile {
+ protected:
+  // What the first operation after an open answers, or the open.
+  StatusCode answer(std::uint64_t key, bool erases) {
+    auto pool = Pool::open(path_, kOptions);
+    if (!pool) return pool.error().code();
+    auto map = this->map<std::uint64_t>(*pool);
+    if (!map) return map.error().code();
+    return erases ? code_of(map->erase(key)) : code_of(map->find(key));
+  }
+  void SetUp() override {
+    make([&](Pool& pool) {
+      auto map = must(this->map<std::uint64_t>(pool));
+      for (std::uint64_t i = 0; i < kKeys; ++i) must(map.insert(key_of(i), value_of(i)));
+    });
+  }
+};
+// Two maps of byte strings, each value in a block of its own; the bits that are flipped are the
+// first one's.
+class SkiplistBlobs : public SkiplistFile {
+ protected:
+  void SetUp() override {
+    make([&](Pool& pool) {
+      for (const char* name : {"m", "other"}) {
+        auto map = must(this->map<std::string_view>(pool, name));
+        for (std::uint64_t i = 0; i < kKeys; ++i) must(map.insert(key_of(i) + name[0], "old"));
+        for (std::uint64_t i = 0; i < kKeys; ++i) {
+          must(map.update(key_of(i) + name[0], text_of(i)));
+        }
+      }
+    });
+  }
+  // Everything but key `but` of map "m", once others had the chance to take what was freed.
+  void expect_others(Pool& pool, std::uint64_t but) {
+    auto third = must(this->map<std::string_view>(pool, "third"));
+    for (std::uint64_t i = 0; i < 200; ++i) must(third.insert(i, std::string(40, '!')));
+    for (const char* name : {"m", "other"}) {
+      auto map = this->map<std::string_view>(pool, name);
+      if (!map) continue;
+      for (std::uint64_t i = 0; i < kKeys; ++i) {
+        if (name[0] == 'm' && i == but) continue;
+        require(must(map->find(key_of(i) + name[0])) == std::optional(text_of(i)),
+                std::string("another value of ") + name + " has changed");
+      }
+    }
+  }
+};
+const auto kNames = [](const auto& row) { return std::string(engine_name(row.param)); };
+const auto kBoth = ::testing::Values(Engine::as, Engine::ascs);
+INSTANTIATE_TEST_SUITE_P(Engines, SkiplistBytes, kBoth, kNames);
+INSTANTIATE_TEST_SUITE_P(Engines, SkiplistBlobs, kBoth, kNames);
 
 // An operation that comes before the walk behind the open looks at what it visits: it answers
 // corruption, and nothing made up; nor does an erase follow a height that no path has.
@@ -82,6 +153,222 @@ TEST_P(SkiplistBytes, NothingIsAnsweredFromADamagedNode) {
   }
   write_bytes(path_, original_);
   EXPECT_EQ(answer(key_of(0), false), StatusCode::ok);
+}
+
+// A process that was killed, an open that is closed before its walk has come anywhere: then a bit
+// flips in a pool that was closed cleanly, as all others.
+TEST_P(SkiplistBytes, ValuesAreCheckedAfterAKillAndAQuickClose) {
+  const ChildEnd end = run_child([&] {
+    Pool pool = open_pool(path_, kOptions);
+    auto map = must(this->map<std::uint64_t>(pool));
+    must(map.update(key_of(0), 7));
+    _exit(0);
+  });
+  ASSERT_TRUE(end.ok()) << end;
+  must(open_pool(path_, kOptions).close());
+  original_ = read_bytes(path_);
+  for (const std::uint64_t i : {0, 1, 17, 39}) {
+    flip(place_of(key_of(i)), offsetof(Node, value), 13);
+    EXPECT_EQ(answer(key_of(i), false), StatusCode::corruption) << "key " << i;
+  }
+}
+
+// A root that says what the directory does not, with a checksum that fits.
+TEST_P(SkiplistBytes, FlagsAreThoseOfTheDirectory) {
+  const std::size_t at = place_of_root();
+  for (unsigned bit = 0; bit < 32; ++bit) {
+    skiplist::layout::Root root;
+    std::memcpy(&root, &original_[at], sizeof(root));
+    root.flags ^= 1U << bit;
+    root.fixed_crc = crc32c(0, &root, offsetof(skiplist::layout::Root, fixed_crc));
+    std::string bytes = original_;
+    std::memcpy(&bytes[at], &root, sizeof(root));
+    write_bytes(path_, bytes);
+    EXPECT_EQ(code_of(Pool::open(path_, kOptions)), StatusCode::corruption) << "flag " << bit;
+  }
+}
+
+// A link of level 1 that leads to its own node: a check comes to its end and says so. `ascs` makes
+// such links anew.
+TEST_P(SkiplistBytes, ALevelThatIsACircleIsReported) {
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    const std::size_t at = place_of(key_of(i));
+    if (skiplist::height_of(node_at(at).state) < 2) continue;
+    set_word(at + sizeof(Node) + 8, skiplist::link_to(at));
+    const ChildEnd end = run_child([&] {
+      alarm(20);
+      Pool pool = open_pool(path_, kOptions);
+      const bool sound = must(pool.check({})).ok();
+      require(sound == (GetParam() == Engine::ascs), "the check is wrong");
+    });
+    ASSERT_TRUE(end.ok()) << end << ", key " << i;
+  }
+}
+
+// An erase frees, and an update replaces, what the value word names: nothing if that is damaged, or
+// it would be another key's.
+TEST_P(SkiplistBlobs, ADamagedReferenceIsNotFreed) {
+  for (std::uint64_t i = 0; i < kKeys; i += san() ? 13 : 5) {
+    const std::size_t node = place_of(key_of(i) + 'm');
+    ASSERT_NE(node_at(node).value, 0U);
+    for (unsigned bit = 0; bit < 64; bit += bit < 20 ? 1 : 9) {
+      flip(node, offsetof(Node, value), bit);
+      for (const int operation : {0, 1, 2}) {
+        auto pool = Pool::open(path_, kOptions);
+        if (!pool) {
+          EXPECT_EQ(code_of(pool), StatusCode::corruption);
+          break;
+        }
+        auto map = must(this->map<std::string_view>(*pool));
+        const std::uint64_t key = key_of(i) + 'm';
+        const auto done = operation == 0   ? map.erase(key)
+                          : operation == 1 ? map.upsert(key, "new")
+                                           : map.update(key, "new");
+        EXPECT_EQ(code_of(done), StatusCode::corruption)
+            << "key " << i << ", bit " << bit << ", operation " << operation;
+        expect_others(*pool, i);
+        pool = fail(StatusCode::ok);
+        flip(node, offsetof(Node, value), bit);
+      }
+    }
+  }
+}
+
+// A map that is dropped before its walk has seen the damage gives back what is its own, and comes to
+// an end.
+TEST_P(SkiplistBlobs, DroppingADamagedMapHarmsNoOther) {
+  const auto drop = [&](std::uint64_t i, const char* what, unsigned bit) {
+    const ChildEnd end = run_child([&] {
+      alarm(30);
+      auto pool = Pool::open(path_, kOptions);
+      if (!pool) {
+        require(code_of(pool) == StatusCode::corruption, "open: " + describe(pool.error()));
+        return;
+      }
+      must(pool->drop("m"));
+      expect_others(*pool, i);
+      const auto report = must(pool->check({.deep = true}));
+      require(report.ok(), std::string(report.first()));
+    });
+    EXPECT_TRUE(end.ok()) << end << ", key " << i << ", " << what << " " << bit;
+  };
+  for (const std::uint64_t i : {0, 11, 39}) {
+    const std::size_t node = place_of(key_of(i) + 'm');
+    for (unsigned bit = 0; bit < 64; bit += san() ? 9 : bit < 48 ? 4 : 1) {
+      flip(node, offsetof(Node, value), bit);
+      drop(i, "value", bit);
+      flip(node, sizeof(Node), bit);
+      drop(i, "link", bit);
+    }
+    // A circle, as pages of another time would make it.
+    set_word(node + sizeof(Node), skiplist::link_to(place_of(key_of(i) + 'm')));
+    drop(i, "circle", 0);
+  }
+}
+
+class Skiplists : public SkiplistFile {};
+INSTANTIATE_TEST_SUITE_P(Engines, Skiplists, kBoth, kNames);
+
+// A scan that stands on an entry that is erased meanwhile delivers nothing of what went behind it.
+TEST_P(Skiplists, AScanOnAnErasedEntryLooksAgain) {
+  constexpr std::uint64_t kBatch = 64;
+  constexpr std::uint64_t kEntries = 400;
+  const auto scan_of = [&](auto&& key_at) {
+    TempPath path("scan");
+    Pool pool = open_pool(path, kOptions);
+    using K = std::conditional_t<std::is_same_v<decltype(key_at(0)), std::string>, std::string_view,
+                                 std::uint64_t>;
+    auto map = must(pool.ordered_map<K, std::uint64_t>("m", {.engine = GetParam()}));
+    for (std::uint64_t i = 0; i < kEntries; ++i) must(map.insert(key_at(i), i));
+    std::vector<std::uint64_t> seen;
+    must(map.for_each([&](K, std::uint64_t i) {
+      seen.push_back(i);
+      // The last one of a batch goes, and what comes behind it, in this order; it is put in again.
+      if (i == kBatch - 1) {
+        std::thread([&] {
+          for (std::uint64_t e = i; e < 2 * kBatch; ++e) must(map.erase(key_at(e)));
+          must(map.insert(key_at(i), i));
+        }).join();
+      }
+    }));
+    std::vector<std::uint64_t> expected;
+    for (std::uint64_t i = 0; i < kEntries; ++i) {
+      if (i < kBatch || i >= 2 * kBatch) expected.push_back(i);
+    }
+    EXPECT_EQ(seen, expected);
+  };
+  scan_of([](std::uint64_t i) { return i * 3; });
+  scan_of([](std::uint64_t i) { return "customer:" + std::to_string(1'000 + i); });
+}
+
+// --- fingers ---
+
+class SkiplistFingers : public ::testing::Test {
+ protected:
+  using Fingers = skiplist::Fingers<RealPlatform>;
+  std::uint64_t nearest(std::uint64_t word) {
+    std::uint64_t places[Fingers::kNear];
+    fingers_.near(word, places);
+    return places[0] != 0 ? places[0] : places[1];
+  }
+  RealPlatform platform_;
+  EpochDomain<RealPlatform> epochs_{platform_};
+  Fingers fingers_{epochs_};
+};
+
+// A key before all those that there were when the intervals were cut is in none of them, though its
+// distance from the first one wraps round to the last one.
+TEST_F(SkiplistFingers, AWordBeforeTheFirstHasNone) {
+  constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+  for (const std::uint64_t margin : {std::uint64_t{1} << 40, std::uint64_t{1} << 48}) {
+    Fingers fingers(epochs_);
+    fingers.grow(16'384, margin, kEnd - margin);
+    ASSERT_TRUE(fingers.any());
+    std::uint64_t places[Fingers::kNear];
+    for (const std::uint64_t word : {std::uint64_t{0}, std::uint64_t{5}, margin - 1}) {
+      fingers.name(word, 64);
+      EXPECT_FALSE(fingers.vacant(word));
+      for (const std::uint64_t behind : {margin, kEnd / 2, kEnd - margin, kEnd}) {
+        fingers.near(behind, places);
+        EXPECT_EQ(places[0] + places[1], 0U) << "from " << word << " to " << behind;
+      }
+    }
+  }
+}
+
+// Where most keys share a word there is no table; nor does every lookup try for one.
+TEST_F(SkiplistFingers, KeysThatShareAWordHaveNone) {
+  for (const std::uint64_t span : {0, 1, 100}) {
+    fingers_.grow(1'000, 7, 7 + span);
+    EXPECT_FALSE(fingers_.any());
+    EXPECT_FALSE(fingers_.wanted(1'999));
+    EXPECT_TRUE(fingers_.wanted(2'000));
+  }
+  fingers_.grow(2'000, 7, 7 + 100'000);
+  EXPECT_TRUE(fingers_.any());
+  fingers_.name(50, 96);
+  EXPECT_EQ(nearest(51), 96U);
+}
+
+// The table that was outgrown is its reader's until the epochs have passed; who holds the latch
+// retires nothing.
+TEST_F(SkiplistFingers, AnOutgrownTableIsAnswered) {
+  fingers_.grow(64, 0, 6'400);
+  fingers_.name(10, 32);
+  const std::uint64_t bytes = fingers_.bytes();
+  fingers_.grow(128, 0, 6'400);
+  Fingers::Outgrown outgrown = nullptr;
+  while (outgrown == nullptr) outgrown = fingers_.copy_some([](std::uint64_t) { return 10; });
+  EXPECT_EQ(nearest(11), 32U);
+  EXPECT_GT(fingers_.bytes(), bytes);
+  EXPECT_EQ(epochs_.limbo_count(), 0U);
+  const EpochGuard<RealPlatform> guard(epochs_);
+  const std::uint64_t both = fingers_.bytes();
+  fingers_.retire(outgrown);
+  EXPECT_EQ(fingers_.bytes(), both - bytes);
+  EXPECT_EQ(epochs_.limbo_count(), 1U);
+  fingers_.retire(nullptr);
+  EXPECT_EQ(epochs_.limbo_count(), 1U);
 }
 
 }  // namespace

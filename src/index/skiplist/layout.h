@@ -47,18 +47,18 @@ struct alignas(64) Root {
   std::uint32_t max_height;
   std::uint32_t flags;      // bit 0: keys are bytes; bit 1: values are bytes; bit 2: as, not ascs
   std::uint64_t fixed_crc;  // CRC32C of all above; written once
-  std::uint64_t vouched;    // 1: in a cleanly closed pool the nodes' value checks hold
-  std::uint64_t reserved[4];
+  std::uint64_t reserved[5];
   Node head;
   std::uint64_t first_link;
 };
 static_assert(sizeof(Root) == 128);
-static_assert(offsetof(Root, vouched) == 24 && offsetof(Root, head) == 64);
+static_assert(offsetof(Root, fixed_crc) == 16 && offsetof(Root, head) == 64);
 static_assert(offsetof(Root, first_link) == offsetof(Root, head) + sizeof(Node));
 inline constexpr std::uint64_t kRootMagic = 0x5453494C50494B53ULL;
 inline constexpr std::uint32_t kBytesKeys = 1;
 inline constexpr std::uint32_t kBytesValues = 2;
 inline constexpr std::uint32_t kUpperDurable = 4;
+inline constexpr std::uint32_t kFlags = kBytesKeys | kBytesValues | kUpperDurable;
 
 }  // namespace layout
 }  // namespace perdure::skiplist

@@ -22,8 +22,8 @@ template <class Kind>
 Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,
                                                const MapKinds& kinds, std::uint64_t root) {
   return kinds.key == KeyKind::bytes
-             ? Skiplist<RealPlatform, BytesCodec, Kind>::open(context, root)
-             : Skiplist<RealPlatform, IntegerCodec, Kind>::open(context, root);
+             ? Skiplist<RealPlatform, BytesCodec, Kind>::open(context, root, kinds.value)
+             : Skiplist<RealPlatform, IntegerCodec, Kind>::open(context, root, kinds.value);
 }
 
 template Expected<std::uint64_t> create<As>(const EngineContext<RealPlatform>&, const MapKinds&,

@@ -6,7 +6,7 @@
 //   whatever the size, `ascs` for the fewest write-backs. WHEN NOT: the fastest ordered map
 //   (phast); many writers (they take turns). Deviations, and why, in
 //   docs/design/atomic_skiplists.md: a node is written back whole before its link; the last link of
-//   a tower shares the next operation's fence; lookups and scans run beside the writer.
+//   a tower is written back by the next operation; lookups and scans run beside the writer.
 // LAYOUT  layout.h, node.h. A node is key, value and tower in one block; key, value word and the
 //   lowest five links lie in its first line. The head's links are in the root block.
 // INVARIANTS  (C: after any crash; D: in DRAM)
@@ -18,7 +18,7 @@
 //         linked from below and unlinked from above.
 //   I5 D  One writer: it holds latch_ from before its first store to a reachable word until after
 //         the fence of its last one that an answer can rest on. The latch is never held across an
-//         allocation.
+//         allocation from the heap, nor while what was retired is finished.
 //   I6 D  A node is erased (bit 63 of its state) after its unlink is durable and before the latch
 //         is free: who holds the latch and finds the bit clear has a node that is in the list.
 //   I7 D  What a returned operation has seen is durable: in_flight_ announces the word that is
@@ -29,23 +29,25 @@
 //   b of a blob, h height)
 //   insert  lookup without the latch -> node without links -> latch -> path anew from where it was
 //           -> links, F*k S -> announce -> link of level 0 (LP) -> F S (PP) -> withdraw -> as:
-//           link, F, S for each further level, the last S left to who comes next (I2, owed_).
-//           as (k+h)F 2S, above height 2 hS; ascs (k+1)F 2S. A long value: its blob's bF with the
-//           node's.
+//           link, F, S for each further level, of the last one both left to the next insert or
+//           erase (I2, owed_). as (k+1)F 2S, of height h > 1 (k+h-1)F hS; ascs (k+1)F 2S; + 1F
+//           after a tower. A long value: its blob's bF with the node's.
 //   update  of a word: latch -> announce -> value and its check (LP) -> F S (PP). 1F 1S. Of bytes:
 //           blob F*b S -> latch -> announce -> value word (LP) -> F S (PP) -> retire: (b+1)F 2S.
 //   erase   lookup -> latch -> path -> as: unlink, F S for each level from the top -> announce ->
-//           unlink level 0 (LP) -> F S (PP) -> erased -> retire. as hF hS; ascs 1F 1S.
+//           unlink level 0 (LP) -> F S (PP) -> erased -> retire. as hF hS, + 1F after a tower; ascs
+//           1F 1S.
 //   find    down and right from the head, or right from a finger. Found: LP a moment at which the
 //           node was in the list; absent: one at which its neighbours were neighbours (I8). 0F 0S;
-//           if the key is in flight 1F 1S.
+//           if the key is in flight 1F 1S. as, after a kill: the write-back of each extent that
+//           nobody has come to before (AfterKill).
 //   scan    batches of entries from level 0; backwards each batch from a node some entries before.
 //           Not one operation.
 // ORDERING
 //   node       whole, fenced, before the link to it (release); a reader's load acquires.
 //   in_flight  in_flight.h.
-//   upper links  as: S between two levels of one tower, both ways; the last S of an insert may come
-//              late, as nothing relies on it before the next fence (owed_).
+//   upper links  as: S between two levels of one tower, both ways; the last link of an insert is
+//              written back late, as nothing relies on it before the next fence under the latch.
 //   value      before its check, in one line: of no consequence after a crash, as checks count in a
 //              cleanly closed pool only.
 // RECOVERY  as: the root; O(1). mark_some() walks level 0 while the map serves. An insert or an
@@ -56,14 +58,17 @@
 //   level 0 of ascs.
 // RECLAMATION  nodes and blobs through epochs, after the fence of the unlink from level 0 (and from
 //   those above before it). During a sweep what is unlinked is marked first.
-// PROGRESS  find and scan are wait-free but for the length of the list that they walk; they never
-//   wait for a writer. insert, update, erase: any number of threads, one at a time; the latch is
-//   held for their fences. The paper has one writer. pool_full: inserts and updates of bytes fail,
-//   all else goes on.
+// PROGRESS  find and scan are wait-free but for the length of the list that they walk, with one
+//   exception: in `as`, until the walk behind an open after a clean close is over, a lookup of a
+//   word that meets its update half done looks again, and at last waits for the latch. insert,
+//   update, erase: any number of threads, one at a time; the latch is held for their fences, and
+//   once for each doubling of the map while DRAM is taken for its fingers. The paper has one
+//   writer. pool_full: inserts and updates of bytes fail, all else goes on.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "index/engine.h"
@@ -88,10 +93,12 @@ class Skiplist final
  public:
   // Writes an empty map and answers the offset of its root block; durable, not yet named.
   static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds);
-  // The instance of a root block; recover() comes next.
-  static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
-                                                        std::uint64_t root);
-  Skiplist(const EngineContext<P>& context, std::uint64_t root) noexcept;
+  // The instance of a root block, whose values are said to be of this kind; recover() comes next.
+  static Expected<std::unique_ptr<EngineInstance>> open(
+      const EngineContext<P>& context, std::uint64_t root,
+      std::optional<ValueKind> values = std::nullopt);
+  Skiplist(const EngineContext<P>& context, std::uint64_t root,
+           std::optional<ValueKind> values) noexcept;
   ~Skiplist() override { context_.epochs.drain_all(); }  // tables of fingers_
 
   // --- EngineInstance ---
@@ -134,6 +141,8 @@ class Skiplist final
     whole,   // it, and those in all levels
   };
   using Places = std::uint64_t[Fingers<P>::kNear];
+  using Outgrown = typename Fingers<P>::Outgrown;
+  static constexpr std::uint32_t kFromFinger = 32;  // nodes from it that a walk passes at most
 
   // Of a key: the last node before it in each level.
   struct Path {
@@ -148,6 +157,7 @@ class Skiplist final
     std::uint64_t stop = 0;
     Node* hit = nullptr;  // what `stop` leads to, if it has the key
     std::uint32_t level = 0;
+    std::uint32_t left = 0;  // nodes that it may still pass; 0: any number
   };
 
   // --- helpers ---
@@ -171,8 +181,7 @@ class Skiplist final
 
   // --- lookups ---
   Node* place(std::uint64_t link, std::uint32_t level) const noexcept;
-  bool fits(const Node* node) const noexcept;
-  bool sound(const Node* node) const noexcept;
+  bool sound(const Node* node, std::uint64_t state) const noexcept;
   Node* follow(std::uint64_t link, std::uint32_t level) const noexcept;
   bool key_of(const Node* node, std::string_view& key) const noexcept;
   Order order(const Node* node, const Probe& probe) const noexcept;
@@ -181,6 +190,7 @@ class Skiplist final
   void near(const Probe& probe, Places& places) const noexcept;
   bool advance(Walk& walk, Path* path) const noexcept;
   Order judge(Walk& walk, const Probe& probe) const noexcept;
+  void limit(Walk& walk) const noexcept;
   template <Reach kReach>
   Status search(const Probe& probe, Path* path, Node*& found) const noexcept;
   bool value_of(const Node* node, detail::Value& value) const noexcept;
@@ -195,17 +205,19 @@ class Skiplist final
 
   // --- fingers ---
   Node* last() const noexcept;
-  void tend(const Node* node) noexcept;
+  Outgrown tend(const Node* node) noexcept;
   void remember(const Node* node) noexcept;
 
   // --- scans ---
   struct Bounds {
     bool has_from = false;
     bool has_to = false;
+    bool beyond = false;  // `from` itself was delivered
     Probe from;
     Probe to;
   };
   bool entry_of(const Node* node, detail::Entry& entry) noexcept;
+  Status refind(Node*& at, Bounds& bounds) const noexcept;
   Expected<std::uint32_t> collect(Node*& at, const Bounds& bounds, std::uint32_t most,
                                   detail::Entry* entries, bool& end) noexcept;
   Expected<std::uint32_t> collect_back(const Bounds& bounds, std::uint32_t most,
@@ -218,6 +230,7 @@ class Skiplist final
     std::size_t bytes = 0;
     std::uint64_t blob = 0;
     std::uint64_t retired = 0;
+    Outgrown outgrown = nullptr;
   };
   enum class Made : std::uint8_t { done, absent, exists, again };
   template <Mode kMode>
@@ -235,6 +248,9 @@ class Skiplist final
   Status link_upper(const Path& path, std::uint64_t link, std::uint32_t height) noexcept;
   Status unlink(const Probe& probe, const Path& path, Node* node) noexcept;
   Status replace(const Probe& probe, Node* node, const detail::Value& value, Fresh& fresh) noexcept;
+  bool names_blob(std::uint64_t value) const noexcept {
+    return value == 0 || (link_intact(value) && context_.heap.is_block(value & kOffsetMask));
+  }
   void write_back_owed() noexcept;
   void count(std::int64_t nodes, std::int64_t bytes) noexcept {
     entries_.fetch_add(static_cast<std::uint64_t>(nodes), std::memory_order_relaxed);
@@ -247,17 +263,19 @@ class Skiplist final
 
   // --- recovery, check ---
   Status read_root() noexcept;
-  Status visit(Node* node, bool& wrote) noexcept;
+  Expected<std::uint32_t> visit(Node* node, bool& wrote) noexcept;
   Status rebuild() noexcept;
   struct Chunk;
   Status gather(Node*& at, Chunk& chunk) const noexcept;
   Status relink(const Chunk& chunk, Node** last) noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
+  bool step(const Node*& at) const noexcept;
   void check_node(const Node* node, const CheckOptions& options, CheckReport& report);
   void check_level(std::uint32_t level, CheckReport& report);
 
   std::uint64_t root_offset_;
   layout::Root* root_;
+  const std::optional<ValueKind> values_;  // as the directory has it
   Shape<Codec::kBytes> shape_;
   const std::uint64_t seed_ = P::random();                // of the heights
   bool trusted_ = false;                                  // the value checks of the nodes hold
@@ -265,9 +283,7 @@ class Skiplist final
   typename P::template Atomic<bool> marked_{false};       // every node was looked at
   InFlight<P> in_flight_;
   alignas(64) typename P::Latch latch_;  // of the writer
-  // Under latch_: the link whose write-back is not fenced yet, if its thread has not fenced since.
-  const std::uint64_t* owed_ = nullptr;
-  std::uint32_t owed_by_ = 0;
+  const std::uint64_t* owed_ = nullptr;  // under latch_: the link that is not written back yet
   Fingers<P> fingers_;
   // Changed under latch_. Until marked_ entries_ and bytes_ count what mark_some() has passed; what
   // lies up to cursor_ is marked.

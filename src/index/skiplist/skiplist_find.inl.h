@@ -21,21 +21,16 @@ template <Platform P, class Codec, class Kind, class G>
   return node_at(offset);
 }
 
-// A height there is, in a block that holds it.
+// All that a lookup takes for granted of a node with this state; whatever the value word is. The
+// state is loaded once: in a file that another process changes it may be another one afterwards.
 template <Platform P, class Codec, class Kind, class G>
-bool Skiplist<P, Codec, Kind, G>::fits(const Node* node) const noexcept {
+bool Skiplist<P, Codec, Kind, G>::sound(const Node* node, std::uint64_t state) const noexcept {
   const std::uint64_t offset = offset_of(node);
-  const std::uint64_t state = context_.platform.load(node->state);
   const std::uint32_t height = height_of(state);
-  return height != 0 && height <= kMaxHeight && context_.heap.is_block(offset) &&
-         shape_.node_bytes(state) <= context_.heap.block_bytes(offset);
-}
-
-// All that a lookup takes for granted; whatever the value word is.
-template <Platform P, class Codec, class Kind, class G>
-bool Skiplist<P, Codec, Kind, G>::sound(const Node* node) const noexcept {
-  if (!fits(node)) return false;
-  const std::uint64_t state = context_.platform.load(node->state);
+  if (height == 0 || height > kMaxHeight || !context_.heap.is_block(offset) ||
+      shape_.node_bytes(state) > context_.heap.block_bytes(offset)) {
+    return false;
+  }
   if constexpr (Kind::kUpperDurable) {
     (void)context_.settle(offset_of(node), shape_.node_bytes(state));
   }
@@ -50,7 +45,7 @@ template <Platform P, class Codec, class Kind, class G>
     std::uint64_t link, std::uint32_t level) const noexcept {
   Node* node = place(link, level);
   if (Kind::kUpperDurable && !marked_.load(std::memory_order_relaxed)) [[unlikely]] {
-    if (node != nullptr && !sound(node)) return nullptr;
+    if (node != nullptr && !sound(node, context_.platform.load(node->state))) return nullptr;
   }
   return node;
 }
@@ -154,6 +149,14 @@ template <Platform P, class Codec, class Kind, class G>
   return order;
 }
 
+// A walk that has come some way from a finger without an end begins anew at the head: keys that
+// share an interval may lie anywhere behind its node.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline void Skiplist<P, Codec, Kind, G>::limit(Walk& walk) const noexcept {
+  if (walk.left != 0 && --walk.left == 0) [[unlikely]]
+    walk = {.at = head(), .level = levels() - 1};
+}
+
 // The caller is pinned. LP(find): I4, I8.
 template <Platform P, class Codec, class Kind, class G>
 template <typename Skiplist<P, Codec, Kind, G>::Reach kReach>
@@ -172,7 +175,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Reach kReach>
         found = from;
         return {};
       }
-      walk = {.at = from};
+      walk = {.at = from, .left = kFromFinger};
     }
   }
   while (advance(walk, kReach == Reach::node ? nullptr : path)) {
@@ -180,6 +183,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Reach kReach>
     if (order == Order::damaged) [[unlikely]]
       return damaged(walk.link & kOffsetMask);
     if (kReach == Reach::node && order == Order::equal) break;
+    if (kReach != Reach::whole && order == Order::before) limit(walk);
   }
   found = walk.hit;
   return {};
@@ -227,14 +231,22 @@ template <Platform P, class Codec, class Kind, class G>
 }
 
 // The same for an answer: until the walk has seen every value, of a pool that was closed cleanly,
-// its check as well. Of the two words that an update changes in turn the latch makes one.
+// its check as well. An update changes the two words in turn, one store after the other; if its
+// thread has lost its core in between, or they are damaged, the latch tells.
 template <Platform P, class Codec, class Kind, class G>
 [[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::answer_of(
     const Node* node, detail::Value& value) noexcept {
   if (Kind::kUpperDurable && !marked_.load(std::memory_order_relaxed) && trusted_ &&
       !value_checks(node)) [[unlikely]] {
-    const LatchGuard latch(latch_);
-    if (!value_checks(node) && P::verifies(Kind::template site<"value.check">())) return false;
+    bool checks = false;
+    for (unsigned i = 0; i < P::kPatience && !checks; ++i) {
+      P::pause(i);
+      checks = value_checks(node);
+    }
+    if (!checks) {
+      const LatchGuard latch(latch_);
+      if (!value_checks(node) && P::verifies(Kind::template site<"value.check">())) return false;
+    }
   }
   return value_of(node, value);
 }
@@ -302,7 +314,7 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
       walks[i] = {.at = head(), .level = levels() - 1};
       Order where = Order::before;
       Node* from = finger(probes[i], places[i], true, where);
-      if (from != nullptr) walks[i] = {.at = from};
+      if (from != nullptr) walks[i] = {.at = from, .left = kFromFinger};
       if (where == Order::equal && from != nullptr) {
         walks[i].hit = from;
       } else if (advance(walks[i], nullptr)) {
@@ -315,6 +327,7 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
         Walk& walk = walks[order[k]];
         const Order where = judge(walk, probes[order[k]]);
         if (where == Order::damaged) return fail(damaged(walk.link & kOffsetMask));
+        if (where == Order::before) limit(walk);
         if (where != Order::equal && advance(walk, nullptr)) order[left++] = order[k];
       }
       going = left;
@@ -330,8 +343,9 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
 }
 
 // The latch is held, the node is in the list. It has a finger from now on, if the map has any.
+// Answers what Fingers::retire() takes when the latch is free.
 template <Platform P, class Codec, class Kind, class G>
-void Skiplist<P, Codec, Kind, G>::tend(const Node* node) noexcept {
+auto Skiplist<P, Codec, Kind, G>::tend(const Node* node) noexcept -> Outgrown {
   const P& platform = context_.platform;
   const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
   if (entries >= G::kFingersFrom && fingers_.outgrown(entries)) {
@@ -342,15 +356,18 @@ void Skiplist<P, Codec, Kind, G>::tend(const Node* node) noexcept {
     }
   }
   fingers_.name(platform.load(node->key), offset_of(node));
-  fingers_.copy_some([&](std::uint64_t place) { return platform.load(node_at(place)->key); });
+  return fingers_.copy_some([&](std::uint64_t place) { return platform.load(node_at(place)->key); });
 }
 
 // By a lookup that had to come down from the head. It does not wait for a writer.
 template <Platform P, class Codec, class Kind, class G>
 [[gnu::noinline]] void Skiplist<P, Codec, Kind, G>::remember(const Node* node) noexcept {
-  if (entries_.load(std::memory_order_relaxed) < G::kFingersFrom || !latch_.try_lock()) return;
-  if (!erased(node)) tend(node);
+  const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
+  if (entries < G::kFingersFrom || !fingers_.wanted(entries) || !latch_.try_lock()) return;
+  Outgrown outgrown = nullptr;
+  if (!erased(node) && !context_.platform.poisoned()) outgrown = tend(node);
   latch_.unlock();
+  fingers_.retire(outgrown);
 }
 
 // Null if a link leads to no node.

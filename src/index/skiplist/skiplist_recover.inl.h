@@ -9,10 +9,12 @@
 namespace perdure::skiplist {
 
 template <Platform P, class Codec, class Kind, class G>
-Skiplist<P, Codec, Kind, G>::Skiplist(const EngineContext<P>& context, std::uint64_t root) noexcept
+Skiplist<P, Codec, Kind, G>::Skiplist(const EngineContext<P>& context, std::uint64_t root,
+                                      std::optional<ValueKind> values) noexcept
     : Base(context),
       root_offset_(root),
       root_(context.heap.template at<layout::Root>(root)),
+      values_(values),
       fingers_(context.epochs),
       cursor_(head()) {}
 
@@ -39,12 +41,12 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::create(const EngineContext<
 
 template <Platform P, class Codec, class Kind, class G>
 Expected<std::unique_ptr<EngineInstance>> Skiplist<P, Codec, Kind, G>::open(
-    const EngineContext<P>& context, std::uint64_t root) {
+    const EngineContext<P>& context, std::uint64_t root, std::optional<ValueKind> values) {
   if (!context.heap.contains(root, kRootBytes) || root % kLine != 0) {
     return fail(StatusCode::corruption, "no root block can lie at offset %llu",
                 static_cast<unsigned long long>(root));
   }
-  std::unique_ptr<EngineInstance> map(new (std::nothrow) Skiplist(context, root));
+  std::unique_ptr<EngineInstance> map(new (std::nothrow) Skiplist(context, root, values));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
   return map;
 }
@@ -67,14 +69,16 @@ Status Skiplist<P, Codec, Kind, G>::read_root() noexcept {
   if (image.max_height != kMaxHeight) return bad("height");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   if (((image.flags & layout::kUpperDurable) != 0) != Kind::kUpperDurable) return bad("kind");
+  if ((image.flags & ~layout::kFlags) != 0) return bad("flags");
   shape_.bytes_values = (image.flags & layout::kBytesValues) != 0;
+  if (values_ && (*values_ == ValueKind::bytes) != shape_.bytes_values) return bad("value kind");
   return {};
 }
 
 template <Platform P, class Codec, class Kind, class G>
 Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
-  trusted_ = clean && context_.platform.load(root_->vouched) == 1;
+  trusted_ = clean;
   if (load_link(head(), 0) != 0) {
     if constexpr (Kind::kUpperDurable) {
       std::uint32_t levels = kMaxHeight;
@@ -89,37 +93,38 @@ Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
   return Recovered::done;
 }
 
-// Looks at all of a node, marks it, and counts it. The check of a value that the crash has cut from
-// it is made anew.
+// Looks at all of a node, marks it, counts it, and answers its height. The check of a value that
+// the crash has cut from it is made anew.
 template <Platform P, class Codec, class Kind, class G>
-Status Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wrote) noexcept {
+Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wrote) noexcept {
   P& platform = context_.platform;
   Heap<P>& heap = context_.heap;
   const std::uint64_t offset = offset_of(node);
-  if (!sound(node)) return damaged(offset);
   const std::uint64_t state = platform.load(node->state);
-  if ((state & kErased) != 0) return damaged(offset);
+  if (!sound(node, state) || (state & kErased) != 0) return fail(damaged(offset));
   const std::uint64_t word = platform.load(node->value);
   const std::uint64_t right = shape_.with_value(state, word);
   if (state != right) {
-    if (trusted_ && P::verifies(Kind::template site<"value.check">())) return damaged(offset);
+    if (trusted_ && P::verifies(Kind::template site<"value.check">())) {
+      return fail(damaged(offset));
+    }
     platform.store(node->state, right);
     platform.flush(&node->state, sizeof(node->state), Kind::template site<"visit.check">());
     wrote = true;
   }
   const auto mark = Kind::kUpperDurable ? &Heap<P>::mark_serving : &Heap<P>::mark;
   if (P::runs(Kind::template site<"visit.mark">())) {
-    if (Status s = (heap.*mark)(offset); !s.ok()) return s;
+    if (Status s = (heap.*mark)(offset); !s.ok()) return fail(std::move(s));
   }
   std::size_t blob_room = 0;
   if (shape_.bytes_values && word != 0) {
     detail::Value value;
-    if (!value_of(node, value)) return damaged(offset);
-    if (Status s = (heap.*mark)(word & kOffsetMask); !s.ok()) return s;
+    if (!value_of(node, value)) return fail(damaged(offset));
+    if (Status s = (heap.*mark)(word & kOffsetMask); !s.ok()) return fail(std::move(s));
     blob_room = heap.block_bytes(word & kOffsetMask);
   }
   count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room));
-  return {};
+  return height_of(state);
 }
 
 // as: level 0, from where the last call came to. The latch makes its way and a writer's one.
@@ -139,8 +144,8 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noex
       Node* node = place(link, 0);
       if (node == nullptr || !ascends(cursor_, node)) {
         s = damaged(link & kOffsetMask);
-      } else {
-        s = visit(node, wrote);
+      } else if (auto visited = visit(node, wrote); !visited) {
+        s = std::move(visited.error());
       }
       if (s.ok()) cursor_ = node;
     }
@@ -217,10 +222,10 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
   bool wrote = false;
   for (std::uint32_t i = 0; i < chunk.count; ++i) {
     Node* node = chunk.nodes[i];
-    if (Status s = visit(node, wrote); !s.ok()) return s;
+    const auto height = visit(node, wrote);
+    if (!height) return height.error();
     const std::uint64_t link = link_to(offset_of(node));
-    const std::uint32_t height = height_of(platform.load(node->state));
-    for (std::uint32_t level = 1; level < height; ++level) {
+    for (std::uint32_t level = 1; level < *height; ++level) {
       std::uint64_t& word = link_at(last[level], level);
       if (platform.load(word) != link) platform.store(word, link);
       last[level] = node;
@@ -230,18 +235,18 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
   return {};
 }
 
-// Of the value checks: they hold if they did at open, or every node was visited since. The close of
-// the pool fences it.
+// The value checks hold in a pool that is closed: they did at open, or every node has been visited
+// since, the last ones now. The close of the pool fences what is written back here.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::close() {
-  P& platform = context_.platform;
-  if (owed_ != nullptr) {
-    platform.flush(owed_, sizeof(*owed_), Kind::template site<"close.link">());
-  }
-  const std::uint64_t vouched = trusted_ || marked_.load(std::memory_order_relaxed) ? 1 : 0;
-  if (platform.load(root_->vouched) != vouched) {
-    platform.store(root_->vouched, vouched);
-    platform.flush(&root_->vouched, sizeof(vouched), Kind::template site<"close.vouched">());
+  constexpr std::uint64_t kBudget = 1 << 16;
+  if constexpr (Kind::kUpperDurable) {
+    if (owed_ != nullptr) {
+      context_.platform.flush(owed_, sizeof(*owed_), Kind::template site<"close.link">());
+    }
+    while (!trusted_ && !marked_.load(std::memory_order_relaxed)) {
+      if (auto more = mark_some(kBudget); !more) return std::move(more.error());
+    }
   }
   return {};
 }

@@ -1,8 +1,9 @@
 // Skiplist: scans. Included by skiplist.h only.
 //
-// Forward a scan goes on from the last node that it has delivered, erased or not (I8). Backwards it
-// looks, for each batch, for a node that lies some entries before the last one, and goes forward
-// from there. A key that is there throughout lies on every such way.
+// Forward a scan goes on from the last node that it has delivered; if that was erased between two
+// batches it looks for its place anew: by its links (I8) it would come to what was erased behind
+// it, however long ago. Backwards it looks, for each batch, for a node that lies some entries before
+// the last one, and goes forward from there. A key that is there throughout lies on every such way.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,22 @@ template <Platform P, class Codec, class Kind, class G>
     if (!key_of(node, entry.key.bytes)) return false;
   }
   return answer_of(node, entry.value);
+}
+
+// For a scan that stands on an erased node: the last node before its key that is in the list now.
+// What is delivered next has a greater key.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::refind(Node*& at, Bounds& bounds) const noexcept {
+  bounds.has_from = bounds.beyond = true;
+  bounds.from = {.word = context_.platform.load(at->key)};
+  if constexpr (Codec::kBytes) {
+    if (!key_of(at, bounds.from.bytes)) return damaged(offset_of(at));
+  }
+  Path path;
+  Node* found = nullptr;
+  Status s = search<Reach::lowest>(bounds.from, &path, found);
+  if (s.ok()) at = path.before[0];
+  return s;
 }
 
 // The entries behind `at`, which moves on to the last of them. `end`: there are no more. Keys
@@ -39,7 +56,7 @@ Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::collect(Node*& at, const Bo
     const Order to = bounds.has_to ? order(node, bounds.to) : Order::before;
     if (from == Order::damaged || to == Order::damaged) return fail(damaged(offset_of(node)));
     if (to != Order::before) break;
-    if (from == Order::before) {
+    if (from == Order::before || (from == Order::equal && bounds.beyond)) {
       at = node;
       continue;
     }
@@ -125,6 +142,9 @@ Expected<void> Skiplist<P, Codec, Kind, G>::scan(
   std::uint64_t left = range.limit;
   for (bool end = false; !end && left > 0;) {
     const auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, kBatch));
+    if (erased(at)) [[unlikely]] {
+      if (Status s = refind(at, bounds); !s.ok()) return fail(std::move(s));
+    }
     auto count = range.reverse ? collect_back(bounds, most, entries, end)
                                : collect(at, bounds, most, entries, end);
     // I7: whatever is in flight may be among what was seen, or missed.

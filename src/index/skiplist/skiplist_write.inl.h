@@ -69,6 +69,7 @@ void Skiplist<P, Codec, Kind, G>::discard(const Fresh& fresh) noexcept {
   if (fresh.node != 0) context_.heap.free(fresh.node);
   if (fresh.blob != 0) context_.heap.free(fresh.blob);
   if (fresh.retired != 0) context_.heap.retire(fresh.retired);
+  fingers_.retire(fresh.outgrown);
 }
 
 // The latch is held. The path below `levels`, from where a lookup of this guard has seen it to
@@ -95,15 +96,15 @@ Status Skiplist<P, Codec, Kind, G>::locate(const Probe& probe, std::uint32_t lev
   return {};
 }
 
-// The last upper link of an insert is not fenced by it (I2): nothing that is stored later relies on
-// it before the next fence of the same thread, or of one that has called this. A thread that has
-// inherited the slot of another one comes after its locked instructions, which order as fences do.
+// The last upper link of an insert is not written back by it (I2): nothing that is stored later
+// relies on it before the next fence of whoever has called this.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::write_back_owed() noexcept {
-  if (owed_ != nullptr && owed_by_ != P::thread_slot()) {
+  if constexpr (Kind::kUpperDurable) {
+    if (owed_ == nullptr) return;
     context_.platform.flush(owed_, sizeof(*owed_), Kind::template site<"owed.link">());
+    owed_ = nullptr;
   }
-  owed_ = nullptr;
 }
 
 // The key is absent, the latch is held.
@@ -138,14 +139,14 @@ Status Skiplist<P, Codec, Kind, G>::link_upper(const Path& path, std::uint64_t l
     std::uint64_t& word = link_at(path.before[level], level);
     platform.store(word, link);
     if constexpr (Kind::kUpperDurable) {
-      platform.flush(&word, sizeof(word), Kind::template site<"insert.upper">());
-      owed_ = &word;
-      if (level + 1 < height && !platform.fence(Kind::template site<"insert.upper">())) {
-        return StatusCode::poisoned;
+      if (level + 1 == height) {
+        owed_ = &word;
+        break;
       }
+      platform.flush(&word, sizeof(word), Kind::template site<"insert.upper">());
+      if (!platform.fence(Kind::template site<"insert.upper">())) return StatusCode::poisoned;
     }
   }
-  owed_by_ = P::thread_slot();
   return {};
 }
 
@@ -185,9 +186,7 @@ Status Skiplist<P, Codec, Kind, G>::replace(const Probe& probe, Node* node,
   const std::uint64_t before = platform.load(node->value);
   const std::uint64_t word = shape_.bytes_values ? link_to(fresh.blob) : value.word;
   if (shape_.bytes_values && before != 0) {
-    if (!link_intact(before) || context_.heap.block_bytes(before & kOffsetMask) == 0) {
-      return damaged(offset_of(node));
-    }
+    if (!names_blob(before)) return damaged(offset_of(node));
     context_.heap.mark_copied(before & kOffsetMask);
   }
   in_flight_.announce(probe.word, &node->value);
@@ -250,7 +249,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
   if (kMode == Mode::update) return Made::absent;
   if (fresh.node == 0) return Made::again;
   if (Status s = link(probe, path, fresh); !s.ok()) return fail(std::move(s));
-  tend(node_at(fresh.node));
+  fresh.outgrown = tend(node_at(fresh.node));
   if (passed(probe)) {
     count(1, static_cast<std::int64_t>(context_.heap.block_bytes(fresh.node)));
     if (fresh.blob != 0) {
@@ -343,9 +342,11 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
       if (Status s = search<Reach::whole>(probe, &path, node); !s.ok()) return fail(std::move(s));
     }
     if (node == nullptr) return absent();
-    if (shape_.bytes_values) blob = platform.load(node->value) & kOffsetMask;
-    if (blob != 0 && context_.heap.block_bytes(blob) == 0) return fail(damaged(offset_of(node)));
-    if (!fits(node)) return fail(damaged(offset_of(node)));
+    const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
+    if (!sound(node, platform.load(node->state)) || !names_blob(value)) {
+      return fail(damaged(offset_of(node)));
+    }
+    blob = value & kOffsetMask;
     // The sweep must not free what it no longer finds.
     context_.heap.mark_copied(offset_of(node));
     if (blob != 0) context_.heap.mark_copied(blob);
