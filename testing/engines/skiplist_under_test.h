@@ -10,6 +10,7 @@
 #include "testing/interleaver.h"
 #include "testing/lossy_target.h"
 #include "testing/race_ops.h"
+#include "testing/trials.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -53,7 +54,48 @@ struct SkiplistUnderTest {
     return {directed_one("towers", words, integer_op, rarely, towers()),
             directed_one("updates", words, integer_op, always, updates())};
   }
-  static std::vector<Exploration> trials() { return directed(Preset::fast); }
+
+  // Each of some neighbours goes right behind a new tower before it, whose last link is owed (K2);
+  // or, if asked, after a close.
+  static Ops owed_links(bool closed) {
+    Ops ops = tens(8);
+    for (const std::uint64_t before : {1, 2, 3}) {
+      for (std::uint64_t key = 10; key <= 80; key += 10) {
+        ops.push_back(insert(key - before, before));
+        if (closed) ops.push_back(reopen());
+        ops.push_back(erase(key));
+        ops.push_back(insert(key, before));
+      }
+    }
+    return ops;
+  }
+  // What a process does that finds a value without its check: its walk comes upon it, and it closes.
+  static Op after_crash(Random& random) {
+    const std::uint64_t kind = random.below(3);
+    return kind == 0 ? background() : kind == 1 ? reopen() : update(20, kind);
+  }
+  static std::vector<Exploration> trials() {
+    std::vector<Exploration> all = directed(Preset::fast);
+    const MapSetup unsynced{.sync_at_close = false};
+    ExploreOptions options = trial_options();
+    options.explore_create = false;
+    options.battery = 20;
+    options.second_in = options.kill_in = 0;
+    ExploreOptions again = options;
+    again.second_in = 1;
+    again.second_ops = 4;
+    again.second_reopens = true;
+    Ops updates;
+    for (std::uint64_t n = 0; n < 4; ++n) updates.push_back(update(10 + n % 2 * 20, 5 * n + 1));
+    again.prepare = tens(3);
+    all.push_back(directed_one("owed_links", subjects(KeyKind::integer, {}), integer_op, options,
+                               owed_links(false)));
+    all.push_back(directed_one("closed_links", subjects(KeyKind::integer, unsynced), integer_op,
+                               options, owed_links(true)));
+    all.push_back(directed_one("closed_checks", subjects(KeyKind::integer, unsynced), after_crash,
+                               again, updates));
+    return all;
+  }
 
   // Answers that rest on what another thread has in flight.
   static InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
