@@ -51,8 +51,12 @@ class Session {
             .max_size = 4_MiB,
             .recovery_threads = fault_ == Fault::thread ? 3U : 1U};
   }
-  // Page media pay an msync per operation.
-  std::uint64_t size() const { return parameters_.durability == Durability::power ? 30 : 400; }
+  // Page media pay an msync per operation. On the other disks few of the faults are taken: the pool
+  // has to grow often enough, whatever an engine needs for an entry.
+  std::uint64_t size() const {
+    if (parameters_.durability == Durability::power) return 30;
+    return parameters_.durability == Durability::emulated ? 800 : 400;
+  }
 
   // The content that the faults meet; made without them.
   void prepare() {
