@@ -352,7 +352,7 @@ TYPED_TEST(SkiplistCrash, AFingerFarAwayIsLeft) {
   }
   {
     const Reads reads;
-    EXPECT_TRUE(subject.apply(erase(kKeys)).value_or(false));
+    EXPECT_TRUE(subject.call(erase(kKeys)).value_or(false));
     EXPECT_LT(Reads::count, 2 * kMost);
   }
   std::printf("reads of a lookup: at most %llu\n", static_cast<unsigned long long>(most));
