@@ -160,7 +160,7 @@ TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
   }
   std::filesystem::remove(path_);
   constexpr int kRounds = 4;
-  std::optional<Pool> pools[2];
+  std::optional<Pool> pool;
   std::atomic<int> turn{0};
   std::string wrong;
   std::thread worker([&] {
@@ -168,9 +168,8 @@ TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
     for (int round = 0; round < kRounds; ++round) {
       while (turn.load() != 2 * round + 1) std::this_thread::yield();
       try {
-        Pool& pool = *pools[round % 2];
-        auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", maps()));
-        auto texts = must(pool.map<std::uint64_t, std::string_view>("texts", maps()));
+        auto numbers = must(pool->map<std::uint64_t, std::uint64_t>("numbers", maps()));
+        auto texts = must(pool->map<std::uint64_t, std::string_view>("texts", maps()));
         for (std::uint64_t i = 0; i < 9; ++i) {
           must(numbers.upsert(mix(i), i));
           must(texts.upsert(mix(i), value));
@@ -184,19 +183,18 @@ TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
       turn = 2 * round + 2;
     }
   });
-  const auto path_of = [&](int round) { return path_ + std::to_string(round); };
-  pools[0].emplace(open_pool(path_of(0), with(Durability::power)));
   for (int round = 0; round < kRounds; ++round) {
+    // Each is larger, so that its mapping does not lie where the last one did; its object may.
+    PoolOptions options = with(Durability::power);
+    options.max_size <<= round;
+    const std::string path = path_ + std::to_string(round);
+    pool.emplace(open_pool(path, options));
     turn = 2 * round + 1;
     while (turn.load() != 2 * round + 2) std::this_thread::yield();
-    // The next one is mapped already, so that it does not lie where this one does.
-    if (round + 1 < kRounds) {
-      pools[(round + 1) % 2].emplace(open_pool(path_of(round + 1), with(Durability::power)));
-    }
-    const Status closed = pools[round % 2]->close();
+    const Status closed = pool->close();
     EXPECT_TRUE(closed.ok()) << closed.message();
-    pools[round % 2].reset();
-    std::filesystem::remove(path_of(round));
+    pool.reset();
+    std::filesystem::remove(path);
   }
   worker.join();
   EXPECT_EQ(wrong, "");
