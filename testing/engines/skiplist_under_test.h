@@ -69,7 +69,7 @@ struct SkiplistUnderTest {
     }
     return ops;
   }
-  // What a process does that finds a value without its check: its walk comes upon it, and it closes.
+  // What a process does that finds a value without its check: its walk comes upon it; it closes.
   static Op after_crash(Random& random) {
     const std::uint64_t kind = random.below(3);
     return kind == 0 ? background() : kind == 1 ? reopen() : update(20, kind);

@@ -14,8 +14,7 @@ namespace {
 // Some pages, mapped until they are not.
 class Pages {
  public:
-  Pages()
-      : at_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+  Pages() : at_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     require(at_ != MAP_FAILED, "mmap");
   }
   ~Pages() { unmap(); }

@@ -236,8 +236,8 @@ TEST_P(SkiplistBlobs, ADamagedReferenceIsNotFreed) {
   }
 }
 
-// A map that is dropped before its walk has seen the damage gives back what is its own, and comes to
-// an end.
+// A map that is dropped before its walk has seen the damage gives back what is its own, and comes
+// to an end.
 TEST_P(SkiplistBlobs, DroppingADamagedMapHarmsNoOther) {
   const auto drop = [&](std::uint64_t i, const char* what, unsigned bit) {
     const ChildEnd end = run_child([&] {

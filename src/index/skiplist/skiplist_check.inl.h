@@ -13,8 +13,8 @@ template <Platform P, class Codec, class Kind, class G>
 bool Skiplist<P, Codec, Kind, G>::step(const Node*& at) const noexcept {
   const std::uint64_t link = load_link(at, 0);
   const Node* next = link != 0 ? follow(link, 0) : nullptr;
-  if (link != 0 && (next == nullptr || !context_.heap.is_block(link & kOffsetMask) ||
-                    !ascends(at, next))) {
+  if (link != 0 &&
+      (next == nullptr || !context_.heap.is_block(link & kOffsetMask) || !ascends(at, next))) {
     return false;
   }
   at = next;

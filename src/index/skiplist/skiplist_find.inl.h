@@ -356,7 +356,8 @@ auto Skiplist<P, Codec, Kind, G>::tend(const Node* node) noexcept -> Outgrown {
     }
   }
   fingers_.name(platform.load(node->key), offset_of(node));
-  return fingers_.copy_some([&](std::uint64_t place) { return platform.load(node_at(place)->key); });
+  return fingers_.copy_some(
+      [&](std::uint64_t place) { return platform.load(node_at(place)->key); });
 }
 
 // By a lookup that had to come down from the head. It does not wait for a writer.

@@ -2,8 +2,9 @@
 //
 // Forward a scan goes on from the last node that it has delivered; if that was erased between two
 // batches it looks for its place anew: by its links (I8) it would come to what was erased behind
-// it, however long ago. Backwards it looks, for each batch, for a node that lies some entries before
-// the last one, and goes forward from there. A key that is there throughout lies on every such way.
+// it, however long ago. Backwards it looks, for each batch, for a node that lies some entries
+// before the last one, and goes forward from there. A key that is there throughout lies on every
+// such way.
 #pragma once
 
 #include <algorithm>
