@@ -71,8 +71,8 @@ struct SkiplistUnderTest {
   }
   // What a process does that finds a value without its check: its walk comes upon it; it closes.
   static Op after_crash(Random& random) {
-    const std::uint64_t kind = random.below(3);
-    return kind == 0 ? background() : kind == 1 ? reopen() : update(20, kind);
+    const std::uint64_t kind = random.below(4);
+    return kind == 0 ? background() : kind == 1 ? update(20, kind) : reopen();
   }
   static std::vector<Exploration> trials() {
     std::vector<Exploration> all = directed(Preset::fast);
@@ -83,10 +83,10 @@ struct SkiplistUnderTest {
     options.second_in = options.kill_in = 0;
     ExploreOptions again = options;
     again.second_in = 1;
-    again.second_ops = 4;
+    again.second_ops = 8;
     again.second_reopens = true;
     Ops updates;
-    for (std::uint64_t n = 0; n < 4; ++n) updates.push_back(update(10 + n % 2 * 20, 5 * n + 1));
+    for (std::uint64_t n = 0; n < 12; ++n) updates.push_back(update(10 + n % 2 * 20, 5 * n + 1));
     again.prepare = tens(3);
     all.push_back(directed_one("owed_links", subjects(KeyKind::integer, {}), integer_op, options,
                                owed_links(false)));

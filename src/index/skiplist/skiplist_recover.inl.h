@@ -236,14 +236,12 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
 }
 
 // The value checks hold in a pool that is closed: they did at open, or every node has been visited
-// since, the last ones now. The close of the pool fences what is written back here.
+// since, the last ones now. The link that is owed need not be written back: a close that syncs does,
+// and after one that does not an open settles whatever it rests on, as after a kill.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::close() {
   constexpr std::uint64_t kBudget = 1 << 16;
   if constexpr (Kind::kUpperDurable) {
-    if (owed_ != nullptr) {
-      context_.platform.flush(owed_, sizeof(*owed_), Kind::template site<"close.link">());
-    }
     while (!trusted_ && !marked_.load(std::memory_order_relaxed)) {
       if (auto more = mark_some(kBudget); !more) return std::move(more.error());
     }
