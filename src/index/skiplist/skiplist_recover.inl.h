@@ -236,8 +236,8 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
 }
 
 // The value checks hold in a pool that is closed: they did at open, or every node has been visited
-// since, the last ones now. The link that is owed need not be written back: a close that syncs does,
-// and after one that does not an open settles whatever it rests on, as after a kill.
+// since, the last ones now. The link that is owed need not be written back: a close that syncs does
+// it, and after one that does not an open settles whatever it rests on, as after a kill.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::close() {
   constexpr std::uint64_t kBudget = 1 << 16;
