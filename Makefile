@@ -9,7 +9,7 @@ SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
 
-help:            ## list the targets
+help:            ## list the targets; those that name ENGINE take ENGINE=level and so on (phast)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
 
 setup:           ## install what is missing to build and test (Debian packages)
@@ -62,19 +62,19 @@ bench: build     ## one benchmark run of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
 
-lin: build setup-go  ## check recorded concurrent and killed runs for linearizability
+lin: build setup-go  ## check recorded concurrent and killed runs of ENGINE for linearizability
 	@scripts/lin.sh --engine $(ENGINE)
 
-mutants: build   ## break everything that is relied on, one at a time: a test must see it
+mutants: build   ## break everything that ENGINE relies on, one at a time: a test must see it
 	@build/release/testing/perdure-mutants --engine $(ENGINE)
 
-faults: build    ## count failed calls and flipped bits that were survived
+faults: build    ## count failed calls and flipped bits that ENGINE survived
 	@scripts/faults.sh --engine $(ENGINE)
 
-fuzz: build-fuzz ## libFuzzer on open, check, operations, TSV and command line: two minutes
+fuzz: build-fuzz ## libFuzzer on pools of ENGINE, TSV and the command line: two minutes
 	@scripts/fuzz.sh figures --engine $(ENGINE)
 
-coverage: build-coverage  ## lines and branches that the fast tests reach
+coverage: build-coverage  ## lines and branches that the fast tests reach, of ENGINE and below it
 	@scripts/coverage.sh --engine $(ENGINE)
 
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB

@@ -32,7 +32,6 @@ find_package(Threads REQUIRED)
 # Every target of this tree links perdure_build privately; nothing of it reaches users.
 add_library(perdure_build INTERFACE)
 target_compile_features(perdure_build INTERFACE cxx_std_23)
-target_compile_definitions(perdure_build INTERFACE PERDURE_VERSION="${PROJECT_VERSION}")
 # The root as well, so that includes read "testing/..." and "bench/..." outside src/.
 target_include_directories(perdure_build INTERFACE "${PROJECT_SOURCE_DIR}/src"
                                                    "${PROJECT_SOURCE_DIR}")

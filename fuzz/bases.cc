@@ -7,6 +7,7 @@
 #include "platform/real_platform.h"
 #include "pool/file_storage.h"
 #include "pool/pool_core.h"
+#include "testing/checksums/checksums.h"
 
 namespace perdure::fuzz {
 
@@ -100,6 +101,10 @@ void Fixture::add(F&& fill, const CloseOptions& close) {
   bases_.push_back(file_.read());
   must(pool.close(close));
   bases_.push_back(file_.read());
+  std::string fixed = bases_.back();
+  PERDURE_EXPECT(testing::fix_engines(fixed), "testing/checksums has no row for the engine");
+  testing::fix_pool(fixed);
+  PERDURE_EXPECT(fixed == bases_.back(), "a closed pool has other checksums");
 }
 
 Fixture::Fixture() : engine_(engine_by_name()) {

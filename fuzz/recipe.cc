@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fuzz/checksums.h"
 #include "pool/layout.h"
+#include "testing/checksums/checksums.h"
 
 namespace perdure::fuzz {
 
@@ -186,8 +186,8 @@ std::string expand(const Recipe& recipe, const std::vector<std::string>& bases) 
     }
   }
   bytes.resize(std::min(bytes.size(), kMaxFile));
-  if ((recipe.flags & Recipe::kFixEngine) != 0) fix_engines(bytes);
-  if ((recipe.flags & Recipe::kFixPool) != 0) fix_pool(bytes);
+  if ((recipe.flags & Recipe::kFixEngine) != 0) (void)testing::fix_engines(bytes);
+  if ((recipe.flags & Recipe::kFixPool) != 0) testing::fix_pool(bytes);
   return bytes;
 }
 

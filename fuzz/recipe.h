@@ -52,7 +52,6 @@ struct Patch {
 struct Recipe {
   static constexpr std::uint8_t kRaw = 255;
   static constexpr std::size_t kMaxPatches = 24;
-  static constexpr std::size_t kPatchBytes = 12;
   // Flags.
   static constexpr std::uint8_t kFixPool = 1;    // checksums of headers, root lines, extent table
   static constexpr std::uint8_t kFixEngine = 2;  // checksums of the engine's metadata and records

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Lines and branches of pool, heap, recovery and check that the fast tests (faults and fuzz corpora
 # are among them) reach, measured with gcov; nightly also what the mutants do that skip a step or a
-# check. Prints name=value lines and, on standard error, what is not
-# reached. Exit status 0: the bar is met.
+# check. Prints name=value lines and, on standard error, what is not reached. Exit status 0: the bar
+# is met.
 #
 #   scripts/coverage.sh [--engine E] [figures|nightly] [CTEST-OPTION...]
 #     e.g. -L 'api|fault' to measure a part

@@ -5,7 +5,7 @@
 # and every planted bug was seen.
 #
 #   scripts/lin.sh [--engine E] [figures|nightly]          100 of 100,000 operations and 1000
-#                                                          crashed; ten times that
+#                                                          crashed; four times that
 #   scripts/lin.sh [--engine E] HISTORIES [CRASHES [SEED]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ if [ "${1:-}" = --engine ]; then
 fi
 case "${1:-figures}" in
   figures) set -- 100 1000 ;;
-  nightly) set -- 1000 10000 ;;
+  nightly) set -- 400 4000 ;;
 esac
 histories=$1
 crashes=${2:-1000}

@@ -1,6 +1,6 @@
 // The engines that the testers know: crash explorer, scheduler, mutants, torture, recorded
-// histories. What they need of one is its row, in testing/engines/<engine>.cc; a new one is such a
-// file and its line in engine_list.cc.
+// histories. What they need of one is its row, in testing/engines/<engine>.cc. What else a new one
+// needs: docs/design/overview.md.
 #pragma once
 
 #include <span>
@@ -37,6 +37,7 @@ struct EngineUnderTest {
   // --- the crash explorer ---
   // Maps with nodes so small that a dozen operations fill, split and empty them.
   SubjectFactory (*subjects)(KeyKind keys, const MapSetup& setup);
+  bool arrays = false;  // subjects() takes KeyKind::array, too: values are arrays then
   // Explorations that only this engine needs, and those that only its mutants need.
   std::vector<Exploration> (*directed)(Preset preset);
   std::vector<Exploration> (*trials)();

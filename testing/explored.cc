@@ -368,6 +368,15 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
                    thinned(options, static_cast<std::uint32_t>(pick(preset, 2000, 200, 40))),
                    batch()),
   };
+  if (engine.arrays) {
+    const auto arrays = [&](const MapSetup& s) { return engine.subjects(KeyKind::array, s); };
+    all.push_back(random_one("arrays", arrays(words), integer_op, options, n));
+    all.push_back(random_one("page_arrays", arrays(paged), integer_op, options, n / 2));
+    all.push_back(random_one("killed_arrays", arrays(words), integer_op, killed(options),
+                             pick(preset, 8, 16, 30)));
+    all.push_back(random_one("recovery_arrays", arrays(words), integer_op, recovery,
+                             pick(preset, 15, 25, 80)));
+  }
   for (const Start& start : starts()) {
     const bool first = start.name == starts().front().name;
     if (preset == Preset::fast && !first) continue;

@@ -277,6 +277,11 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
     return;
   }
   if (op.kind == OpKind::background) return subject_->background();
+  if (op.kind == OpKind::compact) {
+    const auto done = subject_->call(op);
+    if (!done) broken_ = describe(op) + ": " + std::string(done.error().message());
+    return;
+  }
   if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) return scan(thread, op);
   const std::size_t call = history_.call(thread, op);
   if (op.kind == OpKind::find) {

@@ -108,7 +108,6 @@ class Interleaver {
   Model before_;
   std::unique_ptr<SimMemory> base_, memory_, scratch_;
   std::unique_ptr<Subject> subject_;
-  std::uint64_t base_hash_ = 0;
   std::uint64_t point_ = 0;
   std::uint64_t seen_changes_ = ~0ULL;
   std::uint64_t seen_history_ = ~0ULL;

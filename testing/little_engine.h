@@ -1,5 +1,6 @@
 // LittleEngine: a small unordered map of integers with work of its own, for tests of what pool,
-// background and drivers promise to engines that phast does not need.
+// background and drivers promise to engines: a test decides when its work runs, how long it takes
+// and whether it has an end.
 //
 // WHAT  One table of slots, each {key + 1, block}; a value lies in its block. A unit of background
 //   work turns two words that a check finds equal, unless it runs beside a step. Thread-safe for
@@ -24,6 +25,9 @@
 #include "perdure/index.h"
 
 namespace perdure::testing {
+
+// Its number, which no engine of any build will have.
+inline constexpr Engine kLittleEngine{0xFFFF};
 
 struct LittleRules {
   std::atomic<std::uint64_t> turns{0};  // how many steps its unit has to do after start()

@@ -1,15 +1,13 @@
 // LossyPlatform: power loss at full speed, with real threads and real kills.
 //
 // WHAT  A plain SIGKILL cannot show a missing write-back, since stores outlive the process. Here
-// the pool is
-//   mapped MAP_PRIVATE, and a second, shared map of the same file (the medium) receives a line only
-//   when it is written back: at a flush or at the fence after it, at random, or by an evictor
-//   thread at any time. What is in the file after a SIGKILL is what would have survived a power
-//   failure.
+//   the pool is mapped MAP_PRIVATE, and a second, shared map of the same file (the medium) receives
+//   a line only when it is written back: at a flush or at the fence after it, at random, or by an
+//   evictor thread at any time. What is in the file after a SIGKILL is what would have survived a
+//   power failure.
 // HOW   A line is copied under its latch, which every store to the line takes too, so the medium
-// sees a prefix
-//   of the line's stores. A kill in the middle of a copy would tear it; therefore each copy is
-//   first noted in a Journal in memory shared with the parent, which finishes it.
+//   sees a prefix of the line's stores. A kill in the middle of a copy would tear it; therefore
+//   each copy is first noted in a Journal in memory shared with the parent, which finishes it.
 // LIMITS  The file's size and holes take effect at once. Bulk copies reach the medium line by line.
 //
 // Thread safety: as RealPlatform. Mutants (testing/sites.h) are set before the pool is opened.

@@ -8,6 +8,7 @@
 #include "index/engine_table.h"
 #include "pool/pool_core.h"
 #include "testing/lossy_platform.h"
+#include "testing/root_line.h"
 #include "testing/torture_runner.h"
 
 namespace perdure::testing {
@@ -77,6 +78,9 @@ class LossyTarget : public TortureTarget {
   }
   Status sync() override { return core_->sync(); }
   Status compact() override {
+    if (auto done = map_->compact(); !done && done.error() != StatusCode::pool_full) {
+      return std::move(done.error());
+    }
     core_->epochs().drain_all();
     auto bytes = core_->heap().punch_free();
     return bytes ? Status() : std::move(bytes.error());
@@ -133,10 +137,7 @@ class LossyTarget : public TortureTarget {
                          .value = Bytes ? ValueKind::bytes : ValueKind::word};
     auto offset = E::template create<Bytes>(context(), kinds);
     if (!offset) return std::move(offset.error());
-    layout::Root line{};
-    std::strcpy(line.name, "torture");
-    line.engine = static_cast<std::uint16_t>(E::kEngine);
-    line.root = *offset;
+    const layout::Root line = root_line("torture", E::kEngine, kinds, *offset);
     if (Status s = core_->add_root(line); !s.ok()) return s;
     auto map = E::template Map<Bytes>::open(context(), *offset);
     if (!map) return std::move(map.error());

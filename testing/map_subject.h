@@ -2,10 +2,12 @@
 //
 // Traits name the engine: `kEngine`; `kBytes`, whether its keys are byte strings; `Map`, its
 // template over SimPlatform, with nodes so small that a dozen operations fill, split and empty
-// them; and create(context, kinds, setup), which makes a map and answers its root.
+// them; and create(context, kinds, setup), which makes a map and answers its root. `kArrays`, where
+// it is there and true: the map's keys are arrays of 16 bytes, its values of 15.
 //
 // With one map a key is the map's key; with several its first byte is the map's number and the rest
-// the key. Integer keys are 8 bytes, big-endian, in a model.
+// the key. Integer keys are 8 bytes, big-endian, in a model. Arrays are the 8 bytes of a model and
+// the first of them once more, so that one of two halves shows as a text that no model has.
 #pragma once
 
 #include <cstring>
@@ -16,6 +18,7 @@
 
 #include "index/engine_table.h"
 #include "perdure/index.h"
+#include "testing/root_line.h"
 #include "testing/sim_pool.h"
 #include "testing/subject.h"
 #include "testing/synthetic_subject.h"
@@ -37,6 +40,7 @@ class MapSubject : public Subject {
  public:
   using Map = typename Traits::Map;
   static constexpr bool kBytes = Traits::kBytes;
+  static constexpr bool kArrays = requires { requires Traits::kArrays; };
 
   explicit MapSubject(const MapSetup& setup = {}) : setup_(setup), maps_(setup.maps) {}
 
@@ -65,9 +69,7 @@ class MapSubject : public Subject {
         return true;
       }
       case OpKind::compact: {
-        for (const auto& map : maps_) {
-          if (auto done = map->compact(); !done) return done;
-        }
+        if (auto done = call(op); !done) return done;
         pool_->epochs().drain_all();
         auto bytes = pool_->heap().punch_free();
         if (!bytes) return fail(std::move(bytes.error()));
@@ -88,9 +90,17 @@ class MapSubject : public Subject {
     return call(op);
   }
   Expected<bool> call(const Op& op) override {
+    if (op.kind == OpKind::compact) {
+      for (const auto& map : maps_) {
+        if (auto done = map->compact(); !done) return done;
+      }
+      return true;
+    }
     perdure::detail::Index& index = maps_[map_of(op.key)]->index();
-    const perdure::detail::Key key = key_of(op.key);
-    const perdure::detail::Value value = value_of(op.value);
+    const std::string key_text = stored(op.key, 2 * kHalf);
+    const std::string value_text = stored(op.value, 2 * kHalf - 1);
+    const perdure::detail::Key key = key_of(key_text);
+    const perdure::detail::Value value = value_of(value_text);
     switch (op.kind) {
       case OpKind::insert:
         return index.insert(key, value);
@@ -117,8 +127,9 @@ class MapSubject : public Subject {
   void reclaim() override { pool_->epochs().drain_all(); }
   void background() override { (void)pool_->core().background().run_some(); }
   Expected<bool> lookup(const std::string& key, std::string& value) override {
+    const std::string text = stored(key, 2 * kHalf);
     return maps_[map_of(key)]->index().read(
-        key_of(key), [&](const perdure::detail::Value& found) { value = text_of(found); });
+        key_of(text), [&](const perdure::detail::Value& found) { value = text_of(found); });
   }
   Status contents(Contents& out) override {
     for (std::uint32_t i = 0; i < setup_.maps; ++i) {
@@ -171,13 +182,15 @@ class MapSubject : public Subject {
  protected:
   perdure::detail::Key key_of(const std::string& key) const {
     const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
-    if (kBytes) return {.bytes = bytes};
+    if (kBytes || kArrays) return {.bytes = bytes};
     return {.word = integer_of(std::string(bytes))};
   }
   static std::string text_of(const perdure::detail::Key& key) {
+    if (kArrays) return of_model(key.bytes);
     return kBytes ? std::string(key.bytes) : integer_key(key.word);
   }
   static std::string text_of(const perdure::detail::Value& value) {
+    if (kArrays) return of_model(value.bytes);
     if (value.word_size == 0) return std::string(value.bytes);
     return std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
@@ -194,7 +207,8 @@ class MapSubject : public Subject {
   }
   static std::string name_of(std::uint32_t map) { return "map" + std::to_string(map); }
   Status make_map(std::uint32_t number) {
-    const MapKinds kinds{.key = kBytes ? KeyKind::bytes : KeyKind::integer, .value = setup_.values};
+    MapKinds kinds{.key = kBytes ? KeyKind::bytes : KeyKind::integer, .value = setup_.values};
+    if constexpr (kArrays) kinds = {KeyKind::array, ValueKind::array, 2 * kHalf, 2 * kHalf - 1};
     auto root = Traits::create(context(), kinds, setup_);
     if (!root && root.error() == StatusCode::pool_full) {
       pool_->epochs().drain_all();
@@ -202,12 +216,7 @@ class MapSubject : public Subject {
       root = Traits::create(context(), kinds, setup_);
     }
     if (!root) return std::move(root.error());
-    layout::Root line{};
-    std::strcpy(line.name, name_of(number).c_str());
-    line.engine = static_cast<std::uint16_t>(Traits::kEngine);
-    line.key_kind = static_cast<std::uint8_t>(kinds.key);
-    line.value_kind = static_cast<std::uint8_t>(kinds.value);
-    line.root = *root;
+    const layout::Root line = root_line(name_of(number), Traits::kEngine, kinds, *root);
     if (Status s = pool_->core().add_root(line); !s.ok()) return s;
     // A new map is recovered like any other; its blocks are allocated, not to be marked.
     auto instance = Map::open(context(), *root);
@@ -276,12 +285,22 @@ class MapSubject : public Subject {
   std::uint32_t map_of(const std::string& key) const {
     return setup_.maps > 1 ? static_cast<std::uint8_t>(key[0]) : 0;
   }
+  // A key or a value of a model as the map has it.
+  static std::string stored(const std::string& text, std::size_t n) {
+    return kArrays && !text.empty() ? text + text.substr(0, n - text.size()) : text;
+  }
+  static std::string of_model(std::string_view bytes) {
+    const std::string text(bytes.substr(0, kHalf));
+    return stored(text, bytes.size()) == bytes ? text : std::string(bytes);
+  }
   perdure::detail::Value value_of(const std::string& value) const {
-    if (setup_.values == ValueKind::bytes) return {.bytes = value};
+    if (setup_.values == ValueKind::bytes || kArrays) return {.bytes = value};
     perdure::detail::Value out{.word_size = 8};
     std::memcpy(&out.word, value.data(), std::min<std::size_t>(value.size(), 8));
     return out;
   }
+
+  static constexpr std::uint8_t kHalf = 8;
 
   MapSetup setup_;
   std::unique_ptr<SimPool> pool_;  // outlives the maps

@@ -1,4 +1,4 @@
-// Operations of interleavings, in short: integer keys, values of 8 bytes.
+// Operations, in short: integer keys, values of 8 bytes.
 #pragma once
 
 #include <cstdint>

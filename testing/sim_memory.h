@@ -2,21 +2,20 @@
 // make of it.
 //
 // WHAT  Two views of one file: what the program sees (`base()`) and what is guaranteed to be on the
-// medium.
-//   Between them, per 64-byte line, the list of stores that are visible but not yet guaranteed, in
-//   coherence order. A crash image takes for each line, independently, a prefix of its list (x86:
-//   stores to one line persist in order); lines may be written back at any time, flushed or not.
+//   medium. Between them, per 64-byte line, the list of stores that are visible but not yet
+//   guaranteed, in coherence order. A crash image takes for each line, independently, a prefix of
+//   its list (x86: stores to one line persist in order); lines may be written back at any time,
+//   flushed or not.
 // MODEL
 //   store, compare_exchange   one entry of 8 bytes
 //   copy, zero                words of a line covered in part: ordinary stores in address order
-//   (or, with
-//                             set_tear_partial_copies, in any: memcpy promises none). A line
-//                             covered whole is one bulk group whose words may tear in any subset.
+//                             (or, with set_tear_partial_copies, in any: memcpy promises none). A
+//                             line covered whole is one bulk group whose words may tear in any
+//                             subset.
 //   flush                     marks the length of the line's list for the calling thread; on a page
 //                             medium, of all lines of its pages
 //   fence                     makes the calling thread's marks guaranteed; nobody else's. A locked
-//                             read-modify-write is no fence.
-//   (mutants: sites.h)
+//                             read-modify-write is no fence. (Mutants: sites.h.)
 //   sync, sync_file           everything in the range is guaranteed; by sync_file (fdatasync), and
 //                             on persistent memory by both, the file's size too
 //   size, punch               take effect at once, are guaranteed as said: an image has either
@@ -29,8 +28,7 @@
 //   in program order (a subset of what lines of their own give, and few enough to try them all),
 //   and file size and name are states of their own.
 // MODES  plain: loads and stores only, as fast as memory. recording: the above. frozen: stores are
-// ignored
-//   (the process is dead, its destructors still run).
+//   ignored (the process is dead, its destructors still run).
 //
 // Thread safety: one thread at a time (the scheduler's rule).
 #pragma once
@@ -153,7 +151,6 @@ class SimMemory {
   void mark_recent() { recent_from_ = next_order_; }
   // Grows with every store, write-back and fence that can change the set of images.
   std::uint64_t changes() const { return changes_; }
-  std::uint64_t durable_hash() const { return durable_hash_; }
 
   // The image that takes choice[i] of pending[i].
   CrashImage image(const std::vector<PendingLine>& pending,

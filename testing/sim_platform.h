@@ -1,13 +1,11 @@
 // SimPlatform: the Platform over SimMemory, and SimStorage, the file of a pool in memory.
 //
 // WHAT  Persistent words go to a SimMemory, which records what a power failure could make of them.
-// DRAM
-//   primitives are plain objects: one thread runs at a time. Every persistent access, latch and
-//   atomic operation calls step() before it takes effect; there the cooperative scheduler
+//   DRAM primitives are plain objects: one thread runs at a time. Every persistent access, latch
+//   and atomic operation calls step() before it takes effect; there the cooperative scheduler
 //   (scheduler.h) takes over; without one it does nothing.
-// Determinism: clock and random source are counters; SimPlatform::world() saves and restores them,
-// so that
-//   a recovery run in the middle of a workload leaves no trace in it.
+// DETERMINISM  Clock and random source are counters; SimPlatform::world() saves and restores them,
+//   so that a recovery run in the middle of a workload leaves no trace in it.
 #pragma once
 
 #include <atomic>
@@ -94,10 +92,6 @@ class SimPlatform {
     T fetch_and(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
       step(StepKind::write);
       return std::exchange(value_, static_cast<T>(value_ & bits));
-    }
-    T fetch_xor(T bits, std::memory_order = std::memory_order_seq_cst) noexcept {
-      step(StepKind::write);
-      return std::exchange(value_, static_cast<T>(value_ ^ bits));
     }
     T operator=(T value) noexcept {  // NOLINT: like std::atomic
       store(value);

@@ -107,8 +107,6 @@ bool DirectedStrategy::arrived(const Until& until, const Decision& d) {
       return d.kind == StepKind::fence && named && ++seen_ == until.count;
     case Until::Kind::mark:
       return d.kind == StepKind::read && named && ++seen_ == until.count;
-    case Until::Kind::store:
-      return d.kind == StepKind::store && ++seen_ == until.count;
     case Until::Kind::steps:
       return ++seen_ > until.count;
     case Until::Kind::after_fence:

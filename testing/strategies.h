@@ -74,12 +74,12 @@ class PctStrategy : public Strategy {
 };
 
 struct Until {
-  enum class Kind : std::uint8_t { done, flush, fence, after_fence, mark, store, steps };
+  enum class Kind : std::uint8_t { done, flush, fence, after_fence, mark, steps };
   Kind kind = Kind::done;
   std::string site = {};
   std::uint64_t count = 1;  // the how-many-th of the leg
 };
-// The moment before that write-back, fence, mark or store takes effect; or right after the fence.
+// The moment before that write-back, fence or mark takes effect; or right after the fence.
 inline Until flush_of(const std::string& site, std::uint64_t n = 1) {
   return {Until::Kind::flush, site, n};
 }
@@ -92,7 +92,6 @@ inline Until after_fence_of(const std::string& site, std::uint64_t n = 1) {
 inline Until mark_of(const std::string& name, std::uint64_t n = 1) {
   return {Until::Kind::mark, name, n};
 }
-inline Until store_number(std::uint64_t n) { return {Until::Kind::store, "", n}; }
 inline Until steps(std::uint64_t n) { return {Until::Kind::steps, "", n}; }
 inline Until done() { return {}; }
 

@@ -11,13 +11,13 @@
 //         record dead_on_free  state (commit word, last), key, target, size: one line
 //         segment zero_on_free 16 words; a value is one word, never 0; the last non-zero one counts
 //         blob   plain         bytes of a value longer than 7; durable before the record
-// INVARIANTS  I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's
-// tag.
+// INVARIANTS
+//   I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's tag.
 //   I2 (after any crash) at most one live record per key, named by one slot, or by two while it
-//   moves. I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
+//      moves.
+//   I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
 // OPERATIONS (fences)  insert of a short value 1, of a long one 2; update in a segment 1; update by
-// record 2
-//   (+1 to let the old one go); erase 2.
+//   record 2 (+1 to let the old one go); erase 2.
 //
 // Each rule can be switched off in SyntheticRules, for tests that must then fail.
 #pragma once

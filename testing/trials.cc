@@ -94,6 +94,10 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
       random_one("unsynced_values", strings(unsynced), reopening(bytes_word_op), options, 30),
       random_one("page", integers(paged), integer_record_op, options, 20),
   };
+  if (engine.arrays) {
+    all.push_back(
+        random_one("arrays", engine.subjects(KeyKind::array, words), integer_op, options, 60));
+  }
   for (Exploration& e : engine.trials()) all.push_back(std::move(e));
   all = beside_background(engine, std::move(all));
   for (Exploration& e : shared_explorations()) all.push_back(std::move(e));
@@ -110,6 +114,7 @@ void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
   flips("bytes", KeyKind::bytes, ValueKind::bytes, bytes_op);
   flips("records", KeyKind::integer, ValueKind::bytes, integer_record_op);
   flips("bytes_words", KeyKind::bytes, ValueKind::word, bytes_word_op);
+  if (engine.arrays) flips("arrays", KeyKind::array, ValueKind::array, integer_op);
 }
 
 void add_interleavings(const EngineUnderTest& engine, std::vector<Trial>& out) {

@@ -22,12 +22,14 @@ std::optional<Engine> parse_engine(const std::string& text) {
   }
   return std::nullopt;
 }
+// "phast, level; planned: as"
 std::string engine_names() {
-  std::string names;
+  std::string built, planned;
   for (const EngineInfo& info : engines()) {
+    std::string& names = info.built ? built : planned;
     names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
-  return names;
+  return planned.empty() ? built : built + "; planned: " + planned;
 }
 constexpr std::array kDurabilities = {Durability::automatic, Durability::process, Durability::power,
                                       Durability::emulated};
@@ -79,7 +81,7 @@ auto parse_name(const std::string& text, const Values& values, Name name) {
 
 template <class T, class Parse>
 CLI::Option* add_parsed(CLI::App& command, const char* name, std::optional<T>& target, Parse parse,
-                        const std::string& expected, const char* help) {
+                        const std::string& expected, const std::string& help) {
   return command.add_option_function<std::string>(
       name,
       [=, &target](const std::string& text) {
@@ -104,7 +106,8 @@ void add_map(CLI::App& command, PoolArguments& arguments) {
 
 void add_engine(CLI::App& command, PoolArguments& arguments) {
   add_parsed(command, "--engine", arguments.engine, parse_engine,
-             "an engine (" + engine_names() + ")", "index design of a new map (default: phast)")
+             "an engine (" + engine_names() + ")",
+             "index design of a new map (default: phast): " + engine_names())
       ->type_name("ENGINE");
 }
 
@@ -125,7 +128,7 @@ void add_max_size(CLI::App& command, PoolArguments& arguments) {
         const auto size = parse_size(text);
         return size >= kMinPoolSize && size <= kMaxPoolSize ? size : std::nullopt;
       },
-      "a size from 1M to 4096T, such as 512M (suffixes K, M, G, T)",
+      "a size from 1M to 4T, such as 512M (suffixes K, M, G, T)",
       "bytes that a new pool may grow to, with K, M, G or T (default: 64G)")
       ->type_name("SIZE");
 }
@@ -138,12 +141,13 @@ void add_types(CLI::App& command, PoolArguments& arguments) {
     };
   };
   add_parsed(command, "--key", arguments.key_type, typed(parse_key_type),
-             "a type of keys (bytes, u8, u16, u32, u64, i8, i16, i32, i64)",
-             "type of a new map's keys: bytes, u8 to u64, i8 to i64 (default: bytes)")
+             "a type of keys (bytes, u8, u16, u32, u64, i8, i16, i32, i64, array:1 to array:16)",
+             "type of a new map's keys: bytes, u8 to u64, i8 to i64, array:1 to array:16 (default: "
+             "bytes)")
       ->type_name("TYPE");
   add_parsed(command, "--value", arguments.value_type, typed(parse_value_type),
-             "a type of values (bytes, u8, u16, u32, u64)",
-             "type of a new map's values: bytes, u8 to u64 (default: bytes)")
+             "a type of values (bytes, u8, u16, u32, u64, array:9 to array:15)",
+             "type of a new map's values: bytes, u8 to u64, array:9 to array:15 (default: bytes)")
       ->type_name("TYPE");
 }
 

@@ -25,7 +25,14 @@ struct ListArguments {
 
 // ---- words --------------------------------------------------------------------------------------
 
-const char* kind_name(ValueKind kind) { return kind == ValueKind::bytes ? "bytes" : "word"; }
+const char* kind_name(KeyKind kind) {
+  if (kind == KeyKind::array) return "array";
+  return kind == KeyKind::bytes ? "bytes" : "integer";
+}
+const char* kind_name(ValueKind kind) {
+  if (kind == ValueKind::array) return "array";
+  return kind == ValueKind::bytes ? "bytes" : "word";
+}
 
 const char* medium_words(Medium medium) {
   switch (medium) {
@@ -80,7 +87,7 @@ Json to_json(const MapInfo& map) {
   return {{"name", map.name.c_str()},
           {"engine", engine_name(map.engine)},
           {"engine_version", map.engine_version},
-          {"key", map.key_kind == KeyKind::bytes ? "bytes" : "integer"},
+          {"key", kind_name(map.key_kind)},
           {"value", kind_name(map.value_kind)},
           {"signed", map.is_signed},
           {"key_type", key_type_name(map)},
@@ -238,7 +245,7 @@ void print_map_stats(const MapStats& map) {
   const std::string full = fmt::format("{:.0f}% full", 100 * map.load_factor);
   if (map.leaves != 0) {
     print_row("  leaves", fmt::format("{} ({})", with_commas(map.leaves), full));
-  } else if (map.entries != 0) {
+  } else if (!map.levels.empty() && map.load_factor != 0) {
     print_row("  table", full);
   }
   if (map.height != 0) print_row("  height", std::to_string(map.height));

@@ -198,11 +198,11 @@ void register_check(CLI::App& app, Action& action) {
   add_read_only(*command, arguments->pool);
   add_json(*command, arguments->pool);
   command->footer(R"(
-Verifies headers, root directory, extent table, the leaves of every map with their bounds and the
-levels above them, and that no block is leaked or used twice. Opening a pool that was closed
-verifies its checksums of leaves. --deep also reads every key and record. On a terminal a line says
-how far it is. Status 0: no violation. Status 1: violations, one per line. Status 3: headers or
-extent table are damaged, so that there is nothing to go by. A damaged pool is only read.
+Verifies headers, root directory, extent table, the leaves or the table of every map and what is
+kept of them in memory, and that no block is leaked or used twice. Opening a pool that was closed
+verifies its checksums of leaves and tables. --deep also reads every key and record. On a terminal a
+line says how far it is. Status 0: no violation. Status 1: violations, one per line. Status 3:
+headers or extent table are damaged, so that there is nothing to go by. A damaged pool is only read.
 
 EXAMPLES
   perdure check inventory.perdure
@@ -237,7 +237,7 @@ EXAMPLES
 EXAMPLES
   perdure sync inventory.perdure && cp inventory.perdure backup/)",
       run_sync);
-  add("compact", "give free space inside the file back to the file system",
+  add("compact", "shrink tables that are too large; give free space back to the file system",
       R"(
 EXAMPLES
   perdure compact inventory.perdure

@@ -41,34 +41,65 @@ bool parse_integer_type(Bytes name, bool& is_signed, std::uint8_t& bytes) {
   return false;
 }
 
+std::string array_name(unsigned bytes) { return fmt::format("array:{}", bytes); }
+
+// Of `least` to `most` bytes.
+bool parse_array_type(Bytes name, std::uint64_t least, std::uint64_t most, std::uint8_t& bytes) {
+  for (std::uint64_t n = least; n <= most; ++n) {
+    if (name != array_name(static_cast<unsigned>(n))) continue;
+    bytes = static_cast<std::uint8_t>(n);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool parse_key_type(Bytes name, detail::MapSpec& spec) {
-  spec.key_kind = name == "bytes" ? KeyKind::bytes : KeyKind::integer;
+  spec.key_kind = KeyKind::bytes;
   spec.is_signed = false;
   spec.key_bytes = 0;
-  return name == "bytes" || parse_integer_type(name, spec.is_signed, spec.key_bytes);
+  if (name == "bytes") return true;
+  spec.key_kind = KeyKind::array;
+  if (parse_array_type(name, 1, kMaxArrayKeyBytes, spec.key_bytes)) return true;
+  spec.key_kind = KeyKind::integer;
+  return parse_integer_type(name, spec.is_signed, spec.key_bytes);
 }
 
 bool parse_value_type(Bytes name, detail::MapSpec& spec) {
-  spec.value_kind = name == "bytes" ? ValueKind::bytes : ValueKind::word;
+  spec.value_kind = ValueKind::bytes;
   spec.value_bytes = 0;
+  if (name == "bytes") return true;
+  spec.value_kind = ValueKind::array;
+  if (parse_array_type(name, kLeastArrayValueBytes, kMaxArrayValueBytes, spec.value_bytes)) {
+    return true;
+  }
+  spec.value_kind = ValueKind::word;
   bool is_signed = false;
-  return name == "bytes" || (parse_integer_type(name, is_signed, spec.value_bytes) && !is_signed);
+  return parse_integer_type(name, is_signed, spec.value_bytes) && !is_signed;
 }
 
 std::string key_type_name(const MapInfo& map) {
-  return map.key_kind == KeyKind::bytes ? "bytes" : integer_name(map.is_signed, map.key_bytes);
+  if (map.key_kind == KeyKind::bytes) return "bytes";
+  return map.key_kind == KeyKind::array ? array_name(map.key_bytes)
+                                        : integer_name(map.is_signed, map.key_bytes);
 }
 
 std::string value_type_name(const MapInfo& map) {
   if (map.value_kind == ValueKind::bytes) return "bytes";
+  if (map.value_kind == ValueKind::array) return array_name(map.value_bytes);
   const unsigned n = map.value_bytes;
   return n == 1 || n == 2 || n == 4 || n == 8 ? integer_name(false, n) : fmt::format("{} bytes", n);
 }
 
 Expected<detail::Key> TextMap::key_of(Bytes text) const {
   if (info().key_kind == KeyKind::bytes) return detail::Key{.bytes = text};
+  if (info().key_kind == KeyKind::array) {
+    if (text.size() == info().key_bytes) return detail::Key{.bytes = text};
+    return fail(StatusCode::invalid_argument,
+                "'%s' is no key of map '%s', whose keys have %u bytes each",
+                std::string(text.substr(0, 60)).c_str(), info().name.c_str(), info().key_bytes);
+  }
   const unsigned bits = 8U * info().key_bytes;
   if (info().is_signed) {
     const auto number = parse_canonical<std::int64_t>(text);
@@ -88,6 +119,12 @@ Expected<detail::Key> TextMap::key_of(Bytes text) const {
 
 Expected<detail::Value> TextMap::value_of(Bytes text) const {
   if (info().value_kind == ValueKind::bytes) return detail::Value{.bytes = text};
+  if (info().value_kind == ValueKind::array) {
+    if (text.size() == info().value_bytes) return detail::Value{.bytes = text};
+    return fail(StatusCode::invalid_argument,
+                "'%s' is no value of map '%s', whose values have %u bytes each",
+                std::string(text.substr(0, 60)).c_str(), info().name.c_str(), info().value_bytes);
+  }
   const auto number = parse_canonical<std::uint64_t>(text);
   if (number && *number <= largest(info().value_bytes)) {
     return detail::Value{.word = *number, .word_size = info().value_bytes};
@@ -99,7 +136,7 @@ Expected<detail::Value> TextMap::value_of(Bytes text) const {
 }
 
 Bytes TextMap::text_of(const detail::Key& key, std::string& storage) const {
-  if (info().key_kind == KeyKind::bytes) return key.bytes;
+  if (info().key_kind != KeyKind::integer) return key.bytes;
   storage = info().is_signed ? fmt::format("{}", static_cast<std::int64_t>(key.word ^ kSignBit))
                              : fmt::format("{}", key.word);
   return storage;
@@ -148,7 +185,7 @@ Expected<std::optional<std::string>> TextMap::find(Bytes key) {
 }
 
 Expected<detail::ScanRange> TextMap::bounds_of(const Range& range, detail::PrefixEnd& end) const {
-  if (info().key_kind == KeyKind::bytes) {
+  if (info().key_kind != KeyKind::integer) {
     return scan_range(ScanOptions<Bytes>{.from = range.from,
                                          .to = range.to,
                                          .prefix = range.prefix,

@@ -1,8 +1,8 @@
 // A map as the command line sees it: keys and values are text, whatever the map's types are.
 //
-// Byte strings stand for themselves. Integer keys are canonical decimal numbers ("-7", never "07"
-// or "+7"), so that equal keys have equal texts; word values are the decimal number that their
-// bytes make, little-endian.
+// Byte strings stand for themselves, and so do arrays, which have one length. Integer keys are
+// canonical decimal numbers ("-7", never "07" or "+7"), so that equal keys have equal texts; word
+// values are the decimal number that their bytes make, little-endian.
 #pragma once
 
 #include <perdure/perdure.h>
@@ -18,11 +18,11 @@ namespace perdure::cli {
 
 using Bytes = std::string_view;
 
-// Types as --key and --value name them: bytes, u8 .. u64, for keys i8 .. i64 too. Puts them into
-// `spec`; false if there is no such type.
+// Types as --key and --value name them: bytes, u8 .. u64, for keys i8 .. i64 too, array:N. Puts
+// them into `spec`; false if there is no such type.
 bool parse_key_type(Bytes name, detail::MapSpec& spec);
 bool parse_value_type(Bytes name, detail::MapSpec& spec);
-std::string key_type_name(const MapInfo& map);    // "bytes", "u64", "i32"
+std::string key_type_name(const MapInfo& map);    // "bytes", "u64", "i32", "array:16"
 std::string value_type_name(const MapInfo& map);  // "bytes", "u64"; "3 bytes" where no integer fits
 
 class TextMap {

@@ -1,6 +1,7 @@
 #include "bench/compare/foreign.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstring>
@@ -42,6 +43,11 @@ class NullSubject : public Subject {
 
 std::unique_ptr<Subject> make_null_subject(const ForeignOptions&) {
   return std::make_unique<NullSubject>();
+}
+
+std::uint64_t heap_bytes() noexcept {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
 }
 
 KeyRef decode_key(const DataKind& kind, std::string_view bytes) noexcept {

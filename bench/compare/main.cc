@@ -43,8 +43,11 @@ std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOption
                                .key = options.key,
                                .value = options.value,
                                .threads = options.work.threads,
-                               .max_size = options.max_size};
+                               .max_size = options.max_size,
+                               .capacity = options.capacity};
   if (name == "std_map") return make_std_map_subject(foreign);
+  if (name == "libcuckoo") return make_libcuckoo_subject(foreign);
+  if (name == "tbb") return make_tbb_subject(foreign);
   if (name == "lmdb") return make_lmdb_subject(foreign);
   if (name == "rocksdb") return make_rocksdb_subject(foreign);
   return make_null_subject(foreign);

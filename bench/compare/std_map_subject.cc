@@ -1,35 +1,13 @@
 // std::map in DRAM: what an ordered map costs without persistence, with one mutex if threads share
 // it.
-#include <malloc.h>
-
 #include <map>
 #include <mutex>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 #include "bench/compare/foreign.h"
 
 namespace perdure::bench {
 namespace {
-
-template <class T, class Ref>
-T owned(const Ref& ref) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    return std::string(ref.bytes);
-  } else {
-    return ref.word;
-  }
-}
-
-template <class Ref, class T>
-Ref borrowed(const T& value) noexcept {
-  if constexpr (std::is_same_v<T, std::string>) {
-    return {.bytes = value};
-  } else {
-    return {.word = value};
-  }
-}
 
 template <class K, class V>
 struct Shared {
@@ -124,13 +102,6 @@ class StdMapSubject : public Subject {
   }
 
  private:
-  // Of all arenas, as the threads that inserted are gone; what the driver holds is small by
-  // comparison.
-  static std::uint64_t heap_bytes() {
-    const struct mallinfo2 info = ::mallinfo2();
-    return info.uordblks;
-  }
-
   Shared<K, V> shared_;
   std::uint64_t heap_before_ = 0;
 };
@@ -138,15 +109,7 @@ class StdMapSubject : public Subject {
 }  // namespace
 
 std::unique_ptr<Subject> make_std_map_subject(const ForeignOptions& options) {
-  using Word = std::uint64_t;
-  if (options.key.is_string) {
-    if (options.value.is_string) {
-      return std::make_unique<StdMapSubject<std::string, std::string>>(options);
-    }
-    return std::make_unique<StdMapSubject<std::string, Word>>(options);
-  }
-  if (options.value.is_string) return std::make_unique<StdMapSubject<Word, std::string>>(options);
-  return std::make_unique<StdMapSubject<Word, Word>>(options);
+  return make_typed<StdMapSubject>(options);
 }
 
 }  // namespace perdure::bench

@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kMemoryFolder = "/dev/shm";
 constexpr std::uint64_t kMemoryWanted = 1_GiB;
 constexpr std::uint32_t kMaxThreads = 1024;
-constexpr std::array<std::string_view, 4> kForeign = {"std_map", "lmdb", "rocksdb", "null"};
+constexpr std::array<std::string_view, 6> kForeign = {"std_map", "libcuckoo", "tbb",
+                                                      "lmdb",    "rocksdb",   "null"};
 constexpr std::array kDurabilities = {Durability::process, Durability::power, Durability::emulated};
 
 constexpr const char* kBenchFooter = R"(
@@ -60,14 +61,23 @@ struct Raw {
   bool heap = false;
 };
 
+std::string built_engines() {
+  std::string names;
+  for (const EngineInfo& info : engines()) {
+    if (info.built) names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  return names;
+}
+
 void declare(CLI::App& app, Program program, Raw& raw) {
   if (program == Program::bench) {
     raw.engines = "phast";
-    app.add_option("--engine", raw.engines, "engine (phast)");
+    app.add_option("--engine", raw.engines, "engine (" + raw.engines + "): " + built_engines());
   } else {
     raw.engines = "phast,std_map,lmdb,rocksdb";
     app.add_option("--engines", raw.engines,
-                   "engines, of perdure and std_map, lmdb, rocksdb, null (" + raw.engines + ")");
+                   "engines, of perdure and std_map, libcuckoo, tbb, lmdb, rocksdb, null (" +
+                       raw.engines + ")");
   }
   app.add_option(
       "--workload", raw.workloads,
@@ -78,8 +88,8 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option("--threads", raw.threads, "threads (1)");
   app.add_option("--distribution", raw.distribution,
                  "uniform, zipfian, latest, sequential or clustered (uniform)");
-  app.add_option("--key", raw.key, "u64 or string:LEN (u64)");
-  app.add_option("--value", raw.value, "u64 or string:LEN (u64)");
+  app.add_option("--key", raw.key, "u64, string:LEN, or array:16 (u64)");
+  app.add_option("--value", raw.value, "u64, string:LEN, or array:15 with that (u64)");
   app.add_option("--durability", raw.durability, "auto, process, power or emulated (auto)");
   app.add_option("--write-latency-ns", raw.write_latency_ns,
                  "emulated only: added after each write-back (0)");
@@ -233,6 +243,11 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
   if (!value) return failure(kExitUsage, "--value: " + value.error().message);
   options.key = *key;
   options.value = *value;
+  if (key->is_array != value->is_array ||
+      (key->is_array &&
+       (key->length != kMaxArrayKeyBytes || value->length != kMaxArrayValueBytes))) {
+    return failure(kExitUsage, "of maps of arrays, --key array:16 --value array:15 is measured");
+  }
   Result<void> checked = check_engines(program, options.engines);
   if (checked) checked = judge_work(raw, options);
   if (checked) checked = judge_pool(raw, options);

@@ -33,6 +33,8 @@ template <MapKey K>
 K to_map_key(const KeyRef& key) noexcept {
   if constexpr (IntegerKey<K>) {
     return key.word;
+  } else if constexpr (ArrayKey<K>) {
+    return perdure::detail::object_of<K>(key.bytes);
   } else {
     return key.bytes;
   }
@@ -42,6 +44,8 @@ template <MapValue V>
 V to_map_value(const ValueRef& value) noexcept {
   if constexpr (WordValue<V>) {
     return value.word;
+  } else if constexpr (ArrayValue<V>) {
+    return perdure::detail::object_of<V>(value.bytes);
   } else {
     return value.bytes;
   }
@@ -49,8 +53,16 @@ V to_map_value(const ValueRef& value) noexcept {
 
 ValueRef from_map(std::uint64_t word) noexcept { return {.word = word}; }
 ValueRef from_map(std::string_view bytes) noexcept { return {.bytes = bytes}; }
+template <std::size_t N>
+ValueRef from_map(const std::array<char, N>& bytes) noexcept {
+  return {.bytes = {bytes.data(), N}};
+}
 KeyRef from_map_key(std::uint64_t word) noexcept { return {.word = word}; }
 KeyRef from_map_key(std::string_view bytes) noexcept { return {.bytes = bytes}; }
+template <std::size_t N>
+KeyRef from_map_key(const std::array<char, N>& bytes) noexcept {
+  return {.bytes = {bytes.data(), N}};
+}
 
 template <MapKey K, MapValue V>
 class MapSession : public Session {
@@ -243,6 +255,11 @@ Footprint PerdureSubject<K, V>::footprint() {
 std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options) {
   using Bytes = std::string_view;
   using Word = std::uint64_t;
+  if (options.key.is_array) {
+    return std::make_unique<
+        PerdureSubject<std::array<char, kMaxArrayKeyBytes>, std::array<char, kMaxArrayValueBytes>>>(
+        options);
+  }
   if (options.key.is_string) {
     if (options.value.is_string) return std::make_unique<PerdureSubject<Bytes, Bytes>>(options);
     return std::make_unique<PerdureSubject<Bytes, Word>>(options);

@@ -1,4 +1,4 @@
-// How a run is told: one JSON object (architecture section 8), or a table.
+// How a run is told: one JSON object, or a table.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -24,10 +24,11 @@ inline std::unexpected<Failure> failure(int exit_status, std::string message) {
   return std::unexpected<Failure>(Failure{exit_status, std::move(message)});
 }
 
-// `u64`, or `string:LEN`.
+// `u64`, `string:LEN`, or `array:LEN`: a string of that length, in a map of arrays.
 struct DataKind {
   bool is_string = false;
   std::uint32_t length = 8;
+  bool is_array = false;
 };
 Result<DataKind> parse_data_kind(std::string_view text);
 std::string to_string(const DataKind& kind);

@@ -46,21 +46,23 @@ static_assert(eight_nibbles(eight_digits(0x01234567ULL)) == 0x01234567ULL);
 
 Result<DataKind> parse_data_kind(std::string_view text) {
   if (text == "u64") return DataKind{};
-  constexpr std::string_view kPrefix = "string:";
   std::uint32_t length = 0;
-  if (text.starts_with(kPrefix)) {
-    const std::string_view digits = text.substr(kPrefix.size());
+  for (const std::string_view prefix : {"string:", "array:"}) {
+    if (!text.starts_with(prefix)) continue;
+    const std::string_view digits = text.substr(prefix.size());
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
     if (error == std::errc{} && end == digits.data() + digits.size() && length > 0 &&
         length <= kMaxValueBytes) {
-      return DataKind{.is_string = true, .length = length};
+      return DataKind{.is_string = true, .length = length, .is_array = prefix == "array:"};
     }
   }
-  return failure(kExitUsage, fmt::format("'{}' is no data kind: use u64, or string:LEN", text));
+  return failure(kExitUsage,
+                 fmt::format("'{}' is no data kind: use u64, string:LEN or array:LEN", text));
 }
 
 std::string to_string(const DataKind& kind) {
-  return kind.is_string ? fmt::format("string:{}", kind.length) : "u64";
+  if (!kind.is_string) return "u64";
+  return fmt::format("{}:{}", kind.is_array ? "array" : "string", kind.length);
 }
 
 std::uint64_t mix_bits(std::uint64_t x, unsigned bits) noexcept {

@@ -1,7 +1,10 @@
 // Map<K, V> and OrderedMap<K, V>: typed views of one named map in a pool.
 //
-// K: an integer or enum of up to 8 bytes, or std::string_view (up to 64 KiB, any bytes, "" too).
-// V: a trivially copyable type of up to 8 bytes, or std::string_view (up to 1 GiB).
+// K: an integer or enum of up to 8 bytes, a std::array of up to 16 bytes (std::byte, unsigned char,
+//    char), or std::string_view (up to 64 KiB, any bytes, "" too).
+// V: a trivially copyable type of up to 15 bytes, or std::string_view (up to 1 GiB).
+// Arrays order as byte strings do. Engine `level` keeps arrays, and values of 9 to 15 bytes, in its
+// table, unless the map's other side is a std::string_view; elsewhere they are records.
 // A map's kinds are fixed when it is created; opening it with others fails with invalid_argument.
 //
 // Thread safety: all methods, from any number of threads. A Map must not outlive its Pool.
@@ -24,18 +27,33 @@
 #include <vector>
 
 #include "perdure/index.h"
+#include "perdure/options.h"
 
 namespace perdure {
 
 template <class K>
 concept IntegerKey = (std::integral<K> || std::is_enum_v<K>) && sizeof(K) <= 8;
+namespace detail {
 template <class K>
-concept MapKey = IntegerKey<K> || std::same_as<K, std::string_view>;
+inline constexpr bool kIsByteArray = false;
+template <class B, std::size_t N>
+inline constexpr bool kIsByteArray<std::array<B, N>> =
+    N != 0 &&
+    (std::same_as<B, std::byte> || std::same_as<B, char> || std::same_as<B, unsigned char>);
+}  // namespace detail
+
+template <class K>
+concept ArrayKey = detail::kIsByteArray<K> && sizeof(K) <= kMaxArrayKeyBytes;
+template <class K>
+concept MapKey = IntegerKey<K> || ArrayKey<K> || std::same_as<K, std::string_view>;
 template <class V>
 concept WordValue =
     std::is_trivially_copyable_v<V> && sizeof(V) <= 8 && !std::same_as<V, std::string_view>;
 template <class V>
-concept MapValue = WordValue<V> || std::same_as<V, std::string_view>;
+concept ArrayValue = std::is_trivially_copyable_v<V> && sizeof(V) >= kLeastArrayValueBytes &&
+                     sizeof(V) <= kMaxArrayValueBytes && !std::same_as<V, std::string_view>;
+template <class V>
+concept MapValue = WordValue<V> || ArrayValue<V> || std::same_as<V, std::string_view>;
 
 namespace detail {
 
@@ -48,11 +66,26 @@ constexpr bool key_is_signed() noexcept {
   }
 }
 
-// Integers keep their order as unsigned words: the sign bit of signed types is flipped.
+template <class T>
+std::string_view bytes_of(const T& object) noexcept {
+  return {reinterpret_cast<const char*>(&object), sizeof(T)};
+}
+// Zeros where `bytes` are too few, as damage can make them.
+template <class T>
+T object_of(std::string_view bytes) noexcept {
+  T object{};
+  std::memcpy(static_cast<void*>(&object), bytes.data(), std::min(bytes.size(), sizeof(T)));
+  return object;
+}
+
+// Integers keep their order as unsigned words: the sign bit of signed types is flipped. A key of
+// bytes looks into `key`.
 template <MapKey K>
 Key to_key(const K& key) noexcept {
   if constexpr (std::same_as<K, std::string_view>) {
     return {.bytes = key};
+  } else if constexpr (ArrayKey<K>) {
+    return {.bytes = bytes_of(key)};
   } else if constexpr (key_is_signed<K>()) {
     return {.word = static_cast<std::uint64_t>(static_cast<std::int64_t>(key)) ^ (1ULL << 63)};
   } else {
@@ -64,6 +97,8 @@ template <MapKey K>
 K from_key(const Key& key) noexcept {
   if constexpr (std::same_as<K, std::string_view>) {
     return key.bytes;
+  } else if constexpr (ArrayKey<K>) {
+    return object_of<K>(key.bytes);
   } else if constexpr (key_is_signed<K>()) {
     return static_cast<K>(static_cast<std::int64_t>(key.word ^ (1ULL << 63)));
   } else {
@@ -75,6 +110,8 @@ template <MapValue V>
 Value to_value(const V& value) noexcept {
   if constexpr (std::same_as<V, std::string_view>) {
     return {.bytes = value};
+  } else if constexpr (ArrayValue<V>) {
+    return {.bytes = bytes_of(value)};
   } else {
     Value out{.word_size = sizeof(V)};
     std::memcpy(&out.word, &value, sizeof(V));
@@ -86,6 +123,8 @@ template <MapValue V>
 V from_value(const Value& value) noexcept {
   if constexpr (std::same_as<V, std::string_view>) {
     return value.bytes;
+  } else if constexpr (ArrayValue<V>) {
+    return object_of<V>(value.bytes);
   } else {
     V out;
     std::memcpy(static_cast<void*>(&out), &value.word, sizeof(V));
@@ -148,7 +187,7 @@ struct PrefixEnd {
 // compute. Errors: out_of_memory.
 Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& options,
                                        detail::PrefixEnd& end) noexcept;
-template <IntegerKey K>
+template <MapKey K>
 Expected<detail::ScanRange> scan_range(const ScanOptions<K>& options, detail::PrefixEnd&) noexcept {
   detail::ScanRange range{.reverse = options.reverse, .limit = options.limit};
   if (options.from) range.from = detail::to_key(*options.from);

@@ -31,6 +31,9 @@ enum class Durability : std::uint8_t {
 // Limits, checked at the API and documented in docs/guide.md.
 inline constexpr std::uint64_t kMaxKeyBytes = 65535;
 inline constexpr std::uint64_t kMaxValueBytes = 1_GiB;
+inline constexpr std::uint64_t kMaxArrayKeyBytes = 16;
+inline constexpr std::uint64_t kLeastArrayValueBytes = 9;  // shorter ones are words
+inline constexpr std::uint64_t kMaxArrayValueBytes = 15;
 inline constexpr std::uint64_t kMaxMapNameBytes = 31;
 inline constexpr std::uint64_t kMinPoolSize = 1_MiB;
 inline constexpr std::uint64_t kMaxPoolSize = 4096_GiB;
@@ -56,10 +59,10 @@ struct PoolOptions {
   std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation
   // Performance.
   std::uint32_t recovery_threads = 0;  // 0: one per core
-  // Threads of the pool, at most kMaxBackgroundThreads; they are started if an engine has work for
-  // them (phast has none). 0: none, the work is done by Pool::run_background() and by mutations,
-  // which also happens where the system refuses the threads. More than one pay where a table of a
-  // hash engine is rehashed while several threads insert.
+  // Threads of the pool, at most kMaxBackgroundThreads, started when there is work: a rehash, a
+  // sweep after a restart at once, a large pool's next growth. 0: none, Pool::run_background() and
+  // mutations do it, as where the system refuses the threads. More than one pay where a table is
+  // rehashed while several threads insert.
   std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // `emulated` only: added after each write-back
 };
@@ -92,10 +95,10 @@ struct CloseOptions {
 };
 
 struct CheckOptions {
-  // Without: structure. Headers, root directory, extent table, every chain of leaves with its
-  // bounds and its image in DRAM, blocks that are leaked or reached twice. Deep: every byte. Also
-  // every key (in order, in its leaf's range, found by a lookup, fingerprint) and every record's
-  // checksum.
+  // Without: structure. Headers, root directory, extent table, of every map its chains of leaves or
+  // its levels with their image in DRAM, blocks that are leaked or reached twice. Deep: every byte.
+  // Also every key (in its place, found by a lookup, fingerprint) and the checksum of every record
+  // or item.
   bool deep = false;
   // Called by the checking thread now and then: bytes looked at, bytes to look at in all.
   void (*progress)(void* context, std::uint64_t done, std::uint64_t total) = nullptr;

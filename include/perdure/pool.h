@@ -28,14 +28,17 @@ struct MapSpec {
   KeyKind key_kind;
   ValueKind value_kind;
   bool is_signed;
-  std::uint8_t key_bytes;    // integer keys: size of the type
-  std::uint8_t value_bytes;  // word values: size of the type
+  std::uint8_t key_bytes;    // integer and array keys: size of the type
+  std::uint8_t value_bytes;  // word and array values: size of the type
 };
 template <MapKey K, MapValue V>
 constexpr MapSpec map_spec() noexcept {
   MapSpec spec{};
   if constexpr (std::same_as<K, std::string_view>) {
     spec.key_kind = KeyKind::bytes;
+  } else if constexpr (ArrayKey<K>) {
+    spec.key_kind = KeyKind::array;
+    spec.key_bytes = sizeof(K);
   } else {
     spec.key_kind = KeyKind::integer;
     spec.is_signed = key_is_signed<K>();
@@ -44,7 +47,7 @@ constexpr MapSpec map_spec() noexcept {
   if constexpr (std::same_as<V, std::string_view>) {
     spec.value_kind = ValueKind::bytes;
   } else {
-    spec.value_kind = ValueKind::word;
+    spec.value_kind = WordValue<V> ? ValueKind::word : ValueKind::array;
     spec.value_bytes = sizeof(V);
   }
   return spec;
@@ -62,9 +65,9 @@ struct UntypedMap {
 
 class Pool {
  public:
-  // Opens or creates. Recovery runs here: O(leaves) for phast, in parallel. Errors: not_found,
-  // exists, busy, corruption, unsupported_format, untrusted, invalid_argument, io, out_of_memory,
-  // pool_full.
+  // Opens or creates. Recovery runs here, in parallel: O(leaves) for phast, O(buckets) for level;
+  // clevel serves at once and does the rest in the background. Errors: not_found, exists, busy,
+  // corruption, unsupported_format, untrusted, invalid_argument, io, out_of_memory, pool_full.
   static Expected<Pool> open(std::string_view path, const PoolOptions& options = {});
 
   // What the file says about itself, without the lock and without recovery: works while another
@@ -115,7 +118,7 @@ class Pool {
   Expected<PoolInfo> info() const;
   Expected<PoolStats> stats() const;
   // Verifies the pool, all maps; what is wrong is in the report. No mutation may be in flight.
-  // O(leaves); with `deep` O(bytes), one thread. Errors: invalid_argument if closed.
+  // O(leaves) or O(slots); with `deep` O(bytes), one thread. Errors: invalid_argument if closed.
   Expected<CheckReport> check(const CheckOptions& options = {}) const;
 
   // Writes the whole file back: afterwards it has everything acknowledged before the call,
@@ -130,13 +133,13 @@ class Pool {
   // and info().synced stays false. Not from within a read or scan callback. Errors: io, poisoned,
   // invalid_argument if closed.
   Status sync();
-  // Gives free extents back to the file system. Answers bytes given back.
+  // Shrinks large tables (level), gives free extents back to the file system. Answers the bytes.
   Expected<std::uint64_t> compact();
 
   // One bounded step (about a millisecond at most) of the pool's background work, a rehash or a
-  // sweep, on the calling thread. False: there was none to do; always so with phast alone. For
-  // pools opened with `background_threads` 0; with one it joins in. What is not done at close goes
-  // on at the next open. Errors: invalid_argument if closed.
+  // sweep, on the calling thread. False: there was none to do; phast has none of its own. For pools
+  // opened with `background_threads` 0; with one it joins in. What is not done at close goes on at
+  // the next open. Errors: invalid_argument if closed.
   Expected<bool> run_background();
 
   // Idempotent. After it every use of the pool's maps but their destruction is undefined.

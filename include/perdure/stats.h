@@ -20,8 +20,8 @@ enum class Medium : std::uint8_t {
 const char* medium_name(Medium medium) noexcept;
 
 // One key kind and value kind per map, fixed at creation. On media: never renumber.
-enum class KeyKind : std::uint8_t { integer = 1, bytes = 2 };
-enum class ValueKind : std::uint8_t { word = 1, bytes = 2 };
+enum class KeyKind : std::uint8_t { integer = 1, bytes = 2, array = 3 };
+enum class ValueKind : std::uint8_t { word = 1, bytes = 2, array = 3 };
 
 using MapName = Text<kMaxMapNameBytes>;
 
@@ -32,8 +32,8 @@ struct MapInfo {
   KeyKind key_kind = KeyKind::bytes;
   ValueKind value_kind = ValueKind::bytes;
   bool is_signed = false;        // integer keys order as signed numbers
-  std::uint8_t key_bytes = 0;    // size of the type of integer keys: 1, 2, 4, 8
-  std::uint8_t value_bytes = 0;  // size of the type of word values: 1 to 8
+  std::uint8_t key_bytes = 0;    // size of the type of integer keys: 1, 2, 4, 8; of arrays
+  std::uint8_t value_bytes = 0;  // size of the type of word values: 1 to 8; of arrays: 9 to 15
 };
 
 struct PoolInfo {
@@ -52,19 +52,19 @@ struct PoolInfo {
   bool synced = false;         // written back whole, and nothing stored since: a copy is trusted
   bool trusted = true;         // may be served without `accept_untrusted`
   Text<255> trust_note;        // why not, in words
-  bool in_use = false;         // another process holds it
+  bool in_use = false;         // a process holds it, maybe this one
   std::int64_t owner_pid = 0;
   Text<64> owner_host;
   Array<MapInfo> maps;
 };
 
-// One level of a hash map's table, the newest first.
+// One level of a table, the newest first.
 struct LevelStats {
   std::uint64_t slots = 0;
   std::uint64_t entries = 0;
 };
 
-// A growth or a shrink of a hash map's table.
+// A growth or a shrink of a table.
 struct ResizeStats {
   std::uint64_t begin_ns = 0;  // since the map was opened, or made
   std::uint64_t end_ns = 0;    // 0: it goes on

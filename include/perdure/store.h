@@ -23,7 +23,10 @@ struct StoreOptions {
   std::string_view map = "default";
   bool create_map = true;
   PoolOptions pool = {};
-  MapOptions map_options = {};
+  // Of a new map, as in MapOptions.
+  std::uint64_t capacity = 0;
+  PhastOptions phast = {};
+  LevelOptions level = {};
 };
 
 class Store {

@@ -64,6 +64,8 @@ class HeapHost {
   virtual ~HeapHost() = default;
   // Adds at least `extents` extents at the end, durably; answers the new count, or pool_full.
   virtual Expected<std::uint64_t> grow(std::uint64_t extents) noexcept = 0;
+  // A hint: so many will be asked for soon.
+  virtual void expect(std::uint64_t /*extents*/) noexcept {}
 };
 
 struct HeapStats {
@@ -91,6 +93,8 @@ class Heap {
   // A block of at least n bytes, 16-aligned (64-aligned if its class is a multiple of 64); its
   // content is unspecified, zero for zero_on_free, word 0 zero for dead_on_free. Errors: pool_full.
   Expected<std::uint64_t> allocate(std::size_t n, BlockKind kind) noexcept;
+  // A hint: a block of n bytes will be wanted soon. The pool gets space for it in the background.
+  void expect(std::size_t n) noexcept;
   // A plain block that was never published or whose unlink is durable and unreachable for every
   // reader.
   void free(std::uint64_t offset) noexcept;
@@ -102,6 +106,8 @@ class Heap {
   // The two halves of freeing a block of another kind; a fence belongs between them.
   void prepare_free(std::uint64_t offset) noexcept;
   void finish_free(std::uint64_t offset) noexcept { free(offset); }
+  // Prefetches what both come to.
+  void touch_free(std::uint64_t offset) const noexcept;
   // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
   void retire(std::uint64_t offset) noexcept {
     mark_copied(offset);  // limbo holds it: the end of a sweep must not free it

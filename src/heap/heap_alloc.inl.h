@@ -169,6 +169,16 @@ void Heap<P>::prepare_free(std::uint64_t offset) noexcept {
   }
 }
 
+template <Platform P>
+void Heap<P>::touch_free(std::uint64_t offset) const noexcept {
+  __builtin_prefetch(at<std::byte>(offset), 1);
+  const std::uint64_t number = extent_of(offset);
+  const Extent& extent = extents_[number];
+  if (extent.used == nullptr) return;
+  const std::uint64_t block = (offset - offset_of(number)) / kClassSizes[extent.size_class];
+  __builtin_prefetch(&extent.used[block / 64], 1);
+}
+
 // Fills a magazine from a partial extent, a new extent, or at last from the other threads' caches.
 template <Platform P>
 Status Heap<P>::refill(Magazine& m, std::uint32_t size_class, BlockKind kind) noexcept {
@@ -240,15 +250,17 @@ std::uint32_t Heap<P>::take_from(std::uint32_t number, std::uint64_t* items,
   return taken;
 }
 
-// Clears the bits of freed blocks; an extent that has become empty goes back unless it is the
-// class's last.
+// Clears the bits of freed blocks, all of one class; an extent that has become empty goes back
+// unless it is the class's last.
 template <Platform P>
 void Heap<P>::give_back(const std::uint64_t* items, std::uint32_t count) noexcept {
+  if (count == 0) return;
+  const Extent& first = extents_[extent_of(items[0])];
+  ClassList& list = lists_[first.kind][first.size_class];
+  LatchGuard guard(list.latch);
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t number = extent_of(items[i]);
     Extent& extent = extents_[number];
-    ClassList& list = lists_[extent.kind][extent.size_class];
-    LatchGuard guard(list.latch);
     const std::uint64_t block = (items[i] - offset_of(number)) / kClassSizes[extent.size_class];
     bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_relaxed);
     extent.set_count(extent.count() + 1);
@@ -456,6 +468,15 @@ Expected<std::uint64_t> Heap<P>::allocate_run(std::uint64_t extents, BlockKind k
   if (!first) return first;
   ++P::counters().allocations;
   return offset_of(*first);
+}
+
+template <Platform P>
+void Heap<P>::expect(std::size_t n) noexcept {
+  if (class_of(n) < max_class_) return;
+  const std::uint64_t count = (n + geometry_.extent_bytes - 1) >> extent_shift_;
+  LatchGuard guard(extent_latch_);
+  std::uint64_t first = 0;
+  if (!find_free(count, first, false)) host_->expect(count - std::min(count, free_at_end()));
 }
 
 template <Platform P>

@@ -49,6 +49,16 @@ enum class Recovered : std::uint8_t {
 struct MapKinds {
   KeyKind key = KeyKind::bytes;
   ValueKind value = ValueKind::bytes;
+  std::uint8_t key_bytes = 0;    // of integers and arrays
+  std::uint8_t value_bytes = 0;  // of words and arrays
+
+  // As an engine that keeps no arrays in place has them: byte strings of one length.
+  MapKinds without_arrays() const noexcept {
+    MapKinds kinds = *this;
+    if (key == KeyKind::array) kinds.key = KeyKind::bytes;
+    if (value == ValueKind::array) kinds.value = ValueKind::bytes;
+    return kinds;
+  }
 };
 
 // An engine instance as the pool drives it. Any method that enumerates answers corruption where the

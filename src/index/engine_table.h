@@ -1,5 +1,5 @@
-// The engines of this build. Adding one: its folder, one row in engine_table.cc, one line in
-// tests/conformance/engines.h.
+// The engines of this build, a row in engine_table.cc each. docs/design/overview.md says what else
+// a new one needs.
 #pragma once
 
 #include <memory>
@@ -23,10 +23,16 @@ struct EngineRow {
                                     const MapOptions&);
   Expected<std::unique_ptr<EngineInstance>> (*open)(const EngineContext<RealPlatform>&,
                                                     const MapKinds&, std::uint64_t root);
+  bool arrays = false;  // keeps arrays in place, if it is asked to; they are byte strings to others
 };
 
 // Null if this build does not have the engine.
 const EngineRow* find_engine(Engine engine) noexcept;
+
+inline MapKinds kinds_of(const layout::Root& root) noexcept {
+  return {static_cast<KeyKind>(root.key_kind), static_cast<ValueKind>(root.value_kind),
+          root.key_bytes, root.value_bytes};
+}
 
 // OpenRequest::at_once.
 inline bool restarts_at_once(const layout::Root& root) noexcept {

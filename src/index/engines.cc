@@ -1,4 +1,4 @@
-// The public list of engines: what the table has, and what is planned.
+// The engines that there are or will be: names, and which of them the table has.
 #include <array>
 
 #include "index/engine_table.h"
@@ -6,17 +6,31 @@
 
 namespace perdure {
 
+namespace {
+
+constexpr std::array kEngines = {
+    EngineInfo{Engine::phast, "phast", /*ordered=*/true, /*built=*/false},
+    EngineInfo{Engine::level, "level", false, false},
+    EngineInfo{Engine::clevel, "clevel", false, false},
+    EngineInfo{Engine::as, "as", true, false},
+    EngineInfo{Engine::ascs, "ascs", true, false},
+    EngineInfo{Engine::pskiplist, "pskiplist", true, false},
+};
+
+}  // namespace
+
+std::string_view engine_name(Engine engine) noexcept {
+  for (const EngineInfo& info : kEngines) {
+    if (info.engine == engine) return info.name;
+  }
+  return "unknown";
+}
+
 std::span<const EngineInfo> engines() noexcept {
   static const auto list = [] {
-    std::array out = {EngineInfo{Engine::phast, {}, true, false},
-                      EngineInfo{Engine::level, {}, false, false},
-                      EngineInfo{Engine::clevel, {}, false, false},
-                      EngineInfo{Engine::as, {}, true, false},
-                      EngineInfo{Engine::ascs, {}, true, false},
-                      EngineInfo{Engine::pskiplist, {}, true, false}};
+    auto out = kEngines;
     for (EngineInfo& info : out) {
       const EngineRow* row = find_engine(info.engine);
-      info.name = engine_name(info.engine);
       info.built = row != nullptr;
       if (row != nullptr) info.ordered = row->ordered;
     }

@@ -3,7 +3,8 @@
 // WHAT  Getting space from the system takes a tenth of an insert's time (tmpfs zeroes it and makes
 //   huge pages of it), all of it in the operation that meets the end of the file. Behind every
 //   growth of a pool of kFrom bytes or more, background work lengthens the file by what the next
-//   one will ask for, in pieces of at most kPiece. PoolCore::grow() then finds it there, and only
+//   one will ask for, or by what an engine expects to (HeapHost::expect), in pieces of at most
+//   kPiece. PoolCore::grow() then finds it there, and only
 //   names it in the header.
 // INVARIANTS  The file is longer than the header says, by at most one growth: pool_core.h I2 allows
 //   that, as a crash inside grow() leaves it. Nothing of it is read or written before grow().
@@ -27,16 +28,23 @@ class GrowthAhead final : public BackgroundWork<P> {
 
   // After a growth to `bytes`; the pool's latch is held.
   void grown(Background<P>& background, std::uint64_t bytes) noexcept {
-    if (bytes < kFrom) return;
-    if (added_) return background.wake(*this);
-    added_ = true;
-    background.add(*this);
+    if (bytes >= kFrom) prepare(background);
+  }
+  // `bytes` more will be asked for; likewise.
+  void expected(Background<P>& background, std::uint64_t bytes) noexcept {
+    if (bytes >= kPiece) prepare(background);
   }
   Step run_some() noexcept override {
     return core_.prepare_growth(kPiece) ? Step::more : Step::rest;
   }
 
  private:
+  void prepare(Background<P>& background) noexcept {
+    if (added_) return background.wake(*this);
+    added_ = true;
+    background.add(*this);
+  }
+
   Core& core_;
   bool added_ = false;
 };

@@ -20,9 +20,9 @@
 //   open        header -> trust -> extent table -> write-back after a kill (X1) -> dirty header,
 //               unless the pool is clean: then recovery only reads, and a pool found damaged stays
 //               clean, so that its checksums count at the next open too. The caller opens the
-//               maps, which mark their blocks, or are added to the open's sweep. finish_open dirty
-//               header, both copies, if not written yet -> free lists, at once or by the sweep.
-//               serve hands that to the background.
+//               maps, which mark their blocks, or are added to the open's sweep.
+//   finish_open  dirty header, both copies, if not written yet -> free lists, at once or by the
+//               sweep. serve() hands that to the background.
 //   grow        space, then table words (virgin: zero already), then the header's file_bytes. The
 //               space of the next growth is allocated in the background (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
@@ -167,6 +167,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   void verify(F&& bad) noexcept;
 
   Expected<std::uint64_t> grow(std::uint64_t extents) noexcept override;
+  void expect(std::uint64_t extents) noexcept override;
   // Allocates up to `bytes` of what the next growth will need; false: it has all, or cannot.
   bool prepare_growth(std::uint64_t bytes) noexcept;
 
@@ -236,6 +237,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Storage& storage_;
   EpochDomain<P> epochs_;
   Heap<P> heap_;
+  std::uint64_t expected_ = 0;  // extents, by expect(); under latch_
   GrowthAhead<PoolCore, P> growth_ahead_{*this};
   Background<P> background_;
   AfterKill<P> after_kill_;
@@ -536,9 +538,17 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
     }
   }
   header_.file_bytes = bytes;
+  expected_ -= std::min(expected_, want);
   if (Status s = write_header(false); !s.ok()) return fail(std::move(s));
   growth_ahead_.grown(background_, bytes);
   return extents_in(bytes);
+}
+
+template <Platform P>
+void PoolCore<P>::expect(std::uint64_t extents) noexcept {
+  LatchGuard guard(latch_);
+  expected_ = std::max(expected_, extents);
+  growth_ahead_.expected(background_, expected_ * header_.extent_bytes);
 }
 
 template <Platform P>
@@ -546,7 +556,8 @@ bool PoolCore<P>::prepare_growth(std::uint64_t bytes) noexcept {
   LatchGuard guard(latch_);
   if (!open_ || platform_.poisoned()) return false;
   const std::uint64_t now = extents_in(header_.file_bytes);
-  const std::uint64_t want = std::min(growth_of(now), extents_in(header_.max_bytes) - now);
+  const std::uint64_t want =
+      std::min(std::max(growth_of(now), expected_), extents_in(header_.max_bytes) - now);
   const std::uint64_t begin = std::max(storage_.size(), header_.file_bytes);
   const std::uint64_t end = header_.file_bytes + want * header_.extent_bytes;
   if (begin >= end) return false;

@@ -11,7 +11,8 @@
 // OPERATIONS
 //   pin       publishes the global epoch in the thread's slot; nests. No locked instruction: the
 //             next operation's cache misses overlap with the last one's write-back.
-//   retire    O(1); every kCollectEvery-th call tries to advance and finishes what is due.
+//   retire    O(1), no locked instruction; every kCollectEvery-th call advances, unless another
+//             thread has since the last time, and finishes what is due.
 //   collect   two steps per batch: `prepare` of every object (a type that must be durably dead
 //             stores and writes back its zero word), one fence if any, then `finish` of every
 //             object.
@@ -25,8 +26,8 @@
 //   retire        tags the object with an epoch e that is the retiring thread's or one more. Who is
 //                 pinned at e + 2 saw the advance from e + 1, which saw that thread gone, and so
 //                 the unlink. Who is pinned at e + 1 may have seen an advance that came before the
-//                 unlink did: no processor of ours would still answer the old reference, as the
-//                 slot's latch is a locked exchange, but C++ allows it. So kGrace is 3, not 2.
+//                 unlink did, which may still be in that thread's store buffer: retiring has no
+//                 locked instruction (docs/decisions/0006). So kGrace is 3, not 2.
 // RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's
 //   next thread.
 // PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations, until
@@ -44,10 +45,12 @@
 
 namespace perdure {
 
-// What to do with a retired object. `prepare` may be null; `finish` gives the memory back.
+// What to do with a retired object. `prepare` may be null; `finish` gives the memory back. `touch`
+// may be null: it prefetches what the other two come to, for a whole batch before its first.
 struct Reclaimer {
   void (*prepare)(void* context, std::uint64_t object);
   void (*finish)(void* context, std::uint64_t object);
+  void (*touch)(void* context, std::uint64_t object) = nullptr;
 };
 
 template <Platform P>
@@ -56,7 +59,8 @@ class EpochDomain {
 
  public:
   static constexpr std::uint32_t kCollectEvery = 64;
-  static constexpr std::uint64_t kGrace = 3;  // epochs between retire() and finish()
+  static constexpr std::uint32_t kLookAfterOthers = 16;  // every so-many-th collection
+  static constexpr std::uint64_t kGrace = 3;             // epochs between retire() and finish()
   static constexpr std::uint32_t kMaxLimbo =
       1U << 16;  // objects per thread before mutations are refused
   static constexpr std::uint64_t kPatienceNs = 1'000'000'000;
@@ -95,26 +99,24 @@ class EpochDomain {
       lost_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    bool due = false;
-    {
-      LatchGuard guard(slot->latch);
-      const std::uint32_t count = size_of(*slot);
-      if (count == slot->capacity && !grow(*slot)) {
-        lost_.fetch_add(1, std::memory_order_relaxed);  // leaked until the next open's sweep
-        return;
-      }
-      slot->limbo[count] = {&reclaimer, context, object, epoch_.load(std::memory_order_seq_cst)};
-      slot->count.store(count + 1, std::memory_order_relaxed);
-      due = ++slot->since_collect >= kCollectEvery;
-      if (due) slot->since_collect = 0;
+    const std::uint32_t tail = slot->tail.load(std::memory_order_relaxed);
+    if (tail - slot->head.load(std::memory_order_acquire) == slot->capacity && !grow(*slot)) {
+      lost_.fetch_add(1, std::memory_order_relaxed);  // leaked until the next open's sweep
+      return;
     }
-    if (due && !slot->collecting) {
-      slot->collecting = true;  // finish() may retire again
-      try_advance();
-      collect(*slot);
-      collect_others();
-      slot->collecting = false;
-    }
+    slot->limbo[tail & (slot->capacity - 1)] = {&reclaimer, context, object,
+                                                epoch_.load(std::memory_order_seq_cst)};
+    slot->tail.store(tail + 1, std::memory_order_release);
+    if (++slot->since_collect < kCollectEvery || slot->collecting) [[likely]]
+      return;
+    slot->since_collect = 0;
+    slot->collecting = true;  // finish() may retire again
+    // Another thread's advance since serves as well: each interrupts all of them.
+    if (epoch() == slot->last_epoch) try_advance();
+    slot->last_epoch = epoch();
+    collect(*slot);
+    if (++slot->collections % kLookAfterOthers == 0) collect_others();
+    slot->collecting = false;
   }
 
   // For EpochGuard. True if the slot's limbo is at its bound although it was tried to empty it.
@@ -177,19 +179,24 @@ class EpochDomain {
     typename P::template Atomic<std::uint64_t> pinned{0};  // epoch << 1 | 1, or 0
     // Owner only:
     std::uint32_t depth = 0;
-    bool collecting = false;
-    // Under the latch:
-    typename P::Latch latch;
     std::uint32_t since_collect = 0;
-    typename P::template Atomic<std::uint32_t> count{0};  // others read it for statistics
-    std::uint32_t capacity = 0;
+    std::uint32_t collections = 0;
+    std::uint64_t last_epoch = 0;
+    bool collecting = false;
+    // A ring: the owner adds at the tail, with no latch; who holds the latch takes at the head. The
+    // ring itself is the owner's to replace, under the latch.
+    typename P::template Atomic<std::uint32_t> tail{0};
+    typename P::template Atomic<std::uint32_t> head{0};
+    std::uint32_t capacity = 0;  // power of two
     Retired* limbo = nullptr;
+    typename P::Latch latch;
     typename P::template Atomic<std::uint64_t> pinned_before{0};  // statistics only
   };
   static constexpr std::uint32_t kChunk = 16;
 
   static std::uint32_t size_of(const Slot& slot) noexcept {
-    return slot.count.load(std::memory_order_relaxed);
+    const std::uint32_t head = slot.head.load(std::memory_order_acquire);
+    return slot.tail.load(std::memory_order_acquire) - head;
   }
   [[gnu::always_inline]] Slot* this_slot() noexcept {
     const std::uint32_t number = P::thread_slot();
@@ -216,11 +223,15 @@ class EpochDomain {
     }
   }
   static bool grow(Slot& slot) noexcept {
-    const std::uint32_t capacity = slot.capacity == 0 ? 128 : slot.capacity * 2;
-    auto* limbo = static_cast<Retired*>(
-        std::realloc(static_cast<void*>(slot.limbo), capacity * sizeof(Retired)));
+    const std::uint32_t capacity = slot.capacity == 0 ? 256 : slot.capacity * 2;
+    auto* limbo = static_cast<Retired*>(std::calloc(capacity, sizeof(Retired)));
     if (limbo == nullptr) return false;
-    slot.limbo = limbo;
+    LatchGuard guard(slot.latch);
+    const std::uint32_t tail = slot.tail.load(std::memory_order_relaxed);
+    for (std::uint32_t i = slot.head.load(std::memory_order_relaxed); i != tail; ++i) {
+      limbo[i & (capacity - 1)] = slot.limbo[i & (slot.capacity - 1)];
+    }
+    std::free(std::exchange(slot.limbo, limbo));
     slot.capacity = capacity;
     return true;
   }
@@ -250,6 +261,10 @@ class EpochDomain {
     Retired batch[kBatch];
     for (std::uint32_t taken = kBatch; taken == kBatch;) {
       taken = take_due(slot, batch, kBatch);
+      for (std::uint32_t i = 0; i < taken; ++i) {
+        if (batch[i].reclaimer->touch == nullptr) continue;
+        batch[i].reclaimer->touch(batch[i].context, batch[i].object);
+      }
       bool prepared = false;
       for (std::uint32_t i = 0; i < taken; ++i) {
         if (batch[i].reclaimer->prepare == nullptr) continue;
@@ -277,15 +292,15 @@ class EpochDomain {
   std::uint32_t take_due(Slot& slot, Retired* batch, std::uint32_t room) noexcept {
     LatchGuard guard(slot.latch);
     const std::uint64_t now = epoch_.load(std::memory_order_seq_cst);
-    const std::uint32_t count = size_of(slot);
+    const std::uint32_t head = slot.head.load(std::memory_order_relaxed);
+    const std::uint32_t count = slot.tail.load(std::memory_order_acquire) - head;
     std::uint32_t taken = 0;
-    while (taken < room && taken < count && slot.limbo[taken].epoch + kGrace <= now) {
-      batch[taken] = slot.limbo[taken];
-      ++taken;
+    for (; taken < room && taken < count; ++taken) {
+      const Retired& next = slot.limbo[(head + taken) & (slot.capacity - 1)];
+      if (next.epoch + kGrace > now) break;
+      batch[taken] = next;
     }
-    if (taken == 0) return 0;
-    for (std::uint32_t i = taken; i < count; ++i) slot.limbo[i - taken] = slot.limbo[i];
-    slot.count.store(count - taken, std::memory_order_relaxed);
+    slot.head.store(head + taken, std::memory_order_release);
     return taken;
   }
 

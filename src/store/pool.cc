@@ -1,5 +1,6 @@
 #include "perdure/pool.h"
 
+#include <algorithm>
 #include <new>
 
 #include "perdure/version.h"
@@ -45,8 +46,11 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   MapInfo found;
   const bool as_found = options.any_engine && impl_->describe_map(name, found);
   if (row != nullptr && !row->ordered && !as_found) {
-    return fail(StatusCode::unsupported, "engine %s keeps no order; use phast",
-                detail::EngineText(engine_name(options.engine)).c_str());
+    const auto other =
+        std::ranges::find_if(engines(), [](const EngineInfo& e) { return e.built && e.ordered; });
+    return fail(StatusCode::unsupported, "engine %s keeps no order; use %s",
+                detail::EngineText(engine_name(options.engine)).c_str(),
+                detail::EngineText(other->name).c_str());
   }
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));

@@ -280,8 +280,7 @@ Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
                 "map %s is of engine %u version %u, which this build does not have", slot.root.name,
                 slot.root.engine, slot.root.engine_version);
   }
-  const MapKinds kinds{static_cast<KeyKind>(slot.root.key_kind),
-                       static_cast<ValueKind>(slot.root.value_kind)};
+  const MapKinds kinds = kinds_of(slot.root);
   const auto named = [&](StatusCode code, std::string_view what) {
     return Status::format(code, "map %s: %.*s", slot.root.name, static_cast<int>(what.size()),
                           what.data());
@@ -289,7 +288,8 @@ Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
   CheckReport damage;
   EngineContext<RealPlatform> engine_context = context();
   if (allow_damage_) engine_context.damage = &damage;
-  auto instance = row->open(engine_context, kinds, slot.root.root);
+  auto instance =
+      row->open(engine_context, row->arrays ? kinds : kinds.without_arrays(), slot.root.root);
   if (!instance) return fail(std::move(instance.error()));
   auto recovered = (*instance)->recover(clean);
   for (const auto& what : damage.violations) {
@@ -340,7 +340,8 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
   }
   // Asked before there are blocks that nothing would name.
   if (auto slot = core_.free_root(name); !slot) return fail(std::move(slot.error()));
-  const MapKinds kinds{spec.key_kind, spec.value_kind};
+  MapKinds kinds{spec.key_kind, spec.value_kind, spec.key_bytes, spec.value_bytes};
+  if (!row->arrays) kinds = kinds.without_arrays();
   auto root = row->create(context(), kinds, options);
   if (!root && root.error() == StatusCode::pool_full) {
     core_.epochs().drain_all();

@@ -84,13 +84,18 @@ Expected<PoolInfo> PoolImpl::info() const {
                               : (mode == FlushMode::page ? "msync" : "none");
   out.clean = report_.was_clean;
   out.trusted = report_.trusted;
-  out.in_use = !read_only_;
+  out.in_use = read_only_ ? observed_ : true;
   out.maps = std::move(*maps);
   return out;
 }
 
 Expected<PoolStats> PoolImpl::stats() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  {
+    // What is allocated is known when the sweep of an open is over.
+    LatchGuard guard(maintenance_);
+    (void)core_.sweep().finish();
+  }
   PoolStats out;
   const HeapStats heap = core_.heap().stats();
   const std::uint64_t extent = core_.heap().extent_bytes();
@@ -115,7 +120,7 @@ Expected<PoolStats> PoolImpl::stats() {
     map.name = slots_[i].root.name;
     slots_[i].instance->index().stats(map);
     map.engine = static_cast<Engine>(slots_[i].root.engine);
-    map.partial = !slots_[i].error.ok();
+    map.partial = map.partial || !slots_[i].error.ok();
     if (!out.maps.push_back(std::move(map))) return fail(wrap(StatusCode::out_of_memory));
   }
   return out;

@@ -36,10 +36,12 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& opti
 Expected<Store> Store::open(std::string_view path, const StoreOptions& options) {
   auto pool = Pool::open(path, options.pool);
   if (!pool) return fail(std::move(pool.error()));
-  MapOptions map_options = options.map_options;
-  map_options.engine = options.engine;
-  map_options.any_engine = true;  // an existing map keeps its engine
-  map_options.create = options.create_map;
+  const MapOptions map_options{.engine = options.engine,
+                               .create = options.create_map,
+                               .any_engine = true,  // an existing map keeps its engine
+                               .capacity = options.capacity,
+                               .phast = options.phast,
+                               .level = options.level};
   auto map = pool->map<Bytes, Bytes>(options.map, map_options);
   if (!map) return fail(std::move(map.error()));
   return Store(std::move(*pool), std::move(*map), options.map, map_options);

@@ -99,24 +99,6 @@ std::string_view Status::message() const noexcept {
 
 void Status::release() noexcept { std::free(message_of(word_)); }
 
-std::string_view engine_name(Engine engine) noexcept {
-  switch (engine) {
-    case Engine::phast:
-      return "phast";
-    case Engine::level:
-      return "level";
-    case Engine::clevel:
-      return "clevel";
-    case Engine::as:
-      return "as";
-    case Engine::ascs:
-      return "ascs";
-    case Engine::pskiplist:
-      return "pskiplist";
-  }
-  return "unknown";
-}
-
 std::string_view durability_name(Durability durability) noexcept {
   switch (durability) {
     case Durability::automatic:

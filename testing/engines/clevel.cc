@@ -98,7 +98,7 @@ constexpr std::string_view kOrdered[] = {
 };
 
 constexpr HistoricalBug kHistorical[] = {
-    {"Witcher 20, Level Hashing", "clevel.rehash.undo:skip_step",
+    {"Witcher 20, Level Hashing", "clevel.mark.twice:skip_step",
      "a moved entry stays where it was: after a crash"},
     {"Witcher 33, P-CLHT-Aga", "clevel.ahead.zero:drop_flush",
      "resize: the new root is durable before the table"},

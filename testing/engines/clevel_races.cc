@@ -4,6 +4,7 @@
 
 #include "testing/engines/clevel_subject.h"
 #include "testing/race_ops.h"
+#include "testing/sites.h"
 
 namespace perdure::testing {
 
@@ -116,27 +117,39 @@ InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
 
 SubjectFactory stepped() { return clevel_subjects<clevel::IntegerCodec>({}); }
 
-// Inserts and steps of the background work that leave three levels, the last of which, of at least
-// so many buckets, is about to be drained.
-Ops about_to_drain(std::uint64_t buckets) {
+// Inserts until one after which stop(stats) is true; steps of the background work after each that
+// makes a third level, until it has drained one.
+template <class Stop>
+Ops grown_until(Stop&& stop) {
   const ScopedWorld world;
   SimPlatform::seed(InterleaveOptions{}.seed);
   SimMemory memory(InterleaveOptions{}.capacity);
   ClevelSubject<clevel::IntegerCodec> subject{MapSetup{}};
   Ops ops;
-  if (!subject.create(memory).ok() || !subject.open(memory, 1).ok()) return ops;
-  const auto levels = [&] { return subject.stats().levels.size(); };
+  // As an Interleaver: the walk of an open is ahead of the first operation.
+  if (!subject.create(memory).ok() || !subject.open(memory, 1).ok() || !subject.close().ok() ||
+      !subject.open(memory, 1).ok()) {
+    return ops;
+  }
   const auto apply = [&](Op op) {
     (void)subject.apply(op);
     ops.push_back(std::move(op));
   };
+  for (int n = 0; n < 8; ++n) apply(background());
   for (std::uint64_t key = 1; key < 200; ++key) {
     apply(insert(key, 100 + key));
-    if (levels() < 3) continue;
-    if (subject.stats().levels[levels() - 1].slots >= 2 * buckets) break;
-    for (int n = 0; n < 100 && levels() > 2; ++n) apply(background());
+    if (stop(subject.stats())) break;
+    for (int n = 0; n < 100 && subject.stats().levels.size() > 2; ++n) apply(background());
   }
   return ops;
+}
+
+// Three levels, the last of which, of at least so many buckets, is about to be drained.
+Ops about_to_drain(std::uint64_t buckets) {
+  return grown_until([&](const MapStats& stats) {
+    const std::size_t levels = stats.levels.size();
+    return levels > 2 && stats.levels[levels - 1].slots >= 2 * buckets;
+  });
 }
 
 // Enough to end the walk of the open, and to drain a small level.
@@ -160,22 +173,65 @@ InterleaveReport for_each_key(const std::string& name, bool quiet, const Ops& se
   return last;
 }
 
+std::vector<Ops> erased_and_used_again(std::string key) {
+  const Ops ops{{OpKind::erase, std::move(key), {}},
+                reclaim(),
+                reclaim(),
+                reclaim(),
+                insert(300, 1),
+                insert(301, 1)};
+  return std::vector<Ops>{ops, steps_of_background()};
+}
 // An item that was moved dies, and its block is used again, while the level that it came from still
 // drains: the old slot must not name it any more (I4, X4).
 InterleaveReport reuse_beside_the_rehash(const std::string& name, bool quiet) {
-  return for_each_key(name, quiet, about_to_drain(4), {}, {{0, done()}}, [](std::string key) {
-    const Ops ops{{OpKind::erase, std::move(key), {}},
-                  reclaim(),
-                  reclaim(),
-                  reclaim(),
-                  insert(300, 1),
-                  insert(301, 1)};
-    return std::vector<Ops>{ops, steps_of_background()};
-  });
+  return for_each_key(name, quiet, about_to_drain(4), {}, {{0, done()}}, &erased_and_used_again);
 }
 
-// An erase is stopped before it writes the death back; steps of the background work take the dead
-// item's slot away; somebody then finds the key absent, and makes it anew.
+// An insert moves an item up, and is stopped; another thread makes its key in a slot that it makes
+// free itself, so that the first inserts nothing, and erases the item. The old slot must not name
+// the item's block when that is used again (I4, X4).
+InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
+  InterleaveReport last;
+  for (std::uint64_t nth = 1; nth <= 2; ++nth) {
+    reset_site_counts();
+    const SiteInfo* moves = find_site("clevel.move.slot");
+    Ops setup = grown_until([&](const MapStats&) { return moves->flush_count.load() >= nth; });
+    const Op mover = setup.back();
+    setup.pop_back();
+    const auto keys = [&](auto&& visit) {
+      for (std::size_t i = 0; i < setup.size() && last.ok(); ++i) {
+        if (setup[i].kind == OpKind::insert) visit(Op{OpKind::erase, setup[i].key, {}});
+      }
+    };
+    keys([&](const Op& elsewhere) {
+      keys([&](const Op& moved) {
+        Ops others(3, reclaim());
+        for (std::uint64_t key = 300; key < 302; ++key) others.push_back(insert(key, 1));
+        Interleaver interleaver(
+            stepped(),
+            {.name = name + std::to_string(nth) + "_" + describe(moved),
+             .setup = setup,
+             .threads = {with(steps_of_background(), {mover}), {elsewhere, mover, moved}, others},
+             .limits = kFewer,
+             .quiet = quiet});
+        last = interleaver.directed(
+            {{0, fence_of("clevel.move.slot")}, {1, done()}, {0, done()}, {2, done()}});
+      });
+    });
+  }
+  return last;
+}
+
+// An item dies after it was copied, and its eraser is stopped; the copy is undone, the step ends;
+// the item's block is used again. What was the copy must not name it any more (X4).
+InterleaveReport reuse_after_an_undone_copy(const std::string& name, bool quiet) {
+  const std::vector<Leg> after{{0, flush_of("clevel.erase.state")}, {1, done()}, {0, done()}};
+  return for_each_key(name, quiet, about_to_drain(4), {}, after, &erased_and_used_again);
+}
+
+// An erase is stopped before it writes the death back; steps of the background work come to the
+// dead item's slot; somebody then finds the key absent, and makes it anew.
 std::vector<Ops> absence(std::string key) {
   Ops answers{{OpKind::find, key, {}}, {OpKind::insert, key, word(7)}};
   return {{{OpKind::erase, std::move(key), {}}}, steps_of_background(), std::move(answers)};
@@ -213,6 +269,8 @@ std::vector<NamedInterleaving> clevel_interleavings() {
           {"scans_beside_erases", &scans_beside_erases},
           {"erases_beside_the_rehash", &erases_beside_the_rehash},
           {"reuse_beside_the_rehash", &reuse_beside_the_rehash},
+          {"reuse_beside_a_move", &reuse_beside_a_move},
+          {"reuse_after_an_undone_copy", &reuse_after_an_undone_copy},
           {"absence_beside_the_rehash", &absence_beside_the_rehash},
           {"absence_beside_the_walk", &absence_beside_the_walk}};
 }

@@ -17,6 +17,7 @@ namespace perdure::testing {
 namespace {
 
 SubjectFactory subjects(KeyKind keys, const MapSetup& setup) {
+  if (keys == KeyKind::array) return level_subjects<level::ArrayCodec>(setup);
   return keys == KeyKind::bytes ? level_subjects<level::BytesCodec>(setup)
                                 : level_subjects<level::IntegerCodec>(setup);
 }
@@ -42,6 +43,31 @@ Op new_key(Random& random) {
 }
 Op old_key(Random& random) { return {OpKind::erase, integer_key(1 + random.below(40)), {}}; }
 
+// An Update is gone before its slot changes again, and gone after recovery: the key whose value is
+// replaced goes, and others take its slot.
+Exploration updated_again(ExploreOptions options, std::uint64_t key) {
+  const auto op = [](OpKind kind, std::uint64_t of, char value) {
+    return Op{kind, integer_key(of), std::string(8, value)};
+  };
+  for (std::uint64_t n = 1; n <= 5; ++n) options.prepare.push_back(op(OpKind::insert, n, 'a'));
+  std::vector<Op> ops;
+  for (std::uint64_t round = 1; round <= 4; ++round) {
+    const std::uint64_t other = 10 * round + key;
+    ops.push_back(op(OpKind::update, key, 'b'));
+    ops.push_back(op(OpKind::erase, key, ' '));
+    ops.push_back(op(OpKind::insert, other, 'c'));
+    ops.push_back(op(OpKind::erase, other, ' '));
+    ops.push_back(op(OpKind::insert, key, 'a'));
+  }
+  const OpSource next = [op, key](Random& random) {
+    return random.one_in(2) ? op(OpKind::erase, key, ' ')
+                            : op(OpKind::insert, 100 + random.below(20), 'd');
+  };
+  return directed_one("updated_again" + std::to_string(key),
+                      subjects(KeyKind::array, {.background_thread = false}), next, options,
+                      std::move(ops));
+}
+
 // What recovery drops stays dropped, whatever the table does next: another movement takes the line
 // that told of the copy, or the other copy is erased while one bucket is drained at a time.
 std::vector<Exploration> trials() {
@@ -56,6 +82,7 @@ std::vector<Exploration> trials() {
   all.push_back(directed_one("drained_again", level_subjects<level::IntegerCodec, Slow>({}),
                              old_key, again, grown_and_shrunk()));
   again.explore_create = false;
+  for (std::uint64_t key = 1; key <= 5; ++key) all.push_back(updated_again(again, key));
   for (std::uint64_t stride = 1; stride <= 6; ++stride) {
     std::vector<Op> inserts;
     for (std::uint64_t n = 0; n < 60; ++n) {
@@ -79,7 +106,6 @@ Covered covered(const SimMemory& memory) {
   return {{at, at + offsetof(level::layout::Root, moves)},
           {root->descriptor, root->descriptor + sizeof(level::layout::Descriptor)}};
 }
-std::vector<NamedInterleaving> interleavings() { return {}; }
 
 struct UnderLoss {
   static constexpr Engine kEngine = Engine::level;
@@ -114,7 +140,15 @@ constexpr std::string_view kOrderedSites[] = {
 constexpr const char* kFencedByPool =
     "the pool gives the dead process's extents back before it is served, and fences that on the "
     "same thread; a recovery that has none to give back has only this fence";
+constexpr const char* kFencedByNext =
+    "explorations go on with the thread that recovered, whose next fence has it, before the slot "
+    "is "
+    "another's; in a pool any thread may change the slot first";
+constexpr const char* kNextFences = "level.erase.token level.insert.line";
 constexpr Argument kArguments[] = {
+    {"level.recover.update_clear:drop_fence", kNextFences, kFencedByNext},
+    {"level.recover.update_clear:delay_flush", kNextFences, kFencedByNext},
+    {"level.recover.update_clear:publish_first", kNextFences, kFencedByNext},
     {"level.recover.move:drop_fence", "heap.extent.release", kFencedByPool},
     {"level.recover.move:delay_flush", "heap.extent.release", kFencedByPool},
     {"level.recover.move:publish_first", "heap.extent.release", kFencedByPool},
@@ -151,10 +185,11 @@ const EngineUnderTest kLevelUnderTest{
     .ordered = false,
     .background = true,
     .subjects = &subjects,
+    .arrays = true,
     .directed = &directed,
     .trials = &trials,
     .races = &level_races,
-    .interleavings = &interleavings,
+    .interleavings = &level_interleavings,
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,

@@ -119,7 +119,50 @@ void add_threes(RaceList& races) {
       {{insert(500, 1), insert(510, 1)}, {erase(20), insert(20, 2)}, {find(30), scan()}}, 24);
 }
 
+// E25, E26: an array's two words beside who looks for it, changes it, or puts another key into its
+// slot. Five keys fill lines, in which nothing but an Update replaces a value.
+void add_arrays(RaceList& races) {
+  Ops setup;
+  for (std::uint64_t key = 1; key <= 5; ++key) setup.push_back(insert(key, 1));
+  const auto add = [&](const char* who, std::uint64_t key, const Ops& other) {
+    races.push_back({.name = std::string("E25_E26_") + who + std::to_string(key) + "BesideAnArray",
+                     .subjects = level_subjects<level::ArrayCodec>({.background_thread = false}),
+                     .setup = setup,
+                     .threads = {{update(key, 2)}, other},
+                     .thin = 48,
+                     .limits = kFew});
+  };
+  for (std::uint64_t key = 1; key <= 3; ++key) {
+    add("Finds", key, {find(key), find(key)});
+    add("Changes", key, {update(key, 3), erase(key), find(key)});
+    add("Scan", key, {scan()});
+  }
+}
+
+// An Update that is not durably gone when its slot is: only another thread can show it. Of the last
+// key, or the first that shows it.
+InterleaveReport slot_of_an_array_reused(const std::string& name, bool quiet) {
+  Ops setup;
+  for (std::uint64_t n = 1; n <= 5; ++n) setup.push_back(insert(n, 1));
+  InterleaveReport report;
+  for (std::uint64_t key = 1; key <= 5 && report.ok(); ++key) {
+    Interleaver interleaver(
+        level_subjects<level::ArrayCodec>({.background_thread = false}),
+        {.name = name + std::to_string(key),
+         .setup = setup,
+         .threads = {{update(key, 2)}, {erase(key), insert(10 + key, 3), insert(20 + key, 3)}},
+         .limits = kFew,
+         .quiet = quiet});
+    report = interleaver.exhaustive(0);
+  }
+  return report;
+}
+
 }  // namespace
+
+std::vector<NamedInterleaving> level_interleavings() {
+  return {{"slot_of_an_array_reused", &slot_of_an_array_reused}};
+}
 
 Setup until(const std::string& site, const Ops& ops, std::size_t from) {
   const ScopedWorld world;
@@ -150,6 +193,7 @@ RaceList level_races() {
   add_shrinks(races);
   add_strings(races);
   add_threes(races);
+  add_arrays(races);
   return races;
 }
 

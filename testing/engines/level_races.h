@@ -18,5 +18,6 @@ struct Setup {
 Setup until(const std::string& site, const std::vector<Op>& ops, std::size_t from = 0);
 
 RaceList level_races();
+std::vector<NamedInterleaving> level_interleavings();
 
 }  // namespace perdure::testing

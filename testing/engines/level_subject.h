@@ -1,4 +1,5 @@
-// Level hashing as the crash explorer sees it; its tables are tiny: three buckets of three slots.
+// Level hashing as the crash explorer sees it; its tables are tiny: three buckets of three slots,
+// of arrays two.
 #pragma once
 
 #include <memory>
@@ -22,6 +23,7 @@ struct LevelTraits {
   using Map = level::Level<SimPlatform, Codec, Geometry>;
   static constexpr Engine kEngine = Engine::level;
   static constexpr bool kBytes = Codec::kBytes;
+  static constexpr bool kArrays = Codec::Form::kArrays;
 
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
                                         const MapKinds& kinds, const MapSetup&) {

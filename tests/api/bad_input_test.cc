@@ -270,7 +270,7 @@ Anatomy closed_pool_of_words(const std::string& path) {
   {
     Pool pool = open_pool(path, small_pool());
     fill_pool(pool);
-    auto words = must(pool.map<Bytes, std::uint64_t>("words", {.phast = {.partition_bits = 1}}));
+    auto words = must(pool.map<Bytes, std::uint64_t>("words", small_map()));
     for (std::uint64_t i = 0; i < kEntries; ++i) must(words.insert(text_of(i), kMarked + i));
     must(pool.close());
   }
@@ -284,8 +284,9 @@ Anatomy closed_pool_of_words(const std::string& path) {
 }
 
 // Word values in records are updated in place, so no checksum of the record covers them; one of the
-// leaf does, once the pool is closed.
+// leaf or bucket does, once the pool is closed.
 TEST(Damage, WordValuesOfStringKeys) {
+  if (chosen_engine().engine == Engine::clevel) GTEST_SKIP() << "verified by reads, not by open";
   TempPath path;
   const Anatomy pool = closed_pool_of_words(path);
   ASSERT_EQ(pool.values.size(), kEntries);
@@ -300,13 +301,13 @@ TEST(Damage, WordValuesOfStringKeys) {
   write_bytes(path, pool.bytes);
   run_child([&] {
     Pool open = open_pool(path, small_pool());
-    auto words = must(open.map<Bytes, std::uint64_t>("words"));
+    auto words = must(open.map<Bytes, std::uint64_t>("words", small_map()));
     must(words.update(text_of(1), 77));
     kill(getpid(), SIGKILL);
   });
   for (int round = 0; round < 2; ++round) {
     Pool open = open_pool(path, small_pool());
-    auto words = must(open.map<Bytes, std::uint64_t>("words"));
+    auto words = must(open.map<Bytes, std::uint64_t>("words", small_map()));
     EXPECT_EQ(must(words.find(text_of(1))), std::optional<std::uint64_t>(77));
     EXPECT_EQ(must(words.find(text_of(2))), std::optional<std::uint64_t>(kMarked + 2));
     expect_sound(open);
@@ -371,7 +372,7 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
   for (std::uint64_t batch = 0; batch < batches; ++batch) {
     std::vector<std::pair<std::size_t, int>> flips;  // byte, bit; or -1: the whole line zeroed
     for (int i = 0; i < 40; ++i) {
-      const bool line = rng.one_in(8);
+      const bool line = rng.one_in(8) && !misses_lost_lines();
       flips.emplace_back(live[rng.below(live.size())] + (line ? 0 : rng.below(64)),
                          line ? -1 : static_cast<int>(rng.below(8)));
     }
@@ -401,7 +402,7 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
           } else {
             int refused = 0;
             std::string wrong = wrong_content(*pool, &refused);
-            auto words = pool->map<Bytes, std::uint64_t>("words", {.create = false});
+            auto words = pool->map<Bytes, std::uint64_t>("words", small_map());
             if (!words) ++refused;
             for (std::uint64_t i = 0; words && i < kEntries; ++i) {
               const auto found = words->find(text_of(i));
@@ -434,6 +435,7 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
 
 // The same for files with whole pages gone or swapped.
 TEST(Damage, LostAndSwappedPagesAreNoticedOrHarmless) {
+  if (misses_lost_lines()) GTEST_SKIP() << "pages that are lost need not be noticed in a table";
   PERDURE_TRACE_SEED();
   TempPath path;
   make_pool(path);

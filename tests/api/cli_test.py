@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -66,6 +67,13 @@ class CliTest(unittest.TestCase):
 
     def create(self, *arguments):
         return self.output("create", self.pool, "--max-size", "256M", *arguments)
+
+    def planned_engines(self):
+        """Those that the help names behind "planned: "; none if all are built."""
+        text = " ".join(self.output("create", "--help").decode().split())
+        self.assertIn("phast, level, clevel", text)
+        found = re.search(r"planned: ((?:\w+, )*\w+)", text)
+        return found[1].split(", ") if found else []
 
     def write(self, name, content):
         path = self.folder / name
@@ -182,6 +190,30 @@ class CommandsTest(CliTest):
         self.assertIn("line 2", errors)
         self.errors("create", str(self.folder / "third"), "--key", "u65", expect=USAGE)
 
+    def test_maps_of_arrays(self):
+        types = ("--key", "array:4", "--value", "array:9")
+        for engine in ("level", "phast"):
+            pool = str(self.folder / engine)
+            self.run_cli("create", pool, "--engine", engine, *types)
+            self.assertEqual(self.output("list", pool),
+                             f"default\t{engine}\tarray:4\tarray:9\n".encode())
+            self.assertEqual(self.json("info", pool)["maps"][0]["key"], "array")
+            self.run_cli("put", pool, "user", "123456789")
+            self.run_cli("put", pool, "uses", "12345678\u0001")
+            self.assertEqual(self.output("get", pool, "user"), b"123456789\n")
+            dump = self.output("dump", pool)
+            self.assertEqual(sorted(dump.splitlines()),
+                             [b"user\t123456789", b"uses\t12345678\x01"])
+            for key in ("", "use", "users"):
+                self.assertIn("4 bytes", self.errors("get", pool, "--", key, expect=USAGE))
+            for value in ("", "12345678", "1234567890"):
+                self.assertIn("9 bytes", self.errors("put", pool, "user", "--", value,
+                                                     expect=USAGE))
+        self.assertEqual(self.output("scan", pool, "--prefix", "use", "--limit", "1"),
+                         b"user\t123456789\n")
+        for wrong in (("--key", "array:17"), ("--value", "array:8"), ("--value", "array:16")):
+            self.errors("create", str(self.folder / "wrong"), *wrong, expect=USAGE)
+
     def test_put_and_load_make_typed_maps(self):
         numbers = ["--map", "n", "--key", "u32", "--value", "u64"]
         # Nothing is made by a command that is refused.
@@ -208,8 +240,10 @@ class CommandsTest(CliTest):
                          (64 << 20, "process", "m"))
 
     def test_a_create_that_fails_leaves_no_file(self):
-        for wrong, status in ((["--engine", "pskiplist"], FAILURE), (["--map", "m" * 32], USAGE)):
-            self.errors("create", self.pool, *wrong, expect=status)
+        self.errors("create", self.pool, "--map", "m" * 32, expect=USAGE)
+        self.assertFalse(os.path.exists(self.pool))
+        for engine in self.planned_engines():
+            self.assertIn("planned", self.errors("create", self.pool, "--engine", engine))
             self.assertFalse(os.path.exists(self.pool))
         self.create()
 
@@ -234,6 +268,19 @@ class CommandsTest(CliTest):
         self.assertEqual([(map["name"], map["entries"]) for map in stats["maps"]], [("default", 1)])
         self.assertGreater(stats["file_bytes"], 0)
         self.assertIn(b"entries", self.output("stats", self.pool))
+
+    def test_stats_print_what_the_engine_has(self):
+        for engine, has, lacks in (("phast", b"leaves", b"table"), ("level", b"table", b"leaves"),
+                                   ("clevel", b"table", b"leaves")):
+            pool = f"{self.pool}-{engine}"
+            self.run_cli("create", pool, "--engine", engine)
+            if engine != "phast":
+                self.assertNotIn(b"% full", self.output("stats", pool))
+            for key in range(9):
+                self.run_cli("put", pool, str(key), "v")
+            text = self.output("stats", pool)
+            self.assertIn(has, text)
+            self.assertNotIn(lacks, text)
 
     def test_sync_compact_check(self):
         self.create()
@@ -756,7 +803,8 @@ class BadInputTest(CliTest):
         self.errors("put", self.pool, "k", "v", "--map", "", expect=USAGE)
         self.run_cli("put", self.pool, "k", "v", "--map", "m" * 31)
         self.errors("put", self.pool, "k" * 65536, "v", expect=USAGE)
-        self.errors("put", self.pool, "k", "v", "--map", "hash", "--engine", "pskiplist")
+        for engine in self.planned_engines():
+            self.errors("put", self.pool, "k", "v", "--map", "planned", "--engine", engine)
 
 
 class InUseTest(CliTest):

@@ -136,7 +136,7 @@ TEST(Shrunk, RemovedUnderItsOwnerGoesOnUntilClose) {
   fill_pool(pool);
   ASSERT_EQ(unlink(path.str().c_str()), 0);
   EXPECT_EQ(wrong_content(pool), "");
-  must(must(pool.map<std::uint64_t, std::uint64_t>("numbers")).insert(1, 1));
+  must(must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map())).insert(1, 1));
   (void)pool.close();
   EXPECT_FALSE(std::filesystem::exists(path.str()));
 }

@@ -1,5 +1,5 @@
-// What a pool promises to an engine that phast does not need: when its background work may run,
-// what a check and a sync do about it, and that it may keep no order.
+// What a pool promises to an engine: when its background work may run, what a check and a sync do
+// about it, and that it may keep no order.
 #include <gtest/gtest.h>
 
 #include <chrono>

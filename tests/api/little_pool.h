@@ -1,5 +1,5 @@
-// LittlePool: pools whose maps are made by LittleEngine, under the name of an engine that no build
-// has yet. A test program includes this once: it brings the engine table of the whole program.
+// LittlePool: pools whose maps are made by LittleEngine. A test program includes this once: it
+// brings the engine table of the whole program.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,12 +21,14 @@
 
 namespace perdure {
 
+inline constexpr std::uint8_t kLittleVersion = 3;  // not what a line has that nobody wrote it to
+
 // Takes the place of the library's, which a static library gives to whoever has none.
 const EngineRow* find_engine(Engine engine) noexcept {
   using Little = testing::LittleEngine<RealPlatform>;
   static constexpr EngineRow kRows[] = {
-      {Engine::phast, 0, true, false, &phast::create, &phast::open},
-      {Engine::pskiplist, 0, false, true,
+      {Engine::phast, 0, true, false, false, &phast::create, &phast::open},
+      {testing::kLittleEngine, kLittleVersion, false, false, true,
        [](const EngineContext<RealPlatform>& context, const MapKinds&, const MapOptions&) {
          return Little::create(context);
        },
@@ -41,7 +43,7 @@ const EngineRow* find_engine(Engine engine) noexcept {
 }
 
 using testing::little_rules;
-inline constexpr MapOptions kLittle{.engine = Engine::pskiplist};
+inline constexpr MapOptions kLittle{.engine = testing::kLittleEngine};
 inline constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 
 template <class F>

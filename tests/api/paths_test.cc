@@ -129,9 +129,8 @@ TEST(ReadOnly, LooksAndRefusesMutations) {
     EXPECT_EQ(wrong_content(pool), "");
     Pool second = open_pool(path, {.read_only = true});  // a shared look
     EXPECT_EQ(wrong_content(second), "");
-    auto map = must(pool.ordered_map<std::uint64_t, std::uint64_t>("numbers", {.create = false}));
-    EXPECT_EQ(must(map.scan(ScanOptions<std::uint64_t>{}, [](std::uint64_t, std::uint64_t) {})),
-              kEntries);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
+    EXPECT_EQ(must(map.for_each([](std::uint64_t, std::uint64_t) {})), kEntries);
     EXPECT_EQ(code_of(map.insert(7, 7)), StatusCode::read_only);
     EXPECT_EQ(code_of(map.upsert(mix(1), 7)), StatusCode::read_only);
     EXPECT_EQ(code_of(map.update(mix(1), 7)), StatusCode::read_only);

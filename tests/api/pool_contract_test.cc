@@ -27,7 +27,7 @@ TEST(Busy, OpenedTwiceInOneProcess) {
   EXPECT_NE(second.error().message().find(std::to_string(getpid())), Bytes::npos)
       << second.error().message();
   EXPECT_EQ(wrong_content(pool), "") << "the refused open disturbed the owner";
-  must(must(pool.map<std::uint64_t, std::uint64_t>("numbers")).insert(1, 1));
+  must(must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map())).insert(1, 1));
   must(pool.close());
   Pool third = open_pool(path, small_pool());
   EXPECT_EQ(wrong_content(third), "");
@@ -77,6 +77,16 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
 }
 
 // A dead owner's lock is nobody's lock.
+TEST(Busy, ALookSaysWhetherAProcessHasThePool) {
+  TempPath path;
+  PoolOptions look = small_pool();
+  look.read_only = true;
+  Pool owner = open_pool(path, small_pool());
+  EXPECT_TRUE(must(open_pool(path, look).info()).in_use);
+  must(owner.close());
+  EXPECT_FALSE(must(open_pool(path, look).info()).in_use);
+}
+
 TEST(Busy, AKilledOwnerDoesNotKeepThePool) {
   TempPath path;
   const ChildEnd end = run_child([&] {
@@ -105,8 +115,8 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
     fill_pool(*pool);
     must(pool->map<std::uint64_t, std::uint64_t>("dropped"));
     must(pool->drop("dropped"));  // is kept until the close, and the child must leave it alone
-    std::optional numbers(must(pool->map<std::uint64_t, std::uint64_t>("numbers")));
-    std::optional texts(must(pool->map<Bytes, Bytes>("texts")));
+    std::optional numbers(must(pool->map<std::uint64_t, std::uint64_t>("numbers", small_map())));
+    std::optional texts(must(pool->map<Bytes, Bytes>("texts", small_map())));
     const pid_t child = start_child([&] {
       alarm(20);
       switch (deed) {
@@ -152,7 +162,7 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
     pool.reset();
     Pool again = open_pool(path, small_pool());
     EXPECT_EQ(wrong_content(again), "");
-    EXPECT_EQ(must(again.map<std::uint64_t, std::uint64_t>("numbers")).stats().entries,
+    EXPECT_EQ(must(again.map<std::uint64_t, std::uint64_t>("numbers", small_map())).stats().entries,
               kEntries + 500);
     expect_sound(again);
   }
@@ -409,7 +419,7 @@ TEST(Housekeeping, CompactGivesSpaceBack) {
   {
     Pool pool = open_pool(path, options);
     auto blobs = must(pool.map<std::uint64_t, Bytes>("blobs"));
-    auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
+    auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
     const std::string value(1'500, 'v');
     for (std::uint64_t round = 0; round < 2; ++round) {
       for (std::uint64_t i = 0; i < n; ++i) {
@@ -438,7 +448,7 @@ TEST(Housekeeping, CompactGivesSpaceBack) {
     must(pool.close());
   }
   Pool pool = open_pool(path, options);
-  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
+  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
   EXPECT_EQ(numbers.stats().entries, 2 * n);
   expect_sound(pool);
 }
@@ -447,7 +457,7 @@ TEST(Housekeeping, MovedPoolsStayOpen) {
   TempPath path, other("other");
   Pool first = open_pool(path, small_pool());
   fill_pool(first);
-  std::optional map(must(first.map<std::uint64_t, std::uint64_t>("numbers")));
+  std::optional map(must(first.map<std::uint64_t, std::uint64_t>("numbers", small_map())));
   Pool second = std::move(first);
   EXPECT_EQ(must(map->find(mix(1))), std::optional<std::uint64_t>(1)) << "maps stay, too";
   map.reset();
@@ -468,8 +478,8 @@ TEST(Housekeeping, TwoPoolsOfDifferentModesInOneProcess) {
   fill_pool(a);
   fill_pool(b);
   const auto flushes = [] { return thread_counters().flushes; };
-  auto in_a = must(a.map<std::uint64_t, std::uint64_t>("numbers"));
-  auto in_b = must(b.map<std::uint64_t, std::uint64_t>("numbers"));
+  auto in_a = must(a.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
+  auto in_b = must(b.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
   const std::uint64_t before = flushes();
   must(in_a.update(mix(1), 1));
   EXPECT_EQ(flushes(), before);

@@ -307,7 +307,7 @@ TEST_F(RestartAtOnce, AfterAKill) {
 // ---- torture ----
 
 struct LittleUnderLoss {
-  static constexpr Engine kEngine = Engine::pskiplist;
+  static constexpr Engine kEngine = testing::kLittleEngine;
   template <bool Bytes>
   using Map = testing::LittleEngine<testing::LossyPlatform>;
   template <bool Bytes>
@@ -333,6 +333,16 @@ TEST_F(RestartAtOnce, TheLossyTargetChecksAndClosesBesideNoStep) {
   const std::uint64_t steps = little_rules().steps;
   std::this_thread::sleep_for(std::chrono::milliseconds(3));
   EXPECT_EQ(little_rules().steps, steps);
+}
+
+TEST_F(RestartAtOnce, TheLossyTargetAsksTheEngineToCompact) {
+  testing::LossyTarget<LittleUnderLoss, false> target;
+  ASSERT_TRUE(
+      target.open({.mode = "lossless", .keys = "integer"}, path_, testing::LossyJournal::make())
+          .ok());
+  ASSERT_TRUE(target.compact().ok());
+  EXPECT_EQ(little_rules().compacted, 1U);
+  EXPECT_TRUE(target.close().ok());
 }
 
 // A pool of the torture serves at once, as one that users open, and what its map's answers rest on

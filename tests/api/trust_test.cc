@@ -76,7 +76,7 @@ TEST(Trust, ACopyOfASyncedPoolIsAPool) {
   write_bytes(copy, read_bytes(path));
   EXPECT_TRUE(must(Pool::inspect(copy)).synced);
   EXPECT_FALSE(must(Pool::inspect(copy)).clean);
-  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
+  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
   ASSERT_TRUE(must(numbers.update(mix(3), 3)));  // the bytes stay what they were
   EXPECT_FALSE(must(pool.info()).synced);
   write_bytes(late, read_bytes(path));
@@ -88,7 +88,7 @@ TEST(Trust, ACopyOfASyncedPoolIsAPool) {
     must(backup.close());
   }
   // Every mutation that there is.
-  auto texts = must(pool.map<Bytes, Bytes>("texts"));
+  auto texts = must(pool.map<Bytes, Bytes>("texts", small_map()));
   const std::function<void()> mutations[] = {
       [&] { (void)must(numbers.insert(mix(1'000'000), 1)); },
       [&] { (void)must(texts.upsert("k", "v")); },
@@ -113,14 +113,16 @@ TEST(Trust, ACopyThatAMutationRanIntoIsFoundOut) {
   fill_pool(pool);
   must(pool.sync());
   const std::string before = read_bytes(path);
-  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers"));
+  auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
   ASSERT_TRUE(must(numbers.update(mix(3), 12'345)));
   write_bytes(copy, before.substr(0, 8'192) + read_bytes(path).substr(8'192));
   expect_refused(copy, {StatusCode::untrusted});
   PoolOptions accept = small_pool();
   accept.accept_untrusted = true;
   Pool backup = open_pool(copy, accept);
-  EXPECT_EQ(must(must(backup.map<std::uint64_t, std::uint64_t>("numbers")).find(mix(3))), 12'345U);
+  EXPECT_EQ(
+      must(must(backup.map<std::uint64_t, std::uint64_t>("numbers", small_map())).find(mix(3))),
+      12'345U);
 }
 
 // Writers all the time: sync makes durable, seals nothing, and nobody waits for anybody.
@@ -157,6 +159,7 @@ TEST(Trust, SyncUnderWriters) {
 }
 
 TEST(Trust, AcceptingAnUntrustedPoolThatIsBrokenFails) {
+  if (misses_lost_lines()) GTEST_SKIP() << "pages that are lost need not be noticed in a table";
   TempPath path, copy("copy");
   std::string bytes;
   {
@@ -225,7 +228,8 @@ TEST(Trust, AnotherBoot) {
       fill_pool(pool);
       if (row.syncs > 0) must(pool.sync());
       if (row.syncs > 1) {
-        (void)must(must(pool.map<std::uint64_t, std::uint64_t>("numbers")).update(mix(3), 3));
+        (void)must(
+            must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map())).update(mix(3), 3));
       }
       if (row.killed) kill(getpid(), SIGKILL);
       must(pool.close(row.close));

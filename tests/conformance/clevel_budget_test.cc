@@ -1,26 +1,12 @@
 // The flush and fence budgets of clevel hashing, counted by the platform. What the reclamation
 // batch costs, 2F per item and 1S per batch, is seen in sums only.
-#include <functional>
 #include <string>
 
+#include "tests/conformance/cost.h"
 #include "tests/conformance/subjects.h"
 
 namespace perdure::test {
 namespace {
-
-struct Cost {
-  std::uint64_t flushes, fences;
-  friend bool operator==(const Cost&, const Cost&) = default;
-  friend std::ostream& operator<<(std::ostream& out, const Cost& cost) {
-    return out << cost.flushes << "F " << cost.fences << "S";
-  }
-};
-Cost cost_of(const std::function<void()>& operation) {
-  const Counters before = thread_counters();
-  operation();
-  const Counters after = thread_counters();
-  return {after.flushes - before.flushes, after.fences - before.fences};
-}
 
 const MapOptions kSized{.engine = Engine::clevel, .capacity = 10'000};
 

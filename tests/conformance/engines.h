@@ -1,5 +1,5 @@
-// The engines under test. Adding one is adding its line; every suite of tests/conformance,
-// tests/model and tests/concurrent then runs on it.
+// The engines under test: the suites that use a pool as users do run on each. What else a new one
+// needs: docs/design/overview.md.
 #pragma once
 
 #include <array>

@@ -294,6 +294,41 @@ TEST_P(MapsTest, ManyMaps) {
   expect_sound(*pool_);
 }
 
+// "Figures of structures that an engine does not have are 0, or empty": a table has levels and
+// resizes, what keeps order has leaves, which split and go.
+TEST_P(MapsTest, StatsHaveWhatTheEngineHas) {
+  auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
+  const std::uint64_t n = 5'000;
+  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.insert(i, i)));
+  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.erase(i)));
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(must(map.insert(i, i)));
+  const MapStats stats = map.stats();
+  EXPECT_EQ(stats.entries, 100U);
+  EXPECT_GT(stats.load_factor, 0);
+  const bool ordered = GetParam().ordered;
+  EXPECT_EQ(stats.leaves + stats.splits + stats.merges > 0, ordered);
+  EXPECT_EQ(stats.levels.empty(), ordered);
+  EXPECT_EQ(stats.resizes.empty(), ordered);
+}
+
+// What a store is asked for goes to the map that it makes.
+TEST_P(MapsTest, AStoreMakesItsMapAsAsked) {
+  TempPath small("store"), large("store-large");
+  const auto levels = [&](const std::string& path, std::uint64_t capacity) {
+    auto store = must(Store::open(path, {.engine = GetParam().engine, .capacity = capacity}));
+    EXPECT_EQ(must(store.pool().list())[0].engine, GetParam().engine);
+    std::uint64_t slots = 0;
+    for (const LevelStats& level : store.map().stats().levels) slots += level.slots;
+    return slots;
+  };
+  if (GetParam().ordered) {
+    EXPECT_EQ(levels(small, 0), 0U);
+  } else {
+    EXPECT_GE(levels(large, 100'000), 100'000U);
+    EXPECT_LT(levels(small, 0), 10'000U);
+  }
+}
+
 TEST_P(MapsTest, StoreIsAByteStringMap) {
   TempPath path("store");
   {

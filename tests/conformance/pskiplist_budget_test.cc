@@ -1,20 +1,12 @@
 // The flush and fence budgets of the multi-version store, as docs/design/pskiplist.md has them, and
 // what a version takes.
-#include <functional>
 #include <string>
 
+#include "tests/conformance/cost.h"
 #include "tests/conformance/support.h"
 
 namespace perdure::test {
 namespace {
-
-using Cost = std::pair<std::uint64_t, std::uint64_t>;  // write-backs, fences
-Cost cost_of(const std::function<void()>& operation) {
-  const Counters before = thread_counters();
-  operation();
-  const Counters after = thread_counters();
-  return {after.flushes - before.flushes, after.fences - before.fences};
-}
 
 class PskiplistBudget : public ::testing::Test {
  protected:
@@ -38,7 +30,7 @@ TEST_F(PskiplistBudget, IntegerMutationsCostOneFlushAndOneFence) {
     const Cost cost = cost_of([&] { must(map.insert(i, i)); });
     if (cost == one) continue;
     ++more;
-    EXPECT_LE(cost.second, 3U) << i;
+    EXPECT_LE(cost.fences, 3U) << i;
   }
   EXPECT_EQ(more, (n + 125) / 126);
   for (std::uint64_t i = 0; i < n; ++i) {
@@ -81,8 +73,8 @@ TEST_F(PskiplistBudget, TagsAreFreeButForTheReservation) {
   std::uint64_t fences = 0;
   for (int i = 0; i < 3 * 4096; ++i) {
     const Cost cost = cost_of([&] { must(map.tag()); });
-    flushes += cost.first;
-    fences += cost.second;
+    flushes += cost.flushes;
+    fences += cost.fences;
   }
   EXPECT_EQ(flushes, 3U);
   EXPECT_EQ(fences, 3U);
@@ -95,9 +87,9 @@ TEST_F(PskiplistBudget, ByteStringsCostTheirRecordsAndTwoFences) {
     const std::string key = "0123456789abcd" + std::to_string(10 + i);
     const Cost cost = cost_of([&] { must(map.insert(key, value)); });
     if (i == 0) continue;  // may take an extent
-    EXPECT_EQ(cost.second, 2U) << "insert " << i;
-    EXPECT_LE(cost.first, 6U) << "insert " << i;
-    EXPECT_EQ(cost_of([&] { must(map.update(key, value)); }).second, 2U) << "update " << i;
+    EXPECT_EQ(cost.fences, 2U) << "insert " << i;
+    EXPECT_LE(cost.flushes, 6U) << "insert " << i;
+    EXPECT_EQ(cost_of([&] { must(map.update(key, value)); }).fences, 2U) << "update " << i;
     EXPECT_EQ(cost_of([&] { must(map.find(key)); }), (Cost{0, 0}));
     EXPECT_EQ(cost_of([&] { must(map.erase(key)); }), (Cost{1, 1})) << "erase " << i;
   }

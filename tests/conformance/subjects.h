@@ -2,6 +2,7 @@
 // kind}, and generators of keys and values of each kind.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -20,6 +21,10 @@ struct Rgb {
   std::uint8_t red, green, blue;
   friend bool operator==(const Rgb&, const Rgb&) = default;
 };
+
+// The longest arrays.
+using Name = std::array<char, kMaxArrayKeyBytes>;
+using Digest = std::array<std::uint8_t, kMaxArrayValueBytes>;
 
 template <class Row, Durability D>
 class PoolBackend {
@@ -73,7 +78,7 @@ struct Kinds {
 };
 using AllKinds =
     std::tuple<Kinds<std::uint64_t, std::uint64_t>, Kinds<std::int64_t, std::uint32_t>,
-               Kinds<Shelf, Rgb>, Kinds<std::string_view, std::string_view>,
+               Kinds<Shelf, Rgb>, Kinds<Name, Digest>, Kinds<std::string_view, std::string_view>,
                Kinds<std::string_view, std::uint64_t>, Kinds<std::uint64_t, std::string_view>>;
 
 template <class B, class KindsT>
@@ -93,6 +98,8 @@ constexpr const char* kind_name() {
   if constexpr (std::same_as<T, std::int64_t>) return "i64";
   if constexpr (std::same_as<T, std::uint32_t>) return "u32";
   if constexpr (std::same_as<T, Shelf>) return "enum16";
+  if constexpr (std::same_as<T, Name>) return "array16";
+  if constexpr (std::same_as<T, Digest>) return "array15";
   return "rgb";
 }
 
@@ -155,6 +162,11 @@ detail::OwnedKey<K> key_at(std::uint64_t i) {
     char text[32];
     std::snprintf(text, sizeof text, "k%06llu", static_cast<unsigned long long>(i));
     return text + std::string(i % 19, '~');  // lengths 7 to 25: inside and beyond the head
+  } else if constexpr (std::same_as<K, Name>) {
+    Name name{};
+    std::snprintf(name.data(), name.size(), "n%014llu", static_cast<unsigned long long>(i));
+    name.back() = static_cast<char>(i % 7);  // both halves tell some keys apart
+    return name;
   } else if constexpr (std::same_as<K, std::uint64_t>) {
     return (i + 1) * 0x0001'0000'0000'0001ULL;
   } else if constexpr (std::same_as<K, std::int64_t>) {
@@ -172,8 +184,10 @@ detail::Owned<V> value_at(std::uint64_t i) {
     text.append(bits % 90, static_cast<char>('a' + i % 26));
     return text;
   } else {
+    // Of those of more than a word, the first byte differs, or the last ones do.
+    const std::uint64_t words[2] = {sizeof(V) > 8 ? i / 2 : bits, bits};
     V value;
-    std::memcpy(static_cast<void*>(&value), &bits, sizeof(V));
+    std::memcpy(static_cast<void*>(&value), words, sizeof(V));
     return value;
   }
 }

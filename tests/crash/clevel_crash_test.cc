@@ -90,11 +90,89 @@ std::vector<Op> drained() {
   return ops;
 }
 
-// C5: a rehash that begins again copies nothing twice: what was copied is found above.
+// C5: what a rehash has copied when it is cut short is named once before it goes on: by the walk.
 TEST(ClevelCrash, C5_RehashAgainAfterACrash) {
   explore_exactly(drained(), {"clevel.rehash.copy"});
-  EXPECT_TRUE(goes_red("clevel.rehash.found", Mutant::skip_step, drained(),
-                       {.name = "c5_mutant", .capacity = 2 << 20, .second_in = 4, .kill_in = 2}));
+  for (const char* site : {"clevel.mark.twice", "clevel.rehash.wait"}) {
+    EXPECT_TRUE(goes_red(site, Mutant::skip_step, drained(),
+                         {.name = "c5_mutant", .capacity = 2 << 20, .second_in = 4, .kill_in = 2}))
+        << site;
+  }
+}
+
+// An insert that finds no slot moves an item up before the table grows.
+std::vector<Op> moved_up() {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 22; ++key) ops.push_back(insert(key, key));
+  for (std::uint64_t key = 2; key <= 22; key += 3) ops.push_back(erase(key));
+  for (std::uint64_t key = 31; key <= 34; ++key) ops.push_back(insert(key, key));
+  return ops;
+}
+TEST(ClevelCrash, I4_ItemsMoveUp) {
+  explore_exactly(moved_up(), {"clevel.move.slot", "clevel.rehash.copy"});
+  EXPECT_TRUE(goes_red("clevel.mark.twice", Mutant::skip_step, moved_up(),
+                       {.name = "moved_mutant", .capacity = 2 << 20, .battery = 20}));
+}
+
+// A table that is made smaller: every point of it, and of what is inserted and erased beside it.
+TEST(ClevelCrash, C14_Compact) {
+  std::vector<Op> ops;
+  const auto some = [&](std::uint64_t from, std::uint64_t to) {
+    for (std::uint64_t key = from; key <= to; ++key) ops.push_back(insert(key, key));
+  };
+  some(1, 26);
+  for (std::uint64_t key = 1; key <= 22; ++key) ops.push_back(erase(key));
+  ops.push_back({OpKind::compact, {}, {}});
+  some(41, 44);
+  ops.push_back(update(25, 1));
+  ops.push_back(erase(26));
+  ops.push_back({OpKind::compact, {}, {}});
+  some(51, 54);
+  explore_exactly(ops, {"clevel.ring.word", "clevel.rehash.copy", "clevel.rehash.seal"});
+}
+
+// What a map's first start stores is durable before another thread acknowledges an insert.
+TEST(ClevelCrash, ANewMapIsOpenBeforeOthersInsert) {
+  const auto survives = [] {
+    const ScopedWorld world;
+    SimMemory memory(2 << 20);
+    ClevelSubject<clevel::IntegerCodec> subject(kWords);
+    if (!subject.create(memory).ok()) return false;
+    memory.settle();
+    memory.set_mode(SimMode::recording);
+    if (!subject.open(memory, 1).ok()) return false;
+    SimPlatform::world().thread = 7;
+    if (!subject.call(insert(5, 1)).value_or(false)) return false;
+    const std::vector<PendingLine> pending = memory.pending();
+    const std::vector<std::uint32_t> guaranteed(pending.size(), 0);
+    SimMemory after(2 << 20);
+    after.load_image(memory, memory.image(pending, guaranteed, true, false));
+    ClevelSubject<clevel::IntegerCodec> reopened(kWords);
+    std::string value;
+    return reopened.open(after, 2).ok() && reopened.pool().core().sweep().finish() &&
+           reopened.lookup(integer_key(5), value).value_or(false);
+  };
+  EXPECT_TRUE(survives());
+  const ScopedMutant scoped("clevel.start.opened", Mutant::drop_fence);
+  ASSERT_TRUE(scoped.matched());
+  EXPECT_FALSE(survives());
+}
+
+TEST(ClevelCrash, ADamagedRootBlockIsRefused) {
+  const auto opens = [] {
+    SimMemory memory(2 << 20);
+    ClevelSubject<clevel::IntegerCodec> subject(kWords);
+    EXPECT_TRUE(subject.create(memory).ok());
+    EXPECT_TRUE(subject.open(memory, 1).ok());
+    EXPECT_TRUE(subject.close().ok());
+    const_cast<clevel::layout::Root*>(clevel_root(memory))->seed[0] ^= 1;
+    ClevelSubject<clevel::IntegerCodec> reopened(kWords);
+    return reopened.open(memory, 1).ok();
+  };
+  EXPECT_FALSE(opens());
+  const ScopedMutant scoped("clevel.root.crc", Mutant::skip_check);
+  ASSERT_TRUE(scoped.matched());
+  EXPECT_TRUE(opens());
 }
 
 // While a level drains nothing is zeroed ahead, however full the buckets are: an insert that finds

@@ -3,12 +3,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
+#include "perdure/pool.h"
 #include "support.h"
 #include "testing/engine_list.h"
 
 namespace perdure::testing {
 namespace {
+
+// What is built and not in the list would get no explorer, scheduler, mutants or torture.
+TEST(EnginesUnderTest, AreThoseThatAreBuilt) {
+  std::set<std::pair<Engine, bool>> built, listed;
+  for (const EngineInfo& info : engines()) {
+    if (info.built) built.emplace(info.engine, info.ordered);
+  }
+  for (const EngineUnderTest* row : engines_under_test()) listed.emplace(row->engine, row->ordered);
+  EXPECT_EQ(built, listed) << "testing/engine_list.cc";
+}
 
 constexpr std::uint32_t kPointsIn = 6;  // every so-many-th crash point
 

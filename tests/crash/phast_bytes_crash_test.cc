@@ -15,21 +15,13 @@ constexpr EnumerationLimits kFew{.product = 64, .random = 12, .sampled = 60};
 Op put(const std::string& key, const std::string& value) { return {OpKind::upsert, key, value}; }
 Op erase(const std::string& key) { return {OpKind::erase, key, {}}; }
 
-void explore_exactly(const std::vector<Op>& workload, std::set<std::string> sites) {
-  Explorer explorer(phast_subjects<phast::BytesCodec>(kBytes), bytes_op,
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = {.product = 512, .random = 32, .sampled = 150},
-                     .battery = 80,
-                     .second_in = 100,
-                     .kill_in = 6,
-                     .explore_create = false});
-  const ExploreReport report = explorer.run(workload);
-  std::printf("%s\n", report.summary().c_str());
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-  for (const std::string& site : sites) {
-    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
-  }
+void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites) {
+  ExploreOptions options = exact_options();
+  options.limits = {.product = 512, .random = 32, .sampled = 150};
+  options.battery = 80;
+  options.second_in = 100;
+  options.kill_in = 6;
+  explore_workload(phast_subjects<phast::BytesCodec>(kBytes), bytes_op, options, workload, sites);
 }
 
 TEST(PhastBytesCrash, RandomBytes) {

@@ -3,6 +3,7 @@
 
 #include "support.h"
 #include "testing/engines/phast_subject.h"
+#include "testing/race_ops.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -11,34 +12,10 @@ namespace {
 const MapSetup kWords{};
 const MapSetup kRecords{.values = ValueKind::bytes};
 
-std::string word(std::uint64_t value) {
-  return std::string(reinterpret_cast<const char*>(&value), 8);
-}
-Op insert(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::insert, integer_key(key), word(value)};
-}
-Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
-Op update(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::update, integer_key(key), word(value)};
-}
-
-// One workload, every crash point, every image that the limit allows.
-void explore_exactly(const std::vector<Op>& workload, std::set<std::string> sites,
+void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
                      const MapSetup& setup = kWords) {
-  Explorer explorer(phast_subjects<phast::IntegerCodec>(setup), integer_op,
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = {.product = 4096, .random = 64, .sampled = 400},
-                     .battery = 100,
-                     .second_in = 20,
-                     .kill_in = 3,
-                     .explore_create = false});
-  const ExploreReport report = explorer.run(workload);
-  std::printf("%s\n", report.summary().c_str());
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-  for (const std::string& site : sites) {
-    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
-  }
+  explore_workload(phast_subjects<phast::IntegerCodec>(setup), integer_op, exact_options(),
+                   workload, sites);
 }
 
 TEST(PhastCrash, RandomWords) {

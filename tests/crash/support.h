@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "testing/explorer.h"
 
@@ -48,6 +50,29 @@ inline ExploreReport explore(const SubjectFactory& factory, const OpSource& sour
   EXPECT_GT(total.images, 0U);
   EXPECT_EQ(total.unexplained_lines, 0U);
   return total;
+}
+
+// One workload, every crash point, every image that the limits allow; a crash crosses each of the
+// sites.
+inline void explore_workload(const SubjectFactory& factory, const OpSource& source,
+                             ExploreOptions options, const std::vector<Op>& workload,
+                             const std::set<std::string>& sites) {
+  options.name = test_name();
+  Explorer explorer(factory, source, options);
+  const ExploreReport report = explorer.run(workload);
+  std::printf("%s\n", report.summary().c_str());
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  for (const std::string& site : sites) {
+    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
+  }
+}
+inline ExploreOptions exact_options() {
+  return {.capacity = 2 << 20,
+          .limits = {.product = 4096, .random = 64, .sampled = 400},
+          .battery = 100,
+          .second_in = 20,
+          .kill_in = 3,
+          .explore_create = false};
 }
 
 }  // namespace perdure::testing

@@ -157,9 +157,8 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
   const Shown all[] = {
       {"scans_beside_erases", "clevel.scan.dead", both},
       {"reuse_beside_the_rehash", "clevel.rehash.seal", both},
-      {"absence_beside_the_rehash", "clevel.rehash.dead", {Mutant::drop_flush}},
-      {"absence_beside_the_rehash", "clevel.rehash.late", {Mutant::drop_flush}},
-      {"absence_beside_the_rehash", "clevel.rehash.undo", {Mutant::drop_fence}},
+      {"reuse_beside_a_move", "clevel.move.slot", both},
+      {"reuse_after_an_undone_copy", "clevel.rehash.undo", {Mutant::drop_flush}},
       {"absence_beside_the_walk", "clevel.mark.dead", both},
   };
   for (const NamedInterleaving& interleaving : clevel_interleavings()) {
@@ -177,12 +176,54 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
   }
 }
 
+// Whoever finds no slot moves an item, in whose place other threads look, change it, take it away.
+TEST(ClevelRaces, C1_C2_C3_ItemsMoveUpBesideOthers) {
+  const Ops setup = keys_up_to(9);
+  // Items move when the walk of the open is over.
+  const Ops fill = with(steps_of_background(8), inserts({31, 32, 33, 34}));
+  for (const std::uint64_t key : {1, 4, 7}) {
+    expect_crossed(explore(std::to_string(key), words(), setup,
+                           {fill, {update(key, 7), find(key), erase(key), insert(key, 8)}}, 384),
+                   {"clevel.move.slot"});
+  }
+  expect_crossed(
+      explore("two", words(), setup, {fill, {insert(41, 1), insert(42, 1), erase(1)}}, 384),
+      {"clevel.move.slot"});
+}
+
+// The table is made smaller beside whatever else is done.
+TEST(ClevelRaces, C14_CompactBesideOthers) {
+  Ops setup = keys_up_to(26);
+  for (std::uint64_t key = 1; key <= 22; ++key) setup.push_back(erase(key));
+  setup = with(setup, steps_of_background(200));
+  const Ops compact = with(steps_of_background(8), {{OpKind::compact, {}, {}}});
+  expect_crossed(explore("mutations", words(), setup,
+                         {compact, {update(23, 7), erase(24), insert(31, 1), find(25)}}, 4096),
+                 {"clevel.ring.word", "clevel.rehash.copy"});
+  expect_clean(explore("inserts", words(), setup,
+                       {compact, {insert(31, 1), insert(32, 1), insert(33, 1), find(26)}}, 4096));
+}
+
 // P4a: items move while the sweep marks what the process before left.
 TEST(ClevelRaces, P4a_ItemsMoveBesideTheSweep) {
   expect_crossed(
       explore({}, words(), with(growing(), {reopen()}),
               {steps_of_background(8), {erase(1), insert(31, 1), insert(32, 2), find(2)}}, 512),
       {"clevel.rehash.copy"});
+}
+
+// The walk of an open clears the slot of an item that has just died, and is over; an insert fills
+// it; the eraser, wherever it was stopped since it killed the item, leaves it alone.
+TEST(ClevelRaces, C4_P4a_TheWalkEndsBesideAnEraser) {
+  Interleaver interleaver(
+      clevel_subjects<clevel::IntegerCodec>({}),
+      {.name = test_name(),
+       .setup = {insert(7, 1), insert(5, 1)},
+       .threads = {{erase(5)}, with(steps_of_background(8), {insert(5, 2), find(5)})}});
+  const auto report =
+      interleaver.sweep({{0, flush_of("clevel.erase.state")}}, 0, {{1, done()}, {0, done()}});
+  expect_crossed(report, {"clevel.mark.slot"});
+  EXPECT_EQ(report.blocked, 0U);
 }
 
 }  // namespace

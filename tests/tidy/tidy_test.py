@@ -101,8 +101,6 @@ LAYERS = {
     "engine": {"util", "platform", "heap", "reclaim", "pool", "index", "ordered"},
     "index": {"util", "platform", "heap", "reclaim", "pool", "engine"},
     "store": CORE - {"store"},
-    "capi": CORE,
-    "mpi": CORE | {"engine"},
     "tools": CORE | {"bench"},
     "bench": CORE | {"engine"},
     "testing": CORE | {"engine"},

@@ -1,11 +1,16 @@
 // Level hashing where its own structure shows: the list of levels, resizes, damage.
+#include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include "index/level/layout.h"
+#include "platform/real_platform.h"
+#include "store/pool_impl.h"
 #include "tests/conformance/support.h"
 
 namespace perdure::test {
@@ -66,6 +71,57 @@ TEST(Level, EveryBitOfTheWordThatNamesTheLevelsIsChecked) {
   Pool pool = open_pool(path, kDriven);
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kSmall));
   for (std::uint64_t i = 0; i < 2'000; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i));
+  expect_sound(pool);
+}
+
+// An insert that waits for the system to zero a level waits long.
+TEST(Level, TheSpaceOfTheNextLevelIsMadeBeforehand) {
+  TempPath path;
+  Pool pool = open_pool(path, kDriven);
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>(
+      "m", {.engine = Engine::level, .level = {.buckets = 1 << 16}}));
+  const std::uint64_t slots = (3 << 15) * 6;
+  const std::uint64_t next = (1 << 17) * 128;
+  const auto file_bytes = [&] { return std::filesystem::file_size(path.str()); };
+  const auto fill = [&](std::uint64_t to) {
+    for (std::uint64_t i = map.stats().entries; i < to; ++i) {
+      ASSERT_TRUE(must(map.insert(mix(i), i)));
+    }
+    while (must(pool.run_background())) {
+    }
+  };
+  fill(slots * 7 / 10);
+  const std::uint64_t before = file_bytes();
+  const std::uint64_t named = must(pool.info()).file_bytes;
+  EXPECT_LT(before, named + next / 2);
+  fill(slots * 8 / 10);
+  EXPECT_TRUE(map.stats().resizes.empty());
+  EXPECT_EQ(must(pool.info()).file_bytes, named) << "the header names it when it is used";
+  const std::uint64_t prepared = file_bytes();
+  EXPECT_GE(prepared, before + next / 2);
+  fill(slots);
+  EXPECT_EQ(map.stats().resizes.size(), 1U);
+  EXPECT_EQ(file_bytes(), prepared);
+}
+
+// E19: where nothing is done in the background, inserts do it, each a little of it.
+TEST(Level, InsertsKeepPaceWithADrain) {
+  TempPath path;
+  Pool pool = open_pool(path, {.durability = Durability::emulated, .max_size = 64_MiB});
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kSmall));
+  std::uint64_t most = 0;
+  {
+    const BackgroundHold<RealPlatform> hold(pool.impl().background());
+    for (std::uint64_t i = 0; i < 200'000; ++i) {
+      const std::uint64_t before = thread_counters().fences;
+      ASSERT_TRUE(must(map.insert(mix(i), i)));
+      if (i < 5'000) continue;  // a small level is drained by a few batches
+      most = std::max(most, thread_counters().fences - before);
+    }
+  }
+  std::printf("fences of one insert: at most %llu\n", static_cast<unsigned long long>(most));
+  EXPECT_LE(most, 16U);
+  EXPECT_LE(map.stats().height, 3U) << "no level was added for want of a drain";
   expect_sound(pool);
 }
 

@@ -2,6 +2,8 @@
 // kinds of a map, and the interval that scan options mean.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -92,6 +94,28 @@ TEST(MapSpecs, TellKindsApart) {
   const detail::MapSpec bytes = detail::map_spec<std::string_view, std::string_view>();
   EXPECT_EQ(bytes.key_kind, KeyKind::bytes);
   EXPECT_EQ(bytes.value_kind, ValueKind::bytes);
+  struct Twelve {
+    std::uint32_t a, b, c;
+  };
+  const detail::MapSpec arrays = detail::map_spec<std::array<std::byte, 16>, Twelve>();
+  EXPECT_EQ(arrays.key_kind, KeyKind::array);
+  EXPECT_EQ(arrays.value_kind, ValueKind::array);
+  EXPECT_EQ(arrays.key_bytes, 16);
+  EXPECT_EQ(arrays.value_bytes, 12);
+}
+
+TEST(Arrays, WhichTypesAreKeysAndValues) {
+  static_assert(MapKey<std::array<char, 1>> && MapKey<std::array<unsigned char, 16>>);
+  static_assert(!MapKey<std::array<char, 17>> && !MapKey<std::array<char, 0>>);
+  static_assert(!MapKey<std::array<std::uint16_t, 4>>, "its order would not be that of its bytes");
+  static_assert(WordValue<std::array<char, 8>> && ArrayValue<std::array<char, 9>>);
+  static_assert(ArrayValue<std::array<char, 15>> && !MapValue<std::array<char, 16>>);
+  const std::array<char, 3> key = {'a', '\0', 'c'};
+  EXPECT_EQ(detail::to_key(key).bytes, "a\0c"sv);
+  EXPECT_EQ((detail::from_key<std::array<char, 3>>({.bytes = "a\0c"sv})), key);
+  EXPECT_EQ((detail::from_key<std::array<char, 3>>({.bytes = "a"sv})),
+            (std::array<char, 3>{'a', '\0', '\0'}))
+      << "damage must not be read beyond";
 }
 
 // The interval of byte-string options, as {from, to} with "-" for open.

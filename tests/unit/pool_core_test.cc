@@ -252,6 +252,22 @@ TEST_F(Core, GrowthIsPreparedPieceByPiece) {
   EXPECT_FALSE(core().prepare_growth(kPage));
 }
 
+// A hint makes it larger, and is spent by the growth that it is for.
+TEST_F(Core, WhatIsExpectedIsPrepared) {
+  const std::uint64_t extent = core().header().extent_bytes;
+  const std::uint64_t before = core().header().file_bytes;
+  const std::uint64_t count = 3 * (before / extent);
+  core().expect(count);
+  while (core().prepare_growth(kPage)) {
+  }
+  EXPECT_EQ(memory_.size(), before + count * extent);
+  ASSERT_TRUE(core().grow(count));
+  EXPECT_EQ(memory_.size(), before + count * extent);
+  while (core().prepare_growth(kPage)) {
+  }
+  EXPECT_LT(memory_.size(), before + 2 * count * extent);
+}
+
 TEST_F(Core, AFullMediumPreparesNothing) {
   memory_.set_disk_limit(memory_.size());
   EXPECT_FALSE(core().prepare_growth(kPage));

@@ -11,13 +11,14 @@
 //   else; the root's ring of words names the levels, so that growing or shrinking the list is one
 //   word store.
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   I1 C  The ring's words that are not 0 are one run; each level is twice the one before it and
-//         was durably empty before its word was stored.
+//   I1 C  The ring's words that are not 0 are one run; each level was durably empty before its word
+//         was stored. In a table that only grows each is twice the one before it.
 //   I2 C  A slot is 0, sealed, or names an item block in a bucket that is one of the item's two of
 //         that level; sealed slots are in the last of more than two levels only. A slot whose item
 //         is not live, or not whole, is no entry.
-//   I3 C  At most one live, whole item per key. Two slots name one item only while one of them is
-//         in the last of more than two levels.
+//   I3 C  At most one live, whole item per key. Two slots name one item only if one of them is in
+//         the last level and the other above it; and then (D) a Moving scope is alive, or the slots
+//         are not verified yet (I7).
 //   I4 C  A block is not reused before every slot that named it is durably something else, and is
 //         durably dead (state 0) by then.
 //   I5 D  The stripe of a key is not 0 from before a store to an item's state, an item's value word
@@ -44,31 +45,36 @@
 //           -> uncount. 1F 1S.
 //           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
 //           2S.
-//   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> uncount -> clear the slots
+//   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> clear the slots -> uncount
 //           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). A copy that
-//           a rehash has made: F S at once.
+//           a move has made: F S at once.
 //   expand  level zero, F* S, in the background -> ring word, F S (PP) -> context, by the insert
-//           that found no slot.
+//           that found no slot, unless an item of its buckets in the last of two levels can go up:
+//           copy F S -> old slot cleared, F S.
 //   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
-//           F per copy; dead ones F; 1S. Dead meanwhile: the copy undone, 2F S. Then sealed, 1F; 1S
-//           a step. All sealed: ring word 0, F S (PP) -> context -> level retired.
-//   for_each  bucket by bucket; the rehash rests meanwhile, so that each entry is seen once.
+//           F per copy; 1S. Dead meanwhile: the copy undone, F. Then sealed, 1F; 1S a step. All
+//           sealed: ring word 0, F S (PP) -> context -> level retired.
+//   compact two smaller levels, as an expansion adds them; the rehash then empties the old ones.
+//   for_each  bucket by bucket; nothing moves meanwhile, so that each entry is seen once.
 // ORDERING
 //   state, key, value  before the slot's CAS (release); find loads the slot first (acquire).
-//   copy, death        before the seal: who finds a seal finds the copy further up, or a new
-//                      context; what died is durably dead.
+//   copy               before the seal: who finds a seal finds the copy further up, or a new
+//                      context. A dead item's slot is not sealed: its eraser clears it first.
 //   seal               durable before the step's guard goes: blocks that sealed slots named are
 //                      reused later (I4).
-//   dead / copy        eraser: state CAS, then context, then slots. Rehasher: copy CAS, then state.
-//                      Locked on both sides: one of them sees the other's store (as Dekker; a
-//                      locked instruction orders both on x86, acquire and release alone do not).
-//   stripe             raised before the store, loaded after the value; lowered after the fence.
-//   scanners, moving   each side raises its own, then looks at the other's (seq_cst).
+//   dead / moves       eraser: state CAS, verified_, moves_, then context and slots. Who moves:
+//                      moves_, copy CAS, then state. Locked on both sides: one of them sees the
+//                      other's store (as Dekker; a locked instruction orders both on x86, acquire
+//                      and release alone do not).
+//   stripe             raised before the store, loaded after the value; lowered after the fence, by
+//                      a plain store: nothing locked stands between a fence and the next
+//                      operation's misses (docs/decisions/0006).
+//   scanners, moves    each side raises its own, then looks at the other's (seq_cst).
 // RECOVERY  The ring; O(levels). mark_some() then goes through the slots while the map serves:
-//   those that name a dead or torn item are cleared, once the death is durable, and fenced in the
-//   same step, before the sweep can free the block; the others' items and blobs are marked. A
-//   rehash goes on from bucket 0: what was copied is found in a level above and only sealed.
-//   Idempotent.
+//   those that name a dead or torn item are cleared, once the death is durable, and so is the lower
+//   one of two that name an item, as a move that was cut short leaves them; fenced in the same
+//   step, before the sweep can free the block. The others' items and blobs are marked. A rehash
+//   goes on from bucket 0. Idempotent.
 //   Non-authoritative pointers: slots of dead and torn items; the second slot of a moving item;
 //   bits 0..38 of a dead state; value words of dead items.
 // RECLAMATION  items through epochs, their slot written back and their state zeroed by the batch
@@ -76,11 +82,13 @@
 //   a reference is removed during a sweep its target is marked.
 // PROGRESS  find, update, erase are lock-free (an allocation aside). Inserts of one stripe exclude
 //   each other across the fence. One thread expands, others that found no slot either wait for it.
-//   Nobody waits for the rehash. pool_full: inserts and byte updates fail, all else goes on.
+//   Nobody waits for the rehash; it waits for erases between death and slot. pool_full: inserts and
+//   byte updates fail, all else goes on.
 //   hash_overflow: an insert whose buckets are full though the table is nearly empty, since its
 //   keys were chosen to collide; other keys' inserts go on.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -120,6 +128,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   Expected<Recovered> recover(bool clean) override;
   Expected<bool> mark_some(std::uint64_t budget) noexcept override;
   void start() noexcept override;
+  Expected<bool> compact() override;
   void release_blocks() override;
   Status close() override;
 
@@ -142,6 +151,8 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   using Base::validate;
   using typename Base::Mode;
   static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many
+  static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;
+  static constexpr unsigned kGiveCoreAway = 63;  // as P::pause() knows it
 
   struct Level {
     Bucket* buckets = nullptr;
@@ -158,6 +169,14 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
         {};  // the last level, which drains if there are more than two, first
     Level& first() const noexcept { return *levels[count - 1]; }
     bool growing() const noexcept { return count > 2; }
+    // Twice the largest that stays.
+    std::uint64_t next_size() const noexcept {
+      std::uint64_t largest = 0;
+      for (std::uint32_t i = growing() ? 1 : 0; i < count; ++i) {
+        largest = std::max(largest, levels[i]->count);
+      }
+      return largest * 2;
+    }
   };
   // What a walk has found.
   struct Found {
@@ -167,6 +186,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
     std::uint64_t state = 0;
     std::uint64_t value = 0;
     const Context* context = nullptr;
+    std::uint64_t moves = 0;    // moves_ before the walk
     std::uint64_t damaged = 0;  // an item that a clean close left whole, and that is not
   };
   // What an item is that a slot named, by its checksum. `changed`: it was another one by then.
@@ -213,14 +233,15 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   template <class F>
   static bool for_each_match(const Probe& probe, const Level& level, F&& visit) noexcept;
   bool same_key(const Item* item, std::uint64_t state, const Probe& probe) const noexcept;
-  Status search(const Probe& probe, std::uint64_t own, Found& found) noexcept;
-  bool walk(const Probe& probe, std::uint64_t own, Found& found, bool& wrote) noexcept;
-  bool note_dead(const Item* item, const Probe& probe, std::uint64_t own) noexcept;
-  Status make_durable(const Found& found, const Probe& probe, std::uint64_t own) noexcept;
+  Status search(const Probe& probe, std::uint32_t own, Found& found) noexcept;
+  bool walk(const Probe& probe, std::uint32_t own, Found& found, bool& wrote) noexcept;
+  bool note_dead(const Item* item, const Probe& probe, std::uint32_t own) noexcept;
+  Status make_durable(const Found& found, const Probe& probe, std::uint32_t own) noexcept;
   void write_back(const Found& found) noexcept;
   Status value_at(const Found& found, detail::Value& value) const noexcept;
   void prefetch(const Probe& probe) const noexcept;
   void prefetch_items(const Probe& probe) const noexcept;
+  void prefetch_items(const Bucket& bucket) const noexcept;
   bool deliver_bucket(const Context& now, std::uint32_t level, Bucket& bucket,
                       FunctionRef<bool(std::span<const detail::Entry>)> visit, Status& s) noexcept;
 
@@ -236,36 +257,46 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
                                     std::size_t& bytes) noexcept;
   Expected<std::uint64_t> make_blob(std::string_view value) noexcept;
   void discard_item(std::uint64_t block) noexcept;
-  std::uint64_t* free_slot(const Probe& probe, const Context& now) const noexcept;
+  std::uint64_t* free_slot(const Probe& probe, const Context& now,
+                           std::uint32_t lowest) const noexcept;
   Expected<bool> replace(const Found& found, const Probe& probe,
                          const detail::Value& value) noexcept;
   Expected<bool> replace_bytes(const Found& found, const Probe& probe,
                                std::string_view value) noexcept;
   void retire_blob(std::uint64_t blob) noexcept;
   void open_item(Item* item, std::uint64_t state) noexcept;
-  Status clear_slots(const Found& found, const Probe& probe) noexcept;
+  bool clear_slots(const Found& found, const Probe& probe) noexcept;
+  bool clear_copies(const Found& found, const Probe& probe) noexcept;
 
   // --- structure ---
+  Status append(const Context& seen, std::span<const std::uint64_t> sizes, bool shrink) noexcept;
   Status expand(const Context* seen) noexcept;
+  Expected<bool> shrink() noexcept;
+  bool give_back_ahead() noexcept;
   void look_ahead(const Context& now, const std::uint64_t* slot) noexcept;
   Step prepare_some(Status& failure) noexcept;
   Expected<std::uint64_t> take_level(std::uint64_t buckets) noexcept;
-  void begin_resize(const Context& from, const Context& to) noexcept;
+  std::uint64_t entries_about() const noexcept;
+  void begin_resizes(const Context& from, const Context& to, bool shrink) noexcept;
   void end_resize(const Level& drained) noexcept;
   static std::uint64_t slots_of(const Context& context) noexcept;
+  static std::uint64_t lower_for(std::uint64_t entries) noexcept;
   std::uint64_t gained() const noexcept;
   bool crowded(const Level& level) const noexcept;
   Step rehash_some() noexcept;
+  Step rehash_batch(bool& waits) noexcept;
   struct Move {
-    std::uint64_t word = 0;         // of the slot; 0: it stays as it is
-    std::uint64_t* copy = nullptr;  // made by this step
+    std::uint64_t word = 0;  // of the slot; 0: it stays as it is
+    std::uint64_t* copy = nullptr;
   };
   static Step after_failure(const Status& s) noexcept;
-  Expected<bool> rehash_bucket(const Level& last, Bucket& bucket) noexcept;
-  Expected<bool> copy_bucket(const Level& last, Bucket& bucket, Move (&moves)[8]) noexcept;
-  bool undo_copies(Move (&moves)[8]) noexcept;
-  Expected<bool> copy_up(const Probe& probe, std::uint64_t word, const Level& last,
-                         std::uint64_t*& copy) noexcept;
+  Expected<bool> rehash_bucket(Bucket& bucket) noexcept;
+  Expected<bool> copy_bucket(Bucket& bucket, Move (&moves)[8]) noexcept;
+  void undo_copies(std::span<Move> moves) noexcept;
+  Expected<bool> make_room(const Probe& probe, const Context* seen) noexcept;
+  Expected<std::uint64_t*> copy_above(const Probe& probe, std::uint64_t word,
+                                      const Context& now) noexcept;
+  Expected<std::uint64_t*> copy_up(const Probe& probe, std::uint64_t word) noexcept;
   Status drop_last() noexcept;
   bool store_ring(std::uint32_t index, std::uint64_t word) noexcept;
   struct Rehash final : BackgroundWork<P> {
@@ -285,12 +316,31 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
     }
     Clevel* map;
   };
-  // While it lives no item moves; it waits for the step that is under way.
+  // Who makes a copy of a slot, or takes one of two away. Items move only while may_copy().
+  class [[nodiscard]] Moving {
+   public:
+    explicit Moving(Clevel& map) noexcept : map_(map) {
+      map_.moves_.fetch_add(kMoveBegun + 1, std::memory_order_seq_cst);
+    }
+    ~Moving() { map_.moves_.fetch_sub(1, std::memory_order_seq_cst); }
+    Moving(const Moving&) = delete;
+    Moving& operator=(const Moving&) = delete;
+    bool may_copy() const noexcept {
+      return map_.scanners_.load(std::memory_order_seq_cst) == 0 &&
+             !map_.context_.platform.poisoned();
+    }
+
+   private:
+    Clevel& map_;
+  };
+  // While it lives no item moves; it waits for those that move one.
   class [[nodiscard]] Pause {
    public:
     explicit Pause(Clevel& map) noexcept : map_(map) {
       map_.scanners_.fetch_add(1, std::memory_order_seq_cst);
-      for (unsigned n = 0; map_.moving_.load(std::memory_order_seq_cst) != 0;) P::pause(n++);
+      for (unsigned n = 0; map_.moves_.load(std::memory_order_seq_cst) % kMoveBegun != 0;) {
+        P::pause(n++);
+      }
     }
     ~Pause() {
       map_.scanners_.fetch_sub(1, std::memory_order_seq_cst);
@@ -312,7 +362,10 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   static void finish_context(void*, std::uint64_t context) {
     delete reinterpret_cast<Context*>(context);
   }
-  static constexpr Reclaimer kItemReclaimer{&prepare_item, &finish_item};
+  static void touch_item(void* self, std::uint64_t item) {
+    static_cast<Clevel*>(self)->context_.heap.touch_free(item);
+  }
+  static constexpr Reclaimer kItemReclaimer{&prepare_item, &finish_item, &touch_item};
   static constexpr Reclaimer kLevelReclaimer{nullptr, &finish_level};
   static constexpr Reclaimer kContextReclaimer{nullptr, &finish_context};
   void kill_item(std::uint64_t item) noexcept;
@@ -355,8 +408,9 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
     std::uint64_t zeroed = 0;
   } next_;
   typename P::template Atomic<std::uint32_t> scanners_{0};
-  typename P::template Atomic<std::uint32_t> moving_{0};  // steps of the rehash under way
-  typename P::template Atomic<std::uint64_t> found_{0};   // entries when verified, less the gained
+  // Moving scopes: under way in the lower half, begun in the upper.
+  typename P::template Atomic<std::uint64_t> moves_{0};
+  typename P::template Atomic<std::uint64_t> found_{0};  // entries when verified, less the gained
   const std::uint64_t opened_ns_ = P::now_ns();
   // With resize_latch_: those that begin take the next place, the oldest one under way ends first.
   ResizeStats resizes_[MapStats::kMaxResizes];
@@ -375,6 +429,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
 
 #include "index/clevel/clevel_check.inl.h"    // IWYU pragma: keep
 #include "index/clevel/clevel_find.inl.h"     // IWYU pragma: keep
+#include "index/clevel/clevel_grow.inl.h"     // IWYU pragma: keep
 #include "index/clevel/clevel_recover.inl.h"  // IWYU pragma: keep
 #include "index/clevel/clevel_rehash.inl.h"   // IWYU pragma: keep
 #include "index/clevel/clevel_write.inl.h"    // IWYU pragma: keep

@@ -43,7 +43,7 @@ Status Clevel<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noe
       // Not reached: its eraser frees it, or the sweep.
       if (!is_live(state) || (!verified && !whole(word, state))) continue;
       if (!fits(word, state)) return damaged(word & kOffsetMask);
-      if (i == 0 && now.growing() && named_above(now, word, probe_of(item, state))) continue;
+      if (i == 0 && !verified && named_above(now, word, probe_of(item, state))) continue;
       const std::uint64_t value = bytes_values_ ? platform.load(item->value) : 0;
       if (value > kGone) reach(value);
       reach(word & kOffsetMask);
@@ -90,14 +90,15 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
   const std::uint64_t state = context_.platform.load(item->state);
   ++report.objects;
   report.bytes += context_.heap.block_bytes(word & kOffsetMask);
+  const bool verified = verified_.load(std::memory_order_acquire);
   if (!is_live(state)) {
-    if (verified_.load(std::memory_order_acquire)) bad("is dead but named");
+    if (verified) bad("is dead but named");
     return;
   }
   if (!fits(word, state)) return bad("does not fit its block");
   if (!Codec::kBytes && key_bytes(state) != 8) return bad("has no integer key");
   const Probe probe = probe_of(item, state);
-  const bool moving = level == 0 && now.growing() && named_above(now, word, probe);
+  const bool moving = level == 0 && !verified && named_above(now, word, probe);
   if (!moving) ++report.entries;
   if (!options.deep) return;
   if (!whole(word, state)) return bad("is damaged (checksum)");
@@ -133,6 +134,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report) {
   EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return internal::violation(report, root_offset_, "out of memory");
   const P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_acquire);
   ++report.objects;
@@ -172,6 +174,7 @@ LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t nu
                                             MapStats& out) noexcept {
   const P& platform = context_.platform;
   const Level& level = *now.levels[number];
+  const bool verified = verified_.load(std::memory_order_acquire);
   LevelStats stats{.slots = level.count * G::kSlots};
   for (std::uint64_t n = 0; n < stats.slots; ++n) {
     const std::uint64_t word = platform.load(level.buckets[n / G::kSlots].slots[n % G::kSlots]);
@@ -179,14 +182,13 @@ LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t nu
     const Item* item = item_at(word);
     const std::uint64_t state = platform.load(item->state);
     if (!is_live(state) || !fits(word, state)) continue;
-    if (number == 0 && now.growing() && named_above(now, word, probe_of(item, state))) continue;
+    if (number == 0 && !verified && named_above(now, word, probe_of(item, state))) continue;
     ++stats.entries;
     out.pm_bytes += context_.heap.block_bytes(word & kOffsetMask);
     const std::uint64_t value = bytes_values_ ? platform.load(item->value) : 0;
     if (value > kGone) out.pm_bytes += context_.heap.block_bytes(value);
   }
   out.entries += stats.entries;
-  out.leaves += level.count;
   out.pm_bytes += context_.heap.block_bytes(level.offset);
   return stats;
 }
@@ -194,11 +196,12 @@ LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t nu
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::stats(MapStats& out) {
   EpochGuard<P> guard(context_.epochs);
+  out.partial = !guard.ok();
+  if (!guard.ok()) return;
   const Pause pause(*this);  // what moves would be counted twice, or not at all
   const Context& now = *levels_.load(std::memory_order_acquire);
   out.engine = Engine::clevel;
   out.entries = 0;
-  out.leaves = 0;
   out.height = now.count;
   out.inner_nodes = 0;
   out.pm_bytes = context_.heap.block_bytes(root_offset_);
@@ -213,8 +216,6 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
     if (next_.offset != 0) out.pm_bytes += context_.heap.block_bytes(next_.offset);
   }
   const LatchGuard latch(resize_latch_);
-  out.splits = begun_;
-  out.merges = ended_;
   const std::uint64_t kept = std::min<std::uint64_t>(begun_, MapStats::kMaxResizes);
   for (std::uint64_t n = begun_ - kept; n < begun_; ++n) {
     (void)out.resizes.push_back(resizes_[n % MapStats::kMaxResizes]);

@@ -53,7 +53,7 @@ Probe Clevel<P, Codec, G>::probe_of(const Item* item, std::uint64_t state) const
 // owed.
 template <Platform P, class Codec, class G>
 bool Clevel<P, Codec, G>::note_dead(const Item* item, const Probe& probe,
-                                    std::uint64_t own) noexcept {
+                                    std::uint32_t own) noexcept {
   (void)context_.settle(offset_of(item), sizeof(Item));
   if (!context_.platform.durable() || !stripe_of(probe).in_flight(own)) return false;
   context_.platform.flush(item, sizeof(Item), "clevel.help.dead"_site);
@@ -77,9 +77,10 @@ auto Clevel<P, Codec, G>::look_at(const std::uint64_t& slot, std::uint64_t word,
 // One walk through the levels, last to first: what moves, moves ahead of it. False: the list of
 // levels has changed under it, and nothing was found.
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline bool Clevel<P, Codec, G>::walk(const Probe& probe, std::uint64_t own,
+[[gnu::always_inline]] inline bool Clevel<P, Codec, G>::walk(const Probe& probe, std::uint32_t own,
                                                              Found& found, bool& wrote) noexcept {
   const P& platform = context_.platform;
+  const std::uint64_t moves = moves_.load(std::memory_order_acquire);
   const Context& now = *levels_.load(std::memory_order_acquire);
   const bool verified = verified_.load(std::memory_order_acquire);
   found = {.context = &now};
@@ -105,8 +106,13 @@ template <Platform P, class Codec, class G>
     }
     const std::uint64_t value = platform.load(item->value);
     if (bytes_values_ && value == kGone) return false;  // dead, durably
-    found = {
-        .item = item, .word = word, .slot = &slot, .state = state, .value = value, .context = &now};
+    found = {.item = item,
+             .word = word,
+             .slot = &slot,
+             .state = state,
+             .value = value,
+             .context = &now,
+             .moves = moves};
     return true;
   };
   for (std::uint32_t i = 0; i < now.count; ++i) {
@@ -119,7 +125,7 @@ template <Platform P, class Codec, class G>
 // itself has in the key's stripe. The caller is pinned.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Clevel<P, Codec, G>::search(const Probe& probe,
-                                                                 std::uint64_t own,
+                                                                 std::uint32_t own,
                                                                  Found& found) noexcept {
   bool wrote = false;
   while (!walk(probe, own, found, wrote)) {
@@ -137,7 +143,7 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Clevel<P, Codec, G>::make_durable(const Found& found,
                                                                        const Probe& probe,
-                                                                       std::uint64_t own) noexcept {
+                                                                       std::uint32_t own) noexcept {
   P& platform = context_.platform;
   if (stripe_of(probe).in_flight(own) && platform.durable()) [[unlikely]] {
     write_back(found);
@@ -215,6 +221,14 @@ template <Platform P, class Codec, class G>
 }
 
 template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::prefetch_items(const Bucket& bucket) const noexcept {
+  for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+    const std::uint64_t word = context_.platform.load(bucket.slots[i]);
+    if (word > kSealed) __builtin_prefetch(item_at(word));
+  }
+}
+
+template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::read(const detail::Key& key,
                                          FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
@@ -277,6 +291,8 @@ bool Clevel<P, Codec, G>::deliver_bucket(const Context& now, std::uint32_t level
   detail::Entry entries[8];
   std::size_t count = 0;
   bool wrote = false;
+  // Before the slots: the walk of an open clears one of two that name an item.
+  const bool verified = verified_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < G::kSlots && s.ok(); ++i) {
     const std::uint64_t word = platform.load(bucket.slots[i]);
     if (word == 0 || word == kSealed || !plausible(word)) continue;
@@ -288,14 +304,14 @@ bool Clevel<P, Codec, G>::deliver_bucket(const Context& now, std::uint32_t level
       wrote = true;
       continue;
     }
-    if (!verified_.load(std::memory_order_acquire)) {
+    if (!verified) {
       const Look look = look_at(bucket.slots[i], word, state);
       if (look == Look::changed) --i;  // once more
       if (look == Look::damaged) s = damaged(word & kOffsetMask);
       if (look != Look::whole) continue;
     }
     const Probe probe = probe_of(item, state);
-    if (level == 0 && now.growing() && named_above(now, word, probe)) continue;
+    if (level == 0 && !verified && named_above(now, word, probe)) continue;
     const std::uint64_t value = platform.load(item->value);
     if (bytes_values_ && value == kGone) continue;
     const Found found{.item = item,

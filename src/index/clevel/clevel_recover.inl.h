@@ -28,11 +28,10 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& context,
                                                     const MapKinds& kinds, std::uint64_t capacity) {
   P& platform = context.platform;
-  // Two levels, the upper twice the lower: 3 * lower buckets, to be 4/5 full. The hint may be
-  // wrong: the buckets leave three quarters of what the pool may grow to.
+  // The hint may be wrong: the buckets leave three quarters of what the pool may grow to.
   const std::uint64_t most = context.heap.max_data_bytes() / 4 / sizeof(Bucket);
-  std::uint64_t lower = kMinBuckets;
-  while (lower * 3 * G::kSlots < capacity / 4 * 5 && lower * 2 * 3 <= most) lower *= 2;
+  std::uint64_t lower = lower_for(std::min(capacity, most * G::kSlots));
+  while (lower > kMinBuckets && lower * 3 > most) lower /= 2;
   auto block = context.heap.allocate(sizeof(layout::Root), BlockKind::plain);
   if (!block) return block;
   layout::Root image{};
@@ -122,7 +121,6 @@ Status Clevel<P, Codec, G>::read_levels() noexcept {
     const std::uint64_t offset = word & kOffsetMask & ~std::uint64_t{63};
     if (log < 1 || log > kMaxLogBuckets || word != level_word(offset, 1ULL << log))
       return bad("checksum");
-    if (i > 0 && 1ULL << log != now->first().count * 2) return bad("sizes");
     if (Status s = context_.heap.mark(offset); !s.ok()) return s;
     if (context_.heap.block_bytes(offset) < (sizeof(Bucket) << log)) return bad("block");
     auto* level = new (std::nothrow) Level;
@@ -154,6 +152,7 @@ template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
+  const Moving moving(*this);
   const Context& now = *levels_.load(std::memory_order_acquire);
   bool wrote = false;
   Status s;
@@ -222,8 +221,15 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
         word = platform.load(slot);
         continue;
       }
-      const bool twice = mark_level_ == 0 && now.growing() && named_above(now, word, probe);
-      if (!twice) ++marked_;
+      // A move that was cut short; what is above was durable before the mark, and is marked yet.
+      if (!clean_ && mark_level_ == 0 && named_above(now, word, probe) &&
+          P::runs("clevel.mark.twice"_site)) {
+        if (!platform.compare_exchange(slot, word, 0)) continue;
+        platform.flush(&slot, sizeof(slot), "clevel.mark.slot"_site);
+        wrote = true;
+        break;
+      }
+      ++marked_;
       if (Status s = P::runs("clevel.mark.item"_site) ? heap.mark_serving(offset) : Status();
           !s.ok()) {
         return s;

@@ -65,12 +65,11 @@ void Clevel<P, Codec, G>::discard_item(std::uint64_t block) noexcept {
   context_.heap.discard(block);
 }
 
-// An empty slot for the key: of its buckets in all levels but one that drains, in the emptiest, the
+// An empty slot for the key: of its buckets in this level and those above, in the emptiest, the
 // highest of those.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline std::uint64_t* Clevel<P, Codec, G>::free_slot(
-    const Probe& probe, const Context& now) const noexcept {
-  const std::uint32_t lowest = now.growing() ? 1 : 0;
+    const Probe& probe, const Context& now, std::uint32_t lowest) const noexcept {
   std::uint64_t* best = nullptr;
   int most = 0;
   for (std::uint32_t i = now.count; i-- > lowest;) {
@@ -98,14 +97,15 @@ template <Platform P, class Codec, class G>
     -> Expected<Added> {
   P& platform = context_.platform;
   Stripe<P>& stripe = stripe_of(probe);
-  bool known = Stripe<P>::unchanged(before, stripe.lock());
+  stripe.lock();
+  bool known = stripe.unchanged(before);
   const auto leave = [&](Added added) {
     stripe.unlock(added == Added::done);
     return added;
   };
   for (;; known = false) {
     Found found;
-    Status s = known ? Status() : search(probe, Stripe<P>::kLatch, found);
+    Status s = known ? Status() : search(probe, Stripe<P>::kInsert, found);
     // By who held the latch: what it left there does not count.
     if (s.ok() && platform.poisoned()) [[unlikely]]
       s = platform.failure();
@@ -115,7 +115,7 @@ template <Platform P, class Codec, class G>
     }
     if (found.item != nullptr) return leave(Added::exists);
     if (!known) seen = found.context;
-    std::uint64_t* slot = free_slot(probe, *seen);
+    std::uint64_t* slot = free_slot(probe, *seen, seen->growing() ? 1 : 0);
     if (slot == nullptr) return leave(Added::full);
     std::uint64_t empty = 0;
     if (!platform.compare_exchange(*slot, empty,
@@ -154,13 +154,17 @@ template <Platform P, class Codec, class G>
   if (bytes_values_) return replace_bytes(found, probe, value.bytes);
   P& platform = context_.platform;
   Stripe<P>& stripe = stripe_of(probe);
-  stripe.enter();
+  const unsigned place = stripe.enter();
   if (is_closed(found.state)) [[unlikely]]
     open_item(found.item, found.state);
-  platform.store(found.item->value, value.word);  // LP(update); after an erase: just before it
+  // LP(update); after an erase: just before it. Seen by all before the update returns, as a plain
+  // store, with no locked instruction behind it, would not be.
+  std::uint64_t before = found.value;
+  while (!platform.compare_exchange(found.item->value, before, value.word)) {
+  }
   platform.flush(found.item, sizeof(Item), "clevel.update.word"_site);
   const bool durable = platform.fence("clevel.update.word"_site);  // PP(update)
-  stripe.leave();
+  stripe.leave(place);
   if (!durable) return fail(StatusCode::poisoned);
   return true;
 }
@@ -179,12 +183,12 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
   auto blob = make_blob(value);
   if (!blob) return fail(std::move(blob.error()));
   Stripe<P>& stripe = stripe_of(probe);
-  stripe.enter();
+  const unsigned place = stripe.enter();
   open_item(found.item, found.state);
   std::uint64_t before = platform.load(found.item->value);
   do {
     if (before == kGone) {
-      stripe.leave();
+      stripe.leave(place);
       context_.heap.free(*blob);
       return false;
     }
@@ -192,7 +196,7 @@ Expected<bool> Clevel<P, Codec, G>::replace_bytes(const Found& found, const Prob
   } while (!platform.compare_exchange(found.item->value, before, *blob));  // LP(update)
   platform.flush(found.item, sizeof(Item), "clevel.update.blob"_site);
   const bool durable = platform.fence("clevel.update.blob"_site);  // PP(update)
-  stripe.leave();
+  stripe.leave(place);
   if (!durable) return fail(StatusCode::poisoned);
   retire_blob(before);
   return true;
@@ -230,7 +234,7 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
     return answer;
   };
   for (;;) {
-    const std::uint64_t before = stripe_of(probe).load();
+    const std::uint64_t before = stripe_of(probe).look();
     Found found;
     if (Status s = search(probe, 0, found); !s.ok()) return end(fail(std::move(s)));
     if (found.item != nullptr) {
@@ -258,7 +262,10 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
       continue;
     }
     const LatchGuard growing(grow_latch_);
-    if (Status s = expand(seen); !s.ok()) return end(fail(std::move(s)));
+    auto room = make_room(probe, seen);
+    Status s = room ? Status() : std::move(room.error());
+    if (s.ok() && !*room) s = expand(seen);
+    if (!s.ok()) return end(fail(std::move(s)));
   }
 }
 
@@ -277,52 +284,64 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
     if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
     if (found.item == nullptr) return absent();
     context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
-    stripe.enter();
+    const unsigned place = stripe.enter();
     std::uint64_t state = found.state;
     if (!platform.compare_exchange(found.item->state, state, dead_state(offset_of(found.slot)))) {
-      stripe.leave();
+      stripe.leave(place);
       continue;  // another erase was first; what the key has now is found, or its death helped
     }
     // LP(erase)
     stripe.count_erased();
     platform.flush(found.item, sizeof(Item), "clevel.erase.state"_site);
-    const bool durable = platform.fence("clevel.erase.state"_site);  // PP(erase)
-    stripe.leave();
-    if (!durable) return fail(StatusCode::poisoned);
-    if (bytes_values_) {  // whoever takes the blob out of the word retires it
+    bool durable = platform.fence("clevel.erase.state"_site);  // PP(erase)
+    if (durable && bytes_values_) {  // whoever takes the blob out of the word retires it
       std::uint64_t blob = platform.load(found.item->value);
       do {
         if (context_.heap.is_block(blob)) context_.heap.mark_copied(blob);
       } while (!platform.compare_exchange(found.item->value, blob, kGone));
       retire_blob(blob);
     }
-    if (Status s = clear_slots(found, probe); !s.ok()) return fail(std::move(s));
+    durable = durable && clear_slots(found, probe);
+    stripe.leave(place);
+    if (!durable) return fail(StatusCode::poisoned);
+    context_.epochs.retire(kItemReclaimer, this, found.word & kOffsetMask);
     return true;
   }
 }
 
-// The slots of an item that is durably dead, and then the item. The batch that frees it writes back
-// the slot that was found; a copy of that, which a rehash makes, is fenced at once. The context is
-// loaded after the death: a copy that is made later sees that.
+// The slots of an item that is durably dead. The batch that frees it writes back the one that was
+// found. If nothing has moved since, that is the only one, and nobody else stores into it before it
+// is 0 (I3): a plain store. Otherwise whatever copies there are, are fenced at once. Moves are
+// looked at after the death: those that begin later see it. The walk is over before they are looked
+// at: the steps it took since the item was found are among them.
 template <Platform P, class Codec, class G>
-Status Clevel<P, Codec, G>::clear_slots(const Found& found, const Probe& probe) noexcept {
+[[gnu::always_inline]] inline bool Clevel<P, Codec, G>::clear_slots(const Found& found,
+                                                                    const Probe& probe) noexcept {
+  const bool verified = verified_.load(std::memory_order_acquire);
+  const std::uint64_t moves = moves_.load(std::memory_order_seq_cst);
+  if (verified && moves == found.moves && moves % kMoveBegun == 0) [[likely]] {
+    context_.platform.store(*found.slot, 0);
+    return true;
+  }
+  return clear_copies(found, probe);
+}
+template <Platform P, class Codec, class G>
+bool Clevel<P, Codec, G>::clear_copies(const Found& found, const Probe& probe) noexcept {
   P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_acquire);
-  const std::uint64_t item = found.word & kOffsetMask;
   std::uint64_t word = found.word;
   (void)platform.compare_exchange(*found.slot, word, 0);
   bool copied = false;
-  for (std::uint32_t i = 0; i < now.count && (&now != found.context || now.growing()); ++i) {
+  for (std::uint32_t i = 0; i < now.count; ++i) {
     for_each_match(probe, *now.levels[i], [&](std::uint64_t& slot) {
       word = found.word;
       if (platform.load(slot) != word || !platform.compare_exchange(slot, word, 0)) return false;
       platform.flush(&slot, sizeof(slot), "clevel.erase.copy"_site);
-      return copied = true;
+      copied = true;
+      return false;
     });
   }
-  if (copied && !platform.fence("clevel.erase.copy"_site)) return StatusCode::poisoned;
-  context_.epochs.retire(kItemReclaimer, this, item);
-  return {};
+  return !copied || platform.fence("clevel.erase.copy"_site);
 }
 
 // The first half of freeing an item: its slot, and its own word 0. A fence follows.

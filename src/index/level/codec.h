@@ -1,21 +1,23 @@
-// Codecs: what a key's two forms, integer and byte string, mean to level hashing.
+// Codecs: what the forms of a key, integer, byte string and array, mean to level hashing.
 //
-// A Probe is a key on its way through the index: its word, which its slot holds (an integer is its
-// own word, a byte string's is a 64-bit hash of it), and two hashes of that word, which place it.
-// On media, by where a key lies: never change.
+// A Probe is a key on its way through the index: the words that its slot holds (an integer is its
+// own word, a byte string's is a 64-bit hash of it, an array has two), and two hashes of them,
+// which place it. On media, by where a key lies: never change.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
-#include "index/level/layout.h"
+#include "index/level/line.h"
 #include "perdure/index.h"
 
 namespace perdure::level {
 
 struct Probe {
   std::uint64_t word = 0;
+  std::uint64_t second = 0;  // of an array
   std::string_view bytes = {};
   std::uint64_t hashes[2] = {0, 0};
   std::uint8_t print = 0;  // of a key: never 0
@@ -39,12 +41,13 @@ inline Probe place(std::uint64_t word, const Seeds& seeds) noexcept {
 }
 
 __extension__ using Wide = unsigned __int128;
+inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) noexcept {
+  const Wide product = static_cast<Wide>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
 // Seeded, of every byte and the length.
 inline std::uint64_t hash_bytes(std::string_view bytes, const Seeds& seeds) noexcept {
-  const auto fold = [](std::uint64_t a, std::uint64_t b) {
-    const Wide product = static_cast<Wide>(a) * b;
-    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-  };
   const std::uint64_t odd = seeds.words[1] | 1;
   std::uint64_t state = seeds.words[0] ^ bytes.size();
   const char* p = bytes.data();
@@ -60,18 +63,50 @@ inline std::uint64_t hash_bytes(std::string_view bytes, const Seeds& seeds) noex
   return mix(state ^ bytes.size());
 }
 
+// kBytes: a slot names a record, which has the key.
 struct IntegerCodec {
+  using Form = WordForm;
   static constexpr bool kBytes = false;
   static Probe probe(const detail::Key& key, const Seeds& seeds) noexcept {
     return place(key.word, seeds);
   }
+  static Probe probe_of(const Form::Item& item, const Seeds& seeds) noexcept {
+    return place(item.key[0], seeds);
+  }
 };
 
 struct BytesCodec {
+  using Form = WordForm;
   static constexpr bool kBytes = true;
   static Probe probe(const detail::Key& key, const Seeds& seeds) noexcept {
     Probe probe = place(hash_bytes(key.bytes, seeds), seeds);
     probe.bytes = key.bytes;
+    return probe;
+  }
+  static Probe probe_of(const Form::Item& item, const Seeds& seeds) noexcept {
+    return place(item.key[0], seeds);
+  }
+};
+
+// Keys of up to 16 bytes, integers among them, and values of up to 15: both lie in the slot.
+struct ArrayCodec {
+  using Form = ArrayForm;
+  static constexpr bool kBytes = false;
+  static Probe probe(const detail::Key& key, const Seeds& seeds) noexcept {
+    Form::Item item{.key = {key.word, 0}};
+    if (!key.bytes.empty()) {
+      std::memcpy(item.key, key.bytes.data(), std::min(key.bytes.size(), sizeof(item.key)));
+    }
+    return probe_of(item, seeds);
+  }
+  // Keys of one word have different hashes, as integers do.
+  static Probe probe_of(const Form::Item& item, const Seeds& seeds) noexcept {
+    const std::uint64_t a = item.key[0];
+    const std::uint64_t b = item.key[1];
+    const std::uint64_t both = fold(b ^ seeds.words[0] ^ 0xA0761D6478BD642FULL, a ^ seeds.words[1]);
+    Probe probe = place(b == 0 ? a : mix(both ^ b), seeds);
+    probe.word = a;
+    probe.second = b;
     return probe;
   }
 };

@@ -21,7 +21,6 @@ struct Geometry {
 using DefaultGeometry = Geometry<2, 5, 4, 32, 16>;
 using TinyGeometry = Geometry<1, 1, 2, 1, 2>;
 
-inline constexpr std::uint32_t kLineSlots = 3;
 inline constexpr std::uint32_t kMaxLevels = 6;   // at once, while a resize goes on
 inline constexpr std::uint32_t kMaxLog = 40;     // buckets of a level
 inline constexpr std::uint32_t kMoveLines = 16;  // movements at once
@@ -36,14 +35,32 @@ static_assert(sizeof(Slot) == 16);
 
 // Commits itself: tokens is stored last of what a mutation changes in the line.
 struct alignas(64) Line {
+  static constexpr std::uint32_t kSlots = 3;
+
   std::uint64_t tokens;  // bit i: slots[i] counts; the other bits are 0
-  Slot slots[kLineSlots];
+  Slot slots[kSlots];
   // CRC32C of the words before (0 if they are all 0) and, in bits 32.., of the word values in the
   // records that they name; counts in a cleanly closed pool only.
   std::uint64_t crc;
 };
 static_assert(sizeof(Line) == 64);
 static_assert(offsetof(Line, slots) == 8 && offsetof(Line, crc) == 56);
+
+// Of maps of arrays: keys of up to 16 bytes and values of up to 15, zeros behind them. Its tokens
+// share their word with the last bytes of a value, and are stored last as well. The checksums of a
+// bucket's lines lie behind the lines of the level, in one word per bucket.
+struct alignas(64) ArrayLine {
+  static constexpr std::uint32_t kSlots = 2;
+
+  std::uint64_t keys[kSlots][2];
+  std::uint64_t heads[kSlots];  // bytes 0 to 7 of the values
+  std::uint64_t tails;          // bytes 8 to 14 of the first value, then byte 8 of the second
+  // Bytes 9 to 14 of the second value; bit 48 + i: slot i counts; the other bits are 0.
+  std::uint64_t tokens;
+};
+static_assert(sizeof(ArrayLine) == 64);
+static_assert(offsetof(ArrayLine, heads) == 32 && offsetof(ArrayLine, tails) == 48);
+static_assert(offsetof(ArrayLine, tokens) == 56);
 
 // Which levels there are; immutable, replaced as a whole by one store to the root block.
 struct alignas(64) Descriptor {
@@ -77,9 +94,12 @@ static_assert(sizeof(Move) == 64);
 struct alignas(64) Root {
   std::uint64_t magic;
   std::uint32_t geometry;   // lines per bucket
-  std::uint32_t flags;      // bit 0: keys are bytes; 1: values are records; 2: words; 3: may shrink
+  std::uint32_t flags;      // kBytesKeys ..
   std::uint32_t first_log;  // the top level never gets smaller
-  std::uint32_t reserved;
+  // Of a map of arrays; 0: its keys are integers, its values words.
+  std::uint8_t key_bytes;
+  std::uint8_t value_bytes;
+  std::uint16_t reserved;
   std::uint64_t seeds[2];    // of the two hash functions, secret
   std::uint64_t fixed_crc;   // CRC32C of all above; written once
   std::uint64_t descriptor;  // offset of the current Descriptor
@@ -90,11 +110,30 @@ struct alignas(64) Root {
 };
 static_assert(sizeof(Root) == 64 + 64 * kMoveLines);
 static_assert(offsetof(Root, descriptor) == 48 && offsetof(Root, moves) == 64);
+
+// A value of two words that is being replaced where it is: recovery stores it again. Durable before
+// the first store to the slot; `place` is durably 0 before the slot's lock is given back.
+struct alignas(64) Update {
+  std::uint64_t value[2];
+  std::uint64_t place;  // stored last: offset of the line, and the slot in its lowest bit; 0: none
+  std::uint64_t reserved[5];
+};
+static_assert(sizeof(Update) == 64);
+
+// .. of a map of arrays.
+struct alignas(64) ArrayRoot {
+  Root root;
+  Update updates[kMoveLines];
+};
+static_assert(sizeof(ArrayRoot) == sizeof(Root) + 64 * kMoveLines);
+static_assert(offsetof(ArrayRoot, updates) == sizeof(Root));
+
 inline constexpr std::uint64_t kRootMagic = 0x304C4556454CULL;
 inline constexpr std::uint32_t kBytesKeys = 1;
 inline constexpr std::uint32_t kRecordValues = 2;
-inline constexpr std::uint32_t kWordRecords = 4;
+inline constexpr std::uint32_t kWordRecords = 4;  // byte-string keys, word values
 inline constexpr std::uint32_t kMayShrink = 8;
+inline constexpr std::uint32_t kArrayLines = 16;
 
 }  // namespace layout
 }  // namespace perdure::level

@@ -7,22 +7,40 @@ namespace perdure::level {
 
 template class Level<RealPlatform, IntegerCodec>;
 template class Level<RealPlatform, BytesCodec>;
+template class Level<RealPlatform, ArrayCodec>;
+
+namespace {
+
+// Calls f with the codec of maps of these kinds, and the kinds as it has them. A slot has no room
+// for a record's offset beside an array, so a map with byte strings keeps arrays in records too.
+template <class F>
+auto with_codec(const MapKinds& kinds, F&& f) {
+  const bool arrays = kinds.key == KeyKind::array || kinds.value == ValueKind::array;
+  const bool bytes = kinds.key == KeyKind::bytes || kinds.value == ValueKind::bytes;
+  if (arrays && !bytes) return f(ArrayCodec{}, kinds);
+  const MapKinds records = kinds.without_arrays();
+  return records.key == KeyKind::bytes ? f(BytesCodec{}, records) : f(IntegerCodec{}, records);
+}
+
+}  // namespace
 
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions& options) {
-  LevelOptions own = options.level;
-  if (own.buckets == 0 && options.capacity != 0) {
-    own.buckets = Level<RealPlatform, IntegerCodec>::buckets_for(context.heap, options.capacity);
-  }
-  return kinds.key == KeyKind::bytes
-             ? Level<RealPlatform, BytesCodec>::create(context, kinds, own)
-             : Level<RealPlatform, IntegerCodec>::create(context, kinds, own);
+  return with_codec(kinds, [&]<class Codec>(Codec, const MapKinds& own_kinds) {
+    using Map = Level<RealPlatform, Codec>;
+    LevelOptions own = options.level;
+    if (own.buckets == 0 && options.capacity != 0) {
+      own.buckets = Map::buckets_for(context.heap, options.capacity);
+    }
+    return Map::create(context, own_kinds, own);
+  });
 }
 
 Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,
                                                const MapKinds& kinds, std::uint64_t root) {
-  return kinds.key == KeyKind::bytes ? Level<RealPlatform, BytesCodec>::open(context, root)
-                                     : Level<RealPlatform, IntegerCodec>::open(context, root);
+  return with_codec(kinds, [&]<class Codec>(Codec, const MapKinds&) {
+    return Level<RealPlatform, Codec>::open(context, root);
+  });
 }
 
 }  // namespace perdure::level

@@ -2,11 +2,12 @@
 //
 // WHAT  Level hashing (Zuo, Hua, Wu, 2018): two levels, the top one twice the bottom one, two hash
 //   functions, so four candidate buckets; an insert moves at most one item, also from bottom to
-//   top; a resize rehashes one level of three. WHEN: most entries per byte, point access. WHEN NOT:
+//   top; a resize rehashes one level of three. WHEN: point access, full before it grows. WHEN NOT:
 //   order, or inserts that never wait (clevel). Deviations, and why, in docs/design/level.md: a
 //   line holds its own tokens, so an insert is one write-back and one fence; version locks and
 //   fingerprints per bucket in DRAM; movements are recorded; a resize is one store.
-// LAYOUT  layout.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots, crc}.
+// LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,
+//   crc}; in maps of arrays, of 2 slots of 31 bytes and their tokens.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   I1 C  A slot counts iff its token is set. Its key lies in one of the two buckets that its
 //         hashes name in that level.
@@ -31,6 +32,9 @@
 //           off, value, key, token on, in one line, F S (PP). 3F 3S.
 //   update  the same -> value word -> F S (PP) -> unlock (LP) -> retire. 1F 1S; by a record
 //           (k+1)F 2S.
+//   .. of an array's two words (level_update.inl.h): the other slot of the line and both tokens, in
+//           one line -> F S (PP). If that slot is taken: Update line, F S (PP) -> both words, F S
+//           -> no Update, F S. 1F 1S or 3F 3S.
 //   erase   lock -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
 //   find    versions -> fingerprints -> slots -> version of the bucket it was found in, or of all,
 //           and the view (LP: the moment between). 0F 0S; waits while a candidate is locked, so it
@@ -54,15 +58,17 @@
 //   cursor    stored (release) when a round begins anew, after `done` and `failed`; a batch is
 //             taken with acquire, so what it adds to them comes after.
 //   helped    (E19) an insert that would move an item while a level is drained drains a batch
-//             first: inserts fill the levels that take its items no faster than that.
+//             first, and while the drain lags behind, one of 64 does: inserts fill the levels that
+//             take its items no faster than that.
 //   counts    (E20) an erase lowers the count, then looks at the view; the end of a drain stores
 //             the view, then sums the counts, each with a locked instruction in between: one of
 //             the two sees that the table is too large.
-// RECOVERY  O(buckets), in parallel: Move lines, one after the other, each looked at anew: a key in
-//   both lines loses its slot in `from`. Then every level: fingerprints, counts, marks; the one
-//   that is being drained last, and what is already in the others loses its slot there. Idempotent:
-//   only tokens are cleared, of one of two copies. start() goes on with the resize from its first
-//   bucket. Non-authoritative pointers: Move lines; slots without a token.
+// RECOVERY  O(buckets), in parallel: Update lines: stored again, then gone (E25). Move lines, one
+//   after the other, each looked at anew: a key in both lines loses its slot in `from`. Then every
+//   level: fingerprints, counts, marks; the one that is being drained last, and what is already in
+//   the others loses its slot there. Idempotent: beside the Updates, only tokens are cleared, of
+//   one of two copies. start() goes on with the resize from its first bucket. Non-authoritative
+//   pointers: Move lines; slots without a token.
 // RECLAMATION  levels, records, descriptors, tiers and views through epochs, after the fence of
 //   their unlink.
 // PROGRESS  blocking: a find waits for a writer of one of its buckets, at most for its fences; an
@@ -95,11 +101,12 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   friend Base;
 
  public:
-  using Line = layout::Line;
-  using Slot = layout::Slot;
+  using Form = typename Codec::Form;
+  using Line = typename Form::Line;
+  using Item = typename Form::Item;
   using Drain = layout::Drain;
-  using TierT = Tier<P, G>;
-  using ViewT = View<P, G>;
+  using TierT = Tier<P, Form, G>;
+  using ViewT = View<P, Form, G>;
   using MetaT = Meta<P>;
   static constexpr std::uint32_t kSlots = TierT::kSlots;
 
@@ -143,6 +150,8 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   using Base::validate;
   using typename Base::Mode;
   using Counter = typename P::template Atomic<std::uint64_t>;
+  static constexpr std::size_t kRootBytes =
+      Form::kArrays ? sizeof(layout::ArrayRoot) : sizeof(layout::Root);
   static constexpr unsigned kRetries = 64;
   static constexpr std::uint64_t kLeastLoad = 16;                   // no expansion below 1/16
   static constexpr std::uint32_t kBatchBuckets = G::kBatchBuckets;  // drained with two fences
@@ -161,8 +170,11 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
     bool found() const noexcept { return slot != kSlots; }
     MetaT& meta() const noexcept { return tier->metas[bucket]; }
     Line& line() const noexcept { return tier->line(bucket, slot); }
-    Slot& item() const noexcept { return tier->slot(bucket, slot); }
-    std::uint64_t bit() const noexcept { return 1ULL << slot % kLineSlots; }
+    std::uint32_t in_line() const noexcept { return slot % Form::kSlots; }
+    std::uint64_t bit() const noexcept { return 1ULL << in_line(); }
+    std::uint64_t line_offset() const noexcept {
+      return tier->offset + static_cast<std::uint64_t>(&line() - tier->lines) * sizeof(Line);
+    }
   };
   // Locks of a key's candidate buckets, or of a batch; unlocks what is left.
   struct Locks {
@@ -228,14 +240,26 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
 
   // --- helpers ---
   ViewT* current() const noexcept { return view_.load(std::memory_order_acquire); }
+  std::span<layout::Update> updates() const noexcept
+    requires(Form::kArrays)
+  {
+    return reinterpret_cast<layout::ArrayRoot*>(root_)->updates;
+  }
   const RecordPrefix* record_at(std::uint64_t offset) const noexcept { return records_.at(offset); }
-  bool records() const noexcept { return Codec::kBytes || record_values_; }
+  bool records() const noexcept { return Codec::kBytes || (!Form::kArrays && record_values_); }
+  Item load(const Place& place) const noexcept {
+    return Form::load(context_.platform, place.line(), place.in_line());
+  }
+  Item item_of(const Probe& probe, const detail::Value& value, std::uint64_t record) const noexcept;
+  Status takes(const detail::Key& key) const noexcept;
+  Status takes(const detail::Key& key, const detail::Value& value) const noexcept;
 
   // --- lookups ---
-  bool key_matches(const Slot& slot, const Probe& probe) const noexcept;
+  bool key_matches(const Line& line, std::uint32_t slot, const Probe& probe) const noexcept;
   std::uint32_t find_in(const TierT& tier, std::uint64_t bucket, std::uint64_t prints,
                         const Probe& probe) const noexcept;
-  bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
+  bool value_of(const Item& item, detail::Value& value) const noexcept;
+  detail::Key key_of(const Item& item) const noexcept;
   static Status damaged_record(std::uint64_t offset) noexcept {
     return Records<P>::damaged(offset);
   }
@@ -243,11 +267,11 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   void prefetch_all(const ViewT& view, const Probe& probe) const noexcept;
   void prefetch_items(const ViewT& view, const Probe& probe) const noexcept;
   enum class Looked : std::uint8_t { found, absent, again };
-  Looked look(const ViewT& view, const Probe& probe, std::uint64_t& word, detail::Value& value,
+  Looked look(const ViewT& view, const Probe& probe, Item& item, detail::Value& value,
               bool& readable) const noexcept;
   Expected<bool> read_probe(const Probe& probe,
                             FunctionRef<void(const detail::Value&)> visit) noexcept;
-  Expected<std::uint32_t> snapshot(const TierT& tier, std::uint64_t bucket,
+  Expected<std::uint32_t> snapshot(const TierT& tier, std::uint64_t bucket, Item* items,
                                    detail::Entry* entries) const noexcept;
 
   // --- mutations ---
@@ -259,23 +283,30 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   ViewT* lock_key(const Probe& probe, Locks& locks) noexcept;
   Place find_locked(const ViewT& view, const Probe& probe) const noexcept;
   Place free_place(const ViewT& view, const Probe& probe) const noexcept;
-  void put(const Place& place, std::uint64_t key, std::uint64_t value) noexcept;
+  void put(const Place& place, const Item& item) noexcept;
   void show(const Place& place, std::uint8_t print) noexcept;
   void hide(const Place& place) noexcept;
   bool in_place(const detail::Value& before, const detail::Value& value) const noexcept;
   template <Mode kMode>
   bool expects_record(const Probe& probe, const detail::Value& value) const noexcept;
-  Made replace_value(const Place& place, const detail::Value& value, Fresh& fresh,
-                     Locks& locks) noexcept;
+  Made replace_value(const Place& place, const Probe& probe, const detail::Value& value,
+                     Fresh& fresh, Locks& locks) noexcept;
+  Made store_word(const Place& place, std::uint64_t& target, std::uint64_t word,
+                  Locks& locks) noexcept;
+  Made replace_array(const Place& place, const Item& before, const Item& item,
+                     Locks& locks) noexcept
+    requires(Form::kArrays);
+  Made replace_in_place(const Place& place, const Item& item) noexcept
+    requires(Form::kArrays);
   bool too_many_clash(const ViewT& view, const Probe& probe) const noexcept;
   template <Mode kMode>
   Made write_locked(const Probe& probe, const detail::Value& value, Fresh& fresh, bool helped,
                     std::uint64_t& no_room) noexcept;
-  Made insert_locked(const ViewT& view, const Probe& probe, std::uint64_t value, bool helped,
+  Made insert_locked(const ViewT& view, const Probe& probe, const Item& item, bool helped,
                      Locks& locks) noexcept;
   Made find_victim(const ViewT& view, const Probe& probe, Locks& locks, Place& victim,
                    Place& goal) noexcept;
-  Made move_and_put(const Place& victim, const Place& goal, const Probe& probe, std::uint64_t value,
+  Made move_and_put(const Place& victim, const Place& goal, const Probe& probe, const Item& item,
                     Locks& locks) noexcept;
 
   // --- resize ---
@@ -298,6 +329,8 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   void clear_slots(TierT& source, std::uint64_t bucket, std::uint32_t bits) noexcept;
   Made relocate(ViewT& view, std::uint64_t bucket, const Probe& probe) noexcept;
   static void turn_search(ViewT& view) noexcept;
+  void after_insert(ViewT& view) noexcept;
+  void keep_pace() noexcept;
   void after_erase(std::int64_t left) noexcept;
   void expect_growth(const ViewT& view) noexcept;
   bool too_large(const ViewT& view) const noexcept;
@@ -315,18 +348,21 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   static std::uint32_t descriptor_crc(const layout::Descriptor& d) noexcept;
   Place place_of(std::uint64_t line) const noexcept;
   Status finish_moves() noexcept;
+  Status finish_updates() noexcept
+    requires(Form::kArrays);
   template <class F>
   Status for_each_bucket(const TierT& tier, F&& visit) noexcept;
   Status recover_bucket(TierT& tier, std::uint64_t bucket, bool clean, bool twice) noexcept;
   Status check_record(std::uint64_t offset, bool deep) const noexcept {
     return records_.check(offset, deep, "level.record.crc"_site);
   }
-  Probe probe_of(const Slot& slot) const noexcept { return place(slot.key, seeds_); }
-  bool is_twice(const TierT& source, const Slot& slot, const Probe& probe) const noexcept;
-  bool same_item(const Slot& a, const Slot& b) const noexcept;
+  Probe probe_of(const Item& item) const noexcept { return Codec::probe_of(item, seeds_); }
+  bool is_twice(const TierT& source, const Item& item, const Probe& probe) const noexcept;
+  static bool same_item(const Item& a, const Item& b) noexcept;
   std::uint32_t line_crc(const Line& line) const noexcept;
   std::uint32_t values_crc(const Line& line) const noexcept;
-  bool line_intact(const Line& line, bool values) const noexcept;
+  bool line_intact(const TierT& tier, std::uint64_t bucket, std::uint32_t slot,
+                   bool values) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   std::uint64_t items_at_rest() noexcept;
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,
@@ -334,16 +370,21 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
 
   Records<P> records_{context_};
   std::uint64_t root_offset_;
-  layout::Root* root_;
+  layout::Root* root_;  // of a map of arrays, the first part of an ArrayRoot
   Seeds seeds_;
   bool record_values_ = false;  // integer keys with values of any size
   bool word_records_ = false;   // byte-string keys with word values
+  // Of a map of arrays; 0: its keys are integers, its values words.
+  std::uint8_t key_bytes_ = 0;
+  std::uint8_t value_bytes_ = 0;
   bool may_shrink_ = false;
   typename P::template Atomic<ViewT*> view_{nullptr};
   typename P::template Atomic<std::uint32_t> scans_{0};
   Counter at_expansion_{0};  // items
   typename P::template Atomic<bool> wants_shrink_{false};
-  typename P::Latch resize_latch_;  // of root_->descriptor and view_
+  typename P::template Atomic<bool> wants_level_{false};
+  typename P::template Atomic<bool> lags_{false};  // the drain, behind inserts
+  typename P::Latch resize_latch_;                 // of root_->descriptor and view_
   typename P::Latch move_latches_[kMoveLines];
   // Under the latch of resizes: those since open, the last of them.
   ResizeStats resizes_[MapStats::kMaxResizes] = {};
@@ -361,4 +402,5 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
 #include "index/level/level_find.inl.h"     // IWYU pragma: keep
 #include "index/level/level_recover.inl.h"  // IWYU pragma: keep
 #include "index/level/level_resize.inl.h"   // IWYU pragma: keep
+#include "index/level/level_update.inl.h"   // IWYU pragma: keep
 #include "index/level/level_write.inl.h"    // IWYU pragma: keep

@@ -21,7 +21,7 @@ Status Level<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noex
     for (std::uint64_t bucket = 0; bucket < tier.buckets() && records(); ++bucket) {
       for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
         if (tier.metas[bucket].print(slot) == 0) continue;
-        reach(context_.platform.load(tier.slot(bucket, slot).value));
+        reach(Form::load(context_.platform, tier.line(bucket, slot), slot % Form::kSlots).value[0]);
       }
     }
     reach(tier.offset);
@@ -52,13 +52,14 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
   if ((meta.version.load(std::memory_order_acquire) & 1) != 0) bad("is locked");
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     const Place place{&tier, bucket, slot};
-    const std::uint64_t tokens = platform.load(place.line().tokens);
-    if (slot % kLineSlots == 0 && tokens >> kLineSlots != 0) bad("has unknown tokens");
+    const std::uint64_t tokens = Form::tokens(platform, place.line());
+    if (slot % Form::kSlots == 0 && tokens >> Form::kSlots != 0) bad("has unknown tokens");
     const bool counts = (tokens & place.bit()) != 0;
     if (counts != (meta.print(slot) != 0)) bad("differs from its fingerprints");
     if (!counts) continue;
     ++report.entries;
-    const std::uint64_t word = platform.load(place.item().value);
+    const Item item = load(place);
+    const std::uint64_t word = item.value[0];
     if (records()) {
       ++report.objects;
       report.bytes += context_.heap.block_bytes(word);
@@ -68,7 +69,7 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
       bad("names a damaged record");
       continue;
     }
-    Probe probe = probe_of(place.item());
+    Probe probe = probe_of(item);
     if constexpr (Codec::kBytes) {
       const Probe whole =
           Codec::probe({.bytes = RecordView::read(platform, record_at(word)).key()}, seeds_);
@@ -123,7 +124,8 @@ void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
 // pinned.
 template <Platform P, class Codec, class G>
 std::uint64_t Level<P, Codec, G>::items_at_rest() noexcept {
-  constexpr unsigned kTries = 1000;
+  // A mover that the system has taken the core from is waited for, some tenths of a second.
+  constexpr unsigned kTries = 200'000;
   for (unsigned n = 0;; ++n) {
     const std::uint64_t ended = moves_ended_.load(std::memory_order_acquire);
     const ViewT* view = current();
@@ -143,21 +145,20 @@ void Level<P, Codec, G>::stats(MapStats& out) {
   out.entries = items_at_rest();
   out.load_factor = static_cast<double>(out.entries) / static_cast<double>(view.slots());
   out.height = view.levels;
-  out.leaves = 0;
   out.dram_bytes = sizeof(ViewT);
   out.pm_bytes = context_.heap.block_bytes(root_offset_) + sizeof(layout::Descriptor);
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
     const LevelStats level{tier.buckets() * kSlots, tier.items()};
     if (!out.levels.push_back(level)) out.partial = true;
-    out.leaves += tier.buckets();
     out.pm_bytes += TierT::bytes_of(tier.log);
     out.dram_bytes += sizeof(tier) + tier.buckets() * sizeof(MetaT);
     for (std::uint64_t bucket = 0; bucket < tier.buckets() && records(); ++bucket) {
       for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
         if (tier.metas[bucket].print(slot) == 0) continue;
-        out.pm_bytes +=
-            context_.heap.block_bytes(context_.platform.load(tier.slot(bucket, slot).value));
+        const Item item =
+            Form::load(context_.platform, tier.line(bucket, slot), slot % Form::kSlots);
+        out.pm_bytes += context_.heap.block_bytes(item.value[0]);
       }
     }
   }

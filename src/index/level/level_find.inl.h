@@ -9,10 +9,10 @@ namespace perdure::level {
 
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline bool Level<P, Codec, G>::key_matches(
-    const Slot& slot, const Probe& probe) const noexcept {
-  if (context_.platform.load(slot.key) != probe.word) return false;
+    const Line& line, std::uint32_t slot, const Probe& probe) const noexcept {
+  if (!Form::holds(context_.platform, line, slot, probe.word, probe.second)) return false;
   if constexpr (Codec::kBytes) {
-    const std::uint64_t offset = context_.platform.load(slot.value);
+    const std::uint64_t offset = Form::load(context_.platform, line, slot).value[0];
     if (!context_.heap.contains(offset, sizeof(RecordPrefix))) return false;
     const auto record = RecordView::read(context_.platform, record_at(offset));
     // A damaged length must not lead beyond the file; whether it fits the block is for value_of().
@@ -30,20 +30,54 @@ template <Platform P, class Codec, class G>
     const Probe& probe) const noexcept {
   for (std::uint64_t m = MetaT::match(prints, probe.print); m != 0; m &= m - 1) {
     const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
-    if (slot < kSlots && key_matches(tier.slot(bucket, slot), probe)) return slot;
+    if (slot < kSlots && key_matches(tier.line(bucket, slot), slot % Form::kSlots, probe)) {
+      return slot;
+    }
   }
   return kSlots;
 }
 
-// False if the word names no record whose lengths fit its block.
+// The value may look into the item. False if that names no record whose lengths fit its block.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline bool Level<P, Codec, G>::value_of(
-    std::uint64_t word, detail::Value& value) const noexcept {
-  if (!records()) {
-    value = {.word = word, .word_size = 8};
-    return true;
+    const Item& item, detail::Value& value) const noexcept {
+  if (records()) return records_.read(item.value[0], value);
+  if (value_bytes_ != 0) {
+    value = {.bytes = {reinterpret_cast<const char*>(item.value), value_bytes_}};
+  } else {
+    value = {.word = item.value[0], .word_size = 8};
   }
-  return records_.read(word, value);
+  return true;
+}
+
+// May look into the item. Of a record that value_of() has read.
+template <Platform P, class Codec, class G>
+detail::Key Level<P, Codec, G>::key_of(const Item& item) const noexcept {
+  if constexpr (Codec::kBytes) {
+    return {.bytes = RecordView::read(context_.platform, record_at(item.value[0])).key()};
+  } else if (key_bytes_ != 0) {
+    return {.bytes = {reinterpret_cast<const char*>(item.key), key_bytes_}};
+  }
+  return {.word = item.key[0]};
+}
+
+// Arrays have the map's lengths; who knows them at run time only may be wrong.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Status Level<P, Codec, G>::takes(
+    const detail::Key& key) const noexcept {
+  if (Form::kArrays && key.bytes.size() != key_bytes_) return StatusCode::invalid_argument;
+  return validate(key);
+}
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Status Level<P, Codec, G>::takes(
+    const detail::Key& key, const detail::Value& value) const noexcept {
+  if constexpr (Form::kArrays) {
+    const bool fits = value.word_size == 0 ? value_bytes_ != 0 && value.bytes.size() == value_bytes_
+                                           : value_bytes_ == 0;
+    return fits ? takes(key) : Status(StatusCode::invalid_argument);
+  } else {
+    return validate(key, value, true, records());
+  }
 }
 
 template <Platform P, class Codec, class G>
@@ -83,7 +117,7 @@ template <Platform P, class Codec, class G>
       const std::uint64_t m = MetaT::match(prints, probe.print);
       if (m == 0) continue;
       const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
-      if (slot < kSlots) __builtin_prefetch(&tier.slot(bucket, slot));
+      if (slot < kSlots) __builtin_prefetch(&tier.line(bucket, slot));
     }
   }
 }
@@ -91,7 +125,7 @@ template <Platform P, class Codec, class G>
 // One look at all candidates. `again`: something has changed meanwhile, or is being changed.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename Level<P, Codec, G>::Looked Level<P, Codec, G>::look(
-    const ViewT& view, const Probe& probe, std::uint64_t& word, detail::Value& value,
+    const ViewT& view, const Probe& probe, Item& item, detail::Value& value,
     bool& readable) const noexcept {
   struct Seen {
     const MetaT* meta;
@@ -113,8 +147,8 @@ template <Platform P, class Codec, class G>
       const std::uint64_t prints = meta.prints.load(std::memory_order_acquire);
       const std::uint32_t slot = find_in(tier, bucket, prints, probe);
       if (slot != kSlots) {
-        word = context_.platform.load(tier.slot(bucket, slot).value);
-        readable = value_of(word, value);
+        item = Form::load(context_.platform, tier.line(bucket, slot), slot % Form::kSlots);
+        readable = value_of(item, value);
         // The loads before were acquire: this one comes after them.
         const bool same = meta.version.load(std::memory_order_acquire) == version;
         return same ? Looked::found : Looked::again;
@@ -135,14 +169,14 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Expected<bool> Level<P, Codec, G>::read_probe(
     const Probe& probe, FunctionRef<void(const detail::Value&)> visit) noexcept {
-  std::uint64_t word = 0;
+  Item item;
   detail::Value value;
   bool readable = true;
   Looked looked = Looked::again;
   for (unsigned tries = 0; looked == Looked::again; ++tries) {
     if (tries != 0) P::pause(tries);
     if (tries < kRetries) {
-      looked = look(*current(), probe, word, value, readable);
+      looked = look(*current(), probe, item, value, readable);
       continue;
     }
     Locks locks;
@@ -150,14 +184,14 @@ template <Platform P, class Codec, class G>
     const Place place = find_locked(view, probe);
     looked = place.found() ? Looked::found : Looked::absent;
     if (!place.found()) break;
-    word = context_.platform.load(place.item().value);
-    readable = value_of(word, value);
+    item = load(place);
+    readable = value_of(item, value);
   }
   // What was read may have come from pages that were lost meanwhile.
   if (context_.platform.poisoned()) [[unlikely]]
     return fail(context_.platform.failure());
   if (looked == Looked::absent) return false;
-  if (!readable) return fail(damaged_record(word));
+  if (!readable) return fail(damaged_record(item.value[0]));
   visit(value);
   if (context_.platform.poisoned()) [[unlikely]]
     return fail(context_.platform.failure());
@@ -169,6 +203,7 @@ Expected<bool> Level<P, Codec, G>::read(const detail::Key& key,
                                         FunctionRef<void(const detail::Value&)> visit) {
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+  if (Form::kArrays && !takes(key).ok()) return fail(takes(key));
   const Probe probe = Codec::probe(key, seeds_);
   prefetch_all(*current(), probe);
   return read_probe(probe, visit);
@@ -187,6 +222,7 @@ Expected<std::uint64_t> Level<P, Codec, G>::read_many(
     const std::size_t n = std::min(kGroup, keys.size() - begin);
     const ViewT& view = *current();
     for (std::size_t i = 0; i < n; ++i) {
+      if (Form::kArrays && !takes(keys[begin + i]).ok()) return fail(takes(keys[begin + i]));
       probes[i] = Codec::probe(keys[begin + i], seeds_);
       prefetch(view, probes[i]);
     }
@@ -229,8 +265,9 @@ Expected<void> Level<P, Codec, G>::for_each(
         continue;
       }
       EpochGuard<P> guard(context_.epochs);
+      Item items[kSlots];
       detail::Entry entries[kSlots];
-      auto count = snapshot(tier, bucket, entries);
+      auto count = snapshot(tier, bucket, items, entries);
       if (!count) {
         result = fail(std::move(count.error()));
         more = false;
@@ -244,9 +281,10 @@ Expected<void> Level<P, Codec, G>::for_each(
   return result;
 }
 
-// What a bucket held at one moment. The caller is pinned.
+// What a bucket held at one moment; the entries look into `items`. The caller is pinned.
 template <Platform P, class Codec, class G>
 Expected<std::uint32_t> Level<P, Codec, G>::snapshot(const TierT& tier, std::uint64_t bucket,
+                                                     Item* items,
                                                      detail::Entry* entries) const noexcept {
   const P& platform = context_.platform;
   const MetaT& meta = tier.metas[bucket];
@@ -258,17 +296,14 @@ Expected<std::uint32_t> Level<P, Codec, G>::snapshot(const TierT& tier, std::uin
     std::uint64_t damaged = 0;
     for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
       if ((prints >> 8 * slot & 0xFF) == 0) continue;
-      const Slot& item = tier.slot(bucket, slot);
+      Item& item = items[count];
+      item = Form::load(platform, tier.line(bucket, slot), slot % Form::kSlots);
       detail::Entry& entry = entries[count];
-      entry = {.key = {.word = platform.load(item.key)}, .value = {}};
-      const std::uint64_t word = platform.load(item.value);
-      if (!value_of(word, entry.value)) {
-        damaged = word;
+      if (!value_of(item, entry.value)) {
+        damaged = item.value[0];
         continue;
       }
-      if constexpr (Codec::kBytes) {
-        entry.key = {.bytes = RecordView::read(platform, record_at(word)).key()};
-      }
+      entry.key = key_of(item);
       ++count;
     }
     if (meta.version.load(std::memory_order_acquire) != version) continue;

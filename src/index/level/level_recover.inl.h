@@ -37,7 +37,7 @@ std::uint32_t Level<P, Codec, G>::closed_crc(std::uint64_t descriptor,
 
 template <Platform P, class Codec, class G>
 std::uint64_t Level<P, Codec, G>::buckets_for(const Heap<P>& heap, std::uint64_t items) noexcept {
-  const std::uint64_t most = heap.max_data_bytes() / 4 / (std::uint64_t{G::kBucketLines} * kLine);
+  const std::uint64_t most = heap.max_data_bytes() / 4 / TierT::line_bytes(0);
   std::uint32_t log = G::kFirstLog;
   while (log < kMaxLog && (kSlots * 27ULL << log) / 20 < items && (3ULL << log) <= most) ++log;
   return 1ULL << log;
@@ -59,8 +59,8 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
   }
   P& platform = context.platform;
   std::uint64_t blocks[4] = {};
-  const std::size_t sizes[4] = {sizeof(layout::Root), sizeof(layout::Descriptor),
-                                TierT::bytes_of(log), TierT::bytes_of(log - 1)};
+  const std::size_t sizes[4] = {kRootBytes, sizeof(layout::Descriptor), TierT::bytes_of(log),
+                                TierT::bytes_of(log - 1)};
   for (std::uint32_t i = 0; i < 4; ++i) {
     auto block =
         context.heap.allocate(sizes[i], i == 1 ? BlockKind::plain : BlockKind::zero_on_free);
@@ -86,14 +86,19 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
   head.flags = (Codec::kBytes ? layout::kBytesKeys : 0) |
                (!Codec::kBytes && kinds.value == ValueKind::bytes ? layout::kRecordValues : 0) |
                (Codec::kBytes && kinds.value == ValueKind::word ? layout::kWordRecords : 0) |
-               (options.auto_shrink ? layout::kMayShrink : 0);
+               (options.auto_shrink ? layout::kMayShrink : 0) |
+               (Form::kArrays ? layout::kArrayLines : 0);
   head.first_log = log;
+  if constexpr (Form::kArrays) {
+    head.key_bytes = kinds.key == KeyKind::array ? kinds.key_bytes : 0;
+    head.value_bytes = kinds.value == ValueKind::array ? kinds.value_bytes : 0;
+  }
   head.seeds[0] = P::random();
   head.seeds[1] = P::random();
   head.fixed_crc = crc32c(0, &head, offsetof(layout::Root, fixed_crc));
   head.descriptor = blocks[1];
   auto* root = context.heap.template at<layout::Root>(blocks[0]);
-  // The Moves behind it are zero already.
+  // The Moves behind it are zero already, and so are the Updates.
   constexpr std::size_t kHead = offsetof(layout::Root, moves);
   platform.copy(root, &head, kHead);
   platform.flush(root, kHead, "level.create.root"_site);
@@ -104,7 +109,7 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
 template <Platform P, class Codec, class G>
 Expected<std::unique_ptr<EngineInstance>> Level<P, Codec, G>::open(const EngineContext<P>& context,
                                                                    std::uint64_t root) {
-  if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
+  if (!context.heap.contains(root, kRootBytes) || root % kLine != 0) {
     return fail(StatusCode::corruption, "no root block can lie at offset %llu",
                 static_cast<unsigned long long>(root));
   }
@@ -134,13 +139,21 @@ Status Level<P, Codec, G>::read_root() noexcept {
     if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
   }
   const layout::Root& image = *root_;
-  if (context_.heap.block_bytes(root_offset_) < sizeof(image)) return bad("size");
+  if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad("size");
   if (image.magic != layout::kRootMagic) return bad("magic");
   if (!root_intact(image)) return bad("checksum");
   if (image.geometry != G::kBucketLines || image.first_log == 0 || image.first_log > kMaxLog) {
     return bad("geometry");
   }
-  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes ||
+      ((image.flags & layout::kArrayLines) != 0) != Form::kArrays) {
+    return bad("key kind");
+  }
+  if (image.key_bytes > kMaxArrayKeyBytes || image.value_bytes > kMaxArrayValueBytes) {
+    return bad("sizes of arrays");
+  }
+  key_bytes_ = image.key_bytes;
+  value_bytes_ = image.value_bytes;
   record_values_ = (image.flags & layout::kRecordValues) != 0;
   word_records_ = (image.flags & layout::kWordRecords) != 0;
   may_shrink_ = (image.flags & layout::kMayShrink) != 0;
@@ -202,6 +215,9 @@ Expected<Recovered> Level<P, Codec, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
   if (Status s = read_descriptor(clean); !s.ok()) return fail(std::move(s));
   if (!clean) {
+    if constexpr (Form::kArrays) {
+      if (Status s = finish_updates(); !s.ok()) return fail(std::move(s));
+    }
     if (Status s = finish_moves(); !s.ok()) return fail(std::move(s));
   }
   ViewT& view = *current();
@@ -259,9 +275,9 @@ typename Level<P, Codec, G>::Place Level<P, Codec, G>::place_of(std::uint64_t li
   const ViewT& view = *current();
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     TierT* tier = view.tiers[i];
-    if (line < tier->offset || line - tier->offset >= TierT::bytes_of(tier->log)) continue;
+    if (line < tier->offset || line - tier->offset >= TierT::line_bytes(tier->log)) continue;
     const std::uint64_t number = (line - tier->offset) / sizeof(Line);
-    const std::uint64_t in_bucket = number % TierT::kLines * kLineSlots;
+    const std::uint64_t in_bucket = number % TierT::kLines * Form::kSlots;
     if ((line - tier->offset) % sizeof(Line) != 0) return {};
     return {tier, number / TierT::kLines, static_cast<std::uint32_t>(in_bucket)};
   }
@@ -284,12 +300,12 @@ Status Level<P, Codec, G>::finish_moves() noexcept {
     if (!from.found() || !to.found() || !P::runs("level.recover.move"_site)) continue;
     Line& a = from.line();
     const Line& b = to.line();
-    for (std::uint32_t i = 0; i < kLineSlots; ++i) {
-      for (std::uint32_t j = 0; j < kLineSlots; ++j) {
-        const std::uint64_t tokens = platform.load(a.tokens);
-        if ((tokens >> i & 1) == 0 || (platform.load(b.tokens) >> j & 1) == 0) continue;
-        if (!same_item(a.slots[i], b.slots[j])) continue;
-        platform.store(a.tokens, tokens & ~(1ULL << i));
+    for (std::uint32_t i = 0; i < Form::kSlots; ++i) {
+      for (std::uint32_t j = 0; j < Form::kSlots; ++j) {
+        const std::uint64_t tokens = Form::tokens(platform, a);
+        if ((tokens >> i & 1) == 0 || (Form::tokens(platform, b) >> j & 1) == 0) continue;
+        if (!same_item(Form::load(platform, a, i), Form::load(platform, b, j))) continue;
+        Form::set_tokens(platform, a, tokens & ~(1ULL << i));
         platform.flush(&a.tokens, 8, "level.recover.move"_site);
         wrote = true;
       }
@@ -302,26 +318,22 @@ Status Level<P, Codec, G>::finish_moves() noexcept {
 // Two slots that both count hold one item. Byte strings of one hash are told apart by their record,
 // which a copy shares.
 template <Platform P, class Codec, class G>
-bool Level<P, Codec, G>::same_item(const Slot& a, const Slot& b) const noexcept {
-  const P& platform = context_.platform;
-  return platform.load(a.key) == platform.load(b.key) &&
-         (!Codec::kBytes || platform.load(a.value) == platform.load(b.value));
+bool Level<P, Codec, G>::same_item(const Item& a, const Item& b) noexcept {
+  return std::ranges::equal(a.key, b.key) && (!Codec::kBytes || a.value[0] == b.value[0]);
 }
 
 // Whether an item of the level that is being drained is in another level as well.
 template <Platform P, class Codec, class G>
-bool Level<P, Codec, G>::is_twice(const TierT& source, const Slot& slot,
+bool Level<P, Codec, G>::is_twice(const TierT& source, const Item& item,
                                   const Probe& probe) const noexcept {
   const ViewT& view = *current();
   for (std::uint32_t i = 0; i < view.levels; ++i) {
-    const TierT& tier = *view.tiers[i];
+    TierT& tier = *view.tiers[i];
     if (&tier == &source) continue;
     for (const std::uint64_t hash : probe.hashes) {
-      const std::uint64_t bucket = tier.index(hash);
-      for (std::uint32_t other = 0; other < kSlots; ++other) {
-        if (tier.metas[bucket].print(other) != 0 && same_item(slot, tier.slot(bucket, other))) {
-          return true;
-        }
+      Place other{&tier, tier.index(hash), 0};
+      for (; other.slot < kSlots; ++other.slot) {
+        if (other.meta().print(other.slot) != 0 && same_item(item, load(other))) return true;
       }
     }
   }
@@ -342,31 +354,32 @@ Status Level<P, Codec, G>::recover_bucket(TierT& tier, std::uint64_t bucket, boo
   std::int64_t count = 0;
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     Line& line = tier.line(bucket, slot);
-    const std::uint64_t tokens = platform.load(line.tokens);
-    if (slot % kLineSlots == 0) {
-      if (tokens >> kLineSlots != 0) {
+    const std::uint64_t tokens = Form::tokens(platform, line);
+    if (slot % Form::kSlots == 0) {
+      if (tokens >> Form::kSlots != 0) {
         if (Status s = bad("tokens"); !s.ok()) return s;
         continue;
       }
       // Before what it names is looked at; the values in records need that first.
-      if (clean && !line_intact(line, false)) {
+      if (clean && !line_intact(tier, bucket, slot, false)) {
         if (Status s = bad("checksum"); !s.ok()) return s;
       }
     }
     const Place place{&tier, bucket, slot};
     if ((tokens & place.bit()) == 0) continue;
-    const Probe probe = probe_of(place.item());
+    const Item item = load(place);
+    const Probe probe = probe_of(item);
     if (tier.index(probe.hashes[0]) != bucket && tier.index(probe.hashes[1]) != bucket) {
       if (Status s = bad("a key in a foreign bucket"); !s.ok()) return s;
       continue;
     }
-    if (twice && is_twice(tier, place.item(), probe) && P::runs("level.recover.twice"_site)) {
-      platform.store(line.tokens, platform.load(line.tokens) & ~place.bit());
+    if (twice && is_twice(tier, item, probe) && P::runs("level.recover.twice"_site)) {
+      Form::set_tokens(platform, line, Form::tokens(platform, line) & ~place.bit());
       platform.flush(&line.tokens, 8, "level.recover.twice"_site);
       continue;
     }
     if (records()) {
-      const std::uint64_t offset = platform.load(place.item().value);
+      const std::uint64_t offset = item.value[0];
       Status s = check_record(offset, false);
       if (s.ok() && P::runs("level.recover.mark_record"_site)) s = context_.heap.mark(offset);
       if (s.ok() && context_.heap.block_bytes(offset) == 0) s = damaged_record(offset);
@@ -379,8 +392,8 @@ Status Level<P, Codec, G>::recover_bucket(TierT& tier, std::uint64_t bucket, boo
     ++count;
   }
   if (clean && word_records_) {
-    for (std::uint32_t first = 0; first < kSlots; first += kLineSlots) {
-      if (line_intact(tier.line(bucket, first), true)) continue;
+    for (std::uint32_t first = 0; first < kSlots; first += Form::kSlots) {
+      if (line_intact(tier, bucket, first, true)) continue;
       if (Status s = bad("checksum of values"); !s.ok()) return s;
     }
   }
@@ -394,18 +407,18 @@ Status Level<P, Codec, G>::recover_bucket(TierT& tier, std::uint64_t bucket, boo
 template <Platform P, class Codec, class G>
 std::uint32_t Level<P, Codec, G>::line_crc(const Line& line) const noexcept {
   static constexpr Line kZero{};
-  if (std::memcmp(&line, &kZero, offsetof(Line, crc)) == 0) return 0;
-  return crc32c(0, &line, offsetof(Line, crc));
+  if (std::memcmp(&line, &kZero, Form::kCoveredBytes) == 0) return 0;
+  return crc32c(0, &line, Form::kCoveredBytes);
 }
 
 // Of the word values that no record's own checksum covers, since they are updated in place.
 template <Platform P, class Codec, class G>
 std::uint32_t Level<P, Codec, G>::values_crc(const Line& line) const noexcept {
-  std::uint64_t words[kLineSlots];
+  std::uint64_t words[Form::kSlots];
   std::size_t count = 0;
-  for (std::uint32_t i = 0; i < kLineSlots && word_records_; ++i) {
-    if ((context_.platform.load(line.tokens) >> i & 1) == 0) continue;
-    const std::uint64_t offset = context_.platform.load(line.slots[i].value);
+  for (std::uint32_t i = 0; i < Form::kSlots && word_records_; ++i) {
+    if ((Form::tokens(context_.platform, line) >> i & 1) == 0) continue;
+    const std::uint64_t offset = Form::load(context_.platform, line, i).value[0];
     if (!check_record(offset, false).ok()) continue;
     words[count++] = context_.platform.load(record_at(offset)->value);
   }
@@ -413,13 +426,16 @@ std::uint32_t Level<P, Codec, G>::values_crc(const Line& line) const noexcept {
 }
 
 template <Platform P, class Codec, class G>
-bool Level<P, Codec, G>::line_intact(const Line& line, bool values) const noexcept {
-  const std::uint64_t crc = context_.platform.load(line.crc);
+bool Level<P, Codec, G>::line_intact(const TierT& tier, std::uint64_t bucket, std::uint32_t slot,
+                                     bool values) const noexcept {
+  const Line& line = tier.line(bucket, slot);
+  const std::uint64_t crcs = context_.platform.load(tier.check(bucket, slot));
   if (values) {
-    return static_cast<std::uint32_t>(crc >> 32) == values_crc(line) ||
+    return static_cast<std::uint32_t>(crcs >> 32) == values_crc(line) ||
            !P::verifies("level.values.crc"_site);
   }
-  return static_cast<std::uint32_t>(crc) == line_crc(line) || !P::verifies("level.line.crc"_site);
+  return static_cast<std::uint32_t>(crcs >> TierT::check_bit(slot)) == line_crc(line) ||
+         !P::verifies("level.line.crc"_site);
 }
 
 template <Platform P, class Codec, class G>
@@ -434,12 +450,18 @@ Status Level<P, Codec, G>::close() {
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
     Status s = for_each_bucket(tier, [&](std::uint64_t bucket) -> Status {
-      for (std::uint32_t first = 0; first < kSlots; first += kLineSlots) {
-        Line& line = tier.line(bucket, first);
-        const std::uint64_t crc = line_crc(line) | std::uint64_t{values_crc(line)} << 32;
-        if (platform.load(line.crc) == crc) continue;
-        platform.store(line.crc, crc);
-        platform.flush(&line.crc, 8, "level.close.line"_site);
+      for (std::uint32_t first = 0; first < kSlots; first += Form::kSlots) {
+        const Line& line = tier.line(bucket, first);
+        std::uint64_t& word = tier.check(bucket, first);
+        std::uint64_t crcs = std::uint64_t{line_crc(line)} << TierT::check_bit(first);
+        if constexpr (Form::kArrays) {
+          crcs |= platform.load(word) & ~(0xFFFF'FFFFULL << TierT::check_bit(first));
+        } else {
+          crcs |= std::uint64_t{values_crc(line)} << 32;
+        }
+        if (platform.load(word) == crcs) continue;
+        platform.store(word, crcs);
+        platform.flush(&word, 8, "level.close.line"_site);
       }
       return {};
     });

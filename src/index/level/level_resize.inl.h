@@ -13,7 +13,7 @@ template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::resize_begins(const ViewT& before, const ViewT& after,
                                        bool shrink) noexcept {
   resizes_[resizes_begun_++ % MapStats::kMaxResizes] = {.begin_ns = P::now_ns() - opened_ns_,
-                                                        .slots_before = before.target_slots(),
+                                                        .slots_before = before.slots(),
                                                         .slots_after = after.target_slots(),
                                                         .entries = before.items(),
                                                         .shrink = shrink};
@@ -103,6 +103,37 @@ Status Level<P, Codec, G>::publish(ViewT& before, TierT* const* tiers, std::uint
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::turn_search(ViewT& view) noexcept {
   view.upwards.store(view.lower().items() > view.upper().items(), std::memory_order_relaxed);
+}
+
+// Now and then an insert looks. While a level is drained: whether that lags behind the inserts that
+// fill the others (E19). Else, from three quarters on the space of the next level is wanted, which
+// takes the system long to make.
+template <Platform P, class Codec, class G>
+void Level<P, Codec, G>::after_insert(ViewT& view) noexcept {
+  turn_search(view);
+  const std::uint64_t items = view.items();
+  if (view.drain == Drain::bottom) {
+    const std::uint64_t before = at_expansion_.load(std::memory_order_relaxed);
+    const std::uint64_t room = view.target_slots() * 3 / 4;  // then items begin to be moved
+    if (items <= before || room <= before) return;
+    const std::uint64_t filled = (items - before) * 256 / (room - before);
+    const std::uint64_t begun = view.cursor.load(std::memory_order_relaxed) * 256;
+    if (begun < filled * view.source().buckets()) lags_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  if (view.drain != Drain::none || items * 4 < view.slots() * 3) return;
+  if (view.fills_up.exchange(true, std::memory_order_relaxed)) return;
+  wants_level_.store(true, std::memory_order_relaxed);
+  context_.background.wake(work_);
+}
+
+// By who has ended an insert: a little, so that none has to wait for all that is left. One insert
+// in 40 would have to do a batch, if nobody else does anything; two for each that looks catch up.
+template <Platform P, class Codec, class G>
+void Level<P, Codec, G>::keep_pace() noexcept {
+  if (!lags_.exchange(false, std::memory_order_relaxed)) return;
+  Status failure;
+  if (drain_some(2, failure) == Step::blocked) context_.background.wake(work_);
 }
 
 // For an insert that found no place under the view of this generation; the caller is in no guard.
@@ -272,6 +303,12 @@ Expected<bool> Level<P, Codec, G>::compact() {
 template <Platform P, class Codec, class G>
 Step Level<P, Codec, G>::work() noexcept {
   if (context_.platform.poisoned()) return Step::rest;
+  if (wants_level_.exchange(false, std::memory_order_relaxed)) {
+    EpochGuard<P> guard(context_.epochs);
+    if (guard.ok() && current()->fills_up.load(std::memory_order_relaxed)) {
+      context_.heap.expect(TierT::bytes_of(current()->tiers[0]->log + 1));
+    }
+  }
   if (wants_shrink_.exchange(false, std::memory_order_relaxed)) {
     if (auto begun = shrink(5); !begun) {
       wants_shrink_.store(true, std::memory_order_relaxed);
@@ -434,11 +471,11 @@ template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::clear_slots(TierT& source, std::uint64_t bucket,
                                      std::uint32_t bits) noexcept {
   P& platform = context_.platform;
-  for (std::uint32_t first = 0; bits >> first != 0 && first < kSlots; first += kLineSlots) {
-    const std::uint32_t mine = bits >> first & ((1U << kLineSlots) - 1);
+  for (std::uint32_t first = 0; bits >> first != 0 && first < kSlots; first += Form::kSlots) {
+    const std::uint32_t mine = bits >> first & ((1U << Form::kSlots) - 1);
     if (mine == 0) continue;
     Line& line = source.line(bucket, first);
-    platform.store(line.tokens, platform.load(line.tokens) & ~std::uint64_t{mine});
+    Form::set_tokens(platform, line, Form::tokens(platform, line) & ~std::uint64_t{mine});
     platform.flush(&line.tokens, 8, "level.drain.clear"_site);
   }
 }
@@ -453,8 +490,8 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     const std::uint8_t print = source.metas[bucket].print(slot);
     if (print == 0) continue;
-    const Slot& item = source.slot(bucket, slot);
-    const Probe probe = place(platform.load(item.key), seeds_);
+    const Item item = load({&source, bucket, slot});
+    const Probe probe = probe_of(item);
     Place goal = free_place(view, probe);
     if (!goal.found()) {
       stuck = probe;
@@ -468,7 +505,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
       if (!goal.found()) return Made::again;
     }
     locks.changed(goal.tier, goal.bucket);
-    put(goal, probe.word, platform.load(item.value));
+    put(goal, item);
     platform.flush(&goal.line(), sizeof(Line), "level.drain.copy"_site);
     show(goal, print);
     goal.tier->add(1);
@@ -490,13 +527,14 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::relocate(ViewT& view, std:
   std::uint32_t slot = 0;
   for (; slot < kSlots; ++slot) {
     if (source.metas[bucket].print(slot) != 0 &&
-        platform.load(source.slot(bucket, slot).key) == probe.word) {
+        Form::holds(platform, source.line(bucket, slot), slot % Form::kSlots, probe.word,
+                    probe.second)) {
       break;
     }
   }
   if (slot == kSlots) return Made::again;  // erased meanwhile; the bucket is looked at again
   const Place from{&source, bucket, slot};
-  const Made made = insert_locked(view, probe, platform.load(from.item().value), true, locks);
+  const Made made = insert_locked(view, probe, load(from), true, locks);
   if (made == Made::full && scans_.load(std::memory_order_seq_cst) != 0) return Made::again;
   if (made != Made::done) return made;
   clear_slots(source, bucket, 1U << slot);

@@ -59,14 +59,22 @@ template <Platform P, class Codec, class G>
 
 // The words of an item and its token, last; the caller writes back and fences.
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline void Level<P, Codec, G>::put(const Place& place, std::uint64_t key,
-                                                           std::uint64_t value) noexcept {
-  P& platform = context_.platform;
-  Line& line = place.line();
-  Slot& slot = place.item();
-  platform.store(slot.value, value);
-  platform.store(slot.key, key);
-  platform.store(line.tokens, platform.load(line.tokens) | place.bit());
+[[gnu::always_inline]] inline void Level<P, Codec, G>::put(const Place& place,
+                                                           const Item& item) noexcept {
+  Form::put(context_.platform, place.line(), place.in_line(), item);
+}
+
+// `record`: of those that have one.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Item Level<P, Codec, G>::item_of(
+    const Probe& probe, const detail::Value& value, std::uint64_t record) const noexcept {
+  if constexpr (Form::kArrays) {
+    Item item{.key = {probe.word, probe.second}, .value = {value.word, 0}};
+    if (value_bytes_ != 0) std::memcpy(item.value, value.bytes.data(), value_bytes_);
+    return item;
+  } else {
+    return {.key = {probe.word}, .value = {records() ? record : value.word}};
+  }
 }
 
 template <Platform P, class Codec, class G>
@@ -79,53 +87,17 @@ template <Platform P, class Codec, class G>
   place.meta().set_print(place.slot, 0);
 }
 
-// Whether a word can take the place of the value in the slot, or in the record that it names.
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline bool Level<P, Codec, G>::in_place(
-    const detail::Value& before, const detail::Value& value) const noexcept {
-  if (!records()) return true;
-  return Codec::kBytes && value.word_size != 0 && before.word_size == value.word_size;
-}
-
 // A guess before any lock is taken, so that the record's fence is not waited for under it.
 template <Platform P, class Codec, class G>
 template <typename Level<P, Codec, G>::Mode kMode>
 bool Level<P, Codec, G>::expects_record(const Probe& probe,
                                         const detail::Value& value) const noexcept {
-  std::uint64_t word = 0;
+  Item item;
   detail::Value before;
   bool readable = false;
-  const Looked looked = look(*current(), probe, word, before, readable);
+  const Looked looked = look(*current(), probe, item, before, readable);
   if (looked != Looked::found) return looked == Looked::absent && kMode != Mode::update;
   return kMode != Mode::insert && readable && !in_place(before, value);
-}
-
-// Its key's locks are held. `record` is durable, or 0: then `wants_record` may be the answer.
-template <Platform P, class Codec, class G>
-typename Level<P, Codec, G>::Made Level<P, Codec, G>::replace_value(const Place& place,
-                                                                    const detail::Value& value,
-                                                                    Fresh& fresh,
-                                                                    Locks& locks) noexcept {
-  P& platform = context_.platform;
-  std::uint64_t* target = &place.item().value;
-  const std::uint64_t link = platform.load(*target);
-  detail::Value before;
-  if (!value_of(link, before)) {
-    fresh.damaged = link;
-    return Made::failed;
-  }
-  const bool in_place = this->in_place(before, value);
-  if (!in_place && fresh.record == 0) return Made::wants_record;
-  if (in_place && records()) target = &const_cast<RecordPrefix*>(record_at(link))->value;
-  locks.changed(place.tier, place.bucket);
-  platform.store(*target, in_place ? value.word : fresh.record);
-  platform.flush(target, 8, "level.update.value"_site);
-  if (!platform.fence("level.update.value"_site)) return Made::failed;  // PP(update)
-  if (!in_place) {
-    fresh.record = 0;
-    fresh.replaced = link;
-  }
-  return Made::done;
 }
 
 // An item of one of the key's buckets that can go elsewhere: in the upper level to its other bucket
@@ -136,7 +108,6 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::find_victim(const ViewT& v
                                                                   const Probe& probe, Locks& locks,
                                                                   Place& victim,
                                                                   Place& goal) noexcept {
-  const P& platform = context_.platform;
   bool busy = false;
   const auto take = [&](TierT& tier, std::uint64_t bucket, std::uint8_t print) {
     if (locks.has(&tier, bucket) || tier.used(bucket) == kSlots) return false;
@@ -156,7 +127,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::find_victim(const ViewT& v
       const std::uint64_t bucket = tier.index(hash);
       for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
         victim = {&tier, bucket, slot};
-        const Probe other = place(platform.load(victim.item().key), seeds_);
+        const Probe other = probe_of(load(victim));
         for (const std::uint64_t to : other.hashes) {
           if (take(tier, tier.index(to), other.print)) return Made::done;
         }
@@ -175,28 +146,24 @@ template <Platform P, class Codec, class G>
 typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& victim,
                                                                    const Place& goal,
                                                                    const Probe& probe,
-                                                                   std::uint64_t value,
+                                                                   const Item& item,
                                                                    Locks& locks) noexcept {
   P& platform = context_.platform;
   const std::uint32_t number = P::thread_slot() % kMoveLines;
   LatchGuard latch(move_latches_[number]);
   layout::Move& move = root_->moves[number];
-  const auto offset_of = [](const Place& place) {
-    return place.tier->offset +
-           static_cast<std::uint64_t>(&place.line() - place.tier->lines) * sizeof(Line);
-  };
   locks.changed(victim.tier, victim.bucket);
   locks.changed(goal.tier, goal.bucket);
-  platform.store(move.from, offset_of(victim));
-  platform.store(move.to, offset_of(goal));
+  platform.store(move.from, victim.line_offset());
+  platform.store(move.to, goal.line_offset());
   platform.flush(&move, sizeof(move), "level.move.record"_site);
   if (!platform.fence("level.move.record"_site)) return Made::failed;
-  put(goal, platform.load(victim.item().key), platform.load(victim.item().value));
+  put(goal, load(victim));
   platform.flush(&goal.line(), sizeof(Line), "level.move.copy"_site);
   if (!platform.fence("level.move.copy"_site)) return Made::failed;
   Line& line = victim.line();
-  platform.store(line.tokens, platform.load(line.tokens) & ~victim.bit());
-  put(victim, probe.word, value);
+  Form::set_tokens(platform, line, Form::tokens(platform, line) & ~victim.bit());
+  put(victim, item);
   platform.flush(&line, sizeof(line), "level.move.replace"_site);
   if (!platform.fence("level.move.replace"_site)) return Made::failed;  // PP(insert)
   show(goal, victim.meta().print(victim.slot));
@@ -210,19 +177,19 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& 
 // be full before it is over.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename Level<P, Codec, G>::Made Level<P, Codec, G>::insert_locked(
-    const ViewT& view, const Probe& probe, std::uint64_t value, bool helped,
-    Locks& locks) noexcept {
+    const ViewT& view, const Probe& probe, const Item& item, bool helped, Locks& locks) noexcept {
   P& platform = context_.platform;
   const Place place = free_place(view, probe);
   if (place.found()) [[likely]] {
     locks.changed(place.tier, place.bucket);
     // Before the write-back: a locked instruction after it would wait for it.
     const std::int64_t count = place.tier->add(1);
-    put(place, probe.word, value);
+    put(place, item);
     platform.flush(&place.line(), sizeof(Line), "level.insert.line"_site);
     if (!platform.fence("level.insert.line"_site)) return Made::failed;  // PP(insert)
     show(place, probe.print);
-    if (count % 64 == 0) turn_search(const_cast<ViewT&>(view));
+    if (count % 64 == 0) [[unlikely]]
+      after_insert(const_cast<ViewT&>(view));
     return Made::done;
   }
   if (!helped && view.drain == Drain::bottom) return Made::full;
@@ -233,7 +200,7 @@ template <Platform P, class Codec, class G>
   // I6, and no scan is on its way.
   if (current() != &view) return Made::again;
   if (scans_.load(std::memory_order_seq_cst) != 0) return Made::full;
-  return move_and_put(victim, goal, probe, value, locks);
+  return move_and_put(victim, goal, probe, item, locks);
 }
 
 // When the pool is full, what this and other threads have freed but not yet given back may be
@@ -241,7 +208,7 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 template <typename Level<P, Codec, G>::Mode kMode>
 Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
-  if (Status s = validate(key, value, true, records()); !s.ok()) return fail(std::move(s));
+  if (Status s = takes(key, value); !s.ok()) return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key, seeds_);
   for (bool again = false, helped = false;;) {
@@ -253,8 +220,11 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
       if (s.ok()) continue;
       done = fail(std::move(s));
     }
-    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
+    if (done || again || done.error() != StatusCode::pool_full) [[likely]] {
+      if (lags_.load(std::memory_order_relaxed)) [[unlikely]]
+        keep_pace();
       return done;
+    }
     again = true;
     context_.epochs.drain_for_room();
     context_.heap.reclaim();
@@ -265,7 +235,7 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
 // than one bucket of each of two levels holds are refused, so that a drain can place them.
 template <Platform P, class Codec, class G>
 bool Level<P, Codec, G>::too_many_clash(const ViewT& view, const Probe& probe) const noexcept {
-  if constexpr (!Codec::kBytes) return false;
+  if constexpr (!Codec::kBytes && !Form::kArrays) return false;
   std::uint32_t clashes = 0;
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
@@ -277,7 +247,9 @@ bool Level<P, Codec, G>::too_many_clash(const ViewT& view, const Probe& probe) c
       const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
       for (std::uint64_t m = MetaT::match(prints, probe.print); m != 0; m &= m - 1) {
         const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
-        clashes += context_.platform.load(tier.slot(bucket, slot).key) == probe.word;
+        const Item item =
+            Form::load(context_.platform, tier.line(bucket, slot), slot % Form::kSlots);
+        clashes += probe_of(item).hashes[0] == probe.hashes[0];
       }
     }
   }
@@ -298,14 +270,13 @@ template <typename Level<P, Codec, G>::Mode kMode>
   const Place place = find_locked(view, probe);
   if (place.found()) {
     fresh.found = true;
-    return kMode == Mode::insert ? Made::done : replace_value(place, value, fresh, locks);
+    return kMode == Mode::insert ? Made::done : replace_value(place, probe, value, fresh, locks);
   }
   fresh.found = false;
   if (kMode == Mode::update) return Made::done;
   if (too_many_clash(view, probe)) return Made::overflow;
   if (records() && fresh.record == 0) return Made::wants_record;
-  const Made made =
-      insert_locked(view, probe, records() ? fresh.record : value.word, helped, locks);
+  const Made made = insert_locked(view, probe, item_of(probe, value, fresh.record), helped, locks);
   if (made == Made::done) fresh.record = 0;
   if (made == Made::full) no_room = view.generation;
   return made;
@@ -347,7 +318,7 @@ template <typename Level<P, Codec, G>::Mode kMode>
 
 template <Platform P, class Codec, class G>
 Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
-  if (Status s = validate(key); !s.ok()) return fail(std::move(s));
+  if (Status s = takes(key); !s.ok()) return fail(std::move(s));
   context_.background.help();
   P& platform = context_.platform;
   EpochGuard<P> guard(context_.epochs);
@@ -359,11 +330,11 @@ Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
     return fail(StatusCode::poisoned);
   const Place place = find_locked(view, probe);
   if (!place.found()) return absent();
-  const std::uint64_t before = platform.load(place.item().value);
+  const std::uint64_t before = load(place).value[0];
   Line& line = place.line();
   locks.changed(place.tier, place.bucket);
   const std::int64_t left = place.tier->add(-1);
-  platform.store(line.tokens, platform.load(line.tokens) & ~place.bit());
+  Form::set_tokens(platform, line, Form::tokens(platform, line) & ~place.bit());
   platform.flush(&line.tokens, 8, "level.erase.token"_site);
   if (!platform.fence("level.erase.token"_site)) return fail(StatusCode::poisoned);  // PP(erase)
   hide(place);

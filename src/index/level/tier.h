@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <new>
 
-#include "index/level/layout.h"
+#include "index/level/line.h"
 #include "platform/platform.h"
 #include "util/arena.h"
 
@@ -47,11 +47,13 @@ struct Meta {
   }
 };
 
-template <Platform P, class G>
+template <Platform P, class Form, class G>
 struct Tier {
+  using Line = typename Form::Line;
   static constexpr std::uint32_t kLines = G::kBucketLines;
-  static constexpr std::uint32_t kSlots = kLines * kLineSlots;
+  static constexpr std::uint32_t kSlots = kLines * Form::kSlots;
   static_assert(kSlots <= 8);
+  static_assert(!Form::kArrays || kLines <= 2);  // a word has their checksums
   static constexpr std::uint32_t kStripes = 16;
   struct alignas(64) Count {
     typename P::template Atomic<std::int64_t> items{0};
@@ -59,15 +61,20 @@ struct Tier {
 
   std::uint64_t offset = 0;
   std::uint32_t log = 0;
-  layout::Line* lines = nullptr;
+  Line* lines = nullptr;
   Arena<Meta<P>> metas;
   Count counts[kStripes];
 
+  static constexpr std::uint64_t line_bytes(std::uint32_t log) noexcept {
+    return (1ULL << log) * kLines * sizeof(Line);
+  }
+  // Of its block: the lines, and the checksums that have no room in them.
   static constexpr std::uint64_t bytes_of(std::uint32_t log) noexcept {
-    return (1ULL << log) * kLines * sizeof(layout::Line);
+    const std::uint64_t checks = Form::kArrays ? sizeof(std::uint64_t) << log : 0;
+    return line_bytes(log) + (checks + kLine - 1) / kLine * kLine;
   }
   // Null if DRAM is short.
-  static Tier* make(std::uint64_t offset, std::uint32_t log, layout::Line* lines) noexcept {
+  static Tier* make(std::uint64_t offset, std::uint32_t log, Line* lines) noexcept {
     auto* tier = new (std::nothrow) Tier;
     if (tier == nullptr) return nullptr;
     tier->offset = offset;
@@ -82,11 +89,19 @@ struct Tier {
 
   std::uint64_t buckets() const noexcept { return 1ULL << log; }
   std::uint64_t index(std::uint64_t hash) const noexcept { return hash & (buckets() - 1); }
-  layout::Line& line(std::uint64_t bucket, std::uint32_t slot) const noexcept {
-    return lines[bucket * kLines + slot / kLineSlots];
+  Line& line(std::uint64_t bucket, std::uint32_t slot) const noexcept {
+    return lines[bucket * kLines + slot / Form::kSlots];
   }
-  layout::Slot& slot(std::uint64_t bucket, std::uint32_t slot) const noexcept {
-    return line(bucket, slot).slots[slot % kLineSlots];
+  // The word that has the checksum of the slot's line, and the bit at which that begins there.
+  std::uint64_t& check(std::uint64_t bucket, std::uint32_t slot) const noexcept {
+    if constexpr (Form::kArrays) {
+      return reinterpret_cast<std::uint64_t*>(lines + buckets() * kLines)[bucket];
+    } else {
+      return line(bucket, slot).crc;
+    }
+  }
+  static constexpr std::uint32_t check_bit(std::uint32_t slot) noexcept {
+    return Form::kArrays ? slot / Form::kSlots * 32 : 0;
   }
   std::uint32_t used(std::uint64_t bucket) const noexcept {
     std::uint64_t prints = metas[bucket].prints.load(std::memory_order_relaxed);
@@ -96,7 +111,7 @@ struct Tier {
   }
   // The first slot of the line that is taken if there is room: a lookup can fetch it before it
   // knows the fingerprints.
-  static std::uint32_t home(std::uint8_t print) noexcept { return print % kLines * kLineSlots; }
+  static std::uint32_t home(std::uint8_t print) noexcept { return print % kLines * Form::kSlots; }
   // For a key of this fingerprint, in its home line if there is room; kSlots if there is none.
   std::uint32_t free_slot(std::uint64_t bucket, std::uint8_t print) const noexcept {
     const std::uint64_t prints = metas[bucket].prints.load(std::memory_order_relaxed);
@@ -118,15 +133,18 @@ struct Tier {
   }
 };
 
-template <Platform P, class G>
+template <Platform P, class Form, class G>
 struct View {
+  using TierT = Tier<P, Form, G>;
+
   std::uint64_t descriptor = 0;  // its offset
   std::uint64_t generation = 0;
   std::uint32_t levels = 0;
   layout::Drain drain = layout::Drain::none;
-  Tier<P, G>* tiers[kMaxLevels] = {};  // the largest first
+  TierT* tiers[kMaxLevels] = {};  // the largest first
   // Search from the bottom: more items lie there.
   typename P::template Atomic<bool> upwards{false};
+  typename P::template Atomic<bool> fills_up{false};  // it will grow soon
 
   // The resize. Batches of source buckets are handed out; `inside` are being worked at.
   typename P::template Atomic<std::uint64_t> cursor{0};
@@ -138,23 +156,21 @@ struct View {
 
   // The two levels that take items.
   std::uint32_t target() const noexcept { return drain == layout::Drain::top ? 1 : 0; }
-  Tier<P, G>& upper() const noexcept { return *tiers[target()]; }
-  Tier<P, G>& lower() const noexcept { return *tiers[target() + 1]; }
-  Tier<P, G>& source() const noexcept {
-    return *tiers[drain == layout::Drain::top ? 0 : levels - 1];
-  }
+  TierT& upper() const noexcept { return *tiers[target()]; }
+  TierT& lower() const noexcept { return *tiers[target() + 1]; }
+  TierT& source() const noexcept { return *tiers[drain == layout::Drain::top ? 0 : levels - 1]; }
   std::uint64_t items() const noexcept {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < levels; ++i) sum += tiers[i]->items();
     return sum;
   }
   std::uint64_t target_slots() const noexcept {
-    return (upper().buckets() + lower().buckets()) * Tier<P, G>::kSlots;
+    return (upper().buckets() + lower().buckets()) * TierT::kSlots;
   }
   std::uint64_t slots() const noexcept {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < levels; ++i) sum += tiers[i]->buckets();
-    return sum * Tier<P, G>::kSlots;
+    return sum * TierT::kSlots;
   }
 };
 

@@ -1,4 +1,4 @@
-// PhaST on media, format version 0. docs/design/phast.md draws it.
+// PhaST on media, format version 0. docs/design/pool-format.md draws it.
 #pragma once
 
 #include <cstddef>

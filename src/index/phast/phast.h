@@ -272,8 +272,6 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
   Status read_root() noexcept;
   bool root_intact(const layout::Root& image, std::size_t partitions) const noexcept;
   Status recover_partition(std::uint32_t partition, bool clean) noexcept;
-  Status recover_leaf(std::uint64_t offset, std::uint64_t previous, std::uint64_t low_word,
-                      bool clean, std::uint32_t& number, bool& wrote) noexcept;
   Status finish_split(Leaf& left, Leaf& right) noexcept;
   Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept;
   Status set_bounds(Desc& desc, const Leaf& leaf, const Desc* left,

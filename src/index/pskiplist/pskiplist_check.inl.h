@@ -142,6 +142,8 @@ void PSkipList<P, Codec, G>::stats(MapStats& out) {
     return true;
   });
   if (!done) out.partial = true;
+  const std::uint64_t slots = chain_.blocks() * Chain::kSlots;
+  out.load_factor = slots != 0 ? static_cast<double>(out.entries) / static_cast<double>(slots) : 0;
   out.height = 3;
   out.leaves = directory_.leaves();
   out.inner_nodes = directory_.inner_nodes();

@@ -1,29 +1,15 @@
-// The flush and fence budgets of the contract, counted by the platform: in `process` durability
-// nothing, in `emulated` exactly what the table in docs/benchmarks.md promises, for lookups and
-// scans nothing.
-#include <functional>
+// The flush and fence budgets of PhaST, counted by the platform: in `process` durability nothing,
+// in `emulated` exactly what the table in docs/design/phast.md promises, for lookups and scans
+// nothing.
 #include <string>
 
+#include "tests/conformance/cost.h"
 #include "tests/conformance/subjects.h"
 
 namespace perdure::test {
 namespace {
 
 using Bytes = std::string_view;
-
-struct Cost {
-  std::uint64_t flushes, fences;
-  friend bool operator==(const Cost&, const Cost&) = default;
-  friend std::ostream& operator<<(std::ostream& out, const Cost& cost) {
-    return out << cost.flushes << "F " << cost.fences << "S";
-  }
-};
-Cost cost_of(const std::function<void()>& operation) {
-  const Counters before = thread_counters();
-  operation();
-  const Counters after = thread_counters();
-  return {after.flushes - before.flushes, after.fences - before.fences};
-}
 
 class PhastBudget : public ::testing::Test {
  protected:
