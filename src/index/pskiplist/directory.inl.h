@@ -41,19 +41,29 @@ template <Platform P, class Codec, class G>
   return view.key();
 }
 
-// The leaf in whose range the probe lies, unlocked, and its version.
+// The leaf in whose range the probe lies, unlocked, and its version. Where the inner nodes had no
+// memory, a leaf may be listed nowhere: it is reached from the partition's first leaf, which stays.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline std::uint32_t Directory<P, Codec, G>::enter(
     const Probe& probe, std::uint64_t& version) const noexcept {
-  for (unsigned spins = 0;; P::pause(spins++)) {
-    std::uint32_t number = inner_.locate(probe);
-    while (number != kNoLeaf) {
-      const LeafT& leaf = leaves_[number];
-      version = leaf.version.load(std::memory_order_acquire);
-      if ((version & (LeafT::kLocked | LeafT::kGone)) != 0 || leaf.below(probe)) break;
-      if (!leaf.above(probe)) return number;
-      number = leaf.next.load(std::memory_order_acquire);
+  std::uint32_t number = inner_.locate(probe);
+  for (unsigned misses = 0, spins = 0;;) {
+    const LeafT& leaf = leaves_[number];
+    version = leaf.version.load(std::memory_order_acquire);
+    if ((version & LeafT::kGone) != 0 || leaf.below(probe)) [[unlikely]] {
+      number = ++misses < 4 ? inner_.search(probe)
+                            : inner_.first_leaf(inner_.partitioning().of(probe.word));
+      if (misses > 4) P::pause(misses);
+      continue;
     }
+    if ((version & LeafT::kLocked) != 0) [[unlikely]] {
+      P::pause(spins++);
+      continue;
+    }
+    if (!leaf.above(probe)) [[likely]]
+      return number;
+    const std::uint32_t next = leaf.next.load(std::memory_order_acquire);
+    number = next != kNoLeaf ? next : inner_.search(probe);
   }
 }
 

@@ -1,17 +1,22 @@
 // KeyNode: what DRAM has of a key of the multi-version store: who writes it, and where its last
 // entry is. One line.
 //
-// STATE  a phase, and a number: of the writes that this node has seen, or a version.
+// STATE  a phase, and a number n, of the writes that this node has seen, or a version p.
 //     idle(n)       nobody writes. held(n): somebody does, or looks what there is to write
 //     unstamped(n)  a write is coming; whoever meets it gives it the open version
 //     stamped(p)    it has version p; stores come, or a fence that only their thread can do
-//     stored(p)     all its stores are in the line of the last entry, on their way to the medium
+//     stored(n)     all its stores are in the line of the last entry, on their way to the medium
 //     dead          the key has left the map, durably
 //   idle -> held by compare-and-swap, then the holder's; unstamped -> stamped by anyone.
 // INVARIANTS (DRAM)
-//   N1  last, value and slot change in state stamped, or while nothing else runs. So who has loaded
-//       them between two loads of the same state idle, held or stored has loaded one moment.
-//   N2  idle: what last and value say is durable.
+//   N1  No n comes twice in unstamped, nor in stored: a write has one of its own, and takes another
+//       if it goes back to held and stamps once more. So a compare-and-swap that was prepared for
+//       one write fails in all later ones.
+//   N2  last, value and slot change in state stamped, or while nothing else runs; but in held a
+//       trim may move the last entry: `last` then names its copy, and value and slot stay. So who
+//       has loaded them between two loads of the same state idle, held or stored (N1) has loaded
+//       one moment.
+//   N3  idle, held: what last and value say is durable.
 #pragma once
 
 #include <cstdint>

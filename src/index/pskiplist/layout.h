@@ -72,9 +72,9 @@ struct alignas(64) Root {
   // One line, changed while the map is open.
   std::uint64_t chain;          // offset of the first block
   std::uint64_t limit;          // no version above it was ever returned by tag()
-  std::uint64_t horizon;        // versions below it are trimmed
+  std::uint64_t horizon;        // versions below it are trimmed; 1 to limit + 1
   std::uint64_t rollback_from;  // while rollback_to is not 0: entries of versions in
-  std::uint64_t rollback_to;    // (from, to] are void. Stored last
+  std::uint64_t rollback_to;    // (from, to] are void. Stored last; horizon <= from < to <= limit
   std::uint64_t close_crc;      // CRC32C of the words of this line before; as a block's
   std::uint64_t pad[2];
 };

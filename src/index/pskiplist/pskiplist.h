@@ -147,6 +147,8 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   template <class T>
   using Atomic = typename P::template Atomic<T>;
   static constexpr std::uint64_t kLatest = ~std::uint64_t{0};  // in place of a version
+  // The highest limit, so that the clock, which may be one above it, is a version.
+  static constexpr std::uint64_t kLastVersion = layout::kMaxVersion - 1;
 
   // What a mutation brings to its node, durable and named by nothing, and what it takes from it.
   struct Fresh {
@@ -191,12 +193,17 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
 
   // --- lookups ---
   State settle_state(Node& node, std::uint64_t version) const noexcept;
-  Found latest(Node& node) const noexcept;
+  Found latest(Node& node, std::uint64_t* stamp = nullptr) const noexcept;
   Found as_of(Node& node, std::uint64_t version) const noexcept;
   Found search(const Node& node, std::uint64_t version) const noexcept;
   Expected<bool> show(const Found& found, std::uint64_t version,
                       FunctionRef<void(const detail::Value&)> visit) noexcept;
   Status readable(std::uint64_t version) const noexcept;
+  bool is_segment(std::uint64_t offset) const noexcept;
+  struct Steps {  // from segment to segment, of who only looks
+    std::uint32_t left = 1U << 20;
+  };
+  std::uint64_t linked(const std::uint64_t& link, Steps& steps) const noexcept;
   struct Limits {
     Probe from, to;  // to is exclusive
     bool has_from = false, has_to = false;
@@ -231,15 +238,15 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   bool hold(Node& node, State& held) noexcept;
   static void let_go(Node& node, State held, bool changed) noexcept;
   std::uint64_t stamp(Node& node, State held) noexcept;
-  Expected<std::uint64_t> stamp_with_room(Node& node, State held, bool reserved,
+  Expected<std::uint64_t> stamp_with_room(Node& node, State& held, bool reserved,
                                           Fresh& fresh) noexcept;
   Expected<std::uint64_t> new_segment(const Node& node, bool reserved) noexcept;
   bool must_grow(Node& node) const noexcept;
-  Status write_first(Node& node, std::uint64_t version, const Probe& probe, std::uint64_t value,
-                     Fresh& fresh) noexcept;
-  Status write_in_place(Node& node, std::uint64_t version, std::uint64_t value,
+  Status write_first(Node& node, State held, std::uint64_t version, const Probe& probe,
+                     std::uint64_t value, Fresh& fresh) noexcept;
+  Status write_in_place(Node& node, State held, std::uint64_t version, std::uint64_t value,
                         bool removed) noexcept;
-  Status append(Node& node, std::uint64_t version, std::uint64_t value, bool removed,
+  Status append(Node& node, State held, std::uint64_t version, std::uint64_t value, bool removed,
                 Fresh& fresh) noexcept;
   Status give_back(std::uint32_t number, const Probe& probe) noexcept;
   void bury(std::uint32_t number, const Probe& probe) noexcept;
@@ -259,7 +266,13 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   Status keep_entries(Node& node, Slot& slot, std::uint32_t drop) noexcept;
   Status skip_segments(Slot& slot, std::uint32_t& drop) noexcept;
   Status relink(Slot& slot, std::uint64_t segment) noexcept;
-  bool void_entries(Slot& slot, std::uint64_t from, std::uint64_t to, bool freeing) noexcept;
+  // The versions that a rollback takes away.
+  struct Void {
+    std::uint64_t from = 0, to = 0;  // (from, to]
+    bool has(std::uint64_t version) const noexcept { return version > from && version <= to; }
+  };
+  bool outlives(const Slot& slot, const Void& gone) const noexcept;
+  bool void_entries(Slot& slot, const Void& gone, bool freeing) noexcept;
   Status set_rollback(std::uint64_t from, std::uint64_t to) noexcept;
   void roll_back_node(std::uint64_t offset) noexcept;
   void place_end(Node& node, const Slot& slot) noexcept;
@@ -272,10 +285,12 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
     Status status;
   };
   Status read_root() noexcept;
+  Status read_versions() noexcept;
   bool root_intact(const layout::Root& image) const noexcept;
   Status load_chain(bool clean) noexcept;
   Status load_block(std::uint32_t number, bool clean, Loader& loader) noexcept;
   Status check_segments(const Slot& slot) const noexcept;
+  Status mark_segments(const Slot& slot) const noexcept;
   bool comes_before(const Listed& a, const Listed& b) const noexcept;
   Status load_slot(std::uint32_t number, std::uint32_t i, bool clean, Loader& loader) noexcept;
   Status load_key(const Slot& slot, Node& node, std::uint64_t& word) noexcept;
@@ -311,6 +326,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   typename P::Latch trim_latch_;   // one trim or rollback at a time
   typename P::Latch pin_latch_;    // of pins_, and of horizon_ where it rises
   detail::VersionPin* pins_ = nullptr;
+  Void void_;  // what recovery finds of a rollback that was cut short
 };
 
 }  // namespace perdure::pskiplist

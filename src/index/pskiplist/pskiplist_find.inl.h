@@ -35,10 +35,10 @@ template <Platform P, class Codec, class G>
   }
 }
 
-// LP: the second look at the state.
+// LP: the second look at the state. `stamp`: also that of the entry.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::latest(
-    Node& node) const noexcept {
+    Node& node, std::uint64_t* stamp) const noexcept {
   P& platform = context_.platform;
   for (;;) {
     const State state = settle_state(node, kLatest);
@@ -50,6 +50,7 @@ template <Platform P, class Codec, class G>
       platform.flush(&entry_at(entry), sizeof(Entry), "pskiplist.find.help"_site);
       (void)platform.fence("pskiplist.find.help"_site);
     }
+    if (stamp != nullptr) *stamp = entry != 0 ? platform.load(entry_at(entry).stamp) : 0;
     if (node.load() == state) return {entry, word, entry == last && last != 0};
   }
 }
@@ -60,7 +61,7 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::as_of(
     Node& node, std::uint64_t version) const noexcept {
   const State state = settle_state(node, version);
   if (state.phase() == Phase::dead) return {};
-  if (state.phase() == Phase::stored && state.number() <= version) {
+  if (state.phase() == Phase::stored) {
     const std::uint64_t last = node.last.load(std::memory_order_acquire) & ~Node::kRemoved;
     context_.platform.flush(&entry_at(last), sizeof(Entry), "pskiplist.find.help"_site);
     (void)context_.platform.fence("pskiplist.find.help"_site);
@@ -68,7 +69,9 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::as_of(
   return search(node, version);
 }
 
-// What comes meanwhile is of later versions, and stands behind.
+// What comes meanwhile is of later versions, and stands behind. `more` is loaded before the first
+// entry (W15): trims that drop the first and then removed entries leave a reader that came between
+// them the removed ones.
 template <Platform P, class Codec, class G>
 typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
     const Node& node, std::uint64_t version) const noexcept {
@@ -88,15 +91,16 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
     if (counts(stamp) && stamp != layout::kDropped) return found(last, stamp);
   }
   const Slot& slot = slot_at(offset);
+  Steps steps;
+  std::uint64_t next = linked(slot.more, steps);
   std::uint64_t stamp = platform.load(slot.first.stamp);
   if (!counts(stamp)) return {};
   std::uint64_t entry = stamp == layout::kDropped ? 0 : offset + offsetof(Slot, first);
   // The segment in which the version lies begins with an entry that counts, and the next does not.
   std::uint64_t segment = 0;
-  for (std::uint64_t next = platform.load(slot.more); next != 0;) {
-    if (!counts(platform.load(entry_at(entry_offset(next, 0)).stamp))) break;
+  while (next != 0 && counts(platform.load(entry_at(entry_offset(next, 0)).stamp))) {
     segment = next;
-    next = platform.load(segment_at(segment).next);
+    next = linked(segment_at(segment).next, steps);
   }
   if (segment == 0) return found(entry, stamp);
   std::uint32_t low = 0;
@@ -114,7 +118,19 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
   return found(entry, stamp);
 }
 
+// Where a history goes on. Who looks at a pool in use may be led by what its owner has stored since
+// anywhere, and in circles: then the history ends.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline std::uint64_t PSkipList<P, Codec, G>::linked(
+    const std::uint64_t& link, Steps& steps) const noexcept {
+  const std::uint64_t segment = context_.platform.load(link);
+  if (!context_.read_only) [[likely]]
+    return segment;
+  return segment != 0 && steps.left-- != 0 && is_segment(segment) ? segment : 0;
+}
+
 // Calls visit(offset, stamp) for every entry of the history that counts, until it answers false.
+// The order of the first two loads: search().
 template <Platform P, class Codec, class G>
 template <class F>
 void PSkipList<P, Codec, G>::for_each_entry(const Slot& slot, F&& visit) const noexcept {
@@ -123,10 +139,12 @@ void PSkipList<P, Codec, G>::for_each_entry(const Slot& slot, F&& visit) const n
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
                                       context_.heap.template at<std::byte>(0));
   };
+  Steps steps;
+  std::uint64_t s = linked(slot.more, steps);
   const std::uint64_t first = platform.load(slot.first.stamp);
   if (first == 0) return;
   if (first != layout::kDropped && !visit(offset_of(&slot.first), first)) return;
-  for (std::uint64_t s = platform.load(slot.more); s != 0; s = platform.load(segment_at(s).next)) {
+  for (; s != 0; s = linked(segment_at(s).next, steps)) {
     const std::uint32_t capacity = capacity_of(s);
     for (std::uint32_t i = 0; i < capacity; ++i) {
       const std::uint64_t entry = entry_offset(s, i);
@@ -286,8 +304,10 @@ Expected<void> PSkipList<P, Codec, G>::scan_versions(
     FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept {
   Status failure;
   std::uint64_t left = range.limit;
+  bool to_the_end = true;
   if (left == 0) return {};
   auto done = for_each_leaf(range, [&](const Listing& listing) {
+    to_the_end = false;
     detail::Entry entries[G::kLeafKeys];
     std::uint32_t count = 0;
     std::uint64_t damaged = 0;
@@ -311,9 +331,11 @@ Expected<void> PSkipList<P, Codec, G>::scan_versions(
     left -= count;
     const bool more = count == 0 || visit(std::span<const detail::Entry>(entries, count));
     if (context_.platform.poisoned()) failure = context_.platform.failure();
-    return more && left > 0 && failure.ok();
+    return to_the_end = more && left > 0 && failure.ok();
   });
   if (!done) return done;
+  // A trim may have taken the last keys away, and their leaves were not listed.
+  if (version != kLatest && to_the_end) failure = readable(version);
   if (!failure.ok()) return fail(std::move(failure));
   return {};
 }

@@ -102,10 +102,32 @@ Expected<Recovered> PSkipList<P, Codec, G>::recover(bool clean) {
                                  "the map's root block is damaged (checksum of what changes)"));
     if (!s.ok()) return fail(std::move(s));
   }
-  horizon_.store(platform.load(root_->horizon), std::memory_order_relaxed);
-  limit_.store(platform.load(root_->limit), std::memory_order_relaxed);
-  if (s = load_chain(clean); !s.ok()) return fail(std::move(s));
+  if (s = read_versions(); s.ok()) s = load_chain(clean);
+  if (!s.ok()) return fail(std::move(s));
   return Recovered::done;
+}
+
+// No checksum covers these words in an unclean pool. The clock begins above the limit, the horizon
+// tells trim what may go, and a rollback voids entries: nobody has stored anything else in them.
+template <Platform P, class Codec, class G>
+Status PSkipList<P, Codec, G>::read_versions() noexcept {
+  const P& platform = context_.platform;
+  const std::uint64_t limit = platform.load(root_->limit);
+  const std::uint64_t horizon = platform.load(root_->horizon);
+  const std::uint64_t from = platform.load(root_->rollback_from);
+  const std::uint64_t to = platform.load(root_->rollback_to);
+  const bool sane = limit <= kLastVersion && horizon >= 1 && horizon <= limit + 1 &&
+                    (to == 0 || (horizon <= from && from < to && to <= limit));
+  limit_.store(sane ? limit : kLastVersion, std::memory_order_relaxed);
+  horizon_.store(sane ? horizon : 1, std::memory_order_relaxed);
+  if (sane && to != 0) void_ = {from, to};
+  if (sane) return {};
+  return pass_over(Status::format(
+      StatusCode::corruption,
+      "the map's root block is damaged (versions: limit %llu, horizon %llu, rollback of %llu to "
+      "%llu)",
+      static_cast<unsigned long long>(limit), static_cast<unsigned long long>(horizon),
+      static_cast<unsigned long long>(from), static_cast<unsigned long long>(to)));
 }
 
 // Block i is thread i mod T's (hazard V13).
@@ -180,15 +202,15 @@ Status PSkipList<P, Codec, G>::load_block(std::uint32_t number, bool clean,
         static_cast<unsigned long long>(offset)));
     if (!s.ok()) return s;
   }
-  const std::uint64_t from = platform.load(root_->rollback_from);
-  const std::uint64_t to = platform.load(root_->rollback_to);
   bool wrote = false;
   for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
     Slot& slot = slot_at(Chain::slot_in(offset, i));
-    // I7, before anything is read. Segments are checked first: the slot leads to them.
+    // I7, before anything is read. The segments are this key's, as far as the heap knows, before
+    // anything is stored in them; those of a key that goes are nobody's.
     Status s = check_segments(slot);
-    if (s.ok() && to != 0 && P::runs("pskiplist.recover.rollback"_site)) {
-      wrote |= void_entries(slot, from, to, false);
+    if (s.ok() && outlives(slot, void_)) s = mark_segments(slot);
+    if (s.ok() && void_.to != 0 && P::runs("pskiplist.recover.rollback"_site)) {
+      wrote |= void_entries(slot, void_, false);
     }
     if (s.ok()) s = load_slot(number, i, clean, loader);
     if (!s.ok()) s = pass_over(std::move(s));
@@ -197,22 +219,42 @@ Status PSkipList<P, Codec, G>::load_block(std::uint32_t number, bool clean,
   return !wrote || platform.fence("pskiplist.recover.void"_site) ? Status() : StatusCode::poisoned;
 }
 
+// Blocks of another kind are another engine's, or records.
+template <Platform P, class Codec, class G>
+bool PSkipList<P, Codec, G>::is_segment(std::uint64_t offset) const noexcept {
+  const Heap<P>& heap = context_.heap;
+  return offset % 16 == 0 && heap.is_block(offset) && !heap.is_plain(offset) &&
+         heap.block_bytes(offset) >= sizeof(Segment) + sizeof(Entry) &&
+         heap.contains(offset, heap.block_bytes(offset));
+}
+
 // What the slot leads to lies in the pool, and comes to an end.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::check_segments(const Slot& slot) const noexcept {
   const P& platform = context_.platform;
   if (platform.load(slot.first.stamp) == 0) return {};
-  std::uint64_t left = context_.heap.max_data_bytes() / sizeof(Slot);
+  std::uint64_t left = context_.heap.extent_count() * context_.heap.extent_bytes() / sizeof(Slot);
   for (std::uint64_t s = platform.load(slot.more); s != 0;
        s = platform.load(segment_at(s).next), --left) {
-    if (left == 0 || s % 16 != 0 || !context_.heap.is_block(s) ||
-        context_.heap.block_bytes(s) < sizeof(Segment) + sizeof(Entry)) {
+    if (left == 0 || !is_segment(s)) {
       return Status::format(StatusCode::corruption,
                             "no segment of a history can lie at offset %llu",
                             static_cast<unsigned long long>(s));
     }
   }
   return {};
+}
+
+template <Platform P, class Codec, class G>
+Status PSkipList<P, Codec, G>::mark_segments(const Slot& slot) const noexcept {
+  const P& platform = context_.platform;
+  if (platform.load(slot.first.stamp) == 0) return {};
+  Status s;
+  for (std::uint64_t at = platform.load(slot.more); at != 0 && s.ok();
+       at = platform.load(segment_at(at).next)) {
+    if (P::runs("pskiplist.recover.mark_segment"_site)) s = context_.heap.mark(at);
+  }
+  return s;
 }
 
 template <Platform P, class Codec, class G>
@@ -271,9 +313,6 @@ Status PSkipList<P, Codec, G>::load_history(const Slot& slot, bool clean, Loader
   }
   bool ended = false;
   for (std::uint64_t s = platform.load(slot.more); s != 0; s = platform.load(segment_at(s).next)) {
-    if (P::runs("pskiplist.recover.mark_segment"_site)) {
-      if (Status m = context_.heap.mark(s); !m.ok()) return m;
-    }
     if (clean && platform.load(segment_at(s).crc) != segment_crc(s) &&
         P::verifies("pskiplist.segment.crc"_site)) {
       return bad("a segment's checksum is wrong");

@@ -27,11 +27,12 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::trim(std::uint64_t version) {
     for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
       horizon = std::min(horizon, pin->version);
     }
+    // I6: durable before a reader is refused, and known before the first entry goes.
     horizon = std::max(horizon, horizon_.load(std::memory_order_relaxed));
-    horizon_.store(horizon, std::memory_order_seq_cst);
     platform.store(root_->horizon, horizon);
     platform.flush(&root_->horizon, 8, "pskiplist.trim.horizon"_site);
     if (!platform.fence("pskiplist.trim.horizon"_site)) return fail(StatusCode::poisoned);
+    horizon_.store(horizon, std::memory_order_seq_cst);
   }
   for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
     Trim trim{.horizon = horizon};
@@ -48,6 +49,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::trim(std::uint64_t version) {
     context_.epochs.drain_for_room();
     context_.heap.reclaim();
   }
+  reserve_.room();
   return horizon;
 }
 
@@ -205,41 +207,49 @@ Status PSkipList<P, Codec, G>::skip_segments(Slot& slot, std::uint32_t& drop) no
 
 // --- rollback ---
 
-// Empties the entries of versions in (from, to]; they are the last. True: the caller has to fence,
-// before it leaves its guard if this is `freeing` what they lead to.
+// Whether an entry stays. Those that do not are the last.
 template <Platform P, class Codec, class G>
-bool PSkipList<P, Codec, G>::void_entries(Slot& slot, std::uint64_t from, std::uint64_t to,
-                                          bool freeing) noexcept {
+bool PSkipList<P, Codec, G>::outlives(const Slot& slot, const Void& gone) const noexcept {
+  bool stays = false;
+  for_each_entry(slot, [&](std::uint64_t, std::uint64_t stamp) {
+    stays = !gone.has(version_of(stamp));
+    return false;
+  });
+  return stays;
+}
+
+// Empties the entries of those versions; a key without entries has no slot, and what it led to is
+// nobody's. True: the caller has to fence, before it leaves its guard if this is `freeing` what
+// they lead to.
+template <Platform P, class Codec, class G>
+bool PSkipList<P, Codec, G>::void_entries(Slot& slot, const Void& gone, bool freeing) noexcept {
   P& platform = context_.platform;
+  if (platform.load(slot.first.stamp) == 0) return false;
+  const bool stays = outlives(slot, gone);
   bool wrote = false;
   const auto empty = [&](Entry& entry) {
-    const std::uint64_t stamp = platform.load(entry.stamp);
-    const std::uint64_t version = version_of(stamp);
-    if (version <= from || version > to) return;
     platform.store(entry.stamp, 0);
     platform.flush(&entry.stamp, 8, "pskiplist.rollback.entry"_site);
     wrote = true;
-    if (freeing) {
-      retire_value(platform.load(entry.value), stamp, "pskiplist.rollback.retire"_site);
-    }
   };
-  if (platform.load(slot.first.stamp) == 0) return false;
-  std::uint32_t left = 0;
-  for (std::uint64_t s = platform.load(slot.more); s != 0; s = platform.load(segment_at(s).next)) {
+  // From the first on: for_each_entry() would stop at what was emptied.
+  Steps steps;
+  for (std::uint64_t s = linked(slot.more, steps); s != 0; s = linked(segment_at(s).next, steps)) {
     const std::uint32_t capacity = capacity_of(s);
     for (std::uint32_t i = 0; i < capacity; ++i) {
       Entry& entry = entry_at(entry_offset(s, i));
-      empty(entry);
-      left += platform.load(entry.stamp) != 0 ? 1 : 0;
+      const std::uint64_t stamp = platform.load(entry.stamp);
+      if (stamp == 0 || !gone.has(version_of(stamp))) continue;
+      if (stays) empty(entry);
+      if (!freeing) continue;
+      retire_value(platform.load(entry.value), stamp, "pskiplist.rollback.retire"_site);
     }
   }
-  // A key without entries has no slot.
-  if (platform.load(slot.first.stamp) == layout::kDropped && left == 0) {
-    platform.store(slot.first.stamp, 0);
-    platform.flush(&slot.first.stamp, 8, "pskiplist.rollback.entry"_site);
-    wrote = true;
-  } else {
-    empty(slot.first);
+  if (stays) return wrote;
+  const std::uint64_t first = platform.load(slot.first.stamp);
+  empty(slot.first);
+  if (freeing) {
+    retire_value(platform.load(slot.first.value), first, "pskiplist.rollback.retire"_site);
   }
   return wrote;
 }
@@ -271,6 +281,7 @@ Status PSkipList<P, Codec, G>::rollback(std::uint64_t version) {
     }
   }
   const std::uint64_t open = clock();
+  if (open >= kLastVersion) return Status::format(StatusCode::pool_full, "no version is left");
   // Later versions read as this one from now on, and none of them is written again.
   if (open > limit_.load(std::memory_order_acquire)) {
     if (Status s = extend_limit(open); !s.ok()) return s;
@@ -282,7 +293,7 @@ Status PSkipList<P, Codec, G>::rollback(std::uint64_t version) {
     const std::uint64_t block = chain_.offset_of(number);
     for (std::uint32_t i = 0; block != 0 && i < Chain::kSlots; ++i) {
       const std::uint64_t slot = Chain::slot_in(block, i);
-      if (!void_entries(slot_at(slot), version, open, true)) continue;
+      if (!void_entries(slot_at(slot), {version, open}, true)) continue;
       if (!platform.fence("pskiplist.rollback.entry"_site)) return StatusCode::poisoned;
       roll_back_node(slot);
     }
@@ -335,7 +346,8 @@ void PSkipList<P, Codec, G>::place_end(Node& node, const Slot& slot) noexcept {
   // The first segment that is not full is the tail, whatever empty ones follow.
   node.tail = 0;
   node.used = 0;
-  for (std::uint64_t s = platform.load(slot.more); s != 0; s = platform.load(segment_at(s).next)) {
+  Steps steps;
+  for (std::uint64_t s = linked(slot.more, steps); s != 0; s = linked(segment_at(s).next, steps)) {
     node.tail = s;
     node.used = 0;
     const std::uint32_t capacity = capacity_of(s);

@@ -15,7 +15,7 @@ Status PSkipList<P, Codec, G>::extend_limit(std::uint64_t version) noexcept {
   P& platform = context_.platform;
   LatchGuard guard(limit_latch_);
   if (limit_.load(std::memory_order_relaxed) >= version) return {};
-  const std::uint64_t limit = version + G::kReservedVersions - 1;
+  const std::uint64_t limit = std::min(version + G::kReservedVersions - 1, kLastVersion);
   platform.store(root_->limit, limit);
   platform.flush(&root_->limit, 8, "pskiplist.tag.limit"_site);
   if (!platform.fence("pskiplist.tag.limit"_site)) return StatusCode::poisoned;
@@ -27,14 +27,14 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> PSkipList<P, Codec, G>::tag() {
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
-  reserve_.refill();  // a closed version makes erases append
   for (std::uint64_t version = clock();;) {
-    if (version >= layout::kMaxVersion) return fail(StatusCode::pool_full, "no version is left");
+    if (version >= kLastVersion) return fail(StatusCode::pool_full, "no version is left");
     if (version > limit_.load(std::memory_order_acquire)) {
       if (Status s = extend_limit(version); !s.ok()) return fail(std::move(s));
     }
-    if (clock_.compare_exchange_strong(version, version + 1, std::memory_order_seq_cst)) {
-      return version;  // LP(tag)
+    if (clock_.compare_exchange_strong(version, version + 1, std::memory_order_seq_cst)) {  // LP
+      reserve_.try_refill();  // a closed version makes erases append
+      return version;
     }
   }
 }
@@ -80,7 +80,11 @@ Expected<void> PSkipList<P, Codec, G>::scan_at(
   return scan_versions(range, version, visit);
 }
 
-// Entries of closed versions as they stand; that of the open version as a find would see it.
+// LP: that of a find, which gives the last entry. What is before it is durable, and does not change;
+// so a stamp that is still there after the value was loaded says that both were one entry's. A trim
+// takes entries away meanwhile, and the whole slot once no version that can be read has the key:
+// the history ends there, or goes on with what stays. An entry of another key in the slot is not of
+// a version before the last one here.
 template <Platform P, class Codec, class G>
 Expected<void> PSkipList<P, Codec, G>::history(
     const detail::Key& key, FunctionRef<bool(const detail::VersionedValue&)> visit) {
@@ -90,9 +94,9 @@ Expected<void> PSkipList<P, Codec, G>::history(
   const std::uint32_t number = directory_.find(Codec::probe(key));
   if (number == 0) return {};
   Node& node = nodes_[number];
-  const std::uint64_t open = clock();
-  (void)as_of(node, open - 1);  // what began before, durably
-  const Found found = latest(node);
+  std::uint64_t last = 0;  // stamp
+  const Found found = latest(node, &last);
+  if (found.entry == 0) return {};
   Status failure;
   bool more = true;
   const auto deliver = [&](std::uint64_t version, bool present, std::uint64_t word) {
@@ -103,15 +107,13 @@ Expected<void> PSkipList<P, Codec, G>::history(
   };
   if (const std::uint64_t slot = node.slot.load(std::memory_order_acquire); slot != 0) {
     for_each_entry(slot_at(slot), [&](std::uint64_t offset, std::uint64_t stamp) {
-      if (version_of(stamp) >= open) return false;
-      return deliver(version_of(stamp), (stamp & layout::kRemoved) == 0,
-                     platform.load(entry_at(offset).value));
+      if (version_of(stamp) >= version_of(last)) return false;
+      const std::uint64_t word = platform.load(entry_at(offset).value);
+      if (platform.load(entry_at(offset).stamp) != stamp) return true;
+      return deliver(version_of(stamp), (stamp & layout::kRemoved) == 0, word);
     });
   }
-  if (more && found.entry != 0) {
-    const std::uint64_t version = version_of(platform.load(entry_at(found.entry).stamp));
-    if (version >= open) (void)deliver(version, found.present, found.word);
-  }
+  if (more) (void)deliver(version_of(last), found.present, found.word);
   if (!failure.ok()) return fail(std::move(failure));
   return {};
 }
@@ -125,8 +127,10 @@ Expected<void> PSkipList<P, Codec, G>::diff(std::uint64_t from, std::uint64_t to
   }
   Status failure;
   std::uint64_t left = range.limit;
+  bool to_the_end = true;
   if (left == 0) return {};
   auto done = for_each_leaf(range, [&](const Listing& listing) {
+    to_the_end = false;
     for (std::uint32_t i = 0; i < listing.count && left > 0; ++i) {
       Node& node = nodes_[listing.nodes[i]];
       const Found sides[2] = {as_of(node, from), as_of(node, to)};
@@ -151,9 +155,11 @@ Expected<void> PSkipList<P, Codec, G>::diff(std::uint64_t from, std::uint64_t to
       --left;
       if (!visit(out)) return false;
     }
-    return left > 0;
+    return to_the_end = left > 0;
   });
   if (!done) return done;
+  // Keys that a trim took away have no sides that differ.
+  if (to_the_end) failure = readable(std::min(from, to));
   if (!failure.ok()) return fail(std::move(failure));
   return {};
 }

@@ -61,9 +61,11 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::new_segment(const Node& node,
 }
 
 // The version, with a segment in `fresh` if the entry begins one. What fails is not stamped: nobody
-// answers from a stamp before the stores have come.
+// answers from a stamp before the stores have come. If a tag makes a segment necessary that was
+// not, the stamp is taken back; the next one has another number (N1): who has met the first may
+// still be about to stamp, with the version of then. `held` is what the node goes on from.
 template <Platform P, class Codec, class G>
-Expected<std::uint64_t> PSkipList<P, Codec, G>::stamp_with_room(Node& node, State held,
+Expected<std::uint64_t> PSkipList<P, Codec, G>::stamp_with_room(Node& node, State& held,
                                                                 bool reserved,
                                                                 Fresh& fresh) noexcept {
   const std::uint64_t last = node.last.load(std::memory_order_relaxed) & ~Node::kRemoved;
@@ -77,6 +79,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::stamp_with_room(Node& node, Stat
     }
     version = stamp(node, held);
     if (!full || version == before || fresh.segment != 0) return version;
+    held = State::of(Phase::held, held.number() + 1);
     node.set(held);
   }
 }
@@ -117,8 +120,9 @@ void PSkipList<P, Codec, G>::discard(const Fresh& fresh) noexcept {
 // --- stores; the node is stamped ---
 
 template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::write_first(Node& node, std::uint64_t version, const Probe& probe,
-                                           std::uint64_t value, Fresh& fresh) noexcept {
+Status PSkipList<P, Codec, G>::write_first(Node& node, State held, std::uint64_t version,
+                                           const Probe& probe, std::uint64_t value,
+                                           Fresh& fresh) noexcept {
   P& platform = context_.platform;
   const std::uint64_t offset = node.slot.load(std::memory_order_relaxed);
   Slot& slot = slot_at(offset);
@@ -129,32 +133,31 @@ Status PSkipList<P, Codec, G>::write_first(Node& node, std::uint64_t version, co
   node.entries = 1;
   node.value.store(value, std::memory_order_release);
   node.last.store(offset + offsetof(Slot, first), std::memory_order_release);
-  node.set(State::of(Phase::stored, version));
+  node.set(State::of(Phase::stored, held.number()));
   platform.flush(&slot, sizeof(slot), "pskiplist.insert.slot"_site);
   return platform.fence("pskiplist.insert.slot"_site) ? Status() : StatusCode::poisoned;  // PP
 }
 
 template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::write_in_place(Node& node, std::uint64_t version,
+Status PSkipList<P, Codec, G>::write_in_place(Node& node, State held, std::uint64_t version,
                                               std::uint64_t value, bool removed) noexcept {
   P& platform = context_.platform;
   const std::uint64_t offset = node.last.load(std::memory_order_relaxed) & ~Node::kRemoved;
   Entry& entry = entry_at(offset);
   const std::uint64_t stamp = stamp_of(version, removed);
-  if (!removed) {
-    platform.store(entry.value, value);
-    node.value.store(value, std::memory_order_release);
-  }
+  // All of the entry before any of the node: who answers by the node has the whole line to write.
+  if (!removed) platform.store(entry.value, value);
   if (platform.load(entry.stamp) != stamp) platform.store(entry.stamp, stamp);
+  if (!removed) node.value.store(value, std::memory_order_release);
   node.last.store(offset | (removed ? Node::kRemoved : 0), std::memory_order_release);
-  node.set(State::of(Phase::stored, version));
+  node.set(State::of(Phase::stored, held.number()));
   platform.flush(&entry, sizeof(entry), "pskiplist.update.entry"_site);
   return platform.fence("pskiplist.update.entry"_site) ? Status() : StatusCode::poisoned;  // PP
 }
 
 template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::append(Node& node, std::uint64_t version, std::uint64_t value,
-                                      bool removed, Fresh& fresh) noexcept {
+Status PSkipList<P, Codec, G>::append(Node& node, State held, std::uint64_t version,
+                                      std::uint64_t value, bool removed, Fresh& fresh) noexcept {
   P& platform = context_.platform;
   const std::uint64_t segment = fresh.segment != 0 ? fresh.segment : node.tail;
   const std::uint32_t position = fresh.segment != 0 ? 0 : node.used;
@@ -171,7 +174,7 @@ Status PSkipList<P, Codec, G>::append(Node& node, std::uint64_t version, std::ui
   }
   node.value.store(value, std::memory_order_release);
   node.last.store(offset | (removed ? Node::kRemoved : 0), std::memory_order_release);
-  if (fresh.segment == 0) node.set(State::of(Phase::stored, version));
+  if (fresh.segment == 0) node.set(State::of(Phase::stored, held.number()));
   platform.flush(&entry, sizeof(entry), "pskiplist.append.entry"_site);
   if (!platform.fence("pskiplist.append.entry"_site)) return StatusCode::poisoned;  // PP
   node.tail = segment;
@@ -224,6 +227,7 @@ Status PSkipList<P, Codec, G>::give_back(std::uint32_t number, const Probe& prob
   const typename Chain::Place place{offset, node.block};
   bury(number, probe);
   chain_.release(place);
+  reserve_.room();
   return {};
 }
 
@@ -349,6 +353,9 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
   if (!s.ok()) {
     if (is_new) {
       bury(number, probe);
+      // It was in the directory: somebody may be comparing the key with it.
+      if (fresh.key != 0 && !platform.poisoned()) context_.heap.retire(fresh.key);
+      fresh.key = 0;
     } else {
       let_go(node, held, false);
     }
@@ -357,13 +364,13 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
   const std::uint64_t word = record_values_ ? fresh.value : value.word;
   const std::uint64_t last = node.last.load(std::memory_order_relaxed) & ~Node::kRemoved;
   if (is_new) {
-    s = write_first(node, version, probe, word, fresh);
+    s = write_first(node, held, version, probe, word, fresh);
     fresh.key = 0;
   } else if (version_of(platform.load(entry_at(last).stamp)) == version) {
     if (present && record_values_) fresh.replaced = node.value.load(std::memory_order_relaxed);
-    s = write_in_place(node, version, word, false);
+    s = write_in_place(node, held, version, word, false);
   } else {
-    s = append(node, version, word, false, fresh);
+    s = append(node, held, version, word, false, fresh);
   }
   fresh.value = 0;
   let_go(node, held, true);
@@ -408,7 +415,7 @@ Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe, bool full)
   const std::uint64_t value = node.value.load(std::memory_order_relaxed);
   Status s;
   if (version_of(platform.load(entry_at(last).stamp)) != *version) {
-    s = append(node, *version, 0, true, fresh);
+    s = append(node, held, *version, 0, true, fresh);
   } else if (node.entries == 1) {
     s = give_back(number, probe);
     if (s.ok()) {
@@ -417,7 +424,7 @@ Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe, bool full)
     }
   } else {
     if (record_values_) fresh.replaced = value;
-    s = write_in_place(node, *version, 0, true);
+    s = write_in_place(node, held, *version, 0, true);
   }
   let_go(node, held, true);
   discard(fresh);
