@@ -25,8 +25,9 @@ std::string printable(std::string_view bytes) {
 
 std::string describe(const Op& op) {
   static constexpr const char* kNames[] = {
-      "insert", "upsert",     "update", "erase",     "find",    "drop", "sync", "compact",
-      "reopen", "background", "scan",   "scan back", "reclaim", "tag",  "trim", "rollback"};
+      "insert",  "upsert",   "update",     "erase", "find",      "drop",    "sync",
+      "compact", "reopen",   "background", "scan",  "scan back", "reclaim", "tag",
+      "trim",    "rollback", "scan at",    "diff",  "history"};
   std::string out = kNames[static_cast<int>(op.kind)];
   if (op.kind >= OpKind::sync && op.kind <= OpKind::reclaim) return out;
   out += " " + printable(op.key);
@@ -132,6 +133,10 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::trim:
     case OpKind::rollback:
       return apply_version(model, op);
+    case OpKind::scan_at:
+    case OpKind::diff:
+    case OpKind::history:
+      return true;
   }
   return false;
 }

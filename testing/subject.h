@@ -40,6 +40,10 @@ enum class OpKind : std::uint8_t {
   tag,       // names the present state
   trim,      // names of earlier states are forgotten
   rollback,  // the present state, and those of later names, are what this one names
+  // Of both; `key`: a name, two names, a key. See VersionModel.
+  scan_at,
+  diff,
+  history,
 };
 struct Op {
   OpKind kind = OpKind::find;
@@ -102,6 +106,9 @@ class Subject {
   using Deliver = std::function<void(const std::string& key, const std::string& value)>;
   virtual Status scan(bool reverse, const Deliver& deliver);
   virtual void reclaim() {}
+  // Of interleavings of subjects that keep versions: as a VersionModel answers.
+  virtual bool versions() const { return false; }
+  virtual Expected<bool> ask(const Op& op, std::string& text) { return lookup(op.key, text); }
   // The value, or not; false if absent.
   virtual Expected<bool> lookup(const std::string& key, std::string& value) = 0;
   // Everything, in order if the structure keeps one.

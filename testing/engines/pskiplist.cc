@@ -23,12 +23,16 @@ std::vector<Exploration> directed(Preset preset) {
   ExploreOptions options = options_of(preset);
   options.second_in *= 4;
   const std::size_t operations = preset == Preset::fast ? 30 : 150;
+  const MapSetup records{.values = ValueKind::bytes};
   return {random_one("versions", versioned_subjects({}), versioned_op, options, operations),
           random_one("versions_close", versioned_subjects({}), reopening(versioned_op), options,
-                     operations)};
+                     operations),
+          random_one("versions_records", versioned_subjects(records), versioned_record_op, options,
+                     operations),
+          random_one("versions_bytes", versioned_subjects<pskiplist::BytesCodec>(records),
+                     reopening(versioned_bytes_op), options, operations)};
 }
 std::vector<Exploration> trials() { return directed(Preset::fast); }
-std::vector<NamedInterleaving> interleavings() { return {}; }
 
 struct UnderLoss {
   static constexpr Engine kEngine = Engine::pskiplist;
@@ -85,7 +89,7 @@ const EngineUnderTest kPskiplistUnderTest{
     .directed = &directed,
     .trials = &trials,
     .races = &pskiplist_races,
-    .interleavings = &interleavings,
+    .interleavings = &pskiplist_interleavings,
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,

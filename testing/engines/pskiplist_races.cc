@@ -7,6 +7,7 @@
 
 #include "testing/engines/pskiplist_subject.h"
 #include "testing/race_ops.h"
+#include "testing/version_ops.h"
 
 namespace perdure::testing {
 
@@ -19,11 +20,11 @@ SubjectFactory strings() {
   return pskiplist_subjects<pskiplist::BytesCodec>(
       {.values = ValueKind::bytes, .background_thread = false});
 }
-Op put(char key, char value) {
+Op store(char key, char value) {
   return {OpKind::upsert, std::string(12, key), std::string(30, value)};
 }
 Op look(char key) { return {OpKind::find, std::string(12, key), {}}; }
-Op gone(char key) { return {OpKind::erase, std::string(12, key), {}}; }
+Op remove(char key) { return {OpKind::erase, std::string(12, key), {}}; }
 
 // G1, V2, V7, V18: what an answer rests on is durable, whoever wrote it; one insert is one entry.
 void add_pairs(RaceList& races) {
@@ -72,15 +73,45 @@ void add_reuse(RaceList& races) {
 }
 
 void add_strings(RaceList& races) {
-  const Ops there{put('a', '1'), put('b', '1')};
+  const Ops there{store('a', '1'), store('b', '1')};
   const auto add = [&](const char* name, const Ops& one, const Ops& other) {
     races.push_back(
         {.name = name, .subjects = strings(), .setup = there, .threads = {one, other}, .thin = 48});
   };
-  add("G6_UpdatesOfAString", {put('a', '2')}, {put('a', '3'), look('a')});
-  add("G6_UpdateAndEraseOfAString", {put('a', '2')}, {gone('a'), look('a')});
-  add("G6_FindBesideAnUpdateOfAString", {put('a', '2'), reclaim(), put('c', '4')}, {look('a')});
-  add("V7_InsertsOfAString", {put('c', '2')}, {put('c', '3'), look('c')});
+  add("G6_UpdatesOfAString", {store('a', '2')}, {store('a', '3'), look('a')});
+  add("G6_UpdateAndEraseOfAString", {store('a', '2')}, {remove('a'), look('a')});
+  add("G6_FindBesideAnUpdateOfAString", {store('a', '2'), reclaim(), store('c', '4')}, {look('a')});
+  add("V7_InsertsOfAString", {store('c', '2')}, {store('c', '3'), look('c')});
+}
+
+// Versions are the numbers of the tags (testing/version_model.h).
+void add_versions(RaceList& races) {
+  const auto add = [&](const char* name, const Ops& setup, const std::vector<Ops>& threads,
+                       std::uint32_t thin = 96) {
+    races.push_back(
+        {.name = name,
+         .subjects = numbered_subjects<pskiplist::IntegerCodec>({.background_thread = false}),
+         .setup = setup,
+         .threads = threads,
+         .thin = thin,
+         .limits = {.product = 16, .random = 2, .sampled = 12}});
+  };
+  const Ops two{put(5, 1), tag(), put(5, 2)};
+  add("V5_W1_W4_TagBesideAWrite", two, {{put(5, 3)}, {tag(), get(5, 2), get(5, 2)}});
+  add("V5_W1_W4_TagBesideAnErase", two, {{gone(5)}, {tag(), scan_at(2), scan_at(2)}});
+  add("V5_W3_TagBesideWritesOfTwoKeys", two, {{put(5, 3), put(6, 3)}, {tag(), scan_at(2), get(6)}});
+  add("V7_W5_TagBesideANewKey", two, {{put(6, 1)}, {tag(), put(6, 2), get(6, 2)}});
+  add("W10_W11_TagBesideAKeyThatGoes", {put(5, 1)},
+      {{gone(5), put(5, 2)}, {tag(), get(5, 1), history(5)}});
+  const Ops removed{put(5, 1), tag(), gone(5), tag(), put(6, 1), tag()};
+  add("V16_W12_TrimBesideReaders", removed, {{trim(2)}, {get(5, 1), scan_at(2), history(5)}}, 384);
+  add("V16_W8_TrimBesideADifference", removed, {{trim(3), put(7, 1)}, {diff(1, 3)}}, 384);
+  add("V16_TrimBesideWrites", two, {{tag(), trim(2)}, {put(5, 3), get(5, 2), gone(5)}}, 384);
+  add("V16_TwoTrims", removed, {{trim(1), trim(3)}, {trim(2), history(5)}}, 384);
+  add("V5_W3_W9_ThreeHandsAndATag", two,
+      {{put(5, 3), put(6, 3)}, {tag(), get(5, 2), get(6, 2)}, {get(6), get(5), history(5)}});
+  add("V16_W15_ThreeHandsAndTrims", removed,
+      {{trim(2), trim(3)}, {put(5, 4), tag()}, {get(5, 2), history(5), scan_at(2)}});
 }
 
 void add_threes(RaceList& races) {
@@ -96,6 +127,7 @@ RaceList pskiplist_races() {
   add_leaves(races);
   add_reuse(races);
   add_strings(races);
+  add_versions(races);
   add_threes(races);
   return races;
 }

@@ -6,5 +6,6 @@
 namespace perdure::testing {
 
 RaceList pskiplist_races();
+std::vector<NamedInterleaving> pskiplist_interleavings();
 
 }  // namespace perdure::testing

@@ -81,10 +81,13 @@
 
 namespace perdure::pskiplist {
 
+struct Peek;
+
 template <Platform P, class Codec, class G = DefaultGeometry>
 class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detail::VersionedIndex> {
   using Base = MapEngine<P, Codec, PSkipList<P, Codec, G>, detail::VersionedIndex>;
   friend Base;
+  friend struct Peek;  // of tests, into nodes
 
  public:
   using Node = KeyNode<P>;
