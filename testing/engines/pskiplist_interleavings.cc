@@ -23,7 +23,7 @@ constexpr EnumerationLimits kFew{.product = 8, .random = 1, .sampled = 8};
 // Until the node of key 5 is in that phase.
 Until phase(Interleaver& interleaver, Phase phase) {
   return holds("phase", [&interleaver, phase] {
-    return static_cast<Numbered&>(interleaver.subject()).phase_of(at_present(find(5)).key) == phase;
+    return static_cast<Numbered&>(interleaver.subject()).phase_of(find(5).key) == phase;
   });
 }
 Until returned(std::uint64_t n = 1) { return mark_of("return", n); }
