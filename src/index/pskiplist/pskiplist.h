@@ -12,15 +12,16 @@
 //         behind the first empty one are empty. A removed entry's value names nothing.
 //   I2 D  The key of every slot that counts has one node, in the directory; of a node in the
 //         directory that has no slot, the holder is writing its first entry, or taking it away.
-//   I3 D  A write's version is the clock as it was loaded after its node was `unstamped`. Nobody
-//         reads past an unstamped node without stamping it. So what is read with a write of version
-//         p + 1 is of no version up to p that comes later.
+//   I3 D  A write's version is the clock as it was loaded after its node was `unstamped`, with a
+//         number that no other stamp of the node has (key_node.h N1). Nobody reads past an
+//         unstamped node without stamping it. So what is read with a write of version p + 1 is of
+//         no version up to p that comes later.
 //   I4 D  An entry changes, or goes, in `stamped(p)` and only if p is its version: no reader of a
 //         closed version has seen it as it was.
-//   I5 D  A node is dead after its slot is durably free, and leaves the directory before the
-//         operation that killed it returns.
+//   I5 D  A node is dead after its slot is durably free, or where it never got one, and leaves the
+//         directory before the operation that killed it returns.
 //   I6 C  Entries that are superseded below `horizon` may be missing; those of all other versions
-//         are there. The horizon is known in DRAM, then durable, before the first of them goes.
+//         are there. The horizon is durable, then known in DRAM, before the first of them goes.
 //   I7 C  While rollback_to is not 0, entries of versions in (from, to] do not count.
 //   I8 C  The limit is not below any version that tag() has answered; no entry's version is above
 //         the one that follows it.
@@ -34,10 +35,12 @@
 //           key -> F S (PP) -> dead -> out of the directory.
 //   find    state -> last, value -> state again (LP: the second load). 0F 0S; in state `stored` it
 //           writes back and fences the entry's line; in `stamped` it waits.
-//   read_at state (only a write of its version or below matters) -> history -> horizon. LP: the
-//           tag.
+//   read_at state (only a write of its version or below matters) -> history, links before what a
+//           trim replaces by them -> horizon. LP: the tag.
 //   tag     (limit, F S, if the clock has reached it) -> clock + 1 (LP). 0F 0S.
-//   scan    leaf after leaf; each entry is a find. scan_at: all of them at one version.
+//   scan    leaf after leaf; each entry is a find. scan_at: all of them at one version; the horizon
+//           after each leaf, and at the end.
+//   history a find (LP) -> the entries before its own, each stamp before and after its value.
 //   trim    horizon, F S -> key after key: segment with what stays, F S -> `more`, F S -> first
 //           entry's stamp, F S. Each step leaves every version that can be read as it was.
 //   rollback  from, to, F S (PP) -> entries of every key, F; S -> to = 0, F S. Alone.
@@ -45,25 +48,34 @@
 //   state     unstamped is stored by an exchange (seq_cst), then the clock is loaded (seq_cst); the
 //             clock is raised (seq_cst), then states are loaded (seq_cst): a writer that stamps
 //             with the old clock was seen by every reader of the version that was closed.
-//   unstamped carries the number of the write, so that a helper with an old clock stamps no later
-//             write of the node.
+//             For a key that is being added a reader comes to its state by the leaf, acquire: that
+//             it sees the key, as it has seen the clock that the writer has not, rests on x86-64,
+//             where the writer's exchange and the tag's compare-and-swap are full fences. C++ alone
+//             would allow the leaf as it was before.
+//   unstamped, stored  carry the number of the write: who has loaded one, and stamps or answers by
+//             it, does so for that write or not at all.
 //   entry     value, then stamp; slot: key, more, value, stamp: one line, a crash keeps a prefix.
+//   more      stored (release) before the first entry is dropped, loaded (acquire) before that: two
+//             trims under a reader leave it what says that the key was removed.
 //   horizon   stored (seq_cst) before an entry goes, loaded by readers of a version last.
 // RECOVERY  O(keys + entries), in parallel: the blocks of the chain, i mod T; histories; then the
-//   keys are sorted and the directory is built. Only a rollback that was cut short is repaired,
-//   first. The clock begins above the limit: no tag has closed that version, and no entry is above
-//   it.
+//   keys are sorted and the directory is built. What the root says of versions is believed if tag,
+//   trim and rollback can have stored it. Only a rollback that was cut short is repaired, first,
+//   key by key, in segments that the heap has marked as that key's. The clock begins above the
+//   limit: no tag has closed that version, and no entry is above it.
 //   Non-authoritative pointers: all words of slots whose stamp is 0; values of removed and dropped
 //   entries.
 // RECLAMATION  records, segments, blocks, nodes and leaves through epochs, after the fence of their
 //   unlink. Slots at once: who reads the latest value looks at the state again, and to who reads at
 //   a version what comes later is too new.
-// PROGRESS  writes of one key wait for each other. A find waits for a write of its key between its
-//   stamp and its store, a few instructions, or where it begins a segment or gives its key back,
-//   for its fence; readers of closed versions only for writes that began before their tag. tag
-//   waits for nothing, or for the fence of the limit. pool_full: writes that need space fail;
-//   erases, where they append and their history's segment is full, once the reserve is used up;
-//   trim never: without room it copies nothing, and drops whole segments only.
+// PROGRESS  writes of one key wait for each other, also while one that begins a segment allocates
+//   it. A find waits for a write of its key between its stamp and its store, a few instructions, or
+//   where it begins a segment or gives its key back, for its fence; readers of closed versions only
+//   for writes that began before their tag. Latches that are held across a fence: of free slots,
+//   where a block of the chain comes or goes; of the limit; of pins, by trim. tag waits for
+//   nothing, or for the fence of the limit, its own or another tag's. pool_full: writes that need
+//   space fail; erases, where they append and their history's segment is full, once the reserve is
+//   used up; trim never: without room it copies nothing, and drops whole segments only.
 #pragma once
 
 #include <cstdint>
