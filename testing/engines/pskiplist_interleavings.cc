@@ -139,6 +139,12 @@ InterleaveReport trimmed_away(const std::string& name, bool quiet) {
                 {{scan_at(1)}, {diff(1, 2)}, {get(5, 1)}}, {{trim(2)}, {trim(2), put(6, 9)}});
 }
 
+// A trim is stopped; what is refused because of it stays refused after a crash.
+InterleaveReport refused_beside_trims(const std::string& name, bool quiet) {
+  return beside(name, quiet, {put(5, 1), tag(), gone(5), tag()}, {{trim(2)}},
+                {{get(5, 1)}, {scan_at(1)}});
+}
+
 // A write is stopped anywhere; its version is closed, read, and read again when it has ended.
 InterleaveReport closed_beside_writes(const std::string& name, bool quiet) {
   const std::vector<Ops> writes{{put(5, 2)}, {gone(5)}, {put(6, 2)}};
@@ -199,6 +205,7 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
           {"W15_W12_two_trims", &two_trims},
           {"W8_histories", &histories},
           {"W8_V16_trimmed_away", &trimmed_away},
+          {"W18_refused_beside_trims", &refused_beside_trims},
           {"V5_W1_W4_closed_beside_writes", &closed_beside_writes},
           {"W3_new_beside_old", &new_beside_old},
           {"W9_V18_links", &links},

@@ -303,5 +303,10 @@ inline Op versioned_bytes_op(Random& random) {
   if (op.kind < OpKind::tag) op.key.insert(1, "customer:");
   return op;
 }
+inline Op versioned_bytes_word_op(Random& random) {
+  Op op = versioned_op(random);
+  if (op.kind < OpKind::tag) op.key.insert(1, "customer:");
+  return op;
+}
 
 }  // namespace perdure::testing

@@ -20,7 +20,7 @@ class PskiplistBudget : public ::testing::Test {
 
 // A new key is a line; every 126th one needs a block of the chain as well, and now and then that an
 // extent.
-TEST_F(PskiplistBudget, IntegerMutationsCostOneFlushAndOneFence) {
+TEST_F(PskiplistBudget, H6_IntegerMutationsCostOneFlushAndOneFence) {
   auto map = this->map<std::uint64_t, std::uint64_t>();
   const Cost one{1, 1};
   const Cost none{0, 0};
@@ -47,7 +47,7 @@ TEST_F(PskiplistBudget, IntegerMutationsCostOneFlushAndOneFence) {
 }
 
 // The second entry begins a segment, the third does not, the fourth does.
-TEST_F(PskiplistBudget, VersionsAppend) {
+TEST_F(PskiplistBudget, H6_VersionsAppend) {
   auto map = this->map<std::uint64_t, std::uint64_t>();
   for (std::uint64_t i = 0; i < 100; ++i) must(map.insert(i, i));
   const Cost expected[] = {{2, 1}, {1, 1}, {2, 1}, {1, 1}};
@@ -66,7 +66,7 @@ TEST_F(PskiplistBudget, VersionsAppend) {
   EXPECT_EQ(cost_of([&] { must(map.erase(1)); }), (Cost{1, 1}));
 }
 
-TEST_F(PskiplistBudget, TagsAreFreeButForTheReservation) {
+TEST_F(PskiplistBudget, H6_TagsAreFreeButForTheReservation) {
   auto map = this->map<std::uint64_t, std::uint64_t>();
   for (int i = 0; i < 4096; ++i) must(map.tag());  // the first takes an extent for the reserve
   std::uint64_t flushes = 0;
@@ -80,7 +80,7 @@ TEST_F(PskiplistBudget, TagsAreFreeButForTheReservation) {
   EXPECT_EQ(fences, 3U);
 }
 
-TEST_F(PskiplistBudget, ByteStringsCostTheirRecordsAndTwoFences) {
+TEST_F(PskiplistBudget, H6_ByteStringsCostTheirRecordsAndTwoFences) {
   auto map = this->map<std::string_view, std::string_view>();
   const std::string value(100, 'v');
   for (int i = 0; i < 40; ++i) {

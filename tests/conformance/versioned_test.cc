@@ -1,5 +1,9 @@
 // VersionedMap: what versions are, against a list of std::map. V ids are those of
 // docs/design/hazards.md and docs/design/pskiplist.md.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -285,6 +289,48 @@ TEST_F(Versioned, RollbackIsWhatWasTagged) {
   EXPECT_EQ(*must(map.find("b", first)), "1");
   EXPECT_TRUE(must(pool_.check({.deep = true})).ok());
   EXPECT_EQ(must(pool_.check()).leaked_blocks, 0U);
+}
+
+// Who looks at a pool in use may find anything where a history went on: never a crash.
+TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
+  constexpr std::uint64_t kKey = 0x4B45594B45594B45, kValue = 0x56414C5556414C55;
+  {
+    auto map = numbers();
+    must(map.insert(kKey, kValue));
+    for (std::uint64_t i = 0; i < 9; ++i) {
+      must(map.tag());
+      must(map.upsert(kKey, i));
+    }
+    ASSERT_TRUE(pool_.close().ok());
+  }
+  const std::string bytes = read_bytes(path_.str());
+  const std::uint64_t key = kKey;
+  const std::size_t slot = bytes.find(std::string_view(reinterpret_cast<const char*>(&key), 8));
+  ASSERT_NE(slot, std::string::npos);
+  std::uint64_t segment = 0;
+  std::memcpy(&segment, bytes.data() + slot + 8, 8);
+  PoolOptions look = kOptions;
+  look.read_only = true;
+  // To nowhere, into the middle of something, in a circle.
+  for (const std::uint64_t link : {std::uint64_t{0x4141414141414141}, segment + 16, segment}) {
+    write_bytes(path_.str(), bytes);
+    {
+      Pool pool = open_pool(path_, look);
+      auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>("m", {.create = false}));
+      const std::size_t at = link == segment ? segment : slot + 8;
+      const int fd = ::open(path_.str().c_str(), O_WRONLY);
+      ASSERT_EQ(::pwrite(fd, &link, 8, static_cast<off_t>(at)), 8);
+      ::close(fd);
+      for (Version version = map.versions().first; version <= map.versions().last; ++version) {
+        (void)map.find(kKey, version);
+        (void)map.scan_at(version, {}, [](auto, auto) {});
+      }
+      (void)map.history(kKey, [](auto, const auto&) {});
+      (void)map.stats();
+    }
+  }
+  write_bytes(path_.str(), bytes);
+  pool_ = open_pool(path_, kOptions);
 }
 
 TEST_F(Versioned, OtherEnginesAreRefused) {

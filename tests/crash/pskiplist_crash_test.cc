@@ -2,6 +2,9 @@
 // ids those of docs/design/pskiplist.md.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +44,17 @@ class AllSpace {
   AllSpace& operator=(const AllSpace&) = delete;
   ~AllSpace() {
     for (const std::uint64_t block : blocks_) heap_.discard(block);
+  }
+
+  // One plain block of that size.
+  bool give_back(std::size_t size) {
+    const auto it = std::ranges::find_if(blocks_, [&](std::uint64_t block) {
+      return heap_.is_plain(block) && heap_.block_bytes(block) == size;
+    });
+    if (it == blocks_.end()) return false;
+    heap_.discard(*it);
+    blocks_.erase(it);
+    return true;
   }
 
  private:
@@ -100,6 +114,18 @@ TEST(PskiplistCrash, V5_V6_RandomVersions) {
   EXPECT_GE(report.second_images, at_least(1));
 }
 
+// The same with records, which each version has its own of: replaced, dropped, voided, given back.
+TEST(PskiplistCrash, V5_V16_W13_RandomVersionsOfRecords) {
+  explore(versioned_subjects(kRecords), versioned_record_op,
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);
+}
+TEST(PskiplistCrash, V5_V16_W13_RandomVersionsOfByteStrings) {
+  explore(versioned_subjects<pskiplist::BytesCodec>(kRecords), versioned_bytes_op,
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);
+  explore(versioned_subjects<pskiplist::BytesCodec>(kWords), reopening(versioned_bytes_word_op),
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 2);
+}
+
 // V1, V6: nothing depends on how far other operations have come: a version and what came after it,
 // with the limit written in between.
 TEST(PskiplistCrash, V1_V6_TagsAreDurable) {
@@ -123,7 +149,7 @@ TEST(PskiplistCrash, V7_V8_ChainWithHoles) {
 }
 
 // V9, V10, X2: histories of several segments; their blocks are given back and used again.
-TEST(PskiplistCrash, V9_V10_X2_Segments) {
+TEST(PskiplistCrash, V9_V10_X2_H6_Segments) {
   std::vector<Op> ops;
   for (std::uint64_t round = 0; round < 2; ++round) {
     for (std::uint64_t i = 0; i < 6; ++i) {
@@ -138,7 +164,7 @@ TEST(PskiplistCrash, V9_V10_X2_Segments) {
 }
 
 // V16, W12: of a history each step of a trim leaves every version that can be read.
-TEST(PskiplistCrash, V16_W12_Trim) {
+TEST(PskiplistCrash, V16_W12_H6_Trim) {
   std::vector<Op> prepare;
   for (std::uint64_t i = 0; i < 6; ++i) {
     prepare.push_back(put(1, i));
@@ -260,7 +286,7 @@ TEST(PskiplistCrash, H4d_AFullPoolTrims) {
 }
 
 // W13: a rollback is one step, also if recovery has to finish it, and is interrupted.
-TEST(PskiplistCrash, W13_RollbackIsOneStep) {
+TEST(PskiplistCrash, W13_H6_RollbackIsOneStep) {
   std::vector<Op> prepare;
   for (std::uint64_t i = 0; i < 4; ++i) {
     for (std::uint64_t key = 0; key < 4; ++key) prepare.push_back(put(key + i, 10 * i + key));
@@ -269,6 +295,79 @@ TEST(PskiplistCrash, W13_RollbackIsOneStep) {
   }
   explore_exactly({put(1, 99), rollback('1'), put(2, 98), tag('4'), put(2, 97), rollback('4')},
                   {"pskiplist.rollback.root", "pskiplist.rollback.entry"}, prepare);
+}
+
+// What the root block of a pool that was not closed says of versions is checked before anything is
+// done by it: one bit of the limit, and what is acknowledged next would be of a version that is
+// none, or that no later open takes.
+TEST(PskiplistCrash, V6_W13_VersionsThatNobodyStored) {
+  SimMemory memory(2 << 20), next(2 << 20);
+  PskiplistSubject<pskiplist::IntegerCodec> subject(kWords);
+  ASSERT_TRUE(subject.create(memory).ok());
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE(subject.apply({OpKind::upsert, integer_key(i % 2), word(i)}).has_value());
+    ASSERT_TRUE(subject.versioned().tag().has_value());
+  }
+  auto& core = subject.pool().core();
+  layout::Root line{};
+  ASSERT_TRUE(core.read_root(*core.find_root("map0"), line).has_value());
+  using Root = pskiplist::layout::Root;
+  struct Damage {
+    std::size_t field;
+    std::uint64_t value;
+    bool refused;
+  };
+  const Damage all[] = {{offsetof(Root, limit), ~std::uint64_t{0}, true},
+                        {offsetof(Root, limit), std::uint64_t{1} << 61 | 5, true},
+                        {offsetof(Root, limit), 1, true},
+                        {offsetof(Root, limit), std::uint64_t{1} << 40, false},
+                        {offsetof(Root, horizon), 0, true},
+                        {offsetof(Root, horizon), 99, true},
+                        {offsetof(Root, horizon), 3, false},
+                        {offsetof(Root, rollback_to), 99, true},
+                        {offsetof(Root, rollback_to), std::uint64_t{1} << 62, true}};
+  for (const Damage& damage : all) {
+    next.load_killed(memory);
+    std::memcpy(next.base() + line.root + damage.field, &damage.value, 8);
+    PskiplistSubject<pskiplist::IntegerCodec> after(kWords);
+    const Status s = after.open(next, 1);
+    EXPECT_EQ(s.ok(), !damage.refused) << damage.field << ": " << damage.value;
+    if (damage.refused) {
+      EXPECT_EQ(s, StatusCode::corruption);
+    }
+    next.set_mode(SimMode::frozen);
+  }
+  memory.set_mode(SimMode::frozen);
+}
+
+// G6: an insert that finds no room has listed its key: the record stays while readers may compare
+// with it.
+TEST(PskiplistCrash, G6_AFailedInsertKeepsItsRecord) {
+  SimMemory memory(2 << 20);
+  PskiplistSubject<pskiplist::BytesCodec> subject(kWords);
+  ASSERT_TRUE(subject.create(memory).ok());
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  const std::string name(16, 'n');
+  const auto put = [&](char last) {
+    return subject.apply({OpKind::insert, name.substr(1) + last, word(7)});
+  };
+  for (char i = 0; i < 4; ++i) ASSERT_TRUE(put(static_cast<char>('a' + i)).has_value());
+  auto& heap = subject.pool().heap();
+  AllSpace taken(subject.pool());
+  constexpr std::size_t kRecord = 32;
+  ASSERT_TRUE(taken.give_back(kRecord));
+  {
+    const EpochGuard<SimPlatform> reader(subject.pool().epochs());
+    const auto done = subject.call({OpKind::insert, name.substr(1) + 'z', word(7)});
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error(), StatusCode::pool_full);
+    EXPECT_FALSE(heap.allocate(kRecord, BlockKind::plain).has_value()) << "it is used again";
+  }
+  subject.reclaim();
+  const auto block = heap.allocate(kRecord, BlockKind::plain);
+  ASSERT_TRUE(block.has_value());
+  heap.discard(*block);
 }
 
 // G10: nothing that opens before it is whole.

@@ -72,5 +72,55 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
   }
 }
 
+// Keys come in order, of which all but one in a few dozen go again: a leaf of each inner node stays,
+// until there is no memory for further nodes. Leaves are then listed nowhere, and found by walking.
+TEST(Directory, InnerNodesAreUsedUp) {
+  using Wide = Directory<P, IntegerCodec, Geometry<4, 1, 4, 16, 1, 2, 2>>;
+  P platform;
+  NoStorage storage;
+  EpochDomain<P> epochs(platform);
+  const Heap<P> heap(platform, storage, epochs);
+  NodeTable<P> nodes;
+  ASSERT_TRUE(nodes.reserve(100).ok());
+  Wide directory(platform, heap, nodes, epochs);
+  constexpr std::size_t kLeaves = 400;  // 172 inner nodes of up to 16 leaves
+  ASSERT_TRUE(directory.reserve(kLeaves).ok());
+  ASSERT_TRUE(directory.build(nullptr, 0).ok());
+  std::set<std::uint64_t> model;
+  const auto put = [&](std::uint64_t key) {
+    const EpochGuard<P> guard(epochs);
+    ASSERT_TRUE(directory.put(IntegerCodec::probe({.word = key}), 1));
+    model.insert(key);
+  };
+  const auto remove = [&](std::uint64_t key) {
+    const EpochGuard<P> guard(epochs);
+    if (model.erase(key) != 0) directory.remove(IntegerCodec::probe({.word = key}), 1);
+  };
+  const auto expect_all = [&](std::uint64_t below) {
+    const EpochGuard<P> guard(epochs);
+    for (std::uint64_t key = 0; key < below; ++key) {
+      ASSERT_EQ(directory.find(IntegerCodec::probe({.word = key})), model.contains(key) ? 1U : 0U)
+          << key;
+    }
+  };
+  constexpr std::uint64_t kStride = 24;  // leaves of three keys, eight to a node
+  constexpr std::uint64_t kKeys = 240 * kStride;
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    put(key);
+    // The last leaves are behind what goes, so that what splits is never what was emptied.
+    if (key > 40 && (key - 40) % kStride != 0) remove(key - 40);
+    epochs.drain_all();
+  }
+  expect_all(kKeys + 10);
+  // All leaves that are left go but the first and the last, also those that nobody lists.
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    remove(key);
+    epochs.drain_all();
+    if (key % 97 == 0) expect_all(kKeys);
+  }
+  for (std::uint64_t key = 0; key < 40; ++key) put(kKeys / 2 + key * 7);
+  expect_all(kKeys);
+}
+
 }  // namespace
 }  // namespace perdure::pskiplist

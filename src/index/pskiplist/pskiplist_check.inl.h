@@ -127,8 +127,9 @@ void PSkipList<P, Codec, G>::stats(MapStats& out) {
       if (offset == 0) continue;
       const Slot& slot = slot_at(offset);
       if (Codec::kBytes) out.pm_bytes += context_.heap.block_bytes(node.key);
-      for (std::uint64_t s = platform.load(slot.more); s != 0;
-           s = platform.load(segment_at(s).next)) {
+      Steps steps;
+      for (std::uint64_t s = linked(slot.more, steps); s != 0;
+           s = linked(segment_at(s).next, steps)) {
         out.pm_bytes += context_.heap.block_bytes(s);
       }
       if (!record_values_) continue;
