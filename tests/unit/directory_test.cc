@@ -72,7 +72,7 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
   }
 }
 
-// Keys come in order, left of some that are there, and all but one in a few go again: a leaf of each
+// Keys come in order, left of some that are there, and most go again: a leaf of each
 // inner node stays, until there is no memory for further nodes. Leaves are then listed nowhere, and
 // so is what is left of them when their left neighbours go: finds there never ended.
 TEST(Directory, InnerNodesAreUsedUp) {

@@ -68,14 +68,15 @@
 // RECLAMATION  records, segments, blocks, nodes and leaves through epochs, after the fence of their
 //   unlink. Slots at once: who reads the latest value looks at the state again, and to who reads at
 //   a version what comes later is too new.
-// PROGRESS  writes of one key wait for each other, also while one that begins a segment allocates
-//   it. A find waits for a write of its key between its stamp and its store, a few instructions, or
-//   where it begins a segment or gives its key back, for its fence; readers of closed versions only
-//   for writes that began before their tag. Latches that are held across a fence: of free slots,
-//   where a block of the chain comes or goes; of the limit; of pins, by trim. tag waits for
-//   nothing, or for the fence of the limit, its own or another tag's; behind its LP for the heap,
-//   where the reserve is not full. pool_full: writes that need space fail; erases, where they append and their history's segment is full, once the reserve is
-//   used up; trim never: without room it copies nothing, and drops whole segments only.
+// PROGRESS  writes of one key wait for each other, also while one that begins a segment
+//   allocates it. A find waits for a write of its key between its stamp and its store, a few
+//   instructions, or where it begins a segment or gives its key back, for its fence; readers of
+//   closed versions only for writes that began before their tag. Latches that are held across a
+//   fence: of free slots, where a block of the chain comes or goes; of the limit; of pins, by
+//   trim. tag waits for nothing, or for the fence of the limit, its own or another tag's; behind
+//   its LP for the heap, where the reserve is not full. pool_full: writes that need space fail;
+//   erases, where they append and their history's segment is full, once the reserve is used up;
+//   trim never: without room it copies nothing, and drops whole segments only.
 #pragma once
 
 #include <cstdint>

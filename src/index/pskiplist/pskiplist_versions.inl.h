@@ -80,7 +80,7 @@ Expected<void> PSkipList<P, Codec, G>::scan_at(
   return scan_versions(range, version, visit);
 }
 
-// LP: that of a find, which gives the last entry. What is before it is durable, and does not change;
+// LP: that of a find, which gives the last entry. What is before it is durable, and stays the same;
 // so a stamp that is still there after the value was loaded says that both were one entry's. A trim
 // takes entries away meanwhile, and the whole slot once no version that can be read has the key:
 // the history ends there, or goes on with what stays. An entry of another key in the slot is not of
