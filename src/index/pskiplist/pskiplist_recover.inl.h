@@ -112,10 +112,11 @@ Expected<Recovered> PSkipList<P, Codec, G>::recover(bool clean) {
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::read_versions() noexcept {
   const P& platform = context_.platform;
-  const std::uint64_t limit = platform.load(root_->limit);
+  // The limit last: it rises before what it bounds, also while an owner is looked at.
   const std::uint64_t horizon = platform.load(root_->horizon);
   const std::uint64_t from = platform.load(root_->rollback_from);
   const std::uint64_t to = platform.load(root_->rollback_to);
+  const std::uint64_t limit = platform.load(root_->limit);
   const bool sane = limit <= kLastVersion && horizon >= 1 && horizon <= limit + 1 &&
                     (to == 0 || (horizon <= from && from < to && to <= limit));
   limit_.store(sane ? limit : kLastVersion, std::memory_order_relaxed);
