@@ -316,7 +316,8 @@ TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
     write_bytes(path_.str(), bytes);
     {
       Pool pool = open_pool(path_, look);
-      auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>("m", {.create = false}));
+      auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>(
+          "m", {.engine = Engine::pskiplist, .create = false}));
       const std::size_t at = link == segment ? segment : slot + 8;
       const int fd = ::open(path_.str().c_str(), O_WRONLY);
       ASSERT_EQ(::pwrite(fd, &link, 8, static_cast<off_t>(at)), 8);
