@@ -49,8 +49,9 @@ class Fixer {
       while (segment != 0 && budget_ > 0) segment = fix_segment(segment);
     }
     auto block = bytes_.load<Block>(at);
-    block.crc = crc32c(crc32c(0, &block.next, sizeof(block.next)), bytes_.at(at + sizeof(Block)),
-                       kSlots * sizeof(Slot));
+    const std::uint32_t place = crc32c(0, &at, sizeof(at));
+    block.crc = crc32c(crc32c(place, &block.next, sizeof(block.next)),
+                       bytes_.at(at + sizeof(Block)), kSlots * sizeof(Slot));
     bytes_.store(at, block);
     --budget_;
     return block.next;
@@ -64,7 +65,8 @@ class Fixer {
       fix_entry(bytes_.load<Entry>(at + sizeof(Segment) + i * sizeof(Entry)));
     }
     auto segment = bytes_.load<Segment>(at);
-    segment.crc = crc32c(crc32c(0, &segment.next, sizeof(segment.next)),
+    const std::uint32_t place = crc32c(0, &at, sizeof(at));
+    segment.crc = crc32c(crc32c(place, &segment.next, sizeof(segment.next)),
                          bytes_.at(at + sizeof(Segment)), entries * sizeof(Entry));
     bytes_.store(at, segment);
     --budget_;

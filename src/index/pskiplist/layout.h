@@ -49,7 +49,7 @@ static_assert(sizeof(Slot) == 32 && offsetof(Slot, first) == 16);
 // A block of the key chain, followed by its slots. Blocks are durably zero before they are linked.
 struct alignas(64) Block {
   std::uint64_t next;  // offset, or 0
-  std::uint64_t crc;   // CRC32C of the rest; counts in a cleanly closed pool only
+  std::uint64_t crc;   // CRC32C of its offset and the rest; counts in a cleanly closed pool only
   std::uint64_t reserved[6];
 };
 static_assert(sizeof(Block) == 64);

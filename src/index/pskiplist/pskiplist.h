@@ -216,8 +216,9 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
                       FunctionRef<void(const detail::Value&)> visit) noexcept;
   Status readable(std::uint64_t version) const noexcept;
   bool is_segment(std::uint64_t offset) const noexcept;
-  struct Steps {  // from segment to segment, of who only looks
-    std::uint32_t left = 1U << 20;
+  struct Steps {                    // from segment to segment
+    bool wary = false;              // links may be damaged: of who only looks they always are
+    std::uint32_t left = 1U << 20;  // then
   };
   std::uint64_t linked(const std::uint64_t& link, Steps& steps) const noexcept;
   struct Limits {
@@ -237,7 +238,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   Expected<void> scan_versions(const detail::ScanRange& range, std::uint64_t version,
                                FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
   template <class F>
-  void for_each_entry(const Slot& slot, F&& visit) const noexcept;
+  void for_each_entry(const Slot& slot, F&& visit, Steps steps = {}) const noexcept;
 
   // --- mutations ---
   template <Mode kMode>
@@ -316,7 +317,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   Status check_record(std::uint64_t offset, bool deep) const noexcept {
     return records_.check(offset, deep, "pskiplist.record.crc"_site);
   }
-  std::uint64_t block_crc(const layout::Block& block) const noexcept;
+  std::uint64_t block_crc(std::uint64_t offset) const noexcept;
   std::uint64_t segment_crc(std::uint64_t offset) const noexcept;
   std::uint64_t root_crc() const noexcept;
   void set_crc(std::uint64_t& word, std::uint64_t crc) noexcept;

@@ -16,18 +16,31 @@ Status PSkipList<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) 
   const auto reach = [&](std::uint64_t offset) {
     if (s.ok()) s = (context_.heap.*mark)(offset);
   };
-  for (std::uint64_t block = platform.load(root_->chain); block != 0;) {
+  // What is damaged under an open pool is said, and not followed.
+  const auto bad_link = [](std::uint64_t offset) {
+    return Status::format(StatusCode::corruption, "nothing can lie at offset %llu",
+                          static_cast<unsigned long long>(offset));
+  };
+  std::uint64_t left = chain_.blocks();
+  for (std::uint64_t block = platform.load(root_->chain); block != 0 && s.ok(); --left) {
+    if (left == 0 || block % kLine != 0 || !context_.heap.contains(block, Chain::kBlockBytes)) {
+      return bad_link(block);
+    }
     for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
       const Slot& slot = slot_at(Chain::slot_in(block, i));
       if (platform.load(slot.first.stamp) == 0) continue;
       if (Codec::kBytes) reach(platform.load(slot.key));
-      for_each_entry(slot, [&](std::uint64_t entry, std::uint64_t stamp) {
-        if (record_values_ && (stamp & layout::kRemoved) == 0) {
-          reach(platform.load(entry_at(entry).value));
-        }
-        return true;
-      });
-      for (std::uint64_t segment = platform.load(slot.more); segment != 0;) {
+      for_each_entry(slot,
+                     [&](std::uint64_t entry, std::uint64_t stamp) {
+                       if (record_values_ && (stamp & layout::kRemoved) == 0) {
+                         reach(platform.load(entry_at(entry).value));
+                       }
+                       return s.ok();
+                     },
+                     {.wary = true});
+      std::uint32_t steps = 1U << 20;
+      for (std::uint64_t segment = platform.load(slot.more); segment != 0 && s.ok();) {
+        if (steps-- == 0 || !is_segment(segment)) return bad_link(segment);
         const std::uint64_t next = platform.load(segment_at(segment).next);
         reach(segment);
         segment = next;
@@ -58,19 +71,21 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
   std::uint64_t before = 0;
   std::uint64_t last = 0;
   std::uint32_t entries = 0;
-  for_each_entry(slot, [&](std::uint64_t offset, std::uint64_t stamp) {
-    const std::uint64_t version = version_of(stamp);
-    if (version <= before || version > clock()) bad("has versions that do not rise");
-    before = version;
-    last = offset | ((stamp & layout::kRemoved) != 0 ? Node::kRemoved : 0);
-    ++entries;
-    if (!record_values_ || (stamp & layout::kRemoved) != 0) return true;
-    const std::uint64_t record = platform.load(entry_at(offset).value);
-    ++report.objects;
-    report.bytes += context_.heap.block_bytes(record);
-    if (deep && !check_record(record, true).ok()) bad("names a damaged record");
-    return true;
-  });
+  for_each_entry(slot,
+                 [&](std::uint64_t offset, std::uint64_t stamp) {
+                   const std::uint64_t version = version_of(stamp);
+                   if (version <= before || version > clock()) bad("has versions that do not rise");
+                   before = version;
+                   last = offset | ((stamp & layout::kRemoved) != 0 ? Node::kRemoved : 0);
+                   ++entries;
+                   if (!record_values_ || (stamp & layout::kRemoved) != 0) return true;
+                   const std::uint64_t record = platform.load(entry_at(offset).value);
+                   ++report.objects;
+                   report.bytes += context_.heap.block_bytes(record);
+                   if (deep && !check_record(record, true).ok()) bad("names a damaged record");
+                   return true;
+                 },
+                 {.wary = true});
   if (entries == 0 || entries != node.entries) bad("has another number of entries than in DRAM");
   if (last != node.last.load(std::memory_order_relaxed)) bad("ends elsewhere than in DRAM");
   if (last != 0 && (last & Node::kRemoved) == 0) {
@@ -127,18 +142,21 @@ void PSkipList<P, Codec, G>::stats(MapStats& out) {
       if (offset == 0) continue;
       const Slot& slot = slot_at(offset);
       if (Codec::kBytes) out.pm_bytes += context_.heap.block_bytes(node.key);
-      Steps steps;
+      Steps steps{.wary = true};
       for (std::uint64_t s = linked(slot.more, steps); s != 0;
            s = linked(segment_at(s).next, steps)) {
         out.pm_bytes += context_.heap.block_bytes(s);
       }
       if (!record_values_) continue;
-      for_each_entry(slot, [&](std::uint64_t entry, std::uint64_t stamp) {
-        if ((stamp & layout::kRemoved) == 0) {
-          out.pm_bytes += context_.heap.block_bytes(platform.load(entry_at(entry).value));
-        }
-        return true;
-      });
+      for_each_entry(slot,
+                     [&](std::uint64_t entry, std::uint64_t stamp) {
+                       if ((stamp & layout::kRemoved) == 0) {
+                         out.pm_bytes +=
+                             context_.heap.block_bytes(platform.load(entry_at(entry).value));
+                       }
+                       return true;
+                     },
+                     {.wary = true});
     }
     return true;
   });

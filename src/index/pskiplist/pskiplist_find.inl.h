@@ -119,12 +119,12 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
 }
 
 // Where a history goes on. Who looks at a pool in use may be led by what its owner has stored since
-// anywhere, and in circles: then the history ends.
+// anywhere, and in circles, and so may a check of what is damaged: then the history ends.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline std::uint64_t PSkipList<P, Codec, G>::linked(
     const std::uint64_t& link, Steps& steps) const noexcept {
   const std::uint64_t segment = context_.platform.load(link);
-  if (!context_.read_only) [[likely]]
+  if (!context_.read_only && !steps.wary) [[likely]]
     return segment;
   return segment != 0 && steps.left-- != 0 && is_segment(segment) ? segment : 0;
 }
@@ -133,13 +133,13 @@ template <Platform P, class Codec, class G>
 // The order of the first two loads: search().
 template <Platform P, class Codec, class G>
 template <class F>
-void PSkipList<P, Codec, G>::for_each_entry(const Slot& slot, F&& visit) const noexcept {
+void PSkipList<P, Codec, G>::for_each_entry(const Slot& slot, F&& visit,
+                                            Steps steps) const noexcept {
   const P& platform = context_.platform;
   const auto offset_of = [&](const void* p) {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
                                       context_.heap.template at<std::byte>(0));
   };
-  Steps steps;
   std::uint64_t s = linked(slot.more, steps);
   const std::uint64_t first = platform.load(slot.first.stamp);
   if (first == 0) return;

@@ -196,7 +196,7 @@ Status PSkipList<P, Codec, G>::load_block(std::uint32_t number, bool clean,
   P& platform = context_.platform;
   const std::uint64_t offset = chain_.offset_of(number);
   const auto& block = *context_.heap.template at<layout::Block>(offset);
-  if (clean && platform.load(block.crc) != block_crc(block) &&
+  if (clean && platform.load(block.crc) != block_crc(offset) &&
       P::verifies("pskiplist.block.crc"_site)) {
     Status s = pass_over(Status::format(
         StatusCode::corruption, "the block of the key chain at offset %llu is damaged (checksum)",
@@ -381,16 +381,20 @@ Status PSkipList<P, Codec, G>::build_directory(Loader* loaders, std::size_t coun
 
 // --- close ---
 
+// Of the place as well: blocks that have changed places are damage, too.
 template <Platform P, class Codec, class G>
-std::uint64_t PSkipList<P, Codec, G>::block_crc(const layout::Block& block) const noexcept {
-  const std::uint32_t crc = crc32c(0, &block.next, sizeof(block.next));
+std::uint64_t PSkipList<P, Codec, G>::block_crc(std::uint64_t offset) const noexcept {
+  const auto& block = *context_.heap.template at<layout::Block>(offset);
+  std::uint32_t crc = crc32c(0, &offset, sizeof(offset));
+  crc = crc32c(crc, &block.next, sizeof(block.next));
   return crc32c(crc, &block + 1, Chain::kSlots * sizeof(Slot));
 }
 
 template <Platform P, class Codec, class G>
 std::uint64_t PSkipList<P, Codec, G>::segment_crc(std::uint64_t offset) const noexcept {
   const Segment& segment = segment_at(offset);
-  const std::uint32_t crc = crc32c(0, &segment.next, sizeof(segment.next));
+  std::uint32_t crc = crc32c(0, &offset, sizeof(offset));
+  crc = crc32c(crc, &segment.next, sizeof(segment.next));
   return crc32c(crc, &segment + 1, capacity_of(offset) * sizeof(Entry));
 }
 
@@ -417,7 +421,7 @@ Status PSkipList<P, Codec, G>::close() {
         set_crc(segment_at(s).crc, segment_crc(s));
       }
     }
-    set_crc(block.crc, block_crc(block));
+    set_crc(block.crc, block_crc(offset));
     offset = platform.load(block.next);
   }
   set_crc(root_->close_crc, root_crc());
