@@ -1,5 +1,7 @@
 // Children of tests end with _exit(), which would lose what gcov counted in them. Linked into every
 // program of a coverage build, in which the linker sends _exit() here.
+#include <sys/resource.h>
+
 extern "C" {
 void __gcov_dump();                   // NOLINT: libgcov's name
 [[noreturn]] void __real__exit(int);  // NOLINT: the linker's names
@@ -7,6 +9,11 @@ void __gcov_dump();                   // NOLINT: libgcov's name
 }
 
 void __wrap__exit(int status) {  // NOLINT
-  __gcov_dump();
+  // A count that is cut short by the limit of a test would spoil what all others have counted.
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  if (limit.rlim_max == RLIM_INFINITY) __gcov_dump();
   __real__exit(status);
 }
