@@ -11,8 +11,8 @@ void __gcov_dump();                   // NOLINT: libgcov's name
 }
 
 void __wrap__exit(int status) {  // NOLINT
-  // A count that is cut short, by the limit of a test or by its SIGKILL, would spoil what all others
-  // have counted: a process that nobody knows writes it.
+  // A count that is cut short, by the limit of a test or by its SIGKILL, would spoil what all
+  // others have counted: a process that nobody knows writes it.
   rlimit limit{};
   getrlimit(RLIMIT_FSIZE, &limit);
   limit.rlim_cur = limit.rlim_max;

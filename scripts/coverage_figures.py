@@ -91,8 +91,9 @@ def read(data, patterns):
 
 
 def fold_inlined(parts):
-    """A function that is inlined everywhere (always_inline) has no entry of its own, and on its lines
-    stand the branches of all its copies. How many one copy has divides what each object file has."""
+    """A function that is inlined everywhere (always_inline) has no entry of its own, and on its
+    lines stand the branches of all its copies: what one copy has divides what each object file has.
+    """
     sizes = collections.defaultdict(int)
     inlined = [(path, number, lines)
                for part in parts for (path, start, name), lines in part.items()

@@ -21,8 +21,8 @@
 //   slot.pinned   stored, then light_fence(), then any load of shared state; the advancer does
 //                 heavy_fence() before it reads the slots: either it sees the pin, or the pin's
 //                 loads come after the fence and see everything unlinked before it.
-//   chunks_made_  raised before a chunk is published: whoever uses a slot has seen it raised, so the
-//                 heavy fence that shows a pin to the advancer shows the slot's chunk, too.
+//   chunks_made_  raised before a chunk is published: whoever uses a slot has seen it raised, so
+//                 the heavy fence that shows a pin to the advancer shows the slot's chunk, too.
 //   epoch         loaded (acquire) before the pin: whoever is pinned at e sees all that was
 //                 unlinked before the advance to e.
 //   retire        tags the object with an epoch e that is the retiring thread's or one more. Who is

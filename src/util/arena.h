@@ -31,8 +31,8 @@ struct GiveBack {
 using Dram = std::unique_ptr<void, GiveBack>;
 
 // At least `bytes` of zeroed DRAM from `begin` on, reserved but not yet taken; null if the address
-// space is refused. What is too small to be worth a mapping comes from the C library, in whole pairs
-// of cache lines; what is larger than a huge page begins with one.
+// space is refused. What is too small to be worth a mapping comes from the C library, in whole
+// pairs of cache lines; what is larger than a huge page begins with one.
 inline Dram reserve_dram(std::size_t bytes, void*& begin) noexcept {
   const bool small = bytes < (std::size_t{64} << 10);
   const std::size_t alignment = small ? 128 : bytes < kHugePage ? 1 : kHugePage;

@@ -188,8 +188,8 @@ class Session {
     return std::ranges::find(kReports, what) != std::end(kReports);
   }
 
-  // `fired`: in any thread; `here`: in this one. What fails in the background while a call ends well
-  // is for the next one to show, but for those that wait for it.
+  // `fired`: in any thread; `here`: in this one. What fails in the background while a call ends
+  // well is for the next one to show, but for those that wait for it.
   void judge(const char* what, StatusCode code, bool fired, bool here) {
     if (code == StatusCode::ok) {
       const bool report = is_report(what);  // acknowledges nothing
