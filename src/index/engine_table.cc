@@ -11,9 +11,9 @@ namespace {
 
 constexpr EngineRow kEngines[] = {
     {Engine::phast, 0, /*ordered=*/true, /*at_once=*/false, &phast::create, &phast::open},
-    {Engine::level, 0, /*ordered=*/false, /*at_once=*/false, &level::create, &level::open,
+    {Engine::level, 1, /*ordered=*/false, /*at_once=*/false, &level::create, &level::open,
      /*arrays=*/true},
-    {Engine::clevel, 0, /*ordered=*/false, /*at_once=*/true, &clevel::create, &clevel::open},
+    {Engine::clevel, 1, /*ordered=*/false, /*at_once=*/true, &clevel::create, &clevel::open},
     {Engine::as, 0, /*ordered=*/true, /*at_once=*/true, &skiplist::create<skiplist::As>,
      &skiplist::open<skiplist::As>},
     {Engine::ascs, 0, /*ordered=*/true, /*at_once=*/false, &skiplist::create<skiplist::Ascs>,
