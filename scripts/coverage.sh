@@ -18,6 +18,8 @@ if [ "${1:-}" = --engine ]; then
   engine=${2:?an engine}
   shift 2
 fi
+folder=$engine
+case "$engine" in as | ascs) folder=skiplist ;; esac
 mode=figures
 case "${1:-}" in figures | nightly) mode=$1; shift ;; esac
 build=$PWD/build/coverage
@@ -30,7 +32,7 @@ status=0
 figures() {
   python3 scripts/coverage_figures.py "$build" "$engine.$1" "$2" 'src/(pool|heap)/.*' \
       'src/store/pool_(impl|report)\..*' 'src/index/records?\.h' \
-      "src/index/$engine/.*(recover|check|layout).*"
+      "src/index/$folder/.*(recover|check|layout).*"
 }
 # As many flips as without instruments.
 PERDURE_FLIPS=3000 ctest --preset coverage "$@" >"$out/ctest.log" 2>&1 ||

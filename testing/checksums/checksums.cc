@@ -14,6 +14,7 @@ using FixEngine = void (*)(PoolBytes& bytes, std::uint64_t root);
 void fix_phast(PoolBytes& bytes, std::uint64_t root);
 void fix_level(PoolBytes& bytes, std::uint64_t root);
 void fix_clevel(PoolBytes& bytes, std::uint64_t root);
+void fix_skiplist(PoolBytes& bytes, std::uint64_t root);
 
 namespace {
 
@@ -22,9 +23,8 @@ struct EngineFix {
   FixEngine fix;
 };
 constexpr EngineFix kFixes[] = {
-    {Engine::phast, fix_phast},
-    {Engine::level, fix_level},
-    {Engine::clevel, fix_clevel},
+    {Engine::phast, fix_phast}, {Engine::level, fix_level},   {Engine::clevel, fix_clevel},
+    {Engine::as, fix_skiplist}, {Engine::ascs, fix_skiplist},
 };
 
 // The header in force, as far as its magic and sequence tell; false if there is none.

@@ -1,7 +1,9 @@
 // The skiplists where their own bytes show: nodes, values and links that are damaged before an
 // operation comes upon them, and lookups that begin at fingers.
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -188,6 +190,65 @@ TEST_P(SkiplistBytes, FlagsAreThoseOfTheDirectory) {
   }
 }
 
+// Lines that are lost, or have changed places, may leave a list that is in order: the sum of all
+// nodes tells. `ascs` finds it at open. `as` serves what is there; once its walk has been through
+// nobody is told "absent", nothing is vouched for, and the next open knows at once.
+TEST_P(SkiplistBytes, ANodeThatIsLostIsFound) {
+  const auto expect_found = [&](const std::string& bytes) {
+    write_bytes(path_, bytes);
+    for (const bool again : {false, true}) {
+      auto pool = Pool::open(path_, kOptions);
+      if (!pool || GetParam() == Engine::ascs) {
+        EXPECT_EQ(code_of(pool), StatusCode::corruption);
+        continue;
+      }
+      auto map = must(this->map<std::uint64_t>(*pool));
+      while (must(pool->run_background()) && !again) {
+      }
+      for (std::uint64_t i = 0; i < kKeys; ++i) {
+        const auto found = map.find(key_of(i));
+        if (!found) {
+          EXPECT_EQ(found.error(), StatusCode::corruption);
+        } else {
+          EXPECT_EQ(*found, std::optional(value_of(i)));
+        }
+      }
+      for (const std::uint64_t key : {std::uint64_t{2}, ~std::uint64_t{1}}) {
+        EXPECT_EQ(code_of(map.find(key)), StatusCode::corruption);
+        EXPECT_EQ(code_of(map.insert(key, 1)), StatusCode::corruption);
+        EXPECT_EQ(code_of(map.update(key, 1)), StatusCode::corruption);
+        EXPECT_EQ(code_of(map.erase(key)), StatusCode::corruption);
+      }
+      EXPECT_EQ(code_of(map.for_each([](std::uint64_t, std::uint64_t) { return true; })),
+                StatusCode::corruption);
+      EXPECT_FALSE(must(pool->check()).ok());
+      EXPECT_EQ(pool->sync(), StatusCode::corruption);
+      EXPECT_EQ(pool->close(), StatusCode::corruption);
+    }
+  };
+  // Those in which nodes begin, the head among them.
+  std::vector<std::size_t> lines{place_of_root() + offsetof(skiplist::layout::Root, head)};
+  for (std::uint64_t i = 0; i < kKeys; ++i) lines.push_back(place_of(key_of(i)) / kLine * kLine);
+  std::ranges::sort(lines);
+  lines.erase(std::ranges::unique(lines).begin(), lines.end());
+  ASSERT_GT(lines.size(), 20U);
+  for (std::size_t i = 0; i < lines.size(); i += san() ? 5 : 1) {
+    SCOPED_TRACE(::testing::Message() << "line " << i);
+    std::string bytes = original_;
+    bytes.replace(lines[i], kLine, kLine, '\0');
+    expect_found(bytes);
+    if (i == 0) continue;
+    bytes = original_;
+    bytes.replace(lines[i], kLine, original_, lines[i - 1], kLine);
+    bytes.replace(lines[i - 1], kLine, original_, lines[i], kLine);
+    expect_found(bytes);
+  }
+  write_bytes(path_, original_);
+  Pool pool = open_pool(path_, kOptions);
+  expect_sound(pool);
+  must(pool.close());
+}
+
 // A link of level 1 that leads to its own node: a check comes to its end and says so. `ascs` makes
 // such links anew.
 TEST_P(SkiplistBytes, ALevelThatIsACircleIsReported) {
@@ -269,6 +330,23 @@ TEST_P(SkiplistBlobs, DroppingADamagedMapHarmsNoOther) {
   }
 }
 
+// A value that is whole, and another key's.
+TEST_P(SkiplistBlobs, AValueInThePlaceOfAnotherIsFound) {
+  for (std::uint64_t i = 1; i < kKeys; i += 5) {
+    std::size_t places[2];
+    for (const std::uint64_t k : {0, 1}) {
+      places[k] = node_at(place_of(key_of(i - k) + 'm')).value & skiplist::kOffsetMask;
+    }
+    const std::size_t size = sizeof(skiplist::layout::Blob) + text_of(i).size();
+    std::string bytes = original_;
+    bytes.replace(places[0], size, original_, places[1], size);
+    bytes.replace(places[1], size, original_, places[0], size);
+    write_bytes(path_, bytes);
+    Pool pool = open_pool(path_, kOptions);
+    EXPECT_FALSE(must(pool.check({.deep = true})).ok()) << "key " << i;
+  }
+}
+
 class Skiplists : public SkiplistFile {};
 INSTANTIATE_TEST_SUITE_P(Engines, Skiplists, kBoth, kNames);
 
@@ -302,6 +380,67 @@ TEST_P(Skiplists, AScanOnAnErasedEntryLooksAgain) {
   };
   scan_of([](std::uint64_t i) { return i * 3; });
   scan_of([](std::uint64_t i) { return "customer:" + std::to_string(1'000 + i); });
+}
+
+// What comes and goes before the walk, and behind it, is no loss; nor is a close before its end.
+TEST_P(Skiplists, TheWalkKnowsWhatChangesMeanwhile) {
+  PERDURE_TRACE_SEED();
+  Rng rng;
+  std::map<std::uint64_t, std::uint64_t> model;
+  const std::uint64_t keys = scaled(4'000, 600);
+  for (int round = 0; round < 8; ++round) {
+    Pool pool = open_pool(path_, kOptions);
+    auto map = must(this->map<std::uint64_t>(pool));
+    for (std::uint64_t n = 0; n < keys / 2; ++n) {
+      const std::uint64_t key = rng.below(keys);
+      if (rng.one_in(2)) {
+        ASSERT_EQ(must(map.insert(key, n)), model.emplace(key, n).second);
+      } else {
+        ASSERT_EQ(must(map.erase(key)), model.erase(key) != 0);
+      }
+      if (round % 4 == 1 && n % 16 == 0) (void)must(pool.run_background());
+    }
+    if (round % 2 == 0) expect_sound(pool);
+    ASSERT_TRUE(pool.close().ok());
+  }
+  Pool pool = open_pool(path_, kOptions);
+  expect_sound(pool);
+  auto map = must(this->map<std::uint64_t>(pool));
+  EXPECT_EQ(map.stats().entries, model.size());
+  for (const auto& [key, value] : model) ASSERT_EQ(must(map.find(key)), std::optional(value));
+}
+
+// By threads, beside one of the pool.
+TEST_P(Skiplists, TheWalkKnowsWhatThreadsChangeMeanwhile) {
+  const PoolOptions options{.durability = Durability::process, .max_size = 64_MiB};
+  const std::uint64_t keys = scaled(60'000, 6'000);
+  {
+    Pool pool = open_pool(path_, options);
+    auto map = must(this->map<std::uint64_t>(pool));
+    for (std::uint64_t key = 0; key < keys; key += 2) ASSERT_TRUE(must(map.insert(key, key)));
+    must(pool.close());
+  }
+  for (std::uint64_t round = 0; round < scaled(6, 2); ++round) {
+    Pool pool = open_pool(path_, options);
+    auto map = must(this->map<std::uint64_t>(pool));
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        // Even and odd keys take turns at being there.
+        for (std::uint64_t n = t; n < keys / 20; n += 3) {
+          const std::uint64_t even = (mix(n + round) % (keys / 6) * 3 + t) * 2;
+          const bool there = map.erase(even).value_or(false);
+          if (!there) EXPECT_TRUE(map.erase(even + 1).value_or(false));
+          EXPECT_TRUE(map.insert(even + (there ? 1 : 0), n).value_or(false));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (round % 2 == 0) expect_sound(pool);
+    ASSERT_TRUE(pool.close().ok());
+  }
+  Pool pool = open_pool(path_, options);
+  expect_sound(pool);
 }
 
 // --- fingers ---

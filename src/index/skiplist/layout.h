@@ -37,7 +37,7 @@ static_assert(offsetof(Node, key) == 8 && offsetof(Node, value) == 16);
 // The value of a node whose bytes lie elsewhere; durable before it is named.
 struct Blob {
   std::uint64_t size;
-  std::uint64_t crc;  // CRC32C of the size and the bytes that follow
+  std::uint64_t crc;  // CRC32C of its place, the size and the bytes that follow
 };
 static_assert(sizeof(Blob) == 16);
 
@@ -47,14 +47,20 @@ struct alignas(64) Root {
   std::uint32_t max_height;
   std::uint32_t flags;      // bit 0: keys are bytes; bit 1: values are bytes; bit 2: as, not ascs
   std::uint64_t fixed_crc;  // CRC32C of all above; written once
-  std::uint64_t reserved[5];
+  // The sum (index/closed_sum.h) of all nodes: who is missing, or in another's place, leaves a list
+  // that is in order, too. Counts in a cleanly closed pool only.
+  std::uint64_t nodes_sum;
+  std::uint64_t damaged;  // kDamaged: the walk behind an open of as has found damage; else 0
+  std::uint64_t reserved[3];
   Node head;
   std::uint64_t first_link;
 };
 static_assert(sizeof(Root) == 128);
-static_assert(offsetof(Root, fixed_crc) == 16 && offsetof(Root, head) == 64);
+static_assert(offsetof(Root, fixed_crc) == 16 && offsetof(Root, nodes_sum) == 24);
+static_assert(offsetof(Root, damaged) == 32 && offsetof(Root, head) == 64);
 static_assert(offsetof(Root, first_link) == offsetof(Root, head) + sizeof(Node));
 inline constexpr std::uint64_t kRootMagic = 0x5453494C50494B53ULL;
+inline constexpr std::uint64_t kDamaged = 0x444547414D4144ULL;  // far from 0, should bits flip
 inline constexpr std::uint32_t kBytesKeys = 1;
 inline constexpr std::uint32_t kBytesValues = 2;
 inline constexpr std::uint32_t kUpperDurable = 4;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "index/closed_sum.h"
 #include "index/skiplist/layout.h"
 #include "util/crc32c.h"
 
@@ -79,6 +80,11 @@ struct Shape {
     return (state & ~check_mask()) | check_of(value);
   }
 
+  // What a node adds to the sum of all: of its state what never changes.
+  std::uint64_t closed_term(std::uint64_t offset, std::uint64_t state) const noexcept {
+    return perdure::closed_term(offset, state & ~(kErased | check_mask()));
+  }
+
   // The state without CRC and check.
   static std::uint64_t plain_state(std::uint32_t height, std::size_t key_size,
                                    std::size_t inline_size) noexcept {
@@ -100,9 +106,9 @@ struct Shape {
   }
 };
 
-inline std::uint64_t blob_crc(std::string_view value) noexcept {
-  const std::uint64_t size = value.size();
-  return crc32c(crc32c(0, &size, sizeof(size)), value.data(), value.size());
+inline std::uint64_t blob_crc(std::uint64_t offset, std::string_view value) noexcept {
+  const std::uint64_t words[2] = {offset, value.size()};
+  return crc32c(crc32c(0, words, sizeof(words)), value.data(), value.size());
 }
 
 }  // namespace perdure::skiplist

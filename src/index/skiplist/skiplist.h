@@ -25,6 +25,8 @@
 //         being changed, from before the store until after the fence; who has read it looks
 //         afterwards, and then writes the word's line back and fences.
 //   I8 D  The links of an erased node stay as they were, and lead to what came behind it.
+//   I9 C  In a cleanly closed map the root's sum is that of all nodes. Damage that the walk behind
+//         an open of `as` finds is noted in the root, durably: from then on nobody is told "absent".
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a node,
 //   b of a blob, h height)
 //   insert  lookup without the latch -> node without links -> latch -> path anew from where it was
@@ -178,6 +180,16 @@ class Skiplist final
   }
   std::uint32_t height_for(const Probe& probe) const noexcept;
   static Status damaged(std::uint64_t offset) noexcept;
+  static Status known_damage() noexcept;
+  bool damaged() const noexcept {
+    return Kind::kUpperDurable && damaged_.load(std::memory_order_acquire);
+  }
+  // The answer where a key was not found.
+  Expected<bool> missing() const noexcept {
+    if (damaged()) [[unlikely]]
+      return fail(known_damage());
+    return absent();
+  }
 
   // --- lookups ---
   Node* place(std::uint64_t link, std::uint32_t level) const noexcept;
@@ -256,6 +268,14 @@ class Skiplist final
     entries_.fetch_add(static_cast<std::uint64_t>(nodes), std::memory_order_relaxed);
     bytes_.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
   }
+  // The latch is held. `sign`: 1 of a node that has come, -1 of one that goes.
+  void note_node(const Probe& probe, const Node* node, std::int64_t sign) noexcept {
+    const std::uint64_t term =
+        shape_.closed_term(offset_of(node), context_.platform.load(node->state)) *
+        static_cast<std::uint64_t>(sign);
+    changed_ += term;
+    if (passed(probe)) sum_ += term;
+  }
   bool passed(const Probe& probe) const noexcept {
     return marked_.load(std::memory_order_relaxed) ||
            (cursor_ != head() && order(cursor_, probe) != Order::before);
@@ -264,6 +284,8 @@ class Skiplist final
   // --- recovery, check ---
   Status read_root() noexcept;
   Expected<std::uint32_t> visit(Node* node, bool& wrote) noexcept;
+  Status verify_nodes() const noexcept;
+  void note_damage() noexcept;
   Status rebuild() noexcept;
   struct Chunk;
   Status gather(Node*& at, Chunk& chunk) const noexcept;
@@ -285,9 +307,12 @@ class Skiplist final
   alignas(64) typename P::Latch latch_;  // of the writer
   const std::uint64_t* owed_ = nullptr;  // under latch_: the link that is not written back yet
   Fingers<P> fingers_;
-  // Changed under latch_. Until marked_ entries_ and bytes_ count what mark_some() has passed; what
-  // lies up to cursor_ is marked.
+  typename P::template Atomic<bool> damaged_{false};  // I9
+  // Changed under latch_. Until marked_ entries_, bytes_ and sum_ are of what mark_some() has
+  // passed; what lies up to cursor_ is marked.
   Node* cursor_ = nullptr;
+  std::uint64_t sum_ = 0;      // of the nodes
+  std::uint64_t changed_ = 0;  // what those that have come and gone since the open add to it
   typename P::template Atomic<std::uint64_t> entries_{0};
   typename P::template Atomic<std::uint64_t> bytes_{0};  // of nodes and blobs
 };

@@ -89,7 +89,7 @@ void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOption
   if (!sound(node, platform.load(node->state))) return bad("is damaged (checksum)");
   if (blob && P::verifies(Kind::template site<"blob.crc">()) &&
       platform.load(context_.heap.template at<layout::Blob>(word & kOffsetMask)->crc) !=
-          blob_crc(value.bytes)) {
+          blob_crc(word & kOffsetMask, value.bytes)) {
     bad("has a damaged value (checksum)");
   }
   detail::Key key{.word = platform.load(node->key)};

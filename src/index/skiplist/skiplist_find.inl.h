@@ -197,6 +197,14 @@ Status Skiplist<P, Codec, Kind, G>::damaged(std::uint64_t offset) noexcept {
                         static_cast<unsigned long long>(offset));
 }
 
+// I9.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::known_damage() noexcept {
+  return Status::format(StatusCode::corruption,
+                        "the map is damaged: what is not found may be lost; run `perdure check`, "
+                        "and restore a copy");
+}
+
 // False if the node's words cannot be what was written.
 template <Platform P, class Codec, class Kind, class G>
 [[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::value_of(
@@ -269,7 +277,7 @@ template <Platform P, class Codec, class Kind, class G>
   const bool durable = help(in_flight_.about(probe.word));
   if (!durable || context_.platform.poisoned()) [[unlikely]]
     return fail(context_.platform.failure());
-  if (node == nullptr) return false;
+  if (node == nullptr) return missing();
   if (!readable) return fail(damaged(offset_of(node)));
   visit(value);
   // What was shown may have come from pages that were lost meanwhile.

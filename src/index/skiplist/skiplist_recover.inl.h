@@ -70,6 +70,10 @@ Status Skiplist<P, Codec, Kind, G>::read_root() noexcept {
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   if (((image.flags & layout::kUpperDurable) != 0) != Kind::kUpperDurable) return bad("kind");
   if ((image.flags & ~layout::kFlags) != 0) return bad("flags");
+  if (image.damaged != 0 && (image.damaged != layout::kDamaged || !Kind::kUpperDurable)) {
+    return bad("state");
+  }
+  damaged_.store(image.damaged != 0, std::memory_order_relaxed);
   shape_.bytes_values = (image.flags & layout::kBytesValues) != 0;
   if (values_ && (*values_ == ValueKind::bytes) != shape_.bytes_values) return bad("value kind");
   return {};
@@ -79,7 +83,7 @@ template <Platform P, class Codec, class Kind, class G>
 Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
   trusted_ = clean;
-  if (load_link(head(), 0) != 0) {
+  if (load_link(head(), 0) != 0 || damaged()) {
     if constexpr (Kind::kUpperDurable) {
       std::uint32_t levels = kMaxHeight;
       while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
@@ -88,6 +92,10 @@ Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
     } else {
       if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
     }
+  }
+  if (Status s = verify_nodes(); !s.ok()) {
+    s = this->pass_over(std::move(s));
+    if (!s.ok()) return fail(std::move(s));
   }
   marked_.store(true, std::memory_order_release);
   return Recovered::done;
@@ -124,12 +132,36 @@ Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wro
     blob_room = heap.block_bytes(word & kOffsetMask);
   }
   count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room));
+  sum_ += shape_.closed_term(offset, state);
   return height_of(state);
+}
+
+// I9. Every node that was there when the map was closed is there, or was erased since.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::verify_nodes() const noexcept {
+  if (!trusted_ || sum_ == context_.platform.load(root_->nodes_sum) + changed_ ||
+      !P::verifies(Kind::template site<"nodes.sum">())) {
+    return {};
+  }
+  return Status::format(StatusCode::corruption,
+                        "the map's nodes are not those that were closed: entries are lost; "
+                        "restore a copy");
+}
+
+// I9: whoever opens the map next has no other way to know: it comes after no clean close. A fence
+// follows.
+template <Platform P, class Codec, class Kind, class G>
+void Skiplist<P, Codec, Kind, G>::note_damage() noexcept {
+  damaged_.store(true, std::memory_order_release);
+  context_.platform.store(root_->damaged, layout::kDamaged);
+  context_.platform.flush(&root_->damaged, sizeof(root_->damaged),
+                          Kind::template site<"visit.check">());
 }
 
 // as: level 0, from where the last call came to. The latch makes its way and a writer's one.
 template <Platform P, class Codec, class Kind, class G>
 Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noexcept {
+  if (damaged()) return fail(known_damage());
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
   bool wrote = false;
@@ -149,7 +181,12 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noex
       }
       if (s.ok()) cursor_ = node;
     }
-    if (over) marked_.store(true, std::memory_order_release);
+    if (over) s = verify_nodes();
+    if (over && s.ok()) marked_.store(true, std::memory_order_release);
+  }
+  if (s == StatusCode::corruption) {
+    note_damage();
+    wrote = true;
   }
   if (wrote && !context_.platform.fence(Kind::template site<"visit.check">()) && s.ok()) {
     s = context_.platform.failure();
@@ -235,9 +272,10 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
   return {};
 }
 
-// The value checks hold in a pool that is closed: they did at open, or every node has been visited
-// since, the last ones now. The link that is owed need not be written back: a close that syncs does
-// it, and after one that does not an open settles whatever it rests on, as after a kill.
+// The value checks and the sum hold in a pool that is closed: they did at open, but for what was
+// changed since, or every node has been visited, the last ones now. The link that is owed need not
+// be written back: a close that syncs does it, and after one that does not an open settles whatever
+// it rests on, as after a kill.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::close() {
   constexpr std::uint64_t kBudget = 1 << 16;
@@ -245,6 +283,13 @@ Status Skiplist<P, Codec, Kind, G>::close() {
     while (!trusted_ && !marked_.load(std::memory_order_relaxed)) {
       if (auto more = mark_some(kBudget); !more) return std::move(more.error());
     }
+  }
+  P& platform = context_.platform;
+  const std::uint64_t before = platform.load(root_->nodes_sum);
+  const std::uint64_t sum = trusted_ ? before + changed_ : sum_;
+  if (sum != before) {
+    platform.store(root_->nodes_sum, sum);
+    platform.flush(&root_->nodes_sum, sizeof(sum), Kind::template site<"close.sum">());
   }
   return {};
 }

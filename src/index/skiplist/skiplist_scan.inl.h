@@ -164,6 +164,7 @@ Expected<void> Skiplist<P, Codec, Kind, G>::scan(
     if (context_.platform.poisoned()) return fail(context_.platform.failure());
     if (!more) break;
   }
+  if (damaged()) return fail(known_damage());
   return {};
 }
 

@@ -26,7 +26,7 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::make_blob(std::string_view 
   if (!block) return block;
   auto* blob = context_.heap.template at<layout::Blob>(*block);
   platform.store(blob->size, value.size());
-  platform.store(blob->crc, blob_crc(value));
+  platform.store(blob->crc, blob_crc(*block, value));
   if (!value.empty()) platform.copy(blob + 1, value.data(), value.size());
   platform.flush(blob, sizeof(*blob) + value.size(), Kind::template site<"blob.write">());
   return block;
@@ -250,6 +250,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
   if (fresh.node == 0) return Made::again;
   if (Status s = link(probe, path, fresh); !s.ok()) return fail(std::move(s));
   fresh.outgrown = tend(node_at(fresh.node));
+  note_node(probe, node_at(fresh.node), 1);
   if (passed(probe)) {
     count(1, static_cast<std::int64_t>(context_.heap.block_bytes(fresh.node)));
     if (fresh.blob != 0) {
@@ -277,8 +278,9 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
   if (!s.ok()) return fail(std::move(s));
   if (found != nullptr ? kMode == Mode::insert : kMode == Mode::update) {
     if (!help(in_flight_.about(probe.word))) return fail(context_.platform.failure());
-    return absent();  // nor inserted, if it is there
+    return found == nullptr ? missing() : absent();  // nor inserted, if it is there
   }
+  if (found == nullptr && damaged()) return fail(known_damage());
   Fresh fresh;
   for (bool there = found != nullptr;;) {
     s = {};
@@ -324,7 +326,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
   if (Status s = search<Reach::lowest>(probe, &path, node); !s.ok()) return fail(std::move(s));
   if (node == nullptr) {
     if (!help(in_flight_.about(probe.word))) return fail(platform.failure());
-    return absent();
+    return missing();
   }
   const auto low = [&] { return height_of(platform.load(node->state)) == 1; };
   const bool whole = !low();
@@ -341,7 +343,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
     if (node != nullptr && !whole && !low()) {  // another one has come in its place
       if (Status s = search<Reach::whole>(probe, &path, node); !s.ok()) return fail(std::move(s));
     }
-    if (node == nullptr) return absent();
+    if (node == nullptr) return missing();
     const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
     if (!sound(node, platform.load(node->state)) || !names_blob(value)) {
       return fail(damaged(offset_of(node)));
@@ -351,6 +353,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
     context_.heap.mark_copied(offset_of(node));
     if (blob != 0) context_.heap.mark_copied(blob);
     if (Status s = unlink(probe, path, node); !s.ok()) return fail(std::move(s));
+    note_node(probe, node, -1);
     if (passed(probe)) {
       count(-1, -static_cast<std::int64_t>(context_.heap.block_bytes(offset_of(node))));
       if (blob != 0) count(0, -static_cast<std::int64_t>(context_.heap.block_bytes(blob)));
