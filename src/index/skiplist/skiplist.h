@@ -26,7 +26,7 @@
 //         afterwards, and then writes the word's line back and fences.
 //   I8 D  The links of an erased node stay as they were, and lead to what came behind it.
 //   I9 C  In a cleanly closed map the root's sum is that of all nodes. Damage that the walk behind
-//         an open of `as` finds is noted in the root, durably: from then on nobody is told "absent".
+//         an open of `as` finds is noted in the root, durably: from then on no answer is "absent".
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a node,
 //   b of a blob, h height)
 //   insert  lookup without the latch -> node without links -> latch -> path anew from where it was
