@@ -112,12 +112,20 @@ struct SkiplistUnderTest {
             {"towers_beside_towers", &towers_beside_towers}};
   }
 
-  // Of the only map's root block what is written once.
+  // Of the only map's root block what is not reserved; of the first nodes state, key, value and the
+  // lowest link.
   static Covered covered(const SimMemory& memory) {
+    constexpr std::size_t kNodes = 4;
     for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
       const auto* root = reinterpret_cast<const skiplist::layout::Root*>(memory.base() + at);
       if (root->magic != skiplist::layout::kRootMagic) continue;
-      return {{at, at + offsetof(skiplist::layout::Root, reserved)}};
+      Covered found{{at, at + offsetof(skiplist::layout::Root, reserved)}};
+      for (std::uint64_t link = root->first_link; link != 0 && found.size() <= kNodes;) {
+        const std::uint64_t node = link & skiplist::kOffsetMask;
+        found.emplace_back(node, node + sizeof(skiplist::Node) + sizeof(link));
+        link = skiplist::link_at(reinterpret_cast<const skiplist::Node*>(memory.base() + node), 0);
+      }
+      return found;
     }
     return {};
   }
