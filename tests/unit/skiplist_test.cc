@@ -382,6 +382,39 @@ TEST_P(Skiplists, AScanOnAnErasedEntryLooksAgain) {
   scan_of([](std::uint64_t i) { return "customer:" + std::to_string(1'000 + i); });
 }
 
+// Nothing covers the state, key and value of the head; no answer rests on them, neither that of a
+// scan that begins there.
+TEST_P(Skiplists, NobodyReadsWhatTheHeadHasInCommonWithNodes) {
+  make([&](Pool& pool) {
+    auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("n", {.engine = GetParam()}));
+    auto texts = must(pool.map<std::string_view, std::uint64_t>("t", {.engine = GetParam()}));
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      must(numbers.insert(i, i));
+      must(texts.insert(std::string(i, 'a'), i));
+    }
+  });
+  for (std::size_t bit = 0; bit < 8 * sizeof(Node); ++bit) {
+    std::string bytes = original_;
+    for (std::size_t at = 0; at + sizeof(skiplist::layout::Root) <= bytes.size(); at += kLine) {
+      if (word_at(at) != skiplist::layout::kRootMagic) continue;
+      bytes[at + offsetof(skiplist::layout::Root, head) + bit / 8] ^=
+          static_cast<char>(1 << bit % 8);
+    }
+    write_bytes(path_, bytes);
+    Pool pool = open_pool(path_, kOptions);
+    auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("n", {.engine = GetParam()}));
+    auto texts = must(pool.map<std::string_view, std::uint64_t>("t", {.engine = GetParam()}));
+    std::vector<std::uint64_t> seen;
+    must(numbers.for_each([&](std::uint64_t, std::uint64_t i) { return seen.push_back(i), true; }));
+    must(
+        texts.for_each([&](std::string_view, std::uint64_t i) { return seen.push_back(i), true; }));
+    EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 0, 1, 2})) << "bit " << bit;
+    ASSERT_TRUE(must(numbers.erase(0)) && must(numbers.insert(0, 0)));
+    ASSERT_TRUE(must(texts.erase("")) && must(texts.insert("", 0)));
+    EXPECT_TRUE(must(pool.check({.deep = true})).ok()) << "bit " << bit;
+  }
+}
+
 // What comes and goes before the walk, and behind it, is no loss; nor is a close before its end.
 TEST_P(Skiplists, TheWalkKnowsWhatChangesMeanwhile) {
   PERDURE_TRACE_SEED();

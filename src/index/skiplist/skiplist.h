@@ -175,8 +175,9 @@ class Skiplist final
     return context_.platform.load(link_at(node, level));
   }
   std::uint32_t levels() const noexcept { return levels_.load(std::memory_order_acquire); }
+  // No checksum covers the state of the head, which is never erased.
   bool erased(const Node* node) const noexcept {
-    return (context_.platform.load(node->state) & kErased) != 0;
+    return node != head() && (context_.platform.load(node->state) & kErased) != 0;
   }
   std::uint32_t height_for(const Probe& probe) const noexcept;
   static Status damaged(std::uint64_t offset) noexcept;
