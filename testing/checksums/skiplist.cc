@@ -52,7 +52,7 @@ class Fixer : MapFixer {
   template <bool kBytesKey>
   std::uint64_t fix_node(std::uint64_t at) {
     const skiplist::Shape<kBytesKey> shape{.bytes_values = bytes_values_};
-    if (!bytes_.inside(at, sizeof(Node))) return 0;
+    if (at % 8 != 0 || !bytes_.inside(at, sizeof(Node))) return 0;
     auto node = bytes_.load<Node>(at);
     if (!bytes_.inside(at, shape.node_bytes(node.state))) return 0;
     if (bytes_values_ && node.value != 0) node.value = fix_blob(node.value & kOffsetMask);
