@@ -271,7 +271,8 @@ class CommandsTest(CliTest):
 
     def test_stats_print_what_the_engine_has(self):
         for engine, has, lacks in (("phast", b"leaves", b"table"), ("level", b"table", b"leaves"),
-                                   ("clevel", b"table", b"leaves")):
+                                   ("clevel", b"table", b"leaves"), ("as", b"height", b"leaves"),
+                                   ("ascs", b"height", b"table")):
             pool = f"{self.pool}-{engine}"
             self.run_cli("create", pool, "--engine", engine)
             if engine != "phast":
