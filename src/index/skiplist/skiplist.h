@@ -39,7 +39,7 @@
 //   erase   lookup -> latch -> path -> as: unlink, F S for each level from the top -> announce ->
 //           unlink level 0 (LP) -> F S (PP) -> erased -> retire. as hF hS, + 1F after a tower; ascs
 //           1F 1S.
-//   close   of a map whose last owner was killed the walk to its end -> sum of the nodes, F; the pool
+//   close   if the last owner was killed the walk to its end -> sum of the nodes, F; the pool
 //           fences.
 //   find    down and right from the head, or right from a finger. Found: LP a moment at which the
 //           node was in the list; absent: one at which its neighbours were neighbours (I8). 0F 0S;
