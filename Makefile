@@ -48,7 +48,7 @@ asan: build-asan ## all fast tests under AddressSanitizer and UndefinedBehaviorS
 tsan: build-tsan ## all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: test asan tsan guard-builds  ## everything above, and the figures of ENGINE at length
+nightly: ci guard-builds  ## what CI runs, and the figures of ENGINE at length: two hours
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 

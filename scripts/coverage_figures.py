@@ -1,7 +1,8 @@
 """Coverage from gcov's JSON: percentages on standard output, what is missing on standard error.
 
-    coverage_figures.py BUILD ENGINE BAR PATTERN...     exit status 1: below the bar
+    coverage_figures.py BUILD PREFIX BAR PATTERN...     exit status 1: below the bar
 
+PREFIX is `ENGINE.` or `ENGINE.what_`; of the first also those of heap and pool are printed alone.
 Counts the lines and branches of the sources whose path matches a pattern. Branches that the
 compiler makes for exceptions do not count. The instances of a template are one: a line or branch is
 reached if it is in any of them; where instances differ (if constexpr) those with equally many
@@ -40,6 +41,7 @@ def folded(branches, instances):
     return [sum(branches[i::size]) for i in range(size)]
 
 
+PARTS = {"src/heap/": "heap", "src/pool/": "pool", "src/store/pool_": "pool"}
 LAMBDA = "a lambda in a template"
 
 
@@ -143,11 +145,12 @@ def ranges(numbers):
     return " ".join(text) or "-"
 
 
-def main(build, engine, bar, *patterns):
+def main(build, prefix, bar, *patterns):
     data = [str(path) for path in pathlib.Path(build).resolve().rglob("*.gcda")]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         files = instances(merged(pool.map(lambda path: read(path, patterns), data)))
     totals = {"line": [0, 0], "branch": [0, 0]}
+    parts = {}
     for path, lines in sorted(files.items()):
         counts = {"line": [r for r, _ in lines.values()],
                   "branch": [b for _, taken in lines.values() for b in taken]}
@@ -160,10 +163,17 @@ def main(build, engine, bar, *patterns):
         partly = ranges(n for n, (reached, taken) in lines.items() if reached and not all(taken))
         print(f"{path}: {', '.join(shares)}; lines {missing}; branches of {partly}",
               file=sys.stderr)
+        if prefix.count(".") == 1 and prefix.endswith("."):
+            part = next((p for folder, p in PARTS.items() if path.startswith(folder)), "")
+            for kind, reached in counts.items():
+                parts.setdefault((part, kind), []).extend(reached)
+    for (part, kind), reached in sorted(parts.items()):
+        if part:
+            print(f"{part}.{kind}_coverage={100 * sum(reached) / len(reached):.2f}")
     status = 0
     for kind, (reached, total) in totals.items():
         percent = 100 * reached / total if total else 0
-        print(f"{engine}.{kind}_coverage={percent:.2f}")
+        print(f"{prefix}{kind}_coverage={percent:.2f}")
         if percent < float(bar):
             print(f"coverage: {kind}: below {bar}%", file=sys.stderr)
             status = 1

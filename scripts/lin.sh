@@ -74,15 +74,18 @@ wrong=0    # unknown ones included
 unknown=0
 failed=0
 total=(0 0 0 0 0)  # operations, crash operations, kills, in flight, shrunk
+judged=(0 0)       # histories that the checker has read: whole ones, crashed ones
 # judge: the histories in the folder; those that are wrong are kept.
 judge() {
   local report
+  files=0
   if ! report=$("$checker" -html "$out" "$folder"/*.lin); then
     wrong=$((wrong + $(value not_ok "$(tail -n 1 <<<"$report")")))
     unknown=$((unknown + $(value unknown "$(tail -n 1 <<<"$report")")))
     echo "$report"
     grep -o "^$folder/[^:]*" <<<"$report" | xargs -r cp -t "$out"
   fi
+  files=$(value files "$(tail -n 1 <<<"$report")")
 }
 # record COUNT-FLAG COUNT SEED: one batch; its totals are in $line.
 record() {
@@ -97,18 +100,20 @@ for ((done = 0; done < histories; done += batch)); do
   record --histories $((histories - done < batch ? histories - done : batch)) $((seed + done))
   total[0]=$((total[0] + $(value operations "$line")))
   total[4]=$((total[4] + $(value shrunk "$line")))
+  judged[0]=$((judged[0] + files))
 done
 for ((done = 0; done < crashes; done += batch * 10)); do
   record --crashes $((crashes - done < batch * 10 ? crashes - done : batch * 10)) $((seed + done))
   total[1]=$((total[1] + $(value operations "$line")))
   total[2]=$((total[2] + $(value kills "$line")))
   total[3]=$((total[3] + $(value in_flight "$line")))
+  judged[1]=$((judged[1] + files))
 done
 
-echo "$engine.histories=$histories"
+echo "$engine.histories=${judged[0]}"
 echo "$engine.history_operations=${total[0]}"
 echo "$engine.history_shrunk=${total[4]}"
-echo "$engine.crash_histories=$crashes"
+echo "$engine.crash_histories=${judged[1]}"
 echo "$engine.crash_history_operations=${total[1]}"
 echo "$engine.crash_history_kills=${total[2]}"
 echo "$engine.crash_history_in_flight=${total[3]}"

@@ -1,6 +1,7 @@
 #include "testing/enumerate.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -29,6 +30,8 @@ struct Space {
     }
     return result;
   }
+  // A line that was stored to since the mark. Size, punches and name are not.
+  bool recent(std::size_t i) const { return i < pending.size() && pending[i].recent; }
   Choice none() const { return Choice(states.size(), 0); }
   Choice all() const {
     Choice choice;
@@ -39,6 +42,16 @@ struct Space {
   const std::vector<PendingLine>& pending;
   std::vector<std::uint32_t> states;
 };
+
+// A random `n` of them, if there are more.
+template <class T>
+void shuffle_to(std::vector<T>& all, std::size_t n, Random& random) {
+  if (all.size() <= n) return;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::swap(all[i], all[i + random.below(all.size() - i)]);
+  }
+  all.resize(n);
+}
 
 // Every combination of the dimensions that are not held; the held ones stay as in `start`.
 void product(const Space& space, Choice start, bool recent_only, std::vector<Choice>& out) {
@@ -60,16 +73,36 @@ void product(const Space& space, Choice start, bool recent_only, std::vector<Cho
   }
 }
 
-void single_lines(const Space& space, std::vector<Choice>& out) {
+// The lines, the file's size, punches and name: each alone, and all but it. Whatever else is left
+// out, these are not: a write-back that was forgotten, now or ten operations ago, is one of them.
+// False if there are too many lines.
+bool single_lines(const Space& space, std::uint32_t limit, Random& random,
+                  std::vector<Choice>& out) {
+  std::vector<std::size_t> lines, old;
   for (std::size_t i = 0; i < space.states.size(); ++i) {
-    if (space.states[i] == 1) continue;
+    if (space.states[i] > 1) (space.recent(i) ? lines : old).push_back(i);
+  }
+  const bool whole = lines.size() + old.size() <= limit;
+  shuffle_to(old, limit - std::min<std::size_t>(lines.size(), limit), random);
+  lines.insert(lines.end(), old.begin(), old.end());
+  shuffle_to(lines, limit, random);
+  for (const std::size_t i : lines) {
     Choice hot = space.none();
     Choice cold = space.all();
     hot[i] = space.states[i] - 1;
     cold[i] = 0;
-    out.push_back(hot);
-    out.push_back(cold);
-    if (i >= space.pending.size() || !space.pending[i].recent) continue;
+    out.push_back(std::move(hot));
+    out.push_back(std::move(cold));
+  }
+  return whole;
+}
+
+// What lies between nothing and everything of a recent line.
+void recent_states(const Space& space, std::vector<Choice>& out) {
+  for (std::size_t i = 0; i < space.pending.size(); ++i) {
+    if (!space.recent(i)) continue;
+    Choice hot = space.none();
+    Choice cold = space.all();
     for (std::uint32_t state = 1; state + 1 < space.states[i]; ++state) {
       hot[i] = cold[i] = state;
       out.push_back(hot);
@@ -78,14 +111,20 @@ void single_lines(const Space& space, std::vector<Choice>& out) {
   }
 }
 
-// What is on the medium if lines were written back in program order up to some store.
-void program_prefixes(const Space& space, std::vector<Choice>& out) {
-  std::set<std::uint64_t> orders;
-  for (const PendingLine& line : space.pending) {
+// What is on the medium if lines were written back in program order up to some store: each of the
+// recent ones, and a sample of those before.
+void program_prefixes(const Space& space, std::size_t limit, Random& random,
+                      std::vector<Choice>& out) {
+  std::set<std::uint64_t> recent, before;
+  for (std::size_t i = 0; i < space.pending.size(); ++i) {
+    const PendingLine& line = space.pending[i];
     for (std::size_t c = 0; c < line.choices.size(); ++c) {
-      if (line.recent && line.choices[c].torn == 0) orders.insert(line.order[c]);
+      if (line.choices[c].torn == 0) (line.recent ? recent : before).insert(line.order[c]);
     }
   }
+  std::vector<std::uint64_t> orders(before.begin(), before.end());
+  shuffle_to(orders, limit, random);
+  orders.insert(orders.end(), recent.begin(), recent.end());
   for (const std::uint64_t order : orders) {
     Choice choice = space.all();
     for (std::size_t i = 0; i < space.pending.size(); ++i) {
@@ -100,20 +139,30 @@ void program_prefixes(const Space& space, std::vector<Choice>& out) {
   }
 }
 
+void pair(const Space& space, std::size_t i, std::size_t j, std::vector<Choice>& out) {
+  Choice hot = space.none();
+  Choice cold = space.all();
+  hot[i] = space.states[i] - 1;
+  hot[j] = space.states[j] - 1;
+  cold[i] = cold[j] = 0;
+  out.push_back(std::move(hot));
+  out.push_back(std::move(cold));
+}
 void recent_pairs(const Space& space, std::size_t limit, std::vector<Choice>& out) {
   std::size_t made = 0;
   for (std::size_t i = 0; i < space.pending.size(); ++i) {
     for (std::size_t j = i + 1; j < space.pending.size() && made < limit; ++j) {
-      if (!space.pending[i].recent || !space.pending[j].recent) continue;
-      Choice hot = space.none();
-      Choice cold = space.all();
-      hot[i] = space.states[i] - 1;
-      hot[j] = space.states[j] - 1;
-      cold[i] = cold[j] = 0;
-      out.push_back(std::move(hot));
-      out.push_back(std::move(cold));
+      if (!space.recent(i) || !space.recent(j)) continue;
+      pair(space, i, j, out);
       ++made;
     }
+  }
+}
+void any_pairs(const Space& space, std::size_t n, Random& random, std::vector<Choice>& out) {
+  const std::size_t lines = space.pending.size();
+  for (std::size_t made = 0; lines > 1 && made < n; ++made) {
+    const std::size_t i = random.below(lines);
+    pair(space, i, (i + 1 + random.below(lines - 1)) % lines, out);
   }
 }
 
@@ -146,23 +195,23 @@ Enumeration enumerate(const SimMemory& memory, const std::vector<PendingLine>& p
     Random random(seed);
     choices.push_back(space.none());
     choices.push_back(space.all());
+    result.bounded = !single_lines(space, limits.sampled, random, choices);
+    std::vector<Choice> others;
     // Lines that stay pending for long (hints nobody flushes) must not crowd out the present
     // operation.
     if (space.product(limits.product / 2, true) <= limits.product / 2) {
-      product(space, space.none(), true, choices);
-      product(space, space.all(), true, choices);
+      product(space, space.none(), true, others);
+      product(space, space.all(), true, others);
     } else {
-      single_lines(space, choices);
-      program_prefixes(space, choices);
-      recent_pairs(space, limits.sampled / 2, choices);
+      recent_states(space, others);
+      recent_pairs(space, limits.sampled / 2, others);
     }
-    random_draws(space, limits.random, random, choices);
-    if (choices.size() > limits.sampled) {
-      for (std::size_t i = 2; i < limits.sampled; ++i) {
-        std::swap(choices[i], choices[i + random.below(choices.size() - i)]);
-      }
-      choices.resize(std::max<std::size_t>(limits.sampled, 2));
-    }
+    program_prefixes(space, limits.sampled / 4, random, others);
+    any_pairs(space, limits.sampled / 8, random, others);
+    random_draws(space, limits.random, random, others);
+    const std::size_t left = limits.sampled - std::min<std::size_t>(choices.size(), limits.sampled);
+    shuffle_to(others, std::max<std::size_t>(left, limits.sampled / 2), random);
+    std::ranges::move(others, std::back_inserter(choices));
   }
   for (Choice& choice : choices) {
     Combination combination;

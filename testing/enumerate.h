@@ -12,7 +12,10 @@ namespace perdure::testing {
 struct EnumerationLimits {
   std::uint64_t product = 256;  // up to this many combinations: all of them
   std::uint32_t random = 24;    // beyond: random draws added to the systematic ones
-  std::uint32_t sampled = 120;  // beyond: at most this many in total
+  // Beyond: at most this many in total, or half of it beside what is never left out. That is none,
+  // all, each line alone and all but each, of up to this many lines: of more, the recent ones first
+  // and a sample of the others.
+  std::uint32_t sampled = 120;
 };
 
 // One combination: a choice for every pending line, then whether the new file size, the pending
@@ -26,11 +29,12 @@ struct Combination {
 struct Enumeration {
   std::vector<Combination> combinations;
   bool exhaustive = true;  // nothing that the lines' lists of choices offer was left out
+  bool bounded = false;    // nor is every line there alone: there are more than `sampled`
 };
 
 // Exhaustive while the product of the choices is small. Else: none, all, each line alone, all lines
-// but one, each state of a recent line, prefixes in program order, pairs of recent lines, and
-// random draws. Deterministic in `seed`.
+// but one; and as many as the limits allow of: every combination of the recent lines or each state
+// of one, prefixes in program order, pairs, and random draws. Deterministic in `seed`.
 Enumeration enumerate(const SimMemory& memory, const std::vector<PendingLine>& pending,
                       const EnumerationLimits& limits, std::uint64_t seed);
 

@@ -62,9 +62,8 @@ struct Part {
   std::vector<Exploration> explorations;
   std::vector<NamedInterleaving> interleavings = {};
   bool scenarios = false;
-  Exploration canary;
-  std::string planted;  // SITE:op
-  double canary_seconds = -1;
+  std::vector<PlantedMutant> canaries = {};
+  double canary_seconds = -1;  // of the slowest
   PartReport report = {};
 };
 
@@ -98,21 +97,18 @@ std::vector<Part> parts_of(const Options& options) {
                        .sites = {"heap.", "reclaim."},
                        .explorations = heap_explorations(options.preset),
                        .scenarios = true,
-                       .canary = heap_canary(),
-                       .planted = "heap.extent.assign:drop_flush"});
+                       .canaries = heap_canaries()});
     } else if (name == "pool") {
       parts.push_back({.name = "pool",
                        .sites = {"pool.", "storage."},
                        .explorations = pool_explorations(*engine, options.preset),
-                       .canary = pool_canary(*engine),
-                       .planted = "pool.root.add:drop_flush"});
+                       .canaries = pool_canaries(*engine)});
     } else if (name == "engine") {
       parts.push_back({.name = engine->name(),
                        .sites = {engine->name() + "."},
                        .explorations = engine_explorations(*engine, options.preset),
                        .interleavings = engine->interleavings(),
-                       .canary = engine_canary(*engine),
-                       .planted = engine->planted_bug("integer")});
+                       .canaries = engine_canaries(*engine)});
     } else {
       usage("no such part: " + name);
     }
@@ -143,21 +139,26 @@ ExploreReport scenarios(const std::string& name) {
   return report;
 }
 
-// Whether the planted bug is noticed, and in time; a harness that cannot fail proves nothing.
-bool canary_is_red(Part& part, const std::string& name) {
+// Whether a planted bug is noticed, and in time; a harness that cannot fail proves nothing.
+bool is_red(const Options& options, Part& part, const PlantedMutant& canary) {
+  const std::string name = full_name(options, part, canary.exploration.name);
   const auto start = std::chrono::steady_clock::now();
   const bool red = fails_in_child(
       [&] {
-        if (!set_mutant(part.planted)) return true;
+        if (!set_mutant(canary.mutant)) return true;
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-          if (!run_exploration(part.canary, name, seed).ok()) return false;
+          if (!run_exploration(canary.exploration, name, seed).ok()) return false;
         }
         return true;
       },
       static_cast<unsigned>(2 * kCanarySeconds));
-  part.canary_seconds =
+  const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return red && part.canary_seconds < kCanarySeconds;
+  part.canary_seconds = std::max(part.canary_seconds, seconds);
+  if (red && seconds < kCanarySeconds) return true;
+  std::fprintf(stderr, "%s: the planted bug %s was not noticed within %.0f s\n", part.name.c_str(),
+               canary.mutant.c_str(), kCanarySeconds);
+  return false;
 }
 
 // Progress, for who watches.
@@ -327,6 +328,8 @@ bool print_figures(const Options& options, const std::vector<Part>& parts) {
     print(part, "third_crash_images", report.third_crash_images());
     print(part, "crash_points", report.points);
     print(part, "truncated_epochs", report.truncated);
+    print(part, "bounded_epochs", report.bounded);
+    print(part, "skipped_points", report.skipped);
     print(part, "kills", report.kills);
     print(part, "violations", report.violations);
     print(part, "leaks", report.leaks);
@@ -352,10 +355,9 @@ bool print_figures(const Options& options, const std::vector<Part>& parts) {
 
 int run(const Options& options, std::vector<Part>& parts) {
   for (Part& part : parts) {
-    if (canary_is_red(part, full_name(options, part, "canary"))) continue;
-    std::fprintf(stderr, "%s: the planted bug %s was not noticed within %.0f s\n",
-                 part.name.c_str(), part.planted.c_str(), kCanarySeconds);
-    return 1;
+    for (const PlantedMutant& canary : part.canaries) {
+      if (!is_red(options, part, canary)) return 1;
+    }
   }
   if (!options.mutant.empty() && !set_mutant(options.mutant)) {
     usage("no such mutant: " + options.mutant);

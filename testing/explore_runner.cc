@@ -1,16 +1,19 @@
 #include "testing/explore_runner.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace perdure::testing {
@@ -70,10 +73,26 @@ class Reader {
 template <class Report, class Each>
 void each_counter(Report& r, Each each) {
   for (auto* counter : {&r.images, &r.verdicts, &r.second_images, &r.third_images, &r.second_runs,
-                        &r.kill_runs, &r.points, &r.truncated, &r.operations, &r.refused,
-                        &r.violations, &r.leaks, &r.unexplained_lines}) {
+                        &r.kill_runs, &r.points, &r.truncated, &r.bounded, &r.skipped,
+                        &r.operations, &r.refused, &r.violations, &r.leaks, &r.unexplained_lines}) {
     each(*counter);
   }
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What a worker is doing, in its own words, for its parent to see.
+constexpr std::size_t kBoardBytes = 2048;
+struct Unmap {
+  void operator()(char* board) const { munmap(board, kBoardBytes); }
+};
+using Board = std::unique_ptr<char, Unmap>;
+
+Board make_board() {
+  void* p = mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return Board(p == MAP_FAILED ? nullptr : static_cast<char*>(p));
 }
 
 struct Worker {
@@ -81,7 +100,26 @@ struct Worker {
   int pipe = -1;
   std::string answer;
   Job job;
+  Board board = {};
+  std::string doing = {};  // when last looked
+  double since = 0;
+  bool killed = false;  // it did not get on
 };
+
+std::string shown(const Worker& worker) {
+  return std::string(worker.board.get(), strnlen(worker.board.get(), kBoardBytes));
+}
+
+// Kills it if it has done the same for longer than `patience`.
+void watch(Worker& worker, double patience) {
+  std::string doing = shown(worker);
+  if (doing != worker.doing) {
+    worker.doing = std::move(doing);
+    worker.since = now();
+  } else if (!worker.killed && now() - worker.since > patience) {
+    worker.killed = kill(worker.pid, SIGKILL) == 0;
+  }
+}
 
 void write_all(int fd, const std::string& bytes) {
   for (std::size_t at = 0; at < bytes.size();) {
@@ -94,7 +132,9 @@ void write_all(int fd, const std::string& bytes) {
 
 bool start(Worker& worker, const std::vector<Worker>& others) {
   int ends[2];
-  if (pipe(ends) != 0) return false;
+  worker.board = make_board();
+  if (worker.board == nullptr || pipe(ends) != 0) return false;
+  worker.since = now();
   std::fflush(nullptr);
   worker.pid = fork();
   if (worker.pid < 0) {
@@ -106,6 +146,7 @@ bool start(Worker& worker, const std::vector<Worker>& others) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives its parent
     for (const Worker& other : others) close(other.pipe);
     close(ends[0]);
+    show_context_in(worker.board.get(), kBoardBytes);
     write_all(ends[1], pack(worker.job.run()));
     std::fflush(nullptr);
     _exit(0);
@@ -123,6 +164,11 @@ ExploreReport finish(Worker& worker) {
   ExploreReport report;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && unpack(worker.answer, report)) return report;
   report = {.name = worker.job.name, .violations = 1};
+  if (worker.killed) {
+    report.failures.push_back(worker.job.name + " hung and was killed; it was doing\n  " +
+                              shown(worker));
+    return report;
+  }
   report.failures.push_back(worker.job.name +
                             (WIFSIGNALED(status)
                                  ? " was ended by signal " + std::to_string(WTERMSIG(status))
@@ -145,6 +191,8 @@ void PartReport::add(const ExploreReport& report) {
   verdicts += report.verdicts;
   points += report.points;
   truncated += report.truncated;
+  bounded += report.bounded;
+  skipped += report.skipped;
   kills += report.kill_runs;
   violations += report.violations;
   leaks += report.leaks;
@@ -182,7 +230,8 @@ bool unpack(const std::string& bytes, ExploreReport& report) {
 }
 
 void run_batches(std::size_t workers, const std::function<bool(Job&)>& next,
-                 const std::function<void(const Job&, const ExploreReport&)>& done) {
+                 const std::function<void(const Job&, const ExploreReport&)>& done,
+                 double patience) {
   std::vector<Worker> running;
   for (bool more = true;;) {
     while (more && running.size() < workers) {
@@ -200,7 +249,10 @@ void run_batches(std::size_t workers, const std::function<bool(Job&)>& next,
     if (running.empty()) return;
     std::vector<pollfd> waiting;
     for (const Worker& worker : running) waiting.push_back({worker.pipe, POLLIN, 0});
-    if (poll(waiting.data(), waiting.size(), -1) < 0) continue;
+    const int look_again = static_cast<int>(std::min(patience, 1.0) * 1000);
+    const int ready = poll(waiting.data(), waiting.size(), look_again);
+    for (Worker& worker : running) watch(worker, patience);
+    if (ready <= 0) continue;
     for (std::size_t i = running.size(); i-- > 0;) {
       if (waiting[i].revents == 0 || !receive(running[i])) continue;
       const ExploreReport report = finish(running[i]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "index/engine_table.h"
 #include "testing/engine_list.h"
 #include "testing/synthetic_subject.h"
 #include "testing/workloads.h"
@@ -70,9 +71,11 @@ ExploreOptions thinned(ExploreOptions options, std::uint32_t points_in) {
   return options;
 }
 
-// A process dies at every point and the machine goes on; the power fails in what follows.
-ExploreOptions killed(ExploreOptions options) {
-  options.limits = {.product = 4, .random = 1, .sampled = 4};
+// A process dies at every point and the machine goes on; the power fails in what follows. What the
+// first process leaves to a power failure, other explorations enumerate.
+ExploreOptions killed(ExploreOptions options, Preset preset) {
+  options.limits = {.product = 4, .random = 1, .sampled = 2};
+  if (preset == Preset::nightly) options.limits = {.product = 64, .random = 8, .sampled = 32};
   options.kill_in = 1;
   options.second_in = 0;
   options.explore_create = true;
@@ -128,10 +131,19 @@ void add_sequences(std::vector<Exploration>& out, const Exploration& base,
 }
 
 // Headers and records are many torn lines at every step: of those a sample, in every sequence.
-ExploreOptions sampled(ExploreOptions options, std::vector<Op> prepare) {
-  options.limits = {.product = 64, .random = 8, .sampled = 48};
-  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+ExploreOptions sampled(ExploreOptions options, Preset preset, std::vector<Op> prepare) {
+  if (preset == Preset::nightly) {
+    options.limits = {.product = 256, .random = 16, .sampled = 96};
+  } else {
+    options.limits = {.product = 64, .random = 8, .sampled = 48};
+    options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  }
   options.prepare = std::move(prepare);
+  return options;
+}
+
+ExploreOptions any_order(ExploreOptions options) {
+  options.tear_partial_copies = true;
   return options;
 }
 
@@ -160,8 +172,11 @@ ExploreOptions options_of(Preset preset) {
                          .third_in = 300,
                          .store_points = true};
   if (preset == Preset::fast) {
-    options.limits = {.product = 64, .random = 8, .sampled = 48};
-    options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+    options.limits = {.product = 48, .random = 4, .sampled = 20};
+    options.second_limits = {.product = 16, .random = 2, .sampled = 6};
+  }
+  if (preset == Preset::nightly) {
+    options.second_limits = {.product = 256, .random = 16, .sampled = 64};
   }
   return options;
 }
@@ -228,10 +243,13 @@ std::vector<Exploration> heap_explorations(Preset preset) {
   std::vector<Exploration> all{
       random_one("blocks", synthetic(), synthetic_op, options, pick(preset, 30, 60, 120)),
       random_one("runs", synthetic(fast_sweep), run_op, options, pick(preset, 25, 50, 100)),
+      random_one("any_order", synthetic(fast_sweep), synthetic_op, any_order(options),
+                 pick(preset, 10, 20, 60)),
       random_one("page", synthetic(fast_sweep, SimMedium::page), run_op, options,
                  pick(preset, 20, 40, 100)),
       random_one("full", synthetic(fast_sweep), run_op, full_disk, pick(preset, 20, 40, 80)),
-      random_one("killed", synthetic(), synthetic_op, killed(options), pick(preset, 8, 16, 30)),
+      random_one("killed", synthetic(), synthetic_op, killed(options, preset),
+                 pick(preset, 8, 16, 30)),
       random_one("long", synthetic(fast_sweep), synthetic_op, thinned(options, 8),
                  pick(preset, 100, 1000, 1000)),
   };
@@ -251,7 +269,7 @@ std::vector<Exploration> heap_explorations(Preset preset) {
                 {.name = "blocks",
                  .factory = synthetic(fast_sweep),
                  .source = synthetic_op,
-                 .options = sampled(options, prepare)},
+                 .options = sampled(options, preset, prepare)},
                 blocks, pick(preset, 1, 2, 3));
   return all;
 }
@@ -259,7 +277,8 @@ std::vector<Exploration> heap_explorations(Preset preset) {
 std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset preset) {
   ExploreOptions options = options_of(preset);
   // A header is eight torn lines, and every recovery writes two: fewer runs, fewer images of each.
-  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
+  const auto images = static_cast<std::uint32_t>(pick(preset, 16, 16, 64));
+  options.second_limits = {.product = images, .random = images / 4, .sampled = images};
   options.second_in = 600;
   options.kill_in = 80;
   options.third_in = 1500;
@@ -276,31 +295,33 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
   process.process_mode = true;
   process.explore_create = false;
   process.second_in = process.kill_in = 0;
-  ExploreOptions any_order = options;
-  any_order.tear_partial_copies = true;
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
+  ExploreOptions large = options;  // values of 24 lines, torn at every step
+  if (preset == Preset::figures) large.limits.sampled = 96;
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
   const std::size_t n = pick(preset, 20, 24, 80);
   std::vector<Exploration> all{
       random_one("random", maps(three), on_three_maps(), options, n),
       random_one("page", maps(paged), on_three_maps(), options, n),
-      random_one("any_order", maps(three), on_three_maps(), any_order, n / 2),
-      random_one("killed", maps(three), on_three_maps(), killed(options), pick(preset, 6, 8, 20)),
-      random_one("killed_page", maps(paged), on_three_maps(), killed(options),
+      random_one("any_order", maps(three), on_three_maps(), any_order(options), n / 2),
+      random_one("killed", maps(three), on_three_maps(), killed(options, preset),
+                 pick(preset, 6, 8, 20)),
+      random_one("killed_page", maps(paged), on_three_maps(), killed(options, preset),
                  pick(preset, 6, 8, 20)),
       random_one("full", maps(records), large_record_op, full_disk, n),
       random_one("process", maps(weak), integer_record_op, process, n),
       random_one("unsynced", maps(unsynced), reopening(integer_op), process, n),
-      random_one("long", maps(three), on_three_maps(), thinned(options, 12),
+      random_one("long", maps(three), on_three_maps(),
+                 thinned(options, static_cast<std::uint32_t>(pick(preset, 12, 60, 12))),
                  pick(preset, 100, 1000, 1000)),
-      directed_one("growth", maps(records), integer_record_op, options,
+      directed_one("growth", maps(records), integer_record_op, large,
                    growth(pick(preset, 12, 16, 60), 1500)),
-      directed_one("growth_page", maps(paged_records), integer_record_op, options,
+      directed_one("growth_page", maps(paged_records), integer_record_op, large,
                    growth(pick(preset, 12, 16, 60), 1500)),
-      directed_one("shrink", maps(records), integer_record_op, options,
+      directed_one("shrink", maps(records), integer_record_op, large,
                    shrinking(pick(preset, 8, 10, 30), 1500)),
-      directed_one("shrink_page", maps(paged_records), integer_record_op, options,
+      directed_one("shrink_page", maps(paged_records), integer_record_op, large,
                    shrinking(pick(preset, 8, 10, 30), 1500)),
   };
   if (preset == Preset::nightly) {
@@ -324,11 +345,45 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
                   {.name = page ? "pool_page" : "pool",
                    .factory = maps(page ? paged : three),
                    .source = on_three_maps(),
-                   .options = sampled(options, prepare)},
+                   .options = sampled(options, preset, prepare)},
                   steps, pick(preset, 1, page ? 1 : 2, 3));
   }
   return beside_background(engine, std::move(all));
 }
+
+namespace {
+
+// Short sequences where keys are byte strings with records, of heads that are equal; and where a
+// write-back takes a page. Both start from a full leaf.
+void add_other_sequences(std::vector<Exploration>& out, SubjectFactory strings,
+                         SubjectFactory paged, const ExploreOptions& options, Preset preset) {
+  const std::size_t length = pick(preset, 0, 2, 3);
+  if (length == 0) return;
+  Exploration bytes{.name = "bytes",
+                    .factory = std::move(strings),
+                    .source = bytes_op,
+                    .options = sampled(options, preset, {})};
+  for (const char* key : {"", "ab", "customer:a", "customer:b"}) {
+    bytes.options.prepare.push_back({OpKind::upsert, key, std::string(20, 'p')});
+  }
+  std::vector<Op> ops;
+  for (const char* key : {"", "customer:a", "customer:aa", "zebra"}) {
+    for (const OpKind kind : {OpKind::insert, OpKind::upsert, OpKind::update, OpKind::erase}) {
+      const bool valued = kind != OpKind::erase;
+      const std::size_t size = kind == OpKind::update ? 70 : 12;
+      ops.push_back({kind, key, std::string(valued ? size : 0, 'v')});
+    }
+  }
+  add_sequences(out, bytes, ops, length);
+  const Start full = starts().front();
+  Exploration page{.name = "page",
+                   .factory = std::move(paged),
+                   .source = integer_op,
+                   .options = sampled(options, preset, full.prepare)};
+  add_sequences(out, page, full.alphabet, length);
+}
+
+}  // namespace
 
 std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Preset preset) {
   const ExploreOptions options = options_of(preset);
@@ -338,9 +393,13 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   const MapSetup paged_records{.values = ValueKind::bytes, .medium = SimMedium::page};
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
+  if (preset == Preset::figures) full_disk.limits.sampled = 64;
   ExploreOptions recovery = options;  // many second and third crashes
-  recovery.limits = {.product = 32, .random = 4, .sampled = 32};
-  recovery.second_in = 8;
+  recovery.limits = {.product = 32, .random = 4, .sampled = 24};
+  if (preset == Preset::nightly) {
+    recovery.limits = {.product = 256, .random = 16, .sampled = 64};
+  }
+  recovery.second_in = static_cast<std::uint32_t>(pick(preset, 8, 8, 16));
   recovery.third_in = 60;
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
   const auto strings = [&](const MapSetup& s) { return engine.subjects(KeyKind::bytes, s); };
@@ -350,18 +409,23 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
       random_one("records", integers(records), integer_record_op, options, n / 2),
       random_one("bytes", strings(records), bytes_op, options, n / 2),
       random_one("bytes_words", strings(words), bytes_word_op, options, n / 2),
+      random_one("any_order", integers(words), integer_op, any_order(options), n / 4),
+      random_one("any_order_bytes", strings(records), bytes_op, any_order(options), n / 4),
       random_one("page", integers(paged), integer_op, options, n / 2),
       random_one("page_bytes", strings(paged_records), bytes_op, options, n / 2),
       random_one("reopened", integers(words), reopening(integer_op), options, n / 2),
-      random_one("killed", integers(words), integer_op, killed(options), pick(preset, 10, 20, 40)),
-      random_one("killed_bytes", strings(records), bytes_op, killed(options),
+      random_one("killed", integers(words), integer_op, killed(options, preset),
+                 pick(preset, 10, 20, 40)),
+      random_one("killed_bytes", strings(records), bytes_op, killed(options, preset),
                  pick(preset, 8, 16, 30)),
       random_one("recovery", integers(words), integer_op, recovery, n / 2),
-      random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 25, 80)),
+      random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 18, 80)),
       random_one("full", integers(records), large_record_op, full_disk, pick(preset, 15, 25, 80)),
-      random_one("long", integers(words), integer_op, thinned(options, 3),
+      random_one("long", integers(words), integer_op,
+                 thinned(options, static_cast<std::uint32_t>(pick(preset, 3, 12, 3))),
                  pick(preset, 200, 1000, 1000)),
-      random_one("long_bytes", strings(records), bytes_op, thinned(options, 8),
+      random_one("long_bytes", strings(records), bytes_op,
+                 thinned(options, static_cast<std::uint32_t>(pick(preset, 8, 32, 8))),
                  pick(preset, 100, 1000, 1000)),
       directed_one("churn", integers(words), integer_op, options, churn(16, pick(preset, 1, 2, 4))),
       directed_one("batch", integers(words), integer_op,
@@ -372,11 +436,12 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
     const auto arrays = [&](const MapSetup& s) { return engine.subjects(KeyKind::array, s); };
     all.push_back(random_one("arrays", arrays(words), integer_op, options, n));
     all.push_back(random_one("page_arrays", arrays(paged), integer_op, options, n / 2));
-    all.push_back(random_one("killed_arrays", arrays(words), integer_op, killed(options),
+    all.push_back(random_one("killed_arrays", arrays(words), integer_op, killed(options, preset),
                              pick(preset, 8, 16, 30)));
     all.push_back(random_one("recovery_arrays", arrays(words), integer_op, recovery,
                              pick(preset, 15, 25, 80)));
   }
+  add_other_sequences(all, strings(records), integers(paged), options, preset);
   for (const Start& start : starts()) {
     const bool first = start.name == starts().front().name;
     if (preset == Preset::fast && !first) continue;
@@ -391,23 +456,58 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
 
 namespace {
 
-Exploration small(SubjectFactory factory, OpSource source) {
+ExploreOptions small_options() {
   ExploreOptions options = options_of(Preset::fast);
   options.battery = 60;
-  return random_one("canary", std::move(factory), std::move(source), std::move(options), 60);
+  return options;
+}
+Exploration small(SubjectFactory factory, OpSource source) {
+  return random_one("canary", std::move(factory), std::move(source), small_options(), 60);
+}
+
+// A process dies at every point; what it left, the next one does not write back, and the power
+// fails in that one.
+ExploreOptions small_killed() {
+  ExploreOptions options = killed(small_options(), Preset::fast);
+  options.explore_create = false;
+  options.third_in = 0;
+  return options;
 }
 
 }  // namespace
 
-Exploration heap_canary() { return small(synthetic(), synthetic_op); }
-Exploration pool_canary(const EngineUnderTest& engine) {
-  const MapSetup three{.values = ValueKind::bytes, .maps = 3};
-  const SubjectFactory maps = engine.subjects(KeyKind::integer, three);
-  return beside_background(engine, {small(maps, on_three_maps())}).front();
+// A missing write-back; and one in the recovery of an engine that serves at once.
+std::vector<PlantedMutant> heap_canaries() {
+  return {{"heap.extent.assign:drop_flush", small(synthetic(), synthetic_op)},
+          {"pool.settle.extent:drop_flush",
+           random_one("canary_killed", synthetic({.marks_per_step = 40}), synthetic_op,
+                      small_killed(), 20),
+           true}};
 }
-Exploration engine_canary(const EngineUnderTest& engine) {
+
+// A missing write-back; on page media a name that is not synced; and one in the recovery of an
+// engine that does not serve before it is over.
+std::vector<PlantedMutant> pool_canaries(const EngineUnderTest& engine) {
+  const MapSetup three{.values = ValueKind::bytes, .maps = 3};
+  const MapSetup paged{.values = ValueKind::bytes, .medium = SimMedium::page};
+  const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
+  std::vector<Exploration> all = beside_background(
+      engine, {small(maps(three), on_three_maps()),
+               random_one("canary_page", maps(paged), integer_record_op, small_options(), 10),
+               random_one("canary_killed", maps({}), integer_op, small_killed(), 20)});
+  std::vector<PlantedMutant> canaries{{"pool.root.add:drop_flush", std::move(all[0])},
+                                      {"storage.publish:drop_sync", std::move(all[1])}};
+  const EngineRow* row = find_engine(engine.engine);
+  if (row == nullptr || !row->at_once) {
+    canaries.push_back({"pool.open.write_back:drop_flush", std::move(all[2]), true});
+  }
+  return canaries;
+}
+
+std::vector<PlantedMutant> engine_canaries(const EngineUnderTest& engine) {
   const SubjectFactory words = engine.subjects(KeyKind::integer, {});
-  return beside_background(engine, {small(words, integer_op)}).front();
+  return {{engine.planted_bug("integer"),
+           std::move(beside_background(engine, {small(words, integer_op)}).front())}};
 }
 
 }  // namespace perdure::testing

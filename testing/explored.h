@@ -53,10 +53,15 @@ std::vector<Exploration> heap_explorations(Preset preset);
 std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset preset);
 std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Preset preset);
 
-// Small explorations that notice a canary within seconds.
-Exploration heap_canary();
-Exploration pool_canary(const EngineUnderTest& engine);
-Exploration engine_canary(const EngineUnderTest& engine);
+// A small exploration, and the mutant (SITE:op) that it notices within seconds.
+struct PlantedMutant {
+  std::string mutant;
+  Exploration exploration;
+  bool in_recovery = false;  // only a second run shows it: a power failure after another, or a kill
+};
+std::vector<PlantedMutant> heap_canaries();
+std::vector<PlantedMutant> pool_canaries(const EngineUnderTest& engine);
+std::vector<PlantedMutant> engine_canaries(const EngineUnderTest& engine);
 
 // Every sequence of 1 to `length` of these operations that starts with operation `first`.
 std::vector<std::vector<Op>> sequences(const std::vector<Op>& alphabet, std::size_t first,

@@ -31,8 +31,10 @@ std::uint64_t hash_of(const Model& model) {
   return hash;
 }
 
-// The replay line, where a signal handler can read it.
+// The replay line, where a signal handler can read it, and perhaps another process.
 char current_context[2048];
+char* shown_context = nullptr;
+std::size_t shown_bytes = 0;
 
 const char* describe_current() { return current_context; }
 
@@ -64,6 +66,11 @@ void set_timer(unsigned seconds) {
 
 }  // namespace
 
+void show_context_in(char* memory, std::size_t bytes) {
+  shown_context = memory;
+  shown_bytes = bytes;
+}
+
 std::uint64_t Explorer::Expectation::hash() const {
   std::uint64_t hash = created ? 1 : 0;
   for (const Model& model : candidates) hash = combine(hash, hash_of(model));
@@ -89,6 +96,10 @@ struct Explorer::Run {
   bool last = false;         // the workload's last operation
   std::uint64_t seen_changes = ~0ULL;
   std::uint64_t seen_expectation = ~0ULL;
+  // Of the last point, judged or not.
+  std::uint64_t passed_changes = ~0ULL;
+  std::uint64_t passed_expectation = ~0ULL;
+  bool skipped = false;  // and counted
   std::string doing = {};
   const char* site = "";
 };
@@ -99,14 +110,16 @@ std::string ExploreReport::summary() const {
       text, sizeof(text),
       "%s: %llu images (%llu verdicts, %llu after a second crash, %llu after a third, "
       "%llu kills), %llu operations (%llu refused), "
-      "%llu crash points (%llu exhaustive, %llu truncated), %zu sites, %llu violations, "
+      "%llu crash points (%llu exhaustive, %llu truncated, %llu bounded; %llu skipped), "
+      "%zu sites, %llu violations, "
       "%.1f s, %.0f verdicts/s",
       name.c_str(), static_cast<unsigned long long>(images),
       static_cast<unsigned long long>(verdicts), static_cast<unsigned long long>(second_images),
       static_cast<unsigned long long>(third_images), static_cast<unsigned long long>(kill_runs),
       static_cast<unsigned long long>(operations), static_cast<unsigned long long>(refused),
       static_cast<unsigned long long>(points), static_cast<unsigned long long>(points - truncated),
-      static_cast<unsigned long long>(truncated), sites_crossed.size(),
+      static_cast<unsigned long long>(truncated), static_cast<unsigned long long>(bounded),
+      static_cast<unsigned long long>(skipped), sites_crossed.size(),
       static_cast<unsigned long long>(violations), seconds,
       static_cast<double>(verdicts) / std::max(seconds, 1e-9));
   return text;
@@ -121,6 +134,8 @@ void ExploreReport::add(const ExploreReport& other) {
   kill_runs += other.kill_runs;
   points += other.points;
   truncated += other.truncated;
+  bounded += other.bounded;
+  skipped += other.skipped;
   operations += other.operations;
   refused += other.refused;
   violations += other.violations;
@@ -150,7 +165,7 @@ Explorer::Explorer(SubjectFactory factory, OpSource source, ExploreOptions optio
 // Sanitized builds are slow, and look for other things than rare images.
 void Explorer::shrink() {
   options_.limits = {
-      .product = std::min<std::uint64_t>(options_.limits.product, 12), .random = 2, .sampled = 10};
+      .product = std::min<std::uint64_t>(options_.limits.product, 12), .random = 2, .sampled = 6};
   options_.second_limits = {.product = 2, .random = 1, .sampled = 2};
   options_.battery = std::min(options_.battery, 12U);
   options_.second_in *= 4;
@@ -313,10 +328,22 @@ void Explorer::crash_point(Run& run, std::string_view where, bool acknowledged) 
     for (const SiteInfo* site : run.memory.awaited_sites())
       report_.sites_crossed.insert(site->name);
   }
+  const bool passed =
+      run.memory.changes() == run.passed_changes && run.expectation_hash == run.passed_expectation;
+  run.passed_changes = run.memory.changes();
+  run.passed_expectation = run.expectation_hash;
+  if (!passed) run.skipped = false;
+  if (sampled_out) {
+    if (!passed) ++report_.skipped;
+    run.skipped |= !passed;
+    return;
+  }
   const bool unchanged = run.memory.changes() == run.seen_changes;
-  if (sampled_out || (unchanged && run.seen_expectation == run.expectation_hash)) return;
+  if (unchanged && run.seen_expectation == run.expectation_hash) return;
   run.seen_changes = run.memory.changes();
   run.seen_expectation = run.expectation_hash;
+  if (run.skipped) --report_.skipped;  // nothing has changed since: it is judged after all
+  run.skipped = false;
   ++run.points;
   ++report_.points;
   const ScopedWorld world;  // recoveries leave no trace in the run
@@ -350,6 +377,7 @@ void Explorer::judge_images(Run& run, const std::string& path) {
   if (every_subset) pending = run.memory.pending(true);
   const Enumeration todo = enumerate(run.memory, pending, run.limits, hash_of(path, options_.seed));
   if (!todo.exhaustive || (listed < states && !every_subset)) ++report_.truncated;
+  if (todo.bounded) ++report_.bounded;
   for (std::size_t i = 0; i < todo.combinations.size() && !done(); ++i) {
     const Combination& c = todo.combinations[i];
     const CrashImage image = run.memory.image(pending, c.choice, c.new_size, c.punched, c.new_name);
@@ -383,6 +411,9 @@ void Explorer::set_context(const Run& run, const std::string& path, const CrashI
       options_.name + ":" + std::to_string(options_.seed) + ":" + (path.empty() ? "p0" : path);
   context_ += "\n  replay: PERDURE_REPLAY='" + replay + "' " + program_invocation_name;
   std::snprintf(current_context, sizeof(current_context), "%s", context_.c_str());
+  if (shown_context != nullptr) {
+    std::snprintf(shown_context, shown_bytes, "%s", context_.c_str());
+  }
   set_timer(options_.verdict_seconds);
 }
 

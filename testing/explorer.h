@@ -17,7 +17,8 @@
 //   (kill) or p<point>.i<image> followed by .p<point>.i<image> of the second run, and so on; of
 //   several workloads it begins with w<number>.
 // TIMEOUT  A run or a verdict that takes verdict_seconds of processor time ends the process with
-//   its replay line, as a recovery that crashes does; run_batches (explore_runner.h) outlives that.
+//   its replay line, as a recovery that crashes does; run_batches (explore_runner.h) outlives that,
+//   and ends a process that waits for ever, which takes no processor time.
 //
 // Thread safety: one Explorer at a time in a process (it installs signal handlers to name the image
 // whose
@@ -44,7 +45,7 @@ struct ExploreOptions {
   std::uint64_t capacity = 16 << 20;  // of the file
   std::uint64_t disk_limit = 0;       // 0: capacity
   EnumerationLimits limits = {};
-  EnumerationLimits second_limits = {.product = 8, .random = 4, .sampled = 8};
+  EnumerationLimits second_limits = {.product = 8, .random = 2, .sampled = 4};
   std::uint32_t battery = 200;  // operations after each recovery
   std::uint32_t second_in = 0;  // every n-th image starts a second run; 0: none
   std::uint32_t kill_in = 0;    // every n-th crash point is also a kill without power loss; 0: none
@@ -76,6 +77,8 @@ struct ExploreReport {
   std::uint64_t kill_runs = 0;      // after a kill without one
   std::uint64_t points = 0;         // crash points with at least one new store
   std::uint64_t truncated = 0;      // of these, not exhaustive
+  std::uint64_t bounded = 0;        // of these, with more lines than are tried each alone
+  std::uint64_t skipped = 0;        // crash points that points_in left out, not in `points`
   std::uint64_t operations = 0;
   std::uint64_t refused = 0;  // of these, by a full pool
   std::uint64_t violations = 0;
@@ -143,6 +146,9 @@ class Explorer {
   std::string replay_;                          // the path to judge; empty: all
   std::string context_;
 };
+
+// Says in `memory` too, which others may share with this process, what is being done.
+void show_context_in(char* memory, std::size_t bytes);
 
 // A workload of n operations.
 std::vector<Op> random_workload(const OpSource& source, std::uint64_t seed, std::size_t n);

@@ -1,5 +1,6 @@
-// Single bits flipped in a small simulated pool that was closed cleanly, one at a time: for the
-// mutants that skip a checksum. tests/api/bit_flip_test.cc flips the bits of real files.
+// Single bits flipped, and lines lost, in a small simulated pool that was closed cleanly, one at a
+// time: for the mutants that skip a checksum. tests/api/bit_flip_test.cc flips the bits of real
+// files.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +21,9 @@ using FindCovered = Covered (*)(const SimMemory& memory);
 // of every other word that is not 0.
 std::string flipped_bits(const SubjectFactory& factory, const OpSource& source,
                          FindCovered covered);
+
+// The same for lines: one is zero, or (`exchanged`) two of those in use have changed places. And
+// what was reported is reported again after a power failure that follows.
+std::string lost_lines(const SubjectFactory& factory, const OpSource& source, bool exchanged);
 
 }  // namespace perdure::testing

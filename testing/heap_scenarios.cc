@@ -452,6 +452,8 @@ const std::vector<HeapScenario>& heap_scenarios() {
         {"lost_root", &lost_root},
         {"written_twice", &written_twice},
         {"punched_run", &punched_run},
+        {"untrusted", &untrusted},
+        {"nothing_left_to_sync", &nothing_left_to_sync},
         {"killed_dropping", &killed_dropping},
         {"killed_releasing", &killed_releasing},
         {"killed_storing", &killed_storing},

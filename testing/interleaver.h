@@ -35,7 +35,7 @@ struct InterleaveOptions {
   std::uint64_t seed = 1;
   std::uint64_t capacity = 2 << 20;
   bool crashes = true;
-  EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 24};
+  EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 12};
   std::uint64_t max_schedules = ~0ULL;
   std::uint32_t max_failures = 1;  // stop after so many
   bool quiet = false;              // failures are expected: report, but do not print them

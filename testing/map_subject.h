@@ -148,11 +148,12 @@ class MapSubject : public Subject {
   bool ordered() const override { return maps_.front()->ordered() != nullptr; }
   void check(std::vector<std::string>& violations) override {
     auto& core = pool_->core();
-    if (!core.sweep().finish()) {
+    const bool swept = core.sweep().finish();
+    const BackgroundHold<SimPlatform> hold(core.background());
+    if (!swept || !core.sweep().failure().ok()) {
       violations.push_back("sweep: " + std::string(core.sweep().failure().message()));
       return;
     }
-    const BackgroundHold<SimPlatform> hold(core.background());
     core.verify([&](const char* what) { violations.emplace_back(what); });
     for (const auto& map : maps_) {
       CheckReport report;

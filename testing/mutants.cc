@@ -22,6 +22,8 @@ namespace {
 constexpr std::size_t kMaxSites = 256;
 // Processor time, so that a machine that is busy with something else kills nobody.
 constexpr rlim_t kTrialSeconds = 120;
+// By the clock, for one that waits for ever: many times what a busy machine takes.
+constexpr unsigned kTrialPatience = 1200;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -55,6 +57,7 @@ void limit_time() {
       kTrialSeconds + static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
   const rlimit limit{end, RLIM_INFINITY};
   setrlimit(RLIMIT_CPU, &limit);
+  alarm(kTrialPatience);
 }
 
 // body(i) in a child for each i < n, `jobs` at a time; ended(i, whether it returned true).
@@ -128,7 +131,8 @@ std::string MutantRunner::baseline() {
     return what.empty();
   };
   in_children(trials_.size(), jobs_, body, [&](std::size_t i, bool ok) {
-    if (!ok && wrong.empty()) wrong = trials_[i].name + ": " + rows[i].wrong;
+    const char* what = rows[i].wrong[0] == '\0' ? "it crashed or hung" : rows[i].wrong;
+    if (!ok && wrong.empty()) wrong = trials_[i].name + ": " + what;
   });
   reached_.assign(trials_.size(), {});
   for (std::size_t i = 0; i < trials_.size(); ++i) {

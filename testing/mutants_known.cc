@@ -19,7 +19,8 @@ constexpr std::string_view kOrderedSites[] = {
 constexpr Argument kArguments[] = {
     {"pool.open.sync:skip_step", "",
      "the write-back of every assigned line comes before it and the sync of the headers after it; "
-     "what is left to it, blocks of a DAX file that a map without MAP_SYNC has allocated, the "
+     "the scenario nothing_left_to_sync, which runs first, is red where a line is still pending. "
+     "What is left to it, blocks of a DAX file that a map without MAP_SYNC has allocated, the "
      "simulated medium does not have"},
 };
 

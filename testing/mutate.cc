@@ -138,6 +138,10 @@ class Report {
         fail(result.name + " survives");
       }
       killed_[result.name] = result.killed;
+      Tally& part = parts_[part_of(result.name)];
+      ++part.total;
+      part.killed += result.killed ? 1 : 0;
+      part.argued += !result.killed && argument != nullptr ? 1 : 0;
     }
   }
 
@@ -180,6 +184,11 @@ class Report {
     figure("mutants_killed", sum.killed);
     figure("mutants_argued", sum.argued);
     figure("mutants_survived", sum.total - sum.killed - sum.argued);
+    for (const auto& [part, tally] : parts_) {
+      if (part == engine_.name()) continue;  // with the others, in the sums above
+      std::printf("%s.mutants=%d\n%s.mutants_killed=%d\n%s.mutants_argued=%d\n", part.c_str(),
+                  tally.total, part.c_str(), tally.killed, part.c_str(), tally.argued);
+    }
   }
 
  private:
@@ -190,7 +199,14 @@ class Report {
 
   const EngineUnderTest& engine_;
   const std::vector<Argument> argued_ = arguments(engine_);
+  // Whose site it is: "heap", "pool" or the engine.
+  std::string part_of(const std::string& mutant) const {
+    if (mutant.starts_with("heap.") || mutant.starts_with("reclaim.")) return "heap";
+    return mutant.starts_with(engine_.name() + ".") ? engine_.name() : "pool";
+  }
+
   std::map<std::string, Tally> tallies_;
+  std::map<std::string, Tally> parts_;
   std::map<std::string, bool> killed_;
   bool failed_ = false;
 };

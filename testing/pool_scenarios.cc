@@ -105,6 +105,52 @@ std::string either_header(bool closes) {
 
 }  // namespace
 
+std::string nothing_left_to_sync() {
+  SimMemory before(kCapacity), after(kCapacity);
+  if (!SimPool::create(before, kShape, Durability::process).ok()) return "create";
+  SimPool first(before, Durability::process);
+  if (!first.open(1).ok() || !first.core().finish_open(true).ok()) return "open";
+  if (!first.core().add_root(named("map")).ok()) return "add_root";
+  const std::uint64_t block = run_of(first, 1);
+  if (block == 0) return "allocate";
+  before.store(reinterpret_cast<std::uint64_t*>(before.base() + block), std::uint64_t{1});
+  after.load_killed(before);
+  before.set_mode(SimMode::frozen);
+  std::size_t pending = 0;
+  bool asked = false;
+  after.before_fence = [&](const SiteInfo& site) {
+    if (std::string_view(site.name) != "storage.sync" || asked) return;
+    asked = true;
+    pending = after.pending_lines();
+  };
+  SimPool second(after);
+  const Status s = second.open(1);
+  after.before_fence = nullptr;
+  after.set_mode(SimMode::frozen);
+  if (!s.ok()) return "open for power";
+  // As a mutant the sync is left out, which shows nothing here.
+  const bool skipped = find_site("pool.open.sync")->mutant != Mutant::none;
+  if (!asked && !skipped) return "nothing was synced";
+  return pending == 0 ? "" : std::to_string(pending) + " lines were left to pool.open.sync";
+}
+
+std::string untrusted() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kShape, Durability::process).ok()) return "create";
+  SimPool first(memory, Durability::process);
+  if (!first.open(1).ok() || !first.core().finish_open(true).ok()) return "open";
+  SimMemory after(kCapacity);
+  after.load_killed(memory);
+  memory.set_mode(SimMode::frozen);
+  SimPool second(after, Durability::process);
+  const bool refused = second.open(2).code() == StatusCode::untrusted;
+  SimPool third(after, Durability::process);
+  const bool accepted = third.open(2, true).ok() && !third.report().trusted;
+  after.set_mode(SimMode::frozen);
+  if (!refused) return "what a machine that went down has left is served";
+  return accepted ? "" : "it cannot be accepted, or passes for trusted";
+}
+
 std::string killed_dropping() {
   Succession s;
   const std::uint32_t slot = s.first().core().find_root("dropped").value_or(0);

@@ -9,6 +9,9 @@ namespace perdure::testing {
 
 // X1, lazily (AfterKill). A process was killed between a store and its fence, and the next one
 // serves at once: what that one has told or given away is there after a power failure.
+std::string untrusted();  // stores that no write-back followed, after a restart of the machine
+// The argument for `pool.open.sync:skip_step`: what the sync is there for has been written back.
+std::string nothing_left_to_sync();
 std::string killed_dropping();   // a root line: the map is gone for good
 std::string killed_releasing();  // a word of the extent table: before the space is punched
 std::string killed_storing();    // every line of a block whose content an answer rests on

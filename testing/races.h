@@ -16,7 +16,7 @@ struct Race {
   std::vector<Op> setup;
   std::vector<std::vector<Op>> threads;
   std::uint32_t thin = 24;  // fast tests run every so-many-th schedule with two preemptions
-  EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 24};
+  EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 12};
 
   bool exhaustive() const { return threads.size() < 3; }
 };

@@ -105,9 +105,15 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
 }
 
 void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
-  const auto flips = [&](const char* name, KeyKind keys, ValueKind values, OpSource source) {
+  const auto flips = [&](const char* name, KeyKind keys, ValueKind values, const OpSource& source) {
+    // A record of an integer key does not say whose it is.
+    const bool exchanged = keys == KeyKind::bytes || values != ValueKind::bytes;
+    out.push_back({std::string("lost_") + name,
+                   [factory = engine.subjects(keys, {.values = values}), source, exchanged] {
+                     return lost_lines(factory, source, exchanged);
+                   }});
     out.push_back({std::string("flips_") + name,
-                   [factory = engine.subjects(keys, {.values = values}), source = std::move(source),
+                   [factory = engine.subjects(keys, {.values = values}), source,
                     covered = engine.covered] { return flipped_bits(factory, source, covered); }});
   };
   flips("words", KeyKind::integer, ValueKind::word, integer_op);
@@ -140,7 +146,7 @@ Trial explore(const Exploration& e, std::uint64_t seed) {
 
 ExploreOptions trial_options() {
   return {.capacity = 2 << 20,
-          .limits = {.product = 48, .random = 8, .sampled = 40},
+          .limits = {.product = 48, .random = 4, .sampled = 16},
           .battery = 80,
           .second_in = 80,
           .kill_in = 8,

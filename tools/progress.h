@@ -28,7 +28,7 @@ class Progress {
   std::uint64_t start_;  // bytes that an earlier run had done
   std::uint64_t total_;
   bool visible_;
-  double shown_at_ = 0;  // seconds()
+  double shown_at_ = -1;  // seconds()
 };
 
 }  // namespace perdure::cli

@@ -137,17 +137,30 @@ Status FileStorage::publish() noexcept {
                            : system_error(StatusCode::io, "cannot name the new pool");
   }
   ::unlink(new_path_.c_str());
-  // The name must survive what its content does.
+  Status s = sync_name();
+  if (!s.ok()) ::unlink(path_.c_str());
+  return s;
+}
+
+// The name must survive what its content does. File systems that sync no folders, and folders that
+// may not be read, are those of pools that promise less than `power`.
+Status FileStorage::sync_name() const noexcept {
+  const bool promised = medium_.msync_is_ordered || medium_.medium == Medium::cache_line ||
+                        medium_.medium == Medium::eadr;
   const std::string_view path = path_.c_str();
   const std::size_t slash = path.rfind('/');
   PathText folder;
   (void)folder.assign(slash == std::string_view::npos ? "." : path.substr(0, slash + 1));
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    (void)fsync(fd);
-    ::close(fd);
+  if (fd < 0) {
+    if (errno == EACCES && !promised) return {};
+    return system_error(StatusCode::io, "cannot open its directory");
   }
-  return {};
+  const bool synced = fsync(fd) == 0 || (errno == EINVAL && !promised);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return synced ? Status() : system_error(StatusCode::io, "cannot sync its directory");
 }
 
 void FileStorage::discard_new() noexcept { ::unlink(new_path_.c_str()); }

@@ -40,7 +40,10 @@ class FileStorage final : public Storage {
   // Makes a new, empty, locked file beside `path`; publish() gives it its name once it is a pool,
   // so that a kill in between leaves no half-made pool. Errors: exists, busy (being created), io.
   Status create(std::string_view path) noexcept;
-  Status publish() noexcept;
+  Status publish() noexcept;  // durably; if that fails the name is not there
+  // Makes the file's name durable. An open for `power` asks for it as well: who made the pool may
+  // have died between the two steps of publish().
+  Status sync_name() const noexcept;
   void discard_new() noexcept;  // removes what create() made and publish() did not name
   // Maps `capacity` bytes of address space over the file.
   Status map(std::uint64_t capacity) noexcept;

@@ -411,7 +411,8 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
   const bool sealed = header_.close_state == layout::CloseState::sealed;
   report.was_clean = !sealed && header_.close_state != layout::CloseState::dirty;
   report.was_synced = header_.close_state >= layout::CloseState::synced;
-  if (const char* reason = distrust(header_, request.identity); reason != nullptr) {
+  if (const char* reason = distrust(header_, request.identity);
+      reason != nullptr && P::verifies("pool.open.trust"_site)) {
     report.trusted = false;
     if (!request.accept_untrusted) return refuse(reason);
   }

@@ -141,7 +141,8 @@ Status PoolImpl::open_file(const PoolOptions& options) {
         return d;
       }
       if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
-      return {};
+      const bool durable = !options.read_only && durability_ == Durability::power;
+      return durable ? storage_.sync_name() : Status();
     }
     if (s != StatusCode::not_found || !options.create || options.read_only) return s;
   }

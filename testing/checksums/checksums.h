@@ -48,4 +48,14 @@ class PoolBytes {
   std::string& bytes_;
 };
 
+// What an engine's fixer begins with: the pool, and where the map's root block lies.
+class MapFixer {
+ public:
+  MapFixer(PoolBytes& bytes, std::uint64_t root) noexcept : bytes_(bytes), root_(root) {}
+
+ protected:
+  PoolBytes& bytes_;
+  std::uint64_t root_;
+};
+
 }  // namespace perdure::testing

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "index/clevel/item.h"
+#include "index/closed_sum.h"
 #include "testing/checksums/checksums.h"
 #include "util/crc32c.h"
 
@@ -15,9 +16,9 @@ using clevel::layout::Bucket;
 using clevel::layout::Item;
 using clevel::layout::Root;
 
-class Fixer {
+class Fixer : MapFixer {
  public:
-  Fixer(PoolBytes& bytes, std::uint64_t root) : bytes_(bytes), root_(root) {}
+  using MapFixer::MapFixer;
 
   void run() {
     if (!bytes_.inside(root_, sizeof(Root))) return;
@@ -31,6 +32,7 @@ class Fixer {
       fix_level(word & ~std::uint64_t{63}, word & 63, root.slots);
       word |= check << clevel::kOffsetBits;
     }
+    root.slots_sum = sum_;
     bytes_.store(root_, root);
   }
 
@@ -41,6 +43,7 @@ class Fixer {
       const auto bucket = bytes_.load<Bucket>(begin + n * sizeof(Bucket));
       for (std::uint32_t i = 0; i < std::min<std::uint32_t>(bucket_slots, 8); ++i) {
         const std::uint64_t word = bucket.slots[i];
+        sum_ += closed_term(begin + n * sizeof(Bucket) + i * sizeof(word), word);
         if (word != 0 && word != clevel::kSealed) fix_item(word & clevel::kOffsetMask);
       }
     }
@@ -67,9 +70,8 @@ class Fixer {
     bytes_.store(at, blob);
   }
 
-  PoolBytes& bytes_;
-  std::uint64_t root_;
   bool bytes_values_ = false;
+  std::uint64_t sum_ = 0;  // of the slots
 };
 
 }  // namespace

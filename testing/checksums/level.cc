@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "index/closed_sum.h"
 #include "index/level/layout.h"
 #include "index/record.h"
 #include "testing/checksums/checksums.h"
@@ -17,9 +18,9 @@ using level::layout::Descriptor;
 using level::layout::Line;
 using level::layout::Root;
 
-class Fixer {
+class Fixer : MapFixer {
  public:
-  Fixer(PoolBytes& bytes, std::uint64_t root) : bytes_(bytes), root_(root) {}
+  using MapFixer::MapFixer;
 
   void run() {
     if (!bytes_.inside(root_, sizeof(Root))) return;
@@ -35,8 +36,8 @@ class Fixer {
                  sizeof(descriptor) - sizeof(descriptor.crc));
       bytes_.store(root.descriptor, descriptor);
       const std::uint64_t closed[2] = {root.descriptor, descriptor.generation};
-      root.closed_crc = crc32c(0, closed, sizeof(closed));
       fix_levels(descriptor, root.geometry);
+      root.closed = crc32c(0, closed, sizeof(closed)) | std::uint64_t{short_sum(sum_)} << 32;
     }
     bytes_.store(root_, root);
   }
@@ -67,6 +68,7 @@ class Fixer {
       const std::uint32_t crc = used ? crc32c(0, &line, sizeof(line)) : 0;
       bytes_.store(checks + n / bucket_lines * 8 + n % bucket_lines * sizeof(crc), crc);
     }
+    for (std::uint64_t at = checks; at < checks + lines / bucket_lines * 8; at += 8) add(at);
   }
 
   void fix_line(std::uint64_t at) {
@@ -82,13 +84,14 @@ class Fixer {
     const bool used = std::memcmp(&line, &zero, offsetof(Line, crc)) != 0;
     line.crc = (used ? crc32c(0, &line, offsetof(Line, crc)) : 0) | std::uint64_t{values} << 32;
     bytes_.store(at, line);
+    add(at + offsetof(Line, crc));
   }
+  void add(std::uint64_t check) { sum_ += closed_term(check, bytes_.load<std::uint64_t>(check)); }
 
-  PoolBytes& bytes_;
-  std::uint64_t root_;
   bool records_ = false;
   bool word_records_ = false;
   bool arrays_ = false;
+  std::uint64_t sum_ = 0;  // of the lines' checksums
 };
 
 }  // namespace

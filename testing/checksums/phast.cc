@@ -14,9 +14,9 @@ namespace {
 using Leaf = phast::layout::Leaf<phast::DefaultGeometry>;
 using phast::layout::Root;
 
-class Fixer {
+class Fixer : MapFixer {
  public:
-  Fixer(PoolBytes& bytes, std::uint64_t root) : bytes_(bytes), root_(root) {}
+  using MapFixer::MapFixer;
 
   void run() {
     if (!bytes_.inside(root_, sizeof(Root))) return;
@@ -67,8 +67,6 @@ class Fixer {
     values = crc32c(values, &word, sizeof(word));
   }
 
-  PoolBytes& bytes_;
-  std::uint64_t root_;
   bool bytes_keys_ = false;
   bool records_ = false;
   bool word_records_ = false;

@@ -55,14 +55,13 @@ std::vector<Exploration> directed(Preset preset) {
 }
 std::vector<Exploration> trials() { return directed(Preset::fast); }
 
-// The root block but for what is reserved, and the list of levels.
+// The root block, with the list of levels.
 Covered covered(const SimMemory& memory) {
   const clevel::layout::Root* root = clevel_root(memory);
   if (root == nullptr) return {};
   const auto at =
       static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(root) - memory.base());
-  return {{at, at + offsetof(clevel::layout::Root, reserved)},
-          {at + offsetof(clevel::layout::Root, levels), at + sizeof(clevel::layout::Root)}};
+  return {{at, at + sizeof(clevel::layout::Root)}};
 }
 
 struct UnderLoss {

@@ -17,7 +17,7 @@ SubjectFactory bytes() {
   return clevel_subjects<clevel::BytesCodec>(
       {.values = ValueKind::bytes, .background_thread = false});
 }
-constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 12};
+constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 6};
 
 // Every pair of operations on one key, that is there or not, while the table rests and while it
 // grows: whoever answers writes back and fences what the answer rests on (C11, X3), inserts exclude

@@ -31,13 +31,6 @@ std::vector<Op> grown_and_shrunk() {
   for (std::uint64_t n = 0; n < 6; ++n) ops.push_back({OpKind::insert, key(n), "12345678"});
   return ops;
 }
-std::vector<Exploration> directed(Preset preset) {
-  ExploreOptions options = options_of(preset);
-  options.second_in *= 4;
-  return {directed_one("resized", subjects(KeyKind::integer, {}), integer_op, options,
-                       grown_and_shrunk())};
-}
-
 Op new_key(Random& random) {
   return {OpKind::insert, integer_key(100 + random.below(300)), "87654321"};
 }
@@ -68,13 +61,38 @@ Exploration updated_again(ExploreOptions options, std::uint64_t key) {
                       std::move(ops));
 }
 
+// Crashes within a movement, and within the recovery that ends it; another movement takes the line
+// that told of the copy.
+Exploration moved_again(ExploreOptions options, std::uint64_t stride) {
+  std::vector<Op> inserts;
+  for (std::uint64_t n = 0; n < 60; ++n) {
+    inserts.push_back({OpKind::insert, integer_key(1000 + n * stride), "12345678"});
+  }
+  Setup setup = until("level.move.copy", inserts, 20);
+  options.prepare = std::move(setup.before);
+  return directed_one("moved_again" + std::to_string(stride),
+                      subjects(KeyKind::integer, {.background_thread = false}), new_key, options,
+                      {std::move(setup.next)});
+}
+
+std::vector<Exploration> directed(Preset preset) {
+  ExploreOptions options = options_of(preset);
+  options.second_in *= 4;
+  std::vector<Exploration> all{directed_one("resized", subjects(KeyKind::integer, {}), integer_op,
+                                            options, grown_and_shrunk())};
+  if (preset == Preset::fast) return all;
+  options.second_in = 2;
+  for (const std::uint64_t stride : {1, 2}) all.push_back(moved_again(options, stride));
+  return all;
+}
+
 // What recovery drops stays dropped, whatever the table does next: another movement takes the line
 // that told of the copy, or the other copy is erased while one bucket is drained at a time.
 std::vector<Exploration> trials() {
   using Slow = level::Geometry<1, 1, 1, 1, 1>;
   std::vector<Exploration> all = directed(Preset::fast);
   ExploreOptions again = trial_options();
-  again.limits = {.product = 8, .random = 2, .sampled = 8};
+  again.limits = {.product = 8, .random = 2, .sampled = 4};
   again.battery = 20;
   again.second_in = 1;
   again.kill_in = 0;
@@ -83,17 +101,7 @@ std::vector<Exploration> trials() {
                              old_key, again, grown_and_shrunk()));
   again.explore_create = false;
   for (std::uint64_t key = 1; key <= 5; ++key) all.push_back(updated_again(again, key));
-  for (std::uint64_t stride = 1; stride <= 6; ++stride) {
-    std::vector<Op> inserts;
-    for (std::uint64_t n = 0; n < 60; ++n) {
-      inserts.push_back({OpKind::insert, integer_key(1000 + n * stride), "12345678"});
-    }
-    Setup setup = until("level.move.copy", inserts, 20);
-    again.prepare = std::move(setup.before);
-    all.push_back(directed_one("moved_again" + std::to_string(stride),
-                               subjects(KeyKind::integer, {.background_thread = false}), new_key,
-                               again, {std::move(setup.next)}));
-  }
+  for (std::uint64_t stride = 1; stride <= 6; ++stride) all.push_back(moved_again(again, stride));
   return all;
 }
 

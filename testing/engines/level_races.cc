@@ -14,7 +14,7 @@ namespace perdure::testing {
 
 namespace {
 
-constexpr EnumerationLimits kFew{.product = 16, .random = 2, .sampled = 12};
+constexpr EnumerationLimits kFew{.product = 16, .random = 2, .sampled = 6};
 
 SubjectFactory words() { return level_subjects<level::IntegerCodec>({.background_thread = false}); }
 SubjectFactory strings() {

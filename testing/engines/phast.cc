@@ -1,6 +1,9 @@
 // PhaST, as the testers know it.
 #include "index/phast/phast.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "testing/engine_list.h"
@@ -71,6 +74,32 @@ std::vector<Exploration> trials() {
   return {directed_one("half_split", subjects(KeyKind::integer, {}), behind_op, half, one_split()),
           directed_one("half_moved", wide_records(), reusing_op, half_moved, one_bytes_split()),
           directed_one("moved", wide_records(), dense_op, moved, moved_entries(2))};
+}
+
+// The root block and the master array behind it, and the leaves of its chains; but for what is
+// reserved in the root block, and its padding.
+void cover_leaves(const SimMemory& memory, std::uint64_t first, Covered& out) {
+  using Leaf = phast::layout::Leaf<phast::TinyGeometry>;
+  for (std::uint64_t at = first; at != 0 && at + sizeof(Leaf) <= memory.size();) {
+    out.emplace_back(at, at + sizeof(Leaf));
+    at = reinterpret_cast<const Leaf*>(memory.base() + at)->next;
+  }
+}
+Covered covered(const SimMemory& memory) {
+  using Root = phast::layout::Root;
+  const Root* root = phast_root(memory);
+  if (root == nullptr) return {};
+  const auto at =
+      static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(root) - memory.base());
+  const std::uint64_t partitions = std::uint64_t{1} << root->partition_bits;
+  Covered out{{at, at + offsetof(Root, reserved)},
+              {at + offsetof(Root, zero_value), at + sizeof(Root) + partitions * 8}};
+  for (std::uint64_t i = 0; i < partitions; ++i) {
+    std::uint64_t first = 0;
+    std::memcpy(&first, memory.base() + at + sizeof(Root) + i * 8, sizeof(first));
+    cover_leaves(memory, first, out);
+  }
+  return out;
 }
 
 struct UnderLoss {
@@ -192,6 +221,7 @@ const EngineUnderTest kPhastUnderTest{
     .byte_latches = true,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,
+    .covered = &covered,
     .canaries = kCanaries,
     .race_mutant = "phast.help.entry:drop_fence",
     .ordered_sites = kOrderedSites,

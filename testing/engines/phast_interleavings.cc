@@ -67,7 +67,7 @@ InterleaveReport split_without_insert(const std::string& name, bool quiet) {
       {.name = name,
        .setup = setup,
        .threads = {{op(OpKind::insert, both, value)}, second},
-       .limits = {.product = 256, .random = 8, .sampled = 60},
+       .limits = {.product = 256, .random = 8, .sampled = 30},
        .quiet = quiet});
   return interleaver.sweep({{0, flush_of("phast.split.zero")}}, 0,
                            {{1, mark_of("return")}, {0, done()}, {1, done()}});

@@ -11,8 +11,8 @@ namespace {
 
 SubjectFactory words() { return phast_subjects<phast::IntegerCodec>({}); }
 SubjectFactory bytes() { return phast_subjects<phast::BytesCodec>({.values = ValueKind::bytes}); }
-constexpr EnumerationLimits kWords{.product = 32, .random = 4, .sampled = 24};
-constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 12};
+constexpr EnumerationLimits kWords{.product = 32, .random = 4, .sampled = 12};
+constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 6};
 
 auto adder(RaceList& races, SubjectFactory subjects, const EnumerationLimits& limits) {
   return [&races, subjects, limits](const char* name, const Ops& setup,

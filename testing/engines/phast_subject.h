@@ -8,6 +8,15 @@
 
 namespace perdure::testing {
 
+// Of the only map in the file; null: there is none.
+inline const phast::layout::Root* phast_root(const SimMemory& memory) {
+  for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
+    const auto* root = reinterpret_cast<const phast::layout::Root*>(memory.base() + at);
+    if (root->magic == phast::layout::kRootMagic) return root;
+  }
+  return nullptr;
+}
+
 template <class Codec, class Geometry>
 struct PhastTraits {
   using Map = phast::Phast<SimPlatform, Codec, Geometry>;

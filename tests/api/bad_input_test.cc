@@ -372,7 +372,7 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
   for (std::uint64_t batch = 0; batch < batches; ++batch) {
     std::vector<std::pair<std::size_t, int>> flips;  // byte, bit; or -1: the whole line zeroed
     for (int i = 0; i < 40; ++i) {
-      const bool line = rng.one_in(8) && !misses_lost_lines();
+      const bool line = rng.one_in(8);
       flips.emplace_back(live[rng.below(live.size())] + (line ? 0 : rng.below(64)),
                          line ? -1 : static_cast<int>(rng.below(8)));
     }
@@ -435,7 +435,6 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
 
 // The same for files with whole pages gone or swapped.
 TEST(Damage, LostAndSwappedPagesAreNoticedOrHarmless) {
-  if (misses_lost_lines()) GTEST_SKIP() << "pages that are lost need not be noticed in a table";
   PERDURE_TRACE_SEED();
   TempPath path;
   make_pool(path);

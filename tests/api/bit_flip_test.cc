@@ -4,9 +4,10 @@
 // pool is opened as `perdure check` does, past its damage. In a pool that is open, under the hands
 // of its process: check answers, and names what it finds.
 //
-// A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, a
-// number that many. PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with
-// --gtest_filter.
+// A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, and of
+// the lines of zeros where something could be (root directory, extent table, extents in use) every
+// bit of the first word, and some of the others; a number that many.
+// PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with --gtest_filter.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -17,7 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "heap/extent_table.h"
 #include "index/phast/layout.h"
+#include "pool/layout.h"
 #include "testing/checksums/checksums.h"
 #include "tests/conformance/engines.h"
 #include "tests/conformance/support.h"
@@ -161,6 +164,7 @@ bool documented(StatusCode code) {
 struct Shared {
   std::uint64_t next;  // flip that the child is at
   std::uint64_t counts[static_cast<std::size_t>(Verdict::kinds)];
+  std::uint64_t lived_on;  // unused flips whose pool then worked, closed and was read again
   std::uint64_t bad_count;
   std::uint64_t bad[64];  // bits
   Verdict why[64];
@@ -198,27 +202,32 @@ class Flips {
   // Bits to flip: mostly of lines that hold something.
   std::vector<std::uint64_t> choose(bool few = false) const {
     std::vector<std::uint64_t> used;
-    for (std::uint64_t line = 0; line < original_.size() / 64; ++line) {
-      const Bytes bytes = Bytes(original_).substr(line * 64, 64);
-      if (bytes.find_first_not_of('\0') != Bytes::npos) used.push_back(line);
-    }
+    std::vector<std::uint64_t> empty;
+    split_lines(used, empty);
     std::vector<std::uint64_t> bits;
     if (const char* one = std::getenv("PERDURE_FLIP")) {
       bits.push_back(std::strtoull(one, nullptr, 0));
       return bits;
     }
     const char* text = few ? "100" : std::getenv("PERDURE_FLIPS");
+    Rng rng;
     if (text != nullptr && Bytes(text) == "all") {
+      std::printf("flips: %zu lines in use, %zu of zeros\n", used.size(), empty.size());
+      std::fflush(stdout);
       for (const std::uint64_t line : used) {
         for (std::uint64_t bit = 0; bit < 512; ++bit) bits.push_back(line * 512 + bit);
       }
+      for (const std::uint64_t line : empty) {
+        for (std::uint64_t bit = 0; bit < 64; ++bit) bits.push_back(line * 512 + bit);
+        for (int n = 0; n < 8; ++n) bits.push_back(line * 512 + 64 + rng.below(512 - 64));
+      }
       return bits;
     }
-    Rng rng;
     std::uint64_t n = text != nullptr ? std::strtoull(text, nullptr, 0) : scaled(3'000, 150);
     for (; n > 0; --n) {
-      bits.push_back(rng.one_in(16) ? rng.below(original_.size() * 8)
-                                    : used[rng.below(used.size())] * 512 + rng.below(512));
+      bits.push_back(rng.one_in(16)   ? rng.below(original_.size() * 8)
+                     : rng.one_in(16) ? empty[rng.below(empty.size())] * 512 + rng.below(512)
+                                      : used[rng.below(used.size())] * 512 + rng.below(512));
     }
     return bits;
   }
@@ -316,6 +325,45 @@ class Flips {
     setitimer(ITIMER_PROF, &timer, nullptr);
   }
 
+  // Lines that hold something; and lines of zeros of the root directory, the extent table and of
+  // extents in use.
+  void split_lines(std::vector<std::uint64_t>& used, std::vector<std::uint64_t>& empty) const {
+    const layout::Header header = newest_header();
+    const std::uint64_t extents = (header.file_bytes - header.data_offset) / header.extent_bytes;
+    std::vector<bool> assigned(extents);
+    for (std::uint64_t extent = 0; extent < extents; ++extent) {
+      ExtentWord word;
+      std::uint64_t bits;
+      std::memcpy(&bits, &original_[header.table_offset + extent * 8], sizeof(bits));
+      require(ExtentWord::decode(bits, extent, word), "the extent table is whole");
+      const bool run = word.state == ExtentState::run;
+      if (!run && word.state != ExtentState::slab) continue;
+      for (std::uint64_t i = 0; i < (run ? word.run : 1U); ++i) assigned.at(extent + i) = true;
+    }
+    const std::uint64_t directory_end =
+        layout::kDirectoryOffset + header.root_slots * sizeof(layout::Root);
+    const std::uint64_t table_end = header.table_offset + extents * 8;
+    for (std::uint64_t line = 0; line < original_.size() / 64; ++line) {
+      const std::uint64_t at = line * 64;
+      const Bytes bytes = Bytes(original_).substr(at, 64);
+      if (bytes.find_first_not_of('\0') != Bytes::npos) {
+        used.push_back(line);
+      } else if ((at >= layout::kDirectoryOffset && at < directory_end) ||
+                 (at >= header.table_offset && at < table_end) ||
+                 (at >= header.data_offset && at < header.file_bytes &&
+                  assigned[(at - header.data_offset) / header.extent_bytes])) {
+        empty.push_back(line);
+      }
+    }
+  }
+  layout::Header newest_header() const {
+    layout::Header copies[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::memcpy(&copies[i], &original_[i * layout::kHeaderBytes], sizeof(copies[i]));
+    }
+    return copies[copies[0].sequence > copies[1].sequence ? 0 : 1];
+  }
+
   void record(std::uint64_t bit, Verdict verdict) {
     ++shared_->counts[static_cast<std::size_t>(verdict)];
     if (verdict < Verdict::silent || shared_->bad_count >= std::size(shared_->bad)) return;
@@ -358,11 +406,64 @@ class Flips {
     }
     if (!sound) return Verdict::by_check;
     if (reading.refused) return Verdict::at_read;
-    if (reading.wrong.empty()) return Verdict::unused;
+    if (reading.wrong.empty()) return lives_on(*pool) ? Verdict::unused : Verdict::silent;
     if (std::getenv("PERDURE_FLIP") != nullptr) {
       std::fprintf(stderr, "wrong: %s\n", reading.wrong.front().c_str());
     }
     return Verdict::silent;
+  }
+
+  // A flip that nothing notices may do harm later: about 200 operations against what they must
+  // leave, then all is checked, closed, opened and read again.
+  bool lives_on(Pool& pool) {
+    std::string wrong;
+    try {
+      Truth now = truth_;
+      change(pool, now);
+      wrong = unlike(pool, now);
+      must(pool.close());
+      Pool again = open_pool(path_, options());
+      if (wrong.empty()) wrong = unlike(again, now);
+      ++shared_->lived_on;
+    } catch (const std::exception& error) {
+      wrong = error.what();
+    }
+    if (wrong.empty()) return true;
+    if (std::getenv("PERDURE_FLIP") != nullptr) {
+      std::fprintf(stderr, "later: %s\n", wrong.c_str());
+    }
+    return false;
+  }
+  static std::string unlike(Pool& pool, const Truth& now) {
+    if (verdict_of(pool.check({.deep = true})) != Verdict::unused) return "check";
+    const Reading reading = read_all(pool, now);
+    return reading.refused ? "refused" : reading.wrong.empty() ? "" : reading.wrong.front();
+  }
+  static void change(Pool& pool, Truth& now) {
+    auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", old_map()));
+    auto records = must(pool.map<std::uint64_t, Bytes>("records", old_map()));
+    auto texts = must(pool.map<Bytes, Bytes>("texts", old_map()));
+    auto words = must(pool.map<Bytes, std::uint64_t>("words", old_map()));
+    for (std::uint64_t i = 0; i < 30; ++i) {
+      const std::uint64_t key = i * 5'500;  // every other one is new
+      require(must(numbers.upsert(key, i)) == now.numbers.insert_or_assign(key, i).second, "new?");
+      const std::uint64_t gone = (i * 7 + 1) * 1'000;
+      require(must(numbers.erase(gone)) == (now.numbers.erase(gone) != 0), "erased?");
+      const std::string value(i * 11 % 90, 'n');
+      must(records.upsert(mix(i * 3), value));
+      now.records.insert_or_assign(mix(i * 3), value);
+      const std::string name = "customer:" + std::to_string(mix(i));
+      if (i % 3 == 0) {
+        require(must(texts.erase(name)) == (now.texts.erase(name) != 0), "text erased?");
+      } else {
+        must(texts.upsert(name + "+", value));
+        now.texts.insert_or_assign(name + "+", value);
+      }
+      must(words.upsert(word_key(i * 4), i));
+      now.words.insert_or_assign(word_key(i * 4), i);
+      const bool was = now.words.erase(word_key(i * 4 + 1)) != 0;
+      require(must(words.erase(word_key(i * 4 + 1))) == was, "word erased?");
+    }
   }
 
   // Operations on what may be damaged: answers do not matter, signals do.
@@ -402,6 +503,10 @@ void expect_none_bad(State state) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(Verdict::kinds); ++i) {
     std::printf("flips.%s.%s=%llu\n", pool, kVerdicts[i],
                 static_cast<unsigned long long>(shared.counts[i]));
+  }
+  if (state == State::clean) {
+    std::printf("flips.clean.lived_on=%llu\n", static_cast<unsigned long long>(shared.lived_on));
+    EXPECT_EQ(shared.lived_on, shared.counts[static_cast<std::size_t>(Verdict::unused)]);
   }
   for (std::uint64_t i = 0; i < shared.bad_count; ++i) {
     ADD_FAILURE() << kVerdicts[static_cast<std::size_t>(shared.why[i])] << ": bit "

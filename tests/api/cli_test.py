@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pty
 import random
 import re
 import shutil
@@ -310,6 +311,23 @@ class CommandsTest(CliTest):
         for needle in needles:
             content[content.index(needle)] ^= 1
         pathlib.Path(self.pool).write_bytes(content)
+
+    def test_check_shows_a_bar_on_a_terminal_only(self):
+        entries = [(b"key%07d" % i, b"v" * 64) for i in range(20_000)]
+        self.run_cli("load", self.pool, "-", stdin=tsv(entries))
+        self.assertEqual(self.run_cli("check", self.pool, "--deep").stderr, b"")
+        leader, terminal = pty.openpty()
+        shown = b""
+        with os.fdopen(leader, "rb", buffering=0) as screen:
+            with subprocess.Popen([CLI, "check", self.pool, "--deep"], stderr=terminal,
+                                  stdout=subprocess.DEVNULL) as check:
+                os.close(terminal)
+                with contextlib.suppress(OSError):  # EIO: nobody holds the other end
+                    while text := screen.read(4096):
+                        shown += text
+                self.assertEqual(check.wait(), DONE)
+        self.assertRegex(shown, rb"\r\x1b\[K\[[#.]{24}\] +\d+%  .* of .*ETA \d+:\d\d")
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), "the line is taken away at the end")
 
     def test_check_of_a_damaged_pool_says_all_that_is_wrong(self):
         self.run_cli("load", self.pool, "-", "--key", "u64", "--value", "u64", "--map", "n",

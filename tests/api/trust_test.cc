@@ -158,32 +158,50 @@ TEST(Trust, SyncUnderWriters) {
   expect_sound(pool);
 }
 
+// Copies of an open pool and of a closed one, with pages lost. A full check of the first cannot say
+// which entries it lacks (docs/durability.md); what is served is right. In the second one nothing
+// is lost unnoticed.
 TEST(Trust, AcceptingAnUntrustedPoolThatIsBrokenFails) {
-  if (misses_lost_lines()) GTEST_SKIP() << "pages that are lost need not be noticed in a table";
   TempPath path, copy("copy");
-  std::string bytes;
+  std::string copies[2];
   {
     Pool pool = open_pool(path, small_pool());
     fill_pool(pool);
-    bytes = read_bytes(path);
+    copies[0] = read_bytes(path);
+    must(pool.close());
+    copies[1] = read_bytes(path);
   }
-  // Everything behind the headers and tables torn: alternating pages lost.
-  for (std::size_t at = 64_KiB; at + 4'096 <= bytes.size(); at += 8'192) {
-    std::memset(bytes.data() + at, 0, 4'096);
-  }
-  write_bytes(copy, bytes);
-  PoolOptions accept = small_pool();
-  accept.accept_untrusted = true;
-  const ChildEnd end = run_child([&] {
-    auto pool = Pool::open(copy, accept);
-    if (!pool) {
-      require(pool.error() == StatusCode::corruption || pool.error() == StatusCode::untrusted,
-              describe(pool.error()));
-      return;
+  // Everything behind the headers and tables torn: alternating pages lost, which leaves no chain of
+  // leaves whole; then fewer, so that root blocks stay.
+  for (std::size_t round = 0; round < scaled(32, 8); ++round) {
+    for (const bool closed : {false, true}) {
+      std::string bytes = copies[closed ? 1 : 0];
+      const std::size_t first = 64_KiB + round * 4'096;
+      const std::size_t stride = round == 0 ? 8'192 : 16 * round * 4'096;
+      for (std::size_t at = first; at + 4'096 <= bytes.size(); at += stride) {
+        std::memset(bytes.data() + at, 0, 4'096);
+      }
+      write_bytes(copy, bytes);
+      PoolOptions accept = small_pool();
+      accept.accept_untrusted = true;
+      const ChildEnd end = run_child([&] {
+        auto pool = Pool::open(copy, accept);
+        if (!pool) {
+          require(pool.error() == StatusCode::corruption || pool.error() == StatusCode::untrusted,
+                  describe(pool.error()));
+          return;
+        }
+        if (closed) {  // trusted, so nobody has checked it yet
+          const auto report = pool->check({.deep = true});
+          if (!report || !report->ok()) return;
+        }
+        const bool may_lack = !closed && (round > 0 || !chosen_engine().ordered);
+        require(wrong_content(*pool, nullptr, may_lack).empty(),
+                "served although a full check cannot have passed");
+      });
+      EXPECT_TRUE(end.ok()) << end << ", round " << round << (closed ? ", closed" : ", open");
     }
-    require(wrong_content(*pool).empty(), "served although a full check cannot have passed");
-  });
-  EXPECT_TRUE(end.ok()) << end;
+  }
 }
 
 // Another boot, played in a mount namespace where the kernel's boot id reads differently. Needs the

@@ -44,7 +44,7 @@ class CommandsTest(unittest.TestCase):
     def test_interleave_runs_what_it_is_asked_for(self):
         done, values = run("perdure-interleave", "--only", "P1_LastSlotOfALeaf")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(len(re.findall(r"^canary .*: red in", done.stdout, re.M)), 2)
+        self.assertEqual(len(re.findall(r"^canary .*: red in", done.stdout, re.M)), 3)
         self.assertEqual(values["exhaustive_scenarios"], 1)
         self.assertGreater(values["schedules"], 1000)
         self.assertEqual(values["schedule_violations"], 0)

@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 
+#include "support.h"
 #include "testing/engine_list.h"
+#include "testing/synthetic_subject.h"
 
 namespace perdure::testing {
 namespace {
@@ -70,6 +74,81 @@ TEST(ExploreRunner, AWorkerThatDiesIsAViolationAndTheOthersGoOn) {
       });
   EXPECT_EQ(good, 5U);
   EXPECT_EQ(bad, 2U);
+}
+
+// A recovery that waits for ever takes no processor time.
+TEST(ExploreRunner, AWorkerThatWaitsForEverIsKilledAndNamed) {
+  class Waiting : public SyntheticSubject {
+   public:
+    Status open(SimMemory& memory, std::uint64_t boot) override {
+      while (boot != 1) pause();
+      return SyntheticSubject::open(memory, boot);
+    }
+  };
+  std::uint64_t started = 0, good = 0;
+  std::string said;
+  run_batches(
+      2,
+      [&](Job& job) {
+        const std::uint64_t n = started++;
+        job = {"job", 0, [n] {
+                 if (n != 0) return some_report(n);
+                 return run_exploration(
+                     random_one(
+                         "waits", [] { return std::make_unique<Waiting>(); }, synthetic_op,
+                         {.capacity = 2 << 20, .explore_create = false}, 3),
+                     "test.waits", 5);
+               }};
+        return n < 3;
+      },
+      [&](const Job&, const ExploreReport& report) {
+        good += report.ok() ? 1 : 0;
+        if (!report.ok()) said += report.failures.front();
+      },
+      2);
+  EXPECT_EQ(good, 2U);
+  EXPECT_NE(said.find("hung and was killed"), said.npos) << said;
+  EXPECT_NE(said.find("PERDURE_REPLAY='test.waits:5:p1.i0'"), said.npos) << said;
+}
+
+std::vector<PlantedMutant> all_canaries() {
+  std::vector<PlantedMutant> all = heap_canaries();
+  for (const EngineUnderTest* engine : engines_under_test()) {
+    for (PlantedMutant& canary : pool_canaries(*engine)) all.push_back(std::move(canary));
+    for (PlantedMutant& canary : engine_canaries(*engine)) all.push_back(std::move(canary));
+  }
+  return all;
+}
+bool is_red(const PlantedMutant& canary, const char* mutant, bool in_recovery,
+            std::uint64_t seeds) {
+  return fails_in_child(
+      [&] {
+        Exploration e = canary.exploration;
+        if (!in_recovery) e.options.second_in = e.options.kill_in = 0;
+        if (mutant != nullptr && !set_mutant(mutant)) return true;
+        for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+          if (!run_exploration(e, "test.canary", seed).ok()) return false;
+        }
+        return true;
+      },
+      600);
+}
+
+TEST(Explored, CanariesAreRed) {
+  if (sanitized()) GTEST_SKIP() << "a matter of many images";
+  for (const PlantedMutant& canary : all_canaries()) {
+    EXPECT_TRUE(is_red(canary, canary.mutant.c_str(), true, 10)) << canary.mutant;
+  }
+}
+
+// Where only a second run shows a mutant, all else is green: without it, and in the first run.
+TEST(Explored, CanariesInRecoveryAreGreenForWhatTheyDoNotName) {
+  if (sanitized()) GTEST_SKIP() << "a matter of many images";
+  for (const PlantedMutant& canary : all_canaries()) {
+    if (!canary.in_recovery) continue;
+    EXPECT_FALSE(is_red(canary, nullptr, true, 1)) << canary.exploration.name;
+    EXPECT_FALSE(is_red(canary, canary.mutant.c_str(), false, 1)) << canary.mutant;
+  }
 }
 
 TEST(Explored, EverySequenceUpToALengthOnce) {

@@ -10,7 +10,7 @@
 namespace perdure::testing {
 namespace {
 
-constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 80};
+constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 32};
 
 const MapSetup kThreeMaps{.values = ValueKind::bytes, .maps = 3};
 Op pool_op(Random& random) {
@@ -117,6 +117,9 @@ TEST(PoolCrash, X1_KilledWhileClosing) {
 TEST(PoolCrash, H4f_RootsAreDurableWhenAcknowledged) { EXPECT_EQ(durable_roots(), ""); }
 
 TEST(PoolCrash, X1_OpenWritesBackEveryLineAfterAKill) { EXPECT_EQ(killed_pool(), ""); }
+
+TEST(PoolOpen, StoresThatARestartMayHaveLostAreNotServed) { EXPECT_EQ(untrusted(), ""); }
+TEST(PoolOpen, TheSyncForPowerFindsNothingPending) { EXPECT_EQ(nothing_left_to_sync(), ""); }
 
 // A pool that serves at once after a kill: what it rests on itself is durable by then, and the rest
 // when it is settled.

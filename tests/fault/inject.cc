@@ -8,6 +8,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -26,7 +27,9 @@ std::atomic<std::uint64_t> calls_left{0};
 std::atomic<bool> stays{false};
 std::atomic<bool> unnoticed{false};
 std::atomic<std::uint64_t> fired{0};
+thread_local std::uint64_t fired_here = 0;
 std::atomic<int> instead{0};  // of the usual error
+std::atomic<void*> untouchable{nullptr};
 Pretence pretence;
 
 }  // namespace
@@ -42,11 +45,15 @@ bool fails(Fault fault, int error) noexcept {
     if (left != 1) return false;
   }
   fired.fetch_add(1);
+  ++fired_here;
   errno = instead != 0 ? instead.load() : error;
   return true;
 }
 // What a call that failed answers.
+bool is_unnoticed() noexcept { return unnoticed; }
+bool is_chosen(Fault fault) noexcept { return chosen == fault; }
 int answer(int error) noexcept { return unnoticed ? 0 : error; }
+void* answer(void* error) noexcept { return unnoticed ? untouchable.load() : error; }
 
 const Pretence& pretended() noexcept { return pretence; }
 bool is_pretended(const char* path) noexcept {
@@ -73,7 +80,11 @@ const char* fault_name(Fault fault) noexcept {
   return kNames[static_cast<std::size_t>(fault)];
 }
 
-void set_unnoticed(bool on) noexcept { unnoticed = on; }
+void set_unnoticed(bool on) noexcept {
+  constexpr std::size_t kBytes = 1 << 20;
+  if (on) untouchable = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  unnoticed = on;
+}
 void pretend(const Pretence& what) noexcept { pretence = what; }
 void set_fault(Fault fault, std::uint64_t k, bool sticky, int error) noexcept {
   chosen = fault;
@@ -83,6 +94,7 @@ void set_fault(Fault fault, std::uint64_t k, bool sticky, int error) noexcept {
   fired = 0;
 }
 std::uint64_t faults_fired() noexcept { return fired.load(); }
+std::uint64_t faults_fired_here() noexcept { return fired_here; }
 
 Armed::Armed() noexcept { armed = true; }
 Armed::~Armed() { armed = false; }
@@ -92,7 +104,9 @@ Armed::~Armed() { armed = false; }
 using perdure::test::answer;
 using perdure::test::fails;
 using perdure::test::Fault;
+using perdure::test::is_chosen;
 using perdure::test::is_pretended;
+using perdure::test::is_unnoticed;
 using perdure::test::open_pretended;
 using perdure::test::pretended;
 
@@ -108,13 +122,13 @@ void* operator new(std::size_t n) {
 }
 void* operator new[](std::size_t n) { return operator new(n); }
 void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
-  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_malloc(n == 0 ? 1 : n);
+  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_malloc(n == 0 ? 1 : n);
 }
 void* operator new[](std::size_t n, const std::nothrow_t& tag) noexcept {
   return operator new(n, tag);
 }
 void* operator new(std::size_t n, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  if (fails(Fault::nothrow_new, ENOMEM)) return nullptr;
+  if (fails(Fault::nothrow_new, ENOMEM)) return answer(nullptr);
   const auto align = static_cast<std::size_t>(alignment);
   return std::aligned_alloc(align, (n + align - 1) / align * align);
 }
@@ -136,19 +150,19 @@ void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::f
 extern "C" {
 
 void* __wrap_malloc(std::size_t n) {
-  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_malloc(n);
+  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_malloc(n);
 }
 void* __real_calloc(std::size_t n, std::size_t size);
 void* __wrap_calloc(std::size_t n, std::size_t size) {
-  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_calloc(n, size);
+  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_calloc(n, size);
 }
 void* __real_realloc(void* p, std::size_t n);
 void* __wrap_realloc(void* p, std::size_t n) {
-  return fails(Fault::nothrow_new, ENOMEM) ? nullptr : __real_realloc(p, n);
+  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_realloc(p, n);
 }
 void* __real_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset);
 void* __wrap_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset) {
-  if (fails(Fault::mmap, ENOMEM)) return MAP_FAILED;
+  if (fails(Fault::mmap, ENOMEM)) return answer(MAP_FAILED);
   if (pretended().dax && (flags & MAP_SYNC) != 0) {
     flags = (flags & ~(MAP_SYNC | MAP_SHARED_VALIDATE)) | MAP_SHARED;
   }
@@ -156,11 +170,13 @@ void* __wrap_mmap(void* p, std::size_t n, int protection, int flags, int fd, off
 }
 int __real_madvise(void* p, std::size_t n, int advice);
 int __wrap_madvise(void* p, std::size_t n, int advice) {
+  // Who does not look whether the file is longer does not look whether it has pages, either.
+  if (is_unnoticed() && is_chosen(Fault::ftruncate)) return 0;
   return fails(Fault::madvise, ENOMEM) ? -1 : __real_madvise(p, n, advice);
 }
 int __real_ftruncate(int fd, off_t size);
 int __wrap_ftruncate(int fd, off_t size) {
-  return fails(Fault::ftruncate, ENOSPC) ? -1 : __real_ftruncate(fd, size);
+  return fails(Fault::ftruncate, ENOSPC) ? answer(-1) : __real_ftruncate(fd, size);
 }
 int __real_posix_fallocate(int fd, off_t offset, off_t n);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t n) {
@@ -169,16 +185,18 @@ int __wrap_posix_fallocate(int fd, off_t offset, off_t n) {
 }
 int __real_fallocate(int fd, int mode, off_t offset, off_t n);
 int __wrap_fallocate(int fd, int mode, off_t offset, off_t n) {
-  return fails(Fault::fallocate, EIO) ? -1 : __real_fallocate(fd, mode, offset, n);
+  return fails(Fault::fallocate, EIO) ? answer(-1) : __real_fallocate(fd, mode, offset, n);
 }
 int __real_msync(void* p, std::size_t n, int flags);
 int __wrap_msync(void* p, std::size_t n, int flags) {
   return fails(Fault::msync, EIO) ? answer(-1) : __real_msync(p, n, flags);
 }
 int __real_fdatasync(int fd);
-int __wrap_fdatasync(int fd) { return fails(Fault::fdatasync, EIO) ? -1 : __real_fdatasync(fd); }
+int __wrap_fdatasync(int fd) {
+  return fails(Fault::fdatasync, EIO) ? answer(-1) : __real_fdatasync(fd);
+}
 int __real_fsync(int fd);
-int __wrap_fsync(int fd) { return fails(Fault::fsync, EIO) ? -1 : __real_fsync(fd); }
+int __wrap_fsync(int fd) { return fails(Fault::fsync, EIO) ? answer(-1) : __real_fsync(fd); }
 int __real_open(const char* path, int flags, ...);
 int __wrap_open(const char* path, int flags, ...) {
   std::va_list arguments;
@@ -186,7 +204,8 @@ int __wrap_open(const char* path, int flags, ...) {
   const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
   va_end(arguments);
   if (is_pretended(path)) return open_pretended();
-  return fails(Fault::open, EMFILE) ? -1 : __real_open(path, flags, mode);
+  if (!fails(Fault::open, EMFILE)) return __real_open(path, flags, mode);
+  return is_unnoticed() ? memfd_create("unasked", MFD_CLOEXEC) : -1;
 }
 int __real_fcntl(int fd, int command, ...);
 int __wrap_fcntl(int fd, int command, ...) {
@@ -194,7 +213,7 @@ int __wrap_fcntl(int fd, int command, ...) {
   va_start(arguments, command);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  return fails(Fault::lock, ENOLCK) ? -1 : __real_fcntl(fd, command, argument);
+  return fails(Fault::lock, ENOLCK) ? answer(-1) : __real_fcntl(fd, command, argument);
 }
 ssize_t __real_pread(int fd, void* p, std::size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void* p, std::size_t n, off_t offset) {
@@ -221,6 +240,17 @@ std::FILE* __wrap_fopen(const char* path, const char* mode) {
 int __wrap_pmem2_map_get_store_granularity(void* map) {
   constexpr int kByte = 0;  // PMEM2_GRANULARITY_BYTE
   return pretended().eadr ? kByte : __real_pmem2_map_get_store_granularity(map);
+}
+ssize_t __real_readlink(const char* path, char* out, std::size_t n);
+ssize_t __wrap_readlink(const char* path, char* out, std::size_t n) {
+  constexpr char kDisk[] = "../../block/vda";
+  constexpr char kDevices[] = "/sys/dev/block/";
+  if (!pretended().disk || std::strncmp(path, kDevices, sizeof(kDevices) - 1) != 0) {
+    return __real_readlink(path, out, n);
+  }
+  const std::size_t bytes = std::min(n, sizeof(kDisk) - 1);
+  std::memcpy(out, kDisk, bytes);
+  return static_cast<ssize_t>(bytes);
 }
 int __real_link(const char* from, const char* to);
 int __wrap_link(const char* from, const char* to) {

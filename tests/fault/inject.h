@@ -40,6 +40,7 @@ struct Pretence {
   std::uint32_t file_system = 0;  // magic of statfs; 0: what it is
   bool dax = false;               // MAP_SYNC is taken
   bool eadr = false;              // libpmem2 says that caches are flushed on power loss
+  bool disk = false;              // every block device is a plain disk
   const char* file = nullptr;     // this file cannot be opened, or if
   const char* text = nullptr;     // there is one, says this
   bool unreadable = false;        // or is opened, but cannot be read
@@ -50,8 +51,10 @@ void pretend(const Pretence& pretence) noexcept;
 // ones; with `error`, or with what such a call usually fails with.
 void set_fault(Fault fault, std::uint64_t k, bool sticky, int error = 0) noexcept;
 std::uint64_t faults_fired() noexcept;
-// Planted: a link or msync that fails does nothing and answers that it did, as if the
-// library did not look.
+// Of these, in calls of the thread that asks: none of the background's.
+std::uint64_t faults_fired_here() noexcept;
+// Planted: what fails does nothing and answers that it did, as if the library did not look. An
+// allocation and mmap answer memory that nobody may touch; open a file, but not the one asked for.
 void set_unnoticed(bool on) noexcept;
 
 // Counts and injects while it lives.

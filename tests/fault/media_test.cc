@@ -114,6 +114,32 @@ TEST_F(Media, JournalledDataIsCopied) {
   EXPECT_TRUE(answer.empty() || answer.find("device") != std::string::npos) << answer;
 }
 
+// A name that may not survive is not answered as a pool, nor left for the next open.
+TEST_F(Media, ANameThatCannotBeSyncedIsNotThere) {
+  const Pretended pretended({.file_system = kXfs, .disk = true});
+  for (const Durability durability : {Durability::process, Durability::power}) {
+    for (const int error : {EIO, EINVAL}) {
+      {
+        const Failing failing(Fault::fsync, 1, true, error);
+        EXPECT_EQ(code_of(Pool::open(path_, with(durability))), StatusCode::io) << error;
+      }
+      EXPECT_FALSE(std::filesystem::exists(path_));
+    }
+  }
+  must(open_pool(path_, with(Durability::power)).close());
+}
+
+// Its maker may have been killed before the name was durable.
+TEST_F(Media, AnOpenForPowerSyncsTheName) {
+  const Pretended pretended({.file_system = kXfs, .disk = true});
+  must(open_pool(path_, with(Durability::power)).close());
+  {
+    const Failing failing(Fault::fsync, 1, true);
+    EXPECT_EQ(code_of(Pool::open(path_, with(Durability::power))), StatusCode::io);
+  }
+  must(open_pool(path_, with(Durability::power)).close());
+}
+
 // The whole of a pool's life on DAX, with the instructions that are used there.
 void live_on_dax(const std::string& path, Medium medium, const std::string& instruction) {
   {
@@ -457,15 +483,30 @@ TEST_F(File, CreationBesideOthers) {
   EXPECT_EQ(refused.create(path_).code(), StatusCode::not_found);
 }
 
-// The name is there even if its folder cannot be synced; a file in the working folder has none.
+// Where nothing promises `power` the name is there even if its folder cannot be synced; a file in
+// the working folder has none.
 TEST_F(File, AFolderThatCannotBeOpened) {
-  FileStorage storage;
-  ASSERT_TRUE(storage.create(path_).ok());
-  {
-    const Failing failing(Fault::open, 1, true, EACCES);
-    EXPECT_TRUE(storage.publish().ok());
+  struct Row {
+    Fault fault;
+    int error;
+    std::uint32_t file_system;
+    StatusCode code;
+  };
+  for (const Row& row : {Row{Fault::open, EACCES, kTmpfs, StatusCode::ok},
+                         Row{Fault::open, EMFILE, kTmpfs, StatusCode::io},
+                         Row{Fault::open, EACCES, kXfs, StatusCode::io},
+                         Row{Fault::fsync, EINVAL, kTmpfs, StatusCode::ok},
+                         Row{Fault::fsync, EIO, kTmpfs, StatusCode::io},
+                         Row{Fault::fsync, EINVAL, kXfs, StatusCode::io}}) {
+    const Pretended pretended({.file_system = row.file_system, .disk = true});
+    FileStorage storage;
+    ASSERT_TRUE(storage.create(path_).ok());
+    {
+      const Failing failing(row.fault, 1, true, row.error);
+      EXPECT_EQ(storage.publish().code(), row.code) << row.error;
+    }
+    EXPECT_EQ(std::filesystem::remove(path_), row.code == StatusCode::ok);
   }
-  EXPECT_TRUE(std::filesystem::exists(path_));
   const ChildEnd end = run_child([&] {
     require(chdir(scratch_dir().c_str()) == 0, "chdir");
     const std::string name = "perdure-test-" + std::to_string(getpid()) + ".bare";

@@ -45,8 +45,8 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
     Model<K, V> model(distribution(), engine().ordered);
     KeyNumbers numbers(distribution(), kUniverse);
     Rng rng(seed());
-    const std::uint64_t operations = scaled(8'000, 400);
-    for (std::uint64_t session = 0; session < scaled(6, 4); ++session) {
+    const std::uint64_t operations = scaled(5'000, 400);
+    for (std::uint64_t session = 0; session < scaled(4, 4); ++session) {
       SCOPED_TRACE("session " + std::to_string(session));
       Pool pool = open_pool(path, pool_options());
       auto map = open_map<K, V>(pool);

@@ -155,13 +155,17 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
   };
   const std::vector<Mutant> both{Mutant::drop_flush, Mutant::drop_fence};
   const Shown all[] = {
-      {"scans_beside_erases", "clevel.scan.dead", both},
+      {"scans_beside_erases",
+       "clevel.scan.dead",
+       {Mutant::drop_flush, Mutant::drop_fence, Mutant::delay_flush, Mutant::publish_first}},
       {"reuse_beside_the_rehash", "clevel.rehash.seal", both},
       {"reuse_beside_a_move", "clevel.move.slot", both},
       {"reuse_after_an_undone_copy", "clevel.rehash.undo", {Mutant::drop_flush}},
       {"absence_beside_the_walk", "clevel.mark.dead", both},
   };
   for (const NamedInterleaving& interleaving : clevel_interleavings()) {
+    // Of every two keys, one after the other: minutes under a sanitizer.
+    if (sanitized() && std::string_view(interleaving.name) == "reuse_beside_a_move") continue;
     const std::string name = test_name(interleaving.name);
     expect_clean(interleaving.run(name, false));
     for (const Shown& shown : all) {
@@ -212,6 +216,19 @@ TEST(ClevelRaces, P4a_ItemsMoveBesideTheSweep) {
       {"clevel.rehash.copy"});
 }
 
+// I9: of what is inserted and erased while the walk sums the slots of a closed map none is held for
+// lost; without the account of what changes ahead of it some is.
+TEST(ClevelRaces, I9_TheWalkSumsBesideMutations) {
+  const Ops setup = with(keys_up_to(8), {reopen()});
+  const std::vector<Ops> threads{{erase(1), insert(31, 1), insert(1, 2)},
+                                 {insert(32, 1), erase(7), erase(8)}};
+  expect_clean(explore("two", words(), setup, threads, 128));
+  expect_clean(explore("beside_steps", words(), setup, {steps_of_background(8), threads[0]}, 128));
+  const ScopedMutant scoped("clevel.slots.ahead", Mutant::skip_step);
+  ASSERT_TRUE(scoped.matched());
+  EXPECT_FALSE(explore("red", words(), setup, threads, 128, /*quiet=*/true).ok());
+}
+
 // The walk of an open clears the slot of an item that has just died, and is over; an insert fills
 // it; the eraser, wherever it was stopped since it killed the item, leaves it alone.
 TEST(ClevelRaces, C4_P4a_TheWalkEndsBesideAnEraser) {
@@ -223,7 +240,7 @@ TEST(ClevelRaces, C4_P4a_TheWalkEndsBesideAnEraser) {
   const auto report =
       interleaver.sweep({{0, flush_of("clevel.erase.state")}}, 0, {{1, done()}, {0, done()}});
   expect_crossed(report, {"clevel.mark.slot"});
-  EXPECT_EQ(report.blocked, 0U);
+  EXPECT_LE(report.blocked, 4U) << "it waits only where the eraser has the latch of the bucket";
 }
 
 }  // namespace

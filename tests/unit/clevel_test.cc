@@ -3,7 +3,9 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,16 +19,41 @@ namespace {
 using Numbers = Map<std::uint64_t, std::uint64_t>;
 constexpr MapOptions kClevel{.engine = Engine::clevel};
 
-// The secret of the only map in the file.
-clevel::Seed seed_in(const std::string& path) {
+std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+// In place: another file would be a copy.
+void put_bytes(const std::string& path, const std::string& bytes) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+// Of the only map in the file.
+clevel::layout::Root root_in(const std::string& bytes) {
   for (std::size_t at = 0; at + sizeof(clevel::layout::Root) <= bytes.size(); at += 64) {
     clevel::layout::Root root;
     std::memcpy(&root, bytes.data() + at, sizeof(root));
-    if (root.magic == clevel::layout::kRootMagic) return {.a = root.seed[0], .b = root.seed[1]};
+    if (root.magic == clevel::layout::kRootMagic) return root;
   }
   throw std::runtime_error("no root block");
+}
+// Its secret.
+clevel::Seed seed_in(const std::string& path) {
+  const clevel::layout::Root root = root_in(bytes_of(path));
+  return {.a = root.seed[0], .b = root.seed[1]};
+}
+// Where its buckets lie in which a slot is used.
+std::vector<std::size_t> used_buckets(const std::string& bytes) {
+  const std::string empty(64, '\0');
+  std::vector<std::size_t> used;
+  for (const std::uint64_t word : root_in(bytes).levels) {
+    if (word == 0) continue;
+    const std::size_t begin = word & clevel::kOffsetMask & ~std::uint64_t{63};
+    for (std::size_t n = 0; n < std::size_t{1} << (word & 63); ++n) {
+      if (bytes.compare(begin + n * 64, 64, empty) != 0) used.push_back(begin + n * 64);
+    }
+  }
+  return used;
 }
 // In a level of so many; they say which those in every smaller one are.
 std::pair<std::uint64_t, std::uint64_t> buckets_of(std::uint64_t key, const clevel::Seed& seed,
@@ -232,6 +259,157 @@ TEST(Clevel, CompactGivesBackTheLevelThatLiesReady) {
   EXPECT_EQ(beside_levels(), root);
   for (; slots_of(map.stats()) == size; ++key) ASSERT_TRUE(must(map.insert(key, key)));
   expect_sound(pool);
+}
+
+constexpr PoolOptions kDriven{
+    .durability = Durability::process, .max_size = 64_MiB, .background_threads = 0};
+
+// A closed pool whose map lacks slots: what is there is served; once the walk has been through the
+// table nobody is told "absent", nothing is vouched for, and the next open knows at once.
+void expect_lost(const std::string& path, const std::string& bytes, std::uint64_t entries) {
+  put_bytes(path, bytes);
+  for (const bool again : {false, true}) {
+    Pool pool = open_pool(path, kDriven);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    while (!again && must(pool.run_background())) {
+    }
+    if (again) (void)must(pool.run_background());
+    std::uint64_t refused = 0;
+    for (std::uint64_t i = 0; i < entries; ++i) {
+      const auto found = map.find(i);
+      if (found) {
+        ASSERT_EQ(*found, std::optional(i + 1)) << i;
+      } else {
+        ASSERT_EQ(found.error(), StatusCode::corruption);
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 0U);
+    EXPECT_LE(refused, 8U);
+    EXPECT_EQ(map.find(entries).error(), StatusCode::corruption);
+    EXPECT_EQ(map.insert(entries, 1).error(), StatusCode::corruption);
+    EXPECT_EQ(map.erase(entries).error(), StatusCode::corruption);
+    std::uint64_t visited = 0;
+    const auto scanned = map.for_each([&](std::uint64_t, std::uint64_t) { return ++visited > 0; });
+    ASSERT_FALSE(scanned);
+    EXPECT_EQ(scanned.error(), StatusCode::corruption);
+    EXPECT_EQ(visited + refused, entries);
+    EXPECT_FALSE(must(pool.check()).ok());
+    EXPECT_EQ(pool.sync(), StatusCode::corruption);
+    EXPECT_EQ(pool.close(), StatusCode::corruption);
+  }
+}
+
+TEST(Clevel, ALineOfSlotsThatIsLostIsFoundByTheWalk) {
+  TempPath path;
+  const std::uint64_t entries = 2'000;
+  {
+    Pool pool = open_pool(path, kDriven);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    must(pool.close());
+  }
+  const std::string closed = bytes_of(path);
+  const std::vector<std::size_t> used = used_buckets(closed);
+  ASSERT_GT(used.size(), 200U);
+  for (std::size_t i = 0; i < used.size(); i += san() ? 40 : 4) {
+    SCOPED_TRACE(i);
+    std::string bytes = closed;
+    std::memset(bytes.data() + used[i], 0, 64);
+    expect_lost(path, bytes, entries);
+  }
+  put_bytes(path, closed);
+  Pool pool = open_pool(path, kDriven);
+  expect_sound(pool);
+  must(pool.close());
+}
+
+// Of other lines; a shallow check, which looks at no key, finds it, too.
+TEST(Clevel, SlotsInAnotherPlaceAreFoundByTheWalk) {
+  TempPath path;
+  {
+    Pool pool = open_pool(path, kDriven);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    must(pool.close());
+  }
+  const std::string closed = bytes_of(path);
+  const std::vector<std::size_t> used = used_buckets(closed);
+  ASSERT_GT(used.size(), 50U);
+  for (std::size_t i = 1; i < used.size(); i += 5) {
+    std::string bytes = closed;
+    std::swap_ranges(bytes.begin() + static_cast<std::ptrdiff_t>(used[i]),
+                     bytes.begin() + static_cast<std::ptrdiff_t>(used[i] + 64),
+                     bytes.begin() + static_cast<std::ptrdiff_t>(used[i - 1]));
+    put_bytes(path, bytes);
+    Pool pool = open_pool(path, kDriven);
+    EXPECT_FALSE(must(pool.check()).ok()) << i;
+    EXPECT_EQ(pool.close(), StatusCode::corruption) << i;
+  }
+}
+
+// What changes while the walk sums the slots, ahead of it and behind it, is no loss.
+TEST(Clevel, TheWalkKnowsWhatChangesMeanwhile) {
+  PERDURE_TRACE_SEED();
+  TempPath path;
+  Rng rng;
+  std::map<std::uint64_t, std::uint64_t> model;
+  const std::uint64_t keys = scaled(20'000, 3'000);
+  for (int round = 0; round < 6; ++round) {
+    Pool pool = open_pool(path, kDriven);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    for (std::uint64_t n = 0; n < keys / 2; ++n) {
+      const std::uint64_t key = rng.below(keys);
+      if (rng.one_in(2)) {
+        ASSERT_EQ(must(map.insert(key, n)), model.emplace(key, n).second);
+      } else {
+        ASSERT_EQ(must(map.erase(key)), model.erase(key) != 0);
+      }
+    }
+    if (round % 2 == 0) expect_sound(pool);
+    ASSERT_TRUE(pool.close().ok());
+  }
+  Pool pool = open_pool(path, kDriven);
+  expect_sound(pool);
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+  EXPECT_EQ(map.stats().entries, model.size());
+  for (const auto& [key, value] : model) ASSERT_EQ(must(map.find(key)), std::optional(value));
+}
+
+// By threads, beside one of the pool.
+TEST(Clevel, TheWalkKnowsWhatThreadsChangeMeanwhile) {
+  TempPath path;
+  const PoolOptions options{.durability = Durability::process, .max_size = 128_MiB};
+  const std::uint64_t keys = scaled(200'000, 10'000);
+  {
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    for (std::uint64_t key = 0; key < keys; key += 2) ASSERT_TRUE(must(map.insert(key, key)));
+    must(pool.close());
+  }
+  for (std::uint64_t round = 0; round < scaled(8, 3); ++round) {
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        // Even and odd keys take turns at being there.
+        for (std::uint64_t n = t; n < keys / 40; n += 3) {
+          const std::uint64_t pair = mix(n) % (keys / 2) / 3 * 3 + t;
+          const std::uint64_t present = pair * 2;
+          if (map.erase(present).value_or(false)) {
+            EXPECT_TRUE(map.insert(present + 1, n).value_or(false));
+          } else {
+            EXPECT_TRUE(map.erase(present + 1).value_or(false));
+            EXPECT_TRUE(map.insert(present, n).value_or(false));
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (round % 2 == 0) expect_sound(pool);
+    ASSERT_TRUE(pool.close().ok());
+  }
 }
 
 }  // namespace

@@ -30,8 +30,11 @@
 //   I7 D  Until mark_some() has been through the table (verified_), a found item counts only if its
 //         checksum matches and its slot still names it, and nothing is rehashed.
 //   I8 C  In a map that was closed cleanly every slot that is not 0 or sealed names a live, whole
-//         item. A closed item, whose checksum covers its value word, is whole until it is freed,
-//         whatever happens.
+//         item, and the sum of all slots is the root's. A closed item, whose checksum covers its
+//         value word, is whole until it is freed, whatever happens.
+//   I9 D  While the walk of a cleanly closed map sums the slots, a slot changes under the latch of
+//         its bucket. Changes ahead of the walk are added up, to be taken out of its sum.
+//   I10 C Where the walk has found damage the root says so, and nobody answers "absent" any more.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of an item)
 //   find    all levels from the last to the first: tag -> state live -> key -> value (LP: the load
 //           of the state; a value that came later belongs to an update that is ordered before it
@@ -56,6 +59,7 @@
 //           sealed: ring word 0, F S (PP) -> context -> level retired.
 //   compact two smaller levels, as an expansion adds them; the rehash then empties the old ones.
 //   for_each  bucket by bucket; nothing moves meanwhile, so that each entry is seen once.
+//   close   the walk to its end -> items closed -> sum of the slots, F; the pool fences.
 // ORDERING
 //   state, key, value  before the slot's CAS (release); find loads the slot first (acquire).
 //   copy               before the seal: who finds a seal finds the copy further up, or a new
@@ -74,7 +78,7 @@
 //   those that name a dead or torn item are cleared, once the death is durable, and so is the lower
 //   one of two that name an item, as a move that was cut short leaves them; fenced in the same
 //   step, before the sweep can free the block. The others' items and blobs are marked. A rehash
-//   goes on from bucket 0. Idempotent.
+//   goes on from bucket 0. Idempotent. Damage that it finds ends it (I10): 1F 1S, once.
 //   Non-authoritative pointers: slots of dead and torn items; the second slot of a moving item;
 //   bits 0..38 of a dead state; value words of dead items.
 // RECLAMATION  items through epochs, their slot written back and their state zeroed by the batch
@@ -82,8 +86,9 @@
 //   a reference is removed during a sweep its target is marked.
 // PROGRESS  find, update, erase are lock-free (an allocation aside). Inserts of one stripe exclude
 //   each other across the fence. One thread expands, others that found no slot either wait for it.
-//   Nobody waits for the rehash; it waits for erases between death and slot. pool_full: inserts and
-//   byte updates fail, all else goes on.
+//   Nobody waits for the rehash; it waits for erases between death and slot. While the walk of a
+//   clean open goes on whoever stores into a slot takes a latch for that, as the walk does (I9).
+//   pool_full: inserts and byte updates fail, all else goes on.
 //   hash_overflow: an insert whose buckets are full though the table is nearly empty, since its
 //   keys were chosen to collide; other keys' inserts go on.
 #pragma once
@@ -97,6 +102,7 @@
 #include "index/clevel/item.h"
 #include "index/clevel/layout.h"
 #include "index/clevel/stripe.h"
+#include "index/closed_sum.h"
 #include "index/engine.h"
 #include "index/map_engine.h"
 #include "perdure/index.h"
@@ -153,6 +159,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many
   static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;
   static constexpr unsigned kGiveCoreAway = 63;  // as P::pause() knows it
+  static constexpr std::uint32_t kSumLatches = 16;
 
   struct Level {
     Bucket* buckets = nullptr;
@@ -188,6 +195,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
     const Context* context = nullptr;
     std::uint64_t moves = 0;    // moves_ before the walk
     std::uint64_t damaged = 0;  // an item that a clean close left whole, and that is not
+    bool verified = false;      // verified_ before the walk
   };
   // What an item is that a slot named, by its checksum. `changed`: it was another one by then.
   enum class Look : std::uint8_t { whole, torn, damaged, changed };
@@ -209,6 +217,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
     return stripes_[probe.stripe() % G::kStripes];
   }
   static Status damaged(std::uint64_t offset) noexcept;
+  static Status known_damage() noexcept;
   bool plausible(std::uint64_t word) const noexcept {
     return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
   }
@@ -267,6 +276,14 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   void open_item(Item* item, std::uint64_t state) noexcept;
   bool clear_slots(const Found& found, const Probe& probe) noexcept;
   bool clear_copies(const Found& found, const Probe& probe) noexcept;
+  // As compare_exchange, with I9. Where the walk may not be over.
+  [[gnu::always_inline]] bool exchange_slot(std::uint64_t& slot, std::uint64_t& expected,
+                                            std::uint64_t word) noexcept {
+    if (!clean_ || verified_.load(std::memory_order_acquire)) [[likely]]
+      return context_.platform.compare_exchange(slot, expected, word);
+    return exchange_summed(slot, expected, word);
+  }
+  bool exchange_summed(std::uint64_t& slot, std::uint64_t& expected, std::uint64_t word) noexcept;
 
   // --- structure ---
   Status append(const Context& seen, std::span<const std::uint64_t> sizes, bool shrink) noexcept;
@@ -378,7 +395,14 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   }
   Status read_levels() noexcept;
   static std::uint64_t level_word(std::uint64_t offset, std::uint64_t buckets) noexcept;
-  void close_level(Level& level) noexcept;
+  std::uint64_t close_level(Level& level) noexcept;
+  std::uint64_t walk_rank(const std::uint64_t& slot) const noexcept;
+  std::uint64_t slot_term(const std::uint64_t& slot, std::uint64_t word) const noexcept {
+    return closed_term(offset_of(&slot), word);
+  }
+  void sum_bucket(const Bucket& bucket) noexcept;
+  Status verify_sum() const noexcept;
+  void note_damage() noexcept;
   Status mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept;
   bool named_above(const Context& now, std::uint64_t word, const Probe& probe) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
@@ -393,6 +417,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   bool clean_ = false;  // found as a close leaves it
   typename P::template Atomic<Context*> levels_{nullptr};
   typename P::template Atomic<bool> verified_{false};  // I7
+  typename P::template Atomic<bool> damaged_{false};   // I10
   std::unique_ptr<Stripe<P>[]> stripes_;
   typename P::Latch resize_latch_;
   // Of who adds a level; taken before the others. Held across allocations, which may wait for
@@ -422,7 +447,13 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   // mark_some's own:
   std::uint32_t mark_level_ = 0;
   std::uint64_t mark_bucket_ = 0;
-  std::uint64_t marked_ = 0;  // entries
+  std::uint64_t marked_ = 0;     // entries
+  std::uint64_t mark_rank_ = 0;  // buckets that are done
+  std::uint64_t slots_summed_ = 0;
+  // I9: buckets that are summed, in the order of the walk; what changes ahead of it have added.
+  typename P::template Atomic<std::uint64_t> summed_{0};
+  typename P::template Atomic<std::uint64_t> added_ahead_{0};
+  typename P::Latch sum_latches_[kSumLatches];
 };
 
 }  // namespace perdure::clevel

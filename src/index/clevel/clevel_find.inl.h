@@ -83,7 +83,7 @@ template <Platform P, class Codec, class G>
   const std::uint64_t moves = moves_.load(std::memory_order_acquire);
   const Context& now = *levels_.load(std::memory_order_acquire);
   const bool verified = verified_.load(std::memory_order_acquire);
-  found = {.context = &now};
+  found = {.context = &now, .verified = verified};
   bool again = false;
   const auto matches = [&](std::uint64_t& slot) {
     const std::uint64_t word = platform.load(slot);
@@ -134,7 +134,10 @@ template <Platform P, class Codec, class G>
     return StatusCode::poisoned;
   if (found.damaged != 0) [[unlikely]]
     return damaged(found.damaged);
-  if (found.item == nullptr) return {};
+  if (found.item == nullptr) {
+    const bool damaged = !found.verified && damaged_.load(std::memory_order_acquire);
+    return damaged ? known_damage() : Status();
+  }
   return make_durable(found, probe, own);
 }
 
@@ -172,6 +175,14 @@ Status Clevel<P, Codec, G>::damaged(std::uint64_t offset) noexcept {
                         "the item at offset %llu is damaged; run `perdure check`, and restore a "
                         "copy",
                         static_cast<unsigned long long>(offset));
+}
+
+// I10.
+template <Platform P, class Codec, class G>
+Status Clevel<P, Codec, G>::known_damage() noexcept {
+  return Status::format(StatusCode::corruption,
+                        "the map is damaged: what is not found may be lost; run `perdure check`, "
+                        "and restore a copy");
 }
 
 template <Platform P, class Codec, class G>
@@ -345,6 +356,7 @@ Expected<void> Clevel<P, Codec, G>::for_each(
       more = deliver_bucket(now, i, level.buckets[b], visit, s);
     }
   }
+  if (s.ok() && damaged_.load(std::memory_order_acquire)) s = known_damage();
   if (!s.ok()) return fail(std::move(s));
   return {};
 }

@@ -91,6 +91,8 @@ Status Clevel<P, Codec, G>::read_root() noexcept {
   if (!has_checksum(image)) return bad("checksum");
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
   if (image.opened != 0 && image.opened != layout::kOpened) return bad("state");
+  if (image.damaged != 0 && image.damaged != layout::kDamaged) return bad("state");
+  damaged_.store(image.damaged != 0, std::memory_order_relaxed);
   bytes_values_ = (image.flags & layout::kBytesValues) != 0;
   seed_ = {.a = image.seed[0], .b = image.seed[1]};
   return {};
@@ -150,6 +152,7 @@ Expected<Recovered> Clevel<P, Codec, G>::recover(bool clean) {
 // what is new. No level goes meanwhile (I7).
 template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
+  if (damaged_.load(std::memory_order_relaxed)) return fail(known_damage());
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
   const Moving moving(*this);
@@ -164,22 +167,64 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
       mark_bucket_ = 0;
     }
     if (mark_level_ == now.count || !now.levels[mark_level_]->inherited) break;
-    s = mark_bucket(now, now.levels[mark_level_]->buckets[mark_bucket_], wrote);
-    if (s.ok()) ++mark_bucket_;
+    Bucket& bucket = now.levels[mark_level_]->buckets[mark_bucket_];
+    if (clean_) sum_bucket(bucket);
+    s = mark_bucket(now, bucket, wrote);
+    if (!s.ok()) break;
+    ++mark_bucket_;
+    ++mark_rank_;
+  }
+  const bool over = mark_level_ == now.count || !now.levels[mark_level_]->inherited ||
+                    (mark_bucket_ == now.levels[mark_level_]->count &&
+                     (mark_level_ + 1 == now.count || !now.levels[mark_level_ + 1]->inherited));
+  if (s.ok() && over) s = verify_sum();
+  if (s == StatusCode::corruption) {
+    note_damage();
+    wrote = true;
   }
   // What was cleared is durable before the sweep can free what it named (I4).
   if (wrote && !context_.platform.fence("clevel.mark.slot"_site) && s.ok()) {
     s = StatusCode::poisoned;
   }
   if (!s.ok()) return fail(std::move(s));
-  const bool over = mark_level_ == now.count || !now.levels[mark_level_]->inherited ||
-                    (mark_bucket_ == now.levels[mark_level_]->count &&
-                     (mark_level_ + 1 == now.count || !now.levels[mark_level_ + 1]->inherited));
   if (!over) return true;
   found_.store(marked_ - gained(), std::memory_order_relaxed);
   verified_.store(true, std::memory_order_release);
   context_.background.wake(rehash_);
   return false;
+}
+
+// The slots of the bucket that the walk comes to. Changes from here on do not count (I9).
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::sum_bucket(const Bucket& bucket) noexcept {
+  if (summed_.load(std::memory_order_relaxed) > mark_rank_) return;  // a step failed behind it
+  const LatchGuard guard(sum_latches_[mark_rank_ % kSumLatches]);
+  for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+    slots_summed_ += slot_term(bucket.slots[i], context_.platform.load(bucket.slots[i]));
+  }
+  summed_.store(mark_rank_ + 1, std::memory_order_relaxed);
+}
+
+// Every slot is what it was when the map was closed, or was changed since.
+template <Platform P, class Codec, class G>
+Status Clevel<P, Codec, G>::verify_sum() const noexcept {
+  const std::uint64_t closed = slots_summed_ - added_ahead_.load(std::memory_order_relaxed);
+  if (!clean_ || closed == context_.platform.load(root_->slots_sum) ||
+      !P::verifies("clevel.slots.sum"_site)) {
+    return {};
+  }
+  return Status::format(StatusCode::corruption,
+                        "the map's slots are not those that were closed: entries are lost; "
+                        "restore a copy");
+}
+
+// I10: whoever opens the map next has no other way to know: an item, or a slot, of which nothing is
+// left looks after a crash like one that never was. A fence follows.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::note_damage() noexcept {
+  damaged_.store(true, std::memory_order_release);
+  context_.platform.store(root_->damaged, layout::kDamaged);
+  context_.platform.flush(&root_->damaged, sizeof(root_->damaged), "clevel.mark.slot"_site);
 }
 
 template <Platform P, class Codec, class G>
@@ -201,7 +246,9 @@ Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool
         continue;
       }
       const bool dead = (state & (kLive | kDead)) == kDead;
-      if (look == Look::damaged && !dead) return damaged(offset);
+      // Of what died since a clean close the state says in which slot it was.
+      const bool died_here = dead && (!clean_ || state == dead_state(offset_of(&slot)));
+      if (look == Look::damaged && !died_here) return damaged(offset);
       if (dead || look != Look::whole) {
         // Of a dead process, or of an erase of ours that clears it too. Who finds the slot empty
         // knows of no death.
@@ -254,11 +301,13 @@ void Clevel<P, Codec, G>::start() noexcept {
   context_.background.add(rehash_);
 }
 
-// Not written back: an item that a power failure leaves open is as good, but for its value.
+// Closes the items, and answers the sum of the slots. Items are not written back: one that a power
+// failure leaves open is as good, but for its value.
 template <Platform P, class Codec, class G>
-void Clevel<P, Codec, G>::close_level(Level& level) noexcept {
+std::uint64_t Clevel<P, Codec, G>::close_level(Level& level) noexcept {
   constexpr std::uint64_t kAheadBuckets = 4;
   P& platform = context_.platform;
+  std::uint64_t sum = 0;
   const auto items_of = [&](std::uint64_t bucket, auto&& visit) {
     for (const std::uint64_t& slot : level.buckets[bucket].slots) {
       const std::uint64_t word = platform.load(slot);
@@ -269,12 +318,17 @@ void Clevel<P, Codec, G>::close_level(Level& level) noexcept {
     if (b + kAheadBuckets < level.count) {
       items_of(b + kAheadBuckets, [](Item* item) { __builtin_prefetch(item, 1); });
     }
+    for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+      const std::uint64_t& slot = level.buckets[b].slots[i];
+      sum += slot_term(slot, platform.load(slot));
+    }
     items_of(b, [&](Item* item) {
       const std::uint64_t state = platform.load(item->state);
       if (!is_live(state) || is_closed(state)) return;
       platform.store(item->state, toggle_closed(state, platform.load(item->value)));
     });
   }
+  return sum;
 }
 
 // I8. The walk comes to its end first: what a killed process left in the slots is cleared.
@@ -286,8 +340,14 @@ Status Clevel<P, Codec, G>::close() {
   while (!verified_.load(std::memory_order_relaxed)) {
     if (auto more = mark_some(kBudget); !more) return std::move(more.error());
   }
+  P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < now.count; ++i) close_level(*now.levels[i]);
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < now.count; ++i) sum += close_level(*now.levels[i]);
+  if (platform.load(root_->slots_sum) != sum) {
+    platform.store(root_->slots_sum, sum);
+    platform.flush(&root_->slots_sum, sizeof(sum), "clevel.close.sum"_site);
+  }
   return {};
 }
 

@@ -118,8 +118,7 @@ template <Platform P, class Codec, class G>
     std::uint64_t* slot = free_slot(probe, *seen, seen->growing() ? 1 : 0);
     if (slot == nullptr) return leave(Added::full);
     std::uint64_t empty = 0;
-    if (!platform.compare_exchange(*slot, empty,
-                                   block | std::uint64_t{probe.tag()} << kOffsetBits)) {
+    if (!exchange_slot(*slot, empty, block | std::uint64_t{probe.tag()} << kOffsetBits)) {
       // A seal, or another key's item: look again where the key belongs. No item has no tag.
       if (empty == kSealed || empty >> kOffsetBits != 0) continue;
       leave(Added::full);
@@ -330,18 +329,50 @@ bool Clevel<P, Codec, G>::clear_copies(const Found& found, const Probe& probe) n
   P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_acquire);
   std::uint64_t word = found.word;
-  (void)platform.compare_exchange(*found.slot, word, 0);
+  (void)exchange_slot(*found.slot, word, 0);
   bool copied = false;
   for (std::uint32_t i = 0; i < now.count; ++i) {
     for_each_match(probe, *now.levels[i], [&](std::uint64_t& slot) {
       word = found.word;
-      if (platform.load(slot) != word || !platform.compare_exchange(slot, word, 0)) return false;
+      if (platform.load(slot) != word || !exchange_slot(slot, word, 0)) return false;
       platform.flush(&slot, sizeof(slot), "clevel.erase.copy"_site);
       copied = true;
       return false;
     });
   }
   return !copied || platform.fence("clevel.erase.copy"_site);
+}
+
+// The number of a slot's bucket in the order of the walk; beyond all of them if its level was not
+// there at open.
+template <Platform P, class Codec, class G>
+std::uint64_t Clevel<P, Codec, G>::walk_rank(const std::uint64_t& slot) const noexcept {
+  const Context& now = *levels_.load(std::memory_order_acquire);
+  const std::uint64_t at = offset_of(&slot);
+  std::uint64_t rank = 0;
+  for (std::uint32_t i = 0; i < now.count && now.levels[i]->inherited; ++i) {
+    const Level& level = *now.levels[i];
+    const std::uint64_t bucket = (at - level.offset) / sizeof(Bucket);
+    if (at >= level.offset && bucket < level.count) return rank + bucket;
+    rank += level.count;
+  }
+  return ~std::uint64_t{0};
+}
+
+// I9.
+template <Platform P, class Codec, class G>
+[[gnu::cold, gnu::noinline]] bool Clevel<P, Codec, G>::exchange_summed(
+    std::uint64_t& slot, std::uint64_t& expected, std::uint64_t word) noexcept {
+  const std::uint64_t rank = walk_rank(slot);
+  const bool walked = rank != ~std::uint64_t{0};
+  const LatchGuard guard(sum_latches_[rank % kSumLatches]);
+  if (!context_.platform.compare_exchange(slot, expected, word)) return false;
+  if (walked && rank >= summed_.load(std::memory_order_relaxed) &&
+      P::runs("clevel.slots.ahead"_site)) {
+    added_ahead_.fetch_add(slot_term(slot, word) - slot_term(slot, expected),
+                           std::memory_order_relaxed);
+  }
+  return true;
 }
 
 // The first half of freeing an item: its slot, and its own word 0. A fence follows.

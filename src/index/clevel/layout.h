@@ -1,4 +1,4 @@
-// Clevel hashing on media, format version 0. docs/design/clevel.md draws it.
+// Clevel hashing on media, format version 1. docs/design/clevel.md draws it.
 #pragma once
 
 #include <cstddef>
@@ -54,15 +54,19 @@ struct alignas(64) Root {
   std::uint64_t seed[2];
   std::uint64_t fixed_crc;  // CRC32C of all above; written once
   std::uint64_t opened;     // 0 until the first start(), then kOpened; until then it is empty
-  std::uint64_t reserved[2];
+  std::uint64_t
+      slots_sum;          // (index/closed_sum.h) of all slots; counts in a cleanly closed pool only
+  std::uint64_t damaged;  // kDamaged: the walk of an open has found damage; else 0
   // The levels, smallest first, in a run of the ring's words that are not 0; each twice the one
   // before. log2(buckets) | offset | check << 48.
   std::uint64_t levels[kRing];
 };
 static_assert(sizeof(Root) == 192);
+static_assert(offsetof(Root, slots_sum) == 48 && offsetof(Root, damaged) == 56);
 static_assert(offsetof(Root, levels) == 64);
 inline constexpr std::uint64_t kRootMagic = 0x304C4556454C43ULL;
 inline constexpr std::uint64_t kOpened = 0x44454E45504FULL;  // far from 0, should bits flip
+inline constexpr std::uint64_t kDamaged = 0x444547414D4144ULL;
 inline constexpr std::uint32_t kBytesKeys = 1;
 inline constexpr std::uint32_t kBytesValues = 2;
 

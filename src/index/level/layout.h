@@ -1,4 +1,4 @@
-// Level hashing on media, format version 0. docs/design/level.md draws it.
+// Level hashing on media, format version 1. docs/design/level.md draws it.
 #pragma once
 
 #include <cstddef>
@@ -103,9 +103,11 @@ struct alignas(64) Root {
   std::uint64_t seeds[2];    // of the two hash functions, secret
   std::uint64_t fixed_crc;   // CRC32C of all above; written once
   std::uint64_t descriptor;  // offset of the current Descriptor
-  // CRC32C of that word and the generation: a Descriptor of the past is intact as well, and so may
-  // be the levels that it names. Counts in a cleanly closed pool only.
-  std::uint64_t closed_crc;
+  // Bits 0..31: CRC32C of that word and the generation: a Descriptor of the past is intact as well,
+  // and so may be the levels that it names. Bits 32..63: the sum (index/closed_sum.h) of the
+  // checksums of all lines: one that has become zero is intact, too. Counts in a cleanly closed
+  // pool only.
+  std::uint64_t closed;
   Move moves[kMoveLines];
 };
 static_assert(sizeof(Root) == 64 + 64 * kMoveLines);

@@ -43,7 +43,8 @@
 //           batches of source buckets: copies with tokens, F each, S -> source tokens, F each, S.
 //           When all are done: descriptor without the level, F S -> root word, F S -> view ->
 //           retire.
-//   close     checksums of lines and of the root's descriptor word (E21), F each; the pool fences.
+//   close     checksums of lines, F each; the root's word that binds them and the descriptor (E21,
+//             E27), F; the pool fences.
 //   for_each  holds movements off (`scans_`), bucket after bucket; not one operation.
 // ORDERING
 //   slot      value, key, tokens: one line, so a crash keeps a prefix. Release; find's loads
@@ -84,6 +85,7 @@
 #include <memory>
 #include <span>
 
+#include "index/closed_sum.h"
 #include "index/engine.h"
 #include "index/level/codec.h"
 #include "index/level/layout.h"
@@ -351,7 +353,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   Status finish_updates() noexcept
     requires(Form::kArrays);
   template <class F>
-  Status for_each_bucket(const TierT& tier, F&& visit) noexcept;
+  Status for_each_bucket(const TierT& tier, std::uint64_t& sum, F&& visit) noexcept;
   Status recover_bucket(TierT& tier, std::uint64_t bucket, bool clean, bool twice) noexcept;
   Status check_record(std::uint64_t offset, bool deep) const noexcept {
     return records_.check(offset, deep, "level.record.crc"_site);
@@ -363,6 +365,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   std::uint32_t values_crc(const Line& line) const noexcept;
   bool line_intact(const TierT& tier, std::uint64_t bucket, std::uint32_t slot,
                    bool values) const noexcept;
+  std::uint64_t sum_of(const TierT& tier, std::uint64_t bucket) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   std::uint64_t items_at_rest() noexcept;
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,

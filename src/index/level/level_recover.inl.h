@@ -178,7 +178,8 @@ Status Level<P, Codec, G>::read_descriptor(bool clean) noexcept {
   const layout::Descriptor image = *heap.template at<layout::Descriptor>(offset);
   if (heap.block_bytes(offset) < sizeof(image)) return bad("size");
   if (!descriptor_intact(image)) return bad("checksum");
-  if (clean && context_.platform.load(root_->closed_crc) != closed_crc(offset, image.generation) &&
+  const auto closed = static_cast<std::uint32_t>(context_.platform.load(root_->closed));
+  if (clean && closed != closed_crc(offset, image.generation) &&
       P::verifies("level.root.closed_crc"_site)) {
     return bad("not the one that was closed");
   }
@@ -224,15 +225,24 @@ Expected<Recovered> Level<P, Codec, G>::recover(bool clean) {
   // The level that is being drained comes last: what is in the others already is dropped there,
   // before it is marked a second time.
   const TierT* source = view.drain == Drain::none ? nullptr : &view.source();
+  std::uint64_t sum = 0;
   for (const bool drained : {false, true}) {
     for (std::uint32_t i = 0; i < view.levels; ++i) {
       TierT& tier = *view.tiers[i];
       if ((&tier == source) != drained) continue;
-      Status s = for_each_bucket(tier, [&](std::uint64_t bucket) {
+      Status s = for_each_bucket(tier, sum, [&](std::uint64_t bucket, std::uint64_t& share) {
+        if (clean) share += sum_of(tier, bucket);
         return recover_bucket(tier, bucket, clean, drained && !clean);
       });
       if (!s.ok()) return fail(std::move(s));
     }
+  }
+  // E27.
+  if (clean && context_.platform.load(root_->closed) >> 32 != short_sum(sum) &&
+      P::verifies("level.close.sum"_site)) {
+    Status s = pass_over(Status::format(
+        StatusCode::corruption, "the map's buckets are not those that were closed; some are lost"));
+    if (!s.ok()) return fail(std::move(s));
   }
   turn_search(view);
   expect_growth(view);
@@ -242,11 +252,12 @@ Expected<Recovered> Level<P, Codec, G>::recover(bool clean) {
   return Recovered::done;
 }
 
-// Calls visit(bucket) for all, in parallel; the first error ends it. Each worker fences what it has
-// written back.
+// Calls visit(bucket, share) for all, in parallel; the first error ends it. Each worker fences what
+// it has written back. The shares are added to `sum`.
 template <Platform P, class Codec, class G>
 template <class F>
-Status Level<P, Codec, G>::for_each_bucket(const TierT& tier, F&& visit) noexcept {
+Status Level<P, Codec, G>::for_each_bucket(const TierT& tier, std::uint64_t& sum,
+                                           F&& visit) noexcept {
   constexpr std::uint64_t kPiece = 4096;
   typename P::Latch latch;
   Status first_error;
@@ -255,15 +266,16 @@ Status Level<P, Codec, G>::for_each_bucket(const TierT& tier, F&& visit) noexcep
   typename P::template Atomic<std::uint64_t> next{0};
   P::parallel(workers, [&](std::size_t) {
     Status s;
+    std::uint64_t share = 0;
     while (s.ok()) {
       const std::uint64_t piece = next.fetch_add(1, std::memory_order_relaxed);
       if (piece >= pieces) break;
       const std::uint64_t end = std::min((piece + 1) * kPiece, tier.buckets());
-      for (std::uint64_t b = piece * kPiece; b < end && s.ok(); ++b) s = visit(b);
+      for (std::uint64_t b = piece * kPiece; b < end && s.ok(); ++b) s = visit(b, share);
     }
     if (!context_.platform.fence("level.each.bucket"_site) && s.ok()) s = StatusCode::poisoned;
-    if (s.ok()) return;
     LatchGuard guard(latch);
+    sum += share;
     if (first_error.ok()) first_error = std::move(s);
   });
   return first_error;
@@ -438,34 +450,52 @@ bool Level<P, Codec, G>::line_intact(const TierT& tier, std::uint64_t bucket, st
          !P::verifies("level.line.crc"_site);
 }
 
+// What the checksums of a bucket's lines add to the sum of all (E27).
+template <Platform P, class Codec, class G>
+std::uint64_t Level<P, Codec, G>::sum_of(const TierT& tier, std::uint64_t bucket) const noexcept {
+  std::uint64_t sum = 0;
+  for (std::uint32_t slot = 0; slot < kSlots; slot += Form::kArrays ? kSlots : Form::kSlots) {
+    const std::uint64_t& word = tier.check(bucket, slot);
+    const auto place =
+        reinterpret_cast<const std::byte*>(&word) - reinterpret_cast<const std::byte*>(tier.lines);
+    sum +=
+        closed_term(tier.offset + static_cast<std::uint64_t>(place), context_.platform.load(word));
+  }
+  return sum;
+}
+
 template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::close() {
   P& platform = context_.platform;
   const ViewT& view = *current();
-  if (const std::uint64_t crc = closed_crc(view.descriptor, view.generation);
-      platform.load(root_->closed_crc) != crc) {
-    platform.store(root_->closed_crc, crc);
-    platform.flush(&root_->closed_crc, 8, "level.close.root"_site);
-  }
+  std::uint64_t sum = 0;
   for (std::uint32_t i = 0; i < view.levels; ++i) {
     const TierT& tier = *view.tiers[i];
-    Status s = for_each_bucket(tier, [&](std::uint64_t bucket) -> Status {
-      for (std::uint32_t first = 0; first < kSlots; first += Form::kSlots) {
-        const Line& line = tier.line(bucket, first);
-        std::uint64_t& word = tier.check(bucket, first);
-        std::uint64_t crcs = std::uint64_t{line_crc(line)} << TierT::check_bit(first);
-        if constexpr (Form::kArrays) {
-          crcs |= platform.load(word) & ~(0xFFFF'FFFFULL << TierT::check_bit(first));
-        } else {
-          crcs |= std::uint64_t{values_crc(line)} << 32;
-        }
-        if (platform.load(word) == crcs) continue;
-        platform.store(word, crcs);
-        platform.flush(&word, 8, "level.close.line"_site);
-      }
-      return {};
-    });
+    Status s =
+        for_each_bucket(tier, sum, [&](std::uint64_t bucket, std::uint64_t& share) -> Status {
+          for (std::uint32_t first = 0; first < kSlots; first += Form::kSlots) {
+            const Line& line = tier.line(bucket, first);
+            std::uint64_t& word = tier.check(bucket, first);
+            std::uint64_t crcs = std::uint64_t{line_crc(line)} << TierT::check_bit(first);
+            if constexpr (Form::kArrays) {
+              crcs |= platform.load(word) & ~(0xFFFF'FFFFULL << TierT::check_bit(first));
+            } else {
+              crcs |= std::uint64_t{values_crc(line)} << 32;
+            }
+            if (platform.load(word) == crcs) continue;
+            platform.store(word, crcs);
+            platform.flush(&word, 8, "level.close.line"_site);
+          }
+          share += sum_of(tier, bucket);
+          return {};
+        });
     if (!s.ok()) return s;
+  }
+  const std::uint64_t closed =
+      closed_crc(view.descriptor, view.generation) | std::uint64_t{short_sum(sum)} << 32;
+  if (platform.load(root_->closed) != closed) {
+    platform.store(root_->closed, closed);
+    platform.flush(&root_->closed, 8, "level.close.root"_site);
   }
   return {};
 }
