@@ -1,8 +1,10 @@
 // The checksums of a map of the multi-version store: records, segments, blocks of the key chain,
 // root block.
 #include <cstddef>
+#include <vector>
 
 #include "index/pskiplist/layout.h"
+#include "index/record.h"
 #include "testing/checksums/checksums.h"
 #include "util/crc32c.h"
 
@@ -18,9 +20,9 @@ using pskiplist::layout::Slot;
 
 constexpr std::uint64_t kSlots = pskiplist::DefaultGeometry::kBlockSlots;
 
-class Fixer {
+class Fixer : MapFixer {
  public:
-  Fixer(PoolBytes& bytes, std::uint64_t root) : bytes_(bytes), root_(root) {}
+  using MapFixer::MapFixer;
 
   void run() {
     if (!bytes_.inside(root_, sizeof(Root))) return;
@@ -40,18 +42,25 @@ class Fixer {
  private:
   // Answers the next block.
   std::uint64_t fix_block(std::uint64_t at) {
+    std::vector<std::uint64_t> states;  // of key records
     for (std::uint64_t i = 0; i < kSlots; ++i) {
       const auto slot = bytes_.load<Slot>(at + sizeof(Block) + i * sizeof(Slot));
       if (slot.first.stamp == 0) continue;
-      if (bytes_keys_) (void)bytes_.fix_record(slot.key);
+      if (bytes_keys_) {
+        (void)bytes_.fix_record(slot.key);
+        if (slot.key % 16 == 0 && bytes_.inside(slot.key, sizeof(RecordPrefix))) {
+          states.push_back(bytes_.load<RecordPrefix>(slot.key).state);
+        }
+      }
       fix_entry(slot.first);
       std::uint64_t segment = slot.more;
       while (segment != 0 && budget_ > 0) segment = fix_segment(segment);
     }
     auto block = bytes_.load<Block>(at);
-    const std::uint32_t place = crc32c(0, &at, sizeof(at));
-    block.crc = crc32c(crc32c(place, &block.next, sizeof(block.next)),
-                       bytes_.at(at + sizeof(Block)), kSlots * sizeof(Slot));
+    std::uint32_t crc = crc32c(0, &at, sizeof(at));
+    crc = crc32c(crc, &block.next, sizeof(block.next));
+    crc = crc32c(crc, bytes_.at(at + sizeof(Block)), kSlots * sizeof(Slot));
+    block.crc = crc32c(crc, states.data(), states.size() * sizeof(std::uint64_t));
     bytes_.store(at, block);
     --budget_;
     return block.next;
@@ -79,8 +88,6 @@ class Fixer {
     if (record_values_ && entry.stamp != 0 && names) (void)bytes_.fix_record(entry.value);
   }
 
-  PoolBytes& bytes_;
-  std::uint64_t root_;
   bool bytes_keys_ = false;
   bool record_values_ = false;
   std::uint64_t budget_ = 0;

@@ -1,8 +1,12 @@
 // The multi-version store, as the testers know it.
 #include "index/pskiplist/pskiplist.h"
 
+#include <cstddef>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "testing/checksums/checksums.h"
 #include "testing/engine_list.h"
 #include "testing/engines/pskiplist_races.h"
 #include "testing/engines/pskiplist_subject.h"
@@ -33,6 +37,46 @@ std::vector<Exploration> directed(Preset preset) {
                      reopening(versioned_bytes_op), options, operations)};
 }
 std::vector<Exploration> trials() { return directed(Preset::fast); }
+
+// Histories have segments, and slots and entries that no version needs any more.
+std::vector<FlipWork> flips() {
+  return {
+      {"versions", versioned_subjects({}), versioned_op, /*exchanged=*/true},
+      {"versions_bytes", versioned_subjects<pskiplist::BytesCodec>({.values = ValueKind::bytes}),
+       versioned_bytes_op, /*exchanged=*/false}};
+}
+
+// Of every map in the file its root block, blocks of the key chain and segments of histories, but
+// for what is reserved there.
+Covered covered(const SimMemory& memory) {
+  using pskiplist::layout::Block;
+  using pskiplist::layout::Root;
+  using pskiplist::layout::Segment;
+  using pskiplist::layout::Slot;
+  std::string file(reinterpret_cast<const char*>(memory.base()), memory.size());
+  const PoolBytes bytes(file);
+  Covered out;
+  for (std::uint64_t at = 0; at + sizeof(Root) <= bytes.size(); at += kLine) {
+    const auto root = bytes.load<Root>(at);
+    if (root.magic != pskiplist::layout::kRootMagic) continue;
+    out.emplace_back(at, at + offsetof(Root, reserved));
+    out.emplace_back(at + offsetof(Root, chain), at + offsetof(Root, pad));
+    for (std::uint64_t block = root.chain; block != 0; block = bytes.load<Block>(block).next) {
+      const std::uint64_t slots = block + sizeof(Block);
+      const std::uint64_t end = slots + root.geometry * sizeof(Slot);
+      out.emplace_back(block, block + offsetof(Block, reserved));
+      out.emplace_back(slots, end);
+      for (std::uint64_t i = slots; i < end; i += sizeof(Slot)) {
+        const auto slot = bytes.load<Slot>(i);
+        if (slot.first.stamp == 0) continue;
+        for (std::uint64_t s = slot.more; s != 0; s = bytes.load<Segment>(s).next) {
+          out.emplace_back(s, s + bytes.block_bytes(s));
+        }
+      }
+    }
+  }
+  return out;
+}
 
 struct UnderLoss {
   static constexpr Engine kEngine = Engine::pskiplist;
@@ -93,6 +137,9 @@ const EngineUnderTest kPskiplistUnderTest{
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,
+    .covered = &covered,
+    .anonymous_values = true,
+    .flips = &flips,
     .canaries = kCanaries,
     .race_mutant = "pskiplist.find.help:drop_fence",
     .ordered_sites = kOrderedSites,

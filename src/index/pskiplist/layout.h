@@ -49,7 +49,9 @@ static_assert(sizeof(Slot) == 32 && offsetof(Slot, first) == 16);
 // A block of the key chain, followed by its slots. Blocks are durably zero before they are linked.
 struct alignas(64) Block {
   std::uint64_t next;  // offset, or 0
-  std::uint64_t crc;   // CRC32C of its offset and the rest; counts in a cleanly closed pool only
+  // CRC32C of its offset and the rest, and of the states of the key records that its slots name, in
+  // the order of the slots. Counts in a cleanly closed pool only.
+  std::uint64_t crc;
   std::uint64_t reserved[6];
 };
 static_assert(sizeof(Block) == 64);
@@ -58,7 +60,7 @@ static_assert(sizeof(Block) == 64);
 // linked; entries are filled in order and never move.
 struct Segment {
   std::uint64_t next;  // offset, or 0
-  std::uint64_t crc;   // as a block's
+  std::uint64_t crc;   // CRC32C of its offset and the rest; counts as a block's
 };
 static_assert(sizeof(Segment) == 16);
 

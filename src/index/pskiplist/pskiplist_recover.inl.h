@@ -381,13 +381,23 @@ Status PSkipList<P, Codec, G>::build_directory(Loader* loaders, std::size_t coun
 
 // --- close ---
 
-// Of the place as well: blocks that have changed places are damage, too.
+// Of the place as well: blocks that have changed places are damage, too. So are key records: their
+// states, with the checksums of their keys, belong to the slots that name them.
 template <Platform P, class Codec, class G>
 std::uint64_t PSkipList<P, Codec, G>::block_crc(std::uint64_t offset) const noexcept {
+  const P& platform = context_.platform;
   const auto& block = *context_.heap.template at<layout::Block>(offset);
   std::uint32_t crc = crc32c(0, &offset, sizeof(offset));
   crc = crc32c(crc, &block.next, sizeof(block.next));
-  return crc32c(crc, &block + 1, Chain::kSlots * sizeof(Slot));
+  crc = crc32c(crc, &block + 1, Chain::kSlots * sizeof(Slot));
+  for (std::uint32_t i = 0; Codec::kBytes && i < Chain::kSlots; ++i) {
+    const Slot& slot = slot_at(Chain::slot_in(offset, i));
+    const std::uint64_t key = platform.load(slot.key);
+    if (platform.load(slot.first.stamp) == 0 || !check_record(key, false).ok()) continue;
+    const std::uint64_t state = platform.load(records_.at(key)->state);
+    crc = crc32c(crc, &state, sizeof(state));
+  }
+  return crc;
 }
 
 template <Platform P, class Codec, class G>
