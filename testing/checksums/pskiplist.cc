@@ -35,7 +35,8 @@ class Fixer : MapFixer {
          at = fix_block(at)) {
     }
     root.fixed_crc = crc32c(0, &root, offsetof(Root, fixed_crc));
-    root.close_crc = crc32c(0, &root.chain, offsetof(Root, close_crc) - offsetof(Root, chain));
+    const std::uint32_t place = crc32c(0, &root_, sizeof(root_));
+    root.close_crc = crc32c(place, &root.chain, offsetof(Root, close_crc) - offsetof(Root, chain));
     bytes_.store(root_, root);
   }
 

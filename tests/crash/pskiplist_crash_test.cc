@@ -341,6 +341,36 @@ TEST(PskiplistCrash, V6_W13_VersionsThatNobodyStored) {
   memory.set_mode(SimMode::frozen);
 }
 
+// Root lines of two maps of the same kinds that have changed places: each would serve the other's
+// keys.
+TEST(PskiplistCrash, ClosedRootLinesBelongToTheirMaps) {
+  SimMemory memory(2 << 20), next(2 << 20);
+  VersionedSubject<pskiplist::IntegerCodec> subject(kWords);
+  ASSERT_TRUE(subject.create(memory).ok());
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  for (const Op& op : {put(1, 10), tag('0'), put(1, 11)}) {
+    ASSERT_TRUE(subject.apply(op).has_value());
+  }
+  ASSERT_TRUE(subject.close().ok());
+  memory.settle();
+  std::vector<std::uint32_t> lines;
+  for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
+    const auto* root = reinterpret_cast<const pskiplist::layout::Root*>(memory.base() + at);
+    if (root->magic != pskiplist::layout::kRootMagic) continue;
+    lines.push_back(static_cast<std::uint32_t>(at / kLine) + 1);
+  }
+  ASSERT_EQ(lines.size(), 2U);
+  CrashImage image{.size = memory.size(), .lines = lines, .bytes = {}};
+  image.bytes.resize(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::memcpy(&image.bytes[i], memory.base() + std::uint64_t{lines[1 - i]} * kLine, kLine);
+  }
+  next.load_image(memory, image);
+  VersionedSubject<pskiplist::IntegerCodec> after(kWords);
+  EXPECT_EQ(after.open(next, 1), StatusCode::corruption);
+  next.set_mode(SimMode::frozen);
+}
+
 // G6: an insert that finds no room has listed its key: the record stays while readers may compare
 // with it.
 TEST(PskiplistCrash, G6_AFailedInsertKeepsItsRecord) {

@@ -77,7 +77,7 @@ struct alignas(64) Root {
   std::uint64_t horizon;        // versions below it are trimmed; 1 to limit + 1
   std::uint64_t rollback_from;  // while rollback_to is not 0: entries of versions in
   std::uint64_t rollback_to;    // (from, to] are void. Stored last; horizon <= from < to <= limit
-  std::uint64_t close_crc;      // CRC32C of the words of this line before; as a block's
+  std::uint64_t close_crc;      // CRC32C of its block's offset and the words before; as a block's
   std::uint64_t pad[2];
 };
 static_assert(sizeof(Root) == 128);

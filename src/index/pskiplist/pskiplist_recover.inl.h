@@ -64,7 +64,8 @@ bool PSkipList<P, Codec, G>::root_intact(const layout::Root& image) const noexce
 template <Platform P, class Codec, class G>
 std::uint64_t PSkipList<P, Codec, G>::root_crc() const noexcept {
   constexpr std::size_t kBegin = offsetof(layout::Root, chain);
-  return crc32c(0, reinterpret_cast<const std::byte*>(root_) + kBegin,
+  return crc32c(crc32c(0, &root_offset_, sizeof(root_offset_)),
+                reinterpret_cast<const std::byte*>(root_) + kBegin,
                 offsetof(layout::Root, close_crc) - kBegin);
 }
 
