@@ -18,7 +18,7 @@ using Numbered = NumberedSubject<pskiplist::IntegerCodec>;
 SubjectFactory numbered() {
   return numbered_subjects<pskiplist::IntegerCodec>({.background_thread = false});
 }
-constexpr EnumerationLimits kFew{.product = 8, .random = 1, .sampled = 8};
+constexpr EnumerationLimits kFew{.product = 8, .random = 1, .sampled = 4};
 
 // Until the node of key 5 is in that phase.
 Until phase(Interleaver& interleaver, Phase phase) {

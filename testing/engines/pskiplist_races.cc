@@ -94,7 +94,7 @@ void add_versions(RaceList& races) {
          .setup = setup,
          .threads = threads,
          .thin = thin,
-         .limits = {.product = 16, .random = 2, .sampled = 12}});
+         .limits = {.product = 16, .random = 2, .sampled = 6}});
   };
   const Ops two{put(5, 1), tag(), put(5, 2)};
   add("V5_W1_W4_TagBesideAWrite", two, {{put(5, 3)}, {tag(), get(5, 2), get(5, 2)}});

@@ -73,7 +73,7 @@ void explore_exactly(const std::vector<Op>& workload, const std::set<std::string
   Explorer explorer(versioned_subjects(kWords), versioned_op,
                     {.name = test_name(),
                      .capacity = 2 << 20,
-                     .limits = {.product = 4096, .random = 64, .sampled = 400},
+                     .limits = {.product = 1024, .random = 32, .sampled = 200},
                      .battery = 60,
                      .second_in = 20,
                      .kill_in = 3,
