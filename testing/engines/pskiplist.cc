@@ -11,6 +11,7 @@
 #include "testing/engines/pskiplist_races.h"
 #include "testing/engines/pskiplist_subject.h"
 #include "testing/lossy_target.h"
+#include "testing/version_ops.h"
 #include "testing/workloads.h"
 
 namespace perdure::testing {
@@ -22,13 +23,41 @@ SubjectFactory subjects(KeyKind keys, const MapSetup& setup) {
                                 : pskiplist_subjects<pskiplist::IntegerCodec>(setup);
 }
 
+char name_of(std::uint64_t version) { return static_cast<char>('0' + version); }
+Op of_version(OpKind kind, char name) { return {kind, std::string(1, name), {}}; }
+
+// Crashes in every step of a trim and of a rollback, and in the recovery that ends the latter.
+Exploration trimmed(const ExploreOptions& base) {
+  ExploreOptions options = base;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    options.prepare.push_back(put(1, i));
+    options.prepare.push_back(i == 3 ? gone(2) : put(2, i));
+    options.prepare.push_back(of_version(OpKind::tag, name_of(i)));
+  }
+  return directed_one("versions_trimmed", versioned_subjects({}), versioned_op, options,
+                      {of_version(OpKind::trim, '1'), of_version(OpKind::trim, '3'), put(1, 70),
+                       of_version(OpKind::trim, '4')});
+}
+Exploration rolled_back(const ExploreOptions& base) {
+  ExploreOptions options = base;
+  options.second_in = 10;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    for (std::uint64_t key = 0; key < 3; ++key) options.prepare.push_back(put(key + i, i));
+    options.prepare.push_back(of_version(OpKind::tag, name_of(i)));
+  }
+  return directed_one("versions_rolled_back", versioned_subjects({}), versioned_op, options,
+                      {put(1, 70), of_version(OpKind::rollback, '1'), put(2, 71)});
+}
+
 // Every kind of work with versions, on values in the entries and on records.
 std::vector<Exploration> directed(Preset preset) {
   ExploreOptions options = options_of(preset);
   options.second_in *= 4;
   const std::size_t operations = preset == Preset::fast ? 30 : 150;
   const MapSetup records{.values = ValueKind::bytes};
-  return {random_one("versions", versioned_subjects({}), versioned_op, options, operations),
+  return {trimmed(options),
+          rolled_back(options),
+          random_one("versions", versioned_subjects({}), versioned_op, options, operations),
           random_one("versions_close", versioned_subjects({}), reopening(versioned_op), options,
                      operations),
           random_one("versions_records", versioned_subjects(records), versioned_record_op, options,
