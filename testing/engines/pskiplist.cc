@@ -26,27 +26,41 @@ SubjectFactory subjects(KeyKind keys, const MapSetup& setup) {
 char name_of(std::uint64_t version) { return static_cast<char>('0' + version); }
 Op of_version(OpKind kind, char name) { return {kind, std::string(1, name), {}}; }
 
+// A subject whose versions are named, and what its random operations are.
+struct Kept {
+  std::string name;
+  SubjectFactory factory;
+  OpSource source;
+  std::string prefix = {};  // of its keys
+
+  Op of_key(Op op) const {
+    op.key.insert(1, prefix);
+    return op;
+  }
+};
+
 // Crashes in every step of a trim and of a rollback, and in the recovery that ends the latter.
-Exploration trimmed(const ExploreOptions& base) {
-  ExploreOptions options = base;
+Exploration trimmed(const Kept& kept, ExploreOptions options) {
   for (std::uint64_t i = 0; i < 5; ++i) {
-    options.prepare.push_back(put(1, i));
-    options.prepare.push_back(i == 3 ? gone(2) : put(2, i));
+    options.prepare.push_back(kept.of_key(put(1, i)));
+    options.prepare.push_back(kept.of_key(i == 3 ? gone(2) : put(2, i)));
     options.prepare.push_back(of_version(OpKind::tag, name_of(i)));
   }
-  return directed_one("versions_trimmed", versioned_subjects({}), versioned_op, options,
-                      {of_version(OpKind::trim, '1'), of_version(OpKind::trim, '3'), put(1, 70),
-                       of_version(OpKind::trim, '4')});
+  return directed_one(kept.name + "_trimmed", kept.factory, kept.source, options,
+                      {of_version(OpKind::trim, '1'), of_version(OpKind::trim, '3'),
+                       kept.of_key(put(1, 70)), of_version(OpKind::trim, '4')});
 }
-Exploration rolled_back(const ExploreOptions& base) {
-  ExploreOptions options = base;
+Exploration rolled_back(const Kept& kept, ExploreOptions options) {
   options.second_in = 10;
   for (std::uint64_t i = 0; i < 3; ++i) {
-    for (std::uint64_t key = 0; key < 3; ++key) options.prepare.push_back(put(key + i, i));
+    for (std::uint64_t key = 0; key < 3; ++key) {
+      options.prepare.push_back(kept.of_key(put(key + i, i)));
+    }
     options.prepare.push_back(of_version(OpKind::tag, name_of(i)));
   }
-  return directed_one("versions_rolled_back", versioned_subjects({}), versioned_op, options,
-                      {put(1, 70), of_version(OpKind::rollback, '1'), put(2, 71)});
+  return directed_one(
+      kept.name + "_rolled_back", kept.factory, kept.source, options,
+      {kept.of_key(put(1, 70)), of_version(OpKind::rollback, '1'), kept.of_key(put(2, 71))});
 }
 
 // Every kind of work with versions, on values in the entries and on records.
@@ -55,15 +69,18 @@ std::vector<Exploration> directed(Preset preset) {
   options.second_in *= 4;
   const std::size_t operations = preset == Preset::fast ? 30 : 150;
   const MapSetup records{.values = ValueKind::bytes};
-  return {trimmed(options),
-          rolled_back(options),
-          random_one("versions", versioned_subjects({}), versioned_op, options, operations),
-          random_one("versions_close", versioned_subjects({}), reopening(versioned_op), options,
-                     operations),
+  const Kept words{"versions", versioned_subjects({}), versioned_op};
+  const Kept strings{"versions_bytes", versioned_subjects<pskiplist::BytesCodec>(records),
+                     reopening(versioned_bytes_op), "customer:"};
+  return {trimmed(words, options),
+          trimmed(strings, options),
+          rolled_back(words, options),
+          rolled_back(strings, options),
+          random_one(words.name, words.factory, words.source, options, operations),
+          random_one("versions_close", words.factory, reopening(words.source), options, operations),
           random_one("versions_records", versioned_subjects(records), versioned_record_op, options,
                      operations),
-          random_one("versions_bytes", versioned_subjects<pskiplist::BytesCodec>(records),
-                     reopening(versioned_bytes_op), options, operations)};
+          random_one(strings.name, strings.factory, strings.source, options, operations)};
 }
 std::vector<Exploration> trials() { return directed(Preset::fast); }
 

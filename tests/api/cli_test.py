@@ -272,10 +272,11 @@ class CommandsTest(CliTest):
 
     def test_stats_print_what_the_engine_has(self):
         for engine, has, lacks in (("phast", b"leaves", b"table"), ("level", b"table", b"leaves"),
-                                   ("clevel", b"table", b"leaves")):
+                                   ("clevel", b"table", b"leaves"),
+                                   ("pskiplist", b"leaves", b"table")):
             pool = f"{self.pool}-{engine}"
             self.run_cli("create", pool, "--engine", engine)
-            if engine != "phast":
+            if has == b"table":
                 self.assertNotIn(b"% full", self.output("stats", pool))
             for key in range(9):
                 self.run_cli("put", pool, str(key), "v")
