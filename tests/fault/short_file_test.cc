@@ -3,13 +3,12 @@
 // the file cannot be synced, and must not be answered.
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
-#include "inject.h"
 #include "tests/conformance/engines.h"
 #include "tests/conformance/support.h"
+#include "tests/fault/inject.h"
 
 namespace perdure::test {
 namespace {
@@ -17,12 +16,8 @@ namespace {
 constexpr std::uint64_t kKeys = 200;
 
 TEST(ShortFile, OnADiskEveryLaterCallIsToldToo) {
-  const char* build = std::getenv("PERDURE_BUILD_DIR");
-  const std::filesystem::path folder = build != nullptr ? build : ".";
-  const std::string path =
-      (folder / ("perdure-test-" + std::to_string(getpid()) + "-short.perdure")).string();
-  constexpr std::uint32_t kXfs = 0x58465342;
-  pretend({.file_system = kXfs, .disk = true});
+  const std::string path = on_disk("-short.perdure");
+  const Pretended pretended({.file_system = kXfs, .disk = true});
   const PoolOptions options{
       .handle_sigbus = true, .durability = Durability::power, .max_size = 4_MiB};
   {
@@ -40,7 +35,6 @@ TEST(ShortFile, OnADiskEveryLaterCallIsToldToo) {
   EXPECT_EQ(std::filesystem::file_size(path), 8192U) << "the file is left as it is";
   EXPECT_EQ(code_of(Pool::open(path, options)), StatusCode::corruption);
   std::filesystem::remove(path);
-  pretend({});
 }
 
 }  // namespace
