@@ -418,7 +418,6 @@ void pretend_power_if_refused(const std::string& path) {
   std::printf("faults.power_pretended=%d\n", refused ? 1 : 0);
   if (!refused) return must(must(std::move(pool)).close());
   std::printf("power is refused here: %s\n", std::string(pool.error().message()).c_str());
-  constexpr std::uint32_t kXfs = 0x58465342;
   pretend({.file_system = kXfs, .disk = true});
   must(must(Pool::open(path, power)).close());
 }
