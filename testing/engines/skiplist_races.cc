@@ -35,6 +35,7 @@ class Scenarios {
     add_scans();
     add_strings();
     add_threes();
+    if constexpr (Kind::kUpperDurable) add_walks();
     return std::move(races_);
   }
 
@@ -123,6 +124,30 @@ class Scenarios {
         {{update(5, 2), erase(5)}, {insert(5, 3), find(5)}, {erase(5), upsert(5, 4)}}, 24);
     add("A4_ThreeTowersAtOnce", tens(4),
         {{insert(15, 1), erase(20)}, {insert(16, 1), erase(30)}, {insert(25, 2), scan()}}, 24);
+  }
+
+  // K8: the map serves while the walk behind its open, two nodes at a time, marks, and adds up what
+  // was closed.
+  void add_walks() {
+    const auto add_walk = [&](const char* name, const SubjectFactory& subjects, const Ops& setup,
+                              const Ops& beside) {
+      races_.push_back({.name = std::string("K8_P4a_") + name,
+                        .subjects = subjects,
+                        .setup = with(setup, {reopen()}),
+                        .threads = {{background()}, beside},
+                        .thin = 96,
+                        .limits = kFew});
+    };
+    const SubjectFactory words = skiplist_subjects<Kind>(KeyKind::integer, {});
+    const SubjectFactory strings =
+        skiplist_subjects<Kind>(KeyKind::bytes, {.values = ValueKind::bytes});
+    add_walk("ErasesBesideTheWalk", words, tens(6), {erase(20), erase(30), find(20)});
+    add_walk("InsertsBesideTheWalk", words, tens(6), {insert(5, 1), insert(35, 2), erase(35)});
+    add_walk("WhatComesBackBesideTheWalk", words, tens(6), {erase(20), insert(20, 2), erase(60)});
+    add_walk("UpdatesBesideTheWalk", words, tens(4), {update(20, 7), find(20), update(40, 7)});
+    add_walk("FindsBesideTheWalk", words, tens(5), {find(30), find(35), scan()});
+    add_walk("StringsBesideTheWalk", strings, {put('a', '1'), put_long('b', '1'), put('c', '1')},
+             {put('a', '2'), gone('b'), put('d', '3')});
   }
 
   RaceList races_;
