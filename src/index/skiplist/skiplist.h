@@ -289,6 +289,7 @@ class Skiplist final
   Expected<std::uint32_t> visit(Node* node, bool& wrote) noexcept;
   Status verify_nodes() const noexcept;
   void note_damage() noexcept;
+  Expected<bool> walk_some(std::uint64_t budget) noexcept;
   Status rebuild() noexcept;
   struct Chunk;
   Status gather(Node*& at, Chunk& chunk) const noexcept;

@@ -148,19 +148,28 @@ Status Skiplist<P, Codec, Kind, G>::verify_nodes() const noexcept {
                         "restore a copy");
 }
 
-// I9: whoever opens the map next has no other way to know: it comes after no clean close. A fence
-// follows.
+// I9: whoever opens the map next has no other way to know: it comes after no clean close.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::note_damage() noexcept {
+  P& platform = context_.platform;
   damaged_.store(true, std::memory_order_release);
-  context_.platform.store(root_->damaged, layout::kDamaged);
-  context_.platform.flush(&root_->damaged, sizeof(root_->damaged),
-                          Kind::template site<"visit.check">());
+  platform.store(root_->damaged, layout::kDamaged);
+  platform.flush(&root_->damaged, sizeof(root_->damaged), Kind::template site<"note.damage">());
+  (void)platform.fence(Kind::template site<"note.damage">());  // the damage is the answer
+}
+
+template <Platform P, class Codec, class Kind, class G>
+Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noexcept {
+  if constexpr (Kind::kUpperDurable) {
+    return walk_some(budget);
+  } else {
+    return Base::mark_some(budget);  // recover() has marked all
+  }
 }
 
 // as: level 0, from where the last call came to. The latch makes its way and a writer's one.
 template <Platform P, class Codec, class Kind, class G>
-Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noexcept {
+Expected<bool> Skiplist<P, Codec, Kind, G>::walk_some(std::uint64_t budget) noexcept {
   if (damaged()) return fail(known_damage());
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return fail(StatusCode::out_of_memory);
@@ -184,13 +193,10 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::mark_some(std::uint64_t budget) noex
     if (over) s = verify_nodes();
     if (over && s.ok()) marked_.store(true, std::memory_order_release);
   }
-  if (s == StatusCode::corruption) {
-    note_damage();
-    wrote = true;
-  }
   if (wrote && !context_.platform.fence(Kind::template site<"visit.check">()) && s.ok()) {
     s = context_.platform.failure();
   }
+  if (s == StatusCode::corruption) note_damage();
   if (!s.ok()) return fail(std::move(s));
   return !over;
 }
@@ -268,7 +274,7 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
       last[level] = node;
     }
   }
-  if (wrote && !platform.fence(Kind::template site<"relink.check">())) return platform.failure();
+  if (wrote && !platform.fence(Kind::template site<"visit.check">())) return platform.failure();
   return {};
 }
 
@@ -281,7 +287,7 @@ Status Skiplist<P, Codec, Kind, G>::close() {
   constexpr std::uint64_t kBudget = 1 << 16;
   if constexpr (Kind::kUpperDurable) {
     while (!trusted_ && !marked_.load(std::memory_order_relaxed)) {
-      if (auto more = mark_some(kBudget); !more) return std::move(more.error());
+      if (auto more = walk_some(kBudget); !more) return std::move(more.error());
     }
   }
   P& platform = context_.platform;
