@@ -246,10 +246,12 @@ class Session {
 
   void mutate_texts(Map<Bytes, Bytes>& map) {
     for (std::uint64_t i = 0; i < size() / 2; ++i) {
-      const std::string key = (i % 2 == 0 ? "old:" : "new:") + std::to_string(i);
-      // One of them takes extents of its own.
-      const std::string value(i == 20 ? 100'000 : i % 300, 'n');
+      // One of them takes extents of its own, and is erased, so that there is something to give back.
+      constexpr std::uint64_t kLarge = 21;
       const bool erases = i % 7 == 6;
+      const std::uint64_t number = i == 2 * kLarge + 6 ? kLarge : i;
+      const std::string key = (number % 2 == 0 ? "old:" : "new:") + std::to_string(number);
+      const std::string value(i == kLarge ? 100'000 : i % 300, 'n');
       auto answer =
           call("a mutation", [&] { return erases ? map.erase(key) : map.upsert(key, value); });
       if (!answer) {

@@ -38,7 +38,7 @@ std::vector<FullCase> full_cases() {
             {Durability::process, 6_MiB, 5'000},
             {Durability::emulated, 12_MiB, 300'000}};
   }
-  return {{Durability::process, 8_MiB, 0},         {Durability::emulated, 8_MiB, 0},
+  return {{Durability::process, 4_MiB, 0},         {Durability::emulated, 4_MiB, 0},
           {Durability::process, 8_MiB, 100},       {Durability::emulated, 8_MiB, 100},
           {Durability::process, 16_MiB, 5'000},    {Durability::process, 24_MiB, 300'000},
           {Durability::emulated, 24_MiB, 300'000}, {Durability::process, 64_MiB, 3'000'000}};

@@ -196,6 +196,8 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::walk_some(std::uint64_t budget) noex
   if (wrote && !context_.platform.fence(Kind::template site<"visit.check">()) && s.ok()) {
     s = context_.platform.failure();
   }
+  // A mutation that has failed on the way is not in the sum, and pages that were lost are zeros.
+  if (!s.ok() && context_.platform.poisoned()) s = context_.platform.failure();
   if (s == StatusCode::corruption) note_damage();
   if (!s.ok()) return fail(std::move(s));
   return !over;
