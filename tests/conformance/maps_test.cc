@@ -295,7 +295,7 @@ TEST_P(MapsTest, ManyMaps) {
 }
 
 // "Figures of structures that an engine does not have are 0, or empty": a table has levels and
-// resizes; of what keeps order PhaST has leaves, which split and go, a skiplist has its height only.
+// resizes; of what keeps order PhaST has leaves, which split and go, a skiplist its height only.
 TEST_P(MapsTest, StatsHaveWhatTheEngineHas) {
   auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
   const std::uint64_t n = 5'000;

@@ -246,7 +246,7 @@ class Session {
 
   void mutate_texts(Map<Bytes, Bytes>& map) {
     for (std::uint64_t i = 0; i < size() / 2; ++i) {
-      // One of them takes extents of its own, and is erased, so that there is something to give back.
+      // One of them takes extents of its own, and is erased: there is something to give back.
       constexpr std::uint64_t kLarge = 21;
       const bool erases = i % 7 == 6;
       const std::uint64_t number = i == 2 * kLarge + 6 ? kLarge : i;

@@ -147,8 +147,8 @@ TYPED_TEST(SkiplistRaces, K3_APathOfThePast) {
   }
 }
 
-// K7, K10, G6: a reader is stopped after each of its steps; what it stands on is erased, and so many
-// blocks are freed and taken that it would be another key's.
+// K7, K10, G6: a reader is stopped after each of its steps; what it stands on is erased, and so
+// many blocks are freed and taken that it would be another key's.
 TYPED_TEST(SkiplistRaces, K7_K10_G6_NothingIsReusedUnderAReader) {
   Ops writer{erase(30), erase(40)};
   for (int i = 0; i < 3; ++i) writer.push_back(reclaim());
@@ -171,7 +171,8 @@ TYPED_TEST(SkiplistRaces, A4_TowersAreReached) {
   for (const std::string& site : wanted) EXPECT_TRUE(sites.contains(this->site(site))) << site;
 }
 
-// K8: the races beside the walk behind an open of `as` run beside one: what it does not mark is lost.
+// K8: the races beside the walk behind an open of `as` run beside one: what it does not mark is
+// lost.
 TEST(SkiplistWalkRaces, K8_WalksAreReached) {
   std::uint32_t walks = 0;
   for (const Race& race : as_races()) {
