@@ -13,6 +13,7 @@ other one did.
 import collections
 import concurrent.futures
 import json
+import math
 import pathlib
 import re
 import subprocess
@@ -89,6 +90,22 @@ def read(data, patterns):
     return found
 
 
+def fold_inlined(parts):
+    """A function that is inlined everywhere (always_inline) has no entry of its own, and on its
+    lines stand the branches of all its copies: what one copy has divides what each object file has.
+    """
+    sizes = collections.defaultdict(int)
+    inlined = [(path, number, lines)
+               for part in parts for (path, start, name), lines in part.items()
+               if (start, name) == (0, "") for number in lines]
+    for path, number, lines in inlined:
+        sizes[path, number] = math.gcd(sizes[path, number], len(lines[number][1]))
+    for path, number, lines in inlined:
+        count, branches = lines[number]
+        size = sizes[path, number]
+        lines[number] = (count, folded(branches, len(branches) // size if size else 1))
+
+
 def merged(parts):
     """The same over all object files: counts added where a function is compiled more than once."""
     total = {}
@@ -148,9 +165,11 @@ def ranges(numbers):
 def main(build, prefix, bar, *patterns):
     data = [str(path) for path in pathlib.Path(build).resolve().rglob("*.gcda")]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        files = instances(merged(pool.map(lambda path: read(path, patterns), data)))
+        parts = list(pool.map(lambda path: read(path, patterns), data))
+    fold_inlined(parts)
+    files = instances(merged(parts))
     totals = {"line": [0, 0], "branch": [0, 0]}
-    parts = {}
+    shown = {}
     for path, lines in sorted(files.items()):
         counts = {"line": [r for r, _ in lines.values()],
                   "branch": [b for _, taken in lines.values() for b in taken]}
@@ -166,8 +185,8 @@ def main(build, prefix, bar, *patterns):
         if prefix.count(".") == 1 and prefix.endswith("."):
             part = next((p for folder, p in PARTS.items() if path.startswith(folder)), "")
             for kind, reached in counts.items():
-                parts.setdefault((part, kind), []).extend(reached)
-    for (part, kind), reached in sorted(parts.items()):
+                shown.setdefault((part, kind), []).extend(reached)
+    for (part, kind), reached in sorted(shown.items()):
         if part:
             print(f"{part}.{kind}_coverage={100 * sum(reached) / len(reached):.2f}")
     status = 0

@@ -75,7 +75,7 @@ ExploreOptions thinned(ExploreOptions options, std::uint32_t points_in) {
 // first process leaves to a power failure, other explorations enumerate.
 ExploreOptions killed(ExploreOptions options, Preset preset) {
   options.limits = {.product = 4, .random = 1, .sampled = 2};
-  if (preset == Preset::nightly) options.limits = {.product = 64, .random = 8, .sampled = 32};
+  if (preset == Preset::nightly) options.limits = {.product = 16, .random = 2, .sampled = 8};
   options.kill_in = 1;
   options.second_in = 0;
   options.explore_create = true;
@@ -131,13 +131,9 @@ void add_sequences(std::vector<Exploration>& out, const Exploration& base,
 }
 
 // Headers and records are many torn lines at every step: of those a sample, in every sequence.
-ExploreOptions sampled(ExploreOptions options, Preset preset, std::vector<Op> prepare) {
-  if (preset == Preset::nightly) {
-    options.limits = {.product = 256, .random = 16, .sampled = 96};
-  } else {
-    options.limits = {.product = 64, .random = 8, .sampled = 48};
-    options.second_limits = {.product = 16, .random = 4, .sampled = 16};
-  }
+ExploreOptions sampled(ExploreOptions options, std::vector<Op> prepare) {
+  options.limits = {.product = 32, .random = 4, .sampled = 24};
+  options.second_limits = {.product = 16, .random = 4, .sampled = 16};
   options.prepare = std::move(prepare);
   return options;
 }
@@ -242,7 +238,7 @@ std::vector<Exploration> heap_explorations(Preset preset) {
   full_disk.disk_limit = 60 << 10;
   std::vector<Exploration> all{
       random_one("blocks", synthetic(), synthetic_op, options, pick(preset, 30, 60, 120)),
-      random_one("runs", synthetic(fast_sweep), run_op, options, pick(preset, 25, 50, 100)),
+      random_one("runs", synthetic(fast_sweep), run_op, options, pick(preset, 25, 30, 100)),
       random_one("any_order", synthetic(fast_sweep), synthetic_op, any_order(options),
                  pick(preset, 10, 20, 60)),
       random_one("page", synthetic(fast_sweep, SimMedium::page), run_op, options,
@@ -250,7 +246,8 @@ std::vector<Exploration> heap_explorations(Preset preset) {
       random_one("full", synthetic(fast_sweep), run_op, full_disk, pick(preset, 20, 40, 80)),
       random_one("killed", synthetic(), synthetic_op, killed(options, preset),
                  pick(preset, 8, 16, 30)),
-      random_one("long", synthetic(fast_sweep), synthetic_op, thinned(options, 8),
+      random_one("long", synthetic(fast_sweep), synthetic_op,
+                 thinned(options, preset == Preset::figures ? 16 : 8),
                  pick(preset, 100, 1000, 1000)),
   };
   std::vector<Op> blocks;
@@ -269,7 +266,7 @@ std::vector<Exploration> heap_explorations(Preset preset) {
                 {.name = "blocks",
                  .factory = synthetic(fast_sweep),
                  .source = synthetic_op,
-                 .options = sampled(options, preset, prepare)},
+                 .options = sampled(options, prepare)},
                 blocks, pick(preset, 1, 2, 3));
   return all;
 }
@@ -300,7 +297,7 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
   ExploreOptions large = options;  // values of 24 lines, torn at every step
   if (preset == Preset::figures) large.limits.sampled = 96;
   const auto maps = [&](const MapSetup& setup) { return engine.subjects(KeyKind::integer, setup); };
-  const std::size_t n = pick(preset, 20, 24, 80);
+  const std::size_t n = pick(preset, 20, 20, 80);
   std::vector<Exploration> all{
       random_one("random", maps(three), on_three_maps(), options, n),
       random_one("page", maps(paged), on_three_maps(), options, n),
@@ -316,13 +313,13 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
                  thinned(options, static_cast<std::uint32_t>(pick(preset, 12, 60, 12))),
                  pick(preset, 100, 1000, 1000)),
       directed_one("growth", maps(records), integer_record_op, large,
-                   growth(pick(preset, 12, 16, 60), 1500)),
+                   growth(pick(preset, 12, 16, 30), 1500)),
       directed_one("growth_page", maps(paged_records), integer_record_op, large,
-                   growth(pick(preset, 12, 16, 60), 1500)),
+                   growth(pick(preset, 12, 16, 30), 1500)),
       directed_one("shrink", maps(records), integer_record_op, large,
-                   shrinking(pick(preset, 8, 10, 30), 1500)),
+                   shrinking(pick(preset, 8, 10, 20), 1500)),
       directed_one("shrink_page", maps(paged_records), integer_record_op, large,
-                   shrinking(pick(preset, 8, 10, 30), 1500)),
+                   shrinking(pick(preset, 8, 10, 20), 1500)),
   };
   if (preset == Preset::nightly) {
     std::vector<Op> ops;
@@ -345,8 +342,8 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
                   {.name = page ? "pool_page" : "pool",
                    .factory = maps(page ? paged : three),
                    .source = on_three_maps(),
-                   .options = sampled(options, preset, prepare)},
-                  steps, pick(preset, 1, page ? 1 : 2, 3));
+                   .options = sampled(options, prepare)},
+                  steps, pick(preset, 1, page ? 1 : 2, page ? 2 : 3));
   }
   return beside_background(engine, std::move(all));
 }
@@ -362,7 +359,7 @@ void add_other_sequences(std::vector<Exploration>& out, SubjectFactory strings,
   Exploration bytes{.name = "bytes",
                     .factory = std::move(strings),
                     .source = bytes_op,
-                    .options = sampled(options, preset, {})};
+                    .options = sampled(options, {})};
   for (const char* key : {"", "ab", "customer:a", "customer:b"}) {
     bytes.options.prepare.push_back({OpKind::upsert, key, std::string(20, 'p')});
   }
@@ -379,7 +376,7 @@ void add_other_sequences(std::vector<Exploration>& out, SubjectFactory strings,
   Exploration page{.name = "page",
                    .factory = std::move(paged),
                    .source = integer_op,
-                   .options = sampled(options, preset, full.prepare)};
+                   .options = sampled(options, full.prepare)};
   add_sequences(out, page, full.alphabet, length);
 }
 
@@ -393,12 +390,9 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   const MapSetup paged_records{.values = ValueKind::bytes, .medium = SimMedium::page};
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
-  if (preset == Preset::figures) full_disk.limits.sampled = 64;
+  full_disk.limits.sampled = static_cast<std::uint32_t>(pick(preset, 20, 32, 128));
   ExploreOptions recovery = options;  // many second and third crashes
   recovery.limits = {.product = 32, .random = 4, .sampled = 24};
-  if (preset == Preset::nightly) {
-    recovery.limits = {.product = 256, .random = 16, .sampled = 64};
-  }
   recovery.second_in = static_cast<std::uint32_t>(pick(preset, 8, 8, 16));
   recovery.third_in = 60;
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
@@ -419,8 +413,8 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
       random_one("killed_bytes", strings(records), bytes_op, killed(options, preset),
                  pick(preset, 8, 16, 30)),
       random_one("recovery", integers(words), integer_op, recovery, n / 2),
-      random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 18, 80)),
-      random_one("full", integers(records), large_record_op, full_disk, pick(preset, 15, 25, 80)),
+      random_one("recovery_bytes", strings(records), bytes_op, recovery, pick(preset, 15, 18, 40)),
+      random_one("full", integers(records), large_record_op, full_disk, pick(preset, 15, 25, 40)),
       random_one("long", integers(words), integer_op,
                  thinned(options, static_cast<std::uint32_t>(pick(preset, 3, 12, 3))),
                  pick(preset, 200, 1000, 1000)),
@@ -439,7 +433,7 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
     all.push_back(random_one("killed_arrays", arrays(words), integer_op, killed(options, preset),
                              pick(preset, 8, 16, 30)));
     all.push_back(random_one("recovery_arrays", arrays(words), integer_op, recovery,
-                             pick(preset, 15, 25, 80)));
+                             pick(preset, 15, 25, 40)));
   }
   add_other_sequences(all, strings(records), integers(paged), options, preset);
   for (const Start& start : starts()) {

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace perdure::testing {
 
@@ -39,6 +40,24 @@ void on_timer(int) {
 }
 
 }  // namespace
+
+void InterleaveReport::add(InterleaveReport other) {
+  name = std::move(other.name);
+  schedules += other.schedules;
+  steps = std::max(steps, other.steps);
+  points += other.points;
+  truncated += other.truncated;
+  images += other.images;
+  verdicts += other.verdicts;
+  histories += other.histories;
+  blocked += other.blocked;
+  capped = capped || other.capped;
+  violations += other.violations;
+  seconds += other.seconds;
+  sites_crossed.merge(other.sites_crossed);
+  std::ranges::move(other.failures, std::back_inserter(failures));
+  legs = std::move(other.legs);
+}
 
 std::string InterleaveReport::summary() const {
   char text[400];

@@ -59,6 +59,7 @@ struct InterleaveReport {
   std::vector<LegEnd> legs;  // of the last directed schedule
 
   bool ok() const { return violations == 0; }
+  void add(InterleaveReport other);  // of another interleaving of the same scenario
   std::string summary() const;
 };
 

@@ -103,7 +103,9 @@ class Run {
   }
 
   Result<void> reopen_twice() {
+    const auto begin = Clock::now();
     if (auto closed = subject_.close(); !closed) return closed;
+    result_.close_seconds = seconds_since(begin);
     double open_seconds = 0;
     double lookup_seconds = 0;
     if (auto done = timed_reopen(open_seconds, lookup_seconds); !done) return done;

@@ -23,6 +23,7 @@ struct RunResult {
   std::optional<Calibration> calibration;
   std::vector<PhaseResult> phases;
   Footprint footprint;  // before the first delete phase, else after the last phase
+  std::optional<double> close_seconds;
   std::optional<double> reopen_clean_seconds;
   std::optional<double> reopen_killed_seconds;
   std::optional<double> first_lookup_seconds;  // from the start of the open after the kill

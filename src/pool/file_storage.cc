@@ -154,7 +154,8 @@ Status FileStorage::sync_name() const noexcept {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
     if (errno == EACCES && !promised) return {};
-    return system_error(StatusCode::io, "cannot open its directory");
+    return system_error(StatusCode::io,
+                        "cannot open its directory, which has to be readable to be synced");
   }
   const bool synced = fsync(fd) == 0 || (errno == EINVAL && !promised);
   const int error = errno;

@@ -21,6 +21,8 @@
 //   slot.pinned   stored, then light_fence(), then any load of shared state; the advancer does
 //                 heavy_fence() before it reads the slots: either it sees the pin, or the pin's
 //                 loads come after the fence and see everything unlinked before it.
+//   chunks_made_  raised before a chunk is published: whoever uses a slot has seen it raised, so
+//                 the heavy fence that shows a pin to the advancer shows the slot's chunk, too.
 //   epoch         loaded (acquire) before the pin: whoever is pinned at e sees all that was
 //                 unlinked before the advance to e.
 //   retire        tags the object with an epoch e that is the retiring thread's or one more. Who is
@@ -37,7 +39,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <iterator>
 #include <new>
 #include <utility>
 
@@ -70,12 +71,8 @@ class EpochDomain {
   EpochDomain& operator=(const EpochDomain&) = delete;
   // Finishes everything: nobody may be pinned any more.
   ~EpochDomain() {
-    for (auto& chunk : chunks_) {
-      Slot* slots = chunk.load(std::memory_order_acquire);
-      if (slots == nullptr) continue;
-      for (std::uint32_t i = 0; i < kChunk; ++i) std::free(slots[i].limbo);
-      delete[] slots;
-    }
+    for_each_slot([](Slot& slot) { std::free(slot.limbo); });
+    for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_acquire);
   }
 
   // For EpochGuard. Pins the calling thread: its slot, or nullptr if DRAM is short for one.
@@ -208,6 +205,10 @@ class EpochDomain {
   Slot* make_chunk(std::uint32_t number) noexcept {
     Slot* fresh = new (std::nothrow) Slot[kChunk];
     if (fresh == nullptr) return nullptr;
+    std::uint32_t made = chunks_made_.load(std::memory_order_relaxed);
+    while (made <= number &&
+           !chunks_made_.compare_exchange_strong(made, number + 1, std::memory_order_acq_rel)) {
+    }
     Slot* expected = nullptr;
     if (chunks_[number].compare_exchange_strong(expected, fresh, std::memory_order_acq_rel)) {
       return fresh;
@@ -217,8 +218,9 @@ class EpochDomain {
   }
   template <class F>
   void for_each_slot(F&& visit) noexcept {
-    for (auto& chunk : chunks_) {
-      Slot* slots = chunk.load(std::memory_order_acquire);
+    const std::uint32_t made = chunks_made_.load(std::memory_order_acquire);
+    for (std::uint32_t number = 0; number < made; ++number) {
+      Slot* slots = chunks_[number].load(std::memory_order_acquire);
       for (std::uint32_t i = 0; slots != nullptr && i < kChunk; ++i) visit(slots[i]);
     }
   }
@@ -244,8 +246,9 @@ class EpochDomain {
     if (all_at(epoch)) epoch_.compare_exchange_strong(epoch, epoch + 1, std::memory_order_seq_cst);
   }
   bool all_at(std::uint64_t epoch) noexcept {
-    for (auto& chunk : chunks_) {
-      Slot* slots = chunk.load(std::memory_order_acquire);
+    const std::uint32_t made = chunks_made_.load(std::memory_order_acquire);
+    for (std::uint32_t number = 0; number < made; ++number) {
+      Slot* slots = chunks_[number].load(std::memory_order_acquire);
       for (std::uint32_t i = 0; slots != nullptr && i < kChunk; ++i) {
         const std::uint64_t pinned = slots[i].pinned.load(std::memory_order_seq_cst);
         if ((pinned & 1) != 0 && (pinned >> 1) != epoch) return false;
@@ -280,8 +283,9 @@ class EpochDomain {
   // Threads end or fall idle with something in limbo: whoever collects looks after one more chunk.
   void collect_others() noexcept {
     const std::uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < std::size(chunks_); ++i) {
-      Slot* slots = chunks_[(turn + i) % std::size(chunks_)].load(std::memory_order_acquire);
+    const std::uint32_t made = chunks_made_.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+      Slot* slots = chunks_[(turn + i) % made].load(std::memory_order_acquire);
       if (slots == nullptr) continue;
       for (std::uint32_t s = 0; s < kChunk; ++s) {
         if (size_of(slots[s]) != 0) collect(slots[s]);
@@ -307,6 +311,7 @@ class EpochDomain {
   P& platform_;
   alignas(128) typename P::template Atomic<std::uint64_t> epoch_{2};
   alignas(128) typename P::template Atomic<Slot*> chunks_[kMaxThreadSlots / kChunk] = {};
+  typename P::template Atomic<std::uint32_t> chunks_made_{0};  // none at or after this number
   typename P::template Atomic<std::uint64_t> lost_{0};
   typename P::template Atomic<std::uint32_t> turn_{0};
 };

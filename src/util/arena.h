@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 
 #include "perdure/status.h"
 
@@ -16,28 +18,33 @@ namespace perdure {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Zeroed DRAM, reserved but not yet taken; null if the address space is refused.
-inline void* reserve_dram(std::size_t bytes) noexcept {
-  if (bytes < kHugePage) {
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : p;
+struct GiveBack {
+  std::size_t mapped = 0;  // bytes; 0: from the C library
+  void operator()(void* p) const noexcept {
+    if (mapped == 0) {
+      std::free(p);
+    } else {
+      munmap(p, mapped);
+    }
   }
-  // Over-reserve so that the start can be aligned to a huge page, then give the ends back.
-  const std::size_t padded = bytes + kHugePage;
-  void* p = mmap(nullptr, padded, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) return nullptr;
-  const auto begin = reinterpret_cast<std::uintptr_t>(p);
-  const auto aligned = (begin + kHugePage - 1) & ~(kHugePage - 1);
-  if (aligned > begin) munmap(p, aligned - begin);
-  const std::size_t tail = padded - (aligned - begin) - bytes;
-  if (tail >= std::size_t{4096}) {
-    const auto end = (aligned + bytes + std::size_t{4096} - 1) & ~(std::size_t{4096} - 1);
-    munmap(reinterpret_cast<void*>(end), begin + padded - end);
-  }
-  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);
-  return reinterpret_cast<void*>(aligned);
+};
+using Dram = std::unique_ptr<void, GiveBack>;
+
+// At least `bytes` of zeroed DRAM from `begin` on, reserved but not yet taken; null if the address
+// space is refused. What is too small to be worth a mapping comes from the C library, in whole
+// pairs of cache lines; what is larger than a huge page begins with one.
+inline Dram reserve_dram(std::size_t bytes, void*& begin) noexcept {
+  const bool small = bytes < (std::size_t{64} << 10);
+  const std::size_t alignment = small ? 128 : bytes < kHugePage ? 1 : kHugePage;
+  const std::size_t padded = bytes + alignment - 1;
+  void* p = small ? std::calloc(1, padded)
+                  : mmap(nullptr, padded, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == nullptr || p == MAP_FAILED) return {};
+  if (alignment == kHugePage) madvise(p, padded, MADV_HUGEPAGE);
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  begin = reinterpret_cast<void*>((at + alignment - 1) & ~(alignment - 1));
+  return Dram(p, {small ? 0 : padded});
 }
 
 template <class T>
@@ -46,23 +53,24 @@ class Arena {
   Arena() = default;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
-  ~Arena() { release(); }
 
   Status reserve(std::size_t capacity) noexcept {
     release();
-    bytes_ = capacity * sizeof(T);
-    data_ = static_cast<T*>(reserve_dram(bytes_));
-    if (data_ == nullptr) {
+    const std::size_t bytes = capacity * sizeof(T);
+    void* begin = nullptr;
+    owned_ = reserve_dram(bytes, begin);
+    if (begin == nullptr) {
       return Status::format(StatusCode::out_of_memory,
                             "cannot reserve %zu bytes of address space; raise RLIMIT_AS or lower "
                             "the pool's max_size",
-                            bytes_);
+                            bytes);
     }
+    data_ = static_cast<T*>(begin);
     capacity_ = capacity;
     return {};
   }
   void release() noexcept {
-    if (data_ != nullptr) munmap(static_cast<void*>(data_), bytes_);
+    owned_.reset();
     data_ = nullptr;
     capacity_ = 0;
   }
@@ -72,9 +80,9 @@ class Arena {
   std::size_t capacity() const noexcept { return capacity_; }
 
  private:
+  Dram owned_;
   T* data_ = nullptr;
   std::size_t capacity_ = 0;
-  std::size_t bytes_ = 0;
 };
 
 }  // namespace perdure

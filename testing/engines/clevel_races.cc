@@ -100,7 +100,7 @@ InterleaveReport scans_beside_erases(const std::string& name, bool quiet) {
 
 // An item dies while it is copied, and its block is used again.
 InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
-  InterleaveReport last;
+  InterleaveReport all;
   for (std::uint64_t key = 1; key <= 8; ++key) {
     Interleaver interleaver(words(), {.name = name + std::to_string(key),
                                       .setup = growing(),
@@ -109,10 +109,10 @@ InterleaveReport erases_beside_the_rehash(const std::string& name, bool quiet) {
                                                    reclaim(), insert(40, 1), insert(41, 1)}},
                                       .limits = kFewer,
                                       .quiet = quiet});
-    last = interleaver.exhaustive(1);
-    if (!last.ok()) break;
+    all.add(interleaver.exhaustive(1));
+    if (!all.ok()) break;
   }
-  return last;
+  return all;
 }
 
 SubjectFactory stepped() { return clevel_subjects<clevel::IntegerCodec>({}); }
@@ -160,17 +160,17 @@ template <class Threads>
 InterleaveReport for_each_key(const std::string& name, bool quiet, const Ops& setup,
                               const std::vector<Leg>& before, const std::vector<Leg>& after,
                               Threads&& threads) {
-  InterleaveReport last;
+  InterleaveReport all;
   for (const Op& op : setup) {
-    if (op.kind != OpKind::insert || !last.ok()) continue;
+    if (op.kind != OpKind::insert || !all.ok()) continue;
     Interleaver interleaver(stepped(), {.name = name + std::to_string(integer_of(op.key)),
                                         .setup = setup,
                                         .threads = threads(op.key),
                                         .limits = kFewer,
                                         .quiet = quiet});
-    last = interleaver.sweep(before, 1, after);
+    all.add(interleaver.sweep(before, 1, after));
   }
-  return last;
+  return all;
 }
 
 std::vector<Ops> erased_and_used_again(std::string key) {
@@ -192,7 +192,7 @@ InterleaveReport reuse_beside_the_rehash(const std::string& name, bool quiet) {
 // free itself, so that the first inserts nothing, and erases the item. The old slot must not name
 // the item's block when that is used again (I4, X4).
 InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
-  InterleaveReport last;
+  InterleaveReport all;
   for (std::uint64_t nth = 1; nth <= 2; ++nth) {
     reset_site_counts();
     const SiteInfo* moves = find_site("clevel.move.slot");
@@ -200,7 +200,7 @@ InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
     const Op mover = setup.back();
     setup.pop_back();
     const auto keys = [&](auto&& visit) {
-      for (std::size_t i = 0; i < setup.size() && last.ok(); ++i) {
+      for (std::size_t i = 0; i < setup.size() && all.ok(); ++i) {
         if (setup[i].kind == OpKind::insert) visit(Op{OpKind::erase, setup[i].key, {}});
       }
     };
@@ -215,12 +215,12 @@ InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
              .threads = {with(steps_of_background(), {mover}), {elsewhere, mover, moved}, others},
              .limits = kFewer,
              .quiet = quiet});
-        last = interleaver.directed(
-            {{0, fence_of("clevel.move.slot")}, {1, done()}, {0, done()}, {2, done()}});
+        all.add(interleaver.directed(
+            {{0, fence_of("clevel.move.slot")}, {1, done()}, {0, done()}, {2, done()}}));
       });
     });
   }
-  return last;
+  return all;
 }
 
 // An item dies after it was copied, and its eraser is stopped; the copy is undone, the step ends;

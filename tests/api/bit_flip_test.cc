@@ -198,12 +198,14 @@ struct Shared {
   Verdict why[64];
 };
 
+// When an answer that is right is held to be wrong.
+enum class Lie : std::uint8_t { never, at_once, later };
+
 class Flips {
  public:
-  // With `lie` one answer is held to be wrong although it is right. `observed`: read only, and past
-  // damage.
-  explicit Flips(bool clean, bool lie = false, bool observed = false)
-      : clean_(clean), observed_(observed), truth_(truth()) {
+  // `later`: of the pool that has worked on. `observed`: read only, and past damage.
+  explicit Flips(bool clean, Lie lie = Lie::never, bool observed = false)
+      : clean_(clean), observed_(observed), lie_(lie), truth_(truth()) {
     const ChildEnd end = run_child([&] {
       Pool pool = open_pool(path_, options());
       fill(pool, truth_);
@@ -218,7 +220,7 @@ class Flips {
         mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     require(p != MAP_FAILED, "mmap");
     shared_ = new (p) Shared{};
-    if (lie) ++truth_.numbers[1'000];
+    if (lie == Lie::at_once) ++truth_.numbers[1'000];
   }
   ~Flips() {
     close(fd_);
@@ -448,6 +450,7 @@ class Flips {
     try {
       Truth now = truth_;
       change(pool, now);
+      if (lie_ == Lie::later) ++now.numbers[5'500];
       wrong = unlike(pool, now);
       must(pool.close());
       Pool again = open_pool(path_, options());
@@ -510,6 +513,7 @@ class Flips {
   TempPath path_;
   bool clean_;
   bool observed_;
+  Lie lie_;
   Truth truth_;
   std::string original_;
   int fd_ = -1;
@@ -521,7 +525,7 @@ enum class State : std::uint8_t { clean, unclean, open, observed, observed_uncle
 void expect_none_bad(State state) {
   PERDURE_TRACE_SEED();
   const bool observed = state >= State::observed;
-  Flips flips(state != State::unclean && state != State::observed_unclean, false, observed);
+  Flips flips(state != State::unclean && state != State::observed_unclean, Lie::never, observed);
   const std::vector<std::uint64_t> bits = flips.choose();
   const Shared& shared = state == State::open ? flips.run_open(bits) : flips.run(bits);
   static constexpr const char* kNames[] = {"clean", "unclean", "open", "observed",
@@ -550,10 +554,12 @@ void expect_none_bad(State state) {
 
 TEST(BitFlip, TheJudgeSeesAWrongAnswer) {
   PERDURE_TRACE_SEED();
-  Flips flips(true, true);
-  const Shared& shared = flips.run(flips.choose(true));
-  EXPECT_GT(shared.counts[static_cast<std::size_t>(Verdict::silent)], 0U);
-  EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::unused)], 0U);
+  for (const Lie lie : {Lie::at_once, Lie::later}) {
+    Flips flips(true, lie);
+    const Shared& shared = flips.run(flips.choose(true));
+    EXPECT_GT(shared.counts[static_cast<std::size_t>(Verdict::silent)], 0U);
+    EXPECT_EQ(shared.counts[static_cast<std::size_t>(Verdict::unused)], 0U);
+  }
 }
 
 // Were checksums not verified, this is what a run would find.

@@ -57,7 +57,7 @@ TEST(FullDisk, FileSizeLimitIsPoolFullAndNoSignal) {
     const ChildEnd end = run_child([&] {
       // The kernel sends SIGXFSZ beyond the limit; a program that sets limits ignores it.
       signal(SIGXFSZ, SIG_IGN);
-      const rlimit limit{12_MiB, 12_MiB};
+      const rlimit limit{12_MiB, RLIM_INFINITY};
       require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
       fill_until_refused(path, {.durability = durability, .max_size = 1_GiB});
     });
@@ -70,7 +70,7 @@ TEST(FullDisk, CreatingBeyondTheLimitFailsWithoutAPool) {
     TempPath path;
     const ChildEnd end = run_child([&] {
       signal(SIGXFSZ, SIG_IGN);
-      const rlimit limit{bytes, bytes};
+      const rlimit limit{bytes, RLIM_INFINITY};
       require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
       const auto pool = Pool::open(path, small_pool());
       require(code_of(pool) == StatusCode::pool_full || code_of(pool) == StatusCode::io,
@@ -98,7 +98,7 @@ TEST(FullDisk, SmallFileSystem) {
                          mount("none", dir.str().c_str(), "tmpfs", 0, "size=12m") == 0;
     if (!mounted) {
       signal(SIGXFSZ, SIG_IGN);
-      const rlimit limit{9_MiB, 9_MiB};
+      const rlimit limit{9_MiB, RLIM_INFINITY};
       require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
     }
     fill_until_refused(dir.str() + "/pool", {.max_size = 1_GiB});

@@ -6,8 +6,13 @@
 // call what is wrapped; arming is for one.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <span>
+#include <string>
 
 namespace perdure::test {
 
@@ -46,6 +51,22 @@ struct Pretence {
   bool unreadable = false;        // or is opened, but cannot be read
 };
 void pretend(const Pretence& pretence) noexcept;
+// While it lives.
+class Pretended {
+ public:
+  explicit Pretended(const Pretence& pretence) { pretend(pretence); }
+  ~Pretended() { pretend({}); }
+  Pretended(const Pretended&) = delete;
+  Pretended& operator=(const Pretended&) = delete;
+};
+inline constexpr std::uint32_t kXfs = 0x58465342;  // magic of statfs
+
+// A path on the disk of the build folder: memory can neither be synced nor mapped synchronously.
+inline std::string on_disk(const char* name) {
+  const char* build = std::getenv("PERDURE_BUILD_DIR");
+  const std::filesystem::path folder = build != nullptr ? build : ".";
+  return (folder / ("perdure-test-" + std::to_string(getpid()) + name)).string();
+}
 
 // From now on calls of this kind count; the k-th fails (1: the first), and with `sticky` all later
 // ones; with `error`, or with what such a call usually fails with.

@@ -20,16 +20,9 @@
 namespace perdure::test {
 namespace {
 
-constexpr std::uint32_t kExt4 = 0xEF53, kXfs = 0x58465342, kBtrfs = 0x9123683E, kNfs = 0x6969,
-                        kTmpfs = 0x01021994, kUnknown = 0x12345678;
+constexpr std::uint32_t kExt4 = 0xEF53, kBtrfs = 0x9123683E, kNfs = 0x6969, kTmpfs = 0x01021994,
+                        kUnknown = 0x12345678;
 
-class Pretended {
- public:
-  explicit Pretended(const Pretence& pretence) { pretend(pretence); }
-  ~Pretended() { pretend({}); }
-  Pretended(const Pretended&) = delete;
-  Pretended& operator=(const Pretended&) = delete;
-};
 class Failing {
  public:
   Failing(Fault fault, std::uint64_t k, bool sticky, int error = 0) {
@@ -47,12 +40,6 @@ PoolOptions with(Durability durability) {
   return {.durability = durability, .max_size = 4_MiB, .recovery_threads = 1};
 }
 MapOptions maps() { return {.engine = chosen_engine().engine, .phast = {.partition_bits = 1}}; }
-// A file on the disk of the build folder: memory can neither be synced nor mapped synchronously.
-std::string on_disk(const char* name) {
-  const char* build = std::getenv("PERDURE_BUILD_DIR");
-  const std::filesystem::path folder = build != nullptr ? build : ".";
-  return (folder / ("perdure-test-" + std::to_string(getpid()) + name)).string();
-}
 
 class Media : public ::testing::Test {
  protected:

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -420,6 +421,43 @@ TEST(Heap, ThreadsNeverShareABlock) {
   f.heap->flush_caches();
   ASSERT_TRUE(f.heap->begin_audit().ok());
   EXPECT_EQ(f.heap->end_audit(), 0U) << "blocks lost between caches and bitmaps";
+}
+
+// Slots lie in chunks of 16, of which only those are looked at that threads have used.
+TEST(Epochs, AReaderInAnyChunkOfSlotsIsSeen) {
+  constexpr int kReaders = 40;
+  RealPlatform platform;
+  EpochDomain<RealPlatform> epochs(platform);
+  static std::atomic<int> finished;
+  finished = 0;
+  static constexpr Reclaimer kCount{nullptr, [](void*, std::uint64_t) { ++finished; }};
+  std::atomic<int> pinned{0};
+  std::atomic<int> leave{0};
+  std::atomic<int> left{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < kReaders; ++i) {
+    readers.emplace_back([&, i] {
+      epochs.retire(kCount, nullptr, 1);
+      {
+        const EpochGuard<RealPlatform> guard(epochs);
+        ++pinned;
+        while (leave <= i) std::this_thread::yield();
+      }
+      ++left;
+      while (left < kReaders) std::this_thread::yield();  // a slot is not to be used twice
+    });
+    while (pinned <= i) std::this_thread::yield();
+  }
+  for (int i = 0; i < kReaders; ++i) {
+    epochs.drain();
+    EXPECT_EQ(finished, 0) << i << " readers of " << kReaders << " have left";
+    EXPECT_EQ(epochs.limbo_count(), kReaders);
+    leave = i + 1;
+    while (left <= i) std::this_thread::yield();
+  }
+  for (std::thread& reader : readers) reader.join();
+  epochs.drain();
+  EXPECT_EQ(finished, kReaders);
 }
 
 TEST(Epochs, NothingIsFinishedUnderAGuard) {
