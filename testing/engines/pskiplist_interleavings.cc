@@ -29,10 +29,10 @@ Until phase(Interleaver& interleaver, Phase phase) {
 Until returned(std::uint64_t n = 1) { return mark_of("return", n); }
 
 // A sweep of each pair of threads: the first is stopped after every number of steps, the second
-// comes in between. The last report, or that of the first pair that is red.
+// comes in between.
 InterleaveReport beside(const std::string& name, bool quiet, const Ops& setup,
                         const std::vector<Ops>& stopped, const std::vector<Ops>& others) {
-  InterleaveReport report;
+  InterleaveReport all;
   for (std::size_t i = 0; i < stopped.size(); ++i) {
     for (std::size_t j = 0; j < others.size(); ++j) {
       Interleaver interleaver(numbered(),
@@ -41,17 +41,18 @@ InterleaveReport beside(const std::string& name, bool quiet, const Ops& setup,
                                .threads = {stopped[i], others[j]},
                                .limits = kFew,
                                .quiet = quiet});
-      report = interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
-      if (!report.ok()) return report;
+      all.add(interleaver.sweep({}, 0, {{1, done()}, {0, done()}}));
+      if (!all.ok()) return all;
     }
   }
-  return report;
+  return all;
 }
 
 // A write is stamped twice, as a tag makes it need a segment; who met the first stamp goes on
 // behind the second, with the clock of then.
 InterleaveReport old_clock(const std::string& name, bool quiet) {
   const Ops setup{put(5, 1), tag(), put(5, 2)};
+  InterleaveReport all;
   {
     // A tag has been answered in between, and the version it closed was read.
     Interleaver interleaver(
@@ -60,15 +61,14 @@ InterleaveReport old_clock(const std::string& name, bool quiet) {
                      .threads = {{put(5, 3)}, {tag(), tag(), get(5, 3), get(5, 3)}, {get(5)}},
                      .crashes = false,
                      .quiet = quiet});
-    const InterleaveReport report =
-        interleaver.sweep({{0, phase(interleaver, Phase::unstamped)}, {1, returned()}}, 2,
-                          {{0, phase(interleaver, Phase::held)},
-                           {1, returned(2)},
-                           {0, phase(interleaver, Phase::unstamped)},
-                           {2, done()},
-                           {0, done()},
-                           {1, done()}});
-    if (!report.ok()) return report;
+    all.add(interleaver.sweep({{0, phase(interleaver, Phase::unstamped)}, {1, returned()}}, 2,
+                              {{0, phase(interleaver, Phase::held)},
+                               {1, returned(2)},
+                               {0, phase(interleaver, Phase::unstamped)},
+                               {2, done()},
+                               {0, done()},
+                               {1, done()}}));
+    if (!all.ok()) return all;
   }
   // The clock was loaded before the tag: the entry of the version that it closed would be replaced.
   Interleaver interleaver(numbered(),
@@ -77,14 +77,15 @@ InterleaveReport old_clock(const std::string& name, bool quiet) {
                            .threads = {{put(5, 3)}, {tag(), get(5, 2), get(5, 2)}, {get(5)}},
                            .crashes = false,
                            .quiet = quiet});
-  return interleaver.sweep({{0, phase(interleaver, Phase::unstamped)}}, 2,
-                           {{1, returned()},
-                            {0, phase(interleaver, Phase::held)},
-                            {1, returned()},
-                            {0, phase(interleaver, Phase::unstamped)},
-                            {2, done()},
-                            {0, done()},
-                            {1, done()}});
+  all.add(interleaver.sweep({{0, phase(interleaver, Phase::unstamped)}}, 2,
+                            {{1, returned()},
+                             {0, phase(interleaver, Phase::held)},
+                             {1, returned()},
+                             {0, phase(interleaver, Phase::unstamped)},
+                             {2, done()},
+                             {0, done()},
+                             {1, done()}}));
+  return all;
 }
 
 // A lookup begins beside one write of a version and ends beside another of the same version; what
@@ -96,18 +97,18 @@ InterleaveReport stored_twice(const std::string& name, bool quiet) {
                                        .limits = kFew,
                                        .quiet = quiet});
   const Leg stored{0, phase(interleaver, Phase::stored)};
-  InterleaveReport report = interleaver.sweep({stored}, 1, {});
-  const std::uint64_t steps_of_lookup = report.schedules - 1;
+  InterleaveReport all = interleaver.sweep({stored}, 1, {});
+  const std::uint64_t steps_of_lookup = all.schedules - 1;
   const std::uint64_t behind_the_answer = 20;  // more than there are behind its first look
   std::uint64_t k = steps_of_lookup - std::min(steps_of_lookup, behind_the_answer);
-  for (; k < steps_of_lookup && report.ok(); ++k) {
-    report = interleaver.sweep({stored, {1, steps(k)}, {0, returned(2)}}, 0,
-                               {{1, after_fence_of("pskiplist.find.help")},
-                                {0, flush_of("pskiplist.update.entry")},
-                                {1, done()},
-                                {0, done()}});
+  for (; k < steps_of_lookup && all.ok(); ++k) {
+    all.add(interleaver.sweep({stored, {1, steps(k)}, {0, returned(2)}}, 0,
+                              {{1, after_fence_of("pskiplist.find.help")},
+                               {0, flush_of("pskiplist.update.entry")},
+                               {1, done()},
+                               {0, done()}}));
   }
-  return report;
+  return all;
 }
 
 // Two trims under one reader of a version: the first takes the first entry, the second the one that
@@ -121,16 +122,18 @@ InterleaveReport two_trims(const std::string& name, bool quiet) {
 // and another has its slot.
 InterleaveReport histories(const std::string& name, bool quiet) {
   const std::vector<Ops> history_of_5{{history(5)}};
+  InterleaveReport all;
   for (const auto& [part, setup, other] :
        {std::tuple("_closed", Ops{put(5, 1), tag()}, Ops{put(5, 2), tag(), put(5, 3)}),
         std::tuple("_replaced", Ops{put(5, 1), tag(), put(5, 2)}, Ops{put(5, 3), gone(5), tag()}),
         std::tuple("_trimmed", Ops{put(5, 1), tag(), gone(5), tag()}, Ops{trim(3), put(6, 9)}),
         std::tuple("_erased", Ops{put(5, 1)}, Ops{gone(5), tag(), put(6, 9)})}) {
-    InterleaveReport report = beside(name + part, quiet, setup, history_of_5, {other});
-    if (!report.ok()) return report;
+    all.add(beside(name + part, quiet, setup, history_of_5, {other}));
+    if (!all.ok()) return all;
   }
-  return beside(name + "_moved", quiet, {put(5, 1), tag(), put(5, 2), tag(), put(5, 3), tag()},
-                history_of_5, {{trim(3), put(5, 4)}, {trim(2), gone(5), tag(), trim(4)}});
+  all.add(beside(name + "_moved", quiet, {put(5, 1), tag(), put(5, 2), tag(), put(5, 3), tag()},
+                 history_of_5, {{trim(3), put(5, 4)}, {trim(2), gone(5), tag(), trim(4)}}));
+  return all;
 }
 
 // A trim takes a version away, and the keys that only it had, under who reads it.
@@ -148,7 +151,7 @@ InterleaveReport refused_beside_trims(const std::string& name, bool quiet) {
 // A write is stopped anywhere; its version is closed, read, and read again when it has ended.
 InterleaveReport closed_beside_writes(const std::string& name, bool quiet) {
   const std::vector<Ops> writes{{put(5, 2)}, {gone(5)}, {put(6, 2)}};
-  InterleaveReport report;
+  InterleaveReport all;
   for (const Ops& setup : {Ops{put(5, 1)}, Ops{put(5, 1), tag()}, Ops{put(5, 1), tag(), put(5, 7)},
                            Ops{put(5, 1), tag(), put(5, 2), tag(), put(5, 3)}}) {
     const auto tags = static_cast<std::uint64_t>(std::ranges::count(setup, OpKind::tag, &Op::kind));
@@ -160,11 +163,11 @@ InterleaveReport closed_beside_writes(const std::string& name, bool quiet) {
                        .threads = {writes[i], {tag(), scan_at(tags + 1), scan_at(tags + 1)}},
                        .limits = kFew,
                        .quiet = quiet});
-      report = interleaver.sweep({}, 0, {{1, returned(2)}, {0, done()}, {1, done()}});
-      if (!report.ok()) return report;
+      all.add(interleaver.sweep({}, 0, {{1, returned(2)}, {0, done()}, {1, done()}}));
+      if (!all.ok()) return all;
     }
   }
-  return report;
+  return all;
 }
 
 // A's write is stopped; its version is closed; B is written in the next one, and read; then A is
@@ -183,12 +186,13 @@ InterleaveReport new_beside_old(const std::string& name, bool quiet) {
 InterleaveReport links(const std::string& name, bool quiet) {
   const Ops one{put(5, 1), tag()};
   const Ops three{put(5, 1), tag(), put(5, 2), tag(), put(5, 3), tag()};
+  InterleaveReport all;
   for (const auto& [part, setup] : {std::pair("_link", one), std::pair("_entry", three)}) {
-    InterleaveReport report =
-        beside(name + part, quiet, setup, {{put(5, 8)}, {gone(5)}}, {{get(5)}, {history(5)}});
-    if (!report.ok()) return report;
+    all.add(beside(name + part, quiet, setup, {{put(5, 8)}, {gone(5)}}, {{get(5)}, {history(5)}}));
+    if (!all.ok()) return all;
   }
-  return beside(name + "_version", quiet, one, {{put(5, 8)}}, {{tag(), get(5, 2)}});
+  all.add(beside(name + "_version", quiet, one, {{put(5, 8)}}, {{tag(), get(5, 2)}}));
+  return all;
 }
 
 // Tags write their limit beside each other, and beside a write of the version that they close.
