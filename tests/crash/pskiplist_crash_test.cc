@@ -91,7 +91,7 @@ void explore_exactly(const std::vector<Op>& workload, const std::set<std::string
 TEST(PskiplistCrash, RandomWords) {
   const ExploreReport report = explore(
       pskiplist_subjects<pskiplist::IntegerCodec>(kWords), integer_op,
-      {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 3);
+      {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 2);
   EXPECT_GE(report.second_images, at_least(1));
 }
 
@@ -102,7 +102,7 @@ TEST(PskiplistCrash, RandomRecords) {
 
 TEST(PskiplistCrash, RandomByteStrings) {
   explore(pskiplist_subjects<pskiplist::BytesCodec>(kRecords), bytes_op,
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 2);
+          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 1);
 }
 
 // V5, V6: what a tag has named reads the same after every crash; what is written after it does not
@@ -110,20 +110,20 @@ TEST(PskiplistCrash, RandomByteStrings) {
 TEST(PskiplistCrash, V5_V6_RandomVersions) {
   const ExploreReport report = explore(
       versioned_subjects(kWords), versioned_op,
-      {.capacity = 2 << 20, .second_in = 40, .kill_in = 10, .explore_create = false}, 80, 4);
+      {.capacity = 2 << 20, .second_in = 40, .kill_in = 10, .explore_create = false}, 80, 2);
   EXPECT_GE(report.second_images, at_least(1));
 }
 
 // The same with records, which each version has its own of: replaced, dropped, voided, given back.
 TEST(PskiplistCrash, V5_V16_W13_RandomVersionsOfRecords) {
   explore(versioned_subjects(kRecords), versioned_record_op,
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 1);
 }
 TEST(PskiplistCrash, V5_V16_W13_RandomVersionsOfByteStrings) {
   explore(versioned_subjects<pskiplist::BytesCodec>(kRecords), versioned_bytes_op,
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 1);
   explore(versioned_subjects<pskiplist::BytesCodec>(kWords), reopening(versioned_bytes_word_op),
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 2);
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 1);
 }
 
 // V1, V6: nothing depends on how far other operations have come: a version and what came after it,
