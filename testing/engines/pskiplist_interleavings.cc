@@ -201,6 +201,16 @@ InterleaveReport limits_of_tags(const std::string& name, bool quiet) {
                 {{tag(), tag()}, {tag(), put(5, 3), tag()}});
 }
 
+// The insert that adds a block to the key chain is stopped; what others put into that block is
+// reached through its link.
+InterleaveReport new_blocks(const std::string& name, bool quiet) {
+  Ops full;
+  for (std::uint64_t key = 1; key <= pskiplist::TinyGeometry::kBlockSlots; ++key) {
+    full.push_back(put(key, key));
+  }
+  return beside(name, quiet, full, {{put(10, 1)}}, {{put(11, 1), get(11)}});
+}
+
 }  // namespace
 
 std::vector<NamedInterleaving> pskiplist_interleavings() {
@@ -213,7 +223,8 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
           {"V5_W1_W4_closed_beside_writes", &closed_beside_writes},
           {"W3_new_beside_old", &new_beside_old},
           {"W9_V18_links", &links},
-          {"W14_V6_limits_of_tags", &limits_of_tags}};
+          {"W14_V6_limits_of_tags", &limits_of_tags},
+          {"V7_V8_new_blocks", &new_blocks}};
 }
 
 }  // namespace perdure::testing

@@ -32,8 +32,19 @@ TEST(PskiplistRaces, V5_W1_W4_ClosedVersionsDoNotChange) {
 TEST(PskiplistRaces, W3_NoWriteIsOlderThanWhatWasRead) { expect_right("W3_new_beside_old"); }
 TEST(PskiplistRaces, W9_V18_NoAnswerWithoutTheLink) { expect_right("W9_V18_links"); }
 TEST(PskiplistRaces, W14_V6_TagsAreAboveTheLimitOfNone) { expect_right("W14_V6_limits_of_tags"); }
+TEST(PskiplistRaces, V7_V8_ABlockIsLinkedBeforeItsSlots) { expect_right("V7_V8_new_blocks"); }
 
-// Each shows what it is about: who answers without the write-back or the fence that it owes.
+// Each shows what it is about: the fence that only another thread's insert needs.
+TEST(PskiplistRaces, V7_V8_WithoutTheLinksFenceAnInsertIsLost) {
+  const ScopedMutant scoped("pskiplist.chain.link", Mutant::drop_fence);
+  ASSERT_TRUE(scoped.matched());
+  for (const NamedInterleaving& interleaving : pskiplist_interleavings()) {
+    if (std::string_view(interleaving.name) != "V7_V8_new_blocks") continue;
+    EXPECT_FALSE(interleaving.run(test_name(), /*quiet=*/true).ok());
+  }
+}
+
+// Who answers without the write-back or the fence that it owes.
 TEST(PskiplistRaces, V18_WithoutHelpAnAnswerIsLost) {
   for (const Mutant mutant : {Mutant::drop_flush, Mutant::drop_fence}) {
     const ScopedMutant scoped("pskiplist.find.help", mutant);
