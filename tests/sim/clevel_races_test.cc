@@ -162,6 +162,10 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
       {"reuse_beside_a_move", "clevel.move.slot", both},
       {"reuse_after_an_undone_copy", "clevel.rehash.undo", {Mutant::drop_flush}},
       {"absence_beside_the_walk", "clevel.mark.dead", both},
+      {"inserts_into_a_new_map", "clevel.start.opened", {Mutant::drop_fence}},
+      {"inserts_into_a_new_level",
+       "clevel.ring.word",
+       {Mutant::drop_flush, Mutant::drop_fence, Mutant::delay_flush, Mutant::publish_first}},
   };
   for (const NamedInterleaving& interleaving : clevel_interleavings()) {
     // Of every two keys, one after the other: minutes under a sanitizer.
