@@ -115,7 +115,7 @@ MACHINES = [
         "lin_canary_seconds": CANARY,
     }),
     Machine("faults", "scripts/faults.sh --engine {E} {M}", (4, 20), {
-        "fault_points": (">=", 1_000, 1_000),
+        "fault_points": (">=", 900, 1_000),
         "faults.kinds_missing": NONE,
         "faults.points.create_power": (">=", 1, 1),
         "faults.points.recover_power": (">=", 1, 1),

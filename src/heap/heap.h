@@ -111,7 +111,8 @@ class Heap {
   // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
   void retire(std::uint64_t offset) noexcept {
     mark_copied(offset);  // limbo holds it: the end of a sweep must not free it
-    epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset);
+    epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset,
+                   block_bytes(offset));
   }
   // Frees a block that was never published. Kinds other than plain go through limbo for their
   // fence.
@@ -120,7 +121,7 @@ class Heap {
       free(offset);
     } else {
       mark_copied(offset);
-      epochs_.retire(kPreparedReclaimer, this, offset);
+      epochs_.retire(kPreparedReclaimer, this, offset, block_bytes(offset));
     }
   }
   // 0 if no extent lies there.

@@ -11,8 +11,10 @@
 // OPERATIONS
 //   pin       publishes the global epoch in the thread's slot; nests. No locked instruction: the
 //             next operation's cache misses overlap with the last one's write-back.
-//   retire    O(1), no locked instruction; every kCollectEvery-th call advances, unless another
-//             thread has since the last time, and finishes what is due.
+//   retire    O(1), no locked instruction; every kCollectEvery-th call finishes some of what is
+//             due, every kAdvanceEvery-th advances, unless another thread has since the last time:
+//             the heavy fence interrupts every core that runs a thread of the process, some 20
+//             microseconds on a virtual machine. Large objects count as many.
 //   collect   two steps per batch: `prepare` of every object (a type that must be durably dead
 //             stores and writes back its zero word), one fence if any, then `finish` of every
 //             object.
@@ -60,6 +62,9 @@ class EpochDomain {
 
  public:
   static constexpr std::uint32_t kCollectEvery = 64;
+  static constexpr std::uint32_t kAdvanceEvery = 512;
+  static constexpr std::size_t kBytesOfOne = 8 << 10;    // what counts as one object
+  static constexpr std::uint32_t kBatchesAtOnce = 2;     // more than comes in between
   static constexpr std::uint32_t kLookAfterOthers = 16;  // every so-many-th collection
   static constexpr std::uint64_t kGrace = 3;             // epochs between retire() and finish()
   static constexpr std::uint32_t kMaxLimbo =
@@ -89,8 +94,9 @@ class EpochDomain {
     if (--slot->depth == 0) slot->pinned.store(0, std::memory_order_release);
   }
 
-  // Hands an unlinked object over. The caller is pinned and has fenced the unlink.
-  void retire(const Reclaimer& reclaimer, void* context, std::uint64_t object) noexcept {
+  // Hands an unlinked object of so many bytes over. The caller is pinned and has fenced the unlink.
+  void retire(const Reclaimer& reclaimer, void* context, std::uint64_t object,
+              std::size_t bytes = 0) noexcept {
     Slot* slot = this_slot();
     if (slot == nullptr) [[unlikely]] {  // recovery retires unpinned, and DRAM is short
       lost_.fetch_add(1, std::memory_order_relaxed);
@@ -104,14 +110,17 @@ class EpochDomain {
     slot->limbo[tail & (slot->capacity - 1)] = {&reclaimer, context, object,
                                                 epoch_.load(std::memory_order_seq_cst)};
     slot->tail.store(tail + 1, std::memory_order_release);
-    if (++slot->since_collect < kCollectEvery || slot->collecting) [[likely]]
+    slot->since_collect += 1 + static_cast<std::uint32_t>(bytes / kBytesOfOne);
+    if (slot->since_collect < kCollectEvery || slot->collecting) [[likely]]
       return;
-    slot->since_collect = 0;
     slot->collecting = true;  // finish() may retire again
-    // Another thread's advance since serves as well: each interrupts all of them.
-    if (epoch() == slot->last_epoch) try_advance();
-    slot->last_epoch = epoch();
-    collect(*slot);
+    slot->since_advance += std::exchange(slot->since_collect, 0);
+    if (slot->since_advance >= kAdvanceEvery && epoch() == slot->last_epoch) try_advance();
+    if (const std::uint64_t now = epoch(); now != slot->last_epoch) {
+      slot->last_epoch = now;
+      slot->since_advance = 0;
+    }
+    collect(*slot, kBatchesAtOnce);
     if (++slot->collections % kLookAfterOthers == 0) collect_others();
     slot->collecting = false;
   }
@@ -177,6 +186,7 @@ class EpochDomain {
     // Owner only:
     std::uint32_t depth = 0;
     std::uint32_t since_collect = 0;
+    std::uint32_t since_advance = 0;
     std::uint32_t collections = 0;
     std::uint64_t last_epoch = 0;
     bool collecting = false;
@@ -259,10 +269,10 @@ class EpochDomain {
 
   // Limbo is in order of epochs, so what is due is a prefix. Objects are finished outside the
   // latch.
-  void collect(Slot& slot) noexcept {
+  void collect(Slot& slot, std::uint32_t batches = UINT32_MAX) noexcept {
     constexpr std::uint32_t kBatch = 64;
     Retired batch[kBatch];
-    for (std::uint32_t taken = kBatch; taken == kBatch;) {
+    for (std::uint32_t taken = kBatch; taken == kBatch && batches != 0; --batches) {
       taken = take_due(slot, batch, kBatch);
       for (std::uint32_t i = 0; i < taken; ++i) {
         if (batch[i].reclaimer->touch == nullptr) continue;

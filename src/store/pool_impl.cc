@@ -400,6 +400,8 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
     }
     auto made = make_map(name, options, spec);
     if (!made) return fail(wrap(std::move(made.error())));
+    // Its start may have failed to write back.
+    if (platform_.poisoned()) return fail(platform_.failure());
     slot = *made;
   }
   if (!slot->error.ok()) return fail(wrap(slot->error));

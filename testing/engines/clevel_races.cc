@@ -246,6 +246,53 @@ InterleaveReport absence_beside_the_walk(const std::string& name, bool quiet) {
                       {{0, flush_of("clevel.erase.state")}}, {{2, done()}}, &absence);
 }
 
+// An insert has made a level, and is stopped before its own fence: what another thread puts there
+// is durable only if the level is.
+InterleaveReport inserts_into_a_new_level(const std::string& name, bool quiet) {
+  Ops setup = about_to_drain(1);
+  const Op grower = setup.back();
+  setup.pop_back();
+  Ops others;
+  for (std::uint64_t key = 300; key < 304; ++key) others.push_back(insert(key, 1));
+  Interleaver interleaver(stepped(), {.name = name,
+                                      .setup = setup,
+                                      .threads = {with(steps_of_background(), {grower}), others},
+                                      .limits = kFewer,
+                                      .quiet = quiet});
+  return interleaver.directed({{0, flush_of("clevel.insert.slot")}, {1, done()}, {0, done()}});
+}
+
+// What a map's first start stores is durable before another thread acknowledges an insert.
+bool survives_beside_the_first_start() {
+  const ScopedWorld world;
+  const MapSetup setup;
+  SimMemory memory(2 << 20);
+  ClevelSubject<clevel::IntegerCodec> subject(setup);
+  if (!subject.create(memory).ok()) return false;
+  memory.settle();
+  memory.set_mode(SimMode::recording);
+  if (!subject.open(memory, 1).ok()) return false;
+  SimPlatform::world().thread = 7;
+  if (!subject.call(insert(5, 1)).value_or(false)) return false;
+  const std::vector<PendingLine> pending = memory.pending();
+  const std::vector<std::uint32_t> guaranteed(pending.size(), 0);
+  SimMemory after(2 << 20);
+  after.load_image(memory, memory.image(pending, guaranteed, true, false));
+  ClevelSubject<clevel::IntegerCodec> reopened(setup);
+  std::string value;
+  return reopened.open(after, 2).ok() && reopened.pool().core().sweep().finish() &&
+         reopened.lookup(integer_key(5), value).value_or(false);
+}
+InterleaveReport inserts_into_a_new_map(const std::string& name, bool /*quiet*/) {
+  InterleaveReport report;
+  report.schedules = 1;
+  if (!survives_beside_the_first_start()) {
+    report.violations = 1;
+    report.failures.push_back(name + ": an acknowledged insert is lost");
+  }
+  return report;
+}
+
 // An insert makes the level of eight buckets itself, where values of 512 bytes were.
 InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
   const auto put = [](std::uint64_t key, std::size_t size) {
@@ -270,6 +317,8 @@ std::vector<NamedInterleaving> clevel_interleavings() {
           {"erases_beside_the_rehash", &erases_beside_the_rehash},
           {"reuse_beside_the_rehash", &reuse_beside_the_rehash},
           {"reuse_beside_a_move", &reuse_beside_a_move},
+          {"inserts_into_a_new_map", &inserts_into_a_new_map},
+          {"inserts_into_a_new_level", &inserts_into_a_new_level},
           {"reuse_after_an_undone_copy", &reuse_after_an_undone_copy},
           {"absence_beside_the_rehash", &absence_beside_the_rehash},
           {"absence_beside_the_walk", &absence_beside_the_walk}};

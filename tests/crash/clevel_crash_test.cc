@@ -131,33 +131,6 @@ TEST(ClevelCrash, C14_Compact) {
   explore_exactly(ops, {"clevel.ring.word", "clevel.rehash.copy", "clevel.rehash.seal"});
 }
 
-// What a map's first start stores is durable before another thread acknowledges an insert.
-TEST(ClevelCrash, ANewMapIsOpenBeforeOthersInsert) {
-  const auto survives = [] {
-    const ScopedWorld world;
-    SimMemory memory(2 << 20);
-    ClevelSubject<clevel::IntegerCodec> subject(kWords);
-    if (!subject.create(memory).ok()) return false;
-    memory.settle();
-    memory.set_mode(SimMode::recording);
-    if (!subject.open(memory, 1).ok()) return false;
-    SimPlatform::world().thread = 7;
-    if (!subject.call(insert(5, 1)).value_or(false)) return false;
-    const std::vector<PendingLine> pending = memory.pending();
-    const std::vector<std::uint32_t> guaranteed(pending.size(), 0);
-    SimMemory after(2 << 20);
-    after.load_image(memory, memory.image(pending, guaranteed, true, false));
-    ClevelSubject<clevel::IntegerCodec> reopened(kWords);
-    std::string value;
-    return reopened.open(after, 2).ok() && reopened.pool().core().sweep().finish() &&
-           reopened.lookup(integer_key(5), value).value_or(false);
-  };
-  EXPECT_TRUE(survives());
-  const ScopedMutant scoped("clevel.start.opened", Mutant::drop_fence);
-  ASSERT_TRUE(scoped.matched());
-  EXPECT_FALSE(survives());
-}
-
 TEST(ClevelCrash, ADamagedRootBlockIsRefused) {
   const auto opens = [] {
     SimMemory memory(2 << 20);

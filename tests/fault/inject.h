@@ -87,4 +87,18 @@ class Armed {
   Armed& operator=(const Armed&) = delete;
 };
 
+// The k-th such call of the library fails while it lives.
+class Failing {
+ public:
+  Failing(Fault fault, std::uint64_t k, bool sticky, int error = 0) {
+    set_fault(fault, k, sticky, error);
+  }
+  ~Failing() { set_fault(Fault::none, 0, false); }
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+
+ private:
+  Armed armed_;
+};
+
 }  // namespace perdure::test

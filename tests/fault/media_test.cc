@@ -23,19 +23,6 @@ namespace {
 constexpr std::uint32_t kExt4 = 0xEF53, kBtrfs = 0x9123683E, kNfs = 0x6969, kTmpfs = 0x01021994,
                         kUnknown = 0x12345678;
 
-class Failing {
- public:
-  Failing(Fault fault, std::uint64_t k, bool sticky, int error = 0) {
-    set_fault(fault, k, sticky, error);
-  }
-  ~Failing() { set_fault(Fault::none, 0, false); }
-  Failing(const Failing&) = delete;
-  Failing& operator=(const Failing&) = delete;
-
- private:
-  Armed armed_;
-};
-
 PoolOptions with(Durability durability) {
   return {.durability = durability, .max_size = 4_MiB, .recovery_threads = 1};
 }

@@ -477,6 +477,28 @@ TEST(Epochs, NothingIsFinishedUnderAGuard) {
   EXPECT_EQ(finished, 500);
 }
 
+// An advance interrupts all threads, so that small objects wait for many of their kind; of large
+// ones few must wait.
+TEST(Epochs, LimboStaysSmall) {
+  using Domain = EpochDomain<RealPlatform>;
+  static constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};
+  const auto most_in_limbo = [](std::size_t bytes) {
+    RealPlatform platform;
+    Domain epochs(platform);
+    std::uint64_t most = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      const EpochGuard<RealPlatform> guard(epochs);
+      epochs.retire(kNothing, nullptr, 1, bytes);
+      most = std::max(most, epochs.limbo_count());
+    }
+    return most;
+  };
+  const std::uint64_t small = most_in_limbo(64);
+  EXPECT_GE(small, Domain::kGrace * Domain::kAdvanceEvery);
+  EXPECT_LE(small, (Domain::kGrace + 2) * Domain::kAdvanceEvery);
+  EXPECT_LE(most_in_limbo(1 << 20) << 20, std::uint64_t{32} << 20);
+}
+
 TEST(Epochs, AStalledReaderIsBoundedAndReported) {
   RealPlatform platform;
   EpochDomain<RealPlatform> epochs(platform);

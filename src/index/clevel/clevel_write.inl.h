@@ -303,7 +303,9 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
     durable = durable && clear_slots(found, probe);
     stripe.leave(place);
     if (!durable) return fail(StatusCode::poisoned);
-    context_.epochs.retire(kItemReclaimer, this, found.word & kOffsetMask);
+    const std::uint64_t item = found.word & kOffsetMask;
+    context_.epochs.retire(kItemReclaimer, this, item,
+                           Codec::kBytes ? context_.heap.block_bytes(item) : 0);
     return true;
   }
 }
