@@ -9,11 +9,13 @@ extern const EngineUnderTest kLevelUnderTest;
 extern const EngineUnderTest kClevelUnderTest;
 extern const EngineUnderTest kAsUnderTest;
 extern const EngineUnderTest kAscsUnderTest;
+extern const EngineUnderTest kPskiplistUnderTest;
 
 namespace {
 
-constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest,
-                                               &kClevelUnderTest, &kAsUnderTest, &kAscsUnderTest};
+constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest,  &kLevelUnderTest,
+                                               &kClevelUnderTest, &kAsUnderTest,
+                                               &kAscsUnderTest,   &kPskiplistUnderTest};
 
 }  // namespace
 

@@ -173,10 +173,27 @@ class MapSubject : public Subject {
 
   SimPool& pool() { return *pool_; }
   perdure::detail::OrderedIndex& index(std::uint32_t map = 0) { return *maps_[map]->ordered(); }
+  perdure::detail::VersionedIndex& versioned() { return *maps_.front()->versioned(); }
   MapStats stats(std::uint32_t map = 0) {
     MapStats out;
     maps_[map]->index().stats(out);
     return out;
+  }
+
+ protected:
+  perdure::detail::Key key_of(const std::string& key) const {
+    const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
+    if (kBytes || kArrays) return {.bytes = bytes};
+    return {.word = integer_of(std::string(bytes))};
+  }
+  static std::string text_of(const perdure::detail::Key& key) {
+    if (kArrays) return of_model(key.bytes);
+    return kBytes ? std::string(key.bytes) : integer_key(key.word);
+  }
+  static std::string text_of(const perdure::detail::Value& value) {
+    if (kArrays) return of_model(value.bytes);
+    if (value.word_size == 0) return std::string(value.bytes);
+    return std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
 
  private:
@@ -277,25 +294,11 @@ class MapSubject : public Subject {
     const std::string text(bytes.substr(0, kHalf));
     return stored(text, bytes.size()) == bytes ? text : std::string(bytes);
   }
-  perdure::detail::Key key_of(const std::string& key) const {
-    const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
-    if (kBytes || kArrays) return {.bytes = bytes};
-    return {.word = integer_of(std::string(bytes))};
-  }
   perdure::detail::Value value_of(const std::string& value) const {
     if (setup_.values == ValueKind::bytes || kArrays) return {.bytes = value};
     perdure::detail::Value out{.word_size = 8};
     std::memcpy(&out.word, value.data(), std::min<std::size_t>(value.size(), 8));
     return out;
-  }
-  static std::string text_of(const perdure::detail::Key& key) {
-    if (kArrays) return of_model(key.bytes);
-    return kBytes ? std::string(key.bytes) : integer_key(key.word);
-  }
-  static std::string text_of(const perdure::detail::Value& value) {
-    if (kArrays) return of_model(value.bytes);
-    if (value.word_size == 0) return std::string(value.bytes);
-    return std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
 
   static constexpr std::uint8_t kHalf = 8;

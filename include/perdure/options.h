@@ -17,7 +17,7 @@ enum class Engine : std::uint16_t {
   clevel = 3,     // hash; all persistent, grows in the background, restarts at once
   as = 4,         // ordered; skiplist, all persistent, restarts at once
   ascs = 5,       // ordered; skiplist, only its lowest level written back
-  pskiplist = 6,  // planned
+  pskiplist = 6,  // ordered, multi-version; histories persistent, index in DRAM
 };
 
 // What a returned mutation has survived. On media: never renumber. See docs/durability.md.

@@ -18,6 +18,7 @@
 #include "perdure/options.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "perdure/versioned_map.h"
 
 namespace perdure {
 
@@ -58,7 +59,8 @@ constexpr MapSpec map_spec() noexcept {
 struct UntypedMap {
   MapInfo info;
   std::shared_ptr<detail::Index> index;
-  std::shared_ptr<detail::OrderedIndex> ordered;  // null if the engine keeps no order
+  std::shared_ptr<detail::OrderedIndex> ordered;      // null if the engine keeps no order
+  std::shared_ptr<detail::VersionedIndex> versioned;  // null if it keeps no versions
 };
 
 class Pool {
@@ -91,6 +93,15 @@ class Pool {
     auto index = open_ordered(name, options, detail::map_spec<K, V>());
     if (!index) return fail(std::move(index.error()));
     return OrderedMap<K, V>(std::move(*index));
+  }
+  // The same for engines that keep versions, as pskiplist does; fails with `unsupported` on others.
+  template <MapKey K, MapValue V>
+  Expected<VersionedMap<K, V>> versioned_map(std::string_view name,
+                                             const MapOptions& options = {
+                                                 .engine = Engine::pskiplist}) {
+    auto index = open_versioned(name, options, detail::map_spec<K, V>());
+    if (!index) return fail(std::move(index.error()));
+    return VersionedMap<K, V>(std::move(*index));
   }
 
   // For tools: opens a map whatever its types and engine are. With `create` it is made with those
@@ -146,6 +157,9 @@ class Pool {
   Expected<std::shared_ptr<detail::OrderedIndex>> open_ordered(std::string_view name,
                                                                const MapOptions& options,
                                                                const detail::MapSpec& spec);
+  Expected<std::shared_ptr<detail::VersionedIndex>> open_versioned(std::string_view name,
+                                                                   const MapOptions& options,
+                                                                   const detail::MapSpec& spec);
   friend class Store;
 
   std::unique_ptr<detail::PoolImpl> impl_;

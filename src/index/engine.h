@@ -70,6 +70,7 @@ class EngineInstance : public MarkingMap {
  public:
   virtual detail::Index& index() noexcept = 0;
   virtual detail::OrderedIndex* ordered() noexcept { return nullptr; }
+  virtual detail::VersionedIndex* versioned() noexcept { return nullptr; }
   // Once, after construction: repairs what a crash left, marks every reachable block in the heap
   // (Heap::mark), builds DRAM state. `clean`: the pool was closed properly, so checksums count. Or,
   // in an engine that restarts at once: answers `marking` after what does not grow with the map,

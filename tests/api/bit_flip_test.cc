@@ -43,13 +43,16 @@ MapOptions old_map() {
 }
 
 // What the pool holds. Of each kind of map several leaves; a leaf that was unlinked; key 0; values
-// of no bytes; a value that takes extents of its own.
+// of no bytes; a value that takes extents of its own; where there are versions, histories.
 struct Truth {
   std::map<std::uint64_t, std::uint64_t> numbers;
   std::map<std::uint64_t, std::string> records;
   std::map<std::string, std::string> texts;
   std::map<std::string, std::uint64_t> words;
 };
+
+// Then the numbers have been tagged before any was erased.
+bool has_versions() { return chosen_engine().engine == Engine::pskiplist; }
 
 std::string word_key(std::uint64_t i) { return "word:" + std::to_string(100'000 + i * 7); }
 
@@ -69,6 +72,9 @@ Truth truth() {
 void fill(Pool& pool, const Truth& t) {
   auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", new_map()));
   for (std::uint64_t i = 0; i < 200; ++i) must(numbers.insert(i * 1'000, mix(i)));
+  if (has_versions()) {
+    must(must(pool.versioned_map<std::uint64_t, std::uint64_t>("numbers", new_map())).tag());
+  }
   for (std::uint64_t i = 70; i <= 130; ++i) must(numbers.erase(i * 1'000));
   auto records = must(pool.map<std::uint64_t, Bytes>("records", new_map()));
   for (const auto& [key, value] : t.records) must(records.insert(key, value));
@@ -147,12 +153,34 @@ void read_map(Pool& pool, const char* name, const Truths& truths, Reading& out) 
   }
 }
 
+// The numbers as they were tagged.
+void read_version(Pool& pool, Reading& out) {
+  auto map = pool.versioned_map<std::uint64_t, std::uint64_t>("numbers", old_map());
+  if (!map) {
+    out.refused = true;
+    return;
+  }
+  std::uint64_t entries = 0;
+  bool same = true;
+  auto scanned = map->scan_at(1, {}, [&](std::uint64_t key, std::uint64_t value) {
+    same = same && key == entries * 1'000 && value == mix(entries);
+    ++entries;
+    return same;
+  });
+  if (!scanned) {
+    out.refused = true;
+  } else if (!same || entries != 200) {
+    out.wrong.push_back("numbers, in version 1");
+  }
+}
+
 Reading read_all(Pool& pool, const Truth& t) {
   Reading out;
   read_map<std::uint64_t, std::uint64_t>(pool, "numbers", t.numbers, out);
   read_map<std::uint64_t, Bytes>(pool, "records", t.records, out);
   read_map<Bytes, Bytes>(pool, "texts", t.texts, out);
   read_map<Bytes, std::uint64_t>(pool, "words", t.words, out);
+  if (has_versions()) read_version(pool, out);
   if (must(pool.list()).size() != 4 && out.wrong.empty()) out.wrong.push_back("list");
   return out;
 }

@@ -27,8 +27,8 @@ inline constexpr std::uint8_t kLittleVersion = 3;  // not what a line has that n
 const EngineRow* find_engine(Engine engine) noexcept {
   using Little = testing::LittleEngine<RealPlatform>;
   static constexpr EngineRow kRows[] = {
-      {Engine::phast, 0, true, false, &phast::create, &phast::open},
-      {testing::kLittleEngine, kLittleVersion, false, true,
+      {Engine::phast, 0, true, false, false, &phast::create, &phast::open},
+      {testing::kLittleEngine, kLittleVersion, false, false, true,
        [](const EngineContext<RealPlatform>& context, const MapKinds&, const MapOptions&) {
          return Little::create(context);
        },

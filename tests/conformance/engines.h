@@ -24,7 +24,8 @@ using EngineRows = std::tuple<
     EngineRow<Engine::level, /*ordered=*/false>,
     EngineRow<Engine::clevel, /*ordered=*/false>,
     EngineRow<Engine::as, /*ordered=*/true>,
-    EngineRow<Engine::ascs, /*ordered=*/true>>;
+    EngineRow<Engine::ascs, /*ordered=*/true>,
+    EngineRow<Engine::pskiplist, /*ordered=*/true>>;
 // clang-format on
 
 struct EngineInfo {
