@@ -101,6 +101,7 @@ class LossyPlatform {
   std::uint64_t load(const std::uint64_t& word) const noexcept {
     return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
   }
+  std::uint64_t peek(const std::uint64_t& word) const noexcept { return load(word); }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
     const std::uint64_t line = begin_store(&word);
     std::atomic_ref(word).store(value, std::memory_order_release);

@@ -177,6 +177,7 @@ class SimPlatform {
     step(StepKind::read);
     return word;
   }
+  std::uint64_t peek(const std::uint64_t& word) const noexcept { return load(word); }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
     step(StepKind::store);
     before_store();

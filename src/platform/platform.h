@@ -10,6 +10,8 @@
 //
 // PERSISTENT WORDS are std::uint64_t, 8-aligned, in the pool, read and written through here only:
 //     load(w)            acquire: what was stored before the word was published is visible
+//     peek(w)            of any memory, even beside a copy() into it: whatever is read then must be
+//                        thrown away
 //     store(w, v)        release
 //     compare_exchange   acq_rel
 //     copy(dst, src, n)  into unpublished memory only, in no particular order
@@ -80,6 +82,7 @@ concept Platform =
              std::uint64_t& expected, void* dst, const void* src, std::size_t n,
              FunctionRef<void(std::size_t)> task) {
       { p.load(const_word) } -> std::same_as<std::uint64_t>;
+      { p.peek(const_word) } -> std::same_as<std::uint64_t>;
       p.store(word, std::uint64_t{});
       { p.compare_exchange(word, expected, std::uint64_t{}) } -> std::same_as<bool>;
       p.copy(dst, src, n);

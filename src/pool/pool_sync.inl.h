@@ -124,7 +124,7 @@ std::uint64_t PoolCore<P>::content_checksum(bool live) noexcept {
     for (std::uint64_t w = 0; w < length / 8; w += 8) {
       std::uint64_t line[8];
       const std::uint64_t count = std::min<std::uint64_t>(8, length / 8 - w);
-      for (std::uint64_t i = 0; i < count; ++i) line[i] = platform_.load(words[w + i]);
+      for (std::uint64_t i = 0; i < count; ++i) line[i] = platform_.peek(words[w + i]);
       crc = crc32c(crc, line, count * 8);
     }
     // Spread by place, so that exchanged pieces do not cancel out.

@@ -1,6 +1,7 @@
 // Threads and memory: what is unlinked, reused or dropped under readers stays right for them, and
 // what threads leave behind does not add up.
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -277,6 +278,30 @@ TEST_P(Races, ReportsWhileOthersWrite) {
     }
   });
   team.join();
+}
+
+// A sync adds up what is in the pool, and gives up when somebody stores: then it has read half of it
+// already.
+TEST_P(Races, SyncBesideALateWriter) {
+  auto map = open_map<Bytes, Bytes>(7);
+  const std::string value(300, 'v');
+  for (int i = 0; i < 500; ++i) must(map.insert(std::to_string(i), value));
+  std::atomic<bool> done{false};
+  Team team(violations_);
+  team.start([&] {
+    for (int i = 0; i < 50; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1 + i % 3));
+      const std::string key = "late" + std::to_string(i);
+      if (!must(map.insert(key, value))) violations_.add("exists");
+      if (!must(map.erase(std::to_string(i)))) violations_.add("a key is gone");
+    }
+    done = true;
+  });
+  team.start([&] {
+    while (!done.load()) must(pool_.sync());
+  });
+  team.join();
+  EXPECT_EQ(map.count(), 500U);
 }
 
 // Writers and a full pool: refusals are statuses, what was acknowledged stays, erases make room.

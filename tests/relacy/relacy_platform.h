@@ -214,6 +214,7 @@ class RelacyPlatform {
 
   // --- what the kernels do not use ---
   static std::uint64_t load(const std::uint64_t& word) noexcept { return word; }
+  static std::uint64_t peek(const std::uint64_t& word) noexcept { return word; }
   static void store(std::uint64_t& word, std::uint64_t value) noexcept { word = value; }
   static bool compare_exchange(std::uint64_t&, std::uint64_t&, std::uint64_t) noexcept {
     return false;

@@ -1,6 +1,7 @@
 // Clevel hashing where its own structure shows: chosen collisions, levels, resizes.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -322,6 +323,44 @@ TEST(Clevel, ALineOfSlotsThatIsLostIsFoundByTheWalk) {
   Pool pool = open_pool(path, kDriven);
   expect_sound(pool);
   must(pool.close());
+}
+
+// Pages that are not the file's read as zeros: the map is not damaged, and nothing may say so in the
+// file, which may be whole again.
+TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
+  TempPath path;
+  const std::uint64_t entries = 2'000;
+  {
+    Pool pool = open_pool(path, kDriven);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    must(pool.close());
+  }
+  const std::string closed = bytes_of(path);
+  const std::size_t cut = std::ranges::max(used_buckets(closed)) / 4096 * 4096;
+  ASSERT_NO_THROW(root_in(closed.substr(0, cut))) << "the root block is to stay";
+  {
+    PoolOptions options = kDriven;
+    options.handle_sigbus = true;
+    Pool pool = open_pool(path, options);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    std::filesystem::resize_file(path.str(), cut);
+    Expected<bool> more = true;
+    while ((more = pool.run_background()) && *more) {
+    }
+    ASSERT_FALSE(more);
+    EXPECT_EQ(more.error(), StatusCode::poisoned) << describe(more.error());
+    EXPECT_EQ(pool.close(), StatusCode::poisoned);
+  }
+  std::string mended = bytes_of(path);
+  ASSERT_EQ(mended.size(), cut);
+  put_bytes(path, mended + closed.substr(cut));
+  Pool pool = open_pool(path, kDriven);
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+  while (must(pool.run_background())) {
+  }
+  for (std::uint64_t i = 0; i < entries; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i + 1));
+  expect_sound(pool);
 }
 
 // Of other lines; a shallow check, which looks at no key, finds it, too.

@@ -178,6 +178,8 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
                     (mark_bucket_ == now.levels[mark_level_]->count &&
                      (mark_level_ + 1 == now.count || !now.levels[mark_level_ + 1]->inherited));
   if (s.ok() && over) s = verify_sum();
+  // A mutation that has failed on the way is not in the sum, and pages that were lost are zeros.
+  if (!s.ok() && context_.platform.poisoned()) s = context_.platform.failure();
   if (s == StatusCode::corruption) {
     note_damage();
     wrote = true;
