@@ -280,8 +280,8 @@ TEST_P(Races, ReportsWhileOthersWrite) {
   team.join();
 }
 
-// A sync adds up what is in the pool, and gives up when somebody stores: then it has read half of it
-// already.
+// A sync adds up what is in the pool, and gives up when somebody stores, whatever it has read by
+// then.
 TEST_P(Races, SyncBesideALateWriter) {
   auto map = open_map<Bytes, Bytes>(7);
   const std::string value(300, 'v');

@@ -325,8 +325,8 @@ TEST(Clevel, ALineOfSlotsThatIsLostIsFoundByTheWalk) {
   must(pool.close());
 }
 
-// Pages that are not the file's read as zeros: the map is not damaged, and nothing may say so in the
-// file, which may be whole again.
+// Pages that are not the file's read as zeros: the map is not damaged, and nothing may say so in
+// the file, which may be whole again.
 TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
   TempPath path;
   const std::uint64_t entries = 2'000;
