@@ -22,14 +22,12 @@ std::optional<Engine> parse_engine(const std::string& text) {
   }
   return std::nullopt;
 }
-// "phast, level; planned: as"
 std::string engine_names() {
-  std::string built, planned;
+  std::string names;
   for (const EngineInfo& info : engines()) {
-    std::string& names = info.built ? built : planned;
     names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
-  return planned.empty() ? built : built + "; planned: " + planned;
+  return names;
 }
 constexpr std::array kDurabilities = {Durability::automatic, Durability::process, Durability::power,
                                       Durability::emulated};

@@ -168,12 +168,12 @@ class Pool {
 // This thread's persistence counters since it started, over all pools.
 Counters thread_counters() noexcept;
 
-// The engines that there are or will be, and those of this build.
+// The engines of this build; others answer `unsupported`.
 struct EngineInfo {
-  Engine engine;
-  std::string_view name;  // as the command line prints and takes it
-  bool ordered;           // its maps may be opened with Pool::ordered_map
-  bool built;             // others answer `unsupported`
+  Engine engine = Engine::phast;
+  std::string_view name;   // as the command line prints and takes it
+  bool ordered = false;    // its maps may be opened with Pool::ordered_map
+  bool versioned = false;  // and with Pool::versioned_map
 };
 std::span<const EngineInfo> engines() noexcept;
 

@@ -8,6 +8,16 @@
 
 namespace perdure {
 
+namespace {
+
+// For a message that refuses another one.
+std::string_view one_that(bool EngineInfo::* keeps) {
+  const auto found = std::ranges::find_if(engines(), keeps);
+  return found == engines().end() ? "one that does" : found->name;
+}
+
+}  // namespace
+
 std::string_view version() noexcept { return PERDURE_VERSION; }
 
 Pool::Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept : impl_(std::move(impl)) {}
@@ -46,11 +56,9 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   MapInfo found;
   const bool as_found = options.any_engine && impl_->describe_map(name, found);
   if (row != nullptr && !row->ordered && !as_found) {
-    const auto other =
-        std::ranges::find_if(engines(), [](const EngineInfo& e) { return e.built && e.ordered; });
     return fail(StatusCode::unsupported, "engine %s keeps no order; use %s",
                 detail::EngineText(engine_name(options.engine)).c_str(),
-                detail::EngineText(other->name).c_str());
+                detail::EngineText(one_that(&EngineInfo::ordered)).c_str());
   }
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
@@ -67,8 +75,9 @@ Expected<std::shared_ptr<detail::VersionedIndex>> Pool::open_versioned(
   MapInfo found;
   const bool as_found = options.any_engine && impl_->describe_map(name, found);
   if (row != nullptr && !row->versioned && !as_found) {
-    return fail(StatusCode::unsupported, "engine %s keeps no versions; use pskiplist",
-                detail::EngineText(engine_name(options.engine)).c_str());
+    return fail(StatusCode::unsupported, "engine %s keeps no versions; use %s",
+                detail::EngineText(engine_name(options.engine)).c_str(),
+                detail::EngineText(one_that(&EngineInfo::versioned)).c_str());
   }
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));

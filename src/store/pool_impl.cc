@@ -336,7 +336,7 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
                                              const MapSpec& spec) {
   const EngineRow* row = find_engine(options.engine);
   if (row == nullptr) {
-    return fail(StatusCode::unsupported, "engine %s is planned, not in this build",
+    return fail(StatusCode::unsupported, "engine %s is not in this build",
                 EngineText(engine_name(options.engine)).c_str());
   }
   // Asked before there are blocks that nothing would name.
