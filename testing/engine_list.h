@@ -41,6 +41,8 @@ struct EngineUnderTest {
   // Explorations that only this engine needs, and those that only its mutants need.
   std::vector<Exploration> (*directed)(Preset preset);
   std::vector<Exploration> (*trials)();
+  // An image takes so many times what one of phast does: figures cross one in so many points.
+  std::uint32_t image_cost = 1;
 
   // --- the scheduler ---
   RaceList (*races)();
