@@ -291,6 +291,7 @@ class Skiplist final
   void note_damage() noexcept;
   Expected<bool> walk_some(std::uint64_t budget) noexcept;
   Status rebuild() noexcept;
+  Status link_towers(Node** last) noexcept;
   struct Chunk;
   Status gather(Node*& at, Chunk& chunk) const noexcept;
   Status relink(const Chunk& chunk, Node** last) noexcept;
