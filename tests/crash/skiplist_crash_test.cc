@@ -178,6 +178,49 @@ TEST_F(AscsCrash, A5_UpperLevelsAreNotTrusted) {
   EXPECT_EQ(violation_of(*subject), "");
 }
 
+// A5: nor those of the head of a map that was emptied: of its links the medium keeps what it likes.
+TEST_F(AscsCrash, A5_AnEmptiedMap) {
+  constexpr std::uint64_t kKeys = 16;
+  for (const std::uint32_t spoilt : {1U, 2U, 4U, 7U}) {  // bit i: the link of level i + 1
+    SCOPED_TRACE(spoilt);
+    SimPlatform::seed(1);
+    SimMemory memory(2 << 20);
+    Model model;
+    auto subject = std::make_unique<Words>(kWords);
+    ASSERT_TRUE(subject->create(memory).ok());
+    ASSERT_TRUE(subject->open(memory, 1).ok());
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      ASSERT_TRUE(subject->apply(insert(key, key)).has_value());
+    }
+    const auto nodes = nodes_of(*subject, memory);
+    ASSERT_EQ(nodes.size(), kKeys + 1);
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      ASSERT_TRUE(subject->apply(erase(key)).has_value());
+    }
+    memory.settle();
+    memory.set_mode(SimMode::frozen);
+    subject.reset();
+    for (std::uint32_t level = 1; level < skiplist::TinyGeometry::kMaxHeight; ++level) {
+      if ((spoilt >> (level - 1) & 1) == 0) continue;
+      const auto offset = reinterpret_cast<std::byte*>(nodes[3 * level]) - memory.base();
+      skiplist::link_at(nodes.front(), level) =
+          skiplist::link_to(static_cast<std::uint64_t>(offset));
+    }
+    memory.set_mode(SimMode::plain);
+    subject = std::make_unique<Words>(kWords);
+    ASSERT_TRUE(subject->open(memory, 2).ok());
+    EXPECT_EQ(violation_of(*subject), "");
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      const Op op = insert(key * 3, key);
+      ASSERT_TRUE(subject->apply(op).value_or(false)) << "key " << key * 3;
+      apply_to(model, op);
+    }
+    EXPECT_EQ(compare(*subject, model), "");
+    EXPECT_EQ(violation_of(*subject), "");
+    memory.set_mode(SimMode::frozen);
+  }
+}
+
 // K2: a thread links a tower and ends; another one that gets its slot unlinks what came behind it.
 // The power fails: what nobody has fenced is lost.
 TYPED_TEST(SkiplistCrash, K2_TheThreadOfATowerEnds) {

@@ -85,11 +85,17 @@ Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
   trusted_ = clean;
   if constexpr (!Kind::kUpperDurable) {
     if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
-  } else if (load_link(head(), 0) != 0 || damaged()) {
+  } else {
     std::uint32_t levels = kMaxHeight;
     while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
-    levels_.store(levels, std::memory_order_release);
-    return Recovered::marking;
+    if (load_link(head(), 0) != 0 || damaged()) {
+      levels_.store(levels, std::memory_order_release);
+      return Recovered::marking;
+    }
+    if (levels > 1) {  // I2
+      Status s = this->pass_over(damaged(load_link(head(), levels - 1) & kOffsetMask));
+      if (!s.ok()) return fail(std::move(s));
+    }
   }
   if (Status s = verify_nodes(); !s.ok()) {
     s = this->pass_over(std::move(s));
