@@ -45,9 +45,15 @@ class SkiplistCrash : public ::testing::Test {
   // One workload, every crash point, every image that the limit allows.
   static void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
                               const MapSetup& setup = kWords) {
-    Explorer explorer(skiplist_subjects<Kind>(KeyKind::integer, setup),
-                      setup.values == ValueKind::bytes ? integer_record_op : integer_op,
-                      {.name = test_name(),
+    explore_subjects(skiplist_subjects<Kind>(KeyKind::integer, setup),
+                     setup.values == ValueKind::bytes ? integer_record_op : integer_op, workload,
+                     sites);
+  }
+  static void explore_subjects(const SubjectFactory& subjects, const OpSource& source,
+                               const std::vector<Op>& workload, const std::set<std::string>& sites,
+                               const std::string& variant = "") {
+    Explorer explorer(subjects, source,
+                      {.name = test_name() + variant,
                        .capacity = 2 << 20,
                        .limits = kLimits,
                        .battery = 100,
@@ -119,6 +125,14 @@ TYPED_TEST(SkiplistCrash, G10_CreateCrash) {
 // A2, A3: a node that is reached is whole: key, value, height and links.
 TYPED_TEST(SkiplistCrash, A2_NodesAreWhole) {
   this->explore_exactly(inserts(12), {"insert.node", "insert.link"});
+  // Nodes of several lines.
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    ops.push_back({OpKind::insert, dense_key(i * 3 % 4) + std::string(30 + 9 * i, 'k'),
+                   std::string(70 + 20 * i, static_cast<char>('a' + i))});
+  }
+  this->explore_subjects(skiplist_subjects<TypeParam>(KeyKind::bytes, kRecords), bytes_op, ops,
+                         {"insert.node", "insert.link"}, ".several_lines");
 }
 
 // A4, K1: towers of every height come and go beside each other; no level leads to what is not in
@@ -176,6 +190,63 @@ TEST_F(AscsCrash, A5_UpperLevelsAreNotTrusted) {
   ASSERT_TRUE(subject->open(memory, 2).ok());
   EXPECT_EQ(compare(*subject, model), "");
   EXPECT_EQ(violation_of(*subject), "");
+}
+
+// A5: nor those of the head of a map that was emptied: of its links the medium keeps what it likes.
+TEST_F(AscsCrash, A5_AnEmptiedMap) {
+  constexpr std::uint64_t kKeys = 16;
+  for (const std::uint32_t spoilt : {1U, 2U, 4U, 7U}) {  // bit i: the link of level i + 1
+    SCOPED_TRACE(spoilt);
+    SimPlatform::seed(1);
+    SimMemory memory(2 << 20);
+    Model model;
+    auto subject = std::make_unique<Words>(kWords);
+    ASSERT_TRUE(subject->create(memory).ok());
+    ASSERT_TRUE(subject->open(memory, 1).ok());
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      ASSERT_TRUE(subject->apply(insert(key, key)).has_value());
+    }
+    const auto nodes = nodes_of(*subject, memory);
+    ASSERT_EQ(nodes.size(), kKeys + 1);
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      ASSERT_TRUE(subject->apply(erase(key)).has_value());
+    }
+    memory.settle();
+    memory.set_mode(SimMode::frozen);
+    subject.reset();
+    for (std::uint32_t level = 1; level < skiplist::TinyGeometry::kMaxHeight; ++level) {
+      if ((spoilt >> (level - 1) & 1) == 0) continue;
+      const auto offset = reinterpret_cast<std::byte*>(nodes[3 * level]) - memory.base();
+      skiplist::link_at(nodes.front(), level) =
+          skiplist::link_to(static_cast<std::uint64_t>(offset));
+    }
+    memory.set_mode(SimMode::plain);
+    subject = std::make_unique<Words>(kWords);
+    ASSERT_TRUE(subject->open(memory, 2).ok());
+    EXPECT_EQ(violation_of(*subject), "");
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      const Op op = insert(key * 3, key);
+      ASSERT_TRUE(subject->apply(op).value_or(false)) << "key " << key * 3;
+      apply_to(model, op);
+    }
+    EXPECT_EQ(compare(*subject, model), "");
+    EXPECT_EQ(violation_of(*subject), "");
+    memory.set_mode(SimMode::frozen);
+  }
+}
+
+// A4, A5: the links of the head, and of a tower, lie in two lines, of which a crash keeps either:
+// beside each other, in a map that is emptied, in one that is filled again.
+TYPED_TEST(SkiplistCrash, A4_A5_TowersOfTwoLines) {
+  std::vector<Op> ops;
+  const std::uint64_t first[] = {15, 5, 23, 2, 14};  // heights 8, 6, 8, 3, 7
+  for (const std::uint64_t key : first) ops.push_back(insert(key, key));
+  ops.push_back({OpKind::reopen, {}, {}});
+  for (const std::uint64_t key : first) ops.push_back(erase(key));
+  for (const std::uint64_t key : {7, 22, 13}) ops.push_back(insert(key, key));  // 8, 7, 6
+  this->explore_subjects([] { return std::make_unique<TallSubject<TypeParam>>(kWords); },
+                         integer_op, ops,
+                         this->with_upper({"insert.node", "insert.link", "erase.link"}));
 }
 
 // K2: a thread links a tower and ends; another one that gets its slot unlinks what came behind it.
@@ -369,7 +440,10 @@ TYPED_TEST(SkiplistCrash, A6_CleanCloseThenPowerFailure) {
     ops.push_back(update(9 + round, 77));
     ops.push_back({OpKind::reopen, {}, {}});
   }
-  this->explore_exactly(ops, {"insert.node", "insert.link", "erase.link", "update.value"});
+  const std::set<std::string> sites{"insert.node", "insert.link", "erase.link", "update.value"};
+  this->explore_exactly(ops, sites);
+  // A close that syncs has written everything back; this one marks the pool as clean all the same.
+  this->explore_exactly(ops, sites, {.sync_at_close = false, .background_thread = false});
 }
 
 // A8, A9: blocks come back while what named them is durably elsewhere; nothing leaks.

@@ -128,6 +128,8 @@ const auto kNames = [](const auto& row) { return std::string(engine_name(row.par
 const auto kBoth = ::testing::Values(Engine::as, Engine::ascs);
 INSTANTIATE_TEST_SUITE_P(Engines, SkiplistBytes, kBoth, kNames);
 INSTANTIATE_TEST_SUITE_P(Engines, SkiplistBlobs, kBoth, kNames);
+class Skiplists : public SkiplistFile {};
+INSTANTIATE_TEST_SUITE_P(Engines, Skiplists, kBoth, kNames);
 
 // An operation that comes before the walk behind the open looks at what it visits: it answers
 // corruption, and nothing made up; nor does an erase follow a height that no path has.
@@ -266,6 +268,75 @@ TEST_P(SkiplistBytes, ALevelThatIsACircleIsReported) {
   }
 }
 
+// A link of level 1 that leads to a node without a level 1, or into one: `as` stores nothing there,
+// neither before its walk nor after it. Each value looks like a node of height 3 with the next key.
+TEST_P(Skiplists, NothingIsStoredOutsideOfATower) {
+  const auto fake = [](std::uint64_t key) {
+    const std::uint64_t words[] = {3ULL << 58, key + 1, 0, 0, 0, 0};
+    return std::string(reinterpret_cast<const char*>(words), sizeof(words));
+  };
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t i = 0; i < kKeys; ++i) keys.push_back(key_of(i));
+  std::ranges::sort(keys);
+  make([&](Pool& pool) {
+    auto map = must(this->map<std::string_view>(pool));
+    for (const std::uint64_t key : keys) must(map.insert(key, fake(key)));
+  });
+  const auto height = [&](std::uint64_t key) {
+    return skiplist::height_of(node_at(place_of(key)).state);
+  };
+  std::size_t i = 1;
+  while (height(keys.at(i - 1)) < 2 || height(keys.at(i)) != 1) ++i;
+  const std::size_t link = place_of(keys[i - 1]) + sizeof(Node) + 8;
+  const std::size_t low = place_of(keys[i]);
+  for (const std::size_t place : {low, low + sizeof(Node) + 8}) {
+    for (const bool walked : {false, true}) {
+      SCOPED_TRACE(::testing::Message()
+                   << (place == low ? "a node" : "into one") << (walked ? ", walked" : ""));
+      set_word(link, skiplist::link_to(place));
+      Pool pool = open_pool(path_, kOptions);
+      auto map = must(this->map<std::string_view>(pool));
+      while (walked && must(pool.run_background())) {
+      }
+      const StatusCode expected =
+          GetParam() == Engine::as ? StatusCode::corruption : StatusCode::ok;
+      for (std::uint64_t n = 2; n < 14; ++n) {
+        EXPECT_EQ(code_of(map.insert(keys[i] + n, "new")), expected) << "insert " << n;
+      }
+      if (place == low) {
+        EXPECT_EQ(code_of(map.erase(keys[i])), expected);
+      }
+      const auto report = must(pool.check({.deep = true}));
+      EXPECT_EQ(report.ok(), GetParam() == Engine::ascs);
+      for (const auto& violation : report.violations) {
+        EXPECT_FALSE(std::string_view(violation).contains("checksum")) << violation;
+      }
+    }
+  }
+}
+
+// A value that would begin in the middle of a block, whose bytes there read as a size that fits.
+TEST_P(Skiplists, AValueBeginsWithABlock) {
+  constexpr std::uint64_t kSize = 60'000;
+  std::string large;
+  while (large.size() < 2 * kSize) large.append(reinterpret_cast<const char*>(&kSize), 8);
+  make([&](Pool& pool) {
+    auto map = must(this->map<std::string_view>(pool));
+    must(map.insert(key_of(0), std::string(2'000, 'a')));
+    must(map.insert(key_of(1), large));
+  });
+  const std::size_t block = node_at(place_of(key_of(1))).value & skiplist::kOffsetMask;
+  set_word(place_of(key_of(0)) + offsetof(Node, value), skiplist::link_to(block + 4096));
+  auto pool = Pool::open(path_, kOptions);
+  if (GetParam() == Engine::ascs) {
+    EXPECT_EQ(code_of(pool), StatusCode::corruption);
+    return;
+  }
+  auto map = must(this->map<std::string_view>(*pool));
+  EXPECT_EQ(code_of(map.find(key_of(0))), StatusCode::corruption);
+  EXPECT_EQ(must(map.find(key_of(1))), std::optional(large));
+}
+
 // An erase frees, and an update replaces, what the value word names: nothing if that is damaged, or
 // it would be another key's.
 TEST_P(SkiplistBlobs, ADamagedReferenceIsNotFreed) {
@@ -347,8 +418,29 @@ TEST_P(SkiplistBlobs, AValueInThePlaceOfAnotherIsFound) {
   }
 }
 
-class Skiplists : public SkiplistFile {};
-INSTANTIATE_TEST_SUITE_P(Engines, Skiplists, kBoth, kNames);
+// A5: the head's links lie in several lines, so a crash may keep those of an emptied map that are
+// far up. `as` has stored them in order: such a link is damage.
+TEST_P(Skiplists, A5_NobodyFollowsTheLinksOfAnEmptiedHead) {
+  make([&](Pool& pool) { must(this->map<std::uint64_t>(pool)); });
+  const std::size_t root = place_of_root();
+  for (const std::size_t level : {1, 5, 12, 23}) {
+    SCOPED_TRACE(level);
+    set_word(root + offsetof(skiplist::layout::Root, first_link) + 8 * level,
+             skiplist::link_to(root + 4096));  // nothing lies there
+    auto pool = Pool::open(path_, kOptions);
+    if (GetParam() == Engine::as) {
+      EXPECT_EQ(code_of(pool), StatusCode::corruption);
+      continue;
+    }
+    auto map = must(this->map<std::uint64_t>(*pool));
+    EXPECT_TRUE(must(pool->check({})).ok());
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(map.insert(key_of(i), i)));
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      ASSERT_EQ(must(map.find(key_of(i))), std::optional(i)) << "key " << i;
+    }
+    expect_sound(*pool);
+  }
+}
 
 // A scan that stands on an entry that is erased meanwhile delivers nothing of what went behind it.
 TEST_P(Skiplists, AScanOnAnErasedEntryLooksAgain) {

@@ -197,6 +197,7 @@ class Skiplist final
   // --- lookups ---
   Node* place(std::uint64_t link, std::uint32_t level) const noexcept;
   bool sound(const Node* node, std::uint64_t state) const noexcept;
+  Status check_path(const Path& path, std::uint32_t height) const noexcept;
   Node* follow(std::uint64_t link, std::uint32_t level) const noexcept;
   bool key_of(const Node* node, std::string_view& key) const noexcept;
   Order order(const Node* node, const Probe& probe) const noexcept;
@@ -291,6 +292,7 @@ class Skiplist final
   void note_damage() noexcept;
   Expected<bool> walk_some(std::uint64_t budget) noexcept;
   Status rebuild() noexcept;
+  Status link_towers(Node** last) noexcept;
   struct Chunk;
   Status gather(Node*& at, Chunk& chunk) const noexcept;
   Status relink(const Chunk& chunk, Node** last) noexcept;

@@ -7,8 +7,8 @@
 
 namespace perdure::skiplist {
 
-// The node that a link of this level leads to; null if none can lie there. What is read in it later
-// may be relied on.
+// The node that a link of this level leads to; null if none can lie there, or not so high. What is
+// read in it later may be relied on.
 template <Platform P, class Codec, class Kind, class G>
 [[gnu::always_inline]] inline Node* Skiplist<P, Codec, Kind, G>::place(
     std::uint64_t link, std::uint32_t level) const noexcept {
@@ -18,7 +18,12 @@ template <Platform P, class Codec, class Kind, class G>
     return nullptr;
   }
   if constexpr (Kind::kUpperDurable) (void)context_.settle(offset, sizeof(Node));
-  return node_at(offset);
+  Node* node = node_at(offset);
+  // Its state is in the line of its key, which is loaded next.
+  if (level > 0 && height_of(context_.platform.load(node->state)) <= level) [[unlikely]] {
+    return nullptr;
+  }
+  return node;
 }
 
 // All that a lookup takes for granted of a node with this state; whatever the value word is. The
@@ -36,6 +41,25 @@ bool Skiplist<P, Codec, Kind, G>::sound(const Node* node, std::uint64_t state) c
   }
   return shape_.intact(node, state, context_.platform.load(node->key)) ||
          !P::verifies(Kind::template site<"node.crc">());
+}
+
+// The latch is held. Whether what an operation on `height` levels is about to store to are links of
+// nodes that are in the list: the walk has followed level 0 only, and a link above it with two
+// flipped bits may have led anywhere.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::check_path(const Path& path,
+                                               std::uint32_t height) const noexcept {
+  if constexpr (Kind::kUpperDurable) {
+    for (std::uint32_t level = 0; level < height; ++level) {
+      const Node* node = path.before[level];
+      if (node == head()) continue;
+      const std::uint64_t state = context_.platform.load(node->state);
+      const bool there = level > 0 ? sound(node, state) : context_.heap.is_block(offset_of(node));
+      if (!there || (state & kErased) != 0) [[unlikely]]
+        return damaged(offset_of(node));
+    }
+  }
+  return {};
 }
 
 // place(), for operations. Until the walk behind the open of as has seen every node, they look
@@ -223,11 +247,8 @@ template <Platform P, class Codec, class Kind, class G>
     value = {.bytes = {shape_.value_bytes(node, state), shape_.inline_size(state)}};
     return true;
   }
+  if (!names_blob(word)) return false;
   const std::uint64_t offset = word & kOffsetMask;
-  if (!link_intact(word) || offset % 16 != 0 ||
-      !context_.heap.contains(offset, sizeof(layout::Blob))) {
-    return false;
-  }
   if constexpr (Kind::kUpperDurable) (void)context_.settle(offset, sizeof(layout::Blob));
   const auto* blob = context_.heap.template at<layout::Blob>(offset);
   const std::uint64_t size = platform.load(blob->size);

@@ -83,14 +83,18 @@ template <Platform P, class Codec, class Kind, class G>
 Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
   if (Status s = read_root(); !s.ok()) return fail(std::move(s));
   trusted_ = clean;
-  if (load_link(head(), 0) != 0 || damaged()) {
-    if constexpr (Kind::kUpperDurable) {
-      std::uint32_t levels = kMaxHeight;
-      while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
+  if constexpr (!Kind::kUpperDurable) {
+    if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
+  } else {
+    std::uint32_t levels = kMaxHeight;
+    while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
+    if (load_link(head(), 0) != 0 || damaged()) {
       levels_.store(levels, std::memory_order_release);
       return Recovered::marking;
-    } else {
-      if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
+    }
+    if (levels > 1) {  // I2
+      Status s = this->pass_over(damaged(load_link(head(), levels - 1) & kOffsetMask));
+      if (!s.ok()) return fail(std::move(s));
     }
   }
   if (Status s = verify_nodes(); !s.ok()) {
@@ -211,14 +215,28 @@ struct Skiplist<P, Codec, Kind, G>::Chunk {
   Node* nodes[G::kWalkNodes];
 };
 
-// ascs: level 0 is one chain of cache misses; all else is done behind the thread that waits for
-// them.
+// ascs, I3. Of an empty map, too: the head's links are in several lines, and a crash keeps some.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::rebuild() noexcept {
-  const std::unique_ptr<Chunk[]> chunks(new (std::nothrow) Chunk[2]);
-  if (chunks == nullptr) return StatusCode::out_of_memory;
   Node* last[kMaxHeight];  // so far, in each level
   std::fill(last, last + kMaxHeight, head());
+  if (load_link(head(), 0) != 0) {
+    if (Status s = link_towers(last); !s.ok()) return s;
+  }
+  std::uint32_t levels = 1;
+  for (std::uint32_t level = 1; level < kMaxHeight; ++level) {
+    if (load_link(last[level], level) != 0) context_.platform.store(link_at(last[level], level), 0);
+    if (last[level] != head()) levels = level + 1;
+  }
+  levels_.store(levels, std::memory_order_release);
+  return {};
+}
+
+// Level 0 is one chain of cache misses; all else is done behind the thread that waits for them.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::link_towers(Node** last) noexcept {
+  const std::unique_ptr<Chunk[]> chunks(new (std::nothrow) Chunk[2]);
+  if (chunks == nullptr) return StatusCode::out_of_memory;
   Node* at = head();
   Status ahead;
   Status behind;
@@ -237,15 +255,7 @@ Status Skiplist<P, Codec, Kind, G>::rebuild() noexcept {
       work(1);
     }
   }
-  if (!behind.ok()) return behind;
-  if (!ahead.ok()) return ahead;
-  std::uint32_t levels = 1;
-  for (std::uint32_t level = 1; level < kMaxHeight; ++level) {
-    if (load_link(last[level], level) != 0) context_.platform.store(link_at(last[level], level), 0);
-    if (last[level] != head()) levels = level + 1;
-  }
-  levels_.store(levels, std::memory_order_release);
-  return {};
+  return behind.ok() ? ahead : behind;
 }
 
 template <Platform P, class Codec, class Kind, class G>

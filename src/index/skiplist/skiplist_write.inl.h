@@ -114,6 +114,7 @@ Status Skiplist<P, Codec, Kind, G>::link(const Probe& probe, const Path& path,
   P& platform = context_.platform;
   Node* node = node_at(fresh.node);
   const std::uint32_t height = height_of(platform.load(node->state));
+  if (Status s = check_path(path, height); !s.ok()) return s;
   for (std::uint32_t level = 0; level < height; ++level) {
     platform.store(link_at(node, level), load_link(path.before[level], level));
   }
@@ -345,9 +346,9 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
     }
     if (node == nullptr) return missing();
     const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
-    if (!sound(node, platform.load(node->state)) || !names_blob(value)) {
-      return fail(damaged(offset_of(node)));
-    }
+    const std::uint64_t state = platform.load(node->state);
+    if (!sound(node, state) || !names_blob(value)) return fail(damaged(offset_of(node)));
+    if (Status s = check_path(path, height_of(state)); !s.ok()) return fail(std::move(s));
     blob = value & kOffsetMask;
     // The sweep must not free what it no longer finds.
     context_.heap.mark_copied(offset_of(node));
