@@ -170,8 +170,8 @@ InterleaveReport closed_beside_writes(const std::string& name, bool quiet) {
   return all;
 }
 
-// A's write is stopped; its version is closed; B is written in the next one, and read; then A is
-// read, and was not written before B.
+// A's write is stopped, and holds up nobody else's; its version is closed; B is written in the next
+// one, and read; then A is read, and was not written before B.
 InterleaveReport new_beside_old(const std::string& name, bool quiet) {
   Interleaver interleaver(numbered(),
                           {.name = name,
@@ -195,7 +195,8 @@ InterleaveReport links(const std::string& name, bool quiet) {
   return all;
 }
 
-// Tags write their limit beside each other, and beside a write of the version that they close.
+// Tags write their limit beside each other, and beside a write of the version that they close: two
+// threads append to one history, in the order of its versions, where each entry begins a segment.
 InterleaveReport limits_of_tags(const std::string& name, bool quiet) {
   return beside(name, quiet, {put(5, 1), tag()}, {{tag()}, {put(5, 2), tag()}},
                 {{tag(), tag()}, {tag(), put(5, 3), tag()}});
@@ -221,9 +222,9 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
           {"W8_V16_trimmed_away", &trimmed_away},
           {"W18_refused_beside_trims", &refused_beside_trims},
           {"V5_W1_W4_closed_beside_writes", &closed_beside_writes},
-          {"W3_new_beside_old", &new_beside_old},
+          {"V1_W3_new_beside_old", &new_beside_old},
           {"W9_V18_links", &links},
-          {"W14_V6_limits_of_tags", &limits_of_tags},
+          {"W14_V4_V6_V10_limits_of_tags", &limits_of_tags},
           {"V7_V8_new_blocks", &new_blocks}};
 }
 

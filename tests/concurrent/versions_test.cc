@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/conformance/support.h"
@@ -61,13 +62,28 @@ TEST(Versions, V5_W1_W3_W4_TagsAreConsistentAndImmutable) {
     }
     ASSERT_EQ(keys[0], keys[1]) << "version " << version << " has changed";
   };
+  const auto contents = [&](Version version) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> all;
+    must(map.scan_at(version, {}, [&](std::uint64_t key, std::uint64_t value) {
+      all.emplace_back(key, value);
+    }));
+    for (std::uint64_t w = 0; w < kWriters; ++w) {
+      for (const std::uint64_t key : {first(w), second(w), first(w) + 7}) {
+        all.emplace_back(key, must(map.find(key, version)).value_or(0));
+      }
+    }
+    return all;
+  };
   for (std::uint64_t n = 0; writing.load() != 0 && !HasFatalFailure(); ++n, ++tags) {
     const Version version = must(map.tag());
     check(version);
     if (n % 64 != 63) continue;
     const auto held = must(map.snapshot(version - 10));
+    const auto before = contents(held.version());
     must(map.trim(version - 5));
     check(held.version());
+    ASSERT_EQ(contents(held.version()), before) << "a trim has changed a version that is held";
+    (void)map.stats();
   }
   for (std::thread& thread : threads) thread.join();
   std::printf("%llu tags\n", static_cast<unsigned long long>(tags));

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -17,6 +18,53 @@ namespace {
 
 using Numbers = VersionedMap<std::uint64_t, std::uint64_t>;
 using State = std::map<std::uint64_t, std::uint64_t>;
+
+// What scan_at() and diff() visit of a range, in their order.
+template <class K, class V>
+using Visited = std::vector<std::pair<K, V>>;
+template <class V>
+using Sides = std::pair<std::optional<V>, std::optional<V>>;
+
+template <class K, class V>
+std::map<K, Sides<V>> difference(const std::map<K, V>& before, const std::map<K, V>& after) {
+  std::map<K, Sides<V>> out;
+  for (const auto& [key, value] : before) out[key].first = value;
+  for (const auto& [key, value] : after) out[key].second = value;
+  std::erase_if(out, [](const auto& item) { return item.second.first == item.second.second; });
+  return out;
+}
+
+template <class K, class V, class Options>
+Visited<K, V> within(const std::map<K, V>& all, const Options& range) {
+  Visited<K, V> out;
+  for (const auto& [key, value] : all) {
+    if ((range.from && key < *range.from) || (range.to && key >= *range.to)) continue;
+    if constexpr (requires { range.prefix; }) {
+      if (!key.starts_with(range.prefix)) continue;
+    }
+    out.emplace_back(key, value);
+  }
+  if (range.reverse) std::ranges::reverse(out);
+  if (out.size() > range.limit) out.resize(range.limit);
+  return out;
+}
+
+// Both at versions that a tag has answered, with every kind of bound. K: what a model has for a
+// key.
+template <class K, class Layers, class Model, class Options>
+void expect_ranges(Layers& map, const std::pair<Version, Model>& before,
+                   const std::pair<Version, Model>& after, const Options& range) {
+  Visited<K, std::uint64_t> seen;
+  must(map.scan_at(after.first, range,
+                   [&](auto key, std::uint64_t value) { seen.emplace_back(key, value); }));
+  EXPECT_EQ(seen, within(after.second, range)) << "version " << after.first;
+  Visited<K, Sides<std::uint64_t>> differs;
+  must(map.diff(before.first, after.first, range, [&](auto key, const auto& was, const auto& is) {
+    differs.emplace_back(key, Sides<std::uint64_t>(was, is));
+  }));
+  EXPECT_EQ(differs, within(difference(before.second, after.second), range))
+      << "versions " << before.first << ", " << after.first;
+}
 
 class Versioned : public ::testing::Test {
  protected:
@@ -79,9 +127,55 @@ TEST_F(Versioned, V2_V3_V4_V14_AgainstAModel) {
       if (found) {
         EXPECT_EQ(*found, state.at(key));
       }
+      ScanOptions<std::uint64_t> range{.reverse = draw(2) == 0};
+      if (draw(2) == 0) range.from = draw(42);
+      if (draw(2) == 0) range.to = draw(42);
+      if (draw(2) == 0) range.limit = draw(12);
+      expect_ranges<std::uint64_t>(map, tagged[draw(tagged.size())], tagged[draw(tagged.size())],
+                                   range);
     }
     EXPECT_TRUE(must(pool_.check({.deep = true})).ok());
     reopen();
+  }
+}
+
+// The same ranges of byte strings, among them prefixes, where first bytes are equal and where one
+// key begins another.
+TEST_F(Versioned, RangesOfByteStringsAgainstAModel) {
+  auto map = must(pool_.versioned_map<std::string_view, std::uint64_t>("s"));
+  std::uint64_t seed = 3;
+  const auto draw = [&](std::uint64_t n) {
+    seed = mix(seed + 1);
+    return seed % n;
+  };
+  const auto text = [&] {
+    std::string key = draw(2) == 0 ? "customer" : "";
+    for (std::uint64_t n = draw(4); n > 0; --n) key += static_cast<char>('a' + draw(3));
+    return key;
+  };
+  std::map<std::string, std::uint64_t> model;
+  std::vector<std::pair<Version, std::map<std::string, std::uint64_t>>> tagged;
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    const std::string key = text();
+    if (draw(3) == 0) {
+      EXPECT_EQ(must(map.erase(key)), model.erase(key) != 0);
+    } else {
+      must(map.upsert(key, i));
+      model[key] = i;
+    }
+    if (i % 20 == 19) tagged.emplace_back(must(map.tag()), model);
+  }
+  for (int i = 0; i < 300; ++i) {
+    const std::string from = text();
+    const std::string to = text();
+    const std::string prefix = text();
+    ScanOptions<std::string_view> range{.reverse = draw(2) == 0};
+    if (draw(3) == 0) range.from = from;
+    if (draw(3) == 0) range.to = to;
+    if (draw(2) == 0) range.prefix = prefix;
+    if (draw(3) == 0) range.limit = draw(12);
+    expect_ranges<std::string>(map, tagged[draw(tagged.size())], tagged[draw(tagged.size())],
+                               range);
   }
 }
 

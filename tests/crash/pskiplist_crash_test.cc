@@ -305,10 +305,21 @@ TEST(PskiplistCrash, V6_W13_VersionsThatNobodyStored) {
   PskiplistSubject<pskiplist::IntegerCodec> subject(kWords);
   ASSERT_TRUE(subject.create(memory).ok());
   ASSERT_TRUE(subject.open(memory, 1).ok());
-  for (std::uint64_t i = 0; i < 4; ++i) {
-    ASSERT_TRUE(subject.apply({OpKind::upsert, integer_key(i % 2), word(i)}).has_value());
-    ASSERT_TRUE(subject.versioned().tag().has_value());
-  }
+  const auto write = [&](std::uint64_t versions) {
+    for (std::uint64_t i = 0; i < versions; ++i) {
+      ASSERT_TRUE(subject.apply({OpKind::upsert, integer_key(i % 2), word(i)}).has_value());
+      ASSERT_TRUE(subject.versioned().tag().has_value());
+    }
+  };
+  // A rollback, which leaves nothing that one bit would make a rollback again.
+  write(4);
+  ASSERT_TRUE(subject.versioned().rollback(2).ok());
+  write(3);
+  // What a history may not lead to, nor the chain: zero, large enough, and of another kind.
+  const std::vector<std::byte> zeros(256);
+  const auto plain = subject.pool().heap().allocate(zeros.size(), BlockKind::plain);
+  ASSERT_TRUE(plain.has_value());
+  subject.pool().platform().copy(memory.base() + *plain, zeros.data(), zeros.size());
   auto& core = subject.pool().core();
   layout::Root line{};
   ASSERT_TRUE(core.read_root(*core.find_root("map0"), line).has_value());
@@ -325,8 +336,12 @@ TEST(PskiplistCrash, V6_W13_VersionsThatNobodyStored) {
                         {offsetof(Root, horizon), 0, true},
                         {offsetof(Root, horizon), 99, true},
                         {offsetof(Root, horizon), 3, false},
+                        {offsetof(Root, rollback_to), 4, true},
+                        {offsetof(Root, rollback_to), 8, true},
                         {offsetof(Root, rollback_to), 99, true},
-                        {offsetof(Root, rollback_to), std::uint64_t{1} << 62, true}};
+                        {offsetof(Root, rollback_to), std::uint64_t{1} << 62, true},
+                        {offsetof(Root, rollback_from), 2, false},  // cleared, but for this
+                        {offsetof(Root, chain), *plain, true}};
   for (const Damage& damage : all) {
     next.load_killed(memory);
     std::memcpy(next.base() + line.root + damage.field, &damage.value, 8);

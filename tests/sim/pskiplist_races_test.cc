@@ -29,9 +29,11 @@ TEST(PskiplistRaces, W18_WhatWasRefusedStaysRefused) { expect_right("W18_refused
 TEST(PskiplistRaces, V5_W1_W4_ClosedVersionsDoNotChange) {
   expect_right("V5_W1_W4_closed_beside_writes");
 }
-TEST(PskiplistRaces, W3_NoWriteIsOlderThanWhatWasRead) { expect_right("W3_new_beside_old"); }
+TEST(PskiplistRaces, V1_W3_NoWriteIsOlderThanWhatWasRead) { expect_right("V1_W3_new_beside_old"); }
 TEST(PskiplistRaces, W9_V18_NoAnswerWithoutTheLink) { expect_right("W9_V18_links"); }
-TEST(PskiplistRaces, W14_V6_TagsAreAboveTheLimitOfNone) { expect_right("W14_V6_limits_of_tags"); }
+TEST(PskiplistRaces, W14_V4_V6_V10_TagsAreAboveTheLimitOfNone) {
+  expect_right("W14_V4_V6_V10_limits_of_tags");
+}
 TEST(PskiplistRaces, V7_V8_ABlockIsLinkedBeforeItsSlots) { expect_right("V7_V8_new_blocks"); }
 
 // Each shows what it is about: the fence that only another thread's insert needs.

@@ -107,7 +107,10 @@ class LeafArena {
     leaves_[number].next.store(free_, std::memory_order_relaxed);
     free_ = number;
   }
-  std::uint32_t taken() const noexcept { return high_; }
+  std::uint32_t taken() noexcept {
+    LatchGuard guard(latch_);
+    return high_;
+  }
 
  private:
   Arena<Desc> leaves_;
@@ -167,9 +170,9 @@ class Directory {
   }
 
   std::string_view key_of(std::uint32_t node) const noexcept;
-  std::uint32_t leaves() const noexcept { return leaves_.taken(); }
+  std::uint32_t leaves() noexcept { return leaves_.taken(); }
   std::uint64_t inner_nodes() const noexcept { return inner_.node_count(); }
-  std::uint64_t dram_bytes() const noexcept {
+  std::uint64_t dram_bytes() noexcept {
     return inner_.dram_bytes() + std::uint64_t{leaves_.taken()} * sizeof(LeafT);
   }
 

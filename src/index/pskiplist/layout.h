@@ -76,7 +76,8 @@ struct alignas(64) Root {
   std::uint64_t limit;          // no version above it was ever returned by tag()
   std::uint64_t horizon;        // versions below it are trimmed; 1 to limit + 1
   std::uint64_t rollback_from;  // while rollback_to is not 0: entries of versions in
-  std::uint64_t rollback_to;    // (from, to] are void. Stored last; horizon <= from < to <= limit
+  std::uint64_t rollback_to;    // (from, to] are void; horizon <= from < to <= limit. Stored last
+                                // and cleared first; both are 0 where no rollback is under way
   std::uint64_t close_crc;      // CRC32C of its block's offset and the words before; as a block's
   std::uint64_t pad[2];
 };

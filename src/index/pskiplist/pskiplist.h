@@ -43,7 +43,7 @@
 //   history a find (LP) -> the entries before its own, each stamp before and after its value.
 //   trim    horizon, F S -> key after key: segment with what stays, F S -> `more`, F S -> first
 //           entry's stamp, F S. Each step leaves every version that can be read as it was.
-//   rollback  from, to, F S (PP) -> entries of every key, F; S -> to = 0, F S. Alone.
+//   rollback  from, to, F S (PP) -> entries of every key, F; S -> to = 0, from = 0, F S. Alone.
 // ORDERING
 //   state     unstamped is stored by an exchange (seq_cst), then the clock is loaded (seq_cst); the
 //             clock is raised (seq_cst), then states are loaded (seq_cst): a writer that stamps
@@ -197,9 +197,12 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   Segment& segment_at(std::uint64_t offset) const noexcept {
     return *context_.heap.template at<Segment>(offset);
   }
+  // 0 if no block lies there.
   std::uint32_t capacity_of(std::uint64_t segment) const noexcept {
-    return static_cast<std::uint32_t>((context_.heap.block_bytes(segment) - sizeof(Segment)) /
-                                      sizeof(Entry));
+    const std::size_t bytes = context_.heap.block_bytes(segment);
+    if (bytes < sizeof(Segment)) [[unlikely]]
+      return 0;
+    return static_cast<std::uint32_t>((bytes - sizeof(Segment)) / sizeof(Entry));
   }
   static std::uint64_t entry_offset(std::uint64_t segment, std::uint32_t i) noexcept {
     return segment + sizeof(Segment) + i * sizeof(Entry);
@@ -221,6 +224,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
     std::uint32_t left = 1U << 20;  // then
   };
   std::uint64_t linked(const std::uint64_t& link, Steps& steps) const noexcept;
+  Status follow(const std::uint64_t& link, Steps& steps, std::uint64_t& segment) const noexcept;
   struct Limits {
     Probe from, to;  // to is exclusive
     bool has_from = false, has_to = false;
@@ -290,6 +294,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   };
   bool outlives(const Slot& slot, const Void& gone) const noexcept;
   bool void_entries(Slot& slot, const Void& gone, bool freeing) noexcept;
+  Status may_roll_back(std::uint64_t version, std::uint64_t open) noexcept;
   Status set_rollback(std::uint64_t from, std::uint64_t to) noexcept;
   void roll_back_node(std::uint64_t offset) noexcept;
   void place_end(Node& node, const Slot& slot) noexcept;
@@ -309,8 +314,9 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   Status check_segments(const Slot& slot) const noexcept;
   Status mark_segments(const Slot& slot) const noexcept;
   bool comes_before(const Listed& a, const Listed& b) const noexcept;
+  Status sort_keys(Array<Listed>& keys) const noexcept;
   Status load_slot(std::uint32_t number, std::uint32_t i, bool clean, Loader& loader) noexcept;
-  Status load_key(const Slot& slot, Node& node, std::uint64_t& word) noexcept;
+  Status load_key(const Slot& slot, std::uint32_t node, std::uint64_t& word) noexcept;
   Status load_history(const Slot& slot, bool clean, Loader& loader) noexcept;
   Status load_entry(std::uint64_t offset, std::uint64_t& before, Loader& loader) noexcept;
   Status build_directory(Loader* loaders, std::size_t count) noexcept;

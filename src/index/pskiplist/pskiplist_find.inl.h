@@ -295,6 +295,9 @@ Expected<void> PSkipList<P, Codec, G>::for_each_leaf(const detail::ScanRange& ra
     }
     if (low.word > high.word || (!Codec::kBytes && !range.reverse && low.word == high.word)) break;
   }
+  // Keys in pages that were lost meanwhile are not the ones that they were.
+  if (context_.platform.poisoned()) [[unlikely]]
+    return fail(context_.platform.failure());
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "index/pskiplist/pskiplist.h"
+#include "util/merge_sort.h"
 
 namespace perdure::pskiplist {
 
@@ -115,8 +116,12 @@ Status PSkipList<P, Codec, G>::read_versions() noexcept {
   const P& platform = context_.platform;
   // The limit last: it rises before what it bounds, also while an owner is looked at.
   const std::uint64_t horizon = platform.load(root_->horizon);
-  const std::uint64_t from = platform.load(root_->rollback_from);
-  const std::uint64_t to = platform.load(root_->rollback_to);
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  do {  // `from` means something only beside its `to`
+    to = platform.load(root_->rollback_to);
+    from = platform.load(root_->rollback_from);
+  } while (platform.load(root_->rollback_to) != to);
   const std::uint64_t limit = platform.load(root_->limit);
   const bool sane = limit <= kLastVersion && horizon >= 1 && horizon <= limit + 1 &&
                     (to == 0 || (horizon <= from && from < to && to <= limit));
@@ -140,6 +145,7 @@ Status PSkipList<P, Codec, G>::load_chain(bool clean) noexcept {
   for (std::uint64_t offset = platform.load(root_->chain); offset != 0;) {
     Status s;
     if (!context_.heap.contains(offset, Chain::kBlockBytes) || offset % kLine != 0 ||
+        !context_.heap.is_block(offset) || context_.heap.is_plain(offset) ||
         context_.heap.block_bytes(offset) < Chain::kBlockBytes) {
       s = Status::format(StatusCode::corruption, "no block of the key chain can lie at offset %llu",
                          static_cast<unsigned long long>(offset));
@@ -165,8 +171,7 @@ Status PSkipList<P, Codec, G>::load_chain(bool clean) noexcept {
          n += static_cast<std::uint32_t>(threads)) {
       loader.status = load_block(n, clean, loader);
     }
-    std::sort(loader.keys.begin(), loader.keys.end(),
-              [this](const Listed& a, const Listed& b) { return comes_before(a, b); });
+    if (loader.status.ok()) loader.status = sort_keys(loader.keys);
   });
   const std::uint64_t open = limit_.load(std::memory_order_relaxed) + 1;
   for (std::size_t t = 0; t < threads; ++t) {
@@ -179,7 +184,10 @@ Status PSkipList<P, Codec, G>::load_chain(bool clean) noexcept {
   }
   chain_.settle();
   clock_.store(open, std::memory_order_relaxed);  // I8
-  if (platform.load(root_->rollback_to) != 0 && !context_.read_only) {
+  // A crash may also have left only `from`.
+  const bool begun = platform.load(root_->rollback_to) != 0 ||
+                     (!clean && platform.load(root_->rollback_from) != 0);
+  if (begun && !context_.read_only) {
     if (Status s = set_rollback(0, 0); !s.ok()) return s;
   }
   return build_directory(loaders.get(), threads);
@@ -189,6 +197,23 @@ template <Platform P, class Codec, class G>
 bool PSkipList<P, Codec, G>::comes_before(const Listed& a, const Listed& b) const noexcept {
   if (!Codec::kBytes || a.word != b.word) return a.word < b.word;
   return directory_.key_of(a.node) < directory_.key_of(b.node);
+}
+
+// Byte strings are compared where they lie: under who looks at a pool in use they change, and pages
+// that are lost read as zeros. What comes out of it then is not in order, which build_directory()
+// finds; std::sort() would leave the array.
+template <Platform P, class Codec, class G>
+Status PSkipList<P, Codec, G>::sort_keys(Array<Listed>& keys) const noexcept {
+  if constexpr (Codec::kBytes) {
+    const bool done =
+        merge_sort(keys.begin(), keys.size(),
+                   [this](const Listed& a, const Listed& b) { return comes_before(a, b); });
+    return done ? Status() : StatusCode::out_of_memory;
+  } else {
+    std::sort(keys.begin(), keys.end(),
+              [](const Listed& a, const Listed& b) { return a.word < b.word; });
+    return {};
+  }
 }
 
 template <Platform P, class Codec, class G>
@@ -230,31 +255,37 @@ bool PSkipList<P, Codec, G>::is_segment(std::uint64_t offset) const noexcept {
          heap.contains(offset, heap.block_bytes(offset));
 }
 
+// The segment that the link names, or 0. Loaded once, and looked at before anybody goes there: an
+// owner may store another link at any time under who only looks.
+template <Platform P, class Codec, class G>
+Status PSkipList<P, Codec, G>::follow(const std::uint64_t& link, Steps& steps,
+                                      std::uint64_t& segment) const noexcept {
+  segment = context_.platform.load(link);
+  if (segment == 0 || (steps.left-- != 0 && is_segment(segment))) return {};
+  return Status::format(StatusCode::corruption, "no segment of a history can lie at offset %llu",
+                        static_cast<unsigned long long>(segment));
+}
+
 // What the slot leads to lies in the pool, and comes to an end.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::check_segments(const Slot& slot) const noexcept {
-  const P& platform = context_.platform;
-  if (platform.load(slot.first.stamp) == 0) return {};
-  std::uint64_t left = context_.heap.extent_count() * context_.heap.extent_bytes() / sizeof(Slot);
-  for (std::uint64_t s = platform.load(slot.more); s != 0;
-       s = platform.load(segment_at(s).next), --left) {
-    if (left == 0 || !is_segment(s)) {
-      return Status::format(StatusCode::corruption,
-                            "no segment of a history can lie at offset %llu",
-                            static_cast<unsigned long long>(s));
-    }
-  }
-  return {};
+  if (context_.platform.load(slot.first.stamp) == 0) return {};
+  Steps steps;
+  std::uint64_t at = 0;
+  Status s = follow(slot.more, steps, at);
+  while (s.ok() && at != 0) s = follow(segment_at(at).next, steps, at);
+  return s;
 }
 
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::mark_segments(const Slot& slot) const noexcept {
-  const P& platform = context_.platform;
-  if (platform.load(slot.first.stamp) == 0) return {};
-  Status s;
-  for (std::uint64_t at = platform.load(slot.more); at != 0 && s.ok();
-       at = platform.load(segment_at(at).next)) {
+  if (context_.platform.load(slot.first.stamp) == 0) return {};
+  Steps steps;
+  std::uint64_t at = 0;
+  Status s = follow(slot.more, steps, at);
+  while (s.ok() && at != 0) {
     if (P::runs("pskiplist.recover.mark_segment"_site)) s = context_.heap.mark(at);
+    if (s.ok()) s = follow(segment_at(at).next, steps, at);
   }
   return s;
 }
@@ -270,7 +301,7 @@ Status PSkipList<P, Codec, G>::load_slot(std::uint32_t number, std::uint32_t i, 
   if (mine == 0) return StatusCode::out_of_memory;
   Node& node = nodes_[mine];
   Listed listed{0, mine};
-  Status s = load_key(slot, node, listed.word);
+  Status s = load_key(slot, mine, listed.word);
   if (s.ok()) s = load_history(slot, clean, loader);
   if (!s.ok()) {
     nodes_.give(mine);
@@ -285,7 +316,7 @@ Status PSkipList<P, Codec, G>::load_slot(std::uint32_t number, std::uint32_t i, 
 }
 
 template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::load_key(const Slot& slot, Node& node,
+Status PSkipList<P, Codec, G>::load_key(const Slot& slot, std::uint32_t node,
                                         std::uint64_t& word) noexcept {
   word = context_.platform.load(slot.key);
   if constexpr (Codec::kBytes) {
@@ -293,8 +324,8 @@ Status PSkipList<P, Codec, G>::load_key(const Slot& slot, Node& node,
     if (P::runs("pskiplist.recover.mark_key"_site)) {
       if (Status s = context_.heap.mark(word); !s.ok()) return s;
     }
-    node.key = word;
-    word = ordered::head_word(RecordView::read(context_.platform, records_.at(word)).key());
+    nodes_[node].key = word;
+    word = ordered::head_word(directory_.key_of(node));
   }
   return {};
 }
@@ -314,7 +345,10 @@ Status PSkipList<P, Codec, G>::load_history(const Slot& slot, bool clean, Loader
     if (Status s = load_entry(offset, before, loader); !s.ok()) return s;
   }
   bool ended = false;
-  for (std::uint64_t s = platform.load(slot.more); s != 0; s = platform.load(segment_at(s).next)) {
+  Steps steps;
+  std::uint64_t s = 0;
+  Status link = follow(slot.more, steps, s);
+  for (; link.ok() && s != 0; link = follow(segment_at(s).next, steps, s)) {
     if (clean && platform.load(segment_at(s).crc) != segment_crc(s) &&
         P::verifies("pskiplist.segment.crc"_site)) {
       return bad("a segment's checksum is wrong");
@@ -328,6 +362,7 @@ Status PSkipList<P, Codec, G>::load_history(const Slot& slot, bool clean, Loader
       if (Status e = load_entry(entry_offset(s, i), before, loader); !e.ok()) return e;
     }
   }
+  if (!link.ok()) return link;
   return before != 0 ? Status() : bad("it has no entry");
 }
 

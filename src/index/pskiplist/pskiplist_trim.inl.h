@@ -50,6 +50,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::trim(std::uint64_t version) {
     context_.heap.reclaim();
   }
   reserve_.room();
+  if (platform.poisoned()) return fail(platform.failure());  // slots in lost pages are passed over
   return horizon;
 }
 
@@ -254,39 +255,47 @@ bool PSkipList<P, Codec, G>::void_entries(Slot& slot, const Void& gone, bool fre
   return wrote;
 }
 
+// `to` counts only while it is not 0: it is stored after `from`, and cleared before it. Both are
+// cleared, so that one flipped bit of `to` is a rollback that nobody has begun.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::set_rollback(std::uint64_t from, std::uint64_t to) noexcept {
   P& platform = context_.platform;
   if (to != 0) platform.store(root_->rollback_from, from);
   platform.store(root_->rollback_to, to);
+  if (to == 0) platform.store(root_->rollback_from, 0);
   platform.flush(&root_->rollback_from, 16, "pskiplist.rollback.root"_site);
   return platform.fence("pskiplist.rollback.root"_site) ? Status() : StatusCode::poisoned;
 }
 
 template <Platform P, class Codec, class G>
+Status PSkipList<P, Codec, G>::may_roll_back(std::uint64_t version, std::uint64_t open) noexcept {
+  if (Status s = readable(version); !s.ok()) return s;
+  if (open >= kLastVersion) return Status::format(StatusCode::pool_full, "no version is left");
+  LatchGuard pins(pin_latch_);
+  for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
+    if (pin->version <= version) continue;
+    return Status::format(StatusCode::busy, "version %llu is pinned",
+                          static_cast<unsigned long long>(pin->version));
+  }
+  return {};
+}
+
+// In guards, as every store: a seal waits for who is in one (S1 of pool/pool_sync.inl.h).
+template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::rollback(std::uint64_t version) {
   P& platform = context_.platform;
   LatchGuard trimming(trim_latch_);
+  const std::uint64_t open = clock();
   {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return s;
-  }
-  if (Status s = readable(version); !s.ok()) return s;
-  {
-    LatchGuard pins(pin_latch_);
-    for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
-      if (pin->version <= version) continue;
-      return Status::format(StatusCode::busy, "version %llu is pinned",
-                            static_cast<unsigned long long>(pin->version));
+    if (Status s = may_roll_back(version, open); !s.ok()) return s;
+    // Later versions read as this one from now on, and none of them is written again.
+    if (open > limit_.load(std::memory_order_acquire)) {
+      if (Status s = extend_limit(open); !s.ok()) return s;
     }
+    if (Status s = set_rollback(version, open); !s.ok()) return s;  // PP(rollback)
   }
-  const std::uint64_t open = clock();
-  if (open >= kLastVersion) return Status::format(StatusCode::pool_full, "no version is left");
-  // Later versions read as this one from now on, and none of them is written again.
-  if (open > limit_.load(std::memory_order_acquire)) {
-    if (Status s = extend_limit(open); !s.ok()) return s;
-  }
-  if (Status s = set_rollback(version, open); !s.ok()) return s;  // PP(rollback)
   for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
     EpochGuard<P> guard(context_.epochs);
     if (!guard.ok()) return StatusCode::out_of_memory;
@@ -299,7 +308,9 @@ Status PSkipList<P, Codec, G>::rollback(std::uint64_t version) {
     }
   }
   clock_.store(open + 1, std::memory_order_seq_cst);
-  return set_rollback(version, 0);
+  EpochGuard<P> guard(context_.epochs);
+  if (!guard.ok()) return StatusCode::out_of_memory;
+  return set_rollback(0, 0);
 }
 
 // Makes the node what its history is now; without entries the key goes.

@@ -91,12 +91,17 @@ Expected<void> PSkipList<P, Codec, G>::history(
   const P& platform = context_.platform;
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+  const auto none = [&]() -> Expected<void> {
+    if (platform.poisoned()) [[unlikely]]
+      return fail(platform.failure());
+    return {};
+  };
   const std::uint32_t number = directory_.find(Codec::probe(key));
-  if (number == 0) return {};
+  if (number == 0) return none();
   Node& node = nodes_[number];
   std::uint64_t last = 0;  // stamp
   const Found found = latest(node, &last);
-  if (found.entry == 0) return {};
+  if (found.entry == 0) return none();
   Status failure;
   bool more = true;
   const auto deliver = [&](std::uint64_t version, bool present, std::uint64_t word) {
@@ -166,6 +171,7 @@ Expected<void> PSkipList<P, Codec, G>::diff(std::uint64_t from, std::uint64_t to
 
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::pin(detail::VersionPin& pin, std::uint64_t version) {
+  if (context_.platform.poisoned()) return context_.platform.failure();
   LatchGuard guard(pin_latch_);
   if (Status s = readable(version); !s.ok()) return s;
   pin = {.version = version, .next = pins_, .prev = nullptr, .pinned = true};

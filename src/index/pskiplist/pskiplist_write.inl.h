@@ -295,7 +295,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_once(const Probe& probe,
     if (s = make_records(probe, value, true, fresh); !s.ok()) break;
     const std::uint32_t mine = nodes_.take();
     if (mine == 0) {
-      s = StatusCode::out_of_memory;
+      s = StatusCode::pool_full;  // those of dead keys may be in limbo
       break;
     }
     nodes_[mine].key = fresh.key;
