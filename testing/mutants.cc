@@ -223,10 +223,12 @@ std::vector<MutantResult> MutantRunner::run(Range range, const std::vector<Mutan
 MutantResult MutantRunner::search(const MutantNames& name, std::string& wrong) {
   constexpr std::size_t kAtOnce = 8;
   MutantResult result{.name = name};
-  for (std::size_t first = 0; first < trials_.size() && !result.killed; first += kAtOnce) {
-    const Range range{first, std::min(first + kAtOnce, trials_.size())};
+  for (std::size_t first = 0; first < trials_.size() && !result.killed;) {
+    const Range range{first, std::max(searched_, std::min(first + kAtOnce, trials_.size()))};
     if (wrong = baseline(range); !wrong.empty()) break;
+    searched_ = range.last;
     result = run(range, {name}, nullptr).front();
+    first = range.last;
   }
   return result;
 }

@@ -41,8 +41,8 @@ class MutantRunner {
   std::vector<MutantResult> run(const std::vector<MutantNames>& names, Done done = nullptr) {
     return run({0, trials_.size()}, names, done);
   }
-  // One by itself, in the order of the trials; of the baseline no more than it comes to. `wrong`:
-  // what is red without it.
+  // One by itself; of the baseline no more than a search has come to yet. `wrong`: what is red
+  // without it.
   MutantResult search(const MutantNames& name, std::string& wrong);
 
  private:
@@ -61,6 +61,7 @@ class MutantRunner {
   unsigned jobs_;
   std::vector<SiteInfo*> sites_;
   std::vector<Reached> reached_;
+  std::size_t searched_ = 0;  // trials that a search has come to
   double baseline_seconds_ = 0;
 };
 

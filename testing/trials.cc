@@ -161,11 +161,11 @@ std::vector<Trial> trials(const EngineUnderTest& engine, std::uint32_t seeds) {
   std::vector<Trial> out;
   for (const HeapScenario& scenario : heap_scenarios())
     out.push_back({scenario.name, scenario.run});
-  add_flips(engine, out);
   add_interleavings(engine, out);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     for (const Exploration& e : explorations(engine)) out.push_back(explore(e, seed));
   }
+  add_flips(engine, out);
   return out;
 }
 
