@@ -82,8 +82,10 @@ TEST(Versions, V5_W1_W3_W4_TagsAreConsistentAndImmutable) {
     const auto before = contents(held.version());
     must(map.trim(version - 5));
     check(held.version());
-    ASSERT_EQ(contents(held.version()), before) << "a trim has changed a version that is held";
     (void)map.stats();
+    if (contents(held.version()) == before) continue;
+    ADD_FAILURE() << "a trim has changed version " << held.version() << ", which is held";
+    break;
   }
   for (std::thread& thread : threads) thread.join();
   std::printf("%llu tags\n", static_cast<unsigned long long>(tags));
