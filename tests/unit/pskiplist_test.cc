@@ -104,7 +104,7 @@ class Looked {
       const OwnerStores store(word(offset), value, at);
       const Status s = look(its_root);
       ++(s.ok() ? served : refused);
-      ASSERT_TRUE(s.ok() || s == StatusCode::corruption) << "at read " << at;
+      ASSERT_TRUE(s.ok() || s == StatusCode::corruption) << "at read " << at << ": " << s.message();
       if (!store.stored()) break;
     }
     EXPECT_NE(served, 0U);
