@@ -104,6 +104,7 @@ void History::answer(std::size_t number, bool answer, std::optional<std::string>
 std::size_t History::scan_call(std::uint32_t thread, const Op& op) {
   scans_.push_back({.thread = thread,
                     .reverse = op.kind == OpKind::scan_back,
+                    .bound = op.key,
                     .called = ++time_,
                     .delivered = {},
                     .last = {}});
@@ -116,6 +117,9 @@ void History::scan_deliver(std::size_t number, const std::string& key, const std
   const bool sorted = scan.delivered.empty() || (scan.reverse ? key < scan.last : key > scan.last);
   if (ordered_ && !sorted) {
     disorder_ = "a scan delivered " + printable(key) + " after " + printable(scan.last);
+  }
+  if (!scan.covers(key)) {
+    disorder_ = "a scan delivered " + printable(key) + ", which its bound excludes";
   }
   scan.delivered.insert(key);
   scan.last = key;
@@ -133,7 +137,7 @@ void History::scan_end(std::size_t number) {
   const Scan& scan = scans_[number];
   ++time_;
   for (const std::string& key : keys_) {
-    if (scan.delivered.contains(key)) continue;
+    if (scan.delivered.contains(key) || !scan.covers(key)) continue;
     calls_.push_back({.thread = scan.thread,
                       .op = {OpKind::find, key, {}},
                       .called = scan.called,

@@ -61,9 +61,14 @@ class History {
   struct Scan {
     std::uint32_t thread;
     bool reverse;
+    std::string bound;  // or none
     std::uint64_t called;
     std::set<std::string> delivered;
     std::string last;
+
+    bool covers(const std::string& key) const {
+      return bound.empty() || (reverse ? key < bound : key >= bound);
+    }
   };
   void mix(std::uint64_t what, std::string_view text);
   bool explained(std::uint32_t done, const VersionModel& model, const Model& content) const;

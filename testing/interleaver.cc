@@ -250,7 +250,7 @@ bool Interleaver::start() {
       continue;
     }
     if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) {
-      s = subject_->scan(op.kind == OpKind::scan_back, [](const auto&, const auto&) {});
+      s = subject_->scan(op.kind == OpKind::scan_back, op.key, [](const auto&, const auto&) {});
       continue;
     }
     if (subject_->versions()) {
@@ -341,7 +341,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
 
 void Interleaver::scan(std::uint32_t thread, const Op& op) {
   const std::size_t scan = history_.scan_call(thread, op);
-  const Status s = subject_->scan(op.kind == OpKind::scan_back,
+  const Status s = subject_->scan(op.kind == OpKind::scan_back, op.key,
                                   [&](const std::string& key, const std::string& value) {
                                     history_.scan_deliver(scan, key, value);
                                     scheduler_.outside([this] { crash_point("delivery"); });

@@ -115,13 +115,16 @@ class MapSubject : public Subject {
     }
   }
   // The first map only.
-  Status scan(bool reverse, const Deliver& deliver) override {
+  using Subject::scan;
+  Status scan(bool reverse, const std::string& bound, const Deliver& deliver) override {
+    const std::string text = stored(bound, 2 * kHalf);
+    perdure::detail::ScanRange range{.reverse = reverse};
+    if (!bound.empty()) (reverse ? range.to : range.from) = key_of(text);
     const auto visit = [&](std::span<const perdure::detail::Entry> entries) {
       for (const auto& entry : entries) deliver(text_of(entry.key), text_of(entry.value));
       return true;
     };
-    auto done = ordered() ? index().scan({.reverse = reverse}, visit)
-                          : maps_.front()->index().for_each(visit);
+    auto done = ordered() ? index().scan(range, visit) : maps_.front()->index().for_each(visit);
     return done ? Status() : std::move(done.error());
   }
   void reclaim() override { pool_->epochs().drain_all(); }

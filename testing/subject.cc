@@ -35,11 +35,13 @@ std::string describe(const Op& op) {
   return out;
 }
 
-Status Subject::scan(bool reverse, const Deliver& deliver) {
+Status Subject::scan(bool reverse, const std::string& bound, const Deliver& deliver) {
   Contents all;
   if (Status s = contents(all); !s.ok()) return s;
   if (reverse) std::ranges::reverse(all);
-  for (const auto& [key, value] : all) deliver(key, value);
+  for (const auto& [key, value] : all) {
+    if (bound.empty() || (reverse ? key < bound : key >= bound)) deliver(key, value);
+  }
   return {};
 }
 

@@ -102,9 +102,11 @@ class Subject {
   virtual Expected<bool> call(const Op& op) { return apply(op); }
   // A step of background work, if any is due, by the thread that calls.
   virtual void background() {}
-  // Everything, as it is delivered; backwards if asked.
+  // Everything, as it is delivered; backwards if asked. `bound`, of what keeps order: the first key
+  // or, backwards, the one before which it begins.
   using Deliver = std::function<void(const std::string& key, const std::string& value)>;
-  virtual Status scan(bool reverse, const Deliver& deliver);
+  virtual Status scan(bool reverse, const std::string& bound, const Deliver& deliver);
+  Status scan(bool reverse, const Deliver& deliver) { return scan(reverse, {}, deliver); }
   virtual void reclaim() {}
   // Of interleavings of subjects that keep versions: as a VersionModel answers.
   virtual bool versions() const { return false; }

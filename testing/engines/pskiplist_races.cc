@@ -56,6 +56,8 @@ void add_leaves(RaceList& races) {
   add(races, "V11_SplitAndFinds", full, {{insert(25, 1)}, {find(10), find(40)}}, 48);
   add(races, "V11_SplitAndScan", full, {{insert(25, 1)}, {scan()}}, 48);
   add(races, "V11_SplitAndScanBack", full, {{insert(25, 1)}, {scan_back()}}, 48);
+  add(races, "V11_SplitAndScanFrom", full, {{insert(25, 1), erase(20)}, {scan_from(28)}}, 48);
+  add(races, "V11_SplitAndScanBefore", full, {{insert(25, 1), erase(20)}, {scan_before(23)}}, 48);
   add(races, "V12_TwoSplits", full, {{insert(25, 1)}, {insert(15, 2), find(25)}}, 96);
   const Ops two = with(inserts({10, 20, 30, 40, 50, 60}), {erase(60), erase(50)});
   add(races, "V16_UnlinkAndInsert", two, {{erase(40), erase(30)}, {insert(35, 1), find(40)}}, 192);

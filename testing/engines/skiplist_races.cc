@@ -95,6 +95,10 @@ class Scenarios {
       add("H7_A8_" + way + "BesideReuse", there,
           {{erase(20), reclaim(), insert(45, 2), update(30, 9)}, {all}}, 96);
     }
+    // What it stands on before its bound goes, and something comes between the two.
+    add("A8_ScanFromBesideAnErase", there, {{erase(20), insert(25, 1)}, {scan_from(28)}}, 48);
+    add("A8_ScanFromBesideErases", there, {{erase(20), insert(15, 1)}, {scan_from(18)}}, 48);
+    add("A8_ScanBeforeBesideAnErase", there, {{erase(30), insert(25, 1)}, {scan_before(28)}}, 48);
   }
 
   // Values in blobs are made and freed outside the latch.

@@ -24,13 +24,18 @@ template <Platform P, class Codec, class Kind, class G>
 }
 
 // For a scan that stands on an erased node: the last node before its key that is in the list now.
-// What is delivered next has a greater key.
+// What is delivered next has a greater key, and none before the scan's own bound: it may stand in
+// front of that still.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::refind(Node*& at, Bounds& bounds) const noexcept {
-  bounds.has_from = bounds.beyond = true;
-  bounds.from = {.word = context_.platform.load(at->key)};
-  if constexpr (Codec::kBytes) {
-    if (!key_of(at, bounds.from.bytes)) return damaged(offset_of(at));
+  const Order where = bounds.has_from ? order(at, bounds.from) : Order::after;
+  if (where == Order::damaged) return damaged(offset_of(at));
+  if (where != Order::before) {
+    bounds.has_from = bounds.beyond = true;
+    bounds.from = {.word = context_.platform.load(at->key)};
+    if constexpr (Codec::kBytes) {
+      if (!key_of(at, bounds.from.bytes)) return damaged(offset_of(at));
+    }
   }
   Path path;
   Node* found = nullptr;
