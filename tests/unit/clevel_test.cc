@@ -345,11 +345,8 @@ TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
     Pool pool = open_pool(path, options);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
     std::filesystem::resize_file(path.str(), cut);
-    Expected<bool> more = true;
-    while ((more = pool.run_background()) && *more) {
-    }
-    ASSERT_FALSE(more);
-    EXPECT_EQ(more.error(), StatusCode::poisoned) << describe(more.error());
+    (void)pool.stats();  // brings the walk to its end first
+    EXPECT_EQ(code_of(map.find(1)), StatusCode::poisoned);
     EXPECT_EQ(pool.close(), StatusCode::poisoned);
   }
   std::string mended = bytes_of(path);
