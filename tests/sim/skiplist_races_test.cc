@@ -202,5 +202,35 @@ TEST(SkiplistWalkRaces, ALookupWaitsForAnUpdateThatIsHalfDone) {
   EXPECT_LE(report.blocked, 2U);
 }
 
+// Wherever the walk overtakes it, stats() counts every entry: what the walk has counted, or its own.
+TEST(SkiplistWalkRaces, StatsCountBesideTheWalk) {
+  bool overtaken = true;
+  for (std::uint64_t at = 1; overtaken; ++at) {
+    SkiplistSubject<skiplist::IntegerCodec, skiplist::As> subject;
+    SimMemory memory{2 << 20};
+    SimPlatform::seed(1);
+    memory.set_mode(SimMode::plain);
+    ASSERT_TRUE(subject.create(memory).ok());
+    ASSERT_TRUE(subject.open(memory, 1).ok());
+    for (const Op& op : tens(5)) ASSERT_TRUE(subject.call(op).value_or(false));
+    ASSERT_TRUE(subject.close().ok());
+    ASSERT_TRUE(subject.open(memory, 1).ok());
+    MapStats stats;
+    bool counted = false;
+    Scheduler scheduler;
+    ScriptedStrategy strategy({{at, 1}});
+    const auto count = [&] {
+      stats = subject.stats();
+      counted = true;
+    };
+    const auto walk = [&] {
+      overtaken = !counted;
+      subject.background();
+    };
+    ASSERT_TRUE(scheduler.run({count, walk}, strategy));
+    ASSERT_EQ(stats.entries, 5U) << at;
+  }
+}
+
 }  // namespace
 }  // namespace perdure::testing

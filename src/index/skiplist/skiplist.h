@@ -296,6 +296,7 @@ class Skiplist final
   struct Chunk;
   Status gather(Node*& at, Chunk& chunk) const noexcept;
   Status relink(const Chunk& chunk, Node** last) noexcept;
+  Status set_link(Node* node, std::uint32_t level, std::uint64_t link) noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   bool step(const Node*& at) const noexcept;
   void check_node(const Node* node, const CheckOptions& options, CheckReport& report);

@@ -171,10 +171,11 @@ template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::stats(MapStats& out) {
   EpochGuard<P> guard(context_.epochs);
   out.engine = Kind::kEngine;
-  out.entries = entries_.load(std::memory_order_relaxed);
-  std::uint64_t bytes = bytes_.load(std::memory_order_relaxed);
-  if (!marked_.load(std::memory_order_acquire)) {
-    out.entries = bytes = 0;
+  std::uint64_t bytes = 0;
+  if (marked_.load(std::memory_order_acquire)) {  // before what it makes whole
+    out.entries = entries_.load(std::memory_order_relaxed);
+    bytes = bytes_.load(std::memory_order_relaxed);
+  } else {
     const Node* at = head();
     for (std::uint64_t link = load_link(at, 0); link != 0; link = load_link(at, 0)) {
       const Node* node = place(link, 0);

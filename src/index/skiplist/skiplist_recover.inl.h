@@ -225,7 +225,7 @@ Status Skiplist<P, Codec, Kind, G>::rebuild() noexcept {
   }
   std::uint32_t levels = 1;
   for (std::uint32_t level = 1; level < kMaxHeight; ++level) {
-    if (load_link(last[level], level) != 0) context_.platform.store(link_at(last[level], level), 0);
+    if (Status s = set_link(last[level], level, 0); !s.ok()) return s;
     if (last[level] != head()) levels = level + 1;
   }
   levels_.store(levels, std::memory_order_release);
@@ -271,7 +271,20 @@ Status Skiplist<P, Codec, Kind, G>::gather(Node*& at, Chunk& chunk) const noexce
   return {};
 }
 
-// I3: what the links above level 0 are is of no interest, only whether they are right already.
+// I3: what a link above level 0 is is of no interest, only whether it is right already. In a pool
+// that was closed it is; one that is not is damage, and a file that is refused is not stored to.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::set_link(Node* node, std::uint32_t level,
+                                             std::uint64_t link) noexcept {
+  std::uint64_t& word = link_at(node, level);
+  if (context_.platform.load(word) == link) return {};
+  if (trusted_) {
+    if (Status s = this->pass_over(damaged(offset_of(node))); !s.ok()) return s;
+  }
+  context_.platform.store(word, link);
+  return {};
+}
+
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noexcept {
   P& platform = context_.platform;
@@ -282,8 +295,7 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
     if (!height) return height.error();
     const std::uint64_t link = link_to(offset_of(node));
     for (std::uint32_t level = 1; level < *height; ++level) {
-      std::uint64_t& word = link_at(last[level], level);
-      if (platform.load(word) != link) platform.store(word, link);
+      if (Status s = set_link(last[level], level, link); !s.ok()) return s;
       last[level] = node;
     }
   }
