@@ -269,7 +269,11 @@ Status PoolImpl::open_maps(bool clean, bool& complete) {
       return slots_[i].error;
     }
   }
-  return {};
+  Status s;
+  for (std::uint32_t i = 0; i < core_.root_slots() && s.ok(); ++i) {
+    if (slots_[i].instance != nullptr) s = slots_[i].instance->complete();
+  }
+  return s;
 }
 
 Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {

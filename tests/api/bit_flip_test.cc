@@ -254,7 +254,7 @@ class Flips {
       }
       return bits;
     }
-    std::uint64_t n = text != nullptr ? std::strtoull(text, nullptr, 0) : scaled(3'000, 150);
+    std::uint64_t n = text != nullptr ? std::strtoull(text, nullptr, 0) : scaled(3'000, 2'000, 150);
     for (; n > 0; --n) {
       bits.push_back(rng.one_in(16)   ? rng.below(original_.size() * 8)
                      : rng.one_in(16) ? empty[rng.below(empty.size())] * 512 + rng.below(512)

@@ -46,6 +46,9 @@ inline bool at_length() {
 inline std::uint64_t scaled(std::uint64_t full, std::uint64_t shrunken) {
   return san() ? shrunken : full;
 }
+inline std::uint64_t scaled(std::uint64_t full, std::uint64_t fast, std::uint64_t shrunken) {
+  return scaled(at_length() ? full : fast, shrunken);
+}
 
 // One seed per process, so that one number replays whatever failed.
 inline std::uint64_t seed() {

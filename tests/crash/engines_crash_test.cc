@@ -23,7 +23,7 @@ TEST(EnginesUnderTest, AreThoseThatAreBuilt) {
   EXPECT_EQ(built, listed) << "testing/engine_list.cc";
 }
 
-constexpr std::uint32_t kPointsIn = 6;  // every so-many-th crash point
+constexpr std::uint32_t kPointsIn = 9;  // every so-many-th crash point
 
 struct EngineExploration {
   const EngineUnderTest* engine;

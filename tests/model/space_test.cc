@@ -320,7 +320,7 @@ TEST_P(Churn, IntegersStayWithinTwiceTheFirstFile) {
 
 TEST_P(Churn, StringsStayWithinTwiceTheFirstFile) {
   churn<Bytes, Bytes>(
-      GetParam(), scaled(12'000, 1'000),
+      GetParam(), scaled(12'000, 6'000, 1'000),
       [](std::uint64_t i) {
         char text[32];
         std::snprintf(text, sizeof text, "customer:%010llu", static_cast<unsigned long long>(i));
@@ -333,7 +333,7 @@ TEST_P(Churn, StringsStayWithinTwiceTheFirstFile) {
 TEST_P(Churn, GrowAndEmptyRepeatedly) {
   PERDURE_TRACE_SEED();
   TempPath path;
-  const std::uint64_t n = scaled(60'000, 4'000);
+  const std::uint64_t n = scaled(60'000, 30'000, 4'000);
   Rng rng;
   std::uint64_t largest = 0;
   for (int round = 0; round < 6; ++round) {

@@ -202,7 +202,7 @@ TEST(SkiplistWalkRaces, ALookupWaitsForAnUpdateThatIsHalfDone) {
   EXPECT_LE(report.blocked, 2U);
 }
 
-// Wherever the walk overtakes it, stats() counts every entry: what the walk has counted, or its own.
+// Wherever the walk overtakes it, stats() counts every entry: as the walk has, or for itself.
 TEST(SkiplistWalkRaces, StatsCountBesideTheWalk) {
   bool overtaken = true;
   for (std::uint64_t at = 1; overtaken; ++at) {

@@ -107,6 +107,7 @@ class Skiplist final
 
   // --- EngineInstance ---
   Expected<Recovered> recover(bool clean) override;
+  Status complete() override;
   Expected<bool> mark_some(std::uint64_t budget) noexcept override;
   void release_blocks() override { (void)enumerate(&Heap<P>::take_back); }
   Status close() override;
@@ -296,7 +297,7 @@ class Skiplist final
   struct Chunk;
   Status gather(Node*& at, Chunk& chunk) const noexcept;
   Status relink(const Chunk& chunk, Node** last) noexcept;
-  Status set_link(Node* node, std::uint32_t level, std::uint64_t link) noexcept;
+  void set_link(Node* node, std::uint32_t level, std::uint64_t link) noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   bool step(const Node*& at) const noexcept;
   void check_node(const Node* node, const CheckOptions& options, CheckReport& report);
@@ -308,6 +309,7 @@ class Skiplist final
   Shape<Codec::kBytes> shape_;
   const std::uint64_t seed_ = P::random();                // of the heights
   bool trusted_ = false;                                  // the value checks of the nodes hold
+  bool stale_ = false;                                    // ascs: complete() has links to store
   typename P::template Atomic<std::uint32_t> levels_{1};  // that are not empty, at least
   typename P::template Atomic<bool> marked_{false};       // every node was looked at
   InFlight<P> in_flight_;

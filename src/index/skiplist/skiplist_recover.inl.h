@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "index/skiplist/skiplist.h"
 
@@ -225,7 +226,7 @@ Status Skiplist<P, Codec, Kind, G>::rebuild() noexcept {
   }
   std::uint32_t levels = 1;
   for (std::uint32_t level = 1; level < kMaxHeight; ++level) {
-    if (Status s = set_link(last[level], level, 0); !s.ok()) return s;
+    set_link(last[level], level, 0);
     if (last[level] != head()) levels = level + 1;
   }
   levels_.store(levels, std::memory_order_release);
@@ -271,18 +272,24 @@ Status Skiplist<P, Codec, Kind, G>::gather(Node*& at, Chunk& chunk) const noexce
   return {};
 }
 
-// I3: what a link above level 0 is is of no interest, only whether it is right already. In a pool
-// that was closed it is; one that is not is damage, and a file that is refused is not stored to.
+// I3: what a link above level 0 is is of no interest, only whether it is right already. A pool that
+// was closed may be refused yet, and is not stored to before that is known.
 template <Platform P, class Codec, class Kind, class G>
-Status Skiplist<P, Codec, Kind, G>::set_link(Node* node, std::uint32_t level,
-                                             std::uint64_t link) noexcept {
+void Skiplist<P, Codec, Kind, G>::set_link(Node* node, std::uint32_t level,
+                                           std::uint64_t link) noexcept {
   std::uint64_t& word = link_at(node, level);
-  if (context_.platform.load(word) == link) return {};
-  if (trusted_) {
-    if (Status s = this->pass_over(damaged(offset_of(node))); !s.ok()) return s;
+  if (context_.platform.load(word) == link) return;
+  if (trusted_ && !marked_.load(std::memory_order_relaxed)) {
+    stale_ = true;
+  } else {
+    context_.platform.store(word, link);
   }
-  context_.platform.store(word, link);
-  return {};
+}
+
+// The nodes have been visited; now only their links are of interest.
+template <Platform P, class Codec, class Kind, class G>
+Status Skiplist<P, Codec, Kind, G>::complete() {
+  return std::exchange(stale_, false) ? rebuild() : Status();
 }
 
 template <Platform P, class Codec, class Kind, class G>
@@ -291,11 +298,13 @@ Status Skiplist<P, Codec, Kind, G>::relink(const Chunk& chunk, Node** last) noex
   bool wrote = false;
   for (std::uint32_t i = 0; i < chunk.count; ++i) {
     Node* node = chunk.nodes[i];
-    const auto height = visit(node, wrote);
+    const auto height = marked_.load(std::memory_order_relaxed)
+                            ? Expected<std::uint32_t>(height_of(platform.load(node->state)))
+                            : visit(node, wrote);
     if (!height) return height.error();
     const std::uint64_t link = link_to(offset_of(node));
     for (std::uint32_t level = 1; level < *height; ++level) {
-      if (Status s = set_link(last[level], level, link); !s.ok()) return s;
+      set_link(last[level], level, link);
       last[level] = node;
     }
   }
