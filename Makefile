@@ -80,8 +80,9 @@ coverage: build-coverage  ## lines and branches that the fast tests reach, of EN
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
-paper-figures: build  ## the figures of the level hashing paper, measured here: some minutes, 1 GB
+paper-figures: build  ## the figures of two papers, measured here: some minutes, 2 GB
 	@build/release/perdure-paper-hash
+	@build/release/perdure-paper-skiplist
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 

@@ -37,7 +37,11 @@ function(perdure_register name)
     LABELS "${labels}" ENVIRONMENT "${environment}" TIMEOUT ${timeout})
 endfunction()
 
-# The engines, by name: what runs on one at a time is registered for each.
-file(GLOB PERDURE_ENGINES CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src/index"
-     "${PROJECT_SOURCE_DIR}/src/index/*/factory.h")
-list(TRANSFORM PERDURE_ENGINES REPLACE "/factory.h" "")
+# The engines, by name, from their table: what runs on one at a time is registered for each.
+set(engine_table "${PROJECT_SOURCE_DIR}/src/index/engine_table.cc")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${engine_table}")
+file(STRINGS "${engine_table}" PERDURE_ENGINES REGEX "\\.engine = Engine::[a-z0-9_]+,")
+list(TRANSFORM PERDURE_ENGINES REPLACE "^.*Engine::([a-z0-9_]+),.*$" "\\1")
+if(NOT PERDURE_ENGINES)
+  message(FATAL_ERROR "no row `.engine = Engine::NAME,` in ${engine_table}")
+endif()

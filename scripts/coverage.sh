@@ -19,6 +19,9 @@ if [ "${1:-}" = --engine ]; then
   engine=${2:?an engine}
   shift 2
 fi
+# Two engines share the folder of the skiplists, and its tests.
+folder=$engine
+case "$engine" in as | ascs) folder=skiplist ;; esac
 mode=all
 case "${1:-}" in figures | nightly) mode=$1; shift ;; esac
 build=$PWD/build/coverage
@@ -31,13 +34,14 @@ status=0
 figures() {
   python3 scripts/coverage_figures.py "$build" "$engine.$1" "$2" 'src/(pool|heap)/.*' \
       'src/store/pool_(impl|report)\..*' 'src/index/records?\.h' \
-      "src/index/$engine/.*(recover|check|layout).*"
+      "src/index/$folder/.*(recover|check|layout).*"
 }
 # In figures, without what only other engines run, and without the planted bugs of all of them.
 only=()
 if [ "$mode" = figures ]; then
   others=$(ctest --preset coverage -N | sed -n 's|.*: api/bit_flip_test\.||p' |
     grep -vx "$engine" || true)
+  if [ "$folder" != skiplist ]; then others+=$'\nskiplist'; fi
   only=(-E "^canary/|[/.]($(paste -sd'|' <<<"$others"))(_|\$)")
 fi
 # As many flips as without instruments.

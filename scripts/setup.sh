@@ -10,7 +10,7 @@ case "${1:-core}" in
               clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
               libgtest-dev librapidcheck-dev libcli11-dev libfmt-dev nlohmann-json3-dev
               libpmem2-dev relacy-dev) ;;
-  compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev) ;;
+  compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev libsqlite3-dev) ;;
   go) command -v go >/dev/null && exit 0  # whichever it is
       packages=(golang-go ca-certificates) ;;
   *) echo "usage: setup.sh [core|compare|go]" >&2; exit 2 ;;

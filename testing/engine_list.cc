@@ -7,11 +7,15 @@ namespace perdure::testing {
 extern const EngineUnderTest kPhastUnderTest;
 extern const EngineUnderTest kLevelUnderTest;
 extern const EngineUnderTest kClevelUnderTest;
+extern const EngineUnderTest kAsUnderTest;
+extern const EngineUnderTest kAscsUnderTest;
+extern const EngineUnderTest kPskiplistUnderTest;
 
 namespace {
 
-constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest, &kLevelUnderTest,
-                                               &kClevelUnderTest};
+constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest,  &kLevelUnderTest,
+                                               &kClevelUnderTest, &kAsUnderTest,
+                                               &kAscsUnderTest,   &kPskiplistUnderTest};
 
 }  // namespace
 

@@ -41,6 +41,8 @@ struct EngineUnderTest {
   // Explorations that only this engine needs, and those that only its mutants need.
   std::vector<Exploration> (*directed)(Preset preset);
   std::vector<Exploration> (*trials)();
+  // An image takes so many times what one of phast does: figures cross one in so many points.
+  std::uint32_t image_cost = 1;
 
   // --- the scheduler ---
   RaceList (*races)();
@@ -54,7 +56,10 @@ struct EngineUnderTest {
   // Torture has to notice each. The first with integer keys and the first with byte strings are
   // planted elsewhere, too; explorations notice the former within seconds.
   std::span<const PlantedBug> planted;
-  FindCovered covered = nullptr;          // by checksums, every bit
+  FindCovered covered = nullptr;  // by checksums, every bit
+  // A record of a value does not say whose it is: two that change places are not noticed.
+  bool anonymous_values = false;
+  std::vector<FlipWork> (*flips)() = nullptr;  // besides those of every kind of key and value
   std::span<const char* const> canaries;  // SITE:op, more that the trials notice in every test run
   const char* race_mutant;                // SITE:op that only another thread can see
   std::span<const std::string_view> ordered_sites;  // rely on the order of stores to one line

@@ -63,6 +63,14 @@ std::vector<Op> batch() {
   return ops;
 }
 
+std::vector<Exploration> affordable(const EngineUnderTest& engine, Preset preset,
+                                    std::vector<Exploration> all) {
+  if (preset == Preset::figures) {
+    for (Exploration& e : all) e.options.points_in *= engine.image_cost;
+  }
+  return all;
+}
+
 // Few crash points, for long workloads.
 ExploreOptions thinned(ExploreOptions options, std::uint32_t points_in) {
   options.points_in = points_in;
@@ -345,7 +353,7 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
                    .options = sampled(options, prepare)},
                   steps, pick(preset, 1, page ? 1 : 2, page ? 2 : 3));
   }
-  return beside_background(engine, std::move(all));
+  return affordable(engine, preset, beside_background(engine, std::move(all)));
 }
 
 namespace {
@@ -445,7 +453,7 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
     add_sequences(all, base, start.alphabet, first ? pick(preset, 1, 3, 3) : pick(preset, 1, 2, 3));
   }
   for (Exploration& e : engine.directed(preset)) all.push_back(std::move(e));
-  return beside_background(engine, std::move(all));
+  return affordable(engine, preset, beside_background(engine, std::move(all)));
 }
 
 namespace {

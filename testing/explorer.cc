@@ -493,7 +493,7 @@ void Explorer::second_operations(Run& run, const std::string& path) {
   Random random(hash_of(path, options_.seed));
   for (std::uint32_t i = 0; i < options_.second_ops && !done(); ++i) {
     const Op op = source_(random);
-    if (op.kind == OpKind::reopen) continue;
+    if (op.kind == OpKind::reopen && !options_.second_reopens) continue;
     run.doing =
         "recovery of " + path + ", then operation " + std::to_string(i + 1) + ", " + describe(op);
     operate(run, op);

@@ -52,6 +52,7 @@ struct ExploreOptions {
   // Every n-th image, and n-th point as a kill, of a second run starts a third; 0: none.
   std::uint32_t third_in = 0;
   std::uint32_t second_ops = 6;  // operations of a second or third run
+  bool second_reopens = false;   // closes and reopens among them; else they are left out
   bool store_points = false;     // crash points after every store of a word, too
   // Every n-th crash point is judged, and the last: for long workloads.
   std::uint32_t points_in = 1;

@@ -26,7 +26,8 @@ std::string fill(SimMemory& memory, const SubjectFactory& factory, const OpSourc
   Random random(1);
   for (int i = 0; i < 150; ++i) {
     const Op op = source(random);
-    if (op.kind > OpKind::find) continue;
+    const bool of_versions = op.kind >= OpKind::tag && op.kind <= OpKind::rollback;
+    if (op.kind > OpKind::find && !of_versions) continue;
     apply_to(model, op);
     if (!subject->apply(op)) return "an operation failed";
   }

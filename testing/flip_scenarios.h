@@ -16,6 +16,14 @@ namespace perdure::testing {
 using Covered = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 using FindCovered = Covered (*)(const SimMemory& memory);
 
+// What is flipped: a pool that has seen these operations, but for those that are none of a map.
+struct FlipWork {
+  const char* name;
+  SubjectFactory factory;
+  OpSource source;
+  bool exchanged;  // of lost_lines()
+};
+
 // Says which flip was silent: open and check find nothing, and an answer is wrong; or the flip is
 // in the extent table or in what `covered` finds, where open or check must find every one. Two bits
 // of every other word that is not 0.

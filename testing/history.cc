@@ -67,6 +67,7 @@ std::string describe(const Value& value) { return value ? printable(*value) : "a
 
 void History::reset(Model before, std::set<std::string> keys, bool ordered) {
   ordered_ = ordered;
+  versions_.reset();
   before_ = std::move(before);
   keys_ = std::move(keys);
   calls_.clear();
@@ -74,6 +75,11 @@ void History::reset(Model before, std::set<std::string> keys, bool ordered) {
   disorder_.clear();
   time_ = 0;
   hash_ = 0;
+}
+
+void History::reset(VersionModel before) {
+  reset(Model(), {}, true);
+  versions_ = std::move(before);
 }
 
 void History::mix(std::uint64_t what, std::string_view text) {
@@ -98,6 +104,7 @@ void History::answer(std::size_t number, bool answer, std::optional<std::string>
 std::size_t History::scan_call(std::uint32_t thread, const Op& op) {
   scans_.push_back({.thread = thread,
                     .reverse = op.kind == OpKind::scan_back,
+                    .bound = op.key,
                     .called = ++time_,
                     .delivered = {},
                     .last = {}});
@@ -110,6 +117,9 @@ void History::scan_deliver(std::size_t number, const std::string& key, const std
   const bool sorted = scan.delivered.empty() || (scan.reverse ? key < scan.last : key > scan.last);
   if (ordered_ && !sorted) {
     disorder_ = "a scan delivered " + printable(key) + " after " + printable(scan.last);
+  }
+  if (!scan.covers(key)) {
+    disorder_ = "a scan delivered " + printable(key) + ", which its bound excludes";
   }
   scan.delivered.insert(key);
   scan.last = key;
@@ -127,7 +137,7 @@ void History::scan_end(std::size_t number) {
   const Scan& scan = scans_[number];
   ++time_;
   for (const std::string& key : keys_) {
-    if (scan.delivered.contains(key)) continue;
+    if (scan.delivered.contains(key) || !scan.covers(key)) continue;
     calls_.push_back({.thread = scan.thread,
                       .op = {OpKind::find, key, {}},
                       .called = scan.called,
@@ -138,8 +148,40 @@ void History::scan_end(std::size_t number) {
   mix(scan.thread, "scan end");
 }
 
+// As linearizable(), of all keys at once.
+bool History::explained(std::uint32_t done, const VersionModel& model, const Model& content) const {
+  bool all = true;
+  std::uint64_t first_return = kNever;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    if ((done >> i & 1) != 0) continue;
+    all = all && calls_[i].pending();
+    first_return = std::min(first_return, calls_[i].returned);
+  }
+  if (all && model.matches(content)) return true;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const Call& call = calls_[i];
+    if ((done >> i & 1) != 0 || call.called > first_return) continue;
+    VersionModel::Answer answer{call.answer, call.value, call.pending()};
+    for (const Call& other : calls_) {
+      if (other.op.kind != OpKind::trim || other.called > call.returned) continue;
+      answer.trimmed = std::max(answer.trimmed, version_number(other.op.key[0]));
+    }
+    VersionModel after = model;
+    if (after.explains(call.op, answer) && explained(done | 1U << i, after, content)) return true;
+  }
+  return false;
+}
+
 std::string History::judge(const Model& content) const {
   if (!disorder_.empty()) return disorder_;
+  if (versions_) {
+    if (explained(0, *versions_, content)) return {};
+    std::string there;
+    for (const auto& [key, value] : content) {
+      there += " " + printable(key) + "=" + printable(value);
+    }
+    return "there are" + there + ", which no order of these explains:\n" + text();
+  }
   std::set<std::string> keys = keys_;
   for (const auto& [key, value] : content) keys.insert(key);
   for (const std::string& key : keys) {

@@ -5,6 +5,8 @@
 //   between its call and its return; after a crash every returned operation is there, and of those
 //   that had not returned each wholly or not at all. Linearizability is local (Herlihy, Wing 1990),
 //   so each key is judged for itself: all orders of its few operations are tried.
+// VERSIONS  A tag is of all keys at once: then all orders of all operations are tried on a
+//   VersionModel.
 // SCANS  are many operations: each entry delivered is a lookup that returned when it was delivered,
 //   each key left out one that answered "absent" when the scan ended.
 // Time is the number of calls and returns so far, so that equal orders are equal histories.
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "testing/subject.h"
+#include "testing/version_model.h"
 
 namespace perdure::testing {
 
@@ -38,6 +41,8 @@ class History {
   // `keys`: all that any operation names; `before`: what is there, durably; `ordered`: scans
   // deliver in order. Without one, a key that goes and comes again may be delivered again.
   void reset(Model before, std::set<std::string> keys, bool ordered);
+  // The same of a subject that keeps versions; `before` has the content, there are no scans.
+  void reset(VersionModel before);
   std::size_t call(std::uint32_t thread, const Op& op);
   void answer(std::size_t call, bool answer, std::optional<std::string> value = {});
   std::size_t scan_call(std::uint32_t thread, const Op& op);
@@ -56,13 +61,20 @@ class History {
   struct Scan {
     std::uint32_t thread;
     bool reverse;
+    std::string bound;  // or none
     std::uint64_t called;
     std::set<std::string> delivered;
     std::string last;
+
+    bool covers(const std::string& key) const {
+      return bound.empty() || (reverse ? key < bound : key >= bound);
+    }
   };
   void mix(std::uint64_t what, std::string_view text);
+  bool explained(std::uint32_t done, const VersionModel& model, const Model& content) const;
 
   Model before_;
+  std::optional<VersionModel> versions_;
   std::set<std::string> keys_;
   std::vector<Call> calls_;
   std::vector<Scan> scans_;

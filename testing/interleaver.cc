@@ -231,6 +231,7 @@ bool Interleaver::start() {
   subject_ = factory_();
   Status s = subject_->open(*memory_, 1);
   Model model;
+  VersionModel versions;
   std::set<std::string> keys;
   for (const Op& op : options_.setup) {
     if (!s.ok()) break;
@@ -249,7 +250,19 @@ bool Interleaver::start() {
       continue;
     }
     if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) {
-      s = subject_->scan(op.kind == OpKind::scan_back, [](const auto&, const auto&) {});
+      s = subject_->scan(op.kind == OpKind::scan_back, op.key, [](const auto&, const auto&) {});
+      continue;
+    }
+    if (subject_->versions()) {
+      std::string text;
+      const bool asks = op.kind >= OpKind::tag;
+      const auto answer = asks ? subject_->ask(op, text) : subject_->call(op);
+      if (!answer) {
+        s = Status(answer.error().code());
+      } else if (!versions.explains(op, {*answer, text})) {
+        fail("", "setup: " + describe(op));
+        return false;
+      }
       continue;
     }
     keys.insert(op.key);
@@ -271,7 +284,11 @@ bool Interleaver::start() {
       if (op.kind <= OpKind::find) keys.insert(op.key);
     }
   }
-  history_.reset(std::move(model), std::move(keys), subject_->ordered());
+  if (subject_->versions()) {
+    history_.reset(std::move(versions));
+  } else {
+    history_.reset(std::move(model), std::move(keys), subject_->ordered());
+  }
   memory_->settle();
   memory_->set_mode(SimMode::recording);
   return true;
@@ -303,13 +320,14 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
   }
   if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) return scan(thread, op);
   const std::size_t call = history_.call(thread, op);
-  if (op.kind == OpKind::find) {
+  if (op.kind == OpKind::find || (subject_->versions() && op.kind >= OpKind::tag)) {
     std::string value;
-    const auto found = subject_->lookup(op.key, value);
+    const auto found = subject_->ask(op, value);
     if (!found) {
       broken_ = describe(op) + ": " + std::string(found.error().message());
     } else {
-      history_.answer(call, *found, *found ? std::optional(std::move(value)) : std::nullopt);
+      const bool has = *found || subject_->versions();
+      history_.answer(call, *found, has ? std::optional(std::move(value)) : std::nullopt);
     }
     return;
   }
@@ -323,7 +341,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
 
 void Interleaver::scan(std::uint32_t thread, const Op& op) {
   const std::size_t scan = history_.scan_call(thread, op);
-  const Status s = subject_->scan(op.kind == OpKind::scan_back,
+  const Status s = subject_->scan(op.kind == OpKind::scan_back, op.key,
                                   [&](const std::string& key, const std::string& value) {
                                     history_.scan_deliver(scan, key, value);
                                     scheduler_.outside([this] { crash_point("delivery"); });

@@ -73,6 +73,9 @@ class Interleaver {
   // Every schedule with at most so many preemptions; of those with more than one, every `thin`-th.
   InterleaveReport exhaustive(std::uint32_t preemptions, std::uint32_t thin = 1);
   InterleaveReport pct(std::uint32_t schedules, std::uint32_t depth);
+  // What the threads are in.
+  Subject& subject() { return *subject_; }
+
   // One schedule. A leg that waits for a site must come to it.
   InterleaveReport directed(const std::vector<Leg>& legs);
   // For k = 0, 1, 2, ...: `before`, then k more steps of `thread`, then `after`, until the thread

@@ -315,6 +315,7 @@ std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
   const MapStats stats = map->stats();
   const auto shrinks = static_cast<std::uint64_t>(std::ranges::count_if(
       stats.resizes, [](const ResizeStats& resize) { return resize.shrink; }));
+  run.divided = stats.leaves != 0 || !stats.levels.empty();
   run.grown = stats.splits + stats.resizes.size() - shrinks;
   run.shrunk = stats.merges + shrinks;
   return failure;

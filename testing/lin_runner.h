@@ -43,6 +43,7 @@ struct LinOptions {
 
 struct LinRun {
   std::vector<HistoryOp> ops;
+  bool divided = false;      // into leaves, or levels of a table; else into single nodes
   std::uint64_t grown = 0;   // leaves that were split, or tables made larger
   std::uint64_t shrunk = 0;  // leaves that were unlinked, or tables made smaller
   std::string failure;       // what is wrong without a checker: an error, or a scan out of order

@@ -126,6 +126,7 @@ class LossyTarget : public TortureTarget {
       auto recovered = map_->recover(report.was_clean);
       if (!recovered) return std::move(recovered.error());
       if (*recovered == Recovered::marking) core_->sweep().add(*map_);
+      if (Status complete = map_->complete(); !complete.ok()) return complete;
     }
     s = core_->finish_open(true);
     if (s.ok()) core_->serve();

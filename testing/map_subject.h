@@ -115,13 +115,16 @@ class MapSubject : public Subject {
     }
   }
   // The first map only.
-  Status scan(bool reverse, const Deliver& deliver) override {
+  using Subject::scan;
+  Status scan(bool reverse, const std::string& bound, const Deliver& deliver) override {
+    const std::string text = stored(bound, 2 * kHalf);
+    perdure::detail::ScanRange range{.reverse = reverse};
+    if (!bound.empty()) (reverse ? range.to : range.from) = key_of(text);
     const auto visit = [&](std::span<const perdure::detail::Entry> entries) {
       for (const auto& entry : entries) deliver(text_of(entry.key), text_of(entry.value));
       return true;
     };
-    auto done = ordered() ? index().scan({.reverse = reverse}, visit)
-                          : maps_.front()->index().for_each(visit);
+    auto done = ordered() ? index().scan(range, visit) : maps_.front()->index().for_each(visit);
     return done ? Status() : std::move(done.error());
   }
   void reclaim() override { pool_->epochs().drain_all(); }
@@ -173,10 +176,27 @@ class MapSubject : public Subject {
 
   SimPool& pool() { return *pool_; }
   perdure::detail::OrderedIndex& index(std::uint32_t map = 0) { return *maps_[map]->ordered(); }
+  perdure::detail::VersionedIndex& versioned() { return *maps_.front()->versioned(); }
   MapStats stats(std::uint32_t map = 0) {
     MapStats out;
     maps_[map]->index().stats(out);
     return out;
+  }
+
+ protected:
+  perdure::detail::Key key_of(const std::string& key) const {
+    const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
+    if (kBytes || kArrays) return {.bytes = bytes};
+    return {.word = integer_of(std::string(bytes))};
+  }
+  static std::string text_of(const perdure::detail::Key& key) {
+    if (kArrays) return of_model(key.bytes);
+    return kBytes ? std::string(key.bytes) : integer_key(key.word);
+  }
+  static std::string text_of(const perdure::detail::Value& value) {
+    if (kArrays) return of_model(value.bytes);
+    if (value.word_size == 0) return std::string(value.bytes);
+    return std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
 
  private:
@@ -232,6 +252,10 @@ class MapSubject : public Subject {
       if (!recovered) return std::move(recovered.error());
       if (*recovered == Recovered::marking) pool_->core().sweep().add(*maps_[i]);
     }
+    for (const auto& map : maps_) {
+      if (map == nullptr) continue;
+      if (Status s = map->complete(); !s.ok()) return s;
+    }
     if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
     pool_->core().serve();
     for (const auto& map : maps_) {
@@ -277,25 +301,11 @@ class MapSubject : public Subject {
     const std::string text(bytes.substr(0, kHalf));
     return stored(text, bytes.size()) == bytes ? text : std::string(bytes);
   }
-  perdure::detail::Key key_of(const std::string& key) const {
-    const std::string_view bytes = std::string_view(key).substr(setup_.maps > 1 ? 1 : 0);
-    if (kBytes || kArrays) return {.bytes = bytes};
-    return {.word = integer_of(std::string(bytes))};
-  }
   perdure::detail::Value value_of(const std::string& value) const {
     if (setup_.values == ValueKind::bytes || kArrays) return {.bytes = value};
     perdure::detail::Value out{.word_size = 8};
     std::memcpy(&out.word, value.data(), std::min<std::size_t>(value.size(), 8));
     return out;
-  }
-  static std::string text_of(const perdure::detail::Key& key) {
-    if (kArrays) return of_model(key.bytes);
-    return kBytes ? std::string(key.bytes) : integer_key(key.word);
-  }
-  static std::string text_of(const perdure::detail::Value& value) {
-    if (kArrays) return of_model(value.bytes);
-    if (value.word_size == 0) return std::string(value.bytes);
-    return std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
 
   static constexpr std::uint8_t kHalf = 8;

@@ -105,22 +105,29 @@ std::string site_of(const std::string& mutant) { return mutant.substr(0, mutant.
 }  // namespace
 
 MutantRunner::MutantRunner(std::vector<Trial> trials, unsigned jobs)
-    : trials_(std::move(trials)), jobs_(std::max(jobs, 1U)), sites_(all_sites()) {
+    : trials_(std::move(trials)),
+      jobs_(std::max(jobs, 1U)),
+      sites_(all_sites()),
+      reached_(trials_.size()) {
   if (sites_.size() > kMaxSites) {
     std::fprintf(stderr, "mutants: too many sites\n");
     std::exit(2);
   }
 }
 
-std::string MutantRunner::baseline() {
+std::string MutantRunner::baseline(Range range) {
   const double start = now();
-  reset_site_counts();
-  auto* rows = shared_array<Row>(trials_.size());
+  std::vector<std::size_t> unknown;
+  for (std::size_t i = range.first; i < range.last; ++i) {
+    if (reached_[i].sites.empty()) unknown.push_back(i);
+  }
+  auto* rows = shared_array<Row>(unknown.size());
   std::string wrong;
   const auto body = [&](std::size_t i) {
     limit_time();
+    reset_site_counts();
     const double began = now();
-    const std::string what = trials_[i].run();
+    const std::string what = trials_[unknown[i]].run();
     rows[i].seconds = now() - began;
     std::snprintf(rows[i].wrong, sizeof(rows[i].wrong), "%s", what.c_str());
     for (std::size_t s = 0; s < sites_.size(); ++s) {
@@ -130,13 +137,13 @@ std::string MutantRunner::baseline() {
     }
     return what.empty();
   };
-  in_children(trials_.size(), jobs_, body, [&](std::size_t i, bool ok) {
+  in_children(unknown.size(), jobs_, body, [&](std::size_t i, bool ok) {
     const char* what = rows[i].wrong[0] == '\0' ? "it crashed or hung" : rows[i].wrong;
-    if (!ok && wrong.empty()) wrong = trials_[i].name + ": " + what;
+    if (!ok && wrong.empty()) wrong = trials_[unknown[i]].name + ": " + what;
   });
-  reached_.assign(trials_.size(), {});
-  for (std::size_t i = 0; i < trials_.size(); ++i) {
-    reached_[i].seconds = rows[i].seconds;
+  for (std::size_t i = 0; i < unknown.size(); ++i) {
+    Reached& reached = reached_[unknown[i]];
+    reached.seconds = rows[i].seconds;
     for (std::size_t s = 0; s < sites_.size(); ++s) {
       const Counted& counted = rows[i].sites[s];
       sites_[s]->flush_count += counted.flushes;
@@ -145,20 +152,19 @@ std::string MutantRunner::baseline() {
       sites_[s]->fence_count += counted.fences;
       sites_[s]->sync_count += counted.syncs;
       sites_[s]->ask_count += counted.asks;
-      reached_[i].sites.push_back(counted.flushes + counted.fences + counted.syncs + counted.asks >
-                                  0);
+      reached.sites.push_back(counted.flushes + counted.fences + counted.syncs + counted.asks > 0);
     }
   }
-  munmap(rows, trials_.size() * sizeof(Row));
-  baseline_seconds_ = now() - start;
+  munmap(rows, std::max<std::size_t>(unknown.size(), 1) * sizeof(Row));
+  baseline_seconds_ += now() - start;
   return wrong;
 }
 
 // Those that reach a site of it, quick ones first: in the others nothing is changed.
-std::vector<std::size_t> MutantRunner::trials_for(const MutantNames& name) const {
+std::vector<std::size_t> MutantRunner::trials_for(Range range, const MutantNames& name) const {
   std::vector<std::size_t> out;
   const std::vector<std::string> mutants = words_of(name);
-  for (std::size_t i = 0; i < trials_.size(); ++i) {
+  for (std::size_t i = range.first; i < range.last; ++i) {
     for (std::size_t s = 0; s < sites_.size(); ++s) {
       if (reached_[i].sites[s] && std::ranges::any_of(mutants, [&](const std::string& mutant) {
             return site_of(mutant) == sites_[s]->name;
@@ -173,7 +179,8 @@ std::vector<std::size_t> MutantRunner::trials_for(const MutantNames& name) const
   return out;
 }
 
-std::vector<MutantResult> MutantRunner::run(const std::vector<MutantNames>& names, Done done) {
+std::vector<MutantResult> MutantRunner::run(Range range, const std::vector<MutantNames>& names,
+                                            Done done) {
   struct State {
     double began;
     std::uint32_t trial;
@@ -187,7 +194,7 @@ std::vector<MutantResult> MutantRunner::run(const std::vector<MutantNames>& name
     for (const std::string& mutant : words_of(names[i])) {
       if (!set_mutant(mutant)) _exit(0);  // no such mutant: it survives, which is an error
     }
-    for (const std::size_t t : trials_for(names[i])) {
+    for (const std::size_t t : trials_for(range, names[i])) {
       states[i].trial = static_cast<std::uint32_t>(t);
       limit_time();
       if (!trials_[t].run().empty()) return false;
@@ -211,6 +218,19 @@ std::vector<MutantResult> MutantRunner::run(const std::vector<MutantNames>& name
   });
   munmap(states, std::max<std::size_t>(names.size(), 1) * sizeof(State));
   return results;
+}
+
+MutantResult MutantRunner::search(const MutantNames& name, std::string& wrong) {
+  constexpr std::size_t kAtOnce = 8;
+  MutantResult result{.name = name};
+  for (std::size_t first = 0; first < trials_.size() && !result.killed;) {
+    const Range range{first, std::max(searched_, std::min(first + kAtOnce, trials_.size()))};
+    if (wrong = baseline(range); !wrong.empty()) break;
+    searched_ = range.last;
+    result = run(range, {name}, nullptr).front();
+    first = range.last;
+  }
+  return result;
 }
 
 bool belongs_to(std::string_view site, std::string_view engine) {

@@ -33,24 +33,35 @@ class MutantRunner {
 
   // Every trial once without a mutant: must be green. Counts who reaches which site, which decides
   // which operators apply and which trials a mutant has to survive. Answers what is wrong.
-  std::string baseline();
+  std::string baseline() { return baseline({0, trials_.size()}); }
   double baseline_seconds() const { return baseline_seconds_; }
   // Each until the first trial that goes red, quick ones first. Report order is that of `names`;
   // `done` is called as they end.
   using Done = void (*)(const MutantResult&);
-  std::vector<MutantResult> run(const std::vector<MutantNames>& names, Done done = nullptr);
+  std::vector<MutantResult> run(const std::vector<MutantNames>& names, Done done = nullptr) {
+    return run({0, trials_.size()}, names, done);
+  }
+  // One by itself; of the baseline no more than a search has come to yet. `wrong`: what is red
+  // without it.
+  MutantResult search(const MutantNames& name, std::string& wrong);
 
  private:
+  struct Range {
+    std::size_t first, last;  // trials, without the last
+  };
   struct Reached {
     double seconds = 0;
-    std::vector<bool> sites;  // by place in all_sites()
+    std::vector<bool> sites;  // by place in all_sites(); empty if the trial was not run yet
   };
-  std::vector<std::size_t> trials_for(const MutantNames& name) const;
+  std::string baseline(Range range);
+  std::vector<MutantResult> run(Range range, const std::vector<MutantNames>& names, Done done);
+  std::vector<std::size_t> trials_for(Range range, const MutantNames& name) const;
 
   std::vector<Trial> trials_;
   unsigned jobs_;
   std::vector<SiteInfo*> sites_;
   std::vector<Reached> reached_;
+  std::size_t searched_ = 0;  // trials that a search has come to
   double baseline_seconds_ = 0;
 };
 

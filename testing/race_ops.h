@@ -28,6 +28,8 @@ inline Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}
 inline Op find(std::uint64_t key) { return {OpKind::find, integer_key(key), {}}; }
 inline Op scan() { return {OpKind::scan, {}, {}}; }
 inline Op scan_back() { return {OpKind::scan_back, {}, {}}; }
+inline Op scan_from(std::uint64_t key) { return {OpKind::scan, integer_key(key), {}}; }
+inline Op scan_before(std::uint64_t key) { return {OpKind::scan_back, integer_key(key), {}}; }
 inline Op reclaim() { return {OpKind::reclaim, {}, {}}; }
 inline Op background() { return {OpKind::background, {}, {}}; }
 inline Op reopen() { return {OpKind::reopen, {}, {}}; }

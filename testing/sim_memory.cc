@@ -290,6 +290,13 @@ void SimMemory::fence(std::uint32_t thread, SiteInfo& site) {
   start_delayed(thread, site);
 }
 
+void SimMemory::end_thread(std::uint32_t thread) {
+  if (thread >= marks_.size()) return;
+  marks_[thread].clear();
+  delayed_[thread].clear();
+  ++changes_;
+}
+
 // The pending ones of these lines are what the site's mutant should have made durable.
 void SimMemory::owe(LineRange lines, SiteInfo& site) {
   for (std::uint64_t i = lines.first; i < lines.end; ++i) {

@@ -113,6 +113,8 @@ class SimMemory {
   void zero(void* dst, std::size_t n);
   void flush(const void* p, std::size_t n, std::uint32_t thread, SiteInfo& site);
   void fence(std::uint32_t thread, SiteInfo& site);
+  // The thread ends: what it has written back and not fenced is no more guaranteed than before.
+  void end_thread(std::uint32_t thread);
   // `site`: who asks, for SiteInfo::settled_by.
   void sync(std::uint64_t offset, std::uint64_t n, const char* site);
   void sync_file(std::uint64_t offset, std::uint64_t n, const char* site);

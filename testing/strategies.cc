@@ -109,6 +109,8 @@ bool DirectedStrategy::arrived(const Until& until, const Decision& d) {
       return d.kind == StepKind::read && named && ++seen_ == until.count;
     case Until::Kind::steps:
       return ++seen_ > until.count;
+    case Until::Kind::holds:
+      return until.condition();
     case Until::Kind::after_fence:
       if (behind_) return true;
       behind_ = d.kind == StepKind::fence && named && ++seen_ == until.count;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,10 +75,11 @@ class PctStrategy : public Strategy {
 };
 
 struct Until {
-  enum class Kind : std::uint8_t { done, flush, fence, after_fence, mark, steps };
+  enum class Kind : std::uint8_t { done, flush, fence, after_fence, mark, steps, holds };
   Kind kind = Kind::done;
   std::string site = {};
   std::uint64_t count = 1;  // the how-many-th of the leg
+  std::function<bool()> condition = {};
 };
 // The moment before that write-back, fence or mark takes effect; or right after the fence.
 inline Until flush_of(const std::string& site, std::uint64_t n = 1) {
@@ -93,6 +95,10 @@ inline Until mark_of(const std::string& name, std::uint64_t n = 1) {
   return {Until::Kind::mark, name, n};
 }
 inline Until steps(std::uint64_t n) { return {Until::Kind::steps, "", n}; }
+// The first step before which the condition holds; it takes no steps itself.
+inline Until holds(const std::string& name, std::function<bool()> condition) {
+  return {Until::Kind::holds, name, 1, std::move(condition)};
+}
 inline Until done() { return {}; }
 
 struct Leg {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <utility>
+#include <vector>
 
 namespace perdure::testing {
 
@@ -22,23 +24,85 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string describe(const Op& op) {
-  static constexpr const char* kNames[] = {"insert", "upsert",    "update",  "erase",  "find",
-                                           "drop",   "sync",      "compact", "reopen", "background",
-                                           "scan",   "scan back", "reclaim"};
+  static constexpr const char* kNames[] = {
+      "insert",  "upsert",   "update",     "erase", "find",      "drop",    "sync",
+      "compact", "reopen",   "background", "scan",  "scan back", "reclaim", "tag",
+      "trim",    "rollback", "scan at",    "diff",  "history"};
   std::string out = kNames[static_cast<int>(op.kind)];
-  if (op.kind >= OpKind::sync) return out;
+  if (op.kind >= OpKind::sync && op.kind <= OpKind::reclaim) return out;
   out += " " + printable(op.key);
   if (op.kind <= OpKind::update) out += " = " + printable(op.value);
   return out;
 }
 
-Status Subject::scan(bool reverse, const Deliver& deliver) {
+Status Subject::scan(bool reverse, const std::string& bound, const Deliver& deliver) {
   Contents all;
   if (Status s = contents(all); !s.ok()) return s;
   if (reverse) std::ranges::reverse(all);
-  for (const auto& [key, value] : all) deliver(key, value);
+  for (const auto& [key, value] : all) {
+    if (bound.empty() || (reverse ? key < bound : key >= bound)) deliver(key, value);
+  }
   return {};
 }
+
+namespace {
+
+// Every entry under `from` is under `to` as well.
+void copy_state(Model& model, const std::string& from, const std::string& to) {
+  Model copies;
+  for (auto it = model.lower_bound(from); it != model.end() && it->first.starts_with(from); ++it) {
+    copies.emplace(to + it->first.substr(from.size()), it->second);
+  }
+  model.merge(copies);
+}
+void drop_state(Model& model, const std::string& from) {
+  std::erase_if(model, [&](const auto& entry) { return entry.first.starts_with(from); });
+}
+// Names and how many are earlier.
+std::vector<std::pair<std::string, int>> names_of(const Model& model) {
+  std::vector<std::pair<std::string, int>> names;
+  for (const auto& [key, value] : model) {
+    if (key[0] == kNamed) names.emplace_back(key.substr(1), value[0]);
+  }
+  return names;
+}
+void forget(Model& model, const std::string& name) {
+  const auto it = model.find(kNamed + name);
+  if (it == model.end()) return;
+  const int rank = it->second[0];
+  model.erase(it);
+  drop_state(model, version_key(name, {}));
+  for (const auto& [other, its] : names_of(model)) {
+    if (its > rank) --model[kNamed + other][0];
+  }
+}
+
+bool apply_version(Model& model, const Op& op) {
+  const std::string present(1, kPresent);
+  if (op.kind == OpKind::tag) {
+    forget(model, op.key);
+    copy_state(model, present, version_key(op.key, {}));
+    const auto earlier = static_cast<char>(names_of(model).size());
+    model.emplace(kNamed + op.key, std::string(1, earlier));
+    return true;
+  }
+  const auto it = model.find(kNamed + op.key);
+  if (it == model.end()) return false;
+  const int rank = it->second[0];
+  for (const auto& [name, its] : names_of(model)) {
+    if (op.kind == OpKind::trim && its < rank) forget(model, name);
+    if (op.kind != OpKind::rollback || its <= rank) continue;
+    drop_state(model, version_key(name, {}));
+    copy_state(model, version_key(op.key, {}), version_key(name, {}));
+  }
+  if (op.kind == OpKind::rollback) {
+    drop_state(model, present);
+    copy_state(model, version_key(op.key, {}), present);
+  }
+  return true;
+}
+
+}  // namespace
 
 bool apply_to(Model& model, const Op& op) {
   switch (op.kind) {
@@ -66,6 +130,14 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::scan:
     case OpKind::scan_back:
     case OpKind::reclaim:
+      return true;
+    case OpKind::tag:
+    case OpKind::trim:
+    case OpKind::rollback:
+      return apply_version(model, op);
+    case OpKind::scan_at:
+    case OpKind::diff:
+    case OpKind::history:
       return true;
   }
   return false;

@@ -36,6 +36,14 @@ enum class OpKind : std::uint8_t {
   scan,
   scan_back,
   reclaim,  // what is retired and due is finished
+  // Of subjects that keep versions; `key` is a name of one byte. See version_key().
+  tag,       // names the present state
+  trim,      // names of earlier states are forgotten
+  rollback,  // the present state, and those of later names, are what this one names
+  // Of both; `key`: a name, two names, a key. See VersionModel.
+  scan_at,
+  diff,
+  history,
 };
 struct Op {
   OpKind kind = OpKind::find;
@@ -43,6 +51,15 @@ struct Op {
   std::string value;
 };
 std::string describe(const Op& op);
+
+// Where versions are kept, a key of a model begins with a byte: kPresent, or kVersion and a name,
+// for what the key was in that version; kNamed with a name holds how many earlier ones there are.
+inline constexpr char kPresent = 0;
+inline constexpr char kVersion = 2;
+inline constexpr char kNamed = 3;
+inline std::string version_key(const std::string& name, const std::string& key) {
+  return kVersion + name + key;
+}
 // Bytes as text, hexadecimal where they do not print.
 std::string printable(std::string_view bytes);
 
@@ -85,10 +102,15 @@ class Subject {
   virtual Expected<bool> call(const Op& op) { return apply(op); }
   // A step of background work, if any is due, by the thread that calls.
   virtual void background() {}
-  // Everything, as it is delivered; backwards if asked.
+  // Everything, as it is delivered; backwards if asked. `bound`, of what keeps order: the first key
+  // or, backwards, the one before which it begins.
   using Deliver = std::function<void(const std::string& key, const std::string& value)>;
-  virtual Status scan(bool reverse, const Deliver& deliver);
+  virtual Status scan(bool reverse, const std::string& bound, const Deliver& deliver);
+  Status scan(bool reverse, const Deliver& deliver) { return scan(reverse, {}, deliver); }
   virtual void reclaim() {}
+  // Of interleavings of subjects that keep versions: as a VersionModel answers.
+  virtual bool versions() const { return false; }
+  virtual Expected<bool> ask(const Op& op, std::string& text) { return lookup(op.key, text); }
   // The value, or not; false if absent.
   virtual Expected<bool> lookup(const std::string& key, std::string& value) = 0;
   // Everything, in order if the structure keeps one.

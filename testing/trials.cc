@@ -105,22 +105,26 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
 }
 
 void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
+  const auto add = [&](const FlipWork& work) {
+    out.push_back({std::string("lost_") + work.name,
+                   [work] { return lost_lines(work.factory, work.source, work.exchanged); }});
+    out.push_back({std::string("flips_") + work.name, [work, covered = engine.covered] {
+                     return flipped_bits(work.factory, work.source, covered);
+                   }});
+  };
   const auto flips = [&](const char* name, KeyKind keys, ValueKind values, const OpSource& source) {
     // A record of an integer key does not say whose it is.
-    const bool exchanged = keys == KeyKind::bytes || values != ValueKind::bytes;
-    out.push_back({std::string("lost_") + name,
-                   [factory = engine.subjects(keys, {.values = values}), source, exchanged] {
-                     return lost_lines(factory, source, exchanged);
-                   }});
-    out.push_back({std::string("flips_") + name,
-                   [factory = engine.subjects(keys, {.values = values}), source,
-                    covered = engine.covered] { return flipped_bits(factory, source, covered); }});
+    const bool named = keys == KeyKind::bytes && !engine.anonymous_values;
+    add({name, engine.subjects(keys, {.values = values}), source,
+         named || values != ValueKind::bytes});
   };
   flips("words", KeyKind::integer, ValueKind::word, integer_op);
   flips("bytes", KeyKind::bytes, ValueKind::bytes, bytes_op);
   flips("records", KeyKind::integer, ValueKind::bytes, integer_record_op);
   flips("bytes_words", KeyKind::bytes, ValueKind::word, bytes_word_op);
   if (engine.arrays) flips("arrays", KeyKind::array, ValueKind::array, integer_op);
+  if (engine.flips == nullptr) return;
+  for (const FlipWork& work : engine.flips()) add(work);
 }
 
 void add_interleavings(const EngineUnderTest& engine, std::vector<Trial>& out) {
@@ -157,11 +161,11 @@ std::vector<Trial> trials(const EngineUnderTest& engine, std::uint32_t seeds) {
   std::vector<Trial> out;
   for (const HeapScenario& scenario : heap_scenarios())
     out.push_back({scenario.name, scenario.run});
-  add_flips(engine, out);
   add_interleavings(engine, out);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     for (const Exploration& e : explorations(engine)) out.push_back(explore(e, seed));
   }
+  add_flips(engine, out);
   return out;
 }
 

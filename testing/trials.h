@@ -18,7 +18,7 @@ struct Trial {
 
 struct EngineUnderTest;  // testing/engine_list.h
 
-// Of pool, heap and the engine, cheap ones first; explorations once per seed in [1, seeds].
+// Of pool, heap and the engine; explorations once per seed in [1, seeds].
 std::vector<Trial> trials(const EngineUnderTest& engine, std::uint32_t seeds);
 
 // How far the explorations of a trial go.

@@ -30,6 +30,7 @@ void register_pool_commands(CLI::App& app, Action& action);     // create drop s
 void register_inspect_commands(CLI::App& app, Action& action);  // info list stats
 void register_entry_commands(CLI::App& app, Action& action);    // put get del
 void register_scan_commands(CLI::App& app, Action& action);     // scan dump
+void register_version_commands(CLI::App& app, Action& action);  // tag history snapshot diff ..
 void register_load_command(CLI::App& app, Action& action);      // load
 
 // The map that `load` keeps its progress in; names that begin with a dot are the tool's own.
@@ -60,9 +61,11 @@ void add_max_size(CLI::App& command, PoolArguments& arguments);
 void add_types(CLI::App& command, PoolArguments& arguments);
 void add_read_only(CLI::App& command, PoolArguments& arguments);
 // A number of at least `least` and at most `most`.
-void add_count(CLI::App& command, const char* name, std::uint64_t& target, std::uint64_t least,
-               std::uint64_t most, const char* help);
+CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& target,
+                       std::uint64_t least, std::uint64_t most, const char* help);
 void add_json(CLI::App& command, PoolArguments& arguments);
+void add_range(CLI::App& command, TextMap::Range& range);  // --from --to --prefix --limit --reverse
+void add_key(CLI::App& command, std::string& key);
 
 // "64M" is 64 MiB; nothing if it is not a number with at most one of the suffixes K, M, G and T.
 std::optional<std::uint64_t> parse_size(const std::string& text);

@@ -22,14 +22,12 @@ std::optional<Engine> parse_engine(const std::string& text) {
   }
   return std::nullopt;
 }
-// "phast, level; planned: as"
 std::string engine_names() {
-  std::string built, planned;
+  std::string names;
   for (const EngineInfo& info : engines()) {
-    std::string& names = info.built ? built : planned;
     names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
-  return planned.empty() ? built : built + "; planned: " + planned;
+  return names;
 }
 constexpr std::array kDurabilities = {Durability::automatic, Durability::process, Durability::power,
                                       Durability::emulated};
@@ -157,9 +155,9 @@ void add_read_only(CLI::App& command, PoolArguments& arguments) {
                    "is there just now (implied where the file may not be written)");
 }
 
-void add_count(CLI::App& command, const char* name, std::uint64_t& target, std::uint64_t least,
-               std::uint64_t most, const char* help) {
-  command
+CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& target,
+                       std::uint64_t least, std::uint64_t most, const char* help) {
+  return command
       .add_option_function<std::string>(
           name,
           [=, &target](const std::string& text) {
@@ -177,6 +175,27 @@ void add_count(CLI::App& command, const char* name, std::uint64_t& target, std::
 
 void add_json(CLI::App& command, PoolArguments& arguments) {
   command.add_flag("--json", arguments.json, "print one JSON object");
+}
+
+void add_range(CLI::App& command, TextMap::Range& range) {
+  // Not bound to the optionals directly: CLI11 would read an empty key as "none".
+  const auto bound = [&](const char* name, std::optional<std::string>& target, const char* help) {
+    command
+        .add_option_function<std::string>(
+            name, [&target](const std::string& key) { target = key; }, help)
+        ->type_name("KEY");
+  };
+  bound("--from", range.from, "first key");
+  bound("--to", range.to, "first key that is no longer printed");
+  command.add_option("--prefix", range.prefix, "only keys that begin with it")->type_name("P");
+  add_count(command, "--limit", range.limit, 0, ~std::uint64_t{0}, "at most this many entries");
+  command.add_flag("--reverse", range.reverse, "in descending order");
+}
+
+void add_key(CLI::App& command, std::string& key) {
+  command
+      .add_option("KEY", key, "bytes, taken as they are; a decimal number where that is the type")
+      ->required();
 }
 
 std::optional<std::uint64_t> parse_size(const std::string& text) {

@@ -13,11 +13,13 @@ struct EntryArguments {
   PoolArguments pool;
   std::string key;
   std::string value;
+  std::uint64_t version = 0;  // get; 0: the present state
 };
 
 int run_put(const EntryArguments& arguments) {
   // Before anything is made: a new map of the wrong types would stay.
-  const TextMap made(UntypedMap{.info = new_map_info(arguments.pool), .index = {}, .ordered = {}});
+  const TextMap made(UntypedMap{
+      .info = new_map_info(arguments.pool), .index = {}, .ordered = {}, .versioned = {}});
   if (const Status s = made.accepts(arguments.key, arguments.value);
       !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
     return report_entry(arguments.pool, s);
@@ -37,10 +39,12 @@ int run_get(const EntryArguments& arguments) {
   auto map = open_map(*pool, arguments.pool, false);
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
   Output output(STDOUT_FILENO);
-  auto found = map->read(arguments.key, [&](Bytes value) {
+  const auto print = [&](Bytes value) {
     output.write(value);
     output.write("\n");
-  });
+  };
+  auto found = arguments.version == 0 ? map->read(arguments.key, print)
+                                      : map->read_at(arguments.key, arguments.version, print);
   int status = exit_negative;
   if (!found) {
     status = report_entry(arguments.pool, found.error());
@@ -73,18 +77,20 @@ void register_entry_commands(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<EntryArguments>();
     CLI::App* command = app.add_subcommand(name, help);
     add_path(*command, arguments->pool);
-    constexpr const char* kText =
-        "bytes, taken as they are; a decimal number where that is the type";
-    command->add_option("KEY", arguments->key, kText)->required();
+    add_key(*command, arguments->key);
     if (takes_value) {
-      command->add_option("VALUE", arguments->value, kText)->required();
+      command->add_option("VALUE", arguments->value, "likewise")->required();
       add_types(*command, arguments->pool);
       add_engine(*command, arguments->pool);
       add_max_size(*command, arguments->pool);
     }
     add_map(*command, arguments->pool);
     add_durability(*command, arguments->pool);
-    if (run == run_get) add_read_only(*command, arguments->pool);
+    if (run == run_get) {
+      add_count(*command, "--version", arguments->version, 1, ~std::uint64_t{0},
+                "what the key was in this version: see perdure tag --help");
+      add_read_only(*command, arguments->pool);
+    }
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
   };
@@ -102,7 +108,8 @@ EXAMPLES
       R"(
 EXAMPLES
   perdure get inventory.perdure apple
-  perdure get inventory.perdure "user:7" --map people || echo absent)",
+  perdure get inventory.perdure "user:7" --map people || echo absent
+  perdure get layers.perdure conv1 --version 7)",
       false, run_get);
   add("del", "remove one entry; status 1 if the key is absent",
       R"(

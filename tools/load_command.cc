@@ -37,6 +37,7 @@ struct LoadArguments {
   bool skip_bad = false;
   bool restart = false;
   std::uint64_t skip_lines = 0;
+  std::uint64_t tag_every = 0;  // lines; 0: never
 };
 
 // ---- input --------------------------------------------------------------------------------------
@@ -87,6 +88,11 @@ class Acknowledger {
     fmt::print(stderr, "acknowledged {}\n", at.lines);
     return at;
   }
+  // Says it now: to the pool only.
+  void save() {
+    const std::lock_guard lock(mutex_);
+    acknowledge();
+  }
   double seconds() const { return progress_.seconds(); }
   const Status& status() const noexcept { return status_; }
 
@@ -132,6 +138,7 @@ struct Outcome {
   Acknowledged end;
   std::uint64_t records = 0;
   std::uint64_t bad_lines = 0;
+  std::uint64_t tags = 0;
   double seconds = 0;
 };
 
@@ -198,14 +205,29 @@ void print_outcome(const LoadArguments& arguments, const InputFile& input, const
                 {"acknowledged", outcome.end.lines},
                 {"records", outcome.records},
                 {"bad_lines", outcome.bad_lines},
+                {"tags", outcome.tags},
                 {"seconds", outcome.seconds},
                 {"records_per_second", rate}});
     return;
   }
   const std::string bad =
       outcome.bad_lines == 0 ? "" : fmt::format(", {} bad lines skipped", outcome.bad_lines);
-  fmt::print("loaded {} records in {:.2f} s ({} records/s){}\n", with_commas(outcome.records),
-             outcome.seconds, with_commas(static_cast<std::uint64_t>(rate)), bad);
+  const std::string tags = outcome.tags == 0 ? "" : fmt::format(", {} versions", outcome.tags);
+  fmt::print("loaded {} records in {:.2f} s ({} records/s){}{}\n", with_commas(outcome.records),
+             outcome.seconds, with_commas(static_cast<std::uint64_t>(rate)), bad, tags);
+}
+
+// Closes a version behind line `line`: all lines up to it are done, and none behind it has begun.
+// What is saved before that begins keeps a load that is resumed from writing to a version twice.
+bool close_version(std::uint64_t line, TextMap& map, LoadPipeline& pipeline,
+                   Acknowledger& acknowledger) {
+  if (!pipeline.drain()) return false;
+  if (auto version = map.tag(); !version) {
+    pipeline.fail_at(line, std::move(version.error()));
+    return false;
+  }
+  acknowledger.save();
+  return true;
 }
 
 // Signals stay with the main thread, so that they end its wait for input.
@@ -232,7 +254,8 @@ int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog*
                                .skip_bad = arguments.skip_bad,
                                .skip_lines = arguments.skip_lines,
                                .lines_before = start.lines,
-                               .offset = start.offset});
+                               .offset = start.offset,
+                               .cut_every = arguments.tag_every});
   Outcome outcome{.start = start};
   catch_interrupts();
   std::optional<LoadPipeline> pipeline;
@@ -243,7 +266,11 @@ int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog*
     acknowledger.emplace(*pipeline, log, start, input.size);
   }
   while (auto block = reader.next()) {
+    const std::uint64_t end = block->lines_before + block->lines.size();
     if (!pipeline->push(std::move(block))) break;
+    if (arguments.tag_every == 0 || end % arguments.tag_every != 0) continue;
+    if (!close_version(end, map, *pipeline, *acknowledger)) break;
+    ++outcome.tags;
   }
   pipeline->finish(false);
   outcome.seconds = acknowledger->seconds();
@@ -299,6 +326,8 @@ void register_load_command(CLI::App& app, Action& action) {
   add_count(*command, "--skip", arguments->skip_lines, 0, ~std::uint64_t{0},
             "pass over the first N lines");
   command->add_flag("--restart", arguments->restart, "from the first line, whatever was loaded");
+  add_count(*command, "--tag-every", arguments->tag_every, 1, ~std::uint64_t{0},
+            "close a version behind every N lines; makes a map of engine pskiplist");
   add_map(*command, arguments->pool);
   add_types(*command, arguments->pool);
   add_engine(*command, arguments->pool);
@@ -316,8 +345,14 @@ EXAMPLES
   perdure load inventory.perdure items.tsv --threads 2
   zcat items.tsv.gz | perdure load inventory.perdure -
   perdure load inventory.perdure visits.tsv --map visits --key u32 --value u64
-  perdure load inventory.perdure people.tsv --map people --skip-bad)");
-  command->callback([&action, arguments] { action = [=] { return run_load(*arguments); }; });
+  perdure load inventory.perdure people.tsv --map people --skip-bad
+  perdure load layers.perdure epochs.tsv --tag-every 1000)");
+  command->callback([&action, arguments] {
+    if (arguments->tag_every != 0 && !arguments->pool.engine) {
+      arguments->pool.engine = Engine::pskiplist;
+    }
+    action = [=] { return run_load(*arguments); };
+  });
 }
 
 }  // namespace perdure::cli

@@ -64,12 +64,7 @@ std::unique_ptr<Block> LineReader::next() {
   rest_.clear();
   std::size_t searched = 0;
   std::size_t size = std::string::npos;  // of the whole lines
-  while (!at_end_) {
-    if (!read_more(block->text)) {
-      if (!at_end_) return nullptr;
-      size = block->text.size();  // the last line may lack its newline
-      break;
-    }
+  for (;;) {
     const std::size_t newline = std::string_view(block->text).substr(searched).rfind('\n');
     if (newline != std::string_view::npos) {
       size = searched + newline + 1;
@@ -85,6 +80,11 @@ std::unique_ptr<Block> LineReader::next() {
       bad_line_ = BadLine{lines_ + 1, "it is longer than any entry; is this a TSV file?"};
       return nullptr;
     }
+    if (at_end_ || !read_more(block->text)) {
+      if (!at_end_) return nullptr;
+      size = block->text.size();  // the last line may lack its newline
+      break;
+    }
   }
   if (size == std::string::npos || size == 0) return nullptr;
   split(*block, size);
@@ -93,13 +93,12 @@ std::unique_ptr<Block> LineReader::next() {
 }
 
 void LineReader::split(Block& block, std::size_t size) {
-  rest_.assign(block.text, size);
-  block.text.resize(size);
   block.lines_before = lines_;
   block.offset = offset_;
   block.shares.resize(options_.workers);
-  const std::string_view text = block.text;
-  for (std::size_t begin = 0; begin < size && !bad_line_;) {
+  const std::string_view text = std::string_view(block.text).substr(0, size);
+  std::size_t begin = 0;
+  while (begin < size) {
     const std::size_t end = std::min(text.find('\n', begin), size);
     const std::string_view line = text.substr(begin, end - begin);
     const std::size_t tab = line.find('\t');
@@ -119,8 +118,12 @@ void LineReader::split(Block& block, std::size_t size) {
     }
     ++lines_;
     begin = end + 1;
+    if (options_.cut_every != 0 && lines_ % options_.cut_every == 0) break;
   }
-  offset_ += size;
+  const std::size_t whole = bad_line_ ? size : std::min(begin, size);
+  rest_.assign(block.text, whole);
+  block.text.resize(whole);
+  offset_ += whole;
   block.next = std::make_unique<std::atomic<std::uint32_t>[]>(options_.workers);
   for (unsigned i = 0; i < options_.workers; ++i) {
     const auto& share = block.shares[i];

@@ -46,6 +46,7 @@ struct InputOptions {
   std::uint64_t skip_lines = 0;    // lines to pass over, from the start of the input
   std::uint64_t lines_before = 0;  // where the descriptor stands already
   std::uint64_t offset = 0;
+  std::uint64_t cut_every = 0;  // a block ends with each line whose number is a multiple; 0: none
 };
 
 class LineReader {
@@ -71,7 +72,7 @@ class LineReader {
   InputOptions options_;
   std::uint64_t lines_;   // delivered so far, from the start of the input
   std::uint64_t offset_;  // of rest_
-  std::string rest_;      // the beginning of a line whose end is not read yet
+  std::string rest_;      // lines behind a cut, and the beginning of one whose end is not read yet
   bool at_end_ = false;
   int read_error_ = 0;
   std::optional<BadLine> bad_line_;

@@ -34,6 +34,18 @@ bool LoadPipeline::push(std::unique_ptr<Block> block) {
   return true;
 }
 
+bool LoadPipeline::drain() {
+  std::unique_lock lock(mutex_);
+  while (!blocks_.empty() && !stopped()) room_.wait_for(lock, kPatience);
+  return !stopped();
+}
+
+void LoadPipeline::fail_at(std::uint64_t line, Status status) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_.emplace(line, std::move(status));
+  stop_ = true;
+}
+
 void LoadPipeline::finish(bool abandon) {
   if (abandon) stop_ = true;
   {
@@ -74,9 +86,7 @@ bool LoadPipeline::load_share(Block& block, unsigned me) {
     const Bytes key = unescape(text.substr(line.begin, line.tab - line.begin), key_storage);
     const Bytes value = unescape(text.substr(line.tab + 1, line.end - line.tab - 1), value_storage);
     if (auto put = map_.upsert(key, value); !put) {
-      const std::lock_guard lock(mutex_);
-      if (!failure_) failure_.emplace(block.lines_before + share[i] + 1, std::move(put.error()));
-      stop_ = true;
+      fail_at(block.lines_before + share[i] + 1, std::move(put.error()));
       return false;
     }
     records_.fetch_add(1, std::memory_order_relaxed);

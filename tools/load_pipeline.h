@@ -1,5 +1,5 @@
 // The workers of `load`: blocks of lines go in, "everything up to line N is durable" comes out.
-// push and finish are for one thread; acknowledged for any.
+// push, drain and finish are for one thread; acknowledged for any.
 #pragma once
 
 #include <atomic>
@@ -37,6 +37,10 @@ class LoadPipeline {
 
   // Waits until there is room. False: a worker failed or a signal came, no more is wanted.
   bool push(std::unique_ptr<Block> block);
+  // Waits until everything that was pushed is done. False: as push.
+  bool drain();
+  // Ends the load, as a worker does that fails in this line.
+  void fail_at(std::uint64_t line, Status status);
   // Waits until the workers have done everything, or, if `abandon`, their present line.
   void finish(bool abandon);
 

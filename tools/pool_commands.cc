@@ -198,7 +198,7 @@ void register_check(CLI::App& app, Action& action) {
   add_read_only(*command, arguments->pool);
   add_json(*command, arguments->pool);
   command->footer(R"(
-Verifies headers, root directory, extent table, the leaves or the table of every map and what is
+Verifies headers, root directory, extent table, the leaves, table or nodes of every map and what is
 kept of them in memory, and that no block is leaked or used twice. Opening a pool that was closed
 verifies its checksums of leaves and tables. --deep also reads every key and record. On a terminal a
 line says how far it is. Status 0: no violation. Status 1: violations, one per line. Status 3:

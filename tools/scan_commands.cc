@@ -150,20 +150,7 @@ void register_scan_commands(CLI::App& app, Action& action) {
   auto scan = std::make_shared<ScanArguments>();
   CLI::App* command = app.add_subcommand("scan", "print the entries of a key range, in order");
   add_path(*command, scan->pool);
-  // Not bound to the optionals directly: CLI11 would read an empty key as "none".
-  const auto bound = [&](const char* name, std::optional<std::string>& target, const char* help) {
-    command
-        ->add_option_function<std::string>(
-            name, [&target](const std::string& key) { target = key; }, help)
-        ->type_name("KEY");
-  };
-  bound("--from", scan->range.from, "first key");
-  bound("--to", scan->range.to, "first key that is no longer printed");
-  command->add_option("--prefix", scan->range.prefix, "only keys that begin with it")
-      ->type_name("P");
-  add_count(*command, "--limit", scan->range.limit, 0, ~std::uint64_t{0},
-            "at most this many entries");
-  command->add_flag("--reverse", scan->range.reverse, "in descending order");
+  add_range(*command, scan->range);
   add_map(*command, scan->pool);
   add_durability(*command, scan->pool);
   add_read_only(*command, scan->pool);

@@ -184,43 +184,41 @@ Expected<std::optional<std::string>> TextMap::find(Bytes key) {
   return out;
 }
 
-Expected<std::uint64_t> TextMap::scan(const Range& range, Visit visit) {
-  if (map_.ordered == nullptr) {
-    return fail(StatusCode::unsupported,
-                "map '%s' is of engine %s, which keeps no order; perdure dump prints all its "
-                "entries",
-                info().name.c_str(), std::string(engine_name(info().engine)).c_str());
+Expected<detail::ScanRange> TextMap::bounds_of(const Range& range, detail::PrefixEnd& end) const {
+  if (info().key_kind != KeyKind::integer) {
+    return scan_range(ScanOptions<Bytes>{.from = range.from,
+                                         .to = range.to,
+                                         .prefix = range.prefix,
+                                         .limit = range.limit,
+                                         .reverse = range.reverse},
+                      end);
   }
-  if (!range.prefix.empty() && info().key_kind == KeyKind::integer) {
+  if (!range.prefix.empty()) {
     return fail(StatusCode::invalid_argument,
                 "--prefix is for keys that are bytes; those of map '%s' are of type %s, use --from "
                 "and --to",
                 info().name.c_str(), key_type_name(info()).c_str());
   }
-  detail::PrefixEnd end;
   detail::ScanRange bounds{.reverse = range.reverse, .limit = range.limit};
-  if (info().key_kind != KeyKind::integer) {
-    auto bytes = scan_range(ScanOptions<Bytes>{.from = range.from,
-                                               .to = range.to,
-                                               .prefix = range.prefix,
-                                               .limit = range.limit,
-                                               .reverse = range.reverse},
-                            end);
-    if (!bytes) return fail(std::move(bytes.error()));
-    bounds = *bytes;
-  }
   for (const auto& [text, bound] :
        {std::pair(&range.from, &bounds.from), std::pair(&range.to, &bounds.to)}) {
-    if (!*text || info().key_kind != KeyKind::integer) continue;
+    if (!*text) continue;
     auto key = key_of(**text);
     if (!key) return fail(std::move(key.error()));
     *bound = *key;
   }
+  return bounds;
+}
+
+Expected<std::uint64_t> TextMap::deliver(const Range& range, Scan scan, Visit visit) const {
+  detail::PrefixEnd end;
+  auto bounds = bounds_of(range, end);
+  if (!bounds) return fail(std::move(bounds.error()));
   std::uint64_t visited = 0;
   if (range.limit == 0) return visited;
   std::string key_text;
   std::string value_text;
-  auto done = map_.ordered->scan(bounds, [&](std::span<const detail::Entry> entries) {
+  auto done = scan(*bounds, [&](std::span<const detail::Entry> entries) {
     for (const detail::Entry& entry : entries) {
       ++visited;
       if (!visit(text_of(entry.key, key_text), text_of(entry.value, value_text))) return false;
@@ -230,6 +228,18 @@ Expected<std::uint64_t> TextMap::scan(const Range& range, Visit visit) {
   });
   if (!done) return fail(std::move(done.error()));
   return visited;
+}
+
+Expected<std::uint64_t> TextMap::scan(const Range& range, Visit visit) {
+  if (map_.ordered == nullptr) {
+    return fail(StatusCode::unsupported,
+                "map '%s' is of engine %s, which keeps no order; perdure dump prints all its "
+                "entries",
+                info().name.c_str(), std::string(engine_name(info().engine)).c_str());
+  }
+  return deliver(
+      range, [&](const auto& bounds, auto each) { return map_.ordered->scan(bounds, each); },
+      visit);
 }
 
 Expected<std::uint64_t> TextMap::for_each(Visit visit) {
@@ -245,6 +255,90 @@ Expected<std::uint64_t> TextMap::for_each(Visit visit) {
   });
   if (!done) return fail(std::move(done.error()));
   return visited;
+}
+
+// ---- versions -----------------------------------------------------------------------------------
+
+Status TextMap::keeps_versions() const {
+  if (map_.versioned != nullptr) return {};
+  return Status::format(StatusCode::unsupported,
+                        "map '%s' is of engine %s, which keeps no versions; make one with --engine "
+                        "pskiplist",
+                        info().name.c_str(), std::string(engine_name(info().engine)).c_str());
+}
+
+Expected<Version> TextMap::tag() {
+  if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  return map_.versioned->tag();
+}
+
+Expected<VersionRange> TextMap::versions() {
+  if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  return map_.versioned->versions();
+}
+
+Expected<bool> TextMap::read_at(Bytes key_text, Version version, FunctionRef<void(Bytes)> visit) {
+  if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  auto key = key_of(key_text);
+  if (!key) return fail(std::move(key.error()));
+  return map_.versioned->read_at(*key, version, [&](const detail::Value& value) {
+    std::string storage;
+    visit(text_of(value, storage));
+  });
+}
+
+Expected<std::uint64_t> TextMap::scan_at(Version version, const Range& range, Visit visit) {
+  if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  return deliver(
+      range,
+      [&](const auto& bounds, auto each) { return map_.versioned->scan_at(version, bounds, each); },
+      visit);
+}
+
+Expected<std::uint64_t> TextMap::history(Bytes key_text, VisitVersion visit) {
+  if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  auto key = key_of(key_text);
+  if (!key) return fail(std::move(key.error()));
+  std::uint64_t visited = 0;
+  std::string storage;
+  auto done = map_.versioned->history(*key, [&](const detail::VersionedValue& entry) {
+    ++visited;
+    std::optional<Bytes> value;
+    if (entry.value) value = text_of(*entry.value, storage);
+    return visit(entry.version, value);
+  });
+  if (!done) return fail(std::move(done.error()));
+  return visited;
+}
+
+Expected<std::uint64_t> TextMap::diff(Version from, Version to, const Range& range,
+                                      VisitDifference visit) {
+  if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  detail::PrefixEnd end;
+  auto bounds = bounds_of(range, end);
+  if (!bounds) return fail(std::move(bounds.error()));
+  std::uint64_t visited = 0;
+  std::string texts[3];
+  auto done = map_.versioned->diff(from, to, *bounds, [&](const detail::Difference& difference) {
+    ++visited;
+    std::optional<Bytes> before;
+    std::optional<Bytes> after;
+    if (difference.before) before = text_of(*difference.before, texts[0]);
+    if (difference.after) after = text_of(*difference.after, texts[1]);
+    return visit(text_of(difference.key, texts[2]), before, after);
+  });
+  if (!done) return fail(std::move(done.error()));
+  return visited;
+}
+
+Expected<Version> TextMap::trim(Version version) {
+  if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  return map_.versioned->trim(version);
+}
+
+Status TextMap::rollback(Version version) {
+  if (Status s = keeps_versions(); !s.ok()) return s;
+  return map_.versioned->rollback(version);
 }
 
 }  // namespace perdure::cli

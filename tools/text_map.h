@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,9 @@ class TextMap {
     bool reverse = false;
   };
   using Visit = FunctionRef<bool(Bytes key, Bytes value)>;  // false: enough
+  using VisitVersion = FunctionRef<bool(Version version, std::optional<Bytes> value)>;
+  using VisitDifference =
+      FunctionRef<bool(Bytes key, std::optional<Bytes> before, std::optional<Bytes> after)>;
 
   explicit TextMap(UntypedMap map) : map_(std::move(map)) {}
 
@@ -56,7 +60,22 @@ class TextMap {
   // All entries, in key order if the engine keeps one.
   Expected<std::uint64_t> for_each(Visit visit);
 
+  // As VersionedMap has them; `unsupported`, naming the engine, if it keeps no versions.
+  Expected<Version> tag();
+  Expected<VersionRange> versions();
+  Expected<bool> read_at(Bytes key, Version version, FunctionRef<void(Bytes)> visit);
+  Expected<std::uint64_t> scan_at(Version version, const Range& range, Visit visit);
+  Expected<std::uint64_t> history(Bytes key, VisitVersion visit);
+  Expected<std::uint64_t> diff(Version from, Version to, const Range& range, VisitDifference visit);
+  Expected<Version> trim(Version version);
+  Status rollback(Version version);
+
  private:
+  using Scan = FunctionRef<Expected<void>(const detail::ScanRange& range,
+                                          FunctionRef<bool(std::span<const detail::Entry>)> visit)>;
+  Expected<detail::ScanRange> bounds_of(const Range& range, detail::PrefixEnd& end) const;
+  Expected<std::uint64_t> deliver(const Range& range, Scan scan, Visit visit) const;
+  Status keeps_versions() const;
   Expected<detail::Key> key_of(Bytes text) const;
   Expected<detail::Value> value_of(Bytes text) const;
   Bytes text_of(const detail::Key& key, std::string& storage) const;

@@ -64,7 +64,7 @@ struct Raw {
 std::string built_engines() {
   std::string names;
   for (const EngineInfo& info : engines()) {
-    if (info.built) names += (names.empty() ? "" : ", ") + std::string(info.name);
+    names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
   return names;
 }

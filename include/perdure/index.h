@@ -44,6 +44,31 @@ struct ScanRange {
   std::uint64_t limit = ~std::uint64_t{0};  // a hint: the visitor stops the scan
 };
 
+// The closed versions that can be read: [first, last]; none if last < first.
+struct VersionRange {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+};
+
+// What a key was from a version on; no value: it was removed.
+struct VersionedValue {
+  std::uint64_t version = 0;
+  std::optional<Value> value = {};
+};
+
+struct Difference {
+  Key key;
+  std::optional<Value> before = {};
+  std::optional<Value> after = {};
+};
+
+struct VersionPin {
+  std::uint64_t version = 0;
+  VersionPin* next = nullptr;
+  VersionPin* prev = nullptr;
+  bool pinned = false;
+};
+
 class Index {
  public:
   virtual ~Index() = default;
@@ -86,6 +111,38 @@ class OrderedIndex : public Index {
   Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) final {
     return scan({}, visit);
   }
+};
+
+// An ordered index that keeps what its keys were. The open version is what mutations write to;
+// tag() closes it. Closed versions do not change. OrderedIndex reads the latest state, the open
+// version.
+class VersionedIndex : public OrderedIndex {
+ public:
+  // Closes the open version and answers its number: what was done before it, and nothing after.
+  virtual Expected<std::uint64_t> tag() = 0;
+  virtual VersionRange versions() = 0;
+  // Calls below that name a version answer invalid_argument unless versions() holds it.
+  virtual Expected<bool> read_at(const Key& key, std::uint64_t version,
+                                 FunctionRef<void(const Value&)> visit) = 0;
+  virtual Expected<void> scan_at(std::uint64_t version, const ScanRange& range,
+                                 FunctionRef<bool(std::span<const Entry>)> visit) = 0;
+  // What the key was, oldest first; the open version last, if it has changed there. Views end with
+  // the callback.
+  virtual Expected<void> history(const Key& key,
+                                 FunctionRef<bool(const VersionedValue&)> visit) = 0;
+  // The keys of the range that differ between the two versions, in order. Views end with the
+  // callback.
+  virtual Expected<void> diff(std::uint64_t from, std::uint64_t to, const ScanRange& range,
+                              FunctionRef<bool(const Difference&)> visit) = 0;
+  // Forgets the versions below this one, or below the lowest that is pinned; answers below which.
+  // Space that only they needed is freed.
+  virtual Expected<std::uint64_t> trim(std::uint64_t version) = 0;
+  // Makes the state of that version the latest; what was written since is lost. No other operation
+  // may be in flight. Errors: busy if a later version is pinned.
+  virtual Status rollback(std::uint64_t version) = 0;
+  // Keeps trim() and rollback() off the version until unpin(). `pin` stays where it is.
+  virtual Status pin(VersionPin& pin, std::uint64_t version) = 0;
+  virtual void unpin(VersionPin& pin) noexcept = 0;
 };
 
 }  // namespace perdure::detail

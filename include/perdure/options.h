@@ -15,9 +15,9 @@ enum class Engine : std::uint16_t {
   phast = 1,      // ordered; persistent leaves, inner nodes in DRAM
   level = 2,      // hash; two levels in persistent memory, grows and shrinks in place
   clevel = 3,     // hash; all persistent, grows in the background, restarts at once
-  as = 4,         // planned
-  ascs = 5,       // planned
-  pskiplist = 6,  // planned
+  as = 4,         // ordered; skiplist, all persistent, restarts at once
+  ascs = 5,       // ordered; skiplist, only its lowest level written back
+  pskiplist = 6,  // ordered, multi-version; histories persistent, index in DRAM
 };
 
 // What a returned mutation has survived. On media: never renumber. See docs/durability.md.

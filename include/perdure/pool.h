@@ -18,6 +18,7 @@
 #include "perdure/options.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "perdure/versioned_map.h"
 
 namespace perdure {
 
@@ -58,14 +59,16 @@ constexpr MapSpec map_spec() noexcept {
 struct UntypedMap {
   MapInfo info;
   std::shared_ptr<detail::Index> index;
-  std::shared_ptr<detail::OrderedIndex> ordered;  // null if the engine keeps no order
+  std::shared_ptr<detail::OrderedIndex> ordered;      // null if the engine keeps no order
+  std::shared_ptr<detail::VersionedIndex> versioned;  // null if it keeps no versions
 };
 
 class Pool {
  public:
-  // Opens or creates. Recovery runs here, in parallel: O(leaves) for phast, O(buckets) for level;
-  // clevel serves at once and does the rest in the background. Errors: not_found, exists, busy,
-  // corruption, unsupported_format, untrusted, invalid_argument, io, out_of_memory, pool_full.
+  // Opens or creates. Recovery runs here, in parallel: O(leaves) for phast, O(buckets) for level,
+  // O(entries) for ascs; clevel and as serve at once and do the rest in the background. Errors:
+  // not_found, exists, busy, corruption, unsupported_format, untrusted, invalid_argument, io,
+  // out_of_memory, pool_full.
   static Expected<Pool> open(std::string_view path, const PoolOptions& options = {});
 
   // What the file says about itself, without the lock and without recovery: works while another
@@ -90,6 +93,15 @@ class Pool {
     auto index = open_ordered(name, options, detail::map_spec<K, V>());
     if (!index) return fail(std::move(index.error()));
     return OrderedMap<K, V>(std::move(*index));
+  }
+  // The same for engines that keep versions, as pskiplist does; fails with `unsupported` on others.
+  template <MapKey K, MapValue V>
+  Expected<VersionedMap<K, V>> versioned_map(std::string_view name,
+                                             const MapOptions& options = {
+                                                 .engine = Engine::pskiplist}) {
+    auto index = open_versioned(name, options, detail::map_spec<K, V>());
+    if (!index) return fail(std::move(index.error()));
+    return VersionedMap<K, V>(std::move(*index));
   }
 
   // For tools: opens a map whatever its types and engine are. With `create` it is made with those
@@ -145,6 +157,9 @@ class Pool {
   Expected<std::shared_ptr<detail::OrderedIndex>> open_ordered(std::string_view name,
                                                                const MapOptions& options,
                                                                const detail::MapSpec& spec);
+  Expected<std::shared_ptr<detail::VersionedIndex>> open_versioned(std::string_view name,
+                                                                   const MapOptions& options,
+                                                                   const detail::MapSpec& spec);
   friend class Store;
 
   std::unique_ptr<detail::PoolImpl> impl_;
@@ -153,12 +168,12 @@ class Pool {
 // This thread's persistence counters since it started, over all pools.
 Counters thread_counters() noexcept;
 
-// The engines that there are or will be, and those of this build.
+// The engines of this build; others answer `unsupported`.
 struct EngineInfo {
-  Engine engine;
-  std::string_view name;  // as the command line prints and takes it
-  bool ordered;           // its maps may be opened with Pool::ordered_map
-  bool built;             // others answer `unsupported`
+  Engine engine = Engine::phast;
+  std::string_view name;   // as the command line prints and takes it
+  bool ordered = false;    // its maps may be opened with Pool::ordered_map
+  bool versioned = false;  // and with Pool::versioned_map
 };
 std::span<const EngineInfo> engines() noexcept;
 

@@ -70,6 +70,7 @@ class EngineInstance : public MarkingMap {
  public:
   virtual detail::Index& index() noexcept = 0;
   virtual detail::OrderedIndex* ordered() noexcept { return nullptr; }
+  virtual detail::VersionedIndex* versioned() noexcept { return nullptr; }
   // Once, after construction: repairs what a crash left, marks every reachable block in the heap
   // (Heap::mark), builds DRAM state. `clean`: the pool was closed properly, so checksums count. Or,
   // in an engine that restarts at once: answers `marking` after what does not grow with the map,
@@ -78,6 +79,9 @@ class EngineInstance : public MarkingMap {
   // the operation that needs it. The answer does not count for a map that was made since the pool
   // was opened.
   virtual Expected<Recovered> recover(bool clean) = 0;
+  // After recover() of all maps of the pool, before one is served: stores what recovery has found
+  // missing in a map that was closed. So a pool that is refused is left as it was.
+  virtual Status complete() { return {}; }
   // The only place for Background::add: the header says dirty, durably, and the pool is trusted. So
   // a reopened pool goes on with what the last process left.
   virtual void start() noexcept {}

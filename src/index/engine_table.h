@@ -15,6 +15,7 @@ struct EngineRow {
   Engine engine;
   std::uint8_t version;  // of its on-media format
   bool ordered;          // offers detail::OrderedIndex
+  bool versioned;        // offers detail::VersionedIndex
   // Its maps may answer Recovered::marking, and settle what their answers rest on. A pool that has
   // no others opens in a time that does not grow with its content.
   bool at_once;

@@ -1,5 +1,6 @@
-// The engines that there are or will be: names, and which of them the table has.
+// Names of engines, and those of this build.
 #include <array>
+#include <utility>
 
 #include "index/engine_table.h"
 #include "perdure/pool.h"
@@ -8,35 +9,40 @@ namespace perdure {
 
 namespace {
 
-constexpr std::array kEngines = {
-    EngineInfo{Engine::phast, "phast", /*ordered=*/true, /*built=*/false},
-    EngineInfo{Engine::level, "level", false, false},
-    EngineInfo{Engine::clevel, "clevel", false, false},
-    EngineInfo{Engine::as, "as", true, false},
-    EngineInfo{Engine::ascs, "ascs", true, false},
-    EngineInfo{Engine::pskiplist, "pskiplist", true, false},
-};
+// As the command line prints and takes them.
+constexpr std::array<std::pair<Engine, std::string_view>, 6> kNames = {{
+    {Engine::phast, "phast"},
+    {Engine::level, "level"},
+    {Engine::clevel, "clevel"},
+    {Engine::as, "as"},
+    {Engine::ascs, "ascs"},
+    {Engine::pskiplist, "pskiplist"},
+}};
 
 }  // namespace
 
 std::string_view engine_name(Engine engine) noexcept {
-  for (const EngineInfo& info : kEngines) {
-    if (info.engine == engine) return info.name;
+  for (const auto& [number, name] : kNames) {
+    if (number == engine) return name;
   }
   return "unknown";
 }
 
 std::span<const EngineInfo> engines() noexcept {
-  static const auto list = [] {
-    auto out = kEngines;
-    for (EngineInfo& info : out) {
-      const EngineRow* row = find_engine(info.engine);
-      info.built = row != nullptr;
-      if (row != nullptr) info.ordered = row->ordered;
+  struct List {
+    std::array<EngineInfo, kNames.size()> infos{};
+    std::size_t count = 0;
+  };
+  static const List list = [] {
+    List out;
+    for (const auto& [number, name] : kNames) {
+      const EngineRow* row = find_engine(number);
+      if (row == nullptr) continue;
+      out.infos[out.count++] = {number, name, row->ordered, row->versioned};
     }
     return out;
   }();
-  return list;
+  return {list.infos.data(), list.count};
 }
 
 }  // namespace perdure

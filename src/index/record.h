@@ -1,4 +1,4 @@
-// Record: a key and a value of any size in one block of the heap, for phast and level.
+// Record: a key and a value of any size in one block of the heap, for phast, level and pskiplist.
 //
 // LAYOUT  0   state   bits 0..31 CRC32C, 32..47 key bytes, 48..51 value size if it is a word
 //                     (1..8), 0 if it is bytes; 52 live; never 0 in a written record

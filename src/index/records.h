@@ -16,17 +16,25 @@ class Records {
     return heap_.template at<RecordPrefix>(offset);
   }
 
-  // The offset of a durable record: its block is a plain one, so its fence comes before its link.
+  // The offset of a new record, which the caller fences: its block is a plain one, so its fence
+  // comes before its link.
   template <class WriteSite>
-  Expected<std::uint64_t> make(std::string_view key, const detail::Value& value,
-                               WriteSite write) const noexcept {
+  Expected<std::uint64_t> write(std::string_view key, const detail::Value& value,
+                                WriteSite site) const noexcept {
     const std::size_t bytes = RecordView::bytes_needed(key, value);
     auto block = heap_.allocate(bytes, BlockKind::plain);
     if (!block) return block;
     void* memory = heap_.template at<void>(*block);
     RecordView::write(platform_, memory, key, value);
-    platform_.flush(memory, bytes, write);
-    if (!platform_.fence(write)) return fail(StatusCode::poisoned);
+    platform_.flush(memory, bytes, site);
+    return block;
+  }
+  // The offset of a durable record.
+  template <class WriteSite>
+  Expected<std::uint64_t> make(std::string_view key, const detail::Value& value,
+                               WriteSite site) const noexcept {
+    auto block = write(key, value, site);
+    if (block && !platform_.fence(site)) return fail(StatusCode::poisoned);
     return block;
   }
 

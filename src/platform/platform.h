@@ -21,7 +21,9 @@
 // PERSISTENCE
 //     flush(p, n, site)  starts the write-back of every line of [p, p+n)
 //     fence(site)        waits for this thread's write-backs; false once the pool is poisoned (a
-//                        write-back failed): then nothing may be acknowledged any more
+//                        write-back failed): then nothing may be acknowledged any more. A thread
+//                        that ends waits for those that it has not fenced, unless the pool was
+//                        closed; no engine rests on that.
 //     durable()          false in `process` mode, where both are no-ops
 //     sync(p, n, site)   durable against power loss in every mode (msync where needed): headers
 //     watch_stores(w)    from now on w->before_store() precedes every store, copy, zero and

@@ -2,6 +2,7 @@
 
 #include <cpuid.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -53,6 +54,7 @@ struct SlotReleaser {
   ~SlotReleaser() {
     const std::uint32_t slot = thread_state.slot;
     if (slot == ~0U) return;
+    RealPlatform::write_back_noted();
     thread_state.slot = ~0U;
     slot_words[slot / 64].fetch_and(~(1ULL << (slot % 64)), std::memory_order_release);
   }
@@ -110,6 +112,7 @@ bool RealPlatform::heavy_fence() noexcept {
 
 void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
                              std::uint32_t write_latency_ns) noexcept {
+  if (mode == FlushMode::page && id_ == 0) enter_page_pools();
   mode_ = mode;
   instruction_ = instruction;
   latency_ticks_ =
@@ -131,13 +134,55 @@ void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {
   while (__rdtsc() < end) _mm_pause();
 }
 
+// A thread notes the pages of one pool at a time. It may go on to another pool, or end, before a
+// fence; meanwhile the first one may have been closed by another thread: its object is gone, its
+// mapping too, or there are others in their places. So pools have ids, and whoever finds pages of
+// another one asks here whether it is still mapped.
+struct RealPlatform::PagePools {
+  Latch latch;  // held while pages are written back: the mapping must not go meanwhile
+  RealPlatform* first = nullptr;
+  std::uint64_t last_id = 0;
+};
+constinit RealPlatform::PagePools RealPlatform::page_pools;
+
+void RealPlatform::enter_page_pools() noexcept {
+  // A child of fork owns no pool, and has no thread that could let go of the latch.
+  static const int once = pthread_atfork(nullptr, nullptr, [] {
+    detail::thread_state.page_count = 0;
+    page_pools.first = nullptr;
+    page_pools.latch.unlock();
+  });
+  (void)once;
+  const LatchGuard guard(page_pools.latch);
+  id_ = ++page_pools.last_id;
+  next_page_pool_ = page_pools.first;
+  page_pools.first = this;
+}
+
+void RealPlatform::leave_mapping() noexcept {
+  ignore_bus_errors(state_);
+  if (id_ == 0) return;
+  const LatchGuard guard(page_pools.latch);
+  RealPlatform** link = &page_pools.first;
+  while (*link != nullptr && *link != this) link = &(*link)->next_page_pool_;
+  if (*link != nullptr) *link = next_page_pool_;
+}
+
+void RealPlatform::write_back_noted() noexcept {
+  auto& state = detail::thread_state;
+  if (state.page_count == 0) return;
+  const LatchGuard guard(page_pools.latch);
+  RealPlatform* pool = page_pools.first;
+  while (pool != nullptr && pool->id_ != state.pages_of) pool = pool->next_page_pool_;
+  if (pool != nullptr) pool->msync_pending();
+  state.page_count = 0;
+}
+
 void RealPlatform::write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept {
   if (mode_ != FlushMode::page) return;  // eADR: the cache is durable
   auto& state = detail::thread_state;
-  if (state.pages_of != this && state.page_count > 0) {
-    static_cast<RealPlatform*>(state.pages_of)->msync_pending();
-  }
-  state.pages_of = this;
+  if (state.pages_of != id_) write_back_noted();
+  state.pages_of = id_;
   for (std::uintptr_t page = line & ~(kPage - 1); page < end; page += kPage) {
     bool known = false;
     for (std::uint32_t i = 0; i < state.page_count; ++i) known |= state.pages[i] == page;

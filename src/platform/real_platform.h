@@ -40,7 +40,7 @@ struct alignas(64) ThreadState {
   std::uintptr_t last_line = 0;  // last persistent line stored to, for written_lines
   std::uint32_t slot = ~0U;      // dense thread number, ~0 until first use
   std::uint32_t page_count = 0;
-  void* pages_of = nullptr;  // the RealPlatform that the pending pages belong to
+  std::uint64_t pages_of = 0;  // the id of the RealPlatform that the pending pages belong to
   static constexpr std::uint32_t kMaxPages = 32;
   std::uintptr_t pages[kMaxPages] = {};  // page mode: written back at the next fence
 };
@@ -118,7 +118,7 @@ class RealPlatform {
   };
 
   RealPlatform() = default;
-  ~RealPlatform() { ignore_bus_errors(state_); }
+  ~RealPlatform() { leave_mapping(); }
   RealPlatform(const RealPlatform&) = delete;
   RealPlatform& operator=(const RealPlatform&) = delete;
 
@@ -127,11 +127,16 @@ class RealPlatform {
   // The pool's file, for messages; must stay valid.
   void name(const char* path) noexcept { name_ = path; }
   // From now on SIGBUS in the pool's mapping poisons the pool instead of ending the process. False:
-  // the system refused. Until ignore_lost_pages(), or the end of this object.
+  // the system refused. Until leave_mapping(), or the end of this object.
   bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
     return watch_bus_errors(base, bytes, state_);
   }
-  void ignore_lost_pages() noexcept { ignore_bus_errors(state_); }
+  // Before the mapping goes: nobody looks after it any more, and what a thread has noted of it for
+  // a fence that did not come is dropped.
+  void leave_mapping() noexcept;
+  // On a thread that ends: what it has written back and not fenced, on media that pages are written
+  // back to, if the pool is still mapped.
+  static void write_back_noted() noexcept;
   FlushMode mode() const noexcept { return mode_; }
   FlushInstruction instruction() const noexcept { return instruction_; }
 
@@ -321,7 +326,7 @@ class RealPlatform {
   void store_fence() noexcept {
     ++detail::thread_state.counters.fences;
     if (mode_ == FlushMode::page) [[unlikely]] {
-      if (detail::thread_state.pages_of == this) msync_pending();
+      if (detail::thread_state.pages_of == id_) msync_pending();
       return;
     }
     asm volatile("sfence" ::: "memory");
@@ -333,10 +338,17 @@ class RealPlatform {
 
   static const bool kAsymmetric;  // set before main; until then both are full fences
 
+  // Those that write pages back, while they are mapped: a list, under the latch.
+  struct PagePools;
+  static PagePools page_pools;
+  void enter_page_pools() noexcept;
+
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_ = FlushInstruction::clwb;
   std::uint64_t latency_ticks_ = 0;
   MappingState state_;
+  std::uint64_t id_ = 0;  // of no other pool, ever; 0: pages are not written back
+  RealPlatform* next_page_pool_ = nullptr;
   const char* name_ = "";
   std::atomic<StoreWatch*> watch_{nullptr};
 };

@@ -202,6 +202,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status write_headers(Site<Second> second) noexcept;
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
+  Status make_virgin(std::uint64_t first, std::uint64_t count) noexcept;
   bool write_back_all() noexcept;
   Status write_back(const OpenRequest& request, OpenReport& report) noexcept;
   Status begin_serving() noexcept;
@@ -538,11 +539,29 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
       return fail(std::move(s));
     }
   }
+  if (Status s = make_virgin(now, want); !s.ok()) return fail(std::move(s));
   header_.file_bytes = bytes;
   expected_ -= std::min(expected_, want);
   if (Status s = write_header(false); !s.ok()) return fail(std::move(s));
   growth_ahead_.grown(background_, bytes);
   return extents_in(bytes);
+}
+
+// I2. No open looks at the words of extents that never were, and each after this growth will: a bit
+// that has flipped in one would be the end of a pool that lacks nothing.
+template <Platform P>
+Status PoolCore<P>::make_virgin(std::uint64_t first, std::uint64_t count) noexcept {
+  const std::uint64_t offset = header_.table_offset + first * 8;
+  auto* words = reinterpret_cast<std::uint64_t*>(storage_.base() + offset);
+  bool damaged = false;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (platform_.load(words[i]) == 0) continue;
+    platform_.store(words[i], 0);
+    damaged = true;
+  }
+  if (!damaged || !platform_.durable()) return {};
+  const std::uint64_t begin = offset / kPage * kPage;
+  return sync_storage(begin, align_up(offset + count * 8, kPage) - begin);
 }
 
 template <Platform P>

@@ -8,6 +8,16 @@
 
 namespace perdure {
 
+namespace {
+
+// For a message that refuses another one.
+std::string_view one_that(bool EngineInfo::* keeps) {
+  const auto found = std::ranges::find_if(engines(), keeps);
+  return found == engines().end() ? "one that does" : found->name;
+}
+
+}  // namespace
+
 std::string_view version() noexcept { return PERDURE_VERSION; }
 
 Pool::Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept : impl_(std::move(impl)) {}
@@ -46,17 +56,34 @@ Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_v
   MapInfo found;
   const bool as_found = options.any_engine && impl_->describe_map(name, found);
   if (row != nullptr && !row->ordered && !as_found) {
-    const auto other =
-        std::ranges::find_if(engines(), [](const EngineInfo& e) { return e.built && e.ordered; });
     return fail(StatusCode::unsupported, "engine %s keeps no order; use %s",
                 detail::EngineText(engine_name(options.engine)).c_str(),
-                detail::EngineText(other->name).c_str());
+                detail::EngineText(one_that(&EngineInfo::ordered)).c_str());
   }
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
   detail::OrderedIndex* index = (*instance)->ordered();
   if (index == nullptr) return fail(StatusCode::unsupported, "the map's engine keeps no order");
   return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), index);
+}
+
+Expected<std::shared_ptr<detail::VersionedIndex>> Pool::open_versioned(
+    std::string_view name, const MapOptions& options, const detail::MapSpec& spec) {
+  if (Status s = impl_->usable(); !s.ok()) return fail(std::move(s));
+  // Refused before a map is made that cannot be used. An existing one may be of another engine.
+  const EngineRow* row = find_engine(options.engine);
+  MapInfo found;
+  const bool as_found = options.any_engine && impl_->describe_map(name, found);
+  if (row != nullptr && !row->versioned && !as_found) {
+    return fail(StatusCode::unsupported, "engine %s keeps no versions; use %s",
+                detail::EngineText(engine_name(options.engine)).c_str(),
+                detail::EngineText(one_that(&EngineInfo::versioned)).c_str());
+  }
+  auto instance = impl_->open_map(name, options, spec);
+  if (!instance) return fail(std::move(instance.error()));
+  detail::VersionedIndex* index = (*instance)->versioned();
+  if (index == nullptr) return fail(StatusCode::unsupported, "the map's engine keeps no versions");
+  return std::shared_ptr<detail::VersionedIndex>(std::shared_ptr<void>(), index);
 }
 
 Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& options,
@@ -69,10 +96,13 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
                                   exists || create == nullptr ? detail::spec_of(info) : *create);
   if (!instance) return fail(std::move(instance.error()));
   if (!exists) exists = impl_->describe_map(name, info);
-  UntypedMap out{.info = info, .index = {}, .ordered = {}};
+  UntypedMap out{.info = info, .index = {}, .ordered = {}, .versioned = {}};
   out.index = std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
   if (detail::OrderedIndex* ordered = (*instance)->ordered()) {
     out.ordered = std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), ordered);
+  }
+  if (detail::VersionedIndex* versioned = (*instance)->versioned()) {
+    out.versioned = std::shared_ptr<detail::VersionedIndex>(std::shared_ptr<void>(), versioned);
   }
   return out;
 }

@@ -269,7 +269,11 @@ Status PoolImpl::open_maps(bool clean, bool& complete) {
       return slots_[i].error;
     }
   }
-  return {};
+  Status s;
+  for (std::uint32_t i = 0; i < core_.root_slots() && s.ok(); ++i) {
+    if (slots_[i].instance != nullptr) s = slots_[i].instance->complete();
+  }
+  return s;
 }
 
 Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
@@ -336,7 +340,7 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
                                              const MapSpec& spec) {
   const EngineRow* row = find_engine(options.engine);
   if (row == nullptr) {
-    return fail(StatusCode::unsupported, "engine %s is planned, not in this build",
+    return fail(StatusCode::unsupported, "engine %s is not in this build",
                 EngineText(engine_name(options.engine)).c_str());
   }
   // Asked before there are blocks that nothing would name.
@@ -441,7 +445,8 @@ Status PoolImpl::drop(std::string_view name) {
   if (slot->instance != nullptr) {
     const BackgroundHold<RealPlatform> hold(core_.background());
     core_.sweep().leave(*slot->instance);
-    slot->instance->release_blocks();
+    // What a damaged map names may be another's: the next open frees what is nobody's.
+    if (slot->instance->mark_failure().ok()) slot->instance->release_blocks();
     dropped->instance = std::move(slot->instance);
     dropped->next = std::move(dropped_);
     dropped_ = std::move(dropped);
@@ -488,7 +493,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       for (Dropped* d = dropped_.get(); d != nullptr; d = d->next.get())
         (void)d->instance.release();
       core_.abandon();
-      platform_.ignore_lost_pages();
+      platform_.leave_mapping();
       storage_.abandon();
       open_ = false;
     }
@@ -509,7 +514,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   slots_.reset();
   while (dropped_ != nullptr) dropped_ = std::move(dropped_->next);
   if (s.ok() && writes) s = core_.close(options.sync);
-  platform_.ignore_lost_pages();
+  platform_.leave_mapping();
   storage_.close();
   return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "heap/extent_table.h"
+#include "heap/size_classes.h"
 #include "index/record.h"
 #include "pool/pool_core.h"
 #include "util/crc32c.h"
@@ -14,6 +15,8 @@ using FixEngine = void (*)(PoolBytes& bytes, std::uint64_t root);
 void fix_phast(PoolBytes& bytes, std::uint64_t root);
 void fix_level(PoolBytes& bytes, std::uint64_t root);
 void fix_clevel(PoolBytes& bytes, std::uint64_t root);
+void fix_skiplist(PoolBytes& bytes, std::uint64_t root);
+void fix_pskiplist(PoolBytes& bytes, std::uint64_t root);
 
 namespace {
 
@@ -22,9 +25,8 @@ struct EngineFix {
   FixEngine fix;
 };
 constexpr EngineFix kFixes[] = {
-    {Engine::phast, fix_phast},
-    {Engine::level, fix_level},
-    {Engine::clevel, fix_clevel},
+    {Engine::phast, fix_phast}, {Engine::level, fix_level},   {Engine::clevel, fix_clevel},
+    {Engine::as, fix_skiplist}, {Engine::ascs, fix_skiplist}, {Engine::pskiplist, fix_pskiplist},
 };
 
 // The header in force, as far as its magic and sequence tell; false if there is none.
@@ -66,6 +68,20 @@ bool PoolBytes::fix_record(std::uint64_t offset) noexcept {
   }
   store(offset, shape << 32 | crc);
   return true;
+}
+
+std::uint64_t PoolBytes::block_bytes(std::uint64_t offset) const noexcept {
+  layout::Header header;
+  if (!find_header(*this, header) || header.extent_bytes == 0) return 0;
+  if (offset < header.data_offset) return 0;
+  const std::uint64_t extent = (offset - header.data_offset) / header.extent_bytes;
+  if (!inside(offset, 1) || !inside(header.table_offset, (extent + 1) * 8)) return 0;
+  ExtentWord word;
+  const auto raw = load<std::uint64_t>(header.table_offset + extent * 8);
+  (void)ExtentWord::decode(raw, extent, word, /*verify=*/false);
+  if (word.state == ExtentState::run) return word.run * header.extent_bytes;
+  const bool slab = word.state == ExtentState::slab && word.size_class < kClassCount;
+  return slab ? kClassSizes[word.size_class] : 0;
 }
 
 void fix_pool(std::string& file) {

@@ -38,6 +38,9 @@ class PoolBytes {
     std::memcpy(bytes_.data() + offset, &value, sizeof(value));
   }
 
+  // What the extent table says of the block there; 0 if it says nothing.
+  std::uint64_t block_bytes(std::uint64_t offset) const noexcept;
+
   // A RecordPrefix and what follows it; false if no record can be there.
   bool fix_record(std::uint64_t offset) noexcept;
 

@@ -116,6 +116,7 @@ const EngineUnderTest kClevelUnderTest{
     .subjects = &subjects,
     .directed = &directed,
     .trials = &trials,
+    .image_cost = 3,
     .races = &clevel_races,
     .interleavings = &clevel_interleavings,
     .byte_latches = false,

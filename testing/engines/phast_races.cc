@@ -91,6 +91,9 @@ void add_slots_and_orders(RaceList& races) {
       256);
   add("P17_ScanOrderMade", three, {{erase(20), insert(25, 4)}, {scan()}}, 48);
   add("P17_ScanOrderGrown", three, {{insert(25, 4), erase(20)}, {scan()}}, 48);
+  // Neither what comes nor what goes meanwhile leads a scan past its bound.
+  add("P17_ScanFromBesideAnErase", three, {{erase(20), insert(25, 4)}, {scan_from(28)}}, 48);
+  add("P17_ScanBeforeBesideAnErase", three, {{erase(20), insert(15, 4)}, {scan_before(18)}}, 48);
   add("P17_ScanOrderOfASplitLeaf", with(tens(4), {scan()}), {{insert(25, 1), scan()}, {scan()}},
       512);
 }

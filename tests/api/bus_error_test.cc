@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -113,6 +114,54 @@ TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
   EXPECT_EQ(pool.close(), StatusCode::poisoned);
   const auto again = Pool::open(path, options());
   EXPECT_EQ(code_of(again), StatusCode::corruption) << (again ? "served" : describe(again.error()));
+}
+
+// Pages that are lost read as zeros: no entry, a key that differs. So what is asked first must not
+// be answered by them with "nothing".
+TEST_P(BusErrors, VersionsAreNotFewerThanTheyWere) {
+  using Layers = VersionedMap<Bytes, std::uint64_t>;
+  const auto ignore = [](const auto&...) {};
+  struct Call {
+    const char* name;
+    std::function<Expected<void>(Layers&, Version, Version)> run;
+  };
+  const auto whether = [](const auto& answer) -> Expected<void> {
+    if (!answer) return fail(Status(answer.error()));
+    return {};
+  };
+  const std::string prefix = "customer:";
+  const std::string from = prefix + '3';
+  const Call calls[] = {
+      {"history",
+       [&](Layers& map, Version, Version) { return whether(map.history(prefix + '5', ignore)); }},
+      {"diff", [&](Layers& map, Version first,
+                   Version last) { return whether(map.diff(first, last, {}, ignore)); }},
+      {"bounded diff",
+       [&](Layers& map, Version first, Version last) {
+         return whether(map.diff(first, last, {.from = from}, ignore));
+       }},
+      {"bounded scan",
+       [&](Layers& map, Version, Version) { return whether(map.scan({.from = from}, ignore)); }},
+      {"bounded scan_at",
+       [&](Layers& map, Version first, Version) {
+         return whether(map.scan_at(first, {.from = from, .reverse = true}, ignore));
+       }},
+      {"find at a version",
+       [&](Layers& map, Version first, Version) { return whether(map.find(from, first)); }},
+  };
+  for (const Call& call : calls) {
+    const TempPath path;
+    Pool pool = must(Pool::open(path, options()));
+    auto map = must(pool.versioned_map<Bytes, std::uint64_t>("v"));
+    Version versions[2] = {};
+    for (Version& version : versions) {
+      for (char i = '0'; i <= '9'; ++i) must(map.upsert(prefix + i, version + 1));
+      version = must(map.tag());
+    }
+    ASSERT_EQ(truncate(path.c_str(), 8192), 0);
+    expect_names(call.run(map, versions[0], versions[1]), path, call.name);
+    EXPECT_EQ(pool.close(), StatusCode::poisoned);
+  }
 }
 
 // Growth must not make the file whole again, with zeros in the middle.

@@ -27,14 +27,22 @@ inline constexpr std::uint8_t kLittleVersion = 3;  // not what a line has that n
 const EngineRow* find_engine(Engine engine) noexcept {
   using Little = testing::LittleEngine<RealPlatform>;
   static constexpr EngineRow kRows[] = {
-      {Engine::phast, 0, true, false, &phast::create, &phast::open},
-      {testing::kLittleEngine, kLittleVersion, false, true,
-       [](const EngineContext<RealPlatform>& context, const MapKinds&, const MapOptions&) {
-         return Little::create(context);
-       },
-       [](const EngineContext<RealPlatform>& context, const MapKinds&, std::uint64_t root) {
-         return Little::open(context, root);
-       }},
+      {.engine = Engine::phast,
+       .version = 0,
+       .ordered = true,
+       .versioned = false,
+       .at_once = false,
+       .create = &phast::create,
+       .open = &phast::open},
+      {.engine = testing::kLittleEngine,
+       .version = kLittleVersion,
+       .ordered = false,
+       .versioned = false,
+       .at_once = true,
+       .create = [](const EngineContext<RealPlatform>& context, const MapKinds&,
+                    const MapOptions&) { return Little::create(context); },
+       .open = [](const EngineContext<RealPlatform>& context, const MapKinds&,
+                  std::uint64_t root) { return Little::open(context, root); }},
   };
   for (const EngineRow& row : kRows) {
     if (row.engine == engine) return &row;

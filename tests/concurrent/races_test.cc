@@ -58,7 +58,7 @@ detail::OwnedKey<K> race_key(std::uint64_t i) {
 template <class K>
 void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
   constexpr int kThreads = 4;
-  const std::uint64_t rounds = scaled(4'000, 300);
+  const std::uint64_t rounds = scaled(4'000, 2'000, 300);
   std::vector<std::uint64_t> winner(rounds, ~std::uint64_t{0});
   auto once = [&](const char* what) {
     return [&violations, what](std::uint64_t i, int successes) {
@@ -161,7 +161,7 @@ TEST_P(Races, P2_DuplicateKeys_P9_TwoErasers_Strings) {
 TEST_P(Races, P1_LastSlotOfALeaf) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
   constexpr int kThreads = 4;
-  const std::uint64_t rounds = scaled(200, 20);
+  const std::uint64_t rounds = scaled(200, 100, 20);
   const std::uint64_t per_thread = 30;  // 120 keys: two leaves' worth, so that some splits race
   for (std::uint64_t round = 0; round < rounds; ++round) {
     Team team(violations_);

@@ -58,7 +58,7 @@ constexpr std::uint64_t kKeys[] = {1ULL << 60 | 5, 9ULL << 60 | 7};
 TEST_P(Returned, InsertsAreSeenByLookupsThatBeginLater) {
   auto map = open_map();
   const long neither = neither_saw(
-      scaled(40'000, 4'000), violations_,
+      scaled(40'000, 16'000, 4'000), violations_,
       [&](int t, std::uint64_t i) {
         const std::uint64_t key = kKeys[t] + 16 * i;
         if (!must(map.insert(key, i))) violations_.add("the key exists");
@@ -70,7 +70,7 @@ TEST_P(Returned, InsertsAreSeenByLookupsThatBeginLater) {
 TEST_P(OrderedReturned, InsertsAreSeenByScansThatBeginLater) {
   auto map = open_map();
   const long neither = neither_saw(
-      scaled(20'000, 2'000), violations_,
+      scaled(20'000, 8'000, 2'000), violations_,
       [&](int t, std::uint64_t i) {
         const std::uint64_t key = kKeys[t] + 16 * i;
         if (!must(map.insert(key, i))) violations_.add("the key exists");
@@ -86,7 +86,7 @@ TEST_P(Returned, UpdatesAreSeenByLookupsThatBeginLater) {
   auto map = open_map();
   for (const std::uint64_t key : kKeys) must(map.insert(key, 0));
   const long neither = neither_saw(
-      scaled(40'000, 4'000), violations_,
+      scaled(40'000, 16'000, 4'000), violations_,
       [&](int t, std::uint64_t i) { must(map.update(kKeys[t], i)); },
       [&](int t, std::uint64_t i) { return must(map.find(kKeys[t])) == std::optional(i); });
   EXPECT_EQ(neither, 0);
@@ -94,7 +94,7 @@ TEST_P(Returned, UpdatesAreSeenByLookupsThatBeginLater) {
 
 TEST_P(Returned, ErasesAreSeenByLookupsThatBeginLater) {
   auto map = open_map();
-  const std::uint64_t rounds = scaled(20'000, 2'000);
+  const std::uint64_t rounds = scaled(20'000, 8'000, 2'000);
   for (const std::uint64_t key : kKeys) {
     for (std::uint64_t i = 1; i <= rounds; ++i) must(map.insert(key + 16 * i, i));
   }
@@ -108,7 +108,7 @@ TEST_P(Returned, ErasesAreSeenByLookupsThatBeginLater) {
 // that was seen and then missed must not come back.
 TEST_P(Returned, P1b_AnInsertIsNotSeenBeforeItCounts) {
   auto map = open_map();
-  const std::uint64_t rounds = scaled(300'000, 20'000);
+  const std::uint64_t rounds = scaled(300'000, 120'000, 20'000);
   std::atomic<bool> stop{false};
   Team team(violations_);
   team.start([&] {

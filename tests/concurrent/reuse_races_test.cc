@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, OrderedRaces, with_durabilities(ordered_engine
 // stay are delivered exactly once and in order.
 template <class K>
 void unlinks_under_scans(AnyMap<K, std::uint64_t>& map, Violations& violations) {
-  const std::uint64_t n = scaled(30'000, 3'000);
+  const std::uint64_t n = scaled(30'000, 15'000, 3'000);
   constexpr std::uint64_t kStay = 300;  // several leaves lie between two residents
   auto key_of = [](std::uint64_t i) {
     if constexpr (std::same_as<K, Bytes>) {
@@ -115,7 +115,7 @@ TEST_P(OrderedRaces, P1g_UnlinkUnderScans_P17_Strings) {
 // v, v'' or absent, and nothing that k' ever had.
 TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
-  const std::uint64_t rounds = scaled(150'000, 5'000);
+  const std::uint64_t rounds = scaled(150'000, 75'000, 5'000);
   std::atomic<bool> done{false};
   auto value_of = [](std::uint64_t key, std::uint64_t round) { return key << 32 | round; };
   must(map.insert(1, value_of(1, 0)));

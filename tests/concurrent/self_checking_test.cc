@@ -43,7 +43,8 @@ class SelfChecking : public ::testing::TestWithParam<EngineRun> {
       AnyMap<K, V>& map = *view;
       Tracked<K, V> tracked(keys, run.layout, violations);
       std::atomic<int> writing{run.writers};
-      const std::uint64_t operations = scaled(run.operations, run.operations / 40);
+      const std::uint64_t operations =
+          scaled(run.operations, run.operations / 5, run.operations / 40);
       Team team(violations);
       for (int w = 0; w < run.writers; ++w) {
         team.start([&, w] {

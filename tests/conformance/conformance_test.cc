@@ -15,7 +15,7 @@ namespace {
 
 // What all the typed suites do: keys and values by number, checked answers.
 template <class S, class MapType>
-class Fixture : public ::testing::Test {
+class Fixture : public MapTest<S> {
  protected:
   using KeyType = typename S::K;
   using ValueType = typename S::V;
@@ -48,7 +48,6 @@ class Fixture : public ::testing::Test {
     }
   }
 
-  typename S::Backend backend_;
   std::optional<MapType> map_;
 };
 
@@ -58,11 +57,10 @@ class PointTest : public Fixture<S, Map<typename S::K, typename S::V>> {
   void SetUp() override {
     this->map_ = this->backend_.template map<typename S::K, typename S::V>("map");
   }
-  void TearDown() override { this->backend_.expect_sound(); }
 };
-TYPED_TEST_SUITE(PointTest, AllSubjects, SubjectName);
+using PointTestKinds = AllKinds;
 
-TYPED_TEST(PointTest, EmptyMapHasNothing) {
+MAP_TEST(PointTest, EmptyMapHasNothing) {
   for (const std::uint64_t i : {0, 1, 17, 59'999}) {
     EXPECT_FALSE(this->find(i).has_value());
     EXPECT_FALSE(must(this->map_->contains(typename TestFixture::KeyType(this->key(i)))));
@@ -73,7 +71,7 @@ TYPED_TEST(PointTest, EmptyMapHasNothing) {
   EXPECT_EQ(this->map_->stats().entries, 0U);
 }
 
-TYPED_TEST(PointTest, InsertOfAnExistingKeyAnswersFalseAndChangesNothing) {
+MAP_TEST(PointTest, InsertOfAnExistingKeyAnswersFalseAndChangesNothing) {
   EXPECT_TRUE(this->insert(7, 1));
   EXPECT_TRUE(this->holds(7, 1));
   EXPECT_FALSE(this->insert(7, 2));
@@ -81,7 +79,7 @@ TYPED_TEST(PointTest, InsertOfAnExistingKeyAnswersFalseAndChangesNothing) {
   EXPECT_EQ(this->map_->stats().entries, 1U);
 }
 
-TYPED_TEST(PointTest, UpsertInsertsThenReplaces) {
+MAP_TEST(PointTest, UpsertInsertsThenReplaces) {
   EXPECT_TRUE(this->upsert(7, 1));
   EXPECT_TRUE(this->holds(7, 1));
   EXPECT_FALSE(this->upsert(7, 2));
@@ -90,7 +88,7 @@ TYPED_TEST(PointTest, UpsertInsertsThenReplaces) {
   EXPECT_TRUE(this->holds(7, 2));
 }
 
-TYPED_TEST(PointTest, UpdateReplacesOnlyPresentKeys) {
+MAP_TEST(PointTest, UpdateReplacesOnlyPresentKeys) {
   EXPECT_FALSE(this->update(7, 1));
   EXPECT_TRUE(this->insert(7, 1));
   EXPECT_TRUE(this->update(7, 2));
@@ -99,7 +97,7 @@ TYPED_TEST(PointTest, UpdateReplacesOnlyPresentKeys) {
   EXPECT_FALSE(this->find(8).has_value());
 }
 
-TYPED_TEST(PointTest, EraseRemovesOnce) {
+MAP_TEST(PointTest, EraseRemovesOnce) {
   EXPECT_TRUE(this->insert(7, 1));
   EXPECT_TRUE(this->insert(8, 2));
   EXPECT_TRUE(this->erase(7));
@@ -109,7 +107,7 @@ TYPED_TEST(PointTest, EraseRemovesOnce) {
   EXPECT_EQ(this->map_->stats().entries, 1U);
 }
 
-TYPED_TEST(PointTest, ReadCallsBackOnceWithTheValueAndNeverForAbsentKeys) {
+MAP_TEST(PointTest, ReadCallsBackOnceWithTheValueAndNeverForAbsentKeys) {
   using K = typename TestFixture::KeyType;
   using V = typename TestFixture::ValueType;
   ASSERT_TRUE(this->insert(7, 1));
@@ -125,7 +123,7 @@ TYPED_TEST(PointTest, ReadCallsBackOnceWithTheValueAndNeverForAbsentKeys) {
   EXPECT_FALSE(must(this->map_->contains(K(this->key(8)))));
 }
 
-TYPED_TEST(PointTest, FindManyAnswersEachPosition) {
+MAP_TEST(PointTest, FindManyAnswersEachPosition) {
   using K = typename TestFixture::KeyType;
   PERDURE_TRACE_SEED();
   this->fill(500, 2);  // even key numbers are present
@@ -157,7 +155,7 @@ TYPED_TEST(PointTest, FindManyAnswersEachPosition) {
   }
 }
 
-TYPED_TEST(PointTest, FindManyRefusesTooFewPlaces) {
+MAP_TEST(PointTest, FindManyRefusesTooFewPlaces) {
   using K = typename TestFixture::KeyType;
   const auto a = this->key(1);
   const auto b = this->key(2);
@@ -168,7 +166,7 @@ TYPED_TEST(PointTest, FindManyRefusesTooFewPlaces) {
 
 // A full leaf: whoever finds it full must go on and insert, in random order and in both sorted
 // orders.
-TYPED_TEST(PointTest, P1_NoInsertIsLostAtFullLeaves) {
+MAP_TEST(PointTest, P1_NoInsertIsLostAtFullLeaves) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(12'000, 2'000);
   for (std::uint64_t i = 0; i < n / 3; ++i) ASSERT_TRUE(this->insert(i, i));
@@ -183,7 +181,7 @@ TYPED_TEST(PointTest, P1_NoInsertIsLostAtFullLeaves) {
 
 // One entry per key, however often it is inserted: an erase leaves nothing behind that could
 // resurrect.
-TYPED_TEST(PointTest, P2_DuplicateKeys) {
+MAP_TEST(PointTest, P2_DuplicateKeys) {
   const std::uint64_t n = scaled(3'000, 600);
   for (int round = 0; round < 3; ++round) {
     for (std::uint64_t i = 0; i < n; ++i) {
@@ -205,7 +203,7 @@ TYPED_TEST(PointTest, P2_DuplicateKeys) {
 
 // Erased entries must neither shadow a later insert of their key nor take part in choosing where a
 // leaf splits: most of a leaf is erased, then it is filled beyond its capacity.
-TYPED_TEST(PointTest, P10_EraseThenInsertAgainAndSplitsOfMostlyErasedLeaves) {
+MAP_TEST(PointTest, P10_EraseThenInsertAgainAndSplitsOfMostlyErasedLeaves) {
   const std::uint64_t n = 56;
   for (std::uint64_t keep = 0; keep < 8; ++keep) {
     for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(this->upsert(i * 4, 1));
@@ -227,7 +225,7 @@ TYPED_TEST(PointTest, P10_EraseThenInsertAgainAndSplitsOfMostlyErasedLeaves) {
   }
 }
 
-TYPED_TEST(PointTest, EraseEverythingInEveryOrderAndUseTheMapAgain) {
+MAP_TEST(PointTest, EraseEverythingInEveryOrderAndUseTheMapAgain) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(4'000, 800);
   for (int order = 0; order < 3; ++order) {
@@ -252,7 +250,7 @@ TYPED_TEST(PointTest, EraseEverythingInEveryOrderAndUseTheMapAgain) {
   }
 }
 
-TYPED_TEST(PointTest, ManyUpdatesOfOneKeyKeepTheLast) {
+MAP_TEST(PointTest, ManyUpdatesOfOneKeyKeepTheLast) {
   const std::uint64_t n = scaled(5'000, 500);
   ASSERT_TRUE(this->insert(3, 0));
   ASSERT_TRUE(this->insert(4, 0));
@@ -266,6 +264,9 @@ TYPED_TEST(PointTest, ManyUpdatesOfOneKeyKeepTheLast) {
 
 template <class S>
 class OrderedTest : public Fixture<S, OrderedMap<typename S::K, typename S::V>> {
+ public:
+  static bool takes(const Place& place) { return place.ordered(); }
+
  protected:
   using typename Fixture<S, OrderedMap<typename S::K, typename S::V>>::KeyType;
   using typename Fixture<S, OrderedMap<typename S::K, typename S::V>>::ValueType;
@@ -274,7 +275,6 @@ class OrderedTest : public Fixture<S, OrderedMap<typename S::K, typename S::V>> 
   void SetUp() override {
     this->map_ = this->backend_.template ordered_map<KeyType, ValueType>("map");
   }
-  void TearDown() override { this->backend_.expect_sound(); }
 
   // Bounds by key number; from_ and to_ own what the options point to.
   Options bounds(std::optional<std::uint64_t> from, std::optional<std::uint64_t> to) {
@@ -324,9 +324,9 @@ class OrderedTest : public Fixture<S, OrderedMap<typename S::K, typename S::V>> 
  private:
   typename Fixture<S, OrderedMap<typename S::K, typename S::V>>::OwnedK from_{}, to_{};
 };
-TYPED_TEST_SUITE(OrderedTest, OrderedSubjects, SubjectName);
+using OrderedTestKinds = AllKinds;
 
-TYPED_TEST(OrderedTest, ScanOfAnEmptyMap) {
+MAP_TEST(OrderedTest, ScanOfAnEmptyMap) {
   this->expect_scan({}, {});
   auto reverse = this->bounds({}, {});
   reverse.reverse = true;
@@ -334,7 +334,7 @@ TYPED_TEST(OrderedTest, ScanOfAnEmptyMap) {
   this->expect_scan(this->bounds(5, 10), {});
 }
 
-TYPED_TEST(OrderedTest, ScansInBothDirectionsWithinBounds) {
+MAP_TEST(OrderedTest, ScansInBothDirectionsWithinBounds) {
   PERDURE_TRACE_SEED();
   // Few leaves, then many.
   std::uint64_t filled = 0;
@@ -369,7 +369,7 @@ TYPED_TEST(OrderedTest, ScansInBothDirectionsWithinBounds) {
   }
 }
 
-TYPED_TEST(OrderedTest, LimitsStopExactly) {
+MAP_TEST(OrderedTest, LimitsStopExactly) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(1'500, 400);
   this->fill(n);
@@ -387,7 +387,7 @@ TYPED_TEST(OrderedTest, LimitsStopExactly) {
   }
 }
 
-TYPED_TEST(OrderedTest, CallbackThatAnswersFalseEndsTheScan) {
+MAP_TEST(OrderedTest, CallbackThatAnswersFalseEndsTheScan) {
   using K = typename TestFixture::KeyType;
   using V = typename TestFixture::ValueType;
   PERDURE_TRACE_SEED();
@@ -406,7 +406,7 @@ TYPED_TEST(OrderedTest, CallbackThatAnswersFalseEndsTheScan) {
   EXPECT_EQ(calls, 10U);
 }
 
-TYPED_TEST(OrderedTest, ScansStayRightWhileTheMapChangesBetweenThem) {
+MAP_TEST(OrderedTest, ScansStayRightWhileTheMapChangesBetweenThem) {
   PERDURE_TRACE_SEED();
   // Sorted orders may be cached per leaf: every kind of mutation must show in the next scan.
   this->fill(200, 3);
@@ -453,7 +453,7 @@ TYPED_TEST(OrderedTest, ScansStayRightWhileTheMapChangesBetweenThem) {
 
 // An iterator keeps no guard: what is ahead may change, and keys that stay are delivered exactly
 // once.
-TYPED_TEST(OrderedTest, IteratorSurvivesMutationsBetweenSteps) {
+MAP_TEST(OrderedTest, IteratorSurvivesMutationsBetweenSteps) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(2'000, 500);
   for (const bool reverse : {false, true}) {
@@ -496,7 +496,7 @@ TYPED_TEST(OrderedTest, IteratorSurvivesMutationsBetweenSteps) {
   }
 }
 
-TYPED_TEST(OrderedTest, IteratorOutlivesTheKeysItWasGiven) {
+MAP_TEST(OrderedTest, IteratorOutlivesTheKeysItWasGiven) {
   using K = typename TestFixture::KeyType;
   this->fill(300);
   auto it = [&] {

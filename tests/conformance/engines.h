@@ -6,34 +6,21 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 
 #include "perdure/options.h"
 
 namespace perdure::test {
-
-template <Engine E, bool Ordered>
-struct EngineRow {
-  static constexpr Engine engine = E;
-  static constexpr bool ordered = Ordered;
-};
-
-// clang-format off
-using EngineRows = std::tuple<
-    EngineRow<Engine::phast, /*ordered=*/true>,
-    EngineRow<Engine::level, /*ordered=*/false>,
-    EngineRow<Engine::clevel, /*ordered=*/false>>;
-// clang-format on
 
 struct EngineInfo {
   Engine engine;
   bool ordered;
 };
 
-// The same list as values, for suites with run-time parameters.
-inline constexpr auto kEngines = []<class... Rows>(std::tuple<Rows...>*) {
-  return std::array<EngineInfo, sizeof...(Rows)>{EngineInfo{Rows::engine, Rows::ordered}...};
-}(static_cast<EngineRows*>(nullptr));
+inline constexpr std::array kEngines{
+    EngineInfo{Engine::phast, /*ordered=*/true},   EngineInfo{Engine::level, /*ordered=*/false},
+    EngineInfo{Engine::clevel, /*ordered=*/false}, EngineInfo{Engine::as, /*ordered=*/true},
+    EngineInfo{Engine::ascs, /*ordered=*/true},    EngineInfo{Engine::pskiplist, /*ordered=*/true},
+};
 
 // The engine of suites that run one at a time: the one that PERDURE_ENGINE names, or the first.
 inline EngineInfo chosen_engine() {

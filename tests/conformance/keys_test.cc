@@ -19,11 +19,10 @@ using std::string_literals::operator""s;
 // ---- Byte-string keys ----
 
 template <class S>
-class ByteKeyTest : public ::testing::Test {
+class ByteKeyTest : public MapTest<S> {
  protected:
   using ValueType = typename S::V;
-  void SetUp() override { map_ = backend_.template map<std::string_view, ValueType>("map"); }
-  void TearDown() override { backend_.expect_sound(); }
+  void SetUp() override { map_ = this->backend_.template map<std::string_view, ValueType>("map"); }
   bool insert(std::string_view key, std::uint64_t v) {
     return must(map_->insert(key, ValueType(value_at<ValueType>(v))));
   }
@@ -51,12 +50,11 @@ class ByteKeyTest : public ::testing::Test {
     ASSERT_EQ(map_->stats().entries, 0U);
   }
 
-  typename S::Backend backend_;
   std::optional<Map<std::string_view, ValueType>> map_;
 };
-TYPED_TEST_SUITE(ByteKeyTest, ByteKeySubjects, SubjectName);
+using ByteKeyTestKinds = ByteKeyKinds;
 
-TYPED_TEST(ByteKeyTest, EmptyKey) {
+MAP_TEST(ByteKeyTest, EmptyKey) {
   EXPECT_FALSE(must(this->map_->contains("")));
   EXPECT_FALSE(must(this->map_->erase("")));
   EXPECT_TRUE(this->insert("", 1));
@@ -69,7 +67,7 @@ TYPED_TEST(ByteKeyTest, EmptyKey) {
 
 // Protocol review 1h (i): "", "\0", "\0\0" and every string that starts with eight NULs share head
 // 0.
-TYPED_TEST(ByteKeyTest, P1h_KeysWithHeadZero) {
+MAP_TEST(ByteKeyTest, P1h_KeysWithHeadZero) {
   std::vector<std::string> keys;
   for (std::size_t n = 0; n < 80; ++n) keys.emplace_back(n, '\0');
   for (int c = 1; c < 100; ++c) {
@@ -81,7 +79,7 @@ TYPED_TEST(ByteKeyTest, P1h_KeysWithHeadZero) {
 
 // Protocol review 1h (iii): more equal heads than a leaf has entries, told apart by bytes, then
 // length.
-TYPED_TEST(ByteKeyTest, P1h_EqualHeads) {
+MAP_TEST(ByteKeyTest, P1h_EqualHeads) {
   std::vector<std::string> keys;
   for (std::uint64_t i = 0; i < scaled(3'000, 500); ++i) {
     keys.push_back("customer:" + std::to_string(mix(i) % 1'000'000'007));
@@ -92,7 +90,7 @@ TYPED_TEST(ByteKeyTest, P1h_EqualHeads) {
   this->expect_distinct(keys);
 }
 
-TYPED_TEST(ByteKeyTest, KeysThatArePrefixesOfEachOther) {
+MAP_TEST(ByteKeyTest, KeysThatArePrefixesOfEachOther) {
   std::vector<std::string> keys = {"ab", "ab\0"s, "ab\0\0"s, "ab\0\0\0\0\0\0"s, "ab\0\0\0\0\0\0\0"s,
                                    "a",  "abc",   "ab\1"s,   "ab\0a"s,          "\0ab"s};
   for (std::size_t n = 3; n < 300; ++n) keys.emplace_back(n, 'p');
@@ -100,7 +98,7 @@ TYPED_TEST(ByteKeyTest, KeysThatArePrefixesOfEachOther) {
   this->expect_distinct(keys);
 }
 
-TYPED_TEST(ByteKeyTest, KeysOfEveryByte) {
+MAP_TEST(ByteKeyTest, KeysOfEveryByte) {
   std::vector<std::string> keys;
   for (int c = 0; c < 256; ++c) {
     keys.emplace_back(1, static_cast<char>(c));
@@ -112,7 +110,7 @@ TYPED_TEST(ByteKeyTest, KeysOfEveryByte) {
   this->expect_distinct(keys);
 }
 
-TYPED_TEST(ByteKeyTest, KeySizesUpToTheLimit) {
+MAP_TEST(ByteKeyTest, KeySizesUpToTheLimit) {
   using V = typename TestFixture::ValueType;
   std::vector<std::string> keys;
   for (const std::size_t n : {0,  1,  6,  7,  8,   9,   10,   15,   16,   17,    31,   32,
@@ -140,14 +138,16 @@ TYPED_TEST(ByteKeyTest, KeySizesUpToTheLimit) {
 }
 
 template <class S>
-class PrefixScanTest : public ::testing::Test {
+class PrefixScanTest : public MapTest<S> {
+ public:
+  static bool takes(const Place& place) { return place.ordered(); }
+
  protected:
   using ValueType = typename S::V;
   using Options = ScanOptions<std::string_view>;
   void SetUp() override {
-    map_ = backend_.template ordered_map<std::string_view, ValueType>("map");
+    map_ = this->backend_.template ordered_map<std::string_view, ValueType>("map");
   }
-  void TearDown() override { backend_.expect_sound(); }
   void fill(const std::set<std::string>& keys) {
     std::vector<std::string> order(keys.begin(), keys.end());
     std::shuffle(order.begin(), order.end(), Rng());
@@ -197,12 +197,11 @@ class PrefixScanTest : public ::testing::Test {
     }
   }
 
-  typename S::Backend backend_;
   std::optional<OrderedMap<std::string_view, ValueType>> map_;
 };
-TYPED_TEST_SUITE(PrefixScanTest, OrderedByteKeySubjects, SubjectName);
+using PrefixScanTestKinds = ByteKeyKinds;
 
-TYPED_TEST(PrefixScanTest, PrefixesOfOrdinaryKeys) {
+MAP_TEST(PrefixScanTest, PrefixesOfOrdinaryKeys) {
   PERDURE_TRACE_SEED();
   std::set<std::string> keys = {"", "user", "user:", "user;", "user9", "userz", "use", "v"};
   for (int i = 0; i < 150; ++i) {
@@ -217,7 +216,7 @@ TYPED_TEST(PrefixScanTest, PrefixesOfOrdinaryKeys) {
 }
 
 // The upper bound of a prefix carries past 0xff bytes, and a prefix of nothing but 0xff has none.
-TYPED_TEST(PrefixScanTest, PrefixesThatEndIn0xff) {
+MAP_TEST(PrefixScanTest, PrefixesThatEndIn0xff) {
   PERDURE_TRACE_SEED();
   std::set<std::string> keys = {"a",         "b",   "a\xff", "a\xff\xff", "a\xff\xff\xff",
                                 "a\xfe\xff", "b\0"s};
@@ -236,7 +235,7 @@ TYPED_TEST(PrefixScanTest, PrefixesThatEndIn0xff) {
   }
 }
 
-TYPED_TEST(PrefixScanTest, PrefixesWithNulsAndEmptyRanges) {
+MAP_TEST(PrefixScanTest, PrefixesWithNulsAndEmptyRanges) {
   PERDURE_TRACE_SEED();
   std::set<std::string> keys;
   for (std::size_t n = 0; n < 90; ++n) keys.emplace(n, '\0');
@@ -250,7 +249,7 @@ TYPED_TEST(PrefixScanTest, PrefixesWithNulsAndEmptyRanges) {
 }
 
 // Order of equal heads is bytes, then length: unsigned, and "ab" before "ab\0".
-TYPED_TEST(PrefixScanTest, P1h_OrderIsThatOfUnsignedBytesThenLength) {
+MAP_TEST(PrefixScanTest, P1h_OrderIsThatOfUnsignedBytesThenLength) {
   PERDURE_TRACE_SEED();
   std::set<std::string> keys;
   Rng rng;
@@ -271,11 +270,11 @@ TYPED_TEST(PrefixScanTest, P1h_OrderIsThatOfUnsignedBytesThenLength) {
 // ---- Integer keys ----
 
 template <class S>
-class IntegerKeyTest : public ::testing::Test {
+class IntegerKeyTest : public MapTest<S> {
  protected:
   using ValueType = typename S::V;
 };
-TYPED_TEST_SUITE(IntegerKeyTest, U64KeySubjects, SubjectName);
+using IntegerKeyTestKinds = U64KeyKinds;
 
 std::vector<std::uint64_t> boundary_keys(std::uint32_t bits) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
@@ -300,15 +299,14 @@ std::vector<std::uint64_t> boundary_keys(std::uint32_t bits) {
   return {keys.begin(), keys.end()};
 }
 
-TYPED_TEST(IntegerKeyTest, P12_PartitionBoundaries) {
+MAP_TEST(IntegerKeyTest, P12_PartitionBoundaries) {
   using V = typename TestFixture::ValueType;
   PERDURE_TRACE_SEED();
-  typename TypeParam::Backend backend;
   for (const std::uint32_t bits : {0U, 1U, 7U, 12U}) {
     SCOPED_TRACE("partition_bits " + std::to_string(bits));
     if (bits == 12 && san()) continue;  // 25,000 keys
-    auto map = backend.template map<std::uint64_t, V>("map" + std::to_string(bits),
-                                                      {.phast = {.partition_bits = bits}});
+    auto map = this->backend_.template map<std::uint64_t, V>("map" + std::to_string(bits),
+                                                             {.phast = {.partition_bits = bits}});
     const std::vector<std::uint64_t> sorted = boundary_keys(bits);
     std::vector<std::uint64_t> keys = sorted;
     std::shuffle(keys.begin(), keys.end(), Rng());
@@ -319,10 +317,11 @@ TYPED_TEST(IntegerKeyTest, P12_PartitionBoundaries) {
     for (const std::uint64_t key : sorted) {
       ASSERT_TRUE(must(map.find(key)) == std::optional(value_at<V>(key))) << key;
     }
-    if constexpr (TypeParam::ordered) {
+    if (this->backend_.place().ordered()) {
       // An engine gives the same map to both views.
-      if constexpr (!TypeParam::Backend::is_oracle) {
-        auto ordered = backend.template ordered_map<std::uint64_t, V>("map" + std::to_string(bits));
+      if (!this->backend_.place().oracle()) {
+        auto ordered =
+            this->backend_.template ordered_map<std::uint64_t, V>("map" + std::to_string(bits));
         for (const bool reverse : {false, true}) {
           std::vector<std::uint64_t> seen;
           must(ordered.scan({.reverse = reverse},
@@ -343,17 +342,15 @@ TYPED_TEST(IntegerKeyTest, P12_PartitionBoundaries) {
     for (const std::uint64_t key : keys) ASSERT_TRUE(must(map.erase(key))) << key;
     for (const std::uint64_t key : keys) ASSERT_FALSE(must(map.contains(key))) << key;
   }
-  backend.expect_sound();
 }
 
 // Partitions filled to splitting on both sides of each boundary.
-TYPED_TEST(IntegerKeyTest, P12_SplitsNextToPartitionBoundaries) {
+MAP_TEST(IntegerKeyTest, P12_SplitsNextToPartitionBoundaries) {
   using V = typename TestFixture::ValueType;
-  typename TypeParam::Backend backend;
   for (const std::uint32_t bits : {0U, 1U, 7U}) {
     SCOPED_TRACE("partition_bits " + std::to_string(bits));
-    auto map = backend.template map<std::uint64_t, V>("map" + std::to_string(bits),
-                                                      {.phast = {.partition_bits = bits}});
+    auto map = this->backend_.template map<std::uint64_t, V>("map" + std::to_string(bits),
+                                                             {.phast = {.partition_bits = bits}});
     std::set<std::uint64_t> keys;
     const std::uint64_t reach = scaled(200, 80);
     const std::uint64_t step = std::uint64_t{1} << (bits == 0 ? 63 : 64 - bits);
@@ -372,14 +369,12 @@ TYPED_TEST(IntegerKeyTest, P12_SplitsNextToPartitionBoundaries) {
     for (const std::uint64_t key : keys) ASSERT_TRUE(must(map.erase(key))) << key;
     EXPECT_EQ(map.stats().entries, 0U);
   }
-  backend.expect_sound();
 }
 
 // No key and no value is reserved: the words that implementations like to use as marks.
-TYPED_TEST(IntegerKeyTest, G9_NoSentinelKeysOrValues) {
+MAP_TEST(IntegerKeyTest, G9_NoSentinelKeysOrValues) {
   using V = typename TestFixture::ValueType;
-  typename TypeParam::Backend backend;
-  auto map = backend.template map<std::uint64_t, V>("map");
+  auto map = this->backend_.template map<std::uint64_t, V>("map");
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
   const std::vector<std::uint64_t> words = {0,
                                             1,
@@ -417,14 +412,14 @@ TYPED_TEST(IntegerKeyTest, G9_NoSentinelKeysOrValues) {
     ASSERT_TRUE(must(map.find(key)) == std::optional(bytes_of(key)));
   }
   EXPECT_EQ(map.stats().entries, words.size());
-  backend.expect_sound();
 }
 
-template <class Backend>
-void order_is_numeric() {
-  if constexpr (Backend::ordered) {
-    Backend backend;
-    auto map = backend.template ordered_map<std::int64_t, std::uint32_t>("map");
+TEST(SignedKeys, OrderIsNumeric) {
+  for (const Place& place : places()) {
+    if (!place.ordered() || place.durability != Durability::process) continue;
+    SCOPED_TRACE(place.name());
+    Backend backend(place);
+    auto map = backend.ordered_map<std::int64_t, std::uint32_t>("map");
     std::set<std::int64_t> keys = {
         std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::min() + 1,
         std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max() - 1};
@@ -444,12 +439,6 @@ void order_is_numeric() {
     EXPECT_EQ(seen, (std::vector<std::int64_t>{-5, -4, -3, -2, -1, 0, 1, 2, 3, 4}));
     backend.expect_sound();
   }
-}
-TEST(SignedKeys, OrderIsNumeric) {
-  order_is_numeric<OracleBackend>();
-  []<class... Rows>(std::tuple<Rows...>*) {
-    (order_is_numeric<PoolBackend<Rows, Durability::process>>(), ...);
-  }(static_cast<EngineRows*>(nullptr));
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
-// The cross product that the typed suites run on: {engine x durability, oracle} x {key kind x value
-// kind}, and generators of keys and values of each kind.
+// What the suites of maps run on: {engine x durability, oracle} x {key kind x value kind}; and
+// generators of keys and values of each kind.
 #pragma once
 
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "tests/conformance/engines.h"
 #include "tests/conformance/oracle.h"
@@ -26,70 +28,79 @@ struct Rgb {
 using Name = std::array<char, kMaxArrayKeyBytes>;
 using Digest = std::array<std::uint8_t, kMaxArrayValueBytes>;
 
-template <class Row, Durability D>
-class PoolBackend {
- public:
-  static constexpr bool ordered = Row::ordered;
-  static constexpr bool is_oracle = false;
-  static std::string name() {
-    return std::string(engine_name(Row::engine)) + "_" + std::string(durability_name(D));
-  }
+// Where the maps of a test live: in a pool, by an engine with a durability; or in the oracle.
+struct Place {
+  std::optional<EngineInfo> engine;
+  Durability durability = Durability::process;
 
-  PoolBackend() : pool_(open_pool(path_, {.durability = D, .max_size = 2_GiB})) {}
+  bool oracle() const { return !engine; }
+  bool ordered() const { return !engine || engine->ordered; }
+  std::string name() const {
+    if (oracle()) return "oracle";
+    return std::string(engine_name(engine->engine)) + "_" +
+           std::string(durability_name(durability));
+  }
+};
+inline std::vector<Place> places() {
+  std::vector<Place> all{Place{}};
+  for (const Durability durability : {Durability::process, Durability::emulated}) {
+    for (const EngineInfo& engine : kEngines) all.push_back({engine, durability});
+  }
+  return all;
+}
+
+class Backend {
+ public:
+  explicit Backend(const Place& place) : place_(place) {
+    if (place.oracle()) return;
+    path_.emplace();
+    pool_.emplace(open_pool(*path_, {.durability = place.durability, .max_size = 2_GiB}));
+  }
+  const Place& place() const { return place_; }
 
   template <class K, class V>
   Map<K, V> map(std::string_view map_name, MapOptions options = {}) {
-    options.engine = Row::engine;
-    return must(pool_.map<K, V>(map_name, options));
+    if (place_.oracle()) return oracle<K, Map<K, V>>();
+    options.engine = place_.engine->engine;
+    return must(pool_->map<K, V>(map_name, options));
   }
   template <class K, class V>
   OrderedMap<K, V> ordered_map(std::string_view map_name, MapOptions options = {}) {
-    options.engine = Row::engine;
-    return must(pool_.ordered_map<K, V>(map_name, options));
+    if (place_.oracle()) return oracle<K, OrderedMap<K, V>>();
+    options.engine = place_.engine->engine;
+    return must(pool_->ordered_map<K, V>(map_name, options));
   }
-  void expect_sound() { test::expect_sound(pool_); }
+  void expect_sound() {
+    if (pool_) test::expect_sound(*pool_);
+  }
 
  private:
-  TempPath path_;
-  Pool pool_;
+  template <class K, class MapType>
+  static MapType oracle() {
+    return MapType(std::make_shared<OracleIndex>(std::same_as<K, std::string_view>));
+  }
+
+  Place place_;
+  std::optional<TempPath> path_;
+  std::optional<Pool> pool_;
 };
 
-class OracleBackend {
- public:
-  static constexpr bool ordered = true;
-  static constexpr bool is_oracle = true;
-  static std::string name() { return "oracle"; }
-
-  template <class K, class V>
-  Map<K, V> map(std::string_view, const MapOptions& = {}) {
-    return Map<K, V>(std::make_shared<OracleIndex>(std::same_as<K, std::string_view>));
-  }
-  template <class K, class V>
-  OrderedMap<K, V> ordered_map(std::string_view, const MapOptions& = {}) {
-    return OrderedMap<K, V>(std::make_shared<OracleIndex>(std::same_as<K, std::string_view>));
-  }
-  void expect_sound() {}
-};
-
-template <class K, class V>
+template <class Key, class Value>
 struct Kinds {
-  using Key = K;
-  using Val = V;
+  using K = Key;
+  using V = Value;
 };
 using AllKinds =
     std::tuple<Kinds<std::uint64_t, std::uint64_t>, Kinds<std::int64_t, std::uint32_t>,
                Kinds<Shelf, Rgb>, Kinds<Name, Digest>, Kinds<std::string_view, std::string_view>,
                Kinds<std::string_view, std::uint64_t>, Kinds<std::uint64_t, std::string_view>>;
 
-template <class B, class KindsT>
-struct Subject {
-  using Backend = B;
-  using K = typename KindsT::Key;
-  using V = typename KindsT::Val;
-  static constexpr bool ordered = B::ordered;
-  static constexpr bool byte_keys = std::same_as<K, std::string_view>;
-  static constexpr bool byte_values = std::same_as<V, std::string_view>;
-};
+using ByteKeyKinds =
+    std::tuple<Kinds<std::string_view, std::string_view>, Kinds<std::string_view, std::uint64_t>>;
+using ByteValueKinds =
+    std::tuple<Kinds<std::string_view, std::string_view>, Kinds<std::uint64_t, std::string_view>>;
+using U64KeyKinds =
+    std::tuple<Kinds<std::uint64_t, std::uint64_t>, Kinds<std::uint64_t, std::string_view>>;
 
 template <class T>
 constexpr const char* kind_name() {
@@ -103,56 +114,50 @@ constexpr const char* kind_name() {
   return "rgb";
 }
 
-// Readable names in test output instead of numbers.
-struct SubjectName {
-  template <class S>
-  static std::string GetName(int) {
-    return S::Backend::name() + "_" + kind_name<typename S::K>() + "_" + kind_name<typename S::V>();
-  }
+// Of the suites below: one test has kinds for types and, so that it is compiled for each once, its
+// place for a value.
+template <class KindsT>
+class MapTest : public ::testing::Test {
+ public:
+  static bool takes(const Place&) { return true; }
+  static inline Place next;  // of the test that is made next
+
+ protected:
+  using TypeParam = KindsT;
+  void TearDown() override { backend_.expect_sound(); }
+  Backend backend_{next};
 };
 
-namespace subjects_detail {
-template <class Tuple>
-struct ToTypes;
-template <class... Ts>
-struct ToTypes<std::tuple<Ts...>> {
-  using type = ::testing::Types<Ts...>;
-};
-template <class... Rows>
-auto backends(std::tuple<Rows...>*)
-    -> std::tuple<OracleBackend, PoolBackend<Rows, Durability::process>...,
-                  PoolBackend<Rows, Durability::emulated>...>;
-template <class B, class... Ks>
-auto of_backend(std::tuple<Ks...>*) -> std::tuple<Subject<B, Ks>...>;
-template <class... Bs>
-auto cross(std::tuple<Bs...>*)
-    -> decltype(std::tuple_cat(of_backend<Bs>(static_cast<AllKinds*>(nullptr))...));
-template <template <class> class Pred, class... Ts>
-auto filter(std::tuple<Ts...>*) -> decltype(std::tuple_cat(
-    std::conditional_t<Pred<Ts>::value, std::tuple<Ts>, std::tuple<>>{}...));
+template <template <class> class Suite, template <class> class Test, class... KindsTs>
+bool register_map_test(const char* suite, const char* name, const char* file, int line,
+                       std::tuple<KindsTs...>*) {
+  const auto add = [&]<class KindsT>(const Place& place, KindsT*) {
+    if (!Suite<KindsT>::takes(place)) return;
+    const std::string full = std::string(suite) + "/" + place.name() + "_" +
+                             kind_name<typename KindsT::K>() + "_" +
+                             kind_name<typename KindsT::V>();
+    ::testing::RegisterTest(full.c_str(), name, nullptr, nullptr, file, line,
+                            [place]() -> Suite<KindsT>* {
+                              MapTest<KindsT>::next = place;
+                              return new Test<KindsT>();
+                            });
+  };
+  for (const Place& place : places()) (add(place, static_cast<KindsTs*>(nullptr)), ...);
+  return true;
+}
 
-using All =
-    decltype(cross(static_cast<decltype(backends(static_cast<EngineRows*>(nullptr)))*>(nullptr)));
-template <class S>
-struct IsOrdered : std::bool_constant<S::ordered> {};
-template <class S>
-struct IsByteKeyed : std::bool_constant<S::byte_keys> {};
-template <class S>
-struct IsOrderedByteKeyed : std::bool_constant<S::byte_keys && S::ordered> {};
-template <class S>
-struct IsU64Keyed : std::is_same<typename S::K, std::uint64_t> {};
-template <class S>
-struct IsByteValued : std::bool_constant<S::byte_values> {};
-template <template <class> class Pred>
-using Filtered = typename ToTypes<decltype(filter<Pred>(static_cast<All*>(nullptr)))>::type;
-}  // namespace subjects_detail
-
-using AllSubjects = typename subjects_detail::ToTypes<subjects_detail::All>::type;
-using OrderedSubjects = subjects_detail::Filtered<subjects_detail::IsOrdered>;
-using ByteKeySubjects = subjects_detail::Filtered<subjects_detail::IsByteKeyed>;
-using OrderedByteKeySubjects = subjects_detail::Filtered<subjects_detail::IsOrderedByteKeyed>;
-using U64KeySubjects = subjects_detail::Filtered<subjects_detail::IsU64Keyed>;
-using ByteValueSubjects = subjects_detail::Filtered<subjects_detail::IsByteValued>;
+// TYPED_TEST for suites over MapTest: for each of <suite>Kinds, in each place that the suite takes.
+#define MAP_TEST(suite, name)                                                        \
+  template <class KindsT>                                                            \
+  class suite##_##name : public suite<KindsT> {                                      \
+    using TypeParam = KindsT;                                                        \
+    using TestFixture = suite<KindsT>;                                               \
+    void TestBody() override;                                                        \
+  };                                                                                 \
+  const bool suite##_##name##_registered = register_map_test<suite, suite##_##name>( \
+      #suite, #name, __FILE__, __LINE__, static_cast<suite##Kinds*>(nullptr));       \
+  template <class KindsT>                                                            \
+  void suite##_##name<KindsT>::TestBody()
 
 // The i-th key in key order, for i below kMaxKeyIndex.
 inline constexpr std::uint64_t kMaxKeyIndex = 60'000;

@@ -3,7 +3,7 @@
 // must() ends the test case with the library's own message.
 //
 // Environment: PERDURE_SEED replays a randomised test, PERDURE_SAN=1 shrinks sizes (sanitizers are
-// ten times slower).
+// ten times slower), PERDURE_LONG=1 leaves out no combination (a night).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,8 +38,16 @@ inline bool san() {
   }();
   return on;
 }
+// As much as one would like, which takes too long for every change.
+inline bool at_length() {
+  static const bool on = std::getenv("PERDURE_LONG") != nullptr;
+  return on;
+}
 inline std::uint64_t scaled(std::uint64_t full, std::uint64_t shrunken) {
   return san() ? shrunken : full;
+}
+inline std::uint64_t scaled(std::uint64_t full, std::uint64_t fast, std::uint64_t shrunken) {
+  return scaled(at_length() ? full : fast, shrunken);
 }
 
 // One seed per process, so that one number replays whatever failed.

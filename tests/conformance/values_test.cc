@@ -12,11 +12,10 @@ namespace perdure::test {
 namespace {
 
 template <class S>
-class ByteValueTest : public ::testing::Test {
+class ByteValueTest : public MapTest<S> {
  protected:
   using KeyType = typename S::K;
-  void SetUp() override { map_ = backend_.template map<KeyType, std::string_view>("map"); }
-  void TearDown() override { backend_.expect_sound(); }
+  void SetUp() override { map_ = this->backend_.template map<KeyType, std::string_view>("map"); }
   // Position-dependent, so that a block of another value or a shifted copy shows.
   static std::string content(std::size_t size, std::uint64_t salt) {
     std::string bytes(size, '\0');
@@ -32,12 +31,11 @@ class ByteValueTest : public ::testing::Test {
     return found && same;
   }
 
-  typename S::Backend backend_;
   std::optional<Map<KeyType, std::string_view>> map_;
 };
-TYPED_TEST_SUITE(ByteValueTest, ByteValueSubjects, SubjectName);
+using ByteValueTestKinds = ByteValueKinds;
 
-TYPED_TEST(ByteValueTest, ValuesOfEverySize) {
+MAP_TEST(ByteValueTest, ValuesOfEverySize) {
   using K = typename TestFixture::KeyType;
   std::vector<std::size_t> sizes;
   for (std::size_t n = 0; n <= 9; ++n) sizes.push_back(n);
@@ -60,7 +58,7 @@ TYPED_TEST(ByteValueTest, ValuesOfEverySize) {
   }
 }
 
-TYPED_TEST(ByteValueTest, SixtyFourMebibytes) {
+MAP_TEST(ByteValueTest, SixtyFourMebibytes) {
   using K = typename TestFixture::KeyType;
   const std::string big = this->content(scaled(64_MiB, 16_MiB), 1);
   for (int round = 0; round < 2; ++round) {  // the second time in reused space
@@ -75,7 +73,7 @@ TYPED_TEST(ByteValueTest, SixtyFourMebibytes) {
   }
 }
 
-TYPED_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
+MAP_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
   using K = typename TestFixture::KeyType;
   PERDURE_TRACE_SEED();
   Rng rng;
@@ -104,7 +102,7 @@ TYPED_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
 
 // A value one byte beyond the limit is refused by its size, before a byte of it is read: the view
 // lies over a reserved, unreadable range.
-TYPED_TEST(ByteValueTest, ValuesBeyondTheLimitAreRefused) {
+MAP_TEST(ByteValueTest, ValuesBeyondTheLimitAreRefused) {
   using K = typename TestFixture::KeyType;
   const std::size_t size = kMaxValueBytes + 1;
   void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -58,8 +58,12 @@ class Session {
             .max_size = 4_MiB,
             .recovery_threads = fault_ == Fault::thread ? 3U : 1U};
   }
-  // Page media pay an msync per operation.
-  std::uint64_t size() const { return parameters_.durability == Durability::power ? 30 : 400; }
+  // Page media pay an msync per operation. On the other disks few of the faults are taken: the pool
+  // has to grow often enough, whatever an engine needs for an entry.
+  std::uint64_t size() const {
+    if (parameters_.durability == Durability::power) return 30;
+    return parameters_.durability == Durability::emulated ? 800 : 400;
+  }
 
   // The content that the faults meet; made without them.
   void prepare() {
@@ -242,10 +246,12 @@ class Session {
 
   void mutate_texts(Map<Bytes, Bytes>& map) {
     for (std::uint64_t i = 0; i < size() / 2; ++i) {
-      const std::string key = (i % 2 == 0 ? "old:" : "new:") + std::to_string(i);
-      // One of them takes extents of its own.
-      const std::string value(i == 20 ? 100'000 : i % 300, 'n');
+      // One of them takes extents of its own, and is erased: there is something to give back.
+      constexpr std::uint64_t kLarge = 21;
       const bool erases = i % 7 == 6;
+      const std::uint64_t number = i == 2 * kLarge + 6 ? kLarge : i;
+      const std::string key = (number % 2 == 0 ? "old:" : "new:") + std::to_string(number);
+      const std::string value(i == kLarge ? 100'000 : i % 300, 'n');
       auto answer =
           call("a mutation", [&] { return erases ? map.erase(key) : map.upsert(key, value); });
       if (!answer) {

@@ -6,9 +6,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <climits>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "platform/real_platform.h"
 #include "pool/file_storage.h"
@@ -146,6 +149,55 @@ TEST_F(Media, FlushedCachesNeedAFenceOnly) {
     GTEST_SKIP() << "built without libpmem2, which alone can tell";
   }
   live_on_dax(path_, Medium::eadr, "none");
+}
+
+// A thread that has changed one pool lives on when another thread closes it, and changes the next.
+// Whatever its last operation has written back and not fenced is nobody's any more.
+TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
+  const auto first = Pool::open(path_, with(Durability::power));
+  if (!first && first.error() == StatusCode::unsupported) {
+    GTEST_SKIP() << "power is not to be had here: " << first.error().message();
+  }
+  std::filesystem::remove(path_);
+  constexpr int kRounds = 4;
+  std::optional<Pool> pool;
+  std::atomic<int> turn{0};
+  std::string wrong;
+  std::thread worker([&] {
+    const std::string value(2'000, 'v');
+    for (int round = 0; round < kRounds; ++round) {
+      while (turn.load() != 2 * round + 1) std::this_thread::yield();
+      try {
+        auto numbers = must(pool->map<std::uint64_t, std::uint64_t>("numbers", maps()));
+        auto texts = must(pool->map<std::uint64_t, std::string_view>("texts", maps()));
+        for (std::uint64_t i = 0; i < 9; ++i) {
+          must(numbers.upsert(mix(i), i));
+          must(texts.upsert(mix(i), value));
+          if (i % 3 == 2) must(numbers.erase(mix(i - 1)));
+        }
+        // It ends with any of these, a tower among them.
+        for (int i = 0; i <= round; ++i) must(numbers.upsert(mix(100 + i), 1));
+      } catch (const std::exception& error) {
+        wrong += error.what();
+      }
+      turn = 2 * round + 2;
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    // Each is larger, so that its mapping does not lie where the last one did; its object may.
+    PoolOptions options = with(Durability::power);
+    options.max_size <<= round;
+    const std::string path = path_ + std::to_string(round);
+    pool.emplace(open_pool(path, options));
+    turn = 2 * round + 1;
+    while (turn.load() != 2 * round + 2) std::this_thread::yield();
+    const Status closed = pool->close();
+    EXPECT_TRUE(closed.ok()) << closed.message();
+    pool.reset();
+    std::filesystem::remove(path);
+  }
+  worker.join();
+  EXPECT_EQ(wrong, "");
 }
 
 // ---- the system's answers ----

@@ -45,7 +45,7 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
     Model<K, V> model(distribution(), engine().ordered);
     KeyNumbers numbers(distribution(), kUniverse);
     Rng rng(seed());
-    const std::uint64_t operations = scaled(5'000, 400);
+    const std::uint64_t operations = scaled(5'000, 2'500, 400);
     for (std::uint64_t session = 0; session < scaled(4, 4); ++session) {
       SCOPED_TRACE("session " + std::to_string(session));
       Pool pool = open_pool(path, pool_options());
@@ -87,11 +87,11 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
     KeyNumbers numbers(distribution(), kUniverse);
     Rng rng(seed());
     Rng chance(seed() + 1);
-    const std::uint64_t sessions = scaled(6, 2);
+    const std::uint64_t sessions = scaled(6, 4, 2);
     for (std::uint64_t session = 0; session < sessions; ++session) {
       SCOPED_TRACE("killed session " + std::to_string(session));
       const Mix share = mix_of(session);
-      const std::uint64_t target = 1 + chance.below(scaled(6'000, 400));
+      const std::uint64_t target = 1 + chance.below(scaled(6'000, 3'000, 400));
       int pipe_fds[2];
       ASSERT_EQ(pipe(pipe_fds), 0);
       const pid_t child = start_child([&] {
@@ -156,11 +156,14 @@ std::string parameter_name(const ::testing::TestParamInfo<Parameters>& row) {
 
 std::vector<Parameters> all_parameters() {
   std::vector<Parameters> out;
-  for (const EngineInfo& engine : kEngines) {
+  for (std::size_t e = 0; e < std::size(kEngines); ++e) {
     for (std::size_t i = 0; i < std::size(kDistributions); ++i) {
-      // Each distribution under both durabilities; with sanitizers under one of them.
-      if (!san() || i % 2 == 0) out.emplace_back(engine, Durability::process, kDistributions[i]);
-      if (!san() || i % 2 == 1) out.emplace_back(engine, Durability::emulated, kDistributions[i]);
+      // Each distribution under both durabilities, of each engine under one of them but at night.
+      const bool even = (e + i) % 2 == 0;
+      if (at_length() || even)
+        out.emplace_back(kEngines[e], Durability::process, kDistributions[i]);
+      if (at_length() || !even)
+        out.emplace_back(kEngines[e], Durability::emulated, kDistributions[i]);
     }
   }
   return out;
@@ -188,7 +191,7 @@ TEST_P(Killed, DuringOpen) {
   PERDURE_TRACE_SEED();
   Rng rng;
   for (const bool created : {false, true}) {
-    for (std::uint64_t round = 0; round < scaled(60, 8); ++round) {
+    for (std::uint64_t round = 0; round < scaled(60, 24, 8); ++round) {
       SCOPED_TRACE("round " + std::to_string(round) + (created ? " reopening" : " creating"));
       TempPath path;
       const PoolOptions options{
@@ -232,7 +235,7 @@ TEST_P(Killed, DuringClose) {
   TempPath path;
   const PoolOptions options{.max_size = 64_MiB};
   std::uint64_t next = 0;
-  for (std::uint64_t round = 0; round < scaled(40, 8); ++round) {
+  for (std::uint64_t round = 0; round < scaled(40, 20, 8); ++round) {
     int pipe_fds[2];
     ASSERT_EQ(pipe(pipe_fds), 0);
     const std::uint64_t first = next;

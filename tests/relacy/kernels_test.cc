@@ -16,6 +16,7 @@
 
 #include "index/phast/codec.h"
 #include "index/phast/leaf_table.h"
+#include "index/pskiplist/key_node.h"
 #include "reclaim/epoch.h"
 #include "relacy_platform.h"  // last: see there
 
@@ -254,6 +255,58 @@ struct CacheSwap : rl::test_suite<CacheSwap, 2> {
   }
 };
 
+// --- a version is closed beside a write (pskiplist.h I3, ORDERING: state) ---
+
+// Who tags and then does not meet the write has closed a version that the write is not of.
+struct TagBesideAWrite : rl::test_suite<TagBesideAWrite, 2> {
+  using State = pskiplist::State;
+  using Phase = pskiplist::Phase;
+  static constexpr State kUnstamped = State::of(Phase::unstamped, 1);
+  std::optional<P::Word<std::uint64_t>> state, clock;
+  // Real time: no simulated thread learns anything by it.
+  unsigned ended;
+  std::uint64_t version, closed;
+  bool met;
+
+  void before() {
+    P::begin(2);
+    state.emplace(State::of(Phase::held, 1).word);
+    clock.emplace(5);
+    ended = 0;
+    version = closed = 0;
+    met = false;
+  }
+  void after() {
+    state.reset();
+    clock.reset();
+  }
+  // Whoever comes first; what the state says then.
+  State stamp() {
+    const std::uint64_t now = clock->load(std::memory_order_seq_cst);
+    std::uint64_t expected = kUnstamped.word;
+    (void)state->compare_exchange_strong(expected, State::of(Phase::stamped, now).word,
+                                         std::memory_order_seq_cst);
+    return {state->load(std::memory_order_seq_cst)};
+  }
+  void thread(unsigned index) {
+    if (index == 0) {  // PSkipList::stamp
+      if (P::planted.order) {
+        state->store(kUnstamped.word, std::memory_order_release);
+      } else {
+        state->exchange(kUnstamped.word, std::memory_order_seq_cst);
+      }
+      version = stamp().number();
+    } else {  // tag, then settle_state
+      closed = clock->fetch_add(1, std::memory_order_seq_cst);
+      State seen{state->load(std::memory_order_seq_cst)};
+      if (seen.phase() == Phase::unstamped) seen = stamp();
+      met = seen.phase() == Phase::stamped && seen.number() <= closed;
+    }
+    if (++ended == 2) RL_ASSERT(met || version > closed);
+    P::leave();
+  }
+};
+
 // --- running them ---
 
 std::uint64_t iterations(std::uint64_t fast) {
@@ -353,6 +406,11 @@ TEST(Relacy, G6_EpochsPinAndAdvance) {
 
 // With a grace of two epochs it is red.
 TEST(Relacy, G6_EpochOfALateReader) { expect_right<EpochLate>(20'000); }
+
+TEST(Relacy, W2_TagBesideAWrite) {
+  expect_right<TagBesideAWrite>(20'000);
+  expect_red<TagBesideAWrite>("unstamped is stored without a full fence", {.order = true});
+}
 
 TEST(Relacy, P16_IndexCacheSwap) {
   expect_right<CacheSwap>(3'000);

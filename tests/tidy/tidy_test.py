@@ -97,7 +97,8 @@ LAYERS = {
     "heap": {"util", "platform", "reclaim"},
     "reclaim": {"util", "platform", "heap"},
     "pool": {"util", "platform", "heap", "reclaim"},
-    "engine": {"util", "platform", "heap", "reclaim", "pool", "index"},
+    "ordered": {"util", "platform", "reclaim"},
+    "engine": {"util", "platform", "heap", "reclaim", "pool", "index", "ordered"},
     "index": {"util", "platform", "heap", "reclaim", "pool", "engine"},
     "store": CORE - {"store"},
     "tools": CORE | {"bench"},
@@ -115,7 +116,7 @@ def layer_of(path):
         return "public", ""
     if parts[0] == "src" and len(parts) > 2:
         if parts[1] == "index" and len(parts) > 3:
-            return "engine", parts[2]
+            return (parts[2], "") if parts[2] in LAYERS else ("engine", parts[2])
         return parts[1], ""
     return (parts[0], "") if parts[0] in LAYERS else None
 
@@ -325,6 +326,8 @@ PLANTED = [
                 "src/index/phast/b.h": HEADER}, "src/store/a.cc:1"),
     (layering, {"include/perdure/a.h": '#include "util/b.h"\n', "src/util/b.h": HEADER},
      "include/perdure/a.h:1"),
+    (layering, {"src/index/ordered/a.h": '#include "index/phast/b.h"\n',
+                "src/index/phast/b.h": HEADER}, "src/index/ordered/a.h:1"),
     (layering, {"src/pool/a.h": '#include "src/util/b.h"\n', "src/util/b.h": HEADER},
      "src/pool/a.h:1"),
     (layering, {"src/heap/a.h": '#include "reclaim/b.h"\n',
@@ -393,7 +396,9 @@ CLEAN = {
     "src/heap/a.h": HEADER + '#include "platform/platform.h"\n#include "reclaim/a.h"\n',
     "src/reclaim/a.h": HEADER + "// std::atomic would hide here; _mm_clwb too\n",
     "src/index/engine_table.cc": '#include "index/phast/a.h"\n',
+    "src/index/ordered/a.h": HEADER + '#include "reclaim/a.h"\n',
     "src/index/phast/a.h": HEADER + '#include "index/index.h"\n#include "b.h"\n'
+                           '#include "index/ordered/a.h"\n'
                            'flush(p, "phast.insert.entry"_site); '
                            'fence("phast.insert.entry"_site);\n',
     "src/index/phast/b.h": HEADER + "auto n = 1'000; platform.rand(); // std::mutex\n",

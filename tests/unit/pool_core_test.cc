@@ -232,6 +232,25 @@ TEST_F(Core, ASweepWithoutMarksFreesEverything) {
   }
 }
 
+// Nobody has looked at the words of extents that were not there yet.
+TEST_F(Core, AFlippedBitBehindTheEndIsNoDamageOnceThePoolHasGrown) {
+  ASSERT_TRUE(core().close(true).ok());
+  const layout::Header header = core().header();
+  const std::uint64_t extents = (header.file_bytes - header.data_offset) / header.extent_bytes;
+  pool_.reset();
+  auto* words = reinterpret_cast<std::uint64_t*>(memory_.base() + header.table_offset);
+  words[extents + 1] = std::uint64_t{1} << 42;
+  open();
+  ASSERT_TRUE(opened_.ok()) << opened_.message();
+  const auto grown = core().grow(2);
+  ASSERT_TRUE(grown);
+  ASSERT_GT(*grown, extents + 1);
+  EXPECT_EQ(words[extents + 1], 0U);
+  ASSERT_TRUE(core().close(true).ok());
+  open();
+  EXPECT_TRUE(opened_.ok()) << opened_.message();
+}
+
 // The next growth finds its space there; a crash before it leaves a longer file, no more.
 TEST_F(Core, GrowthIsPreparedPieceByPiece) {
   const std::uint64_t before = core().header().file_bytes;

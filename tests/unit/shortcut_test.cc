@@ -1,5 +1,5 @@
 // Shortcut: which leaf an interval names, after making, splits and unlinks.
-#include "index/phast/shortcut.h"
+#include "index/ordered/shortcut.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "platform/real_platform.h"
 
-namespace perdure::phast {
+namespace perdure::ordered {
 namespace {
 
 using Subject = Shortcut<RealPlatform>;
@@ -138,4 +138,4 @@ TEST(Shortcut, CoversTheWholeKeySpace) {
 }
 
 }  // namespace
-}  // namespace perdure::phast
+}  // namespace perdure::ordered

@@ -31,7 +31,6 @@
 
 namespace perdure::phast {
 
-inline constexpr std::uint32_t kNoLeaf = 0;  // leaf number 0 is never used
 inline constexpr std::uint32_t kNoSlot = ~0U;
 inline constexpr std::uint32_t kHeld = 0x80;           // of a stripe's byte
 inline constexpr std::uint32_t kAllHeld = 0x80808080;  // of all stripes
@@ -74,33 +73,14 @@ struct alignas(64) Descriptor {
   static_assert(sizeof(SearchLine) == 64 && G::kLeafEntries <= 60);
   SearchLine search;
 
-  // Byte strings: a null separator means that the word alone decides.
-  struct Separators {
-    alignas(64) Atomic<Separator<P>*> low{nullptr};
-    Atomic<Separator<P>*> bound{nullptr};
-  };
-  struct Nothing {};
-  [[no_unique_address]] std::conditional_t<Codec::kBytes, Separators, Nothing> separators;
+  alignas(Codec::kBytes ? 64 : 8)
+      [[no_unique_address]] ordered::Separators<P, Codec::kBytes> separators;
 
-  bool below(const Probe& probe) const noexcept {  // before this leaf's range
-    const std::uint64_t word = low.load(std::memory_order_acquire);
-    if constexpr (Codec::kBytes) {
-      if (probe.word == word) {
-        const Separator<P>* s = separators.low.load(std::memory_order_acquire);
-        return s != nullptr && compare(probe, s->view()) <= 0;
-      }
-    }
-    return probe.word < word;
+  bool below(const Probe& probe) const noexcept {
+    return ordered::lies_below<Codec::kBytes>(*this, probe);
   }
   bool above(const Probe& probe) const noexcept {
-    const std::uint64_t word = bound.load(std::memory_order_acquire);
-    if constexpr (Codec::kBytes) {
-      if (probe.word == word) {
-        const Separator<P>* s = separators.bound.load(std::memory_order_acquire);
-        return s != nullptr && compare(probe, s->view()) > 0;
-      }
-    }
-    return probe.word > word;
+    return ordered::lies_above<Codec::kBytes>(*this, probe);
   }
 
   void set_fingerprint(std::uint32_t slot, std::uint8_t fingerprint) noexcept {
@@ -176,6 +156,7 @@ template <Platform P, class Codec, class G>
 class LeafTable {
  public:
   using Desc = Descriptor<P, Codec, G>;
+  static constexpr bool kBytes = Codec::kBytes;
 
   Status reserve(std::size_t leaves) noexcept {
     if (leaves > 0xFFFFFFF0ULL) leaves = 0xFFFFFFF0ULL;

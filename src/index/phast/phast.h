@@ -62,8 +62,8 @@
 
 #include "index/engine.h"
 #include "index/map_engine.h"
+#include "index/ordered/inner.h"
 #include "index/phast/codec.h"
-#include "index/phast/inner.h"
 #include "index/phast/layout.h"
 #include "index/phast/leaf_table.h"
 #include "index/records.h"
@@ -82,7 +82,7 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
   using Entry = layout::Entry;
   using Table = LeafTable<P, Codec, G>;
   using Desc = typename Table::Desc;
-  using Inner = InnerIndex<P, Codec, G>;
+  using Inner = ordered::InnerIndex<P, LeafTable<P, Codec, G>, G::kInnerLeaves>;
   static constexpr std::uint32_t kEntries = G::kLeafEntries;
 
   // Writes an empty map and answers the offset of its root block; durable, not yet named by

@@ -149,7 +149,7 @@ void Phast<P, Codec, G>::check_order(std::uint32_t number, CheckReport& report) 
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report) {
   EpochGuard<P> guard(context_.epochs);
-  const Partitioning& partitioning = inner_.partitioning();
+  const ordered::Partitioning& partitioning = inner_.partitioning();
   ++report.objects;
   if (!root_intact(*root_, partitioning.count()))
     internal::violation(report, root_offset_, "damaged root block");

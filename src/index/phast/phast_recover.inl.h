@@ -45,7 +45,7 @@ Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& conte
                 "partition_shift %u leaves fewer than %u bits above it", shift, bits);
   }
   P& platform = context.platform;
-  const Partitioning partitioning{.bits = bits, .shift = bits == 0 ? 0 : shift};
+  const ordered::Partitioning partitioning{.bits = bits, .shift = bits == 0 ? 0 : shift};
   const std::uint32_t count = partitioning.count();
   const std::size_t bytes = sizeof(layout::Root) + count * 8ULL;
   // Rounded up to lines: blocks of such classes lie on line boundaries, which the zero slot needs.
@@ -271,7 +271,7 @@ Status Phast<P, Codec, G>::set_bounds(Desc& desc, const Leaf& leaf, const Desc* 
     return Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (%s)",
                           static_cast<unsigned long long>(leaf_offset(desc)), what);
   };
-  const Partitioning& partitioning = inner_.partitioning();
+  const ordered::Partitioning& partitioning = inner_.partitioning();
   const std::uint64_t bound = context_.platform.load(leaf.bound);
   const bool last = context_.platform.load(leaf.next) == 0;
   std::uint64_t word = bound;

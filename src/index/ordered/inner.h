@@ -1,10 +1,11 @@
-// InnerIndex: the DRAM levels of PhaST above its leaves: partitions, index caches, inner nodes.
+// InnerIndex: what lies in DRAM above the leaves of an ordered engine: partitions, index caches,
+// inner nodes.
 //
-// WHAT  Partitions by key prefix (paper §3.1); per partition a list of inner nodes of up to 128
-//   leaves each (§3.3) and an index cache (§3.2): an immutable sorted array over the inner nodes,
-//   replaced as a whole. Deviation: the cache takes the place of the towers of the paper's
-//   skiplist; it is the flattened upper level, every node while there are at most 64 Ki of them,
-//   then every 2^k-th (docs/decisions/0003).
+// WHAT  PhaST's (its paper's sections in brackets). Partitions by key prefix (§3.1); per partition
+//   a list of inner nodes of up to 128 leaves each (§3.3) and an index cache (§3.2): an immutable
+//   sorted array over the inner nodes, replaced as a whole. Deviation: the cache takes the place of
+//   the towers of the paper's skiplist; it is the flattened upper level, every node while there are
+//   at most 64 Ki of them, then every 2^k-th (docs/decisions/0003).
 // INVARIANTS (DRAM)
 //   N1  Whatever a lookup reads here is a hint: the leaf's descriptor decides (low < key <= bound,
 //       version).
@@ -25,11 +26,12 @@
 #include <cstdlib>
 #include <new>
 
-#include "index/phast/leaf_table.h"
-#include "index/phast/shortcut.h"
+#include "index/ordered/probe.h"
+#include "index/ordered/shortcut.h"
 #include "reclaim/epoch.h"
+#include "util/arena.h"
 
-namespace perdure::phast {
+namespace perdure::ordered {
 
 // How keys map to partitions; monotone, so that scans go from one to the next.
 struct Partitioning {
@@ -49,20 +51,22 @@ struct Partitioning {
   }
 };
 
-template <Platform P, class Codec, class G>
+// Leaves: a table of leaves by number. It says whether keys are byte strings (kBytes); of its Desc,
+// which decides, low, bound, next, separators and above() are used.
+template <Platform P, class Leaves, std::uint32_t Fanout>
 class InnerIndex {
  public:
-  using Table = LeafTable<P, Codec, G>;
-  using Desc = typename Table::Desc;
+  using Desc = typename Leaves::Desc;
   template <class T>
   using Atomic = typename P::template Atomic<T>;
-  static constexpr std::uint32_t kFanout = G::kInnerLeaves;
+  static constexpr bool kBytes = Leaves::kBytes;
+  static constexpr std::uint32_t kFanout = Fanout;
   static constexpr std::uint32_t kGroup = kFanout < 8 ? kFanout : 8;  // keys per line
   static constexpr std::uint32_t kGroups = kFanout / kGroup;
   static_assert(std::has_single_bit(kGroup) && std::has_single_bit(kGroups));
   static constexpr std::uint32_t kMaxCached = 1U << 16;
 
-  InnerIndex(Table& leaves, EpochDomain<P>& epochs) noexcept : leaves_(leaves), epochs_(epochs) {}
+  InnerIndex(Leaves& leaves, EpochDomain<P>& epochs) noexcept : leaves_(leaves), epochs_(epochs) {}
   InnerIndex(const InnerIndex&) = delete;
   InnerIndex& operator=(const InnerIndex&) = delete;
   ~InnerIndex();
@@ -144,7 +148,7 @@ class InnerIndex {
   }
   bool above(const Node& node, const Probe& probe) const noexcept {
     const std::uint64_t word = node.max.load(std::memory_order_acquire);
-    if constexpr (Codec::kBytes) {
+    if constexpr (kBytes) {
       if (probe.word == word) {
         const Separator<P>* s = node.max_separator.load(std::memory_order_acquire);
         return s != nullptr && compare(probe, s->view()) > 0;
@@ -213,7 +217,7 @@ class InnerIndex {
   void release(Separator<P>* separator) noexcept { drop_separator(separator); }
 
  private:
-  Table& leaves_;
+  Leaves& leaves_;
   EpochDomain<P>& epochs_;
   Partitioning partitioning_;
   Arena<Node> nodes_;
@@ -225,6 +229,6 @@ class InnerIndex {
   bool closing_ = false;
 };
 
-}  // namespace perdure::phast
+}  // namespace perdure::ordered
 
-#include "index/phast/inner.inl.h"  // IWYU pragma: keep
+#include "index/ordered/inner.inl.h"  // IWYU pragma: keep

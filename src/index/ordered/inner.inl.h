@@ -3,27 +3,27 @@
 
 #include <algorithm>
 
-#include "index/phast/inner.h"
+#include "index/ordered/inner.h"
 
-namespace perdure::phast {
+namespace perdure::ordered {
 
-template <Platform P, class Codec, class G>
-InnerIndex<P, Codec, G>::~InnerIndex() {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+InnerIndex<P, Leaves, Fanout>::~InnerIndex() {
   closing_ = true;
   if (partitions_.data() == nullptr) return;
   for (std::uint32_t p = 0; p < partitioning_.count(); ++p) {
     Shortcut<P>::free(partitions_[p].shortcut.load(std::memory_order_acquire));
     free_cache(partitions_[p].cache.load(std::memory_order_acquire));
-    for (std::uint32_t n = partitions_[p].head; Codec::kBytes && n != 0;
+    for (std::uint32_t n = partitions_[p].head; kBytes && n != 0;
          n = nodes_[n].next.load(std::memory_order_relaxed)) {
       drop_separator(nodes_[n].max_separator.load(std::memory_order_relaxed));
     }
   }
 }
 
-template <Platform P, class Codec, class G>
-Status InnerIndex<P, Codec, G>::reserve(const Partitioning& partitioning,
-                                        std::size_t max_leaves) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+Status InnerIndex<P, Leaves, Fanout>::reserve(const Partitioning& partitioning,
+                                              std::size_t max_leaves) noexcept {
   partitioning_ = partitioning;
   // Nodes are at least half full when split; empties wait for a cache, hence the slack.
   const std::size_t nodes = max_leaves / (kFanout / 4) + 4 * std::size_t{partitioning.count()} + 64;
@@ -32,8 +32,8 @@ Status InnerIndex<P, Codec, G>::reserve(const Partitioning& partitioning,
 }
 
 // The first position of the node whose key is at or behind the probe; kFanout if there is none.
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::position_of(
+template <Platform P, class Leaves, std::uint32_t Fanout>
+[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Leaves, Fanout>::position_of(
     const Node& node, const Probe& probe, std::uint32_t group) const noexcept {
   std::uint32_t position = group * kGroup;
 #pragma GCC unroll 8
@@ -42,7 +42,7 @@ template <Platform P, class Codec, class G>
     position += key < probe.word ? half : 0;
   }
   position += node.keys[position].load(std::memory_order_acquire) < probe.word ? 1 : 0;
-  if constexpr (Codec::kBytes) {
+  if constexpr (kBytes) {
     // Equal words: the separators decide, by binary search over the run of equal words.
     const std::uint32_t count = node.count.load(std::memory_order_acquire);
     std::uint32_t end = position;
@@ -60,8 +60,8 @@ template <Platform P, class Codec, class G>
   return position;
 }
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::cache_start(
+template <Platform P, class Leaves, std::uint32_t Fanout>
+[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Leaves, Fanout>::cache_start(
     const Part& part, const Probe& probe) const noexcept {
   const Cache* cache = part.cache.load(std::memory_order_acquire);
   const std::uint64_t* words = cache->words;
@@ -71,7 +71,7 @@ template <Platform P, class Codec, class G>
     base += words[base + half - 1] < probe.word ? half : 0;
     n -= half;
   }
-  if constexpr (Codec::kBytes) {
+  if constexpr (kBytes) {
     std::uint32_t end = base;
     while (end + 1 < cache->count && words[end] == probe.word) ++end;
     while (base < end) {
@@ -87,9 +87,9 @@ template <Platform P, class Codec, class G>
   return cache->nodes[base];
 }
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline typename InnerIndex<P, Codec, G>::Step
-InnerIndex<P, Codec, G>::locate_node(const Probe& probe) const noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+[[gnu::always_inline]] inline typename InnerIndex<P, Leaves, Fanout>::Step
+InnerIndex<P, Leaves, Fanout>::locate_node(const Probe& probe) const noexcept {
   const Node& node = nodes_[cache_start(part_of(probe), probe)];
   __builtin_prefetch(&node);
   __builtin_prefetch(&node.guide[0]);
@@ -97,8 +97,8 @@ InnerIndex<P, Codec, G>::locate_node(const Probe& probe) const noexcept {
   return {&node, 0};
 }
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline void InnerIndex<P, Codec, G>::locate_group(
+template <Platform P, class Leaves, std::uint32_t Fanout>
+[[gnu::always_inline]] inline void InnerIndex<P, Leaves, Fanout>::locate_group(
     const Probe& probe, Step& step) const noexcept {
   const auto* node = static_cast<const Node*>(step.node);
   while (above(*node, probe)) node = &nodes_[node->next.load(std::memory_order_acquire)];
@@ -108,8 +108,8 @@ template <Platform P, class Codec, class G>
   __builtin_prefetch(&node->leaves[step.group * kGroup]);
 }
 
-template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Codec, G>::locate_leaf(
+template <Platform P, class Leaves, std::uint32_t Fanout>
+[[gnu::always_inline]] inline std::uint32_t InnerIndex<P, Leaves, Fanout>::locate_leaf(
     const Probe& probe, const Step& step) const noexcept {
   const auto* node = static_cast<const Node*>(step.node);
   const std::uint32_t position = position_of(*node, probe, step.group);
@@ -128,8 +128,8 @@ template <Platform P, class Codec, class G>
   }
 }
 
-template <Platform P, class Codec, class G>
-std::uint32_t InnerIndex<P, Codec, G>::search(const Probe& probe) const noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+std::uint32_t InnerIndex<P, Leaves, Fanout>::search(const Probe& probe) const noexcept {
   Step step = locate_node(probe);
   locate_group(probe, step);
   return locate_leaf(probe, step);
@@ -137,8 +137,8 @@ std::uint32_t InnerIndex<P, Codec, G>::search(const Probe& probe) const noexcept
 
 // --- changes; the partition's latch is held ---
 
-template <Platform P, class Codec, class G>
-std::uint32_t InnerIndex<P, Codec, G>::take_node() noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+std::uint32_t InnerIndex<P, Leaves, Fanout>::take_node() noexcept {
   LatchGuard guard(node_latch_);
   if (node_free_ != 0) {
     const std::uint32_t number = node_free_;
@@ -148,9 +148,9 @@ std::uint32_t InnerIndex<P, Codec, G>::take_node() noexcept {
   return node_high_ + 1 < nodes_.capacity() ? ++node_high_ : 0;
 }
 
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::free_node(std::uint32_t number) noexcept {
-  if constexpr (Codec::kBytes) {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::free_node(std::uint32_t number) noexcept {
+  if constexpr (kBytes) {
     drop_separator(nodes_[number].max_separator.load(std::memory_order_relaxed));
     nodes_[number].max_separator.store(nullptr, std::memory_order_relaxed);
   }
@@ -159,8 +159,8 @@ void InnerIndex<P, Codec, G>::free_node(std::uint32_t number) noexcept {
   node_free_ = number;
 }
 
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::drop_separator(Separator<P>* separator) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::drop_separator(Separator<P>* separator) noexcept {
   if (separator == nullptr) return;
   if (separator->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (closing_) {
@@ -170,8 +170,9 @@ void InnerIndex<P, Codec, G>::drop_separator(Separator<P>* separator) noexcept {
   }
 }
 
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::replace_max_separator(Node& node, Separator<P>* fresh) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::replace_max_separator(Node& node,
+                                                          Separator<P>* fresh) noexcept {
   share(fresh);
   Separator<P>* before = node.max_separator.load(std::memory_order_relaxed);
   node.max_separator.store(fresh, std::memory_order_release);
@@ -179,17 +180,17 @@ void InnerIndex<P, Codec, G>::replace_max_separator(Node& node, Separator<P>* fr
 }
 
 // A reader that mixes a new separator with an old maximum goes left or tries again (N1).
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::set_max(Node& node, const Desc& last) noexcept {
-  if constexpr (Codec::kBytes) {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::set_max(Node& node, const Desc& last) noexcept {
+  if constexpr (kBytes) {
     replace_max_separator(node, last.separators.bound.load(std::memory_order_acquire));
   }
   node.max.store(last.bound.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
-template <Platform P, class Codec, class G>
-Status InnerIndex<P, Codec, G>::build(std::uint32_t partition, const std::uint32_t* leaves,
-                                      std::size_t count) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+Status InnerIndex<P, Leaves, Fanout>::build(std::uint32_t partition, const std::uint32_t* leaves,
+                                            std::size_t count) noexcept {
   Part& part = partitions_[partition];
   part.first = leaves[0];
   constexpr std::uint32_t kFill = kFanout * 3 / 4 > 0 ? kFanout * 3 / 4 : 1;
@@ -227,10 +228,10 @@ Status InnerIndex<P, Codec, G>::build(std::uint32_t partition, const std::uint32
 }
 
 // The node that lists `leaf`, and where.
-template <Platform P, class Codec, class G>
-std::uint32_t InnerIndex<P, Codec, G>::find_node(const Part& part, std::uint32_t leaf,
-                                                 const Probe& hint,
-                                                 std::uint32_t& position) const noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+std::uint32_t InnerIndex<P, Leaves, Fanout>::find_node(const Part& part, std::uint32_t leaf,
+                                                       const Probe& hint,
+                                                       std::uint32_t& position) const noexcept {
   std::uint32_t number = cache_start(part, hint);
   for (bool from_head = false;; from_head = true) {
     for (; number != 0; number = nodes_[number].next.load(std::memory_order_relaxed)) {
@@ -250,8 +251,8 @@ std::uint32_t InnerIndex<P, Codec, G>::find_node(const Part& part, std::uint32_t
   }
 }
 
-template <Platform P, class Codec, class G>
-bool InnerIndex<P, Codec, G>::split_node(Part& part, Node& node) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+bool InnerIndex<P, Leaves, Fanout>::split_node(Part& part, Node& node) noexcept {
   const std::uint32_t number = take_node();
   if (number == 0) return false;
   Node& fresh = nodes_[number];
@@ -275,7 +276,7 @@ bool InnerIndex<P, Codec, G>::split_node(Part& part, Node& node) noexcept {
   // may be splitting and its new right half be about to be listed here.
   const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];
   const std::uint64_t boundary = right.low.load(std::memory_order_acquire);
-  if constexpr (Codec::kBytes) {
+  if constexpr (kBytes) {
     replace_max_separator(node, right.separators.low.load(std::memory_order_acquire));
     node.max.store(boundary, std::memory_order_release);
   } else {
@@ -289,21 +290,21 @@ bool InnerIndex<P, Codec, G>::split_node(Part& part, Node& node) noexcept {
   return true;
 }
 
-template <Platform P, class Codec, class G>
-Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint32_t old,
-                                             std::uint32_t fresh) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+Status InnerIndex<P, Leaves, Fanout>::insert_after(std::uint32_t partition, std::uint32_t old,
+                                                   std::uint32_t fresh) noexcept {
   Part& part = partitions_[partition];
   LatchGuard guard(part.latch);
   const Desc& left = leaves_[old];
   Probe hint{.word = left.bound.load(std::memory_order_relaxed)};
   if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
     const std::uint64_t low = left.low.load(std::memory_order_relaxed);
-    shortcut->split(old, Codec::kBytes || low == 0 ? low : low - 1, hint.word, fresh,
+    shortcut->split(old, kBytes || low == 0 ? low : low - 1, hint.word, fresh,
                     leaves_[fresh].bound.load(std::memory_order_relaxed));
     give_up_if_spent(part, *shortcut);
   }
-  if (++part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
-  if constexpr (Codec::kBytes) {
+  ++part.leaves;
+  if constexpr (kBytes) {
     const Separator<P>* s = leaves_[old].separators.bound.load(std::memory_order_relaxed);
     if (s != nullptr) hint.bytes = s->view();
   }
@@ -332,12 +333,14 @@ Status InnerIndex<P, Codec, G>::insert_after(std::uint32_t partition, std::uint3
   refresh_guide(*node);
   const Cache* cache = part.cache.load(std::memory_order_relaxed);
   if (part.changes > cache->count / 16 + 1) rebuild_cache(part);
+  // Once `fresh` is listed: or its intervals would name `old`, also when that is unlinked (S2).
+  if (part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
   return {};
 }
 
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf,
-                                     std::uint32_t heir) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::remove(std::uint32_t partition, std::uint32_t leaf,
+                                           std::uint32_t heir) noexcept {
   Part& part = partitions_[partition];
   LatchGuard guard(part.latch);
   const Desc& desc = leaves_[leaf];
@@ -348,7 +351,7 @@ void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf
   }
   --part.leaves;
   Probe hint{.word = leaves_[leaf].bound.load(std::memory_order_relaxed)};
-  if constexpr (Codec::kBytes) {
+  if constexpr (kBytes) {
     const Separator<P>* s = leaves_[leaf].separators.bound.load(std::memory_order_relaxed);
     if (s != nullptr) hint.bytes = s->view();
   }
@@ -369,8 +372,8 @@ void InnerIndex<P, Codec, G>::remove(std::uint32_t partition, std::uint32_t leaf
 }
 
 // Without memory the old one stays.
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::rebuild_shortcut(std::uint32_t partition) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::rebuild_shortcut(std::uint32_t partition) noexcept {
   Part& part = partitions_[partition];
   const auto each_leaf = [&](auto&& visit) {
     for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
@@ -414,8 +417,8 @@ void InnerIndex<P, Codec, G>::rebuild_shortcut(std::uint32_t partition) noexcept
   replace_shortcut(part, fresh);
 }
 
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::replace_shortcut(Part& part, Shortcut<P>* fresh) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::replace_shortcut(Part& part, Shortcut<P>* fresh) noexcept {
   auto* old = part.shortcut.load(std::memory_order_relaxed);
   part.shortcut.store(fresh, std::memory_order_release);
   cache_bytes_.fetch_add(
@@ -427,8 +430,9 @@ void InnerIndex<P, Codec, G>::replace_shortcut(Part& part, Shortcut<P>* fresh) n
 }
 
 // Lookups search the nodes then, until the partition has grown by a quarter.
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::give_up_if_spent(Part& part, const Shortcut<P>& shortcut) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::give_up_if_spent(Part& part,
+                                                     const Shortcut<P>& shortcut) noexcept {
   if (!shortcut.spent()) return;
   replace_shortcut(part, nullptr);
   part.rebuild_at = part.leaves + part.leaves / 4 + 1;
@@ -436,8 +440,8 @@ void InnerIndex<P, Codec, G>::give_up_if_spent(Part& part, const Shortcut<P>& sh
 
 // Leaves empty nodes out (the head stays) and makes a new cache. Without memory the old cache
 // stays: its entries are hints that only get further left.
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::rebuild_cache(Part& part) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::rebuild_cache(Part& part) noexcept {
   std::uint32_t live = 0;
   for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
     const Node& node = nodes_[n];
@@ -448,15 +452,14 @@ void InnerIndex<P, Codec, G>::rebuild_cache(Part& part) noexcept {
   std::uint32_t stride = 1;
   while (live / stride > kMaxCached) stride *= 2;
   const std::uint32_t count = (live + stride - 1) / stride;
-  const std::uint64_t bytes =
-      sizeof(Cache) + count * (8ULL + 4ULL + (Codec::kBytes ? 8ULL : 0)) + 8;
+  const std::uint64_t bytes = sizeof(Cache) + count * (8ULL + 4ULL + (kBytes ? 8ULL : 0)) + 8;
   auto* cache = static_cast<Cache*>(std::malloc(bytes));
   if (cache == nullptr) return;
   cache->count = count;
   cache->bytes = bytes;
   cache->words = reinterpret_cast<std::uint64_t*>(cache + 1);
   cache->separators = reinterpret_cast<Separator<P>**>(cache->words + count);
-  cache->nodes = reinterpret_cast<std::uint32_t*>(cache->separators + (Codec::kBytes ? count : 0));
+  cache->nodes = reinterpret_cast<std::uint32_t*>(cache->separators + (kBytes ? count : 0));
   std::uint32_t i = 0;
   std::uint32_t previous = 0;
   std::uint32_t retired_head = 0;
@@ -475,14 +478,14 @@ void InnerIndex<P, Codec, G>::rebuild_cache(Part& part) noexcept {
     const std::uint32_t group = i / stride;
     if (i % stride == 0) cache->nodes[group] = n;
     cache->words[group] = node.max.load(std::memory_order_relaxed);
-    if constexpr (Codec::kBytes) {
+    if constexpr (kBytes) {
       cache->separators[group] = node.max_separator.load(std::memory_order_relaxed);
     }
     previous = n;
     ++i;
   }
   cache->count = (i + stride - 1) / stride;
-  if constexpr (Codec::kBytes) {
+  if constexpr (kBytes) {
     for (std::uint32_t g = 0; g < cache->count; ++g) share(cache->separators[g]);
   }
   part.changes = 0;
@@ -501,25 +504,25 @@ void InnerIndex<P, Codec, G>::rebuild_cache(Part& part) noexcept {
   }
 }
 
-template <Platform P, class Codec, class G>
-void InnerIndex<P, Codec, G>::free_cache(Cache* cache) noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+void InnerIndex<P, Leaves, Fanout>::free_cache(Cache* cache) noexcept {
   if (cache == nullptr) return;
-  if constexpr (Codec::kBytes) {
+  if constexpr (kBytes) {
     for (std::uint32_t i = 0; i < cache->count; ++i) drop_separator(cache->separators[i]);
   }
   cache_bytes_.fetch_sub(cache->bytes, std::memory_order_relaxed);
   std::free(static_cast<void*>(cache));
 }
 
-template <Platform P, class Codec, class G>
-std::uint64_t InnerIndex<P, Codec, G>::dram_bytes() const noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+std::uint64_t InnerIndex<P, Leaves, Fanout>::dram_bytes() const noexcept {
   LatchGuard guard(node_latch_);
   return std::uint64_t{node_high_} * sizeof(Node) + partitioning_.count() * sizeof(Part) +
          cache_bytes_.load(std::memory_order_relaxed);
 }
 
-template <Platform P, class Codec, class G>
-std::uint64_t InnerIndex<P, Codec, G>::node_count() const noexcept {
+template <Platform P, class Leaves, std::uint32_t Fanout>
+std::uint64_t InnerIndex<P, Leaves, Fanout>::node_count() const noexcept {
   std::uint64_t count = 0;
   for (std::uint32_t p = 0; p < partitioning_.count(); ++p) {
     LatchGuard guard(partitions_[p].latch);
@@ -528,4 +531,4 @@ std::uint64_t InnerIndex<P, Codec, G>::node_count() const noexcept {
   return count;
 }
 
-}  // namespace perdure::phast
+}  // namespace perdure::ordered

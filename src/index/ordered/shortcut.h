@@ -1,4 +1,4 @@
-// Shortcut: from a key's word straight to a leaf, for one partition of PhaST.
+// Shortcut: from a key's word straight to a leaf, for one partition.
 //
 // WHAT  The part of the key space in which the partition's leaves lie, cut into intervals of equal
 //   width, 4 to 8 of them per leaf; each names the leaf in which it begins. Keys that are spread
@@ -22,9 +22,9 @@
 #include <new>
 #include <utility>
 
-#include "index/phast/leaf_table.h"
+#include "index/ordered/probe.h"
 
-namespace perdure::phast {
+namespace perdure::ordered {
 
 template <Platform P>
 class Shortcut {
@@ -129,4 +129,4 @@ class Shortcut {
   std::uint64_t visits_ = 0;  // of intervals by splits and unlinks; the partition's latch is held
 };
 
-}  // namespace perdure::phast
+}  // namespace perdure::ordered

@@ -1,0 +1,41 @@
+// The measurements of the atomic skiplists' evaluation (paper, section IV), and its data sets.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "bench/harness/memory_heap.h"
+#include "bench/paper/figures.h"
+#include "bench/paper/skiplists/list.h"
+
+namespace perdure::paper {
+
+struct ListOptions {
+  std::uint64_t items = 1'000'000;   // in the largest list; halved twice for the others
+  std::uint64_t sample = 10'000;     // operations behind each latency
+  std::uint64_t stream = 1'000'000;  // inserts, then deletes, behind each throughput
+};
+
+struct ListScheme {
+  const char* name;
+  std::unique_ptr<List> (*make)(bench::MemoryHeap& memory);
+};
+inline constexpr std::size_t kListSchemeCount = 5;
+std::span<const ListScheme, kListSchemeCount> list_schemes();
+
+// Distinct keys by their numbers. What only the names are known of is made up: words of documents
+// are pairs of a document's and a word's number, in the order of documents; a fingerprint is 16
+// bytes of a hash.
+struct DataSet {
+  const char* name;
+  ListKey (*key)(std::uint64_t n);
+};
+inline constexpr std::size_t kDataSetCount = 4;
+std::span<const DataSet, kDataSetCount> data_sets();
+
+inline constexpr std::uint32_t kWriteLatencies[] = {300, 600, 900, 1200};
+
+void list_figures(const ListOptions& options, Report& report);
+
+}  // namespace perdure::paper

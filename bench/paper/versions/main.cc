@@ -1,0 +1,268 @@
+// perdure-paper-versions: the evaluation of the multi-version store's paper (section V, one node)
+// with our engine and its baselines, in one run, as Markdown.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "bench/paper/versions/store.h"
+
+namespace perdure::paper::versions {
+
+namespace {
+
+struct Options {
+  std::uint64_t keys = 1'000'000;
+  std::vector<unsigned> threads = {1, 2};
+  std::string folder = "/dev/shm";
+  std::vector<std::string> only;
+};
+
+struct Named {
+  const char* name;
+  std::unique_ptr<Store> (*make)(const std::string& path);
+};
+constexpr Named kStores[] = {
+    {"pskiplist", &make_perdure},     {"LockedMap", &make_locked_map},
+    {"ESkipList", &make_skip_list},
+#ifdef PERDURE_HAVE_SQLITE
+    {"SQLiteReg", &make_sqlite_file}, {"SQLiteMem", &make_sqlite_memory},
+#endif
+};
+
+std::uint64_t value_of(std::uint64_t key) { return (key ^ 0x2545F4914F6CDD1D) >> 3; }
+
+[[noreturn]] void wrong(const char* store, const char* what) {
+  throw std::runtime_error(fmt::format("{}: {}", store, what));
+}
+
+// Seconds that `threads` threads take for work(i), i < count, in even shares.
+template <class F>
+double timed(unsigned threads, std::uint64_t count, F&& work) {
+  std::atomic<unsigned> ready{0};
+  std::atomic<bool> go{false};
+  std::exception_ptr failure;
+  std::atomic_flag failed;
+  std::vector<std::thread> workers;
+  for (unsigned t = 0; t < threads; ++t) {
+    workers.emplace_back([&, t] {
+      ready.fetch_add(1);
+      while (!go.load()) std::this_thread::yield();
+      try {
+        for (std::uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i) work(i, t);
+      } catch (...) {
+        if (!failed.test_and_set()) failure = std::current_exception();
+      }
+    });
+  }
+  while (ready.load() != threads) std::this_thread::yield();
+  const auto begin = std::chrono::steady_clock::now();
+  go.store(true);
+  for (std::thread& worker : workers) worker.join();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (failure) std::rethrow_exception(failure);
+  return took.count();
+}
+
+struct Workload {
+  explicit Workload(std::uint64_t count) : keys(count), shuffled(count) {
+    std::mt19937_64 random(20220530);
+    for (std::uint64_t& key : keys) key = random() >> 2;
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    std::shuffle(keys.begin(), keys.end(), random);
+    shuffled.resize(keys.size());
+    std::iota(shuffled.begin(), shuffled.end(), std::uint64_t{0});
+    std::shuffle(shuffled.begin(), shuffled.end(), random);
+  }
+  std::vector<std::uint64_t> keys;
+  std::vector<std::uint64_t> shuffled;  // places in keys
+};
+
+struct Figures {
+  double insert = 0, remove = 0, find = 0, history = 0;  // million a second
+  double snapshot = 0;                                   // million keys a second
+  double reopen = 0;                                     // seconds; 0: nothing survives
+  double cold_find = 0;
+  double medium_bytes = 0, dram_bytes = 0;  // per key
+};
+
+class Run {
+ public:
+  Run(const Named& named, const std::string& path, const Workload& work, unsigned threads)
+      : name_(named.name),
+        work_(work),
+        threads_(threads),
+        store_(named.make(path)),
+        inserted_(work.keys.size()),
+        removed_(work.keys.size()) {}
+
+  Figures all() {
+    Figures out;
+    const auto n = static_cast<double>(work_.keys.size());
+    const auto rate = [](double count, double seconds) { return count / seconds / 1e6; };
+    out.insert = rate(n, timed(threads_, work_.keys.size(), [&](std::uint64_t i, unsigned) {
+                        inserted_[i] = store_->insert(work_.keys[i], value_of(work_.keys[i]));
+                      }));
+    out.remove = rate(n, timed(threads_, work_.keys.size(), [&](std::uint64_t i, unsigned) {
+                        const std::uint64_t place = work_.shuffled[i];
+                        removed_[place] = store_->remove(work_.keys[place]);
+                      }));
+    out.medium_bytes = static_cast<double>(store_->medium_bytes()) / n;
+    out.dram_bytes = static_cast<double>(store_->dram_bytes()) / n;
+    last_ = *std::max_element(removed_.begin(), removed_.end());
+    out.find = rate(n, finds());
+    out.history = rate(n, histories());
+    out.snapshot = snapshots();
+    const auto begin = std::chrono::steady_clock::now();
+    if (store_->reopen()) {
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      out.reopen = took.count();
+      out.cold_find = rate(n, finds());
+    }
+    return out;
+  }
+
+ private:
+  // With one thread the versions of a key are those that its tags have answered.
+  bool known() const { return threads_ == 1; }
+  bool there(std::uint64_t place, std::uint64_t version) const {
+    return inserted_[place] <= version && version < removed_[place];
+  }
+  std::vector<std::mt19937_64> sources() const {
+    std::vector<std::mt19937_64> sources;
+    for (unsigned t = 0; t < threads_; ++t) sources.emplace_back(1000 + t);
+    return sources;
+  }
+
+  double finds() {
+    auto random = sources();
+    return timed(threads_, work_.keys.size(), [&](std::uint64_t, unsigned t) {
+      const std::uint64_t place = random[t]() % work_.keys.size();
+      const std::uint64_t version = 1 + random[t]() % last_;
+      std::uint64_t value = 0;
+      const bool found = store_->find(work_.keys[place], version, value);
+      if (known() && found != there(place, version)) wrong(name_, "find: a key comes or goes");
+      if (found && value != value_of(work_.keys[place])) wrong(name_, "find: another value");
+    });
+  }
+  double histories() {
+    auto random = sources();
+    return timed(threads_, work_.keys.size(), [&](std::uint64_t, unsigned t) {
+      const std::uint64_t place = random[t]() % work_.keys.size();
+      std::uint64_t removals = 0;
+      const std::uint64_t entries = store_->history(
+          work_.keys[place], [&](std::uint64_t version, std::uint64_t, bool removed) {
+            removals += removed ? 1 : 0;
+            if (!known()) return;
+            if (version != (removed ? removed_ : inserted_)[place]) wrong(name_, "history");
+          });
+      if (entries != 2 || removals != 1) wrong(name_, "history: not an insert and a removal");
+    });
+  }
+  // Million keys a second; each thread takes one, as in the paper.
+  double snapshots() {
+    struct Taken {
+      std::uint64_t version = 0, keys = 0;
+      bool as_written = true;  // rising keys, and their values
+    };
+    auto random = sources();
+    std::vector<Taken> taken(threads_);
+    const double seconds = timed(threads_, threads_, [&](std::uint64_t, unsigned t) {
+      Taken& mine = taken[t];
+      mine.version = last_ / 4 + random[t]() % (last_ / 2);
+      std::uint64_t before = 0;
+      mine.keys = store_->snapshot(mine.version, [&](std::uint64_t key, std::uint64_t value) {
+        mine.as_written = mine.as_written && before <= key && value == value_of(key);
+        before = key;
+      });
+    });
+    double keys = 0;
+    for (const Taken& mine : taken) {
+      std::uint64_t expected = 0;
+      for (std::uint64_t i = 0; i < work_.keys.size(); ++i) {
+        expected += there(i, mine.version) ? 1 : 0;
+      }
+      if (!mine.as_written || (known() && mine.keys != expected)) wrong(name_, "snapshot");
+      keys += static_cast<double>(mine.keys);
+    }
+    return keys / seconds / 1e6;
+  }
+
+  const char* name_;
+  const Workload& work_;
+  unsigned threads_;
+  std::unique_ptr<Store> store_;
+  std::vector<std::uint64_t> inserted_, removed_;  // versions, by place
+  std::uint64_t last_ = 0;
+};
+
+void figures(const Options& options) {
+  const Workload work(options.keys);
+  fmt::print(
+      "| store | threads | insert | remove | find | history | snapshot | reopen, s | find then "
+      "| medium B/key | DRAM B/key |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const unsigned threads : options.threads) {
+    for (const Named& named : kStores) {
+      const bool wanted =
+          options.only.empty() ||
+          std::find(options.only.begin(), options.only.end(), named.name) != options.only.end();
+      if (!wanted) continue;
+      const std::string path =
+          fmt::format("{}/perdure-paper-versions.{}", options.folder, ::getpid());
+      const auto remove_files = [&] {
+        for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((path + suffix).c_str());
+      };
+      remove_files();
+      const Figures f = Run(named, path, work, threads).all();
+      remove_files();
+      fmt::print(
+          "| {} | {} | {:.3f} | {:.3f} | {:.3f} | {:.3f} | {:.2f} | {:.3f} | {:.3f} | {:.0f} "
+          "| {:.0f} |\n",
+          named.name, threads, f.insert, f.remove, f.find, f.history, f.snapshot, f.reopen,
+          f.cold_find, f.medium_bytes, f.dram_bytes);
+      std::fflush(stdout);
+    }
+  }
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "Section V (one node) of the multi-version store's paper, measured here, as Markdown: N\n"
+      "inserts and N removals in another order, a tag after each; N finds at random versions, N\n"
+      "histories, a snapshot per thread; closed and opened; N finds again. Million operations a\n"
+      "second, of snapshots million keys. All answers are checked where one thread ran.",
+      "perdure-paper-versions");
+  app.add_option("--keys", options.keys, "N")
+      ->check(CLI::Range(1'000, 100'000'000))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "numbers of threads")->delimiter(',');
+  app.add_option("--folder", options.folder, "where files are made")->capture_default_str();
+  app.add_option("--only", options.only, "stores, by name")->delimiter(',');
+  CLI11_PARSE(app, argc, argv);
+  figures(options);
+  return 0;
+}
+
+}  // namespace
+}  // namespace perdure::paper::versions
+
+int main(int argc, char** argv) {
+  try {
+    return perdure::paper::versions::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "perdure-paper-versions: %s\n", error.what());
+    return 3;
+  }
+}

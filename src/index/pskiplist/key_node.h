@@ -1,0 +1,120 @@
+// KeyNode: what DRAM has of a key of the multi-version store: who writes it, and where its last
+// entry is. One line.
+//
+// STATE  a phase, and a number n, of the writes that this node has seen, or a version p.
+//     idle(n)       nobody writes. held(n): somebody does, or looks what there is to write
+//     unstamped(n)  a write is coming; whoever meets it gives it the open version
+//     stamped(p)    it has version p; stores come, or a fence that only their thread can do
+//     stored(n)     all its stores are in the line of the last entry, on their way to the medium
+//     dead          the key has left the map, durably
+//   idle -> held by compare-and-swap, then the holder's; unstamped -> stamped by anyone.
+// INVARIANTS (DRAM)
+//   N1  No n comes twice in unstamped, nor in stored: a write has one of its own, and takes another
+//       if it goes back to held and stamps once more. So a compare-and-swap that was prepared for
+//       one write fails in all later ones.
+//   N2  last, value and slot change in state stamped, or while nothing else runs; but in held a
+//       trim may move the last entry: `last` then names its copy, and value and slot stay. So who
+//       has loaded them between two loads of the same state idle, held or stored (N1) has loaded
+//       one moment.
+//   N3  idle, held: what last and value say is durable.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/platform.h"
+#include "util/arena.h"
+
+namespace perdure::pskiplist {
+
+enum class Phase : std::uint8_t { idle, held, unstamped, stamped, stored, dead };
+
+struct State {
+  std::uint64_t word;
+  constexpr Phase phase() const noexcept { return static_cast<Phase>(word & 7); }
+  constexpr std::uint64_t number() const noexcept { return word >> 3; }
+  static constexpr State of(Phase phase, std::uint64_t number) noexcept {
+    return {number << 3 | static_cast<std::uint64_t>(phase)};
+  }
+  friend bool operator==(const State&, const State&) = default;
+};
+
+template <Platform P>
+struct alignas(64) KeyNode {
+  using Word = typename P::template Atomic<std::uint64_t>;
+  static constexpr std::uint64_t kRemoved = 1;  // of `last`
+
+  Word state{0};
+  Word last{0};   // offset of the last entry | kRemoved; 0: the key is not written yet
+  Word value{0};  // of that entry
+  Word slot{0};   // offset
+  // Before the node is in the directory:
+  std::uint64_t key = 0;  // of a byte string: offset of its record
+  // Of the holder:
+  std::uint64_t tail = 0;     // last segment of the history, 0: none
+  std::uint32_t used = 0;     // entries there
+  std::uint32_t entries = 0;  // of the history, without those that were trimmed
+  std::uint32_t block = 0;    // of the slot, by number
+  std::uint32_t next_free = 0;
+
+  State load() const noexcept { return {state.load(std::memory_order_seq_cst)}; }
+  void set(State next) noexcept { state.store(next.word, std::memory_order_release); }
+  bool change(State expected, State desired) noexcept {
+    return state.compare_exchange_strong(expected.word, desired.word, std::memory_order_seq_cst);
+  }
+  bool present() const noexcept {  // to the holder
+    const std::uint64_t entry = last.load(std::memory_order_relaxed);
+    return entry != 0 && (entry & kRemoved) == 0;
+  }
+};
+
+template <Platform P>
+class NodeTable {
+ public:
+  using Node = KeyNode<P>;
+
+  Status reserve(std::size_t nodes) noexcept {
+    return nodes_.reserve(nodes < 0xFFFFFFF0ULL ? nodes + 1 : 0xFFFFFFF0ULL);
+  }
+  Node& operator[](std::uint32_t number) const noexcept { return nodes_[number]; }
+
+  // A node of nobody, held; its number, or 0. A number that was used before may still be in the
+  // hands of no reader (give() comes through epochs, or was never in the directory).
+  std::uint32_t take() noexcept {
+    std::uint32_t number = 0;
+    {
+      LatchGuard guard(latch_);
+      if (free_ != 0) {
+        number = free_;
+        free_ = nodes_[number].next_free;
+      } else if (high_ + 1 < nodes_.capacity()) {
+        number = ++high_;
+      }
+    }
+    if (number == 0) return 0;
+    Node& node = nodes_[number];
+    node.set(State::of(Phase::held, 0));
+    node.last.store(0, std::memory_order_relaxed);
+    node.value.store(0, std::memory_order_relaxed);
+    node.slot.store(0, std::memory_order_relaxed);
+    node.key = node.tail = 0;
+    node.used = node.entries = node.block = 0;
+    return number;
+  }
+  void give(std::uint32_t number) noexcept {
+    LatchGuard guard(latch_);
+    nodes_[number].next_free = free_;
+    free_ = number;
+  }
+  std::uint64_t dram_bytes() noexcept {
+    LatchGuard guard(latch_);
+    return std::uint64_t{high_} * sizeof(Node);
+  }
+
+ private:
+  Arena<Node> nodes_;
+  typename P::Latch latch_;
+  std::uint32_t free_ = 0;
+  std::uint32_t high_ = 0;
+};
+
+}  // namespace perdure::pskiplist

@@ -1,0 +1,24 @@
+#include "index/pskiplist/pskiplist.h"
+
+#include "index/pskiplist/factory.h"
+#include "platform/real_platform.h"
+
+namespace perdure::pskiplist {
+
+template class PSkipList<RealPlatform, IntegerCodec>;
+template class PSkipList<RealPlatform, BytesCodec>;
+
+Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
+                               const MapOptions&) {
+  return kinds.key == KeyKind::bytes
+             ? PSkipList<RealPlatform, BytesCodec>::create(context, kinds)
+             : PSkipList<RealPlatform, IntegerCodec>::create(context, kinds);
+}
+
+Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,
+                                               const MapKinds& kinds, std::uint64_t root) {
+  return kinds.key == KeyKind::bytes ? PSkipList<RealPlatform, BytesCodec>::open(context, root)
+                                     : PSkipList<RealPlatform, IntegerCodec>::open(context, root);
+}
+
+}  // namespace perdure::pskiplist

@@ -1,0 +1,346 @@
+// PSkipList: lookups and scans, of the latest state and of closed versions. Included by pskiplist.h
+// only.
+#pragma once
+
+#include <algorithm>
+
+#include "index/pskiplist/pskiplist.h"
+
+namespace perdure::pskiplist {
+
+// False if the word names no record whose lengths fit its block.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline bool PSkipList<P, Codec, G>::value_of(
+    std::uint64_t word, detail::Value& value) const noexcept {
+  if (!record_values_) {
+    value = {.word = word, .word_size = 8};
+    return true;
+  }
+  return word % 16 == 0 && records_.read(word, value);
+}
+
+// The node's state, once no write of a version up to this one is on its way there but one that is
+// stored (I3).
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline State PSkipList<P, Codec, G>::settle_state(
+    Node& node, std::uint64_t version) const noexcept {
+  for (unsigned spins = 0;; P::pause(spins++)) {
+    State seen = node.load();
+    if (seen.phase() == Phase::unstamped) {
+      (void)node.change(seen, State::of(Phase::stamped, clock()));
+      seen = node.load();
+    }
+    if (seen.phase() == Phase::unstamped) continue;
+    if (seen.phase() != Phase::stamped || seen.number() > version) return seen;
+  }
+}
+
+// LP: the second look at the state. `stamp`: also that of the entry.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::latest(
+    Node& node, std::uint64_t* stamp) const noexcept {
+  P& platform = context_.platform;
+  for (;;) {
+    const State state = settle_state(node, kLatest);
+    if (state.phase() == Phase::dead) return {};
+    const std::uint64_t last = node.last.load(std::memory_order_acquire);
+    const std::uint64_t word = node.value.load(std::memory_order_acquire);
+    const std::uint64_t entry = last & ~Node::kRemoved;
+    if (state.phase() == Phase::stored) {
+      platform.flush(&entry_at(entry), sizeof(Entry), "pskiplist.find.help"_site);
+      (void)platform.fence("pskiplist.find.help"_site);
+    }
+    if (stamp != nullptr) *stamp = entry != 0 ? platform.load(entry_at(entry).stamp) : 0;
+    if (node.load() == state) return {entry, word, entry == last && last != 0};
+  }
+}
+
+// The entry that counts at a closed version.
+template <Platform P, class Codec, class G>
+typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::as_of(
+    Node& node, std::uint64_t version) const noexcept {
+  const State state = settle_state(node, version);
+  if (state.phase() == Phase::dead) return {};
+  if (state.phase() == Phase::stored) {
+    const std::uint64_t last = node.last.load(std::memory_order_acquire) & ~Node::kRemoved;
+    context_.platform.flush(&entry_at(last), sizeof(Entry), "pskiplist.find.help"_site);
+    (void)context_.platform.fence("pskiplist.find.help"_site);
+  }
+  return search(node, version);
+}
+
+// What comes meanwhile is of later versions, and stands behind. `more` is loaded before the first
+// entry (W15): trims that drop the first and then removed entries leave a reader that came between
+// them the removed ones.
+template <Platform P, class Codec, class G>
+typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
+    const Node& node, std::uint64_t version) const noexcept {
+  const P& platform = context_.platform;
+  const auto counts = [&](std::uint64_t stamp) {
+    return stamp != 0 && version_of(stamp) <= version;
+  };
+  const auto found = [&](std::uint64_t entry, std::uint64_t stamp) -> Found {
+    if (entry == 0) return {};
+    return {entry, platform.load(entry_at(entry).value), (stamp & layout::kRemoved) == 0};
+  };
+  const std::uint64_t offset = node.slot.load(std::memory_order_acquire);
+  const std::uint64_t last = node.last.load(std::memory_order_acquire) & ~Node::kRemoved;
+  if (offset == 0) return {};
+  if (last != 0) {
+    const std::uint64_t stamp = platform.load(entry_at(last).stamp);
+    if (counts(stamp) && stamp != layout::kDropped) return found(last, stamp);
+  }
+  const Slot& slot = slot_at(offset);
+  Steps steps;
+  std::uint64_t next = linked(slot.more, steps);
+  std::uint64_t stamp = platform.load(slot.first.stamp);
+  if (!counts(stamp)) return {};
+  std::uint64_t entry = stamp == layout::kDropped ? 0 : offset + offsetof(Slot, first);
+  // The segment in which the version lies begins with an entry that counts, and the next does not.
+  std::uint64_t segment = 0;
+  while (next != 0 && counts(platform.load(entry_at(entry_offset(next, 0)).stamp))) {
+    segment = next;
+    next = linked(segment_at(segment).next, steps);
+  }
+  if (segment == 0) return found(entry, stamp);
+  std::uint32_t low = 0;
+  std::uint32_t high = capacity_of(segment);
+  while (high - low > 1) {
+    const std::uint32_t middle = (low + high) / 2;
+    if (counts(platform.load(entry_at(entry_offset(segment, middle)).stamp))) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  entry = entry_offset(segment, low);
+  stamp = platform.load(entry_at(entry).stamp);
+  return found(entry, stamp);
+}
+
+// Where a history goes on. Who looks at a pool in use may be led by what its owner has stored since
+// anywhere, and in circles, and so may a check of what is damaged: then the history ends.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline std::uint64_t PSkipList<P, Codec, G>::linked(
+    const std::uint64_t& link, Steps& steps) const noexcept {
+  const std::uint64_t segment = context_.platform.load(link);
+  if (!context_.read_only && !steps.wary) [[likely]]
+    return segment;
+  return segment != 0 && steps.left-- != 0 && is_segment(segment) ? segment : 0;
+}
+
+// Calls visit(offset, stamp) for every entry of the history that counts, until it answers false.
+// The order of the first two loads: search().
+template <Platform P, class Codec, class G>
+template <class F>
+void PSkipList<P, Codec, G>::for_each_entry(const Slot& slot, F&& visit,
+                                            Steps steps) const noexcept {
+  const P& platform = context_.platform;
+  const auto offset_of = [&](const void* p) {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
+                                      context_.heap.template at<std::byte>(0));
+  };
+  std::uint64_t s = linked(slot.more, steps);
+  const std::uint64_t first = platform.load(slot.first.stamp);
+  if (first == 0) return;
+  if (first != layout::kDropped && !visit(offset_of(&slot.first), first)) return;
+  for (; s != 0; s = linked(segment_at(s).next, steps)) {
+    const std::uint32_t capacity = capacity_of(s);
+    for (std::uint32_t i = 0; i < capacity; ++i) {
+      const std::uint64_t entry = entry_offset(s, i);
+      const std::uint64_t stamp = platform.load(entry_at(entry).stamp);
+      if (stamp == 0 || !visit(entry, stamp)) return;
+    }
+  }
+}
+
+// At a version, the horizon is looked at last (I6): what was trimmed may have been reused.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline Expected<bool> PSkipList<P, Codec, G>::show(
+    const Found& found, std::uint64_t version,
+    FunctionRef<void(const detail::Value&)> visit) noexcept {
+  detail::Value value;
+  const bool readable = !found.present || value_of(found.word, value);
+  if (version != kLatest) {
+    if (Status s = this->readable(version); !s.ok()) return fail(std::move(s));
+  }
+  // What was read may have come from pages that were lost meanwhile.
+  if (context_.platform.poisoned()) [[unlikely]]
+    return fail(context_.platform.failure());
+  if (!found.present) return false;
+  if (!readable) return fail(Records<P>::damaged(found.word));
+  visit(value);
+  if (context_.platform.poisoned()) [[unlikely]]
+    return fail(context_.platform.failure());
+  return true;
+}
+
+template <Platform P, class Codec, class G>
+Expected<bool> PSkipList<P, Codec, G>::read(const detail::Key& key,
+                                            FunctionRef<void(const detail::Value&)> visit) {
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+  const std::uint32_t number = directory_.find(Codec::probe(key));
+  if (number == 0) return absent();
+  return show(latest(nodes_[number]), kLatest, visit);
+}
+
+// In steps, a cache miss each; the misses of a group overlap.
+template <Platform P, class Codec, class G>
+Expected<std::uint64_t> PSkipList<P, Codec, G>::read_many(
+    std::span<const detail::Key> keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) {
+  constexpr std::size_t kGroup = 16;
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+  std::uint64_t present = 0;
+  Probe probes[kGroup];
+  std::uint32_t numbers[kGroup];
+  for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
+    const std::size_t n = std::min(kGroup, keys.size() - begin);
+    for (std::size_t i = 0; i < n; ++i) {
+      probes[i] = Codec::probe(keys[begin + i]);
+      directory_.prefetch_shortcut(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) directory_.prefetch_leaf(probes[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+      numbers[i] = directory_.find(probes[i]);
+      __builtin_prefetch(&nodes_[numbers[i]]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (numbers[i] == 0) continue;
+      auto found = show(latest(nodes_[numbers[i]]), kLatest,
+                        [&](const detail::Value& value) { visit(begin + i, value); });
+      if (!found) return fail(std::move(found.error()));
+      present += *found ? 1 : 0;
+    }
+  }
+  if (context_.platform.poisoned()) return fail(context_.platform.failure());
+  return present;
+}
+
+template <Platform P, class Codec, class G>
+detail::Key PSkipList<P, Codec, G>::key_of(std::uint64_t word, std::uint32_t node) const noexcept {
+  if constexpr (Codec::kBytes) return {.word = word, .bytes = directory_.key_of(node)};
+  return {.word = word};
+}
+
+template <Platform P, class Codec, class G>
+void PSkipList<P, Codec, G>::within(const typename DirectoryT::Batch& batch, const Limits& limits,
+                                    bool reverse, Listing& out) const noexcept {
+  const auto before = [&](std::uint32_t i, const Probe& probe) {  // key < probe
+    if (!Codec::kBytes || batch.words[i] != probe.word) return batch.words[i] < probe.word;
+    return ordered::compare(probe, directory_.key_of(batch.nodes[i])) > 0;
+  };
+  out.count = 0;
+  for (std::uint32_t n = 0; n < batch.count; ++n) {
+    const std::uint32_t i = reverse ? batch.count - 1 - n : n;
+    if (limits.has_from && before(i, limits.from)) continue;
+    if (limits.has_to && !before(i, limits.to)) continue;
+    out.words[out.count] = batch.words[i];
+    out.nodes[out.count++] = batch.nodes[i];
+  }
+}
+
+// Calls visit(listing) for leaf after leaf, in one guard, until it answers false. A key that is
+// there throughout is listed once.
+template <Platform P, class Codec, class G>
+template <class F>
+Expected<void> PSkipList<P, Codec, G>::for_each_leaf(const detail::ScanRange& range,
+                                                     F&& visit) noexcept {
+  Limits limits;
+  limits.has_from = range.from.has_value();
+  limits.has_to = range.to.has_value();
+  if (limits.has_from) limits.from = Codec::probe(*range.from);
+  if (limits.has_to) limits.to = Codec::probe(*range.to);
+  EpochGuard<P> guard(context_.epochs);
+  if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+  Probe position;
+  if (range.reverse) {
+    position =
+        limits.has_to ? limits.to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
+  } else if (limits.has_from) {
+    position = limits.from;
+  }
+  typename DirectoryT::Batch batch;
+  Listing listing;
+  for (bool end = false; !end;) {
+    directory_.collect(position, batch);
+    within(batch, limits, range.reverse, listing);
+    if (listing.count != 0 && !visit(listing)) break;
+    position = DirectoryT::behind(batch, range.reverse, end);
+    if (end) break;
+    // What has been passed stays passed: a leaf may have got the range of its left neighbour.
+    if (!range.reverse) {
+      limits.from = position;
+      limits.has_from = true;
+    } else {
+      limits.to = position;
+      limits.has_to = true;
+      if constexpr (Codec::kBytes) {
+        limits.to.after = true;
+      } else {
+        limits.to.word = batch.low;
+      }
+    }
+    const Probe& low = range.reverse ? limits.from : position;
+    const Probe& high = range.reverse ? position : limits.to;
+    if (!limits.has_from || !limits.has_to) continue;
+    // The whole range is behind.
+    if constexpr (Codec::kBytes) {
+      if (low.word == high.word && !low.last && !high.last) {
+        const int order = low.bytes.compare(high.bytes);
+        if (order > 0 || (order == 0 && !range.reverse)) break;
+        continue;
+      }
+    }
+    if (low.word > high.word || (!Codec::kBytes && !range.reverse && low.word == high.word)) break;
+  }
+  // Keys in pages that were lost meanwhile are not the ones that they were.
+  if (context_.platform.poisoned()) [[unlikely]]
+    return fail(context_.platform.failure());
+  return {};
+}
+
+template <Platform P, class Codec, class G>
+Expected<void> PSkipList<P, Codec, G>::scan_versions(
+    const detail::ScanRange& range, std::uint64_t version,
+    FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept {
+  Status failure;
+  std::uint64_t left = range.limit;
+  bool to_the_end = true;
+  if (left == 0) return {};
+  auto done = for_each_leaf(range, [&](const Listing& listing) {
+    to_the_end = false;
+    detail::Entry entries[G::kLeafKeys];
+    std::uint32_t count = 0;
+    std::uint64_t damaged = 0;
+    for (std::uint32_t i = 0; i < listing.count; ++i) __builtin_prefetch(&nodes_[listing.nodes[i]]);
+    for (std::uint32_t i = 0; i < listing.count && count < left; ++i) {
+      Node& node = nodes_[listing.nodes[i]];
+      const Found found = version == kLatest ? latest(node) : as_of(node, version);
+      if (!found.present) continue;
+      detail::Entry& entry = entries[count];
+      if (!value_of(found.word, entry.value)) {
+        damaged = found.word;
+        continue;
+      }
+      entry.key = key_of(listing.words[i], listing.nodes[i]);
+      ++count;
+    }
+    if (version != kLatest) failure = readable(version);
+    if (failure.ok() && context_.platform.poisoned()) failure = context_.platform.failure();
+    if (failure.ok() && damaged != 0) failure = Records<P>::damaged(damaged);
+    if (!failure.ok()) return false;
+    left -= count;
+    const bool more = count == 0 || visit(std::span<const detail::Entry>(entries, count));
+    if (context_.platform.poisoned()) failure = context_.platform.failure();
+    return to_the_end = more && left > 0 && failure.ok();
+  });
+  if (!done) return done;
+  // A trim may have taken the last keys away, and their leaves were not listed.
+  if (version != kLatest && to_the_end) failure = readable(version);
+  if (!failure.ok()) return fail(std::move(failure));
+  return {};
+}
+
+}  // namespace perdure::pskiplist

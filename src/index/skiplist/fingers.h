@@ -1,0 +1,189 @@
+// Fingers: from a key's word to a node a little before it, so that a lookup need not come down from
+// the head. In DRAM; a map without them answers the same.
+//
+// WHAT  The part of the key space in which the keys lie, cut into intervals of equal width, about
+//   one for kPerInterval entries; each names a node whose key lies in it, or none. Keys that are
+//   spread evenly (random, hashed, counted) are found in a few cache misses instead of one for each
+//   doubling of the map (docs/decisions/0010).
+// WHEN NOT  Keys in clusters and byte strings with a long common beginning share an interval: its
+//   node may lie far before the key, and a lookup that has gone some steps from it begins anew at
+//   the head. Keys beyond those that there were when the intervals were cut have no finger.
+// INVARIANTS (DRAM)
+//   F1  Who finds a node named here is pinned, and the node was in the lowest level at a moment of
+//       that guard: it is named while it is there and unnamed before its unlink is stored, both by
+//       who holds the map's latch.
+//   F2  A node is named in the interval of its own word, or nowhere.
+//   F3  A hint like any other place in the list: the lookup compares the node's key with its own.
+// ORDERING  intervals and table: stored release, loaded acquire.
+// GROWTH  A map that has outgrown its table begins another one, into which every change of the map
+//   copies some intervals; then the tables change places. Nobody waits for it, but that the latch
+//   is held while DRAM for the table is taken from the system.
+// RECLAMATION  tables through epochs, retired by the caller when it has left the latch.
+// PROGRESS  lookups are wait-free, changes O(1).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "platform/platform.h"
+#include "reclaim/epoch.h"
+#include "util/arena.h"
+
+namespace perdure::skiplist {
+
+template <Platform P>
+class Fingers {
+  struct Table;
+
+ public:
+  using Outgrown = Table*;  // for retire()
+
+  explicit Fingers(EpochDomain<P>& epochs) noexcept : epochs_(epochs) {}
+  Fingers(const Fingers&) = delete;
+  Fingers& operator=(const Fingers&) = delete;
+  // Nobody looks any more.
+  ~Fingers() {
+    delete now_.load(std::memory_order_relaxed);
+    delete next_;
+  }
+
+  // --- by anyone who is pinned ---
+  void prefetch(std::uint64_t word) const noexcept {
+    const Table* table = now_.load(std::memory_order_acquire);
+    if (table == nullptr) return;
+    const std::uint64_t i = table->interval_of(word);
+    if (i < table->count) __builtin_prefetch(&table->units[i]);
+  }
+  // Places of nodes, of the interval of the word and of one before it, the nearer first. 0: none.
+  static constexpr std::uint32_t kNear = 2;
+  [[gnu::always_inline]] void near(std::uint64_t word,
+                                   std::uint64_t (&places)[kNear]) const noexcept {
+    places[0] = places[1] = 0;
+    const Table* table = now_.load(std::memory_order_acquire);
+    if (table == nullptr) return;
+    std::uint64_t i = table->interval_of(word);
+    if (i >= table->count) return;
+    places[0] = table->place(i);
+    for (std::uint32_t back = 0; back < kBack && i-- > 0 && places[1] == 0; ++back) {
+      places[1] = table->place(i);
+    }
+  }
+  // Whether a node with this word could be named, and none is.
+  bool vacant(std::uint64_t word) const noexcept {
+    const Table* table = now_.load(std::memory_order_acquire);
+    if (table == nullptr) return true;
+    const std::uint64_t i = table->interval_of(word);
+    return i < table->count && table->place(i) == 0;
+  }
+  bool any() const noexcept { return now_.load(std::memory_order_acquire) != nullptr; }
+  // Whether a map of so many entries has a table, or is to try for one.
+  bool wanted(std::uint64_t entries) const noexcept {
+    return any() || entries >= wanted_at_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  // What copy_some() has answered; null: nothing. The caller is pinned and holds no latch: this may
+  // finish what others have retired.
+  void retire(Outgrown old) noexcept {
+    if (old == nullptr) return;
+    bytes_.fetch_sub(old->bytes(), std::memory_order_relaxed);
+    epochs_.retire(kReclaimer, nullptr, reinterpret_cast<std::uint64_t>(old));
+  }
+
+  // --- by who holds the map's latch ---
+  // The node is in the lowest level.
+  void name(std::uint64_t word, std::uint64_t place) noexcept {
+    if (place / kUnit > ~std::uint32_t{0}) return;  // too far behind for an interval
+    for (Table* table : {now_.load(std::memory_order_relaxed), next_}) {
+      if (table != nullptr) table->set(table->interval_of(word), place);
+    }
+  }
+  // Before the unlink from the lowest level is stored.
+  void unname(std::uint64_t word, std::uint64_t place) noexcept {
+    for (Table* table : {now_.load(std::memory_order_relaxed), next_}) {
+      if (table == nullptr) continue;
+      const std::uint64_t i = table->interval_of(word);
+      if (table->place(i) == place) table->set(i, 0);
+    }
+  }
+  // Whether a map of so many entries wants a table that there is not.
+  bool outgrown(std::uint64_t entries) const noexcept {
+    return next_ == nullptr && entries >= wanted_at_.load(std::memory_order_relaxed);
+  }
+  // Begins one for keys from `low` to `high`. Without DRAM for it, or if most keys have the word of
+  // another, the map does without.
+  void grow(std::uint64_t entries, std::uint64_t low, std::uint64_t high) noexcept {
+    wanted_at_.store(2 * entries, std::memory_order_relaxed);
+    if (high - low < entries / kShared) return;
+    std::uint32_t shift = 0;
+    while ((high - low) >> shift >= std::max<std::uint64_t>(2 * entries / kPerInterval, 1)) ++shift;
+    std::unique_ptr<Table> table(new (std::nothrow) Table{low, shift, ((high - low) >> shift) + 1});
+    if (table == nullptr || !table->units.reserve(table->count).ok()) return;
+    bytes_.fetch_add(table->bytes(), std::memory_order_relaxed);
+    next_ = table.release();
+    copied_ = 0;
+    if (!any()) (void)publish();
+  }
+  // Some intervals of the table that is outgrown; `word_at` answers the key word of a node. The
+  // table itself when all are copied: for retire().
+  template <class F>
+  [[nodiscard]] Outgrown copy_some(F&& word_at) noexcept {
+    if (next_ == nullptr) return nullptr;
+    const Table& from = *now_.load(std::memory_order_relaxed);
+    for (std::uint32_t n = 0; n < kCopies && copied_ < from.count; ++n, ++copied_) {
+      if (const std::uint64_t place = from.place(copied_); place != 0) {
+        const std::uint64_t i = next_->interval_of(word_at(place));
+        if (next_->place(i) == 0) next_->set(i, place);
+      }
+    }
+    return copied_ == from.count ? publish() : nullptr;
+  }
+
+ private:
+  static constexpr std::uint64_t kUnit = 32;  // the places of nodes are multiples of it
+  static constexpr std::uint64_t kPerInterval = 2;
+  static constexpr std::uint32_t kBack = 4;    // intervals that are looked at before the word's
+  static constexpr std::uint32_t kCopies = 4;  // by each change: so many that growth ends in time
+  static constexpr std::uint64_t kShared = 4;  // entries per word from which on there is no table
+
+  struct Table {
+    std::uint64_t low;
+    std::uint32_t shift;
+    std::uint64_t count;
+    Arena<typename P::template Atomic<std::uint32_t>> units{};  // zeros: of no node
+
+    // `count` or more: in none.
+    std::uint64_t interval_of(std::uint64_t word) const noexcept {
+      return word < low ? count : (word - low) >> shift;
+    }
+    std::uint64_t place(std::uint64_t i) const noexcept {
+      return i < count ? kUnit * units[i].load(std::memory_order_acquire) : 0;
+    }
+    void set(std::uint64_t i, std::uint64_t place) noexcept {
+      if (i < count) {
+        units[i].store(static_cast<std::uint32_t>(place / kUnit), std::memory_order_release);
+      }
+    }
+    std::uint64_t bytes() const noexcept { return sizeof(*this) + count * sizeof(units[0]); }
+  };
+
+  Table* publish() noexcept {
+    Table* old = now_.load(std::memory_order_relaxed);
+    now_.store(next_, std::memory_order_release);
+    next_ = nullptr;
+    return old;
+  }
+  static void finish(void*, std::uint64_t table) { delete reinterpret_cast<Table*>(table); }
+  static constexpr Reclaimer kReclaimer{nullptr, &finish};
+
+  EpochDomain<P>& epochs_;
+  typename P::template Atomic<Table*> now_{nullptr};
+  typename P::template Atomic<std::uint64_t> bytes_{0};
+  typename P::template Atomic<std::uint64_t> wanted_at_{0};  // entries; changed under the latch
+  // Under the map's latch:
+  Table* next_ = nullptr;     // what now_ is being copied to
+  std::uint64_t copied_ = 0;  // intervals of now_
+};
+
+}  // namespace perdure::skiplist

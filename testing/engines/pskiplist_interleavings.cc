@@ -1,0 +1,231 @@
+// What only certain interleavings show. Versions are the numbers of the tags; ids are those of
+// docs/design/hazards.md and docs/design/pskiplist.md. Key 5 lies in slot 0, its further entries in
+// segments of one.
+#include <string>
+
+#include "testing/engines/pskiplist_races.h"
+#include "testing/engines/pskiplist_subject.h"
+#include "testing/race_ops.h"
+#include "testing/version_ops.h"
+
+namespace perdure::testing {
+
+namespace {
+
+using pskiplist::Phase;
+using Numbered = NumberedSubject<pskiplist::IntegerCodec>;
+
+SubjectFactory numbered() {
+  return numbered_subjects<pskiplist::IntegerCodec>({.background_thread = false});
+}
+constexpr EnumerationLimits kFew{.product = 8, .random = 1, .sampled = 4};
+
+// Until the node of key 5 is in that phase.
+Until phase(Interleaver& interleaver, Phase phase) {
+  return holds("phase", [&interleaver, phase] {
+    return static_cast<Numbered&>(interleaver.subject()).phase_of(find(5).key) == phase;
+  });
+}
+Until returned(std::uint64_t n = 1) { return mark_of("return", n); }
+
+// A sweep of each pair of threads: the first is stopped after every number of steps, the second
+// comes in between.
+InterleaveReport beside(const std::string& name, bool quiet, const Ops& setup,
+                        const std::vector<Ops>& stopped, const std::vector<Ops>& others) {
+  InterleaveReport all;
+  for (std::size_t i = 0; i < stopped.size(); ++i) {
+    for (std::size_t j = 0; j < others.size(); ++j) {
+      Interleaver interleaver(numbered(),
+                              {.name = name + "_" + std::to_string(i) + std::to_string(j),
+                               .setup = setup,
+                               .threads = {stopped[i], others[j]},
+                               .limits = kFew,
+                               .quiet = quiet});
+      all.add(interleaver.sweep({}, 0, {{1, done()}, {0, done()}}));
+      if (!all.ok()) return all;
+    }
+  }
+  return all;
+}
+
+// A write is stamped twice, as a tag makes it need a segment; who met the first stamp goes on
+// behind the second, with the clock of then.
+InterleaveReport old_clock(const std::string& name, bool quiet) {
+  const Ops setup{put(5, 1), tag(), put(5, 2)};
+  InterleaveReport all;
+  {
+    // A tag has been answered in between, and the version it closed was read.
+    Interleaver interleaver(
+        numbered(), {.name = name + "_closed",
+                     .setup = setup,
+                     .threads = {{put(5, 3)}, {tag(), tag(), get(5, 3), get(5, 3)}, {get(5)}},
+                     .crashes = false,
+                     .quiet = quiet});
+    all.add(interleaver.sweep({{0, phase(interleaver, Phase::unstamped)}, {1, returned()}}, 2,
+                              {{0, phase(interleaver, Phase::held)},
+                               {1, returned(2)},
+                               {0, phase(interleaver, Phase::unstamped)},
+                               {2, done()},
+                               {0, done()},
+                               {1, done()}}));
+    if (!all.ok()) return all;
+  }
+  // The clock was loaded before the tag: the entry of the version that it closed would be replaced.
+  Interleaver interleaver(numbered(),
+                          {.name = name + "_replaced",
+                           .setup = setup,
+                           .threads = {{put(5, 3)}, {tag(), get(5, 2), get(5, 2)}, {get(5)}},
+                           .crashes = false,
+                           .quiet = quiet});
+  all.add(interleaver.sweep({{0, phase(interleaver, Phase::unstamped)}}, 2,
+                            {{1, returned()},
+                             {0, phase(interleaver, Phase::held)},
+                             {1, returned()},
+                             {0, phase(interleaver, Phase::unstamped)},
+                             {2, done()},
+                             {0, done()},
+                             {1, done()}}));
+  return all;
+}
+
+// A lookup begins beside one write of a version and ends beside another of the same version; what
+// it answers is durable. The writes are an update, an erase and an insert, all in place.
+InterleaveReport stored_twice(const std::string& name, bool quiet) {
+  Interleaver interleaver(numbered(), {.name = name,
+                                       .setup = {put(5, 1), tag(), put(5, 2)},
+                                       .threads = {{put(5, 3), gone(5), put(5, 4)}, {get(5)}},
+                                       .limits = kFew,
+                                       .quiet = quiet});
+  const Leg stored{0, phase(interleaver, Phase::stored)};
+  InterleaveReport all = interleaver.sweep({stored}, 1, {});
+  const std::uint64_t steps_of_lookup = all.schedules - 1;
+  const std::uint64_t behind_the_answer = 20;  // more than there are behind its first look
+  std::uint64_t k = steps_of_lookup - std::min(steps_of_lookup, behind_the_answer);
+  for (; k < steps_of_lookup && all.ok(); ++k) {
+    all.add(interleaver.sweep({stored, {1, steps(k)}, {0, returned(2)}}, 0,
+                              {{1, after_fence_of("pskiplist.find.help")},
+                               {0, flush_of("pskiplist.update.entry")},
+                               {1, done()},
+                               {0, done()}}));
+  }
+  return all;
+}
+
+// Two trims under one reader of a version: the first takes the first entry, the second the one that
+// says that the key was removed.
+InterleaveReport two_trims(const std::string& name, bool quiet) {
+  return beside(name, quiet, {put(5, 1), tag(), gone(5), tag(), tag(), put(5, 2), tag()},
+                {{get(5, 3)}, {scan_at(3)}, {diff(3, 4)}, {history(5)}}, {{trim(3), trim(3)}});
+}
+
+// A history beside what changes it: its last entry is closed and followed by another; the key goes,
+// and another has its slot.
+InterleaveReport histories(const std::string& name, bool quiet) {
+  const std::vector<Ops> history_of_5{{history(5)}};
+  InterleaveReport all;
+  for (const auto& [part, setup, other] :
+       {std::tuple("_closed", Ops{put(5, 1), tag()}, Ops{put(5, 2), tag(), put(5, 3)}),
+        std::tuple("_replaced", Ops{put(5, 1), tag(), put(5, 2)}, Ops{put(5, 3), gone(5), tag()}),
+        std::tuple("_trimmed", Ops{put(5, 1), tag(), gone(5), tag()}, Ops{trim(3), put(6, 9)}),
+        std::tuple("_erased", Ops{put(5, 1)}, Ops{gone(5), tag(), put(6, 9)})}) {
+    all.add(beside(name + part, quiet, setup, history_of_5, {other}));
+    if (!all.ok()) return all;
+  }
+  all.add(beside(name + "_moved", quiet, {put(5, 1), tag(), put(5, 2), tag(), put(5, 3), tag()},
+                 history_of_5, {{trim(3), put(5, 4)}, {trim(2), gone(5), tag(), trim(4)}}));
+  return all;
+}
+
+// A trim takes a version away, and the keys that only it had, under who reads it.
+InterleaveReport trimmed_away(const std::string& name, bool quiet) {
+  return beside(name, quiet, {put(5, 1), tag(), gone(5), tag()},
+                {{scan_at(1)}, {diff(1, 2)}, {get(5, 1)}}, {{trim(2)}, {trim(2), put(6, 9)}});
+}
+
+// A trim is stopped; what is refused because of it stays refused after a crash.
+InterleaveReport refused_beside_trims(const std::string& name, bool quiet) {
+  return beside(name, quiet, {put(5, 1), tag(), gone(5), tag()}, {{trim(2)}},
+                {{get(5, 1)}, {scan_at(1)}});
+}
+
+// A write is stopped anywhere; its version is closed, read, and read again when it has ended.
+InterleaveReport closed_beside_writes(const std::string& name, bool quiet) {
+  const std::vector<Ops> writes{{put(5, 2)}, {gone(5)}, {put(6, 2)}};
+  InterleaveReport all;
+  for (const Ops& setup : {Ops{put(5, 1)}, Ops{put(5, 1), tag()}, Ops{put(5, 1), tag(), put(5, 7)},
+                           Ops{put(5, 1), tag(), put(5, 2), tag(), put(5, 3)}}) {
+    const auto tags = static_cast<std::uint64_t>(std::ranges::count(setup, OpKind::tag, &Op::kind));
+    for (std::size_t i = 0; i < writes.size(); ++i) {
+      Interleaver interleaver(
+          numbered(), {.name = name + "_" + std::to_string(tags) + std::to_string(setup.size()) +
+                               std::to_string(i),
+                       .setup = setup,
+                       .threads = {writes[i], {tag(), scan_at(tags + 1), scan_at(tags + 1)}},
+                       .limits = kFew,
+                       .quiet = quiet});
+      all.add(interleaver.sweep({}, 0, {{1, returned(2)}, {0, done()}, {1, done()}}));
+      if (!all.ok()) return all;
+    }
+  }
+  return all;
+}
+
+// A's write is stopped, and holds up nobody else's; its version is closed; B is written in the next
+// one, and read; then A is read, and was not written before B.
+InterleaveReport new_beside_old(const std::string& name, bool quiet) {
+  Interleaver interleaver(numbered(),
+                          {.name = name,
+                           .setup = {put(5, 1), put(6, 1)},
+                           .threads = {{put(5, 2)}, {tag(), put(6, 2), get(6), get(5), get(5, 1)}},
+                           .limits = kFew,
+                           .quiet = quiet});
+  return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
+}
+
+// An append is stopped: of an entry that begins a segment, of one that does not.
+InterleaveReport links(const std::string& name, bool quiet) {
+  const Ops one{put(5, 1), tag()};
+  const Ops three{put(5, 1), tag(), put(5, 2), tag(), put(5, 3), tag()};
+  InterleaveReport all;
+  for (const auto& [part, setup] : {std::pair("_link", one), std::pair("_entry", three)}) {
+    all.add(beside(name + part, quiet, setup, {{put(5, 8)}, {gone(5)}}, {{get(5)}, {history(5)}}));
+    if (!all.ok()) return all;
+  }
+  all.add(beside(name + "_version", quiet, one, {{put(5, 8)}}, {{tag(), get(5, 2)}}));
+  return all;
+}
+
+// Tags write their limit beside each other, and beside a write of the version that they close: two
+// threads append to one history, in the order of its versions, where each entry begins a segment.
+InterleaveReport limits_of_tags(const std::string& name, bool quiet) {
+  return beside(name, quiet, {put(5, 1), tag()}, {{tag()}, {put(5, 2), tag()}},
+                {{tag(), tag()}, {tag(), put(5, 3), tag()}});
+}
+
+// The insert that adds a block to the key chain is stopped; what others put into that block is
+// reached through its link.
+InterleaveReport new_blocks(const std::string& name, bool quiet) {
+  Ops full;
+  for (std::uint64_t key = 1; key <= pskiplist::TinyGeometry::kBlockSlots; ++key) {
+    full.push_back(put(key, key));
+  }
+  return beside(name, quiet, full, {{put(10, 1)}}, {{put(11, 1), get(11)}});
+}
+
+}  // namespace
+
+std::vector<NamedInterleaving> pskiplist_interleavings() {
+  return {{"W16_old_clock", &old_clock},
+          {"W17_stored_twice", &stored_twice},
+          {"W15_W12_two_trims", &two_trims},
+          {"W8_histories", &histories},
+          {"W8_V16_trimmed_away", &trimmed_away},
+          {"W18_refused_beside_trims", &refused_beside_trims},
+          {"V5_W1_W4_closed_beside_writes", &closed_beside_writes},
+          {"V1_W3_new_beside_old", &new_beside_old},
+          {"W9_V18_links", &links},
+          {"W14_V4_V6_V10_limits_of_tags", &limits_of_tags},
+          {"V7_V8_new_blocks", &new_blocks}};
+}
+
+}  // namespace perdure::testing

@@ -1,0 +1,11 @@
+// The multi-version store under the scheduler.
+#pragma once
+
+#include "testing/races.h"
+
+namespace perdure::testing {
+
+RaceList pskiplist_races();
+std::vector<NamedInterleaving> pskiplist_interleavings();
+
+}  // namespace perdure::testing

@@ -1,0 +1,179 @@
+// The skiplists, as the testers know them: what is the same for both.
+#pragma once
+
+#include <type_traits>
+#include <vector>
+
+#include "index/skiplist/skiplist.h"
+#include "testing/engine_list.h"
+#include "testing/engines/skiplist_subject.h"
+#include "testing/interleaver.h"
+#include "testing/lossy_target.h"
+#include "testing/race_ops.h"
+#include "testing/trials.h"
+#include "testing/workloads.h"
+
+namespace perdure::testing {
+
+template <class Kind>
+struct SkiplistUnderTest {
+  static SubjectFactory subjects(KeyKind keys, const MapSetup& setup) {
+    return skiplist_subjects<Kind>(keys, setup);
+  }
+
+  // Towers of every height, built and taken down beside each other.
+  static Ops towers() {
+    Ops ops;
+    const auto key = [](std::uint64_t n) { return n * 7 % 16 + 1; };
+    for (std::uint64_t n = 0; n < 16; ++n) ops.push_back(insert(key(n), n));
+    for (std::uint64_t n = 0; n < 16; n += 2) {
+      ops.push_back(erase(key(n)));
+      ops.push_back(upsert(key(n + 1), 100 + n));
+      ops.push_back(insert(100 + n, n));
+    }
+    return ops;
+  }
+  // Words whose checks a crash has cut off are looked at and closed.
+  static Ops updates() {
+    Ops ops = tens(3);
+    for (std::uint64_t n = 0; n < 3; ++n) {
+      ops.push_back(update(10, n));
+      ops.push_back(update(30, 7 * n));
+      ops.push_back(background());
+      ops.push_back(reopen());
+    }
+    return ops;
+  }
+  static std::vector<Exploration> directed(Preset preset) {
+    ExploreOptions rarely = options_of(preset);
+    rarely.second_in *= 4;
+    ExploreOptions always = options_of(preset);
+    always.second_in = 1;
+    always.kill_in = 1;
+    const SubjectFactory words = subjects(KeyKind::integer, {});
+    return {directed_one("towers", words, integer_op, rarely, towers()),
+            directed_one("updates", words, integer_op, always, updates())};
+  }
+
+  // Each of some neighbours goes right behind a new tower before it, whose last link is owed (K2);
+  // or, if asked, after a close.
+  static Ops owed_links(bool closed) {
+    Ops ops = tens(8);
+    for (const std::uint64_t before : {1, 2, 3}) {
+      for (std::uint64_t key = 10; key <= 80; key += 10) {
+        ops.push_back(insert(key - before, before));
+        if (closed) ops.push_back(reopen());
+        ops.push_back(erase(key));
+        ops.push_back(insert(key, before));
+      }
+    }
+    return ops;
+  }
+  // What a process does that finds a value without its check: its walk comes upon it; it closes.
+  static Op after_crash(Random& random) {
+    const std::uint64_t kind = random.below(4);
+    return kind == 0 ? background() : kind == 1 ? update(20, kind) : reopen();
+  }
+  static std::vector<Exploration> trials() {
+    std::vector<Exploration> all = directed(Preset::fast);
+    const MapSetup unsynced{.sync_at_close = false};
+    ExploreOptions options = trial_options();
+    options.explore_create = false;
+    options.battery = 20;
+    options.second_in = options.kill_in = 0;
+    ExploreOptions again = options;
+    again.second_in = 1;
+    again.second_ops = 8;
+    again.second_reopens = true;
+    Ops updates;
+    for (std::uint64_t n = 0; n < 12; ++n) updates.push_back(update(10 + n % 2 * 20, 5 * n + 1));
+    again.prepare = tens(3);
+    all.push_back(directed_one("closed_checks", subjects(KeyKind::integer, unsynced), after_crash,
+                               again, updates));
+    if (!Kind::kUpperDurable) return all;
+    all.push_back(directed_one("owed_links", subjects(KeyKind::integer, {}), integer_op, options,
+                               owed_links(false)));
+    all.push_back(directed_one("closed_links", subjects(KeyKind::integer, unsynced), integer_op,
+                               options, owed_links(true)));
+    return all;
+  }
+
+  // Answers that rest on what another thread has in flight.
+  static InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+    return exhaustive(name, quiet, {insert(5, 1), insert(6, 1)}, {update(5, 2), erase(6)},
+                      {find(5), find(6), scan(), insert(5, 3), erase(6)});
+  }
+  // The last link of a tower is written back by whoever comes next (K2).
+  static InterleaveReport towers_beside_towers(const std::string& name, bool quiet) {
+    return exhaustive(name, quiet, tens(3), {insert(11, 1), insert(13, 1), insert(15, 1)},
+                      {insert(12, 2), erase(20), insert(14, 2), erase(30)});
+  }
+  static std::vector<NamedInterleaving> interleavings() {
+    return {{"answers_beside_writers", &answers_beside_writers},
+            {"towers_beside_towers", &towers_beside_towers}};
+  }
+
+  // Of the only map's root block what is not reserved; of the first nodes state, key, value and the
+  // lowest link.
+  static Covered covered(const SimMemory& memory) {
+    constexpr std::size_t kNodes = 4;
+    for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
+      const auto* root = reinterpret_cast<const skiplist::layout::Root*>(memory.base() + at);
+      if (root->magic != skiplist::layout::kRootMagic) continue;
+      Covered found{{at, at + offsetof(skiplist::layout::Root, reserved)}};
+      for (std::uint64_t link = root->first_link; link != 0 && found.size() <= kNodes;) {
+        const std::uint64_t node = link & skiplist::kOffsetMask;
+        found.emplace_back(node, node + sizeof(skiplist::Node) + sizeof(link));
+        link = skiplist::link_at(reinterpret_cast<const skiplist::Node*>(memory.base() + node), 0);
+      }
+      return found;
+    }
+    return {};
+  }
+
+  struct UnderLoss {
+    static constexpr Engine kEngine = Kind::kEngine;
+    template <bool Bytes>
+    using Map =
+        skiplist::Skiplist<LossyPlatform,
+                           std::conditional_t<Bytes, skiplist::BytesCodec, skiplist::IntegerCodec>,
+                           Kind, skiplist::Geometry<8, 1, 64, 16, 32>>;
+    template <bool Bytes>
+    static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
+                                          const MapKinds& kinds) {
+      return Map<Bytes>::create(context, kinds);
+    }
+  };
+
+  // But for races and sites.
+  static constexpr EngineUnderTest row() {
+    return {.engine = Kind::kEngine,
+            .ordered = true,
+            .background = Kind::kUpperDurable,
+            .subjects = &subjects,
+            .directed = &directed,
+            .trials = &trials,
+            .races = nullptr,
+            .interleavings = &interleavings,
+            .byte_latches = false,
+            .open_lossy = &open_lossy<UnderLoss>,
+            .planted = {},
+            .covered = &covered,
+            .canaries = {},
+            .race_mutant = nullptr,
+            .ordered_sites = {},
+            .arguments = {},
+            .historical = {}};
+  }
+
+ private:
+  static InterleaveReport exhaustive(const std::string& name, bool quiet, const Ops& setup,
+                                     const Ops& one, const Ops& other) {
+    Interleaver interleaver(
+        subjects(KeyKind::integer, {.background_thread = false}),
+        {.name = name, .setup = setup, .threads = {one, other}, .quiet = quiet});
+    return interleaver.exhaustive(1);
+  }
+};
+
+}  // namespace perdure::testing

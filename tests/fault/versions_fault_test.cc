@@ -1,0 +1,229 @@
+// The k-th failure of every allocation and system call beside tags, reads of versions, trims and
+// rollbacks, for k = 1, 2, .. until nothing fires any more, alone and with all later ones. What has
+// no answer but a status has not happened, or happened as a whole; and every version that a tag has
+// answered reads, after a reopen without faults, as the state that it closed.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tests/conformance/support.h"
+#include "tests/fault/inject.h"
+
+namespace perdure::test {
+namespace {
+
+using Bytes = std::string_view;
+using Layers = VersionedMap<std::uint64_t, Bytes>;
+using State = std::map<std::uint64_t, std::string>;
+
+class Session {
+ public:
+  explicit Session(std::string path) : path_(std::move(path)) {}
+
+  // Answers how many calls failed.
+  int run() {
+    auto pool = call([&] { return Pool::open(path_, kOptions); });
+    if (!pool) return failed_;
+    auto map = call([&] { return pool->versioned_map<std::uint64_t, Bytes>("m"); });
+    if (!map) return failed_;
+    for (std::uint64_t round = 0; round < kRounds && !in_doubt_; ++round) {
+      mutate(*map, round);
+      tag(*map);
+      if (round % 3 == 2) read(*map);
+      if (round % 4 == 3) trim(*map);
+      if (round % 5 == 4) roll_back(*map);
+    }
+    (void)call([&] { return pool->close(); });
+    return failed_;
+  }
+
+  // Without faults.
+  void verify() {
+    Pool pool = open_pool(path_, kOptions);
+    auto map = must(pool.versioned_map<std::uint64_t, Bytes>("m"));
+    const VersionRange range = map.versions();
+    for (const auto& [version, state] : tagged_) {
+      if (version < trimmed_ || version < range.first) continue;
+      require(version <= range.last, "a version that was answered is not there");
+      if (version > certain_) continue;
+      require(at(map, version) == state, "version " + std::to_string(version) + " has changed");
+    }
+    require(range.first <= std::max<Version>(asked_, 1), "more is trimmed than was asked for");
+    if (!in_doubt_) {
+      State now;
+      must(map.for_each([&](std::uint64_t key, Bytes value) { now.emplace(key, value); }));
+      require(now == now_, "the present state is not what was acknowledged");
+    }
+    const auto report = must(pool.check({.deep = true}));
+    require(report.ok(), "check: " + std::string(report.first()));
+    require(report.leaked_blocks == 0, std::to_string(report.leaked_blocks) + " blocks leaked");
+    require(must(map.tag()) > range.last, "a tag answers a version that was there");
+    must(pool.close());
+  }
+
+ private:
+  static constexpr std::uint64_t kRounds = 20, kKeys = 12;
+  static constexpr PoolOptions kOptions{
+      .durability = Durability::process, .max_size = 4_MiB, .recovery_threads = 1};
+
+  template <class F>
+  std::invoke_result_t<F&> call(F&& body) {
+    auto answer = [&] {
+      const Armed armed;
+      return body();
+    }();
+    const StatusCode code = code_of(answer);
+    if (code == StatusCode::ok) return answer;
+    ++failed_;
+    static constexpr StatusCode kExpected[] = {StatusCode::out_of_memory, StatusCode::io,
+                                               StatusCode::pool_full, StatusCode::poisoned};
+    require(std::ranges::find(kExpected, code) != std::end(kExpected),
+            std::string("a call answers ") + status_code_name(code));
+    require(faults_fired() != 0, "a call fails without a fault");
+    return answer;
+  }
+  // Refused for want of space or memory: not done. Other failures leave it open.
+  void judge(StatusCode code) {
+    in_doubt_ = in_doubt_ || (code != StatusCode::ok && code != StatusCode::pool_full &&
+                              code != StatusCode::out_of_memory);
+  }
+
+  void mutate(Layers& map, std::uint64_t round) {
+    for (std::uint64_t key = round % 2; key < kKeys && !in_doubt_; key += 2) {
+      const bool erases = (key + round) % 5 == 4;
+      const std::string value((key * round) % 90, static_cast<char>('a' + round));
+      auto done = call([&] { return erases ? map.erase(key) : map.upsert(key, value); });
+      judge(code_of(done));
+      if (!done) continue;
+      require(*done == (erases == now_.contains(key)), "a mutation answers wrong");
+      if (erases) {
+        now_.erase(key);
+      } else {
+        now_[key] = value;
+      }
+    }
+  }
+  void tag(Layers& map) {
+    auto version = call([&] { return map.tag(); });
+    judge(code_of(version));
+    if (!version || in_doubt_) return;
+    tagged_.emplace_back(*version, now_);
+    certain_ = *version;
+  }
+  void read(Layers& map) {
+    for (const auto& [version, state] : tagged_) {
+      if (version < trimmed_) continue;
+      auto next = state.begin();
+      bool same = true;
+      auto scanned = call([&] {  // the callback must not allocate
+        return map.scan_at(version, {}, [&](std::uint64_t key, Bytes value) {
+          same = same && next != state.end() && next->first == key && next->second == value;
+          if (same) ++next;
+        });
+      });
+      require(!scanned || (same && next == state.end()), "a version is read wrong");
+      auto found = call([&] { return map.find(3, version); });
+      const auto expected = state.find(3);
+      require(!found || found->has_value() == (expected != state.end()), "a find answers wrong");
+      require(!found || !*found || **found == expected->second, "a find copies a wrong value");
+    }
+    if (tagged_.empty()) return;
+    const Version first = std::max(tagged_.front().first, trimmed_);
+    std::uint64_t differences = 0;
+    (void)call([&] {
+      return map.diff(first, tagged_.back().first, {},
+                      [&](std::uint64_t, const auto&, const auto&) { ++differences; });
+    });
+    require(differences <= kKeys, "a difference delivers a key twice");
+    Version last = 0;
+    bool rises = true;
+    (void)call([&] {
+      return map.history(3, [&](Version version, const auto&) {
+        rises = rises && version > last;
+        last = version;
+      });
+    });
+    require(rises, "the versions of a history do not rise");
+  }
+  void trim(Layers& map) {
+    if (tagged_.size() < 3) return;
+    const Version version = tagged_[tagged_.size() - 3].first;
+    auto held = call([&] { return map.snapshot(version); });
+    asked_ = std::max(asked_, version + 1);
+    auto done = call([&] { return map.trim(version + 1); });
+    judge(code_of(done));
+    require(!done || !held || *done <= version, "a trim has passed a held version");
+    trimmed_ = std::max(trimmed_, done ? *done : version + 1);  // it may have, or not
+  }
+  void roll_back(Layers& map) {
+    if (tagged_.size() < 2 || tagged_[tagged_.size() - 2].first < trimmed_) return;
+    const auto [version, state] = tagged_[tagged_.size() - 2];
+    certain_ = version;
+    const Status s = call([&] { return map.rollback(version); });
+    judge(s.code());
+    in_doubt_ = in_doubt_ || !s.ok();
+    if (in_doubt_) return;
+    const Version gone = tagged_.back().first;
+    tagged_.pop_back();
+    now_ = state;
+    tag(map);
+    require(tagged_.back().first == version || tagged_.back().first > gone,
+            "a version that was rolled back comes again");
+  }
+  static State at(Layers& map, Version version) {
+    State state;
+    must(map.scan_at(version, {},
+                     [&](std::uint64_t key, Bytes value) { state.emplace(key, value); }));
+    return state;
+  }
+
+  std::string path_;
+  int failed_ = 0;
+  bool in_doubt_ = false;  // the present state
+  State now_;
+  std::vector<std::pair<Version, State>> tagged_;
+  Version certain_ = 0;  // what was tagged up to here is as it was
+  Version trimmed_ = 0;
+  Version asked_ = 0;
+};
+
+// Answers whether the k-th call exists.
+bool one_run(const std::string& path, Fault fault, std::uint64_t k, bool sticky, int& failed) {
+  std::filesystem::remove(path);
+  Session session(path);
+  set_fault(fault, k, sticky);
+  failed += session.run();
+  const bool fired = faults_fired() != 0;
+  set_fault(Fault::none, 0, false);
+  session.verify();
+  return fired;
+}
+
+TEST(VersionsFault, EveryVersionIsWhatItWas) {
+  TempPath path;
+  int points = 0;
+  int failed = 0;
+  for (auto fault = Fault::nothrow_new; fault <= kLastFault;
+       fault = static_cast<Fault>(static_cast<int>(fault) + 1)) {
+    for (const bool sticky : {false, true}) {
+      for (std::uint64_t k = 1;; k += scaled(1, 5)) {
+        SCOPED_TRACE(std::string(fault_name(fault)) + " " + std::to_string(k) +
+                     (sticky ? " and later" : ""));
+        bool fired = false;
+        ASSERT_NO_THROW(fired = one_run(path, fault, k, sticky, failed));
+        if (!fired) break;
+        ++points;
+      }
+    }
+  }
+  std::printf("%d points, %d calls failed\n", points, failed);
+  EXPECT_GT(points, 30) << "the faults are not injected";
+  EXPECT_GT(failed, points / 4);
+}
+
+}  // namespace
+}  // namespace perdure::test

@@ -1,0 +1,128 @@
+// The directory of the multi-version store: PhaST's inner nodes over leaves of its own.
+#include "index/pskiplist/directory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <set>
+
+#include "platform/real_platform.h"
+
+namespace perdure::pskiplist {
+namespace {
+
+// Leaves of integer keys look at no record: the heap is never attached.
+class NoStorage final : public Storage {
+ public:
+  std::byte* base() const noexcept override { return nullptr; }
+  std::uint64_t size() const noexcept override { return 0; }
+  std::uint64_t capacity() const noexcept override { return 0; }
+  Status allocate(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+  Status punch(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+  Status sync(std::uint64_t, std::uint64_t) noexcept override { return {}; }
+};
+
+using P = RealPlatform;
+using Tiny = Directory<P, IntegerCodec, TinyGeometry>;
+
+// Leaves split and are unlinked all the time. A shortcut that was rebuilt before a split was listed
+// went on naming the left leaf for what the right one held, also when it was unlinked: finds there
+// never ended.
+TEST(Directory, SplitsAndUnlinksAgainstASet) {
+  for (std::uint64_t seed = 1; seed < 200; ++seed) {
+    P platform;
+    NoStorage storage;
+    EpochDomain<P> epochs(platform);
+    const Heap<P> heap(platform, storage, epochs);
+    NodeTable<P> nodes;
+    ASSERT_TRUE(nodes.reserve(100).ok());
+    Tiny directory(platform, heap, nodes, epochs);
+    ASSERT_TRUE(directory.reserve(500).ok());
+    ASSERT_TRUE(directory.build(nullptr, 0).ok());
+    std::mt19937_64 random(seed);
+    std::set<std::uint64_t> model;
+    for (int i = 0; i < 400; ++i) {
+      std::uint64_t key = random() % 36;
+      if (random() % 3 == 0) key = ~key;
+      const auto node = static_cast<std::uint32_t>(key % 64) + 1;
+      const Probe probe = IntegerCodec::probe({.word = key});
+      {
+        const EpochGuard<P> guard(epochs);
+        if (random() % 2 == 0) {
+          const auto there = directory.put(probe, node);
+          ASSERT_TRUE(there);
+          ASSERT_EQ(*there == 0, model.insert(key).second);
+        } else if (model.erase(key) != 0) {
+          directory.remove(probe, node);
+        }
+        ASSERT_EQ(directory.find(probe), model.contains(key) ? node : 0);
+      }
+      epochs.drain_all();
+    }
+    Tiny::Batch batch;
+    std::set<std::uint64_t> seen;
+    const EpochGuard<P> guard(epochs);
+    Probe position{};
+    for (bool end = false; !end; position = Tiny::behind(batch, false, end)) {
+      directory.collect(position, batch);
+      seen.insert(batch.words, batch.words + batch.count);
+    }
+    ASSERT_EQ(seen, model) << seed;
+  }
+}
+
+// Keys come in order, left of some that are there, and most go again: a leaf of each
+// inner node stays, until there is no memory for further nodes. Leaves are then listed nowhere, and
+// so is what is left of them when their left neighbours go: finds there never ended.
+TEST(Directory, InnerNodesAreUsedUp) {
+  using Wide = Directory<P, IntegerCodec, Geometry<4, 1, 4, 16, 1, 2, 2>>;
+  P platform;
+  NoStorage storage;
+  EpochDomain<P> epochs(platform);
+  const Heap<P> heap(platform, storage, epochs);
+  NodeTable<P> nodes;
+  ASSERT_TRUE(nodes.reserve(100).ok());
+  Wide directory(platform, heap, nodes, epochs);
+  constexpr std::size_t kLeaves = 400;  // 172 inner nodes of up to 16 leaves
+  ASSERT_TRUE(directory.reserve(kLeaves).ok());
+  ASSERT_TRUE(directory.build(nullptr, 0).ok());
+  std::set<std::uint64_t> model;
+  const auto put = [&](std::uint64_t key) {
+    const EpochGuard<P> guard(epochs);
+    ASSERT_TRUE(directory.put(IntegerCodec::probe({.word = key}), 1));
+    model.insert(key);
+  };
+  const auto remove = [&](std::uint64_t key) {
+    const EpochGuard<P> guard(epochs);
+    if (model.erase(key) != 0) directory.remove(IntegerCodec::probe({.word = key}), 1);
+  };
+  const auto expect_all = [&](std::uint64_t below) {
+    const EpochGuard<P> guard(epochs);
+    for (std::uint64_t key = 0; key < below; ++key) {
+      ASSERT_EQ(directory.find(IntegerCodec::probe({.word = key})), model.contains(key) ? 1U : 0U)
+          << key;
+    }
+  };
+  constexpr std::uint64_t kStride = 16;  // leaves of two keys, eight to a node
+  constexpr std::uint64_t kKeys = 240 * kStride;
+  for (std::uint64_t i = 0; i < 12; ++i) put((1ULL << 40) + i);
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    put(key);
+    // Far enough behind that the node has been split.
+    if (key >= 40 && (key - 40) % kStride != 0) remove(key - 40);
+    epochs.drain_all();
+  }
+  expect_all(kKeys + 10);
+  // All that are left go, also those that nobody lists.
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    remove(key);
+    epochs.drain_all();
+    if (key % 499 == 0) expect_all(kKeys);
+  }
+  for (std::uint64_t key = 0; key < 40; ++key) put(kKeys / 2 + key * 7);
+  expect_all(kKeys);
+}
+
+}  // namespace
+}  // namespace perdure::pskiplist
