@@ -21,8 +21,8 @@
 //       one rank alone has named is taken back before its number can be used again.
 //   D3  No pool is complete before all have their manifest; nothing is written before all are
 //       complete. So a run that is killed while it creates the directory leaves no data behind.
-//   D4  A rollback is written down by all ranks before the first one does it, and is finished by the
-//       next open once one rank may have begun.
+//   D4  A rollback is written down by all ranks before the first one does it. So the next open can
+//       tell whether it has to be finished, on all, or was never begun.
 // COLLECTIVES  open, tag, find, find_many, extract_snapshot, rollback, trim and close are called by
 //   all ranks, in the same order, with the same version; the queries of rank 0 count. They answer
 //   the same on every rank: an error of one is an error of all, and names the rank.

@@ -175,18 +175,21 @@ Status Core::settle(std::string_view directory, const Options& options) noexcept
 }
 
 Status Core::finish_rollback() noexcept {
-  Status mine;
-  std::uint64_t intent = 0;
-  if (auto own = pool_.rollback_intent()) {
-    intent = *own ? **own + 1 : 0;
-  } else {
-    mine = std::move(own.error());
+  auto last = pool_.last_rollback();
+  const LocalPool::Rollback own = last ? *last : LocalPool::Rollback{};
+  if (Status s = comm_.agree(last ? Status() : std::move(last.error())); !s.ok()) return s;
+  std::uint64_t lowest = own.number, highest = own.number;
+  // All that are pending are the same one, or all but that one are done.
+  std::uint64_t version = own.pending ? own.version + 1 : 0;
+  if (Status s = comm_.reduce(&lowest, 1, MPI_MIN); !s.ok()) return s;
+  if (Status s = comm_.reduce(&highest, 1, MPI_MAX); !s.ok()) return s;
+  if (Status s = comm_.reduce(&version, 1, MPI_MAX); !s.ok()) return s;
+  rollbacks_ = lowest;
+  if (lowest == highest) {
+    return version == 0 ? Status() : carry_out_rollback(highest, version - 1);
   }
-  if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
-  if (Status s = comm_.reduce(&intent, 1, MPI_MAX); !s.ok()) return s;
-  if (intent == 0) return {};
-  // Who has cleared it has no later version: it is in nobody's way to do it again.
-  return carry_out_rollback(intent - 1);
+  // Struck out by those that have it: who has not is the sign that nobody began.
+  return comm_.agree(own.pending ? pool_.end_rollback(own.number - 1) : Status());
 }
 
 Status Core::agree_on_versions() noexcept {
@@ -226,14 +229,15 @@ Expected<Version> Core::tag() noexcept {
   return fail(std::move(agreed));
 }
 
-Status Core::carry_out_rollback(Version version) noexcept {
+Status Core::carry_out_rollback(std::uint64_t number, Version version) noexcept {
   broken_ = true;
   Status mine = readable(version);
   if (mine.ok()) mine = pool_.forget_above(version);
   if (mine.ok()) mine = pool_.roll_back(version);
-  if (mine.ok()) mine = pool_.clear_rollback_intent();
+  if (mine.ok()) mine = pool_.end_rollback(number);
   Status agreed = comm_.agree(std::move(mine));
   broken_ = !agreed.ok();
+  rollbacks_ = number;
   return agreed;
 }
 
@@ -241,9 +245,10 @@ Status Core::roll_back(Version version) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   if (Status s = readable(version); !s.ok()) return s;
   broken_ = true;
-  Status agreed = comm_.agree(pool_.set_rollback_intent(version));
-  if (agreed.ok()) return carry_out_rollback(version);
-  if (comm_.agree(pool_.clear_rollback_intent()).ok()) broken_ = false;
+  const std::uint64_t number = rollbacks_ + 1;
+  Status agreed = comm_.agree(pool_.begin_rollback(number, version));
+  if (agreed.ok()) return carry_out_rollback(number, version);
+  if (comm_.agree(pool_.end_rollback(rollbacks_)).ok()) broken_ = false;
   return agreed;
 }
 

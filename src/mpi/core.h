@@ -4,9 +4,10 @@
 //   has done what it does before it, durably.
 //   tag       name(v) everywhere; agree. On an error: forget_above(v - 1) everywhere; agree, before
 //             v is used again (D2). If that fails the store is of no more use.
-//   rollback  intent everywhere; agree; forget_above, roll back, clear the intent; agree. An intent
-//             that open() finds on any rank is carried out by all: who has none has either done it,
-//             and written nothing since, or has not begun, and then nobody has (D4).
+//   rollback  the n-th: written down as pending everywhere; agree; forget_above, roll back, no longer
+//             pending; agree. open() finds n, the highest, pending on some rank: if all ranks have
+//             written down n, whether they have done it or not, it is carried out by all. If one has
+//             not, nobody can have begun (D4), and it is struck out: their last is n - 1 again.
 //   trim      forget_below everywhere, agree, then trim of the data: a version that one rank
 //             still names and another one does not is in no rank's range after open().
 // Thread safety: one thread, but data().
@@ -46,7 +47,7 @@ class Core {
   Status belongs() const noexcept;
   Status agree_on_versions() noexcept;
   Status finish_rollback() noexcept;
-  Status carry_out_rollback(Version version) noexcept;
+  Status carry_out_rollback(std::uint64_t number, Version version) noexcept;
   Status finish_open(const Options& options) noexcept;
 
   Comm comm_;
@@ -54,6 +55,7 @@ class Core {
   Kinds kinds_;
   Partition partition_ = Partition::hash;
   std::uint32_t merge_threads_ = 1;
+  std::uint64_t rollbacks_ = 0;  // so many were begun; the same on all ranks
   bool broken_ = false;  // what the ranks have on their media may differ until the next open
   bool closed_ = false;
 };

@@ -206,11 +206,19 @@ Status LocalPool::forget_below(Version version) noexcept {
   return {};
 }
 
-Expected<std::optional<Version>> LocalPool::rollback_intent() noexcept {
-  auto intent = fields_->find(kRollback);
-  if (!intent) return fail(std::move(intent.error()));
-  if (intent->value_or(0) == 0) return std::optional<Version>();
-  return std::optional<Version>(**intent - 1);
+Expected<LocalPool::Rollback> LocalPool::last_rollback() noexcept {
+  auto state = fields_->find(kRollback);
+  if (!state) return fail(std::move(state.error()));
+  auto version = fields_->find(kRollbackVersion);
+  if (!version) return fail(std::move(version.error()));
+  const std::uint64_t word = state->value_or(0);
+  return Rollback{.number = word / 2, .pending = word % 2 != 0, .version = version->value_or(0)};
+}
+
+// The second store commits.
+Status LocalPool::begin_rollback(std::uint64_t number, Version version) noexcept {
+  if (Status s = put(kRollbackVersion, version); !s.ok()) return s;
+  return put(kRollback, 2 * number + 1);
 }
 
 Status LocalPool::close() noexcept {

@@ -54,10 +54,15 @@ class LocalPool {
   Status name(Version version, Version local) noexcept;
   Status forget_above(Version version) noexcept;
   Status forget_below(Version version) noexcept;
-  // The rollback under way, if there is one.
-  Expected<std::optional<Version>> rollback_intent() noexcept;
-  Status set_rollback_intent(Version version) noexcept { return put(kRollback, version + 1); }
-  Status clear_rollback_intent() noexcept { return put(kRollback, 0); }
+  // The last rollback that this rank has written down: `pending` until it has done it.
+  struct Rollback {
+    std::uint64_t number = 0;
+    bool pending = false;
+    Version version = 0;  // of a pending one
+  };
+  Expected<Rollback> last_rollback() noexcept;
+  Status begin_rollback(std::uint64_t number, Version version) noexcept;
+  Status end_rollback(std::uint64_t number) noexcept { return put(kRollback, 2 * number); }
   Status roll_back(Version version) noexcept { return data().rollback(local(version)); }
 
   Status close() noexcept;
@@ -75,6 +80,7 @@ class LocalPool {
     kKinds,
     kComplete,
     kRollback,
+    kRollbackVersion,
   };
   static constexpr std::uint64_t kFormatVersion = 0;
 
