@@ -1,7 +1,8 @@
 // perdure-mpi: the distributed store as an example and as the benchmark of the paper's section V.H.
 //
-//   mpirun -np 4 perdure-mpi demo DIRECTORY      inserts, tags, finds, extracts; run it again: it goes on
-//   mpirun -np 4 perdure-mpi bench [DIRECTORY]   find, tag, snapshots by both merges; checks the answers
+//   mpirun -np 4 perdure-mpi demo DIRECTORY      inserts, tags, finds, extracts; goes on where
+//                                                the last one ended
+//   mpirun -np 4 perdure-mpi bench [DIRECTORY]   find, tag, snapshots by both merges, checked
 #include <fmt/core.h>
 #include <unistd.h>
 

@@ -26,16 +26,16 @@
 // COLLECTIVES  open, tag, find, find_many, extract_snapshot, rollback, trim and close are called by
 //   all ranks, in the same order, with the same version; the queries of rank 0 count. They answer
 //   the same on every rank: an error of one is an error of all, and names the rank.
-// VERSIONS  Version 0 is the empty store. open() agrees: a version that some ranks closed and others
-//   did not (killed between the two) is dropped; what was written stays, in the open version. With
+// VERSIONS  Version 0 is the empty store. open() agrees: a version that some ranks closed and
+//   others did not (killed between the two) is dropped; what was written stays, in the open version. With
 //   Resume::last_version the writes behind the last version are rolled back instead, so that the
-//   ranks begin with one state. For a tag to be a consistent cut no writes may be in flight on any
-//   rank between its begin and its end; otherwise each falls on either side.
+//   ranks begin with one state. For a tag to be a consistent cut no writes may be in flight on
+//   any rank between its begin and its end; otherwise each falls on either side.
 // FAILURE  MPI errors are answered as `io`, and the store is then of no more use: every collective
-//   answers `io`. OpenMPI's mpirun ends the job when a rank is killed, and says which; nothing can go
-//   on without that rank. The next run of as many ranks opens every pool at the agreed version.
-//   A pool that is missing, of another run, of another number of ranks or at another rank's place is
-//   refused by all ranks, and nothing is changed.
+//   answers `io`. OpenMPI's mpirun ends the job when a rank is killed, and says which; nothing can
+//   go on without that rank. The next run of as many ranks opens every pool at the agreed version.
+//   A pool that is missing, of another run, of another number of ranks or at another rank's place
+//   is refused by all ranks, and nothing is changed.
 // THREADS  Writes and find_own: any number. Collectives: one thread of each rank at a time
 //   (MPI_THREAD_FUNNELED, if it is the one that called MPI_Init).
 // COST  n queries, P ranks: find: a broadcast and an all-reduce; byte strings: a broadcast of the
@@ -77,7 +77,7 @@ struct Options {
   Partition partition = Partition::hash;  // must match if the directory exists
   bool create = true;
   Resume resume = Resume::keep_writes;
-  // Of a pairwise merge. 0: the cores of the machine, shared among its ranks.
+  // Of a pairwise merge. 0: the cores of the machine, shared among those of its ranks that merge.
   std::uint32_t merge_threads = 0;
   // Larger messages are cut into pieces of so many bytes; 64 bytes to 1 GiB.
   std::uint64_t max_message = 1_GiB;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kLeastMessage = 64;
 
-// On media, as what decides in which pool a key is: never change. (Finaliser of splitmix64; FNV-1a.)
+// On media, as what decides in which pool a key is: never change. Finaliser of splitmix64; FNV-1a.
 std::uint64_t mixed(std::uint64_t word) noexcept {
   word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9;
   word = (word ^ (word >> 27)) * 0x94D049BB133111EB;
@@ -43,6 +43,11 @@ int Core::owner(const perdure::detail::Key& key) const noexcept {
   // place * ranks / 2^64, by halves.
   const auto ranks = static_cast<std::uint64_t>(comm_.size());
   return static_cast<int>(((place >> 32) * ranks + ((place & 0xFFFFFFFF) * ranks >> 32)) >> 32);
+}
+
+std::uint64_t Core::merge_threads(std::uint64_t joined) const noexcept {
+  if (merge_threads_ != 0) return merge_threads_;
+  return std::clamp<std::uint64_t>(cores_ * joined / neighbours_, 1, cores_);
 }
 
 Status Core::usable() const noexcept {
@@ -207,11 +212,10 @@ Status Core::agree_on_versions() noexcept {
 
 Status Core::finish_open(const Options& options) noexcept {
   merge_threads_ = options.merge_threads;
-  if (merge_threads_ == 0) {
-    auto ranks = comm_.neighbours();
-    if (!ranks) return std::move(ranks.error());
-    merge_threads_ = std::max(1U, RealPlatform::cores() / static_cast<std::uint32_t>(*ranks));
-  }
+  auto neighbours = comm_.neighbours();
+  if (!neighbours) return std::move(neighbours.error());
+  neighbours_ = static_cast<std::uint64_t>(*neighbours);
+  cores_ = RealPlatform::cores();
   if (options.resume == Resume::keep_writes) return {};
   return roll_back(pool_.versions().last);
 }

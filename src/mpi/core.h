@@ -4,10 +4,10 @@
 //   has done what it does before it, durably.
 //   tag       name(v) everywhere; agree. On an error: forget_above(v - 1) everywhere; agree, before
 //             v is used again (D2). If that fails the store is of no more use.
-//   rollback  the n-th: written down as pending everywhere; agree; forget_above, roll back, no longer
-//             pending; agree. open() finds n, the highest, pending on some rank: if all ranks have
-//             written down n, whether they have done it or not, it is carried out by all. If one has
-//             not, nobody can have begun (D4), and it is struck out: their last is n - 1 again.
+//   rollback  the n-th: written down as pending everywhere; agree; forget_above, roll back, no
+//             longer pending; agree. open() finds n, the highest, pending on some rank: if all have
+//             written down n, done or not, it is carried out by all. If one has not, nobody can
+//             have begun (D4), and it is struck out: their last is n - 1 again.
 //   trim      forget_below everywhere, agree, then trim of the data: a version that one rank
 //             still names and another one does not is in no rank's range after open().
 // Thread safety: one thread, but data().
@@ -28,7 +28,8 @@ class Core {
   LocalPool& pool() noexcept { return pool_; }
   const LocalPool& pool() const noexcept { return pool_; }
   bool has_bytes() const noexcept { return kinds_.bytes; }
-  std::uint32_t merge_threads() const noexcept { return merge_threads_; }
+  // Of a merge whose result is of `joined` ranks: the others of them have nothing to do.
+  std::uint64_t merge_threads(std::uint64_t joined) const noexcept;
   int owner(const perdure::detail::Key& key) const noexcept;
 
   // invalid_argument unless all ranks have that version; the same on all.
@@ -54,7 +55,9 @@ class Core {
   LocalPool pool_;
   Kinds kinds_;
   Partition partition_ = Partition::hash;
-  std::uint32_t merge_threads_ = 1;
+  std::uint64_t merge_threads_ = 0;  // 0: cores_ for neighbours_
+  std::uint64_t cores_ = 1;
+  std::uint64_t neighbours_ = 1;
   std::uint64_t rollbacks_ = 0;  // so many were begun; the same on all ranks
   bool broken_ = false;  // what the ranks have on their media may differ until the next open
   bool closed_ = false;

@@ -1,8 +1,8 @@
 // find and find_many: rank 0's queries go to all ranks, the owners look them up, and an all-reduce
 // tells everybody what was found: a rank that is not a key's owner contributes zeros.
 //
-// MESSAGES  One header of 256 bytes, which has the queries in it if they are short: {queries, bytes,
-//   queries: {version, [length of key,] key}}. Then words:
+// MESSAGES  One header of 256 bytes, which has the queries in it if they are short: {queries,
+//   bytes, queries: {version, [length of key,] key}}. Then words:
 //     integers      errors | a bit per query, found | value per query
 //     byte strings  errors | length + 1 per query, 0: absent; then, owner by owner, their values
 //   `errors` is a set of status codes: bit c if a rank met c.

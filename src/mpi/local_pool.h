@@ -1,6 +1,6 @@
 // LocalPool: what one rank has on its medium, and the steps of the protocol that it does alone.
 //
-// WHAT  The pool with its three maps (perdure/mpi.h, LAYOUT), and in DRAM the versions of the store.
+// WHAT  The pool with its three maps (perdure/mpi.h, LAYOUT), in DRAM the versions of the store.
 //   Every step is durable when it returns, and one store commits it: each can be cut off before or
 //   after, and be done again.
 // INVARIANTS (of one rank; the store's are in perdure/mpi.h)

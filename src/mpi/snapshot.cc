@@ -1,8 +1,8 @@
 // extract_snapshot: every rank scans its part, and the parts are merged into rank 0.
 //
-// RECURSIVE DOUBLING  In round d = 1, 2, 4, .. rank r with r mod 2d = d sends what it has to r - d and
-//   is done; r with r mod 2d = 0 receives from r + d, if there is one, and merges. So any number of
-//   ranks will do, and rank r ends with the ranks [r, r + lowest bit of r).
+// RECURSIVE DOUBLING  In round d = 1, 2, 4, .. rank r with r mod 2d = d sends what it has to r - d
+//   and is done; r with r mod 2d = 0 receives from r + d, if there is one, and merges. So any
+//   number of ranks will do, and rank r ends with the ranks [r, r + lowest bit of r).
 // MEMORY  Everybody learns all sizes first, and takes all the memory it will need, or nobody sends:
 //   twice the items it ends with, since a merge goes from one buffer into the other, and once the
 //   bytes. Byte strings do not move: what is merged is items of 24 bytes that say where they lie.
@@ -156,7 +156,7 @@ class Extraction {
       const std::uint64_t middle = items_.size();
       if (Status s = receive_from(rank() + d, sum(rank() + d, rank() + 2 * d)); !s.ok()) return s;
       times_.transfer_ns += clock_.lap();
-      join(middle);
+      join(middle, 2 * d);
       times_.merge_ns += clock_.lap();
     }
     return {};
@@ -180,12 +180,12 @@ class Extraction {
   }
   // Merges the items before `middle` with those behind it; of neighbouring ranges there is nothing
   // to do.
-  void join(std::uint64_t middle) noexcept {
+  void join(std::uint64_t middle, std::uint64_t ranks) noexcept {
     const std::uint64_t end = items_.size();
     if (middle == 0 || middle == end || before()(items_[middle - 1], items_[middle])) return;
     merge_two(std::span<const Item>(items_.data(), middle),
               std::span<const Item>(items_.data() + middle, end - middle), spare_.data(),
-              core_.merge_threads(), before());
+              core_.merge_threads(ranks), before());
     spare_.resize(end);
     std::swap(items_, spare_);
   }

@@ -1,5 +1,5 @@
-"""A rank of a distributed store is killed: mpirun reports it, and the next run opens every pool at an
-agreed version. kill_worker.cc does the work and says what is checked.
+"""A rank of a distributed store is killed: mpirun reports it, and the next run opens every pool at
+an agreed version. kill_worker.cc does the work and says what is checked.
 """
 
 import os
@@ -46,7 +46,8 @@ class KillTest(unittest.TestCase):
         steps = range(1, last + 1) if LONG else range(ranks, last + 1, max(1, last // kills))
         for i, call in enumerate(steps):
             # Some of them are killed again while they open.
-            self.kill_and_check(ranks, i % ranks, "call", call, fatal_open=18 + i if i % 3 == 0 else 0)
+            again = 18 + i if i % 3 == 0 else 0
+            self.kill_and_check(ranks, i % ranks, "call", call, fatal_open=again)
 
     def test_one_of_two_is_killed_in_its_calls(self):
         self.sweep(2, 6)

@@ -1,8 +1,8 @@
-// What kill_test.py starts: a run that kills one of its ranks, and a run that looks at what is left.
+// What kill_test.py starts: a run that kills one of its ranks, and one that looks at what is left.
 //
-//   mpi_kill_worker run DIRECTORY RANK call|action N     rank RANK dies as it enters its N-th MPI call
-//                                                        or action; N 0: never. Prints the calls
-//   mpi_kill_worker check DIRECTORY RANK call N          opens; N 0: and verifies everything
+//   mpi_kill_worker run DIRECTORY RANK call|action N    rank RANK dies as it enters its N-th MPI
+//                                                       call or action; 0: never. Prints the calls
+//   mpi_kill_worker check DIRECTORY RANK call N         opens, verifies everything; dies likewise
 //
 // A rank performs actions: writes of its own keys, and collectives, which have the same numbers on
 // all ranks. What it has done is drawn from its number, so that every rank knows what every other
