@@ -27,9 +27,9 @@
 //   all ranks, in the same order, with the same version; the queries of rank 0 count. They answer
 //   the same on every rank: an error of one is an error of all, and names the rank.
 // VERSIONS  Version 0 is the empty store. open() agrees: a version that some ranks closed and
-//   others did not (killed between the two) is dropped; what was written stays, in the open version. With
-//   Resume::last_version the writes behind the last version are rolled back instead, so that the
-//   ranks begin with one state. For a tag to be a consistent cut no writes may be in flight on
+//   others did not (killed between the two) is dropped; what was written stays in the open one.
+//   With Resume::last_version the writes behind the last version are rolled back instead, so that
+//   the ranks begin with one state. For a tag to be a consistent cut no writes may be in flight on
 //   any rank between its begin and its end; otherwise each falls on either side.
 // FAILURE  MPI errors are answered as `io`, and the store is then of no more use: every collective
 //   answers `io`. OpenMPI's mpirun ends the job when a rank is killed, and says which; nothing can
