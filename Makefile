@@ -23,7 +23,7 @@ setup-go:        ## the same for the linearizability checker, which also fetches
 
 setup-mpi:       ## the same for perdure::mpi; the next cmake finds it and builds that, too
 	@scripts/setup.sh mpi
-	@rm -f build/*/CMakeCache.txt build/*/build.ninja
+	@rm -f build/*/build.ninja
 
 build: build-release  ## release build; the command line is build/release/perdure
 
