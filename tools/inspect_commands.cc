@@ -202,21 +202,13 @@ Json to_json(const MapStats& map) {
                        {"buckets", resize.buckets},
                        {"moved", resize.moved}});
   }
-  return {{"name", map.name.c_str()},
-          {"engine", engine_name(map.engine)},
-          {"entries", map.entries},
-          {"entries_exact", map.entries_exact},
-          {"load_factor", map.load_factor},
-          {"height", map.height},
-          {"leaves", map.leaves},
-          {"inner_nodes", map.inner_nodes},
-          {"pm_bytes", map.pm_bytes},
-          {"dram_bytes", map.dram_bytes},
-          {"scan_order_bytes", map.scan_order_bytes},
-          {"splits", map.splits},
-          {"merges", map.merges},
-          {"levels", std::move(levels)},
-          {"resizes", std::move(resizes)}};
+  return {{"name", map.name.c_str()},       {"engine", engine_name(map.engine)},
+          {"entries", map.entries},         {"load_factor", map.load_factor},
+          {"height", map.height},           {"leaves", map.leaves},
+          {"inner_nodes", map.inner_nodes}, {"pm_bytes", map.pm_bytes},
+          {"dram_bytes", map.dram_bytes},   {"scan_order_bytes", map.scan_order_bytes},
+          {"splits", map.splits},           {"merges", map.merges},
+          {"levels", std::move(levels)},    {"resizes", std::move(resizes)}};
 }
 
 Json to_json(const std::string& path, const PoolStats& stats) {
@@ -239,7 +231,7 @@ Json to_json(const std::string& path, const PoolStats& stats) {
 
 // What an engine does not have is not printed.
 void print_map_stats(const MapStats& map) {
-  print_row("  entries", (map.entries_exact ? "" : "about ") + with_commas(map.entries));
+  print_row("  entries", with_commas(map.entries));
   print_row("  in the pool", human_bytes(map.pm_bytes));
   print_row("  in DRAM", human_bytes(map.dram_bytes));
   const std::string full = fmt::format("{:.0f}% full", 100 * map.load_factor);

@@ -80,8 +80,7 @@ struct ResizeStats {
 struct MapStats {
   MapName name;
   Engine engine = Engine::phast;
-  std::uint64_t entries = 0;
-  bool entries_exact = true;  // false: counted while it changes, or estimated
+  std::uint64_t entries = 0;  // exact while nobody changes the map
   double load_factor = 0;     // entries / slots
   std::uint64_t height = 0;   // levels walked by a lookup, leaf included
   std::uint64_t leaves = 0;

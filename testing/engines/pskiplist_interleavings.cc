@@ -136,6 +136,18 @@ InterleaveReport histories(const std::string& name, bool quiet) {
   return all;
 }
 
+// What a trim has freed holds another key's value; no crash brings back the entry that led to it.
+InterleaveReport trimmed_and_reused(const std::string& name, bool quiet) {
+  Interleaver interleaver(numbered_subjects<pskiplist::IntegerCodec>(
+                              {.values = ValueKind::bytes, .background_thread = false}),
+                          {.name = name,
+                           .setup = {put(5, 1), put(6, 1), put(7, 1), tag(), put(5, 2), tag()},
+                           .threads = {{trim(2)}, {reclaim(), put(7, 2), get(7)}},
+                           .limits = kFew,
+                           .quiet = quiet});
+  return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
+}
+
 // A trim takes a version away, and the keys that only it had, under who reads it.
 InterleaveReport trimmed_away(const std::string& name, bool quiet) {
   return beside(name, quiet, {put(5, 1), tag(), gone(5), tag()},
@@ -220,6 +232,7 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
           {"W15_W12_two_trims", &two_trims},
           {"W8_histories", &histories},
           {"W8_V16_trimmed_away", &trimmed_away},
+          {"V16_trimmed_and_reused", &trimmed_and_reused},
           {"W18_refused_beside_trims", &refused_beside_trims},
           {"V5_W1_W4_closed_beside_writes", &closed_beside_writes},
           {"V1_W3_new_beside_old", &new_beside_old},
