@@ -126,9 +126,9 @@ class LossyTarget : public TortureTarget {
       auto recovered = map_->recover(report.was_clean);
       if (!recovered) return std::move(recovered.error());
       if (*recovered == Recovered::marking) core_->sweep().add(*map_);
-      if (Status complete = map_->complete(); !complete.ok()) return complete;
     }
     s = core_->finish_open(true);
+    if (s.ok() && map_ != nullptr) s = map_->complete();
     if (s.ok()) core_->serve();
     if (s.ok() && map_ != nullptr) map_->start();
     return s;

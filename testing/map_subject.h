@@ -252,11 +252,11 @@ class MapSubject : public Subject {
       if (!recovered) return std::move(recovered.error());
       if (*recovered == Recovered::marking) pool_->core().sweep().add(*maps_[i]);
     }
+    if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
     for (const auto& map : maps_) {
       if (map == nullptr) continue;
       if (Status s = map->complete(); !s.ok()) return s;
     }
-    if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
     pool_->core().serve();
     for (const auto& map : maps_) {
       if (map != nullptr) map->start();

@@ -79,8 +79,9 @@ class EngineInstance : public MarkingMap {
   // the operation that needs it. The answer does not count for a map that was made since the pool
   // was opened.
   virtual Expected<Recovered> recover(bool clean) = 0;
-  // After recover() of all maps of the pool, before one is served: stores what recovery has found
-  // missing in a map that was closed. So a pool that is refused is left as it was.
+  // After recover() of all maps of the pool, and once the header says dirty, durably; before one is
+  // served: stores what recovery has found missing in a map that was closed. So a pool that is
+  // refused is left as it was.
   virtual Status complete() { return {}; }
   // The only place for Background::add: the header says dirty, durably, and the pool is trusted. So
   // a reopened pool goes on with what the last process left.

@@ -193,6 +193,9 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   bool complete = true;
   Status s = open_maps(report_.was_clean, complete);
   if (s.ok()) s = core_.finish_open(complete);
+  for (std::uint32_t i = 0; i < core_.root_slots() && s.ok(); ++i) {
+    if (slots_[i].instance != nullptr) s = slots_[i].instance->complete();
+  }
   // A look finds out now what it cannot serve; what it finds is told by check().
   if (s.ok() && read_only_) finish_marking();
   open_ = s.ok();
@@ -269,11 +272,7 @@ Status PoolImpl::open_maps(bool clean, bool& complete) {
       return slots_[i].error;
     }
   }
-  Status s;
-  for (std::uint32_t i = 0; i < core_.root_slots() && s.ok(); ++i) {
-    if (slots_[i].instance != nullptr) s = slots_[i].instance->complete();
-  }
-  return s;
+  return {};
 }
 
 Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {

@@ -123,7 +123,6 @@ class MapTest : public ::testing::Test {
   static inline Place next;  // of the test that is made next
 
  protected:
-  using TypeParam = KindsT;
   void TearDown() override { backend_.expect_sound(); }
   Backend backend_{next};
 };
@@ -150,7 +149,6 @@ bool register_map_test(const char* suite, const char* name, const char* file, in
 #define MAP_TEST(suite, name)                                                        \
   template <class KindsT>                                                            \
   class suite##_##name : public suite<KindsT> {                                      \
-    using TypeParam = KindsT;                                                        \
     using TestFixture = suite<KindsT>;                                               \
     void TestBody() override;                                                        \
   };                                                                                 \
