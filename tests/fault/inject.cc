@@ -168,6 +168,12 @@ void* __wrap_mmap(void* p, std::size_t n, int protection, int flags, int fd, off
   }
   return __real_mmap(p, n, protection, flags, fd, offset);
 }
+ssize_t __real_getrandom(void* p, std::size_t n, unsigned flags);
+ssize_t __wrap_getrandom(void* p, std::size_t n, unsigned flags) {
+  if (!pretended().same_random) return __real_getrandom(p, n, flags);
+  std::memset(p, 0x5A, n);
+  return static_cast<ssize_t>(n);
+}
 int __real_madvise(void* p, std::size_t n, int advice);
 int __wrap_madvise(void* p, std::size_t n, int advice) {
   // Who does not look whether the file is longer does not look whether it has pages, either.

@@ -49,6 +49,7 @@ struct Pretence {
   const char* file = nullptr;     // this file cannot be opened, or if
   const char* text = nullptr;     // there is one, says this
   bool unreadable = false;        // or is opened, but cannot be read
+  bool same_random = false;       // random numbers are the same in every run
 };
 void pretend(const Pretence& pretence) noexcept;
 // While it lives.
