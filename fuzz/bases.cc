@@ -29,10 +29,9 @@ void must(const Status& status) {
 Engine engine_by_name() {
   const char* name = std::getenv("PERDURE_FUZZ_ENGINE");
   if (name == nullptr || *name == '\0') return Engine::phast;
-  for (unsigned i = 1; i < 16; ++i) {
-    if (engine_name(static_cast<Engine>(i)) == name) return static_cast<Engine>(i);
-  }
-  PERDURE_EXPECT(false, "no engine %s", name);
+  const auto engine = engine_named(name);
+  PERDURE_EXPECT(engine.has_value(), "no engine %s", name);
+  return *engine;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void check_numbers(const std::string& text) {
   const auto size = cli::parse_size(text);
   const auto bytes = bench::parse_bytes(text);
   (void)bench::parse_count(text);
-  (void)bench::find_engine(text);
+  (void)engine_named(text);
   PERDURE_EXPECT(!size || (!text.empty() && text[0] >= '0' && text[0] <= '9'), "'%s' is a size",
                  text.c_str());
   PERDURE_EXPECT(!size || !bytes || *size == *bytes, "two answers to '%s'", text.c_str());

@@ -56,7 +56,7 @@ std::unique_ptr<bench::Subject> make_subject(const bench::BenchOptions& options)
     needs_order |= bench::needs_order(workload);
   }
   return bench::make_perdure_subject({.path = options.path,
-                                      .engine = *bench::find_engine(options.engines.front()),
+                                      .engine = *engine_named(options.engines.front()),
                                       .key = options.key,
                                       .value = options.value,
                                       .durability = options.durability,

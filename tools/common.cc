@@ -16,12 +16,6 @@ namespace perdure::cli {
 
 namespace {
 
-std::optional<Engine> parse_engine(const std::string& text) {
-  for (const EngineInfo& info : engines()) {
-    if (info.name == text) return info.engine;
-  }
-  return std::nullopt;
-}
 std::string engine_names() {
   std::string names;
   for (const EngineInfo& info : engines()) {
@@ -103,7 +97,7 @@ void add_map(CLI::App& command, PoolArguments& arguments) {
 }
 
 void add_engine(CLI::App& command, PoolArguments& arguments) {
-  add_parsed(command, "--engine", arguments.engine, parse_engine,
+  add_parsed(command, "--engine", arguments.engine, engine_named,
              "an engine (" + engine_names() + ")",
              "index design of a new map (default: phast): " + engine_names())
       ->type_name("ENGINE");

@@ -29,7 +29,7 @@ int complain(const Failure& failure) {
 }
 
 std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOptions& options) {
-  if (const auto engine = find_engine(name)) {
+  if (const auto engine = engine_named(name)) {
     return make_perdure_subject({.path = options.path,
                                  .engine = *engine,
                                  .key = options.key,

@@ -131,7 +131,7 @@ Result<void> check_engines(Program program, const std::vector<std::string>& engi
     if (foreign) {
       return failure(kExitUsage, fmt::format("engine '{}' is measured by perdure-compare", name));
     }
-    if (!find_engine(name)) return failure(kExitUsage, fmt::format("unknown engine '{}'", name));
+    if (!engine_named(name)) return failure(kExitUsage, fmt::format("unknown engine '{}'", name));
   }
   return {};
 }
@@ -281,13 +281,6 @@ std::optional<std::uint64_t> parse_count(std::string_view text) noexcept {
 }
 std::optional<std::uint64_t> parse_bytes(std::string_view text) noexcept {
   return parse_scaled(text, 1024);
-}
-
-std::optional<Engine> find_engine(std::string_view name) noexcept {
-  for (const EngineInfo& info : engines()) {
-    if (info.name == name) return info.engine;
-  }
-  return std::nullopt;
 }
 
 Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv) {

@@ -36,9 +36,6 @@ enum class Program : std::uint8_t { bench, compare };
 // Nothing: help was printed. A failure: the message is for standard error.
 Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv);
 
-// One of the library's engines by its name.
-std::optional<Engine> find_engine(std::string_view name) noexcept;
-
 // "10M" is ten million; "64MiB", "64M" as a size is 2^26 bytes.
 std::optional<std::uint64_t> parse_count(std::string_view text) noexcept;
 std::optional<std::uint64_t> parse_bytes(std::string_view text) noexcept;

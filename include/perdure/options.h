@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace perdure {
@@ -107,6 +108,7 @@ struct CheckOptions {
 
 // Names as the command line prints and takes them.
 std::string_view engine_name(Engine engine) noexcept;
+std::optional<Engine> engine_named(std::string_view name) noexcept;  // nullopt: not in this build
 std::string_view durability_name(Durability durability) noexcept;
 
 }  // namespace perdure

@@ -134,7 +134,8 @@ class Pool {
   // and info().synced stays false. Not from within a read or scan callback. Errors: io, poisoned,
   // invalid_argument if closed.
   Status sync();
-  // Shrinks large tables (level), gives free extents back to the file system. Answers the bytes.
+  // Shrinks large tables (level, clevel), gives free extents back to the file system. Answers the
+  // bytes.
   Expected<std::uint64_t> compact();
 
   // One bounded step (about a millisecond at most) of the pool's background work, a rehash or a

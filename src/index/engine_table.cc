@@ -1,5 +1,7 @@
 #include "index/engine_table.h"
 
+#include <iterator>
+
 #include "index/clevel/factory.h"
 #include "index/level/factory.h"
 #include "index/phast/factory.h"
@@ -12,6 +14,7 @@ namespace {
 
 constexpr EngineRow kEngines[] = {
     {.engine = Engine::phast,
+     .name = "phast",
      .version = 0,
      .ordered = true,
      .versioned = false,
@@ -19,6 +22,7 @@ constexpr EngineRow kEngines[] = {
      .create = &phast::create,
      .open = &phast::open},
     {.engine = Engine::level,
+     .name = "level",
      .version = 1,
      .ordered = false,
      .versioned = false,
@@ -27,6 +31,7 @@ constexpr EngineRow kEngines[] = {
      .open = &level::open,
      .arrays = true},
     {.engine = Engine::clevel,
+     .name = "clevel",
      .version = 1,
      .ordered = false,
      .versioned = false,
@@ -34,6 +39,7 @@ constexpr EngineRow kEngines[] = {
      .create = &clevel::create,
      .open = &clevel::open},
     {.engine = Engine::as,
+     .name = "as",
      .version = 0,
      .ordered = true,
      .versioned = false,
@@ -41,6 +47,7 @@ constexpr EngineRow kEngines[] = {
      .create = &skiplist::create<skiplist::As>,
      .open = &skiplist::open<skiplist::As>},
     {.engine = Engine::ascs,
+     .name = "ascs",
      .version = 0,
      .ordered = true,
      .versioned = false,
@@ -48,6 +55,7 @@ constexpr EngineRow kEngines[] = {
      .create = &skiplist::create<skiplist::Ascs>,
      .open = &skiplist::open<skiplist::Ascs>},
     {.engine = Engine::pskiplist,
+     .name = "pskiplist",
      .version = 0,
      .ordered = true,
      .versioned = true,
@@ -58,11 +66,8 @@ constexpr EngineRow kEngines[] = {
 
 }  // namespace
 
-const EngineRow* find_engine(Engine engine) noexcept {
-  for (const EngineRow& row : kEngines) {
-    if (row.engine == engine) return &row;
-  }
-  return nullptr;
-}
+static_assert(std::size(kEngines) <= kMostEngines);
+
+std::span<const EngineRow> engine_rows() noexcept { return kEngines; }
 
 }  // namespace perdure

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "index/engine.h"
 #include "perdure/options.h"
@@ -13,9 +15,10 @@ namespace perdure {
 
 struct EngineRow {
   Engine engine;
-  std::uint8_t version;  // of its on-media format
-  bool ordered;          // offers detail::OrderedIndex
-  bool versioned;        // offers detail::VersionedIndex
+  std::string_view name;  // as the command line prints and takes it
+  std::uint8_t version;   // of its on-media format
+  bool ordered;           // offers detail::OrderedIndex
+  bool versioned;         // offers detail::VersionedIndex
   // Its maps may answer Recovered::marking, and settle what their answers rest on. A pool that has
   // no others opens in a time that does not grow with its content.
   bool at_once;
@@ -25,6 +28,9 @@ struct EngineRow {
                                                     const MapKinds&, std::uint64_t root);
   bool arrays = false;  // keeps arrays in place, if it is asked to; they are byte strings to others
 };
+
+inline constexpr std::size_t kMostEngines = 32;
+std::span<const EngineRow> engine_rows() noexcept;
 
 // Null if this build does not have the engine.
 const EngineRow* find_engine(Engine engine) noexcept;

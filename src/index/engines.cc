@@ -1,48 +1,40 @@
-// Names of engines, and those of this build.
+// What is asked of the engine table.
+#include <algorithm>
 #include <array>
-#include <utility>
 
 #include "index/engine_table.h"
 #include "perdure/pool.h"
 
 namespace perdure {
 
-namespace {
-
-// As the command line prints and takes them.
-constexpr std::array<std::pair<Engine, std::string_view>, 6> kNames = {{
-    {Engine::phast, "phast"},
-    {Engine::level, "level"},
-    {Engine::clevel, "clevel"},
-    {Engine::as, "as"},
-    {Engine::ascs, "ascs"},
-    {Engine::pskiplist, "pskiplist"},
-}};
-
-}  // namespace
+const EngineRow* find_engine(Engine engine) noexcept {
+  for (const EngineRow& row : engine_rows()) {
+    if (row.engine == engine) return &row;
+  }
+  return nullptr;
+}
 
 std::string_view engine_name(Engine engine) noexcept {
-  for (const auto& [number, name] : kNames) {
-    if (number == engine) return name;
+  const EngineRow* row = find_engine(engine);
+  return row == nullptr ? "unknown" : row->name;
+}
+
+std::optional<Engine> engine_named(std::string_view name) noexcept {
+  for (const EngineRow& row : engine_rows()) {
+    if (row.name == name) return row.engine;
   }
-  return "unknown";
+  return std::nullopt;
 }
 
 std::span<const EngineInfo> engines() noexcept {
-  struct List {
-    std::array<EngineInfo, kNames.size()> infos{};
-    std::size_t count = 0;
-  };
-  static const List list = [] {
-    List out;
-    for (const auto& [number, name] : kNames) {
-      const EngineRow* row = find_engine(number);
-      if (row == nullptr) continue;
-      out.infos[out.count++] = {number, name, row->ordered, row->versioned};
-    }
+  static const std::array<EngineInfo, kMostEngines> infos = [] {
+    std::array<EngineInfo, kMostEngines> out;
+    std::ranges::transform(engine_rows(), out.begin(), [](const EngineRow& row) {
+      return EngineInfo{row.engine, row.name, row.ordered, row.versioned};
+    });
     return out;
   }();
-  return {list.infos.data(), list.count};
+  return std::span(infos).first(engine_rows().size());
 }
 
 }  // namespace perdure

@@ -60,6 +60,22 @@ class MapEngine : public Interface, public EngineInstance {
     return {};
   }
 
+  // Outside any guard: gives back what this and other threads have freed, as far as it can be.
+  void reclaim_room() noexcept {
+    context_.epochs.drain_for_room();
+    context_.heap.reclaim();
+  }
+  // attempt(), which guards itself, and once more if the pool was full and there is room now.
+  template <class Attempt>
+  [[gnu::always_inline]] auto with_room(Attempt&& attempt) {
+    for (bool again = false;; again = true) {
+      auto done = attempt();
+      if (done || again || done.error() != StatusCode::pool_full) [[likely]]
+        return done;
+      reclaim_room();
+    }
+  }
+
   // Before a mutation: sizes, and whether the map takes such keys and values.
   [[gnu::always_inline]] static Status validate(const detail::Key& key) noexcept {
     if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {

@@ -52,7 +52,7 @@ struct Truth {
 };
 
 // Then the numbers have been tagged before any was erased.
-bool has_versions() { return chosen_engine().engine == Engine::pskiplist; }
+bool has_versions() { return chosen_engine().versioned; }
 
 std::string word_key(std::uint64_t i) { return "word:" + std::to_string(100'000 + i * 7); }
 

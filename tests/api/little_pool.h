@@ -24,10 +24,11 @@ namespace perdure {
 inline constexpr std::uint8_t kLittleVersion = 3;  // not what a line has that nobody wrote it to
 
 // Takes the place of the library's, which a static library gives to whoever has none.
-const EngineRow* find_engine(Engine engine) noexcept {
+std::span<const EngineRow> engine_rows() noexcept {
   using Little = testing::LittleEngine<RealPlatform>;
   static constexpr EngineRow kRows[] = {
       {.engine = Engine::phast,
+       .name = "phast",
        .version = 0,
        .ordered = true,
        .versioned = false,
@@ -35,6 +36,7 @@ const EngineRow* find_engine(Engine engine) noexcept {
        .create = &phast::create,
        .open = &phast::open},
       {.engine = testing::kLittleEngine,
+       .name = "little",
        .version = kLittleVersion,
        .ordered = false,
        .versioned = false,
@@ -44,10 +46,7 @@ const EngineRow* find_engine(Engine engine) noexcept {
        .open = [](const EngineContext<RealPlatform>& context, const MapKinds&,
                   std::uint64_t root) { return Little::open(context, root); }},
   };
-  for (const EngineRow& row : kRows) {
-    if (row.engine == engine) return &row;
-  }
-  return nullptr;
+  return kRows;
 }
 
 using testing::little_rules;

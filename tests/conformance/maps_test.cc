@@ -2,7 +2,6 @@
 // and that all of it survives a reopen.
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,16 +31,6 @@ std::string engine_of(const ::testing::TestParamInfo<EngineInfo>& row) {
   return std::string(engine_name(row.param.engine));
 }
 INSTANTIATE_TEST_SUITE_P(Engines, MapsTest, ::testing::ValuesIn(kEngines), engine_of);
-
-// What is built and not in the list would be tested by nothing.
-TEST(EnginesList, IsWhatIsBuilt) {
-  std::set<std::pair<Engine, bool>> built, listed;
-  for (const perdure::EngineInfo& info : engines()) {
-    built.emplace(info.engine, info.ordered);
-  }
-  for (const EngineInfo& info : kEngines) listed.emplace(info.engine, info.ordered);
-  EXPECT_EQ(built, listed) << "tests/conformance/engines.h";
-}
 
 TEST_P(MapsTest, MapsOfAllKindsShareAPoolAndStayApart) {
   const std::uint64_t n = scaled(3'000, 500);

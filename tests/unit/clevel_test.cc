@@ -12,6 +12,7 @@
 
 #include "index/clevel/hash.h"
 #include "index/clevel/layout.h"
+#include "testing/checksums/checksums.h"
 #include "tests/conformance/support.h"
 
 namespace perdure::test {
@@ -382,6 +383,38 @@ TEST(Clevel, SlotsInAnotherPlaceAreFoundByTheWalk) {
     EXPECT_FALSE(must(pool.check()).ok()) << i;
     EXPECT_EQ(pool.close(), StatusCode::corruption) << i;
   }
+}
+
+// Whoever made room for an insert took a seal for an item, where nothing drains.
+TEST(Clevel, ASealWhereNothingDrainsIsFoundByTheWalk) {
+  TempPath path;
+  {
+    Pool pool = open_pool(path, kDriven);
+    auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    while (must(pool.run_background())) {
+    }
+    must(pool.close());
+  }
+  std::string bytes = bytes_of(path);
+  ASSERT_LE(std::ranges::count_if(root_in(bytes).levels, [](auto level) { return level != 0; }), 2)
+      << "something drains";
+  std::memcpy(bytes.data() + used_buckets(bytes).front(), &clevel::kSealed, 8);
+  ASSERT_TRUE(testing::fix_engines(bytes));
+  testing::fix_pool(bytes);
+  put_bytes(path, bytes);
+  Pool pool = open_pool(path, kDriven);
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+  while (pool.run_background().value_or(false)) {
+  }
+  std::uint64_t inserted = 0;
+  for (std::uint64_t i = 500; i < 5'000; ++i) {
+    const auto done = map.insert(i, i);
+    inserted += done ? 1 : 0;
+    ASSERT_TRUE(done || done.error() == StatusCode::corruption) << i;
+  }
+  EXPECT_EQ(inserted, 0U);
+  EXPECT_EQ(pool.close(), StatusCode::corruption);
 }
 
 // What changes while the walk sums the slots, ahead of it and behind it, is no loss.

@@ -130,7 +130,7 @@ class RedoList final : public List {
   }
   // As as and ascs have it: one node of a level in two is in the next one, too.
   static std::uint32_t height_of(const ListKey& key) noexcept {
-    const std::uint64_t hash = skiplist::mix(key[0] ^ skiplist::mix(key[1] + 1));
+    const std::uint64_t hash = perdure::mix(key[0] ^ perdure::mix(key[1] + 1));
     return std::min<std::uint32_t>(
         static_cast<std::uint32_t>(__builtin_ctzll(hash | 1ULL << 63)) + 1, kMaxHeight);
   }

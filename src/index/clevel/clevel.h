@@ -155,6 +155,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   using Base::begin_read;
   using Base::context_;
   using Base::validate;
+  using Base::with_room;
   using typename Base::Mode;
   static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many
   static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;

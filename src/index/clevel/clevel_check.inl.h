@@ -206,7 +206,7 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
   out.inner_nodes = 0;
   out.pm_bytes = context_.heap.block_bytes(root_offset_);
   for (std::uint32_t i = now.count; i-- > 0;) {
-    (void)out.levels.push_back(level_stats(now, i, out));
+    if (!out.levels.push_back(level_stats(now, i, out))) out.partial = true;
   }
   out.load_factor = static_cast<double>(out.entries) / static_cast<double>(slots_of(now));
   out.dram_bytes =
@@ -218,7 +218,7 @@ void Clevel<P, Codec, G>::stats(MapStats& out) {
   const LatchGuard latch(resize_latch_);
   const std::uint64_t kept = std::min<std::uint64_t>(begun_, MapStats::kMaxResizes);
   for (std::uint64_t n = begun_ - kept; n < begun_; ++n) {
-    (void)out.resizes.push_back(resizes_[n % MapStats::kMaxResizes]);
+    if (!out.resizes.push_back(resizes_[n % MapStats::kMaxResizes])) out.partial = true;
   }
 }
 

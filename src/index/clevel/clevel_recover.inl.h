@@ -233,9 +233,12 @@ template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept {
   P& platform = context_.platform;
   Heap<P>& heap = context_.heap;
+  // Whether a seal may be here (I2): levels that were made since the open begin no drain.
+  const bool drained = mark_level_ == 0 && now.growing() && now.levels[2]->inherited;
   for (std::uint32_t i = 0; i < G::kSlots; ++i) {
     std::uint64_t& slot = bucket.slots[i];
     std::uint64_t word = platform.load(slot);
+    if (word == kSealed && !drained) return damaged(offset_of(&slot));
     while (word != 0 && word != kSealed) {
       const std::uint64_t offset = word & kOffsetMask;
       if ((word & 15) != 0 || word >> kOffsetBits == 0 || !is_item_block(offset)) {

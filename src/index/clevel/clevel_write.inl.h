@@ -208,13 +208,7 @@ Expected<bool> Clevel<P, Codec, G>::write(const detail::Key& key, const detail::
   if (Status s = validate(key, value, !bytes_values_, bytes_values_); !s.ok())
     return fail(std::move(s));
   context_.background.help();
-  for (bool again = false;; again = true) {
-    auto done = write_once<kMode>(key, value);
-    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
-      return done;
-    context_.epochs.drain_for_room();
-    context_.heap.reclaim();
-  }
+  return with_room([&] { return write_once<kMode>(key, value); });
 }
 
 template <Platform P, class Codec, class G>

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "util/hash.h"
+
 namespace perdure::clevel {
 
 struct Seed {
@@ -15,11 +17,6 @@ struct Seed {
   std::uint64_t b = 0;
 };
 
-inline std::uint64_t fold(std::uint64_t x, std::uint64_t y) noexcept {
-  __extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using)
-  const Wide product = static_cast<Wide>(x) * y;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
 inline std::uint64_t finish_hash(std::uint64_t x, const Seed& seed) noexcept {
   x = fold(x ^ seed.b, 0xA0761D6478BD642FULL ^ (seed.a | 1));
   return x ^ x >> 29;

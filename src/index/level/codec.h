@@ -12,6 +12,7 @@
 
 #include "index/level/line.h"
 #include "perdure/index.h"
+#include "util/hash.h"
 
 namespace perdure::level {
 
@@ -27,23 +28,11 @@ struct Seeds {
   std::uint64_t words[2] = {0, 0};
 };
 
-inline std::uint64_t mix(std::uint64_t x) noexcept {
-  x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93ULL;
-  x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93ULL;
-  return x ^ (x >> 32);
-}
-
 inline Probe place(std::uint64_t word, const Seeds& seeds) noexcept {
   Probe probe{.word = word, .hashes = {mix(word ^ seeds.words[0]), mix(word + seeds.words[1])}};
   const auto print = static_cast<std::uint8_t>(probe.hashes[0] >> 56);
   probe.print = print != 0 ? print : 1;
   return probe;
-}
-
-__extension__ using Wide = unsigned __int128;
-inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) noexcept {
-  const Wide product = static_cast<Wide>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
 // Seeded, of every byte and the length.

@@ -286,8 +286,7 @@ Expected<bool> Level<P, Codec, G>::compact() {
     auto begun = shrink(8);
     if (!begun && !again && begun.error() == StatusCode::pool_full) {
       again = true;
-      context_.epochs.drain_for_room();
-      context_.heap.reclaim();
+      reclaim_room();
       begun = shrink(8);
     }
     if (!begun) return begun;

@@ -226,8 +226,7 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
       return done;
     }
     again = true;
-    context_.epochs.drain_for_room();
-    context_.heap.reclaim();
+    reclaim_room();
   }
 }
 

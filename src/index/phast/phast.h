@@ -129,6 +129,7 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
   using Base::context_;
   using Base::pass_over;
   using Base::validate;
+  using Base::with_room;
   using typename Base::Mode;
   static constexpr std::uint64_t kSlots = Desc::kSlots;
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word

@@ -122,19 +122,11 @@ template <Platform P, class Codec, class G>
   return {};
 }
 
-// When the pool is full, what this and other threads have freed but not yet given back may be
-// enough; it can be had outside the guard only.
 template <Platform P, class Codec, class G>
 template <typename Phast<P, Codec, G>::Mode kMode>
 Expected<bool> Phast<P, Codec, G>::write(const detail::Key& key, const detail::Value& value) {
   if (Status s = validate(key, value, true, records()); !s.ok()) return fail(std::move(s));
-  for (bool again = false;; again = true) {
-    auto done = write_once<kMode>(key, value);
-    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
-      return done;
-    context_.epochs.drain_for_room();
-    context_.heap.reclaim();
-  }
+  return with_room([&] { return write_once<kMode>(key, value); });
 }
 
 template <Platform P, class Codec, class G>

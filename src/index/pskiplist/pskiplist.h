@@ -158,7 +158,9 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   using Base::begin_read;
   using Base::context_;
   using Base::pass_over;
+  using Base::reclaim_room;
   using Base::validate;
+  using Base::with_room;
   using typename Base::Mode;
   template <class T>
   using Atomic = typename P::template Atomic<T>;

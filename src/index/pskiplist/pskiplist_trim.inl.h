@@ -46,8 +46,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::trim(std::uint64_t version) {
       }
     }
     if (!trim.short_of_room) continue;
-    context_.epochs.drain_for_room();
-    context_.heap.reclaim();
+    reclaim_room();
   }
   reserve_.room();
   if (platform.poisoned()) return fail(platform.failure());  // slots in lost pages are passed over

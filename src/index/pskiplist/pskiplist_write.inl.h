@@ -250,12 +250,7 @@ Expected<bool> PSkipList<P, Codec, G>::write(const detail::Key& key, const detai
     return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key);
-  auto done = write_once<kMode>(probe, value);
-  if (done || done.error() != StatusCode::pool_full) [[likely]]
-    return done;
-  context_.epochs.drain_for_room();
-  context_.heap.reclaim();
-  return write_once<kMode>(probe, value);
+  return with_room([&] { return write_once<kMode>(probe, value); });
 }
 
 template <Platform P, class Codec, class G>

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "perdure/index.h"
+#include "util/hash.h"
 
 namespace perdure::skiplist {
 
@@ -17,12 +18,6 @@ struct Probe {
   std::uint64_t word = 0;
   std::string_view bytes = {};
 };
-
-inline std::uint64_t mix(std::uint64_t x) noexcept {
-  x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93ULL;
-  x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93ULL;
-  return x ^ (x >> 32);
-}
 
 struct IntegerCodec {
   static constexpr bool kBytes = false;

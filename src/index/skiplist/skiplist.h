@@ -130,6 +130,7 @@ class Skiplist final
   using Base::begin_read;
   using Base::context_;
   using Base::validate;
+  using Base::with_room;
   using typename Base::Mode;
   static constexpr std::uint32_t kMaxHeight = G::kMaxHeight;
   static constexpr std::uint32_t kGroup = 16;  // lookups in flight in read_many

@@ -219,13 +219,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::write(const detail::Key& key,
   const bool bytes = shape_.bytes_values;
   if (Status s = validate(key, value, !bytes, bytes); !s.ok()) return fail(std::move(s));
   context_.background.help();
-  for (bool again = false;; again = true) {
-    auto done = write_once<kMode>(key, value);
-    if (done || again || done.error() != StatusCode::pool_full) [[likely]]
-      return done;
-    context_.epochs.drain_for_room();
-    context_.heap.reclaim();
-  }
+  return with_room([&] { return write_once<kMode>(key, value); });
 }
 
 // One turn with the latch. `found` is what a lookup of this guard has found.
