@@ -99,7 +99,11 @@ class Heap {
   // reader.
   void free(std::uint64_t offset) noexcept;
   // discard() with the signature of mark(): for whoever gives back everything it reaches.
+  // corruption: no such block.
   Status take_back(std::uint64_t offset) noexcept {
+    std::uint64_t number = 0;
+    std::uint32_t block = 0;
+    if (Status s = locate(offset, number, block); !s.ok()) return s;
     discard(offset);
     return {};
   }
