@@ -1,9 +1,9 @@
 // SegmentReserve: a few segments kept for erases, which append, for when the pool is full.
 //
 // A version that is closed keeps the key, so its erase takes space; without any it could not be
-// done, and trim, which makes room, would have less to give back. So some
-// segments of the smallest size are taken ahead, where there is room, and only an erase that was
-// told `pool_full` gets one. Nothing names them: after a crash the sweep has them.
+// done, and trim, which makes room, would have less to give back. So some segments of the smallest
+// size are taken ahead, where there is room, and only an erase that was told `pool_full` gets one.
+// Nothing names them: after a crash the sweep has them.
 // PROGRESS  a latch; held while blocks are allocated, which may take an extent. A tag does not wait
 //   for it, and does not ask a full pool again before something has been freed.
 #pragma once
