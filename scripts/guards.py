@@ -36,12 +36,14 @@ class Machine:
     """One command with its budgets in minutes and the figures it owes."""
 
     def __init__(self, name: str, command: str, budgets: tuple[float, float],
-                 bars: dict[str, Bar], at_night: dict[str, str] | None = None) -> None:
+                 bars: dict[str, Bar], at_night: dict[str, str] | None = None,
+                 build: str = RELEASE) -> None:
         self.name = name
         self.command = command
         self.budgets = budgets
         self.bars = bars
         self.at_night = at_night or {}  # environment variables
+        self.build = build
 
 
 def of_parts(bars: dict[str, Bar]) -> dict[str, Bar]:
@@ -142,13 +144,13 @@ MACHINES = [
         "pool_executions": (">=", 1, 200_000),
         "fuzz_findings": NONE,
         "fuzz_canary_seconds": CANARY,
-    }),
+    }, build="build/fuzz"),
     Machine("coverage", "scripts/coverage.sh --engine {E} {M}", (5, 15), {
         "line_coverage": (">=", None, 95),
         "branch_coverage": (">=", None, 95),
         "heap.branch_coverage": SHOWN,
         "pool.branch_coverage": SHOWN,
-    }),
+    }, build="build/coverage"),
 ]
 PRESETS = ("figures", "nightly")
 TOTAL = (20, 95)  # minutes; in nightly what `make ci` runs comes on top
@@ -159,12 +161,22 @@ COMPARE = {
 }
 
 
+def behind(build: str) -> bool:
+    """Whether there is anything to build: what runs would not be what the tree says."""
+    plan = subprocess.run(["ninja", "-n", "-C", build], cwd=ROOT, check=False,
+                          capture_output=True, text=True)
+    steps = re.findall(r"^\[\d+/\d+\] (?!Re-checking globbed)", plan.stdout, re.M)
+    return plan.returncode != 0 or bool(steps)
+
+
 def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
         left: float) -> tuple[str, float]:
     """What went wrong with the command itself, or nothing; and its seconds."""
     command = machine.command.format(E=engine, M=mode).split()
     if not (ROOT / command[0]).exists():
         return f"there is no {command[0]}", 0
+    if behind(machine.build):
+        return f"{machine.build} is behind the tree; run `make guard-builds`", 0
     budget = min(machine.budgets[PRESETS.index(mode)] * 60, left)
     if budget <= 0:
         return "no time was left", 0

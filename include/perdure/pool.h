@@ -112,8 +112,8 @@ class Pool {
 
   // Errors: out_of_memory; invalid_argument if closed. As info() and stats().
   Expected<Array<MapInfo>> list() const;
-  // Removes a map and frees its blocks. No other thread may be using the map. Its DRAM is given
-  // back when the pool closes. Fails with not_found.
+  // Removes a map and frees its blocks (a damaged map's at the next open). No other thread may be
+  // using it. Its DRAM is given back when the pool closes. Fails with not_found.
   Status drop(std::string_view name);
 
   Expected<PoolInfo> info() const;
