@@ -38,7 +38,7 @@ format-check: | setup
 	@clang-format-19 --dry-run --Werror $(CXX_FILES)
 
 # Tests are left out: their macros drown the findings.
-tidy: build      ## clang-tidy over the library, the tools and the benchmarks
+tidy: build      ## clang-tidy over the library, the tools, the benchmark and the guards
 	@run-clang-tidy-19 -quiet -p build/release \
 	    '^$(CURDIR)/(src|tools|testing|bench/(harness|workloads))/.*\.cc$$'
 
@@ -80,9 +80,10 @@ coverage: build-coverage  ## lines and branches that the fast tests reach, of EN
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
-paper-figures: build  ## the figures of two papers, measured here: some minutes, 2 GB
+paper-figures: build  ## the evaluations of three papers, measured here: half an hour, 4 GB
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
+	@build/release/perdure-paper-versions
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 

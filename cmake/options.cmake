@@ -4,7 +4,7 @@ option(PERDURE_TESTS "Build tests, testing/ and examples" ${PROJECT_IS_TOP_LEVEL
 option(PERDURE_TOOLS "Build the command line and the benchmark harness" ${PROJECT_IS_TOP_LEVEL})
 option(PERDURE_WERROR "Turn warnings into errors" ${PROJECT_IS_TOP_LEVEL})
 option(PERDURE_LIBPMEM2 "Use libpmem2 to find out what a medium promises, when it is there" ON)
-option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB and LMDB)" OFF)
+option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB, LMDB, libcuckoo, oneTBB)" OFF)
 option(PERDURE_FUZZ "Build fuzz/ with libFuzzer (clang)" OFF)
 option(PERDURE_COVERAGE "Instrument for gcov" OFF)
 set(PERDURE_SANITIZE "" CACHE STRING "Empty, address (with undefined) or thread")

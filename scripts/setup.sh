@@ -9,8 +9,8 @@ case "${1:-core}" in
     packages=(g++ cmake ninja-build ccache pkg-config python3
               clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
               libgtest-dev librapidcheck-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-              libpmem2-dev relacy-dev) ;;
-  compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev libsqlite3-dev) ;;
+              libpmem2-dev relacy-dev libsqlite3-dev) ;;
+  compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev) ;;
   go) command -v go >/dev/null && exit 0  # whichever it is
       packages=(golang-go ca-certificates) ;;
   *) echo "usage: setup.sh [core|compare|go]" >&2; exit 2 ;;

@@ -66,9 +66,9 @@ struct UntypedMap {
 class Pool {
  public:
   // Opens or creates. Recovery runs here, in parallel: O(leaves) for phast, O(buckets) for level,
-  // O(entries) for ascs; clevel and as serve at once and do the rest in the background. Errors:
-  // not_found, exists, busy, corruption, unsupported_format, untrusted, invalid_argument, io,
-  // out_of_memory, pool_full.
+  // O(entries) for ascs and pskiplist; clevel and as serve at once and do the rest in the
+  // background. Errors: not_found, exists, busy, corruption, unsupported_format, untrusted,
+  // invalid_argument, io, out_of_memory, pool_full.
   static Expected<Pool> open(std::string_view path, const PoolOptions& options = {});
 
   // What the file says about itself, without the lock and without recovery: works while another

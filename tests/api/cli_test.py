@@ -179,10 +179,12 @@ class CommandsTest(CliTest):
         self.assertIn(b"entries", self.output("stats", self.pool))
 
     def test_stats_print_what_the_engine_has(self):
-        for engine, has, lacks in (("phast", b"leaves", b"table"), ("level", b"table", b"leaves"),
-                                   ("clevel", b"table", b"leaves"), ("as", b"height", b"leaves"),
-                                   ("ascs", b"height", b"table"),
-                                   ("pskiplist", b"leaves", b"table")):
+        shown = {"phast": (b"leaves", b"table"), "level": (b"table", b"leaves"),
+                 "clevel": (b"table", b"leaves"), "as": (b"height", b"leaves"),
+                 "ascs": (b"height", b"table"), "pskiplist": (b"leaves", b"table")}
+        message = self.errors("create", self.pool, "--engine", "nonesuch", expect=USAGE)
+        self.assertEqual(set(message.split("(")[1].split(")")[0].split(", ")), set(shown))
+        for engine, (has, lacks) in shown.items():
             pool = f"{self.pool}-{engine}"
             self.run_cli("create", pool, "--engine", engine)
             if has == b"table":
