@@ -25,19 +25,35 @@
 //       tell whether it has to be finished, on all, or was never begun.
 // COLLECTIVES  open, tag, find, find_many, extract_snapshot, rollback, trim and close are called by
 //   all ranks, in the same order, with the same version; the queries of rank 0 count. They answer
-//   the same on every rank: an error of one is an error of all, and names the rank.
+//   the same on every rank: an error of one is an error of all, and names the rank. To destroy a
+//   store that is not closed is collective, too.
 // VERSIONS  Version 0 is the empty store. open() agrees: a version that some ranks closed and
 //   others did not (killed between the two) is dropped; what was written stays in the open one.
 //   With Resume::last_version the writes behind the last version are rolled back instead, so that
 //   the ranks begin with one state. For a tag to be a consistent cut no writes may be in flight on
 //   any rank between its begin and its end; otherwise each falls on either side.
-// FAILURE  MPI errors are answered as `io`, and the store is then of no more use: every collective
-//   answers `io`. OpenMPI's mpirun ends the job when a rank is killed, and says which; nothing can
-//   go on without that rank. The next run of as many ranks opens every pool at the agreed version.
+// FAILURE  of one rank's pool (no space, no memory, poisoned), answered by all ranks:
+//     tag       no version is added; what was written stays in the open one. If a rank could not
+//               take back what it has written down, the store is of no more use.
+//     rollback  not begun, and nothing is lost; or begun, and the store is of no more use. The
+//               next open finishes what all have written down.
+//     trim      some of the versions are forgotten, and the store is of no more use; or all are,
+//               and the space of some is not given back: trim to the same version tries again.
+//     find, extract_snapshot  nothing has happened.
+//   A store of no more use answers `io` to every collective, write and find_own, on all ranks,
+//   until it is opened again; the next open says what is done of the call that failed. versions()
+//   means nothing until then.
+//   An error of MPI is answered as `io` by the ranks that meet it, for which the store is of no
+//   more use. Others may wait for these for ever: a program that has such an answer ends the run
+//   (MPI_Abort).
+//   A killed rank is no error of a call: in OpenMPI 4, which has no ULFM, the others are not told.
+//   mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
+//   next run of as many ranks opens every pool at the agreed version.
 //   A pool that is missing, of another run, of another number of ranks or at another rank's place
 //   is refused by all ranks, and nothing is changed.
-// THREADS  Writes and find_own: any number. Collectives: one thread of each rank at a time
-//   (MPI_THREAD_FUNNELED, if it is the one that called MPI_Init).
+// THREADS  Writes, find_own and owner: any number, beside collectives too, but for rollback and
+//   close. Collectives and versions(): one thread of each rank at a time (MPI_THREAD_FUNNELED, if
+//   it is the one that called MPI_Init).
 // COST  n queries, P ranks: find: a broadcast and an all-reduce; byte strings: a broadcast of the
 //   values, too. tag: an all-reduce. extract_snapshot: log2 P rounds (docs/design/mpi.md).
 #pragma once
@@ -136,7 +152,8 @@ Expected<CorePointer> open_core(MPI_Comm comm, std::string_view directory, const
 int rank_of(const Core& core) noexcept;
 int ranks_of(const Core& core) noexcept;
 int owner_of(const Core& core, const perdure::detail::Key& key) noexcept;
-Status not_owned(const Core& core, const perdure::detail::Key& key) noexcept;
+// Of a write or read of this rank alone.
+Status refused(const Core& core, const perdure::detail::Key& key) noexcept;
 perdure::detail::VersionedIndex& data_of(Core& core) noexcept;
 VersionRange versions_of(const Core& core) noexcept;
 Expected<Version> tag(Core& core);
@@ -207,7 +224,8 @@ class DistributedVersionedStore {
     return detail::owner_of(*core_, perdure::detail::to_key(key));
   }
 
-  // Of keys that this rank owns; others answer invalid_argument. As those of VersionedMap.
+  // Of keys that this rank owns; others answer invalid_argument. As those of VersionedMap, and `io`
+  // when the store is of no more use (FAILURE).
   Expected<bool> insert(const K& key, const V& value) {
     return own(key, [&](auto& data, const auto& k) {
       return data.insert(k, perdure::detail::to_value(value));
@@ -231,7 +249,8 @@ class DistributedVersionedStore {
     return out;
   }
 
-  // The closed versions, the same on every rank. A new store has version 0, which is empty.
+  // The closed versions, the same on every rank. A new store has version 0, which is empty. After
+  // close() those that it had.
   VersionRange versions() const noexcept { return detail::versions_of(*core_); }
 
   // Collective. Closes the open version on all ranks or, with an error, on none.
@@ -276,7 +295,8 @@ class DistributedVersionedStore {
   // Collective. Makes the state of that version the present one and the last; later versions and
   // what was written since are lost. No write in flight.
   Status rollback(Version version) { return detail::roll_back(*core_, version); }
-  // Collective. Forgets the versions below this one.
+  // Collective. Forgets the versions below this one. Cut short, it is finished by the next open as
+  // soon as one rank has begun it.
   Status trim(Version version) { return detail::trim(*core_, version); }
   // Collective. Closes the pools; afterwards only destruction is allowed. The destructor does it
   // too, but says nothing of errors.
@@ -288,7 +308,7 @@ class DistributedVersionedStore {
   template <class F>
   Expected<bool> own(const K& key, F&& call) {
     const perdure::detail::Key k = perdure::detail::to_key(key);
-    if (Status s = detail::not_owned(*core_, k); !s.ok()) return fail(std::move(s));
+    if (Status s = detail::refused(*core_, k); !s.ok()) return fail(std::move(s));
     return call(detail::data_of(*core_), k);
   }
   static void assign(std::optional<Owned>& out, const perdure::detail::Value& value) {

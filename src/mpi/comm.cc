@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "platform/nap.h"
+
 namespace perdure::mpi::detail {
 
 namespace {
@@ -167,6 +169,26 @@ Status Comm::agree(Status mine) noexcept {
   if (lost_) return mine.ok() ? usable() : std::move(mine);
   std::uint64_t speaker = mine.ok() ? kOk : static_cast<std::uint64_t>(rank_);
   if (Status s = reduce(&speaker, 1, MPI_MIN); !s.ok()) return s;
+  return speak(std::move(mine), speaker);
+}
+
+Status Comm::agree_after_work(Status mine, bool idle) noexcept {
+  if (lost_) return mine.ok() ? usable() : std::move(mine);
+  std::uint64_t speaker = mine.ok() ? kOk : static_cast<std::uint64_t>(rank_);
+  MPI_Request request = MPI_REQUEST_NULL;
+  Status s =
+      checked(MPI_Iallreduce(MPI_IN_PLACE, &speaker, 1, MPI_UINT64_T, MPI_MIN, comm_, &request),
+              "MPI_Iallreduce");
+  for (int done = 0; s.ok();) {
+    s = checked(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done != 0) break;
+    if (idle) nap();
+  }
+  return s.ok() ? speak(std::move(mine), speaker) : std::move(s);
+}
+
+// The lowest rank that does not say ok says what it has met.
+Status Comm::speak(Status mine, std::uint64_t speaker) noexcept {
   if (speaker == kOk) return {};
   Spoken spoken{};
   if (speaker == static_cast<std::uint64_t>(rank_)) {

@@ -2,13 +2,14 @@
 //
 // A communicator of our own, whose errors are returned. After the first one it is lost(): the ranks
 // may disagree on what has happened, so nothing is sent any more.
-// Thread safety: one thread at a time.
+// Thread safety: one thread at a time, but lost().
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "perdure/mpi.h"
+#include "platform/real_platform.h"
 
 namespace perdure::mpi::detail {
 
@@ -39,8 +40,12 @@ class Comm {
 
   // ok if all ranks say ok; otherwise what the lowest rank says that does not, on all of them.
   Status agree(Status mine) noexcept;
+  // The same, for ranks that wait for others' work: MPI's own calls spin, and here who has nothing
+  // to do leaves its core to who has. The rank that is waited for is not `idle`.
+  Status agree_after_work(Status mine, bool idle) noexcept;
 
  private:
+  Status speak(Status mine, std::uint64_t speaker) noexcept;
   Status checked(int result, const char* call) noexcept;
   Status usable() const noexcept;
 
@@ -48,7 +53,7 @@ class Comm {
   int rank_ = 0;
   int size_ = 1;
   std::uint64_t max_message_ = 0;
-  bool lost_ = false;
+  RealPlatform::Atomic<bool> lost_{false};
 };
 
 }  // namespace perdure::mpi::detail

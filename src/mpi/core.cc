@@ -91,11 +91,10 @@ Status Core::same_arguments(const Options& options) noexcept {
                          options.max_message};
   std::uint64_t high[std::size(low)];
   std::copy(std::begin(low), std::end(low), high);
-  // One word at a time: a message may be as small as that where the ranks do not agree on it.
-  for (std::size_t i = 0; i < std::size(low); ++i) {
-    if (Status s = comm_.reduce(&low[i], 1, MPI_MIN); !s.ok()) return s;
-    if (Status s = comm_.reduce(&high[i], 1, MPI_MAX); !s.ok()) return s;
-  }
+  // One message each, though the ranks may not agree on how long one may be.
+  static_assert(sizeof(low) <= kLeastMessage);
+  if (Status s = comm_.reduce(low, std::size(low), MPI_MIN); !s.ok()) return s;
+  if (Status s = comm_.reduce(high, std::size(high), MPI_MAX); !s.ok()) return s;
   if (!std::equal(std::begin(low), std::end(low), high)) {
     return Status::format(StatusCode::invalid_argument,
                           "the ranks open the store with different options");
@@ -228,13 +227,12 @@ Expected<Version> Core::tag() noexcept {
   auto local = pool_.data().tag();
   Status agreed = comm_.agree(local ? pool_.name(version, *local) : std::move(local.error()));
   if (agreed.ok()) return version;
-  broken_ = true;
-  if (comm_.agree(pool_.forget_above(version - 1)).ok()) broken_ = false;
+  // Not after an error of MPI: the others may have the answer that this rank has not, and go on.
+  broken_ = comm_.lost() || !comm_.agree(pool_.forget_above(version - 1)).ok();
   return fail(std::move(agreed));
 }
 
 Status Core::carry_out_rollback(std::uint64_t number, Version version) noexcept {
-  broken_ = true;
   Status mine = readable(version);
   if (mine.ok()) mine = pool_.forget_above(version);
   if (mine.ok()) mine = pool_.roll_back(version);
@@ -248,30 +246,28 @@ Status Core::carry_out_rollback(std::uint64_t number, Version version) noexcept 
 Status Core::roll_back(Version version) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   if (Status s = readable(version); !s.ok()) return s;
-  broken_ = true;
   const std::uint64_t number = rollbacks_ + 1;
   Status agreed = comm_.agree(pool_.begin_rollback(number, version));
   if (agreed.ok()) return carry_out_rollback(number, version);
-  if (comm_.agree(pool_.end_rollback(rollbacks_)).ok()) broken_ = false;
+  broken_ = comm_.lost() || !comm_.agree(pool_.end_rollback(rollbacks_)).ok();
   return agreed;
 }
 
 Status Core::trim(Version version) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   if (Status s = readable(version); !s.ok()) return s;
-  broken_ = true;
   Status agreed = comm_.agree(pool_.forget_below(version));
+  broken_ = !agreed.ok();
   if (!agreed.ok()) return agreed;
   auto done = pool_.data().trim(pool_.local(version));
-  broken_ = false;
   return comm_.agree(done ? Status() : std::move(done.error()));
 }
 
 Status Core::close() noexcept {
   if (closed_) return {};
+  closed_ = true;
   Status mine = pool_.close();
   Status agreed = comm_.agree(std::move(mine));
-  closed_ = true;
   comm_.release();
   return agreed;
 }
@@ -291,7 +287,8 @@ Expected<CorePointer> open_core(MPI_Comm comm, std::string_view directory, const
 int rank_of(const Core& core) noexcept { return core.comm().rank(); }
 int ranks_of(const Core& core) noexcept { return core.comm().size(); }
 int owner_of(const Core& core, const perdure::detail::Key& key) noexcept { return core.owner(key); }
-Status not_owned(const Core& core, const perdure::detail::Key& key) noexcept {
+Status refused(const Core& core, const perdure::detail::Key& key) noexcept {
+  if (Status s = core.usable(); !s.ok()) return s;
   const int owner = core.owner(key);
   if (owner == core.comm().rank()) [[likely]]
     return {};

@@ -10,10 +10,11 @@
 //             have begun (D4), and it is struck out: their last is n - 1 again.
 //   trim      forget_below everywhere, agree, then trim of the data: a version that one rank
 //             still names and another one does not is in no rank's range after open().
-// Thread safety: one thread, but data().
+// Thread safety: one thread, but owner(), usable() and data().
 #pragma once
 
 #include "mpi/local_pool.h"
+#include "platform/real_platform.h"
 
 namespace perdure::mpi::detail {
 
@@ -34,6 +35,7 @@ class Core {
 
   // invalid_argument unless all ranks have that version; the same on all.
   Status readable(Version version) const noexcept;
+  // Neither closed nor of no more use.
   Status usable() const noexcept;
 
   Expected<Version> tag() noexcept;
@@ -59,8 +61,10 @@ class Core {
   std::uint64_t cores_ = 1;
   std::uint64_t neighbours_ = 1;
   std::uint64_t rollbacks_ = 0;  // so many were begun; the same on all ranks
-  bool broken_ = false;  // what the ranks have on their media may differ until the next open
-  bool closed_ = false;
+  // What the ranks have on their media may differ until the next open. A write is refused then: the
+  // next open may carry out a rollback, and would take it away.
+  RealPlatform::Atomic<bool> broken_{false};
+  RealPlatform::Atomic<bool> closed_{false};
 };
 
 }  // namespace perdure::mpi::detail

@@ -5,7 +5,7 @@
 //   bytes, queries: {version, [length of key,] key}}. Then words:
 //     integers      errors | a bit per query, found | value per query
 //     byte strings  errors | length + 1 per query, 0: absent; then, owner by owner, their values
-//   `errors` is a set of status codes: bit c if a rank met c.
+//   `errors` is 1 if a rank met one; then all agree on which.
 #include <bit>
 #include <cstring>
 
@@ -104,14 +104,15 @@ class Finder {
   template <class Visit>
   void look_up(const Query& query, Visit&& visit) noexcept {
     auto found = core_.pool().data().read_at(query.key, core_.pool().local(query.version), visit);
-    if (!found) note(found.error().code());
+    if (!found) note(std::move(found.error()));
   }
-  void note(StatusCode code) noexcept { answer_[0] |= 1ULL << static_cast<unsigned>(code); }
+  void note(Status met) noexcept {
+    answer_[0] = 1;
+    met_ = std::move(met);
+  }
   Status reduce() noexcept {
     if (Status s = core_.comm().reduce(answer_, words_, MPI_BOR); !s.ok()) return s;
-    if (answer_[0] == 0) return {};
-    const auto code = static_cast<StatusCode>(std::countr_zero(answer_[0]));
-    return Status::format(code, "a rank could not look up its keys: %s", status_code_name(code));
+    return answer_[0] == 0 ? Status() : core_.comm().agree(std::move(met_));
   }
 
   Status find_words(FunctionRef<void(const Answer&)> visit) noexcept {
@@ -184,6 +185,7 @@ class Finder {
   char header_bytes_[Header::kInPlace];
   Query few_[kFew];
   std::uint64_t few_words_[2 + kFew];
+  Status met_;  // what this rank has to say, if anything
   Grown<char> packed_;
   Grown<Query> many_;
   Grown<std::uint64_t> many_words_;

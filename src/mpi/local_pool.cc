@@ -182,10 +182,9 @@ Status LocalPool::name(Version version, Version local) noexcept {
   } else if (!local_.push_back(local)) {
     return StatusCode::out_of_memory;
   }
+  range_.last = version;  // whatever the store answers, see name()
   auto done = names_->upsert(version, local);
-  if (!done) return std::move(done.error());
-  range_.last = version;
-  return {};
+  return done ? Status() : std::move(done.error());
 }
 
 Status LocalPool::forget_above(Version version) noexcept {

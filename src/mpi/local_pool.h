@@ -51,6 +51,7 @@ class LocalPool {
   // Of a version that versions() holds.
   Version local(Version version) const noexcept { return local_[version - base_]; }
 
+  // A version that could not be named may be on the medium none the less; forget_above() erases it.
   Status name(Version version, Version local) noexcept;
   Status forget_above(Version version) noexcept;
   Status forget_below(Version version) noexcept;
@@ -71,17 +72,9 @@ class LocalPool {
   using Words = Map<std::uint64_t, std::uint64_t>;
   using OrderedWords = OrderedMap<std::uint64_t, std::uint64_t>;
   // Keys of `mpi.manifest`. On media: never renumber.
-  enum Field : std::uint64_t {
-    kFormat = 1,
-    kRun,
-    kRanks,
-    kRank,
-    kPartition,
-    kKinds,
-    kComplete,
-    kRollback,
-    kRollbackVersion,
-  };
+  using Field = std::uint64_t;
+  static constexpr Field kFormat = 1, kRun = 2, kRanks = 3, kRank = 4, kPartition = 5, kKinds = 6,
+                         kComplete = 7, kRollback = 8, kRollbackVersion = 9;
   static constexpr std::uint64_t kFormatVersion = 0;
 
   Status set_path(std::string_view directory, int rank) noexcept;

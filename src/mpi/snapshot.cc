@@ -72,8 +72,11 @@ class Extraction {
     if (Status s = comm_.agree(reserve(merge)); !s.ok()) return s;
     times_ = out.times;
     (void)clock_.lap();
-    const Status moved = merge == Merge::naive ? gather() : doubling();
-    if (Status s = comm_.agree(moved); !s.ok()) return s;
+    if (merge == Merge::naive) {
+      if (Status s = comm_.agree(gather()); !s.ok()) return s;
+    } else if (Status s = comm_.agree_after_work(doubling(), rank() != 0); !s.ok()) {
+      return s;
+    }
     out.total = sum(0, ranks()).items;
     out.times = times_;
     if (comm_.rank() == 0) hand_over(out);

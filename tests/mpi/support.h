@@ -2,6 +2,7 @@
 // under one face, and the oracle, one std::map of versions.
 #pragma once
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -27,6 +28,17 @@ inline int world_size() {
 }
 inline void barrier() { MPI_Barrier(MPI_COMM_WORLD); }
 
+// Memory where there is some to spare; a container's /dev/shm is small, and MPI's messages go
+// through it.
+inline std::filesystem::path scratch() {
+  struct statvfs stat;
+  if (statvfs("/dev/shm", &stat) == 0 && access("/dev/shm", W_OK) == 0 &&
+      stat.f_bavail * stat.f_bsize > 512_MiB) {
+    return "/dev/shm";
+  }
+  return std::filesystem::temp_directory_path();
+}
+
 // A fresh directory, the same on all ranks, gone at the end.
 class SharedDirectory {
  public:
@@ -35,8 +47,7 @@ class SharedDirectory {
     if (world_rank() == 0) {
       static int number = 0;
       const auto path =
-          std::filesystem::temp_directory_path() /
-          ("perdure-mpi." + std::to_string(getpid()) + "." + std::to_string(++number));
+          scratch() / ("perdure-mpi." + std::to_string(getpid()) + "." + std::to_string(++number));
       std::filesystem::create_directories(path);
       path.string().copy(text, sizeof(text) - 1);
     }
