@@ -1,7 +1,7 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare setup-go build demo test check format format-check \
+.PHONY: help setup setup-compare setup-go setup-mpi build demo test check format format-check \
         tidy asan tsan nightly bench bench-compare bench-figures paper-figures figures \
         guard-builds lin mutants faults fuzz coverage ci clean
 
@@ -20,6 +20,10 @@ setup-compare:   ## the same for the comparison with RocksDB and LMDB
 
 setup-go:        ## the same for the linearizability checker, which also fetches a Go module
 	@scripts/setup.sh go
+
+setup-mpi:       ## the same for perdure::mpi; the next cmake finds it and builds that, too
+	@scripts/setup.sh mpi
+	@rm -f build/*/build.ninja
 
 build: build-release  ## release build; the command line is build/release/perdure
 

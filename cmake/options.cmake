@@ -5,6 +5,8 @@ option(PERDURE_TOOLS "Build the command line and the benchmark harness" ${PROJEC
 option(PERDURE_WERROR "Turn warnings into errors" ${PROJECT_IS_TOP_LEVEL})
 option(PERDURE_LIBPMEM2 "Use libpmem2 to find out what a medium promises, when it is there" ON)
 option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB, LMDB, libcuckoo, oneTBB)" OFF)
+set(PERDURE_MPI AUTO CACHE STRING "Build perdure::mpi: ON, OFF or AUTO, where MPI is found")
+set_property(CACHE PERDURE_MPI PROPERTY STRINGS AUTO ON OFF)
 option(PERDURE_FUZZ "Build fuzz/ with libFuzzer (clang)" OFF)
 option(PERDURE_COVERAGE "Instrument for gcov" OFF)
 set(PERDURE_SANITIZE "" CACHE STRING "Empty, address (with undefined) or thread")

@@ -101,6 +101,7 @@ LAYERS = {
     "engine": {"util", "platform", "heap", "reclaim", "pool", "index", "ordered"},
     "index": {"util", "platform", "heap", "reclaim", "pool", "engine"},
     "store": CORE - {"store"},
+    "mpi": {"util", "platform"},
     "tools": CORE | {"bench"},
     "bench": CORE | {"engine"},
     "testing": CORE | {"engine"},

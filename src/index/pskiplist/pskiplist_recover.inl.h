@@ -449,8 +449,9 @@ void PSkipList<P, Codec, G>::set_crc(std::uint64_t& word, std::uint64_t crc) noe
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::close() {
   P& platform = context_.platform;
-  // The exact clock, so that the next process goes on where this one ends.
-  platform.store(root_->limit, clock() - 1);
+  // The exact clock, so that the next process goes on where this one ends; of a rollback that the
+  // medium refused and the next process ends, not less than it takes away.
+  platform.store(root_->limit, std::max(clock() - 1, platform.load(root_->rollback_to)));
   platform.flush(&root_->limit, 8, "pskiplist.close.crc"_site);
   for (std::uint64_t offset = platform.load(root_->chain); offset != 0;) {
     auto& block = *context_.heap.template at<layout::Block>(offset);
