@@ -161,12 +161,13 @@ COMPARE = {
 }
 
 
-def behind(build: str) -> bool:
-    """Whether there is anything to build: what runs would not be what the tree says."""
-    plan = subprocess.run(["ninja", "-n", "-C", build], cwd=ROOT, check=False,
-                          capture_output=True, text=True)
-    steps = re.findall(r"^\[\d+/\d+\] (?!Re-checking globbed)", plan.stdout, re.M)
-    return plan.returncode != 0 or bool(steps)
+def make_current(builds: set[str]) -> None:
+    """What runs is what the tree says."""
+    for build in sorted(builds):
+        if not (ROOT / build / "build.ninja").exists():
+            sys.exit(f"guards: there is no {build}; run `make guard-builds`")
+        if subprocess.run(["ninja", "-C", build], cwd=ROOT, check=False).returncode != 0:
+            sys.exit(f"guards: {build} cannot be built")
 
 
 def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
@@ -175,8 +176,6 @@ def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
     command = machine.command.format(E=engine, M=mode).split()
     if not (ROOT / command[0]).exists():
         return f"there is no {command[0]}", 0
-    if behind(machine.build):
-        return f"{machine.build} is behind the tree; run `make guard-builds`", 0
     budget = min(machine.budgets[PRESETS.index(mode)] * 60, left)
     if budget <= 0:
         return "no time was left", 0
@@ -251,6 +250,7 @@ def main() -> int:
             minutes = machine.budgets[PRESETS.index(mode)]
             print(f"{machine.name:11} {minutes:3g} min  {machine.command.format(E=engine, M=mode)}")
         return 0
+    make_current({machine.build for machine in chosen})
     out = ROOT / "build" / "guards" / engine / mode
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
