@@ -1,7 +1,7 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare setup-go build demo test check format format-check \
+.PHONY: help setup setup-compare setup-go setup-mpi build demo test check format format-check \
         tidy asan tsan nightly bench bench-compare bench-figures paper-figures figures \
         guard-builds lin mutants faults fuzz coverage ci clean
 
@@ -21,6 +21,10 @@ setup-compare:   ## the same for the comparison with RocksDB and LMDB
 setup-go:        ## the same for the linearizability checker, which also fetches a Go module
 	@scripts/setup.sh go
 
+setup-mpi:       ## the same for perdure::mpi; the next cmake finds it and builds that, too
+	@scripts/setup.sh mpi
+	@rm -f build/*/build.ninja
+
 build: build-release  ## release build; the command line is build/release/perdure
 
 demo: build      ## load real data, kill the loader, reopen, lose nothing
@@ -38,7 +42,7 @@ format-check: | setup
 	@clang-format-19 --dry-run --Werror $(CXX_FILES)
 
 # Tests are left out: their macros drown the findings.
-tidy: build      ## clang-tidy over the library, the tools and the benchmarks
+tidy: build      ## clang-tidy over the library, the tools, the benchmark and the guards
 	@run-clang-tidy-19 -quiet -p build/release \
 	    '^$(CURDIR)/(src|tools|testing|bench/(harness|workloads))/.*\.cc$$'
 
@@ -80,9 +84,10 @@ coverage: build-coverage  ## lines and branches that the fast tests reach, of EN
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
-paper-figures: build  ## the figures of two papers, measured here: some minutes, 2 GB
+paper-figures: build  ## the evaluations of three papers, measured here: half an hour, 4 GB
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
+	@build/release/perdure-paper-versions
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 

@@ -36,12 +36,14 @@ class Machine:
     """One command with its budgets in minutes and the figures it owes."""
 
     def __init__(self, name: str, command: str, budgets: tuple[float, float],
-                 bars: dict[str, Bar], at_night: dict[str, str] | None = None) -> None:
+                 bars: dict[str, Bar], at_night: dict[str, str] | None = None,
+                 build: str = RELEASE) -> None:
         self.name = name
         self.command = command
         self.budgets = budgets
         self.bars = bars
         self.at_night = at_night or {}  # environment variables
+        self.build = build
 
 
 def of_parts(bars: dict[str, Bar]) -> dict[str, Bar]:
@@ -142,13 +144,13 @@ MACHINES = [
         "pool_executions": (">=", 1, 200_000),
         "fuzz_findings": NONE,
         "fuzz_canary_seconds": CANARY,
-    }),
+    }, build="build/fuzz"),
     Machine("coverage", "scripts/coverage.sh --engine {E} {M}", (5, 15), {
         "line_coverage": (">=", None, 95),
         "branch_coverage": (">=", None, 95),
         "heap.branch_coverage": SHOWN,
         "pool.branch_coverage": SHOWN,
-    }),
+    }, build="build/coverage"),
 ]
 PRESETS = ("figures", "nightly")
 TOTAL = (20, 95)  # minutes; in nightly what `make ci` runs comes on top
@@ -157,6 +159,15 @@ COMPARE = {
     "==": lambda value, bar: value == bar,
     "<": lambda value, bar: value < bar,
 }
+
+
+def make_current(builds: set[str]) -> None:
+    """What runs is what the tree says."""
+    for build in sorted(builds):
+        if not (ROOT / build / "build.ninja").exists():
+            sys.exit(f"guards: there is no {build}; run `make guard-builds`")
+        if subprocess.run(["ninja", "-C", build], cwd=ROOT, check=False).returncode != 0:
+            sys.exit(f"guards: {build} cannot be built")
 
 
 def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
@@ -239,6 +250,7 @@ def main() -> int:
             minutes = machine.budgets[PRESETS.index(mode)]
             print(f"{machine.name:11} {minutes:3g} min  {machine.command.format(E=engine, M=mode)}")
         return 0
+    make_current({machine.build for machine in chosen})
     out = ROOT / "build" / "guards" / engine / mode
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

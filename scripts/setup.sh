@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing. `setup.sh`: to build and test; `setup.sh compare`:
-# for the comparison with other engines; `setup.sh go`: for the linearizability checker. Asks dpkg
-# only, so it costs nothing when all is there.
+# for the comparison with other engines; `setup.sh go`: for the linearizability checker; `setup.sh
+# mpi`: for perdure::mpi. Asks dpkg only, so it costs nothing when all is there.
 set -euo pipefail
 
 case "${1:-core}" in
@@ -9,11 +9,12 @@ case "${1:-core}" in
     packages=(g++ cmake ninja-build ccache pkg-config python3
               clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
               libgtest-dev librapidcheck-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-              libpmem2-dev relacy-dev) ;;
-  compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev libsqlite3-dev) ;;
+              libpmem2-dev relacy-dev libsqlite3-dev) ;;
+  compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev) ;;
   go) command -v go >/dev/null && exit 0  # whichever it is
       packages=(golang-go ca-certificates) ;;
-  *) echo "usage: setup.sh [core|compare|go]" >&2; exit 2 ;;
+  mpi) packages=(libopenmpi-dev openmpi-bin) ;;
+  *) echo "usage: setup.sh [core|compare|go|mpi]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -279,10 +279,10 @@ class MapSubject : public Subject {
   Expected<bool> drop(std::uint32_t number) {
     auto slot = pool_->core().find_root(name_of(number));
     if (!slot) return fail(std::move(slot.error()));
+    if (!pool_->core().sweep().finish()) return fail(pool_->core().sweep().failure());
     if (Status s = pool_->core().drop_root(*slot); !s.ok()) return fail(std::move(s));
     {
       const BackgroundHold<SimPlatform> hold(pool_->core().background());
-      pool_->core().sweep().leave(*maps_[number]);
       maps_[number]->release_blocks();
     }
     dropped_.push_back(std::move(maps_[number]));

@@ -66,9 +66,9 @@ struct UntypedMap {
 class Pool {
  public:
   // Opens or creates. Recovery runs here, in parallel: O(leaves) for phast, O(buckets) for level,
-  // O(entries) for ascs; clevel and as serve at once and do the rest in the background. Errors:
-  // not_found, exists, busy, corruption, unsupported_format, untrusted, invalid_argument, io,
-  // out_of_memory, pool_full.
+  // O(entries) for ascs and pskiplist; clevel and as serve at once and do the rest in the
+  // background. Errors: not_found, exists, busy, corruption, unsupported_format, untrusted,
+  // invalid_argument, io, out_of_memory, pool_full.
   static Expected<Pool> open(std::string_view path, const PoolOptions& options = {});
 
   // What the file says about itself, without the lock and without recovery: works while another
@@ -112,8 +112,8 @@ class Pool {
 
   // Errors: out_of_memory; invalid_argument if closed. As info() and stats().
   Expected<Array<MapInfo>> list() const;
-  // Removes a map and frees its blocks. No other thread may be using the map. Its DRAM is given
-  // back when the pool closes. Fails with not_found.
+  // Removes a map and frees its blocks (a damaged map's at the next open). No other thread may be
+  // using it. Its DRAM is given back when the pool closes. Fails with not_found.
   Status drop(std::string_view name);
 
   Expected<PoolInfo> info() const;

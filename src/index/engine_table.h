@@ -15,7 +15,7 @@ namespace perdure {
 
 struct EngineRow {
   Engine engine;
-  std::string_view name;  // as the command line prints and takes it
+  std::string_view name;  // its enumerator; as the command line prints and takes it
   std::uint8_t version;   // of its on-media format
   bool ordered;           // offers detail::OrderedIndex
   bool versioned;         // offers detail::VersionedIndex

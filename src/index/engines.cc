@@ -1,4 +1,4 @@
-// What is asked of the engine table.
+// What is asked of the engine table. Apart from it, as a test links a table of its own.
 #include <algorithm>
 #include <array>
 

@@ -24,6 +24,7 @@ class MapEngine : public Interface, public EngineInstance {
     }
   }
   Status audit() final { return engine().enumerate(&Heap<P>::audit_mark); }
+  void release_blocks() override { (void)engine().enumerate(&Heap<P>::take_back); }
 
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) final {

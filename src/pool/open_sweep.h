@@ -11,16 +11,15 @@
 //       finds damage, nothing is freed until an open succeeds, and neither sync nor close vouches
 //       for what is there: the pool stays unclean.
 //   W2  (DRAM) While heap.sweeping(), maps and mutators obey I4 of the heap.
-//   W3  mark_some() is called by one thread at a time, and not after leave().
+//   W3  mark_some() is called by one thread at a time, and not once the map is dropped.
 // CASES
 //   Killed, or power lost, in the middle   nothing was freed; the next open begins again. What step
 //       3 freed is unreachable still: no reference to it is on the medium (W1).
 //   Closed in the middle                   as that, and closed cleanly.
 //   Synced in the middle                   AfterKill settles everything first.
 //   Checked                                Pool::check finishes the sweep, then holds the work.
-//   A map is dropped meanwhile             the caller holds the background, durably drops the root,
-//       calls leave() and then release_blocks(), whose frees clear marks (I4 of the heap). The
-//       sweep goes on with the others.
+//   A map is dropped meanwhile             Pool::drop finishes the sweep first: a map that nobody
+//       walked may be damaged, and would free what is not its own.
 //   A map is made meanwhile                its blocks lie in extents that were free at open; it is
 //       not marked (Heap::mark).
 //   Read-only, or not yet trusted          finish() on the opening thread; no background.
@@ -93,12 +92,6 @@ class OpenSweep final : public BackgroundWork<P> {
     if (over() || served_) return;
     served_ = true;
     background_.add(*this);
-  }
-  // The map is going. No step runs or begins (BackgroundHold), or none ever did.
-  void leave(MarkingMap& map) noexcept {
-    MarkingMap** link = &first_;
-    while (*link != nullptr && *link != &map) link = &(*link)->next_;
-    if (*link != nullptr) *link = map.next_;
   }
   // Brings it to its end, on this thread or by waiting for another. False: it cannot, now; see
   // failure().

@@ -424,6 +424,15 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
   return slot->instance.get();
 }
 
+// A damaged map may name a block twice, or another's. It gives nothing back: the next open frees
+// what is nobody's.
+bool PoolImpl::names_its_own(EngineInstance& map) noexcept {
+  if (!map.mark_failure().ok() || !core_.heap().begin_audit().ok()) return false;
+  const bool own = map.audit().ok();
+  (void)core_.heap().end_audit();
+  return own;
+}
+
 Status PoolImpl::drop(std::string_view name) {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return wrap(StatusCode::read_only);
@@ -436,6 +445,11 @@ Status PoolImpl::drop(std::string_view name) {
   }
   std::unique_ptr<Dropped> dropped(new (std::nothrow) Dropped);
   if (dropped == nullptr) return wrap(StatusCode::out_of_memory);
+  // A walk that is over knows whether the map is damaged.
+  if (!core_.sweep().finish()) {
+    const BackgroundHold<RealPlatform> hold(core_.background());
+    return wrap(core_.sweep().failure());
+  }
   if (Status s = core_.drop_root(static_cast<std::uint32_t>(slot - slots_.get())); !s.ok()) {
     return wrap(std::move(s));
   }
@@ -443,9 +457,7 @@ Status PoolImpl::drop(std::string_view name) {
   slot->error = {};
   if (slot->instance != nullptr) {
     const BackgroundHold<RealPlatform> hold(core_.background());
-    core_.sweep().leave(*slot->instance);
-    // What a damaged map names may be another's: the next open frees what is nobody's.
-    if (slot->instance->mark_failure().ok()) slot->instance->release_blocks();
+    if (names_its_own(*slot->instance)) slot->instance->release_blocks();
     dropped->instance = std::move(slot->instance);
     dropped->next = std::move(dropped_);
     dropped_ = std::move(dropped);

@@ -74,6 +74,7 @@ class PoolImpl {
   Status open_maps(bool clean, bool& complete);
   Expected<Recovered> open_slot(std::uint32_t number, bool clean);
   void finish_marking();
+  bool names_its_own(EngineInstance& map) noexcept;
   void start_background();
   Expected<Slot*> make_map(std::string_view name, const MapOptions& options, const MapSpec& spec);
   Status verify_untrusted();

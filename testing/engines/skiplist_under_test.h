@@ -153,6 +153,7 @@ struct SkiplistUnderTest {
             .subjects = &subjects,
             .directed = &directed,
             .trials = &trials,
+            .image_cost = 6,  // lookups among 2,600 keys in towers of 4
             .races = nullptr,
             .interleavings = &interleavings,
             .byte_latches = false,

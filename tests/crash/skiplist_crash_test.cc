@@ -64,7 +64,7 @@ class SkiplistCrash : public ::testing::Test {
     std::printf("%s\n", report.summary().c_str());
     for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
     for (const std::string& site : sites) {
-      const std::string name = std::string(Kind::kName) + "." + site;
+      const std::string name = std::string(engine_name(Kind::kEngine)) + "." + site;
       EXPECT_TRUE(report.sites_crossed.contains(name)) << name << " was not crossed by a crash";
     }
   }
@@ -95,7 +95,7 @@ using Kinds = ::testing::Types<skiplist::As, skiplist::Ascs>;
 struct KindName {
   template <class Kind>
   static std::string GetName(int) {
-    return Kind::kName;
+    return std::string(engine_name(Kind::kEngine));
   }
 };
 TYPED_TEST_SUITE(SkiplistCrash, Kinds, KindName);

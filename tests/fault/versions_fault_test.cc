@@ -225,5 +225,47 @@ TEST(VersionsFault, EveryVersionIsWhatItWas) {
   EXPECT_GT(failed, points / 4);
 }
 
+// Whether it began or not, the pool opens, and the map is as before or as the version was.
+TEST(VersionsFault, ARollbackThatIsNotDurableIsEndedByTheNextOpen) {
+  constexpr PoolOptions kPower{.durability = Durability::power, .max_size = 4_MiB};
+  const std::string path = on_disk("-rollback.perdure");
+  const Pretended pretended({.file_system = kXfs, .disk = true});
+  std::uint64_t k = 0;
+  for (bool fired = true; fired;) {
+    ++k;
+    Version version = 0;
+    {
+      Pool pool = must(Pool::open(path, kPower));
+      auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>("m"));
+      must(map.insert(1, 1));
+      version = must(map.tag());
+      for (std::uint64_t i = 1; i <= 5; ++i) must(map.upsert(i, 10 + i));
+      const std::uint64_t before = faults_fired_here();
+      {
+        const Failing failing(Fault::msync, k, true);
+        const Status status = map.rollback(version);
+        fired = faults_fired_here() != before;
+        EXPECT_EQ(status, fired ? StatusCode::poisoned : StatusCode::ok) << "msync " << k;
+      }
+      EXPECT_EQ(pool.close(), fired ? StatusCode::poisoned : StatusCode::ok);
+    }
+    {
+      Pool pool = must(Pool::open(path, kPower));
+      auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>("m"));
+      const bool done = must(map.find(2)) == std::nullopt;
+      EXPECT_TRUE(fired || done);
+      for (std::uint64_t i = 1; i <= 5; ++i) {
+        const std::optional<std::uint64_t> was = i == 1 ? std::optional(i) : std::nullopt;
+        EXPECT_EQ(must(map.find(i)), done ? was : std::optional(10 + i)) << "msync " << k;
+      }
+      EXPECT_EQ(must(map.find(1, version)), 1U);
+      EXPECT_GT(must(map.tag()), version);
+      must(pool.close());
+    }
+    std::filesystem::remove(path);
+  }
+  EXPECT_GT(k, 3U);
+}
+
 }  // namespace
 }  // namespace perdure::test

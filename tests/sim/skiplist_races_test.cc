@@ -21,7 +21,9 @@ class SkiplistRaces : public ::testing::Test {
   static SubjectFactory words() {
     return skiplist_subjects<Kind>(KeyKind::integer, {.background_thread = false});
   }
-  static std::string site(const std::string& rest) { return std::string(Kind::kName) + "." + rest; }
+  static std::string site(const std::string& rest) {
+    return std::string(engine_name(Kind::kEngine)) + "." + rest;
+  }
 
   static InterleaveOptions options(const std::string& part, const Ops& setup,
                                    const std::vector<Ops>& threads) {
@@ -35,7 +37,7 @@ class SkiplistRaces : public ::testing::Test {
     std::set<std::string> sites;
     for (const Race& race : races) {
       if (race.name.find(part) == std::string::npos) continue;
-      InterleaveOptions options = options_of(race, Kind::kName);
+      InterleaveOptions options = options_of(race, std::string(engine_name(Kind::kEngine)));
       options.name = test_name(race.name);
       Interleaver interleaver(race.subjects, options);
       const InterleaveReport report = interleaver.exhaustive(1);
@@ -49,7 +51,7 @@ using Kinds = ::testing::Types<skiplist::As, skiplist::Ascs>;
 struct KindName {
   template <class Kind>
   static std::string GetName(int) {
-    return Kind::kName;
+    return std::string(engine_name(Kind::kEngine));
   }
 };
 TYPED_TEST_SUITE(SkiplistRaces, Kinds, KindName);

@@ -18,6 +18,9 @@ TEST(OptionsTest, EngineNames) {
   EXPECT_EQ(engine_name(Engine::as), "as");
   EXPECT_EQ(engine_name(Engine::ascs), "ascs");
   EXPECT_EQ(engine_name(Engine::pskiplist), "pskiplist");
+  for (const EngineInfo& engine : engines()) {
+    EXPECT_EQ(engine_named(engine_name(engine.engine)), engine.engine);
+  }
   EXPECT_FALSE(engine_name(static_cast<Engine>(999)).empty()) << "an unknown engine has a name too";
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 
 #include "index/clevel/clevel.h"
+#include "index/engine_report.h"
 
 namespace perdure::clevel {
 
@@ -59,27 +59,21 @@ void Clevel<P, Codec, G>::release_blocks() {
   context_.background.remove(rehash_);
   context_.background.remove(ahead_);
   context_.epochs.drain_all();
-  (void)enumerate(&Heap<P>::take_back);
+  Base::release_blocks();
 }
-
-namespace internal {
-inline void violation(CheckReport& report, std::uint64_t offset, const char* what) {
-  char line[160];
-  std::snprintf(line, sizeof(line), "clevel block at offset %llu: %s",
-                static_cast<unsigned long long>(offset), what);
-  report.add(line);
-}
-}  // namespace internal
 
 // I2 and I3 for one slot.
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket,
                                      std::uint64_t word, const CheckOptions& options,
                                      CheckReport& report) {
-  const auto bad = [&](const char* what) { internal::violation(report, word & kOffsetMask, what); };
+  const auto bad = [&](const char* what) {
+    add_violation(report, "clevel block", word & kOffsetMask, what);
+  };
   if (word == kSealed) {
     if (level != 0 || !now.growing()) {
-      internal::violation(report, now.levels[level]->offset, "is sealed but does not drain");
+      add_violation(report, "clevel block", now.levels[level]->offset,
+                    "is sealed but does not drain");
     }
     return;
   }
@@ -134,37 +128,36 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report) {
   EpochGuard<P> guard(context_.epochs);
-  if (!guard.ok()) return internal::violation(report, root_offset_, "out of memory");
+  if (!guard.ok()) return add_violation(report, "clevel block", root_offset_, "out of memory");
   const P& platform = context_.platform;
   const Context& now = *levels_.load(std::memory_order_acquire);
   ++report.objects;
   const layout::Root image = *root_;
   if (!has_checksum(image)) {
-    internal::violation(report, root_offset_, "damaged root block");
+    add_violation(report, "clevel block", root_offset_, "damaged root block");
   }
   std::uint32_t used = 0;
   for (const std::uint64_t word : image.levels) used += word != 0 ? 1 : 0;
-  if (used != now.count) internal::violation(report, root_offset_, "levels differ from the list");
+  if (used != now.count)
+    add_violation(report, "clevel block", root_offset_, "levels differ from the list");
   for (std::uint32_t i = 0; i < now.count; ++i) {
     const Level& level = *now.levels[i];
     ++report.objects;
     report.bytes += level.count * sizeof(Bucket);
     if (platform.load(root_->levels[level.ring]) != level_word(level.offset, level.count)) {
-      internal::violation(report, level.offset, "is a level that its word does not name");
+      add_violation(report, "clevel block", level.offset, "is a level that its word does not name");
     }
     for (std::uint64_t b = 0; b < level.count; ++b) {
       for (std::uint32_t s = 0; s < G::kSlots; ++s) {
         const std::uint64_t word = platform.load(level.buckets[b].slots[s]);
         if (word != 0) check_slot(now, i, b, word, options, report);
       }
-      if (options.progress != nullptr && b % 1024 == 0) {
-        options.progress(options.progress_context, report.bytes, 0);
-      }
+      tell_progress(options, report, b, 1024);
     }
   }
   for (std::uint32_t i = 0; i < G::kStripes; ++i) {
     if (stripes_[i].in_flight(0)) {
-      internal::violation(report, root_offset_, "a stripe is in flight");
+      add_violation(report, "clevel block", root_offset_, "a stripe is in flight");
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "index/clevel/clevel.h"
+#include "index/engine_report.h"
 
 namespace perdure::clevel {
 
@@ -67,10 +68,8 @@ Expected<std::uint64_t> Clevel<P, Codec, G>::create(const EngineContext<P>& cont
 template <Platform P, class Codec, class G>
 Expected<std::unique_ptr<EngineInstance>> Clevel<P, Codec, G>::open(const EngineContext<P>& context,
                                                                     std::uint64_t root) {
-  if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
-    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
-                static_cast<unsigned long long>(root));
-  }
+  if (Status s = root_may_lie_at(root, sizeof(layout::Root), context.heap); !s.ok())
+    return fail(std::move(s));
   std::unique_ptr<Clevel> map(new (std::nothrow) Clevel(context, root));
   if (map == nullptr || map->stripes_ == nullptr) return fail(StatusCode::out_of_memory);
   return std::unique_ptr<EngineInstance>(std::move(map));
@@ -79,19 +78,16 @@ Expected<std::unique_ptr<EngineInstance>> Clevel<P, Codec, G>::open(const Engine
 // The root block is checked whole before anything in it is believed.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::read_root() noexcept {
-  const auto bad = [](const char* what) {
-    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
-  };
   if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
-  if (context_.heap.block_bytes(root_offset_) < sizeof(layout::Root)) return bad("size");
+  if (context_.heap.block_bytes(root_offset_) < sizeof(layout::Root)) return bad_root("size");
   if (!context_.settle(root_offset_, sizeof(layout::Root))) return StatusCode::poisoned;
   const layout::Root image = *root_;
-  if (image.magic != layout::kRootMagic) return bad("magic");
-  if (image.slots != G::kSlots) return bad("geometry");
-  if (!has_checksum(image)) return bad("checksum");
-  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
-  if (image.opened != 0 && image.opened != layout::kOpened) return bad("state");
-  if (image.damaged != 0 && image.damaged != layout::kDamaged) return bad("state");
+  if (image.magic != layout::kRootMagic) return bad_root("magic");
+  if (image.slots != G::kSlots) return bad_root("geometry");
+  if (!has_checksum(image)) return bad_root("checksum");
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
+  if (image.opened != 0 && image.opened != layout::kOpened) return bad_root("state");
+  if (image.damaged != 0 && image.damaged != layout::kDamaged) return bad_root("state");
   damaged_.store(image.damaged != 0, std::memory_order_relaxed);
   bytes_values_ = (image.flags & layout::kBytesValues) != 0;
   seed_ = {.a = image.seed[0], .b = image.seed[1]};

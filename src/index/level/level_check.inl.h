@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 
+#include "index/engine_report.h"
 #include "index/level/level.h"
 
 namespace perdure::level {
@@ -34,7 +34,7 @@ Status Level<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noex
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::release_blocks() {
   context_.background.remove(work_);
-  (void)enumerate(&Heap<P>::take_back);
+  Base::release_blocks();
 }
 
 template <Platform P, class Codec, class G>
@@ -43,11 +43,8 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
   const P& platform = context_.platform;
   const MetaT& meta = tier.metas[bucket];
   const auto bad = [&](const char* what) {
-    char line[160];
-    std::snprintf(
-        line, sizeof(line), "level bucket at offset %llu: %s",
-        static_cast<unsigned long long>(tier.offset + bucket * TierT::kLines * sizeof(Line)), what);
-    report.add(line);
+    const std::uint64_t offset = tier.offset + bucket * TierT::kLines * sizeof(Line);
+    add_violation(report, "level bucket", offset, what);
   };
   if ((meta.version.load(std::memory_order_acquire) & 1) != 0) bad("is locked");
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
@@ -112,9 +109,7 @@ void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
     const std::uint64_t before = report.entries;
     for (std::uint64_t bucket = 0; bucket < tier.buckets(); ++bucket) {
       check_bucket(view, tier, bucket, options.deep, report);
-      if (options.progress != nullptr && bucket % 4096 == 0) {
-        options.progress(options.progress_context, report.bytes, 0);
-      }
+      tell_progress(options, report, bucket, 4096);
     }
     if (report.entries - before != tier.items()) report.add("level: a level's count is wrong");
   }

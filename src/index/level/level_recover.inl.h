@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "index/engine_report.h"
 #include "index/level/level.h"
 
 namespace perdure::level {
@@ -109,10 +110,8 @@ Expected<std::uint64_t> Level<P, Codec, G>::create(const EngineContext<P>& conte
 template <Platform P, class Codec, class G>
 Expected<std::unique_ptr<EngineInstance>> Level<P, Codec, G>::open(const EngineContext<P>& context,
                                                                    std::uint64_t root) {
-  if (!context.heap.contains(root, kRootBytes) || root % kLine != 0) {
-    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
-                static_cast<unsigned long long>(root));
-  }
+  if (Status s = root_may_lie_at(root, kRootBytes, context.heap); !s.ok())
+    return fail(std::move(s));
   std::unique_ptr<EngineInstance> map(new (std::nothrow) Level(context, root));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
   return map;
@@ -132,25 +131,22 @@ bool Level<P, Codec, G>::descriptor_intact(const layout::Descriptor& image) cons
 // The root block is checked before anything in it is believed.
 template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::read_root() noexcept {
-  const auto bad = [](const char* what) {
-    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
-  };
   if (P::runs("level.recover.mark_root"_site)) {
     if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
   }
   const layout::Root& image = *root_;
-  if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad("size");
-  if (image.magic != layout::kRootMagic) return bad("magic");
-  if (!root_intact(image)) return bad("checksum");
+  if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad_root("size");
+  if (image.magic != layout::kRootMagic) return bad_root("magic");
+  if (!root_intact(image)) return bad_root("checksum");
   if (image.geometry != G::kBucketLines || image.first_log == 0 || image.first_log > kMaxLog) {
-    return bad("geometry");
+    return bad_root("geometry");
   }
   if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes ||
       ((image.flags & layout::kArrayLines) != 0) != Form::kArrays) {
-    return bad("key kind");
+    return bad_root("key kind");
   }
   if (image.key_bytes > kMaxArrayKeyBytes || image.value_bytes > kMaxArrayValueBytes) {
-    return bad("sizes of arrays");
+    return bad_root("sizes of arrays");
   }
   key_bytes_ = image.key_bytes;
   value_bytes_ = image.value_bytes;

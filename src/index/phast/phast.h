@@ -105,7 +105,6 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
 
   // --- EngineInstance ---
   Expected<Recovered> recover(bool clean) override;
-  void release_blocks() override;
   Status close() override;
 
   // --- Index ---

@@ -1,8 +1,7 @@
 // Phast: invariants, audit and statistics. Included by phast.h only. No mutation is in flight.
 #pragma once
 
-#include <cstdio>
-
+#include "index/engine_report.h"
 #include "index/phast/phast.h"
 
 namespace perdure::phast {
@@ -33,20 +32,6 @@ Status Phast<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noex
   return s;
 }
 
-template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::release_blocks() {
-  (void)enumerate(&Heap<P>::take_back);
-}
-
-namespace internal {
-inline void violation(CheckReport& report, std::uint64_t leaf, const char* what) {
-  char line[160];
-  std::snprintf(line, sizeof(line), "phast block at offset %llu: %s",
-                static_cast<unsigned long long>(leaf), what);
-  report.add(line);
-}
-}  // namespace internal
-
 // A leaf against its descriptor; no key is looked at.
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::check_leaf(std::uint32_t number, CheckReport& report) {
@@ -54,7 +39,9 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, CheckReport& report) {
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
   const std::uint64_t visible = desc.visible();
-  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
+  const auto bad = [&](const char* what) {
+    add_violation(report, "phast block", leaf_offset(desc), what);
+  };
   ++report.objects;
   report.entries += static_cast<std::uint64_t>(__builtin_popcountll(visible));
   report.bytes += sizeof(Leaf);
@@ -94,7 +81,9 @@ void Phast<P, Codec, G>::check_entries(std::uint32_t number, CheckReport& report
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
   const std::uint64_t visible = desc.visible();
-  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
+  const auto bad = [&](const char* what) {
+    add_violation(report, "phast block", leaf_offset(desc), what);
+  };
   bool readable = true;
   for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
     const Entry& entry = leaf.entries[slot];
@@ -128,7 +117,9 @@ template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::check_order(std::uint32_t number, CheckReport& report) {
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
-  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
+  const auto bad = [&](const char* what) {
+    add_violation(report, "phast block", leaf_offset(desc), what);
+  };
   const std::uint64_t visible = desc.visible();
   std::uint8_t order[64];
   const std::uint32_t count = sort_slots(leaf, visible, order);
@@ -152,11 +143,11 @@ void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
   const ordered::Partitioning& partitioning = inner_.partitioning();
   ++report.objects;
   if (!root_intact(*root_, partitioning.count()))
-    internal::violation(report, root_offset_, "damaged root block");
+    add_violation(report, "phast block", root_offset_, "damaged root block");
   if (!Codec::kBytes && root_->zero_present != 0) {
     ++report.entries;
     if (options.deep && record_values_ && !check_record(root_->zero_value, true).ok()) {
-      internal::violation(report, root_offset_, "key 0 names a damaged record");
+      add_violation(report, "phast block", root_offset_, "key 0 names a damaged record");
     }
   }
   for (std::uint32_t p = 0; p < partitioning.count(); ++p) {
@@ -166,13 +157,11 @@ void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
       check_place(n, left, p, report);
       check_leaf(n, report);
       if (options.deep) check_entries(n, report);
-      if (options.progress != nullptr && n % 64 == 0) {
-        options.progress(options.progress_context, report.bytes, 0);
-      }
+      tell_progress(options, report, n, 64);
       left = &table_[n];
     }
     if (left == nullptr || left->bound.load(std::memory_order_acquire) != partitioning.bound(p)) {
-      internal::violation(report, 0, "a partition's chain does not end at its bound");
+      add_violation(report, "phast block", 0, "a partition's chain does not end at its bound");
     }
   }
 }
@@ -183,7 +172,9 @@ template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::check_place(std::uint32_t number, const Desc* left,
                                      std::uint32_t partition, CheckReport& report) {
   const Desc& desc = table_[number];
-  const auto bad = [&](const char* what) { internal::violation(report, leaf_offset(desc), what); };
+  const auto bad = [&](const char* what) {
+    add_violation(report, "phast block", leaf_offset(desc), what);
+  };
   const std::uint64_t low = desc.low.load(std::memory_order_acquire);
   const std::uint64_t expected =
       left == nullptr ? inner_.partitioning().low(partition)

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "index/engine_report.h"
 #include "index/phast/phast.h"
 
 namespace perdure::phast {
@@ -92,10 +93,8 @@ Expected<std::uint64_t> Phast<P, Codec, G>::create(const EngineContext<P>& conte
 template <Platform P, class Codec, class G>
 Expected<std::unique_ptr<EngineInstance>> Phast<P, Codec, G>::open(const EngineContext<P>& context,
                                                                    std::uint64_t root) {
-  if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
-    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
-                static_cast<unsigned long long>(root));
-  }
+  if (Status s = root_may_lie_at(root, sizeof(layout::Root), context.heap); !s.ok())
+    return fail(std::move(s));
   std::unique_ptr<EngineInstance> map(new (std::nothrow) Phast(context, root));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
   return map;
@@ -113,22 +112,20 @@ bool Phast<P, Codec, G>::root_intact(const layout::Root& image,
 // The root block is checked whole before anything in it is believed.
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::read_root() noexcept {
-  const auto bad = [](const char* what) {
-    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
-  };
   if (P::runs("phast.recover.mark_root"_site)) {
     if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
   }
   const layout::Root image = *root_;
-  if (image.magic != layout::kRootMagic) return bad("magic");
+  if (image.magic != layout::kRootMagic) return bad_root("magic");
   if (image.geometry != kEntries || image.partition_bits > 16 ||
       image.partition_shift > 64 - image.partition_bits) {
-    return bad("geometry");
+    return bad_root("geometry");
   }
   const std::size_t master_bytes = (1ULL << image.partition_bits) * 8;
-  if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes) return bad("size");
-  if (!root_intact(image, master_bytes / 8)) return bad("checksum");
-  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  if (context_.heap.block_bytes(root_offset_) < sizeof(image) + master_bytes)
+    return bad_root("size");
+  if (!root_intact(image, master_bytes / 8)) return bad_root("checksum");
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
   record_values_ = (image.flags & layout::kRecordValues) != 0;
   word_records_ = (image.flags & layout::kWordRecords) != 0;
   const std::uint64_t max_leaves =

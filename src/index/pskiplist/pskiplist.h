@@ -119,7 +119,6 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   // --- EngineInstance ---
   detail::VersionedIndex* versioned() noexcept override { return this; }
   Expected<Recovered> recover(bool clean) override;
-  void release_blocks() override { (void)enumerate(&Heap<P>::take_back); }
   Status close() override;
 
   // --- Index, OrderedIndex ---

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "index/engine_report.h"
 #include "index/pskiplist/pskiplist.h"
 
 namespace perdure::pskiplist {
@@ -116,9 +117,7 @@ void PSkipList<P, Codec, G>::check(const CheckOptions& options, CheckReport& rep
       if (keys++ != 0 && !comes_before(before, key)) report.add("pskiplist: keys out of order");
       before = key;
       check_key(key.node, key.word, options.deep, report);
-      if (options.progress != nullptr && keys % 4096 == 0) {
-        options.progress(options.progress_context, report.bytes, 0);
-      }
+      tell_progress(options, report, keys, 4096);
     }
     return true;
   });

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "index/engine_report.h"
 #include "index/pskiplist/pskiplist.h"
 #include "util/merge_sort.h"
 
@@ -47,10 +48,8 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::create(const EngineContext<P>& c
 template <Platform P, class Codec, class G>
 Expected<std::unique_ptr<EngineInstance>> PSkipList<P, Codec, G>::open(
     const EngineContext<P>& context, std::uint64_t root) {
-  if (!context.heap.contains(root, sizeof(layout::Root)) || root % kLine != 0) {
-    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
-                static_cast<unsigned long long>(root));
-  }
+  if (Status s = root_may_lie_at(root, sizeof(layout::Root), context.heap); !s.ok())
+    return fail(std::move(s));
   std::unique_ptr<EngineInstance> map(new (std::nothrow) PSkipList(context, root));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
   return map;
@@ -73,18 +72,15 @@ std::uint64_t PSkipList<P, Codec, G>::root_crc() const noexcept {
 // The root block is checked before anything in it is believed.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::read_root() noexcept {
-  const auto bad = [](const char* what) {
-    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
-  };
   if (P::runs("pskiplist.recover.mark_root"_site)) {
     if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
   }
   const layout::Root& image = *root_;
-  if (context_.heap.block_bytes(root_offset_) < sizeof(image)) return bad("size");
-  if (image.magic != layout::kRootMagic) return bad("magic");
-  if (!root_intact(image)) return bad("checksum");
-  if (image.geometry != G::kBlockSlots) return bad("geometry");
-  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
+  if (context_.heap.block_bytes(root_offset_) < sizeof(image)) return bad_root("size");
+  if (image.magic != layout::kRootMagic) return bad_root("magic");
+  if (!root_intact(image)) return bad_root("checksum");
+  if (image.geometry != G::kBlockSlots) return bad_root("geometry");
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
   record_values_ = (image.flags & layout::kRecordValues) != 0;
   return {};
 }
@@ -100,8 +96,7 @@ Expected<Recovered> PSkipList<P, Codec, G>::recover(bool clean) {
   if (!s.ok()) return fail(std::move(s));
   if (clean && platform.load(root_->close_crc) != root_crc() &&
       P::verifies("pskiplist.root.crc"_site)) {
-    s = pass_over(Status::format(StatusCode::corruption,
-                                 "the map's root block is damaged (checksum of what changes)"));
+    s = pass_over(bad_root("checksum of what changes"));
     if (!s.ok()) return fail(std::move(s));
   }
   if (s = read_versions(); s.ok()) s = load_chain(clean);
@@ -454,8 +449,9 @@ void PSkipList<P, Codec, G>::set_crc(std::uint64_t& word, std::uint64_t crc) noe
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::close() {
   P& platform = context_.platform;
-  // The exact clock, so that the next process goes on where this one ends.
-  platform.store(root_->limit, clock() - 1);
+  // The exact clock, so that the next process goes on where this one ends; of a rollback that the
+  // medium refused and the next process ends, not less than it takes away.
+  platform.store(root_->limit, std::max(clock() - 1, platform.load(root_->rollback_to)));
   platform.flush(&root_->limit, 8, "pskiplist.close.crc"_site);
   for (std::uint64_t offset = platform.load(root_->chain); offset != 0;) {
     auto& block = *context_.heap.template at<layout::Block>(offset);

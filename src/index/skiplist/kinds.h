@@ -21,7 +21,7 @@ consteval FixedString<A + B> joined(const char (&engine)[A], const FixedString<B
 // All levels are durable and consistent at every moment: restarts at once.
 struct As {
   static constexpr Engine kEngine = Engine::as;
-  static constexpr const char* kName = "as";
+  static constexpr const char* kBlock = "as block";
   static constexpr bool kUpperDurable = true;
   template <FixedString Rest>
   static consteval auto site() {
@@ -32,7 +32,7 @@ struct As {
 // The lowest level is; the others are written, never written back, and made anew at open.
 struct Ascs {
   static constexpr Engine kEngine = Engine::ascs;
-  static constexpr const char* kName = "ascs";
+  static constexpr const char* kBlock = "ascs block";
   static constexpr bool kUpperDurable = false;
   template <FixedString Rest>
   static consteval auto site() {

@@ -109,7 +109,6 @@ class Skiplist final
   Expected<Recovered> recover(bool clean) override;
   Status complete() override;
   Expected<bool> mark_some(std::uint64_t budget) noexcept override;
-  void release_blocks() override { (void)enumerate(&Heap<P>::take_back); }
   Status close() override;
 
   // --- Index ---

@@ -2,8 +2,7 @@
 // flight.
 #pragma once
 
-#include <cstdio>
-
+#include "index/engine_report.h"
 #include "index/skiplist/skiplist.h"
 
 namespace perdure::skiplist {
@@ -47,24 +46,12 @@ Status Skiplist<P, Codec, Kind, G>::enumerate(
   return s;
 }
 
-namespace internal {
-inline void violation(CheckReport& report, const char* kind, std::uint64_t offset,
-                      const char* what) {
-  char line[160];
-  std::snprintf(line, sizeof(line), "%s block at offset %llu: %s", kind,
-                static_cast<unsigned long long>(offset), what);
-  report.add(line);
-}
-}  // namespace internal
-
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOptions& options,
                                              CheckReport& report) {
   const P& platform = context_.platform;
   const std::uint64_t offset = offset_of(node);
-  const auto bad = [&](const char* what) {
-    internal::violation(report, Kind::kName, offset, what);
-  };
+  const auto bad = [&](const char* what) { add_violation(report, Kind::kBlock, offset, what); };
   const std::uint64_t state = platform.load(node->state);
   const std::uint64_t word = platform.load(node->value);
   const std::size_t room = context_.heap.is_block(offset) ? context_.heap.block_bytes(offset) : 0;
@@ -110,8 +97,8 @@ void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, CheckReport& 
     const Node* node = place(link, level);
     const std::uint64_t offset = link & kOffsetMask;
     if (node == nullptr || !ascends(before, node)) {
-      return internal::violation(report, Kind::kName, offset,
-                                 "is linked but no node of this level in its place");
+      return add_violation(report, Kind::kBlock, offset,
+                           "is linked but no node of this level in its place");
     }
     before = node;
     // A level that is damaged itself was reported, and ends somewhere, since keys ascend.
@@ -121,8 +108,7 @@ void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, CheckReport& 
       below = to != nullptr && ascends(below, to) ? to : nullptr;
     }
     if (below == nullptr) {
-      return internal::violation(report, Kind::kName, offset,
-                                 "is in a level and not in the one below");
+      return add_violation(report, Kind::kBlock, offset, "is in a level and not in the one below");
     }
     link = load_link(node, level);
   }
@@ -136,33 +122,31 @@ void Skiplist<P, Codec, Kind, G>::check(const CheckOptions& options, CheckReport
   const layout::Root image = *root_;
   if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc)) &&
       P::verifies(Kind::template site<"root.crc">())) {
-    internal::violation(report, Kind::kName, root_offset_, "damaged root block");
+    add_violation(report, Kind::kBlock, root_offset_, "damaged root block");
   }
   const std::uint64_t before = report.entries;
   const Node* at = head();
   for (std::uint64_t link = load_link(at, 0); link != 0; link = load_link(at, 0)) {
     const Node* node = place(link, 0);
     if (node == nullptr || !ascends(at, node)) {
-      internal::violation(report, Kind::kName, link & kOffsetMask, "is no node, or out of order");
+      add_violation(report, Kind::kBlock, link & kOffsetMask, "is no node, or out of order");
       return;
     }
     check_node(node, options, report);
-    if (options.progress != nullptr && report.entries % 4096 == 0) {
-      options.progress(options.progress_context, report.bytes, 0);
-    }
+    tell_progress(options, report, report.entries, 4096);
     at = node;
   }
   for (std::uint32_t level = 1; level < levels(); ++level) check_level(level, report);
   for (std::uint32_t level = levels(); level < kMaxHeight; ++level) {
     if (load_link(head(), level) != 0) {
-      internal::violation(report, Kind::kName, root_offset_, "has a level that nobody walks");
+      add_violation(report, Kind::kBlock, root_offset_, "has a level that nobody walks");
     }
   }
   if (marked_.load(std::memory_order_acquire) && report.entries - before != entries_.load()) {
-    internal::violation(report, Kind::kName, root_offset_, "the number of entries is wrong");
+    add_violation(report, Kind::kBlock, root_offset_, "the number of entries is wrong");
   }
   if (in_flight_.any() != nullptr) {
-    internal::violation(report, Kind::kName, root_offset_, "a word is in flight");
+    add_violation(report, Kind::kBlock, root_offset_, "a word is in flight");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "index/engine_report.h"
 #include "index/skiplist/skiplist.h"
 
 namespace perdure::skiplist {
@@ -43,10 +44,8 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::create(const EngineContext<
 template <Platform P, class Codec, class Kind, class G>
 Expected<std::unique_ptr<EngineInstance>> Skiplist<P, Codec, Kind, G>::open(
     const EngineContext<P>& context, std::uint64_t root, std::optional<ValueKind> values) {
-  if (!context.heap.contains(root, kRootBytes) || root % kLine != 0) {
-    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
-                static_cast<unsigned long long>(root));
-  }
+  if (Status s = root_may_lie_at(root, kRootBytes, context.heap); !s.ok())
+    return fail(std::move(s));
   std::unique_ptr<EngineInstance> map(new (std::nothrow) Skiplist(context, root, values));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
   return map;
@@ -55,28 +54,26 @@ Expected<std::unique_ptr<EngineInstance>> Skiplist<P, Codec, Kind, G>::open(
 // The root block is checked before anything in it is believed.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::read_root() noexcept {
-  const auto bad = [](const char* what) {
-    return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
-  };
   if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
-  if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad("size");
+  if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad_root("size");
   if (!context_.settle(root_offset_, kRootBytes)) return StatusCode::poisoned;
   const layout::Root image = *root_;
-  if (image.magic != layout::kRootMagic) return bad("magic");
+  if (image.magic != layout::kRootMagic) return bad_root("magic");
   if (image.fixed_crc != crc32c(0, &image, offsetof(layout::Root, fixed_crc)) &&
       P::verifies(Kind::template site<"root.crc">())) {
-    return bad("checksum");
+    return bad_root("checksum");
   }
-  if (image.max_height != kMaxHeight) return bad("height");
-  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad("key kind");
-  if (((image.flags & layout::kUpperDurable) != 0) != Kind::kUpperDurable) return bad("kind");
-  if ((image.flags & ~layout::kFlags) != 0) return bad("flags");
+  if (image.max_height != kMaxHeight) return bad_root("height");
+  if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
+  if (((image.flags & layout::kUpperDurable) != 0) != Kind::kUpperDurable) return bad_root("kind");
+  if ((image.flags & ~layout::kFlags) != 0) return bad_root("flags");
   if (image.damaged != 0 && (image.damaged != layout::kDamaged || !Kind::kUpperDurable)) {
-    return bad("state");
+    return bad_root("state");
   }
   damaged_.store(image.damaged != 0, std::memory_order_relaxed);
   shape_.bytes_values = (image.flags & layout::kBytesValues) != 0;
-  if (values_ && (*values_ == ValueKind::bytes) != shape_.bytes_values) return bad("value kind");
+  if (values_ && (*values_ == ValueKind::bytes) != shape_.bytes_values)
+    return bad_root("value kind");
   return {};
 }
 

@@ -1,0 +1,43 @@
+// What engines say of damage, of a root block when a map is opened and of anything in a check.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+
+#include "heap/heap.h"
+#include "perdure/options.h"
+#include "perdure/stats.h"
+#include "perdure/status.h"
+#include "platform/platform.h"
+
+namespace perdure {
+
+// Before a byte of it is read. `bytes`: what every root block of the engine has.
+template <Platform P>
+Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& heap) noexcept {
+  if (heap.contains(root, bytes) && root % kLine == 0) return {};
+  return Status::format(StatusCode::corruption, "no root block can lie at offset %llu",
+                        static_cast<unsigned long long>(root));
+}
+
+[[gnu::cold]] inline Status bad_root(const char* what) noexcept {
+  return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
+}
+
+// `kind`: what lies there, such as "level bucket".
+[[gnu::cold]] inline void add_violation(CheckReport& report, const char* kind, std::uint64_t offset,
+                                        const char* what) {
+  char line[160];
+  std::snprintf(line, sizeof(line), "%s at offset %llu: %s", kind,
+                static_cast<unsigned long long>(offset), what);
+  report.add(line);
+}
+
+// Of `done` things looked at so far, at every `stride`th one.
+inline void tell_progress(const CheckOptions& options, const CheckReport& report,
+                          std::uint64_t done, std::uint64_t stride) {
+  if (options.progress == nullptr || done % stride != 0) return;
+  options.progress(options.progress_context, report.bytes, 0);
+}
+
+}  // namespace perdure

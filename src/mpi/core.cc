@@ -1,0 +1,305 @@
+#include "mpi/core.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "platform/real_platform.h"
+
+namespace perdure::mpi::detail {
+
+namespace {
+
+constexpr std::uint64_t kLeastMessage = 64;
+
+// On media, as what decides in which pool a key is: never change. Finaliser of splitmix64; FNV-1a.
+std::uint64_t mixed(std::uint64_t word) noexcept {
+  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9;
+  word = (word ^ (word >> 27)) * 0x94D049BB133111EB;
+  return word ^ (word >> 31);
+}
+std::uint64_t hash_of(std::string_view bytes) noexcept {
+  std::uint64_t hash = 0xCBF29CE484222325;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  return mixed(hash);
+}
+std::uint64_t head_of(std::string_view bytes) noexcept {
+  std::uint64_t head = 0;
+  for (std::size_t i = 0; i < 8; ++i) {
+    head = head << 8 | (i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0U);
+  }
+  return head;
+}
+
+}  // namespace
+
+int Core::owner(const perdure::detail::Key& key) const noexcept {
+  std::uint64_t place = 0;
+  if (partition_ == Partition::hash) {
+    place = kinds_.bytes ? hash_of(key.bytes) : mixed(key.word);
+  } else {
+    place = kinds_.bytes ? head_of(key.bytes) : key.word;
+  }
+  // place * ranks / 2^64, by halves.
+  const auto ranks = static_cast<std::uint64_t>(comm_.size());
+  return static_cast<int>(((place >> 32) * ranks + ((place & 0xFFFFFFFF) * ranks >> 32)) >> 32);
+}
+
+std::uint64_t Core::merge_threads(std::uint64_t joined) const noexcept {
+  if (merge_threads_ != 0) return merge_threads_;
+  return std::clamp<std::uint64_t>(cores_ * joined / neighbours_, 1, cores_);
+}
+
+Status Core::usable() const noexcept {
+  if (closed_) return Status::format(StatusCode::invalid_argument, "the store is closed");
+  if (!broken_ && !comm_.lost()) [[likely]]
+    return {};
+  return Status::format(StatusCode::io,
+                        "an earlier collective failed half-way; open the store again");
+}
+
+Status Core::readable(Version version) const noexcept {
+  const VersionRange range = pool_.versions();
+  if (version >= range.first && version <= range.last) [[likely]]
+    return {};
+  return Status::format(StatusCode::invalid_argument, "version %llu: there are %llu to %llu",
+                        static_cast<unsigned long long>(version),
+                        static_cast<unsigned long long>(range.first),
+                        static_cast<unsigned long long>(range.last));
+}
+
+// --- open ---
+
+Status Core::open(MPI_Comm comm, std::string_view directory, const Options& options,
+                  Kinds kinds) noexcept {
+  kinds_ = kinds;
+  partition_ = options.partition;
+  // Every rank has to come as far as the first agreement, whatever is wrong with its options.
+  const std::uint64_t message = std::clamp(options.max_message, kLeastMessage, 1_GiB);
+  if (Status s = comm_.duplicate(comm, message); !s.ok()) return s;
+  if (Status s = same_arguments(options); !s.ok()) return s;
+  if (Status s = comm_.agree(look(directory, options)); !s.ok()) return s;
+  if (Status s = settle(directory, options); !s.ok()) return s;
+  if (Status s = finish_rollback(); !s.ok()) return s;
+  if (Status s = agree_on_versions(); !s.ok()) return s;
+  return finish_open(options);
+}
+
+Status Core::same_arguments(const Options& options) noexcept {
+  std::uint64_t low[] = {static_cast<std::uint64_t>(options.partition), kinds_.bytes,
+                         options.create, static_cast<std::uint64_t>(options.resume),
+                         options.max_message};
+  std::uint64_t high[std::size(low)];
+  std::copy(std::begin(low), std::end(low), high);
+  // One message each, though the ranks may not agree on how long one may be.
+  static_assert(sizeof(low) <= kLeastMessage);
+  if (Status s = comm_.reduce(low, std::size(low), MPI_MIN); !s.ok()) return s;
+  if (Status s = comm_.reduce(high, std::size(high), MPI_MAX); !s.ok()) return s;
+  if (!std::equal(std::begin(low), std::end(low), high)) {
+    return Status::format(StatusCode::invalid_argument,
+                          "the ranks open the store with different options");
+  }
+  const bool known = partition_ == Partition::hash || partition_ == Partition::range;
+  if (known && options.max_message >= kLeastMessage && options.max_message <= 1_GiB) return {};
+  return Status::format(StatusCode::invalid_argument, "no such partition, or max_message");
+}
+
+Status Core::look(std::string_view directory, const Options& options) noexcept {
+  if (options.pool.read_only) {
+    return Status::format(StatusCode::invalid_argument, "a distributed store is not read-only");
+  }
+  bool present = false;
+  if (Status s = pool_.look(directory, comm_.rank(), options.pool, present); !s.ok()) return s;
+  return belongs();
+}
+
+// Whether this pool, if it has a manifest, is the one that this rank opens.
+Status Core::belongs() const noexcept {
+  if (!pool_.manifest() || !pool_.manifest()->complete) return {};
+  const Manifest& m = *pool_.manifest();
+  if (m.ranks != static_cast<std::uint64_t>(comm_.size())) {
+    return Status::format(StatusCode::invalid_argument,
+                          "%s is of a run of %llu ranks; start as many, not %d", pool_.path(),
+                          static_cast<unsigned long long>(m.ranks), comm_.size());
+  }
+  if (m.rank != static_cast<std::uint64_t>(comm_.rank())) {
+    return Status::format(StatusCode::invalid_argument, "%s is the pool of rank %llu; put it back",
+                          pool_.path(), static_cast<unsigned long long>(m.rank));
+  }
+  if (m.partition != static_cast<std::uint64_t>(partition_)) {
+    return Status::format(
+        StatusCode::invalid_argument, "%s has keys partitioned by %s", pool_.path(),
+        m.partition == static_cast<std::uint64_t>(Partition::hash) ? "hash" : "range");
+  }
+  if ((m.kinds == Manifest::kBytes) == kinds_.bytes) return {};
+  return Status::format(StatusCode::invalid_argument, "%s has keys and values that are %s",
+                        pool_.path(), kinds_.bytes ? "integers" : "byte strings");
+}
+
+// Nobody has a complete pool: they are made. Some have: so must the others, or have been killed
+// between the two (D3).
+Status Core::settle(std::string_view directory, const Options& options) noexcept {
+  const bool complete = pool_.manifest() && pool_.manifest()->complete;
+  std::uint64_t anybody = complete ? 1 : 0;
+  if (Status s = comm_.reduce(&anybody, 1, MPI_MAX); !s.ok()) return s;
+  std::uint64_t run =
+      anybody != 0 ? (complete ? pool_.manifest()->run : 0) : RealPlatform::random();
+  if (anybody != 0) {
+    if (Status s = comm_.reduce(&run, 1, MPI_MAX); !s.ok()) return s;
+  } else if (Status s = comm_.broadcast(&run, sizeof(run), 0); !s.ok()) {
+    return s;
+  }
+  Status mine;
+  if (anybody != 0 && !pool_.manifest()) {
+    mine = Status::format(StatusCode::not_found,
+                          "%s is missing or empty, and others are there; put it back, or start as "
+                          "many ranks as there are pools",
+                          pool_.path());
+  } else if (anybody != 0 && (pool_.manifest()->run != run ||
+                              pool_.manifest()->rank != static_cast<std::uint64_t>(comm_.rank()))) {
+    mine = Status::format(StatusCode::invalid_argument,
+                          "%s does not belong to the pools of the other ranks", pool_.path());
+  } else if (anybody == 0 && !options.create) {
+    mine = Status::format(StatusCode::not_found, "%s: there is no store", pool_.path());
+  }
+  if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
+  Status made;
+  if (anybody == 0) {
+    made = pool_.create(directory, options.pool,
+                        {.run = run,
+                         .ranks = static_cast<std::uint64_t>(comm_.size()),
+                         .rank = static_cast<std::uint64_t>(comm_.rank()),
+                         .partition = static_cast<std::uint64_t>(partition_),
+                         .kinds = kinds_.bytes ? Manifest::kBytes : Manifest::kIntegers});
+  } else {
+    made = pool_.open_data(kinds_);
+  }
+  if (Status s = comm_.agree(std::move(made)); !s.ok()) return s;
+  return comm_.agree(complete ? Status() : pool_.complete());
+}
+
+Status Core::finish_rollback() noexcept {
+  auto last = pool_.last_rollback();
+  const LocalPool::Rollback own = last ? *last : LocalPool::Rollback{};
+  if (Status s = comm_.agree(last ? Status() : std::move(last.error())); !s.ok()) return s;
+  std::uint64_t lowest = own.number, highest = own.number;
+  // All that are pending are the same one, or all but that one are done.
+  std::uint64_t version = own.pending ? own.version + 1 : 0;
+  if (Status s = comm_.reduce(&lowest, 1, MPI_MIN); !s.ok()) return s;
+  if (Status s = comm_.reduce(&highest, 1, MPI_MAX); !s.ok()) return s;
+  if (Status s = comm_.reduce(&version, 1, MPI_MAX); !s.ok()) return s;
+  rollbacks_ = lowest;
+  if (lowest == highest) {
+    return version == 0 ? Status() : carry_out_rollback(highest, version - 1);
+  }
+  // Struck out by those that have it: who has not is the sign that nobody began.
+  return comm_.agree(own.pending ? pool_.end_rollback(own.number - 1) : Status());
+}
+
+Status Core::agree_on_versions() noexcept {
+  VersionRange range = pool_.versions();
+  if (Status s = comm_.reduce(&range.first, 1, MPI_MAX); !s.ok()) return s;
+  if (Status s = comm_.reduce(&range.last, 1, MPI_MIN); !s.ok()) return s;
+  if (range.last < range.first) {
+    return Status::format(StatusCode::corruption,
+                          "the pools of the ranks have no version in common");
+  }
+  Status mine = pool_.forget_above(range.last);
+  if (mine.ok()) mine = pool_.forget_below(range.first);
+  return comm_.agree(std::move(mine));
+}
+
+Status Core::finish_open(const Options& options) noexcept {
+  merge_threads_ = options.merge_threads;
+  auto neighbours = comm_.neighbours();
+  if (!neighbours) return std::move(neighbours.error());
+  neighbours_ = static_cast<std::uint64_t>(*neighbours);
+  cores_ = RealPlatform::cores();
+  if (options.resume == Resume::keep_writes) return {};
+  return roll_back(pool_.versions().last);
+}
+
+// --- versions ---
+
+Expected<Version> Core::tag() noexcept {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  const Version version = pool_.versions().last + 1;
+  auto local = pool_.data().tag();
+  Status agreed = comm_.agree(local ? pool_.name(version, *local) : std::move(local.error()));
+  if (agreed.ok()) return version;
+  // Not after an error of MPI: the others may have the answer that this rank has not, and go on.
+  broken_ = comm_.lost() || !comm_.agree(pool_.forget_above(version - 1)).ok();
+  return fail(std::move(agreed));
+}
+
+Status Core::carry_out_rollback(std::uint64_t number, Version version) noexcept {
+  Status mine = readable(version);
+  if (mine.ok()) mine = pool_.forget_above(version);
+  if (mine.ok()) mine = pool_.roll_back(version);
+  if (mine.ok()) mine = pool_.end_rollback(number);
+  Status agreed = comm_.agree(std::move(mine));
+  broken_ = !agreed.ok();
+  rollbacks_ = number;
+  return agreed;
+}
+
+Status Core::roll_back(Version version) noexcept {
+  if (Status s = usable(); !s.ok()) return s;
+  if (Status s = readable(version); !s.ok()) return s;
+  const std::uint64_t number = rollbacks_ + 1;
+  Status agreed = comm_.agree(pool_.begin_rollback(number, version));
+  if (agreed.ok()) return carry_out_rollback(number, version);
+  broken_ = comm_.lost() || !comm_.agree(pool_.end_rollback(rollbacks_)).ok();
+  return agreed;
+}
+
+Status Core::trim(Version version) noexcept {
+  if (Status s = usable(); !s.ok()) return s;
+  if (Status s = readable(version); !s.ok()) return s;
+  Status agreed = comm_.agree(pool_.forget_below(version));
+  broken_ = !agreed.ok();
+  if (!agreed.ok()) return agreed;
+  auto done = pool_.data().trim(pool_.local(version));
+  return comm_.agree(done ? Status() : std::move(done.error()));
+}
+
+Status Core::close() noexcept {
+  if (closed_) return {};
+  closed_ = true;
+  Status mine = pool_.close();
+  Status agreed = comm_.agree(std::move(mine));
+  comm_.release();
+  return agreed;
+}
+
+// --- what the header calls ---
+
+void FreeBuffer::operator()(void* buffer) const noexcept { std::free(buffer); }
+void CloseCore::operator()(Core* core) const noexcept { delete core; }
+
+Expected<CorePointer> open_core(MPI_Comm comm, std::string_view directory, const Options& options,
+                                Kinds kinds) {
+  CorePointer core(new (std::nothrow) Core);
+  if (core == nullptr) return fail(StatusCode::out_of_memory);
+  if (Status s = core->open(comm, directory, options, kinds); !s.ok()) return fail(std::move(s));
+  return core;
+}
+int rank_of(const Core& core) noexcept { return core.comm().rank(); }
+int ranks_of(const Core& core) noexcept { return core.comm().size(); }
+int owner_of(const Core& core, const perdure::detail::Key& key) noexcept { return core.owner(key); }
+Status refused(const Core& core, const perdure::detail::Key& key) noexcept {
+  if (Status s = core.usable(); !s.ok()) return s;
+  const int owner = core.owner(key);
+  if (owner == core.comm().rank()) [[likely]]
+    return {};
+  return Status::format(StatusCode::invalid_argument, "the key belongs to rank %d, not to %d",
+                        owner, core.comm().rank());
+}
+perdure::detail::VersionedIndex& data_of(Core& core) noexcept { return core.pool().data(); }
+VersionRange versions_of(const Core& core) noexcept { return core.pool().versions(); }
+Expected<Version> tag(Core& core) { return core.tag(); }
+Status roll_back(Core& core, Version version) { return core.roll_back(version); }
+Status trim(Core& core, Version version) { return core.trim(version); }
+Status close(Core& core) { return core.close(); }
+
+}  // namespace perdure::mpi::detail

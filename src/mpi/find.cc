@@ -1,0 +1,203 @@
+// find and find_many: rank 0's queries go to all ranks, the owners look them up, and an all-reduce
+// tells everybody what was found: a rank that is not a key's owner contributes zeros.
+//
+// MESSAGES  One header of 256 bytes, which has the queries in it if they are short: {queries,
+//   bytes, queries: {version, [length of key,] key}}. Then words:
+//     integers      errors | a bit per query, found | value per query
+//     byte strings  errors | length + 1 per query, 0: absent; then, owner by owner, their values
+//   `errors` is 1 if a rank met one; then all agree on which.
+#include <bit>
+#include <cstring>
+
+#include "mpi/buffer.h"
+#include "mpi/core.h"
+
+namespace perdure::mpi::detail {
+
+namespace {
+
+struct Header {
+  static constexpr std::size_t kInPlace = 240;
+  std::uint64_t queries;
+  std::uint64_t bytes;
+  char in_place[kInPlace];
+};
+constexpr std::size_t kFew = Header::kInPlace / 16;    // so many queries fit into it at most
+constexpr std::uint64_t kRefused = ~std::uint64_t{0};  // queries: rank 0 could not send them
+constexpr std::uint64_t kInPlaceValues = 4096;
+
+class Finder {
+ public:
+  explicit Finder(Core& core) noexcept : core_(core) {}
+
+  Expected<std::uint64_t> run(std::span<const Query> queries,
+                              FunctionRef<void(const Answer&)> visit) noexcept {
+    if (Status s = core_.usable(); !s.ok()) return fail(std::move(s));
+    if (Status s = spread(queries); !s.ok()) return fail(std::move(s));
+    for (std::uint64_t q = 0; q < count_; ++q) {
+      if (Status s = core_.readable(queries_[q].version); !s.ok()) return fail(std::move(s));
+    }
+    Status s = core_.has_bytes() ? find_bytes(visit) : find_words(visit);
+    if (!s.ok()) return fail(std::move(s));
+    return count_;
+  }
+
+ private:
+  bool pack(const Query& query) noexcept {
+    std::uint64_t words[2] = {query.version, query.key.word};
+    if (core_.has_bytes()) words[1] = query.key.bytes.size();
+    return packed_.append(reinterpret_cast<const char*>(words), sizeof(words)) &&
+           packed_.append(query.key.bytes.data(), query.key.bytes.size());
+  }
+
+  // What fits into the header needs no memory, so nobody has to ask whether all ranks have it.
+  Status spread(std::span<const Query> queries) noexcept {
+    Comm& comm = core_.comm();
+    Header header{};
+    if (comm.rank() == 0) {
+      header.queries = queries.size();
+      for (const Query& query : queries) {
+        if (!pack(query)) header.queries = kRefused;
+      }
+      header.bytes = packed_.size();
+      if (header.bytes <= Header::kInPlace && header.bytes != 0) {
+        std::memcpy(header.in_place, packed_.data(), header.bytes);
+      }
+    }
+    if (Status s = comm.broadcast(&header, sizeof(header), 0); !s.ok()) return s;
+    if (header.queries == kRefused) return Status::format(StatusCode::out_of_memory, "rank 0");
+    count_ = header.queries;
+    const std::uint64_t words = 1 + count_ + (core_.has_bytes() ? 0 : bitmap_words());
+    if (header.bytes <= Header::kInPlace) {
+      std::memcpy(header_bytes_, header.in_place, header.bytes);
+      decode(header_bytes_);
+    } else {
+      const bool room =
+          packed_.reserve(header.bytes) && many_.reserve(count_) && many_words_.reserve(words);
+      if (Status s = comm.agree(room ? Status() : StatusCode::out_of_memory); !s.ok()) return s;
+      if (Status s = comm.broadcast(packed_.data(), header.bytes, 0); !s.ok()) return s;
+      queries_ = many_.data();
+      answer_ = many_words_.data();
+      decode(packed_.data());
+    }
+    words_ = words;
+    std::fill_n(answer_, words, 0);
+    return {};
+  }
+
+  void decode(const char* from) noexcept {
+    for (std::uint64_t q = 0; q < count_; ++q) {
+      std::uint64_t words[2];
+      std::memcpy(words, from, sizeof(words));
+      from += sizeof(words);
+      queries_[q] = {.key = {.word = words[1]}, .version = words[0]};
+      if (!core_.has_bytes()) continue;
+      queries_[q].key = {.bytes = {from, words[1]}};
+      from += words[1];
+    }
+  }
+
+  std::uint64_t bitmap_words() const noexcept { return (count_ + 63) / 64; }
+  bool mine(const Query& query) const noexcept {
+    return core_.owner(query.key) == core_.comm().rank();
+  }
+  template <class Visit>
+  void look_up(const Query& query, Visit&& visit) noexcept {
+    auto found = core_.pool().data().read_at(query.key, core_.pool().local(query.version), visit);
+    if (!found) note(std::move(found.error()));
+  }
+  void note(Status met) noexcept {
+    answer_[0] = 1;
+    met_ = std::move(met);
+  }
+  Status reduce() noexcept {
+    if (Status s = core_.comm().reduce(answer_, words_, MPI_BOR); !s.ok()) return s;
+    return answer_[0] == 0 ? Status() : core_.comm().agree(std::move(met_));
+  }
+
+  Status find_words(FunctionRef<void(const Answer&)> visit) noexcept {
+    std::uint64_t* found = answer_ + 1;
+    std::uint64_t* values = found + bitmap_words();
+    for (std::uint64_t q = 0; q < count_; ++q) {
+      if (!mine(queries_[q])) continue;
+      look_up(queries_[q], [&](const perdure::detail::Value& value) {
+        found[q / 64] |= 1ULL << q % 64;
+        values[q] = value.word;
+      });
+    }
+    if (Status s = reduce(); !s.ok()) return s;
+    for (std::uint64_t q = 0; q < count_; ++q) {
+      if ((found[q / 64] >> q % 64 & 1) == 0) continue;
+      visit({.query = q, .value = {.word = values[q], .word_size = sizeof(std::uint64_t)}});
+    }
+    return {};
+  }
+
+  Status find_bytes(FunctionRef<void(const Answer&)> visit) noexcept {
+    std::uint64_t* lengths = answer_ + 1;
+    Grown<char> values;  // of the queries that are this rank's, in order
+    for (std::uint64_t q = 0; q < count_; ++q) {
+      if (!mine(queries_[q])) continue;
+      look_up(queries_[q], [&](const perdure::detail::Value& value) {
+        if (!values.append(value.bytes.data(), value.bytes.size())) note(StatusCode::out_of_memory);
+        lengths[q] = value.bytes.size() + 1;
+      });
+    }
+    if (Status s = reduce(); !s.ok()) return s;
+    return spread_values(lengths, values, visit);
+  }
+
+  // Everybody knows how much comes from whom.
+  Status spread_values(const std::uint64_t* lengths, Grown<char>& values,
+                       FunctionRef<void(const Answer&)> visit) noexcept {
+    Comm& comm = core_.comm();
+    char in_place[kInPlaceValues];
+    Grown<char> received;
+    for (int owner = 0; owner < comm.size(); ++owner) {
+      std::uint64_t bytes = 0;
+      bool any = false;
+      for (std::uint64_t q = 0; q < count_; ++q) {
+        if (lengths[q] == 0 || core_.owner(queries_[q].key) != owner) continue;
+        any = true;
+        bytes += lengths[q] - 1;
+      }
+      if (!any) continue;
+      char* place = in_place;
+      if (owner == comm.rank()) place = values.data();
+      if (bytes > kInPlaceValues) {
+        const bool room = owner == comm.rank() || received.reserve(bytes);
+        if (Status s = comm.agree(room ? Status() : StatusCode::out_of_memory); !s.ok()) return s;
+        if (owner != comm.rank()) place = received.data();
+      }
+      if (Status s = comm.broadcast(place, bytes, owner); !s.ok()) return s;
+      for (std::uint64_t q = 0; q < count_; ++q) {
+        if (lengths[q] == 0 || core_.owner(queries_[q].key) != owner) continue;
+        visit({.query = q, .value = {.bytes = {place, lengths[q] - 1}}});
+        place += lengths[q] - 1;
+      }
+    }
+    return {};
+  }
+
+  Core& core_;
+  std::uint64_t count_ = 0;
+  std::uint64_t words_ = 0;  // of answer_
+  char header_bytes_[Header::kInPlace];
+  Query few_[kFew];
+  std::uint64_t few_words_[2 + kFew];
+  Status met_;  // what this rank has to say, if anything
+  Grown<char> packed_;
+  Grown<Query> many_;
+  Grown<std::uint64_t> many_words_;
+  Query* queries_ = few_;
+  std::uint64_t* answer_ = few_words_;
+};
+
+}  // namespace
+
+Expected<std::uint64_t> find_many(Core& core, std::span<const Query> queries,
+                                  FunctionRef<void(const Answer&)> visit) {
+  return Finder(core).run(queries, visit);
+}
+
+}  // namespace perdure::mpi::detail

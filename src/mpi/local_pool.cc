@@ -1,0 +1,233 @@
+#include "mpi/local_pool.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace perdure::mpi::detail {
+
+namespace {
+
+constexpr std::string_view kData = "data", kNames = "mpi.versions", kFields = "mpi.manifest";
+
+perdure::detail::MapSpec spec_of(Kinds kinds) noexcept {
+  return kinds.bytes ? perdure::detail::map_spec<std::string_view, std::string_view>()
+                     : perdure::detail::map_spec<std::uint64_t, std::uint64_t>();
+}
+
+Status corrupt(const char* path, const char* what) noexcept {
+  return Status::format(StatusCode::corruption, "%s: %s; restore it from a backup", path, what);
+}
+
+bool same_kinds(const MapInfo& a, const perdure::detail::MapSpec& b) noexcept {
+  return a.key_kind == b.key_kind && a.value_kind == b.value_kind;
+}
+
+}  // namespace
+
+Status LocalPool::set_path(std::string_view directory, int rank) noexcept {
+  char name[32];
+  std::snprintf(name, sizeof(name), "/rank-%05d.perdure", rank);
+  if (path_.assign(directory, name)) return {};
+  return Status::format(StatusCode::invalid_argument, "the path of the directory is too long");
+}
+
+Status LocalPool::look(std::string_view directory, int rank, const PoolOptions& options,
+                       bool& present) noexcept {
+  present = false;
+  if (Status s = set_path(directory, rank); !s.ok()) return s;
+  struct stat file;
+  if (stat(path(), &file) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return {};
+    return Status::format(StatusCode::io, "%s: %s", path(), std::strerror(errno));
+  }
+  PoolOptions existing = options;
+  existing.create = existing.must_create = false;
+  auto pool = Pool::open(path(), existing);
+  if (!pool) return std::move(pool.error());
+  pool_.emplace(std::move(*pool));
+  present = true;
+  return read_manifest();
+}
+
+Status LocalPool::read_manifest() noexcept {
+  auto fields = pool_->map<std::uint64_t, std::uint64_t>(kFields, {.create = false});
+  if (!fields) {
+    if (fields.error() != StatusCode::not_found) return std::move(fields.error());
+    auto maps = pool_->list();
+    if (!maps) return std::move(maps.error());
+    if (maps->empty()) return {};
+    return Status::format(StatusCode::invalid_argument,
+                          "%s is no pool of a distributed store; choose another directory", path());
+  }
+  fields_.emplace(std::move(*fields));
+  Manifest m;
+  std::uint64_t format = 0, complete = 0;
+  const std::pair<Field, std::uint64_t*> wanted[] = {{kRun, &m.run},     {kRanks, &m.ranks},
+                                                     {kRank, &m.rank},   {kPartition, &m.partition},
+                                                     {kKinds, &m.kinds}, {kFormat, &format}};
+  for (const auto& [field, word] : wanted) {
+    auto value = fields_->find(field);
+    if (!value) return std::move(value.error());
+    if (!*value) return {};  // killed while it was written: it is written again
+    *word = **value;
+  }
+  if (format != kFormatVersion) {
+    return Status::format(StatusCode::unsupported_format, "%s: manifest of format %llu", path(),
+                          static_cast<unsigned long long>(format));
+  }
+  auto done = fields_->find(kComplete);
+  if (!done) return std::move(done.error());
+  complete = done->value_or(0);
+  m.complete = complete != 0;
+  manifest_ = m;
+  return {};
+}
+
+Status LocalPool::create(std::string_view directory, const PoolOptions& options,
+                         const Manifest& manifest) noexcept {
+  if (!pool_) {
+    PathText folder;
+    if (!folder.assign(directory)) return StatusCode::invalid_argument;
+    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+      return Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno));
+    }
+    PoolOptions fresh = options;
+    fresh.create = true;
+    fresh.must_create = true;
+    auto pool = Pool::open(path(), fresh);
+    if (!pool) return std::move(pool.error());
+    pool_.emplace(std::move(*pool));
+  }
+  // A run that was killed while it created them has left them without data, perhaps of other kinds.
+  for (const std::string_view left : {kData, kNames}) {
+    if (Status s = pool_->drop(left); !s.ok() && s != StatusCode::not_found) return s;
+  }
+  auto fields = pool_->map<std::uint64_t, std::uint64_t>(kFields);
+  if (!fields) return std::move(fields.error());
+  fields_.emplace(std::move(*fields));
+  const std::pair<Field, std::uint64_t> all[] = {
+      {kRun, manifest.run},     {kRanks, manifest.ranks},         {kRank, manifest.rank},
+      {kKinds, manifest.kinds}, {kPartition, manifest.partition}, {kFormat, kFormatVersion}};
+  for (const auto& [field, word] : all) {
+    if (Status s = put(field, word); !s.ok()) return s;
+  }
+  manifest_ = manifest;
+  if (Status s = open_data({manifest.kinds == Manifest::kBytes}); !s.ok()) return s;
+  auto empty = data().tag();
+  if (!empty) return std::move(empty.error());
+  return name(0, *empty);
+}
+
+Status LocalPool::open_data(Kinds kinds) noexcept {
+  const bool create = !manifest_->complete;
+  auto names = pool_->ordered_map<std::uint64_t, std::uint64_t>(kNames, {.create = create});
+  if (!names) return std::move(names.error());
+  names_.emplace(std::move(*names));
+  const perdure::detail::MapSpec spec = spec_of(kinds);
+  auto data = pool_->untyped_map(kData, {.engine = Engine::pskiplist, .create = create},
+                                 create ? &spec : nullptr);
+  if (!data) return std::move(data.error());
+  if (data->versioned == nullptr || !same_kinds(data->info, spec)) {
+    return corrupt(path(), "map `data` is not what the manifest says");
+  }
+  data_ = std::move(*data);
+  return read_versions();
+}
+
+// L1 and L2, checked: a version that is not readable would be refused only when it is asked for.
+Status LocalPool::read_versions() noexcept {
+  local_ = {};
+  range_ = {.first = 1, .last = 0};
+  const VersionRange readable = data().versions();
+  Status status;
+  Version before = 0;
+  auto done = names_->scan({}, [&](std::uint64_t version, std::uint64_t local) {
+    const bool first = local_.empty();
+    if (first) base_ = range_.first = version;
+    if ((!first && (version != range_.last + 1 || local <= before)) || local < readable.first ||
+        local > readable.last) {
+      status = corrupt(path(), "map `mpi.versions` names a version that is not there");
+    } else if (!local_.push_back(local)) {
+      status = StatusCode::out_of_memory;
+    }
+    range_.last = version;
+    before = local;
+    return status.ok();
+  });
+  if (!done) return std::move(done.error());
+  if (!status.ok()) return status;
+  if (local_.empty() && manifest_->complete) return corrupt(path(), "it has no version");
+  return {};
+}
+
+Status LocalPool::put(Field field, std::uint64_t value) noexcept {
+  auto done = fields_->upsert(field, value);
+  return done ? Status() : std::move(done.error());
+}
+
+// The place in DRAM first: after the store nothing may fail.
+Status LocalPool::name(Version version, Version local) noexcept {
+  if (range_.last < range_.first) {
+    local_ = {};
+    base_ = range_.first = version;
+  }
+  const Version place = version - base_;
+  if (place < local_.size()) {
+    local_[place] = local;
+  } else if (!local_.push_back(local)) {
+    return StatusCode::out_of_memory;
+  }
+  range_.last = version;  // whatever the store answers, see name()
+  auto done = names_->upsert(version, local);
+  return done ? Status() : std::move(done.error());
+}
+
+Status LocalPool::forget_above(Version version) noexcept {
+  while (range_.last > version) {
+    auto done = names_->erase(range_.last);
+    if (!done) return std::move(done.error());
+    --range_.last;
+  }
+  return {};
+}
+
+Status LocalPool::forget_below(Version version) noexcept {
+  while (range_.first < version) {
+    auto done = names_->erase(range_.first);
+    if (!done) return std::move(done.error());
+    ++range_.first;
+  }
+  return {};
+}
+
+Expected<LocalPool::Rollback> LocalPool::last_rollback() noexcept {
+  auto state = fields_->find(kRollback);
+  if (!state) return fail(std::move(state.error()));
+  auto version = fields_->find(kRollbackVersion);
+  if (!version) return fail(std::move(version.error()));
+  const std::uint64_t word = state->value_or(0);
+  return Rollback{.number = word / 2, .pending = word % 2 != 0, .version = version->value_or(0)};
+}
+
+// The second store commits.
+Status LocalPool::begin_rollback(std::uint64_t number, Version version) noexcept {
+  if (Status s = put(kRollbackVersion, version); !s.ok()) return s;
+  return put(kRollback, 2 * number + 1);
+}
+
+Status LocalPool::close() noexcept {
+  fields_.reset();
+  names_.reset();
+  data_ = {};
+  if (!pool_) return {};
+  Status status = pool_->close();
+  pool_.reset();
+  return status;
+}
+
+}  // namespace perdure::mpi::detail

@@ -1,0 +1,92 @@
+"""What the tests of the command line share."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLI = os.environ.get("PERDURE_CLI", str(ROOT / "build/release/perdure"))
+DONE, NEGATIVE, USAGE, FAILURE = 0, 1, 2, 3
+COMMANDS = ("create", "info", "list", "drop", "sync", "compact", "check", "put", "get", "del",
+            "scan", "load", "dump", "stats", "tag", "history", "snapshot", "diff", "trim",
+            "rollback", "bench")
+SMALL = os.environ.get("PERDURE_SAN") == "1"
+
+
+def scratch_root():
+    """Main memory where there is room: containers often have 64 MiB of /dev/shm."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage("/dev/shm").free >= 1 << 30:
+            return "/dev/shm"
+    return None
+
+
+def escape(text):
+    return text.replace(b"\\", b"\\\\").replace(b"\t", b"\\t").replace(b"\n", b"\\n")
+
+
+def tsv(entries):
+    return b"".join(escape(k) + b"\t" + escape(v) + b"\n" for k, v in entries)
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="perdure-cli.", dir=scratch_root())
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.pool = str(self.folder / "pool.perdure")
+
+    def run_cli(self, *arguments, stdin=b"", expect=DONE, **options):
+        """Runs the command line; checks its status and that every error is told as it should be."""
+        done = subprocess.run([CLI, *map(os.fspath, arguments)], input=stdin, timeout=120,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                              **options)
+        self.assertEqual(done.returncode, expect, (arguments, done.stdout[-500:], done.stderr))
+        if expect in (USAGE, FAILURE):
+            self.assertIn(b"perdure: ", done.stderr)
+            self.assertIn(b"; ", done.stderr, "an error says what to do")
+        return done
+
+    def output(self, *arguments, **options):
+        return self.run_cli(*arguments, **options).stdout
+
+    def errors(self, *arguments, expect=FAILURE, **options):
+        return self.run_cli(*arguments, expect=expect, **options).stderr.decode(errors="replace")
+
+    def json(self, *arguments, **options):
+        return json.loads(self.output(*arguments, "--json", **options))
+
+    def create(self, *arguments):
+        return self.output("create", self.pool, "--max-size", "256M", *arguments)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content)
+        return path
+
+    @contextlib.contextmanager
+    def pool_in_use(self):
+        """A process that has the pool open, with one entry in it, until the block ends."""
+        holder = subprocess.Popen([CLI, "load", self.pool, "-"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            holder.stdin.write(b"held\tvalue\n")
+            holder.stdin.flush()
+            for line in holder.stderr:
+                if line == b"acknowledged 1\n":
+                    break
+            else:
+                self.fail("the holder ended")
+            yield holder
+        finally:
+            if holder.poll() is None:
+                holder.kill()
+            holder.wait()
+            with contextlib.suppress(BrokenPipeError):
+                holder.stdin.close()
+            holder.stderr.close()

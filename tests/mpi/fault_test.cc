@@ -1,0 +1,325 @@
+// Errors of one rank inside the collectives: an error of all, and what the header says of the state
+// that it leaves. The last rank's calls fail: its write-backs (the pool is poisoned), its
+// allocations, its space, MPI itself.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "tests/fault/inject.h"
+#include "tests/mpi/support.h"
+
+namespace {
+bool all_reduce_fails = false;
+}  // namespace
+
+// MPI's profiling interface: this stands before the library's own. The reduction is done, and the
+// other ranks know its result.
+extern "C" int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm) {
+  const int done = PMPI_Allreduce(in, out, count, type, op, comm);
+  return all_reduce_fails ? MPI_ERR_OTHER : done;
+}
+
+namespace perdure::mpi::test {
+namespace {
+
+using perdure::test::Failing;
+using perdure::test::Fault;
+using perdure::test::Pretended;
+using Words = State<Integers>;
+
+constexpr std::uint64_t kKeys = 15;  // of all ranks
+bool is_last() { return world_rank() == world_size() - 1; }
+Options options(Durability durability) {
+  return {.merge_threads = 1,
+          .pool = {.durability = durability,
+                   .max_size = 4_MiB,
+                   .recovery_threads = 1,
+                   .background_threads = 0}};
+}
+const Options kInMemory = options(Durability::process), kOnDisk = options(Durability::power);
+
+std::uint64_t reduced(std::uint64_t word, MPI_Op op) {
+  PMPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_UINT64_T, op, MPI_COMM_WORLD);
+  return word;
+}
+void expect_same_everywhere(const Status& status) {
+  const std::uint64_t said = std::hash<std::string_view>()(status.message());
+  EXPECT_EQ(reduced(said, MPI_MIN), reduced(said, MPI_MAX)) << status.message();
+}
+template <class T>
+Status status_of(const Expected<T>& done) {
+  return done ? Status() : done.error();
+}
+template <class T>
+T must(Expected<T> done) {
+  EXPECT_TRUE(done) << done.error().message();
+  return std::move(*done);
+}
+void must(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
+
+enum class Do : std::uint8_t { tag, roll_back, trim };
+
+// A store with versions 0 to 2 and writes behind them, and what has to be in it.
+class Session {
+ public:
+  Session(const SharedDirectory& directory, const Options& options)
+      : path_(directory.store()), options_(options) {
+    open();
+    closed_[0] = {};
+    for (std::uint64_t version = 1; version <= 3; ++version) {
+      for (std::uint64_t n = version; n <= kKeys; n += version) write(n, 100 * version + n);
+      if (version == 3) break;
+      EXPECT_EQ(must(store_->tag()), version);
+      closed_[version] = open_;
+    }
+  }
+
+  IntegerStore& store() { return *store_; }
+  void open() { store_.emplace(must(IntegerStore::open(MPI_COMM_WORLD, path_, options_))); }
+  void reopen() {
+    (void)store_->close();
+    open_anew();
+  }
+  void open_anew() {
+    store_.reset();
+    barrier();  // a rank that MPI has failed does not wait for the others
+    open();
+  }
+  void write(std::uint64_t n, std::uint64_t value) {
+    const std::uint64_t key = Integers::key(n);
+    open_[key] = value;
+    if (store_->owner(key) == store_->rank()) must(store_->upsert(key, value));
+  }
+  Status perform(Do what) {
+    if (what == Do::tag) return status_of(store_->tag());
+    return what == Do::roll_back ? store_->rollback(1) : store_->trim(2);
+  }
+  void done(Do what) {
+    if (what == Do::tag) closed_[closed_.rbegin()->first + 1] = open_;
+    if (what == Do::roll_back) {
+      closed_.erase(closed_.upper_bound(1), closed_.end());
+      open_ = closed_[1];
+    }
+    if (what == Do::trim) {  // all, or with an error some of what it was to forget
+      const Version first = std::min<Version>(store_->versions().first, 2);
+      closed_.erase(closed_.begin(), closed_.find(first));
+    }
+  }
+  bool has_versions() const {
+    return store_->versions().first == closed_.begin()->first &&
+           store_->versions().last == closed_.rbegin()->first;
+  }
+  // Whether a collective or a write is still answered; the same on every rank, as must be.
+  bool usable() {
+    const Status status = status_of(store_->find(1, store_->versions().last));
+    expect_same_everywhere(status);
+    std::uint64_t n = 1;
+    while (store_->owner(Integers::key(n)) != store_->rank()) ++n;
+    const Status read = status_of(store_->find_own(Integers::key(n)));
+    const Status wrote = status_of(store_->upsert(Integers::key(n), 1));
+    if (status == StatusCode::io) {
+      EXPECT_EQ(read, StatusCode::io);
+      EXPECT_EQ(wrote, StatusCode::io);
+      return false;
+    }
+    if (wrote.ok()) must(store_->upsert(Integers::key(n), open_[Integers::key(n)]));
+    return true;
+  }
+  // A poisoned pool answers no reads.
+  void expect_versions() {
+    EXPECT_TRUE(has_versions()) << store_->versions().first << " to " << store_->versions().last;
+    for (const auto& [version, state] : closed_) {
+      const auto all = must(store_->extract_snapshot(version));
+      EXPECT_EQ(all.total(), state.size()) << version;
+      auto it = state.begin();
+      all.for_each([&](std::uint64_t key, std::uint64_t value) {
+        EXPECT_EQ(std::pair(key, value), std::pair(it->first, it->second)) << version;
+        ++it;
+      });
+    }
+    for (const auto& [key, value] : open_) {
+      if (store_->owner(key) != store_->rank()) continue;
+      EXPECT_EQ(must(store_->find_own(key)), value);
+    }
+  }
+  // All calls answer, and a tag closes what is open.
+  void expect_whole() {
+    expect_versions();
+    EXPECT_EQ(must(store_->tag()), closed_.rbegin()->first + 1);
+    done(Do::tag);
+    expect_versions();
+  }
+
+ private:
+  std::string path_;
+  Options options_;
+  std::optional<IntegerStore> store_;
+  std::map<Version, Words> closed_;
+  Words open_;
+};
+
+class Injected : public testing::TestWithParam<Do> {
+ protected:
+  // What holds when the last rank's k-th write-back has failed, and all later ones. False: there
+  // are not so many.
+  static bool fails(std::uint64_t k, std::uint64_t& unusable) {
+    const Pretended pretended({.file_system = perdure::test::kXfs, .disk = true});
+    const SharedDirectory directory;
+    Session session(directory, kOnDisk);
+    Status status;
+    std::uint64_t fired = 0;
+    {
+      std::optional<Failing> failing;
+      if (is_last()) failing.emplace(Fault::msync, k, true);
+      status = session.perform(GetParam());
+      if (is_last()) fired = perdure::test::faults_fired();
+    }
+    fired = reduced(fired, MPI_MAX);
+    expect_same_everywhere(status);
+    if (status.ok()) {
+      session.done(GetParam());
+      EXPECT_EQ(session.store().versions().first, GetParam() == Do::trim ? 2U : 0U);
+      session.expect_whole();
+      return fired != 0;
+    }
+    EXPECT_NE(fired, 0U);
+    EXPECT_NE(status.message().find("rank " + std::to_string(world_size() - 1)),
+              std::string_view::npos)
+        << status.message();
+    EXPECT_EQ(status, StatusCode::poisoned);
+    const bool usable = session.usable();
+    if (!usable) ++unusable;
+    if (usable) {
+      // Nothing is done, but for a trim, which may have forgotten the versions.
+      if (GetParam() == Do::trim && session.store().versions().first == 2) session.done(Do::trim);
+      EXPECT_TRUE(session.has_versions());
+    }
+    session.reopen();
+    if (!session.has_versions()) {
+      EXPECT_FALSE(usable) << "it was not done, and is now";
+      session.done(GetParam());
+    }
+    session.expect_whole();
+    return true;
+  }
+};
+
+TEST_P(Injected, APoolThatIsPoisoned) {
+  std::uint64_t k = 1, unusable = 0;
+  while (fails(k, unusable)) ++k;
+  EXPECT_GT(k, 1U);
+  // In doubt is what was being written when it failed.
+  EXPECT_GT(unusable, 0U);
+}
+std::string name_of(const testing::TestParamInfo<Do>& what) {
+  if (what.param == Do::tag) return "Tag";
+  return what.param == Do::trim ? "Trim" : "Rollback";
+}
+INSTANTIATE_TEST_SUITE_P(Collective, Injected, testing::Values(Do::tag, Do::roll_back, Do::trim),
+                         name_of);
+
+// A tag needs memory now and then: the rank's place for its versions grows.
+TEST(OneRank, HasNoMemory) {
+  const SharedDirectory directory;
+  Session session(directory, kInMemory);
+  Status status;
+  {
+    std::optional<Failing> failing;
+    if (is_last()) failing.emplace(Fault::nothrow_new, 1, true);
+    for (int i = 0; i < 1000 && status.ok(); ++i) {
+      status = session.perform(Do::tag);
+      if (status.ok()) session.done(Do::tag);
+    }
+  }
+  EXPECT_EQ(status, StatusCode::out_of_memory);  // on all; the last has no memory for the message
+  EXPECT_TRUE(session.usable());
+  session.expect_whole();
+  session.reopen();
+  session.expect_whole();
+}
+
+// A tag needs space now and then, and only one rank has none.
+TEST(OneRank, HasNoSpace) {
+  const SharedDirectory directory;
+  Session session(directory, kInMemory);
+  IntegerStore& store = session.store();
+  const Version before = store.versions().last;
+  if (is_last()) {
+    Status status;
+    for (std::uint64_t n = 1000; status.ok(); ++n) {
+      if (store.owner(Integers::key(n)) != store.rank()) continue;
+      status = status_of(store.upsert(Integers::key(n), n));
+    }
+    EXPECT_EQ(status, StatusCode::pool_full);
+  }
+  Status status;
+  for (int i = 0; i < 1000 && status.ok(); ++i) status = status_of(store.tag());
+  expect_same_everywhere(status);
+  ASSERT_EQ(status, StatusCode::pool_full);
+  const Version last = store.versions().last;
+  EXPECT_EQ(reduced(last, MPI_MIN), reduced(last, MPI_MAX));
+  EXPECT_GT(last, before);
+  EXPECT_EQ(must(store.find(Integers::key(6), 2)), 206U);
+  EXPECT_EQ(must(store.find(Integers::key(6), last)), 306U);
+  EXPECT_EQ(status_of(store.tag()), StatusCode::pool_full);
+  EXPECT_EQ(store.versions().last, last);
+  must(store.trim(last));
+  EXPECT_EQ(must(store.tag()), last + 1);
+  must(store.rollback(last));
+  EXPECT_EQ(must(store.find(Integers::key(6), last)), 306U);
+}
+
+// Its file is cut short, and what it is asked cannot be read.
+TEST(OneRank, HasLostItsFile) {
+  const SharedDirectory directory;
+  Options options = kInMemory;
+  options.pool.handle_sigbus = true;
+  Session session(directory, options);
+  IntegerStore& store = session.store();
+  const int last = world_size() - 1;
+  barrier();
+  if (is_last()) {
+    std::filesystem::resize_file(SharedDirectory::pool(directory.store(), last), 4096);
+  }
+  barrier();
+  for (std::uint64_t n = 1; n <= kKeys; ++n) {
+    const std::uint64_t key = Integers::key(n);
+    const Status status = status_of(store.find(key, 1));
+    expect_same_everywhere(status);
+    if (store.owner(key) != last) {
+      EXPECT_TRUE(status.ok()) << status.message();
+    } else {
+      EXPECT_EQ(status, StatusCode::poisoned);
+      EXPECT_NE(status.message().find("rank " + std::to_string(last)), std::string_view::npos)
+          << status.message();
+    }
+  }
+  EXPECT_EQ(status_of(store.extract_snapshot(2)), StatusCode::poisoned);
+  EXPECT_EQ(status_of(store.tag()), StatusCode::poisoned);
+  EXPECT_EQ(store.versions().last, 2U);
+}
+
+// The others have the answer of the all-reduce, and know that the version is there.
+TEST(OneRank, HasAnErrorOfMpiWhileItTags) {
+  const SharedDirectory directory;
+  Session session(directory, kInMemory);
+  all_reduce_fails = is_last();
+  const Status status = session.perform(Do::tag);
+  all_reduce_fails = false;
+  EXPECT_EQ(status.code(), is_last() ? StatusCode::io : StatusCode::ok);
+  if (is_last()) {
+    const IntegerStore& store = session.store();
+    EXPECT_EQ(status_of(session.store().tag()), StatusCode::io);
+    std::uint64_t n = 1;
+    while (store.owner(Integers::key(n)) != store.rank()) ++n;
+    EXPECT_EQ(status_of(session.store().upsert(Integers::key(n), 1)), StatusCode::io);
+  }
+  session.done(Do::tag);
+  session.open_anew();
+  session.expect_whole();
+}
+
+}  // namespace
+}  // namespace perdure::mpi::test

@@ -1,0 +1,89 @@
+"""A rank of a distributed store is killed: mpirun reports it, and the next run opens every pool at
+an agreed version. kill_worker.cc does the work and says what is checked.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+MPIEXEC = os.environ["PERDURE_MPIEXEC"].split()
+WORKER = os.environ["PERDURE_MPI_WORKER"]
+LONG = "PERDURE_LONG" in os.environ
+
+
+def scratch():
+    """Memory where there is some to spare; else the default. As scratch() of support.h."""
+    try:
+        stat = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    free = stat.f_bavail * stat.f_bsize
+    return "/dev/shm" if free > 512 << 20 and os.access("/dev/shm", os.W_OK) else None
+
+
+class KillTest(unittest.TestCase):
+    def start(self, ranks, *arguments, late=None):
+        environment = dict(os.environ)
+        if late is not None:
+            environment["PERDURE_MPI_LATE"] = str(late)
+        return subprocess.run(MPIEXEC + [str(ranks), WORKER, *map(str, arguments)], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                              check=False, env=environment)
+
+    def kill_and_check(self, ranks, rank, kind, number, fatal_open=0, late=None):
+        with self.subTest(ranks=ranks, rank=rank, kind=kind, number=number, late=late), \
+                tempfile.TemporaryDirectory(dir=scratch()) as folder:
+            killed = self.start(ranks, "run", folder, rank, kind, number, late=late)
+            self.assertNotEqual(killed.returncode, 0, killed.stderr)
+            # The loss is reported by mpirun, which knows the rank and what ended it.
+            self.assertRegex(killed.stderr, rf"process rank {rank}\b[\s\S]*signal 9")
+            self.assertNotIn("wrong", killed.stderr)
+            if fatal_open:
+                self.start(ranks, "check", folder, (rank + 1) % ranks, "call", fatal_open)
+            checked = self.start(ranks, "check", folder, 0, "call", 0)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
+            self.assertIn("whole", checked.stdout)
+
+    def calls(self, ranks):
+        """MPI calls of rank 0 in a run that nobody ends, which then is as it should be."""
+        with tempfile.TemporaryDirectory(dir=scratch()) as folder:
+            done = self.start(ranks, "run", folder, 0, "call", 0)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            checked = self.start(ranks, "check", folder, 0, "call", 0)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
+            return int(re.search(r"calls (\d+)", done.stdout)[1])
+
+    def sweep(self, ranks, kills):
+        last = self.calls(ranks)
+        steps = range(1, last + 1) if LONG else range(ranks, last + 1, max(1, last // kills))
+        for i, call in enumerate(steps):
+            # Some of them are killed again while they open.
+            again = 18 + i if i % 3 == 0 else 0
+            self.kill_and_check(ranks, i % ranks, "call", call, fatal_open=again)
+
+    def test_one_of_two_is_killed_in_its_calls(self):
+        self.sweep(2, 6)
+
+    def test_one_of_three_is_killed_in_its_calls(self):
+        self.sweep(3, 5)
+
+    def test_one_of_seven_is_killed_in_its_calls(self):
+        self.sweep(7, 2)
+
+    def test_one_of_four_is_killed_between_its_writes(self):
+        for i, action in enumerate((1, 20, 41, 42, 163, 164, 246)):
+            self.kill_and_check(4, i % 4, "action", action)
+
+    def test_one_is_killed_when_another_has_not_left_the_collective_before(self):
+        for action in (82, 164, 205, 246):
+            self.kill_and_check(3, 1, "action", action, late=0)
+
+    def test_the_only_one_is_killed(self):
+        self.kill_and_check(1, 0, "action", 60)
+        self.kill_and_check(1, 0, "call", 20)
+
+
+if __name__ == "__main__":
+    unittest.main()

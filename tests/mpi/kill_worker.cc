@@ -1,0 +1,293 @@
+// What kill_test.py starts: a run that kills one of its ranks, and one that looks at what is left.
+//
+//   mpi_kill_worker run DIRECTORY RANK call|action N    rank RANK dies as it enters its N-th MPI
+//                                                       call or action; 0: never. Prints the calls
+//   mpi_kill_worker check DIRECTORY RANK call N         opens, verifies everything; dies likewise
+//
+// PERDURE_MPI_LATE names a rank that is late in every collective of a run.
+//
+// A rank performs actions: writes of its own keys, and collectives, which have the same numbers on
+// all ranks. What it has done is drawn from its number, so that every rank knows what every other
+// one does; how far it has come is in a file that outlives it, `acked`.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/mpi/support.h"
+
+namespace {
+
+std::uint64_t calls = 0, fatal_call = 0;
+bool late = false;  // leaves every all-reduce long after the others
+
+void count_call() {
+  if (++calls == fatal_call) {
+    // The others come as far as they can without this rank.
+    usleep(100'000);
+    kill(getpid(), SIGKILL);
+  }
+}
+
+}  // namespace
+
+// MPI's profiling interface: these stand before the library's own.
+extern "C" int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm) {
+  count_call();
+  const int result = PMPI_Allreduce(in, out, count, type, op, comm);
+  if (late) usleep(20'000);
+  return result;
+}
+extern "C" int MPI_Bcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  count_call();
+  return PMPI_Bcast(bytes, count, type, root, comm);
+}
+extern "C" int MPI_Send(const void* bytes, int count, MPI_Datatype type, int to, int tag,
+                        MPI_Comm comm) {
+  count_call();
+  return PMPI_Send(bytes, count, type, to, tag, comm);
+}
+extern "C" int MPI_Recv(void* bytes, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+                        MPI_Status* status) {
+  count_call();
+  return PMPI_Recv(bytes, count, type, from, tag, comm, status);
+}
+
+namespace perdure::mpi::test {
+namespace {
+
+constexpr std::uint64_t kWrites = 40;  // between two collectives
+constexpr std::uint64_t kRounds = 7;
+constexpr std::uint64_t kActions = kRounds * (kWrites + 1);
+using Words = State<Integers>;
+
+[[noreturn]] void wrong(const std::string& what) {
+  std::fprintf(stderr, "rank %d: wrong: %s\n", world_rank(), what.c_str());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+template <class T>
+T must(Expected<T> done) {
+  if (!done) wrong(std::string(done.error().message()));
+  return std::move(*done);
+}
+void must(const Status& status) {
+  if (!status.ok()) wrong(std::string(status.message()));
+}
+
+enum class Do : std::uint8_t { upsert, erase, tag, roll_back, trim };
+struct Action {
+  Do what;
+  std::uint64_t key = 0;
+  std::uint64_t value = 0;
+};
+bool collective(const Action& action) { return action.what >= Do::tag; }
+
+std::vector<Action> actions_of(IntegerStore& store, int rank) {
+  std::vector<Action> out;
+  std::mt19937_64 random(1000 + static_cast<std::uint64_t>(rank));
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    while (out.size() % (kWrites + 1) != kWrites) {
+      const std::uint64_t key = Integers::key(random() % 500);
+      if (store.owner(key) != rank) continue;
+      out.push_back({random() % 4 == 0 ? Do::erase : Do::upsert, key, random()});
+    }
+    // Tags 1, 2, 3; back to 2; tag 3; trim below 2; tag 4.
+    const Action last[] = {{Do::tag}, {Do::tag},        {Do::tag}, {Do::roll_back, 0, 2},
+                           {Do::tag}, {Do::trim, 0, 2}, {Do::tag}};
+    out.push_back(last[round - 1]);
+  }
+  return out;
+}
+
+// A rank's keys after some of its actions.
+struct Model {
+  Words open;
+  std::map<Version, Words> closed = {{0, {}}};
+
+  void apply(const Action& action) {
+    switch (action.what) {
+      case Do::upsert:
+        open[action.key] = action.value;
+        break;
+      case Do::erase:
+        open.erase(action.key);
+        break;
+      case Do::tag:
+        closed[closed.rbegin()->first + 1] = open;
+        break;
+      case Do::roll_back:
+        closed.erase(closed.upper_bound(action.value), closed.end());
+        open = closed[action.value];
+        break;
+      case Do::trim:
+        closed.erase(closed.begin(), closed.lower_bound(action.value));
+        break;
+    }
+  }
+};
+Model after(const std::vector<Action>& actions, std::uint64_t count) {
+  Model model;
+  for (std::uint64_t i = 0; i < count; ++i) model.apply(actions[i]);
+  return model;
+}
+
+volatile std::uint64_t* acked(const std::string& directory) {
+  const std::string path = directory + "/acked-" + std::to_string(world_rank());
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0666);
+  if (file < 0 || ftruncate(file, 8) != 0) wrong(path);
+  void* word = mmap(nullptr, 8, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (word == MAP_FAILED) wrong(path);
+  return static_cast<volatile std::uint64_t*>(word);
+}
+
+void perform(IntegerStore& store, const Action& action) {
+  switch (action.what) {
+    case Do::upsert:
+      must(store.upsert(action.key, action.value));
+      break;
+    case Do::erase:
+      must(store.erase(action.key));
+      break;
+    case Do::tag:
+      must(store.tag());
+      break;
+    case Do::roll_back:
+      must(store.rollback(action.value));
+      break;
+    case Do::trim:
+      must(store.trim(action.value));
+      break;
+  }
+}
+
+void run(const std::string& directory, std::uint64_t fatal_action) {
+  volatile std::uint64_t* done = acked(directory);
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  const std::vector<Action> actions = actions_of(store, store.rank());
+  for (std::uint64_t i = 0; i < kActions; ++i) {
+    if (i + 1 == fatal_action) kill(getpid(), SIGKILL);
+    perform(store, actions[i]);
+    *done = i + 1;
+  }
+  if (store.rank() == 0) std::printf("calls %llu\n", static_cast<unsigned long long>(calls));
+}
+
+std::uint64_t reduce(std::uint64_t word, MPI_Op op) {
+  PMPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_UINT64_T, op, MPI_COMM_WORLD);
+  return word;
+}
+
+bool holds(IntegerStore& store, const Words& open) {
+  for (std::uint64_t n = 0; n < 500; ++n) {
+    const std::uint64_t key = Integers::key(n);
+    if (store.owner(key) != store.rank()) continue;
+    const auto it = open.find(key);
+    if (must(store.find_own(key)) !=
+        (it != open.end() ? std::optional(it->second) : std::nullopt)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// How many of its actions are there: all that were acknowledged, or one more; with `collectives` of
+// them. But a trim is done once one rank has begun it, and this one may not have come to it: when
+// others leave the collective before it may still be in there.
+std::uint64_t come_to(IntegerStore& store, const std::vector<Action>& actions, std::uint64_t done,
+                      std::uint64_t collectives) {
+  std::string why = "no state fits";
+  for (const std::uint64_t count : {done, done + 1}) {
+    if (count > kActions) continue;
+    const auto begun = actions.begin(), end = begun + static_cast<std::ptrdiff_t>(count);
+    const auto called = static_cast<std::uint64_t>(std::count_if(begun, end, collective));
+    const bool ahead =
+        called + 1 == collectives && actions[collectives * (kWrites + 1) - 1].what == Do::trim;
+    if (called != collectives && !ahead) continue;
+    const Model model = after(actions, count);
+    if (holds(store, model.open)) return count;
+    why = "a state fits by its collectives, but not by its writes";
+  }
+  wrong(why + "; " + std::to_string(done) + " actions acknowledged, " +
+        std::to_string(collectives) + " collectives");
+}
+
+void compare(IntegerStore& store, Version version, const Words& expected) {
+  for (const Merge how : {Merge::recursive_doubling, Merge::naive}) {
+    const auto all = must(store.extract_snapshot(version, how));
+    if (all.total() != expected.size()) wrong("size of version " + std::to_string(version));
+    auto it = expected.begin();
+    all.for_each([&](std::uint64_t key, std::uint64_t value) {
+      if (key != it->first || value != it->second) wrong("version " + std::to_string(version));
+      ++it;
+    });
+  }
+}
+
+void check(const std::string& directory) {
+  const std::uint64_t done = *acked(directory);
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  std::vector<std::vector<Action>> actions;
+  for (int r = 0; r < store.ranks(); ++r) actions.push_back(actions_of(store, r));
+  const auto& mine = actions[static_cast<std::size_t>(store.rank())];
+
+  // A collective that one rank was told of is done; the next one may be. Each of them changes the
+  // versions, so they say which it is.
+  const std::uint64_t least = reduce(done / (kWrites + 1), MPI_MAX);
+  std::uint64_t collectives = kRounds + 1;
+  for (const std::uint64_t count : {least, least + 1}) {
+    const Model model = after(mine, std::min(count * (kWrites + 1), kActions));
+    const VersionRange range = store.versions();
+    if (count <= kRounds && range.first == model.closed.begin()->first &&
+        range.last == model.closed.rbegin()->first) {
+      collectives = std::min(collectives, count);
+    }
+  }
+  if (collectives > kRounds) wrong("the versions are those of no prefix of the run");
+  std::uint64_t count = come_to(store, mine, done, collectives);
+
+  std::vector<std::uint64_t> counts(static_cast<std::size_t>(store.ranks()));
+  MPI_Allgather(&count, 1, MPI_UINT64_T, counts.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD);
+  Model whole;
+  whole.closed.clear();
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    const Model part = after(actions[r], counts[r]);
+    whole.open.insert(part.open.begin(), part.open.end());
+    for (const auto& [version, state] : part.closed) {
+      whole.closed[version].insert(state.begin(), state.end());
+    }
+  }
+  whole.closed.erase(whole.closed.begin(), whole.closed.lower_bound(store.versions().first));
+  for (const auto& [version, state] : whole.closed) compare(store, version, state);
+  const Version next = must(store.tag());
+  if (next != whole.closed.rbegin()->first + 1) wrong("the next tag");
+  compare(store, next, whole.open);
+  must(store.close());
+  if (store.rank() == 0) std::printf("whole\n");
+}
+
+}  // namespace
+}  // namespace perdure::mpi::test
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  if (argc != 6) return 2;
+  using perdure::mpi::test::world_rank;
+  const std::uint64_t n = std::strtoull(argv[5], nullptr, 10);
+  const bool dies = world_rank() == std::atoi(argv[3]);
+  const bool by_call = std::strcmp(argv[4], "call") == 0;
+  if (dies && by_call) fatal_call = n;
+  if (std::strcmp(argv[1], "run") == 0) {
+    const char* who = std::getenv("PERDURE_MPI_LATE");
+    late = who != nullptr && world_rank() == std::atoi(who);
+    perdure::mpi::test::run(argv[2], dies && !by_call ? n : 0);
+  } else {
+    perdure::mpi::test::check(argv[2]);
+  }
+  MPI_Finalize();
+  return 0;
+}
