@@ -5,6 +5,7 @@
 #include <new>
 
 #include "platform/real_platform.h"
+#include "util/hash.h"
 
 namespace perdure::mpi::detail {
 
@@ -12,16 +13,11 @@ namespace {
 
 constexpr std::uint64_t kLeastMessage = 64;
 
-// On media, as what decides in which pool a key is: never change. Finaliser of splitmix64; FNV-1a.
-std::uint64_t mixed(std::uint64_t word) noexcept {
-  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9;
-  word = (word ^ (word >> 27)) * 0x94D049BB133111EB;
-  return word ^ (word >> 31);
-}
+// FNV-1a. On media, as what decides in which pool a key is: never change.
 std::uint64_t hash_of(std::string_view bytes) noexcept {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return mixed(hash);
+  return mix(hash);
 }
 std::uint64_t head_of(std::string_view bytes) noexcept {
   std::uint64_t head = 0;
@@ -36,7 +32,7 @@ std::uint64_t head_of(std::string_view bytes) noexcept {
 int Core::owner(const perdure::detail::Key& key) const noexcept {
   std::uint64_t place = 0;
   if (partition_ == Partition::hash) {
-    place = kinds_.bytes ? hash_of(key.bytes) : mixed(key.word);
+    place = kinds_.bytes ? hash_of(key.bytes) : mix(key.word);
   } else {
     place = kinds_.bytes ? head_of(key.bytes) : key.word;
   }
