@@ -84,7 +84,7 @@ coverage: build-coverage  ## lines and branches that the fast tests reach, of EN
 bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
-paper-figures: build  ## the evaluations of three papers, measured here: half an hour, 4 GB
+paper-figures: build  ## the evaluations of three papers, measured here: a long run
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions
