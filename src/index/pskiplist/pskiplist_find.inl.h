@@ -86,6 +86,7 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
   const std::uint64_t offset = node.slot.load(std::memory_order_acquire);
   const std::uint64_t last = node.last.load(std::memory_order_acquire) & ~Node::kRemoved;
   if (offset == 0) return {};
+  __builtin_prefetch(&slot_at(offset));  // beside the miss of the last entry
   if (last != 0) {
     const std::uint64_t stamp = platform.load(entry_at(last).stamp);
     if (counts(stamp) && stamp != layout::kDropped) return found(last, stamp);
