@@ -296,25 +296,6 @@ void Directory<P, Codec, G>::collect(const Probe& position, Batch& batch) const 
 }
 
 template <Platform P, class Codec, class G>
-Probe Directory<P, Codec, G>::behind(const Batch& batch, bool reverse, bool& end) noexcept {
-  if constexpr (Codec::kBytes) {
-    if (!reverse) {
-      if (batch.bound_separator != nullptr) {
-        return {.word = batch.bound, .bytes = batch.bound_separator->view(), .after = true};
-      }
-    } else if (batch.low_separator != nullptr) {
-      return {.word = batch.low, .bytes = batch.low_separator->view()};
-    }
-  }
-  if (!reverse) {
-    end = batch.bound == ~std::uint64_t{0};
-    return {.word = batch.bound + 1};
-  }
-  end = batch.low == 0;
-  return {.word = batch.low - 1, .after = Codec::kBytes, .last = Codec::kBytes};
-}
-
-template <Platform P, class Codec, class G>
 Status Directory<P, Codec, G>::build(const Listed* keys, std::size_t count) noexcept {
   const ordered::Partitioning& partitioning = inner_.partitioning();
   std::size_t begin = 0;

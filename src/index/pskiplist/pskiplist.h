@@ -84,6 +84,7 @@
 #include <span>
 
 #include "index/map_engine.h"
+#include "index/ordered/scan_range.h"
 #include "index/pskiplist/directory.h"
 #include "index/pskiplist/key_chain.h"
 #include "index/pskiplist/key_node.h"
@@ -226,10 +227,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   };
   std::uint64_t linked(const std::uint64_t& link, Steps& steps) const noexcept;
   Status follow(const std::uint64_t& link, Steps& steps, std::uint64_t& segment) const noexcept;
-  struct Limits {
-    Probe from, to;  // to is exclusive
-    bool has_from = false, has_to = false;
-  };
+  using Limits = ordered::Limits<Codec>;
   struct Listing {  // what a leaf has within the limits, in the direction of the scan
     std::uint32_t count = 0;
     std::uint64_t words[G::kLeafKeys];
