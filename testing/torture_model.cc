@@ -122,6 +122,40 @@ bool ThreadModel::changes_within(std::uint32_t key, const Cut& cut) const {
          });
 }
 
+std::string ThreadModel::narrow_to_all(const TortureOptions& options, const Found& found,
+                                       Cut& cut) const {
+  std::vector<std::uint32_t> moving;
+  for (const auto& [key, changes] : history_) {
+    if (changes_within(key, cut)) moving.push_back(key);
+  }
+  for (const auto& [key, changes] : history_) {
+    const KeyValue its = found(key);
+    if (narrow(options, key, its, cut)) continue;
+    return printable(key_text(options, key)) + " is " + (its ? "another value" : "lost") +
+           ", not what it was after " + std::to_string(cut.from) + " to " + std::to_string(cut.to) +
+           " operations";
+  }
+  const auto explains = [&](std::uint64_t at) {
+    return std::ranges::all_of(moving, [&](std::uint32_t key) {
+      return digest_of(options, value_at(key, at)) == found(key);
+    });
+  };
+  for (; cut.from <= cut.to; ++cut.from) {
+    if (explains(cut.from)) return {};
+  }
+  return "keys are of different moments of one thread";
+}
+
+std::size_t ThreadModel::entries_at(std::uint64_t cut) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      history_, [&](const auto& row) { return value_at(row.first, cut).has_value(); }));
+}
+
+bool ThreadModel::differs_from(std::uint64_t cut) const {
+  return std::ranges::any_of(
+      history_, [&](const auto& row) { return value_of(row.first) != value_at(row.first, cut); });
+}
+
 void ThreadModel::roll_back(std::uint64_t cut) {
   ++operations_;
   for (const auto& [key, changes] : history_) set(key, value_at(key, cut));

@@ -12,7 +12,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -46,7 +48,11 @@ class ThreadModel {
   // Leaves of the cut what explains that the key was read so; false: nothing does.
   bool narrow(const TortureOptions& options, std::uint32_t key, const KeyValue& found,
               Cut& cut) const;
-  bool changes_within(std::uint32_t key, const Cut& cut) const;
+  // The same of all keys at once, as a version has them; empty, or what is wrong.
+  using Found = std::function<KeyValue(std::uint32_t key)>;
+  std::string narrow_to_all(const TortureOptions& options, const Found& found, Cut& cut) const;
+  std::size_t entries_at(std::uint64_t cut) const;
+  bool differs_from(std::uint64_t cut) const;  // the present does
   // Makes the present what it was, as one operation.
   void roll_back(std::uint64_t cut);
   // No version is read before this cut.
@@ -59,6 +65,7 @@ class ThreadModel {
   void end_pending();                  // as `outcome` says
 
  private:
+  bool changes_within(std::uint32_t key, const Cut& cut) const;
   void note(std::uint32_t key, const KeyValue& value);
   void set(std::uint32_t key, const KeyValue& value);
 

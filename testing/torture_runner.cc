@@ -323,6 +323,7 @@ class Torture {
       ++report_.rollbacks;
     } else {
       model_.rollback = to;
+      ++report_.in_flight;
     }
   }
 
