@@ -72,5 +72,6 @@ struct EngineUnderTest {
 
 std::span<const EngineUnderTest* const> engines_under_test();
 const EngineUnderTest* find_engine_under_test(std::string_view name);  // null: none
+bool keeps_versions(Engine engine);
 
 }  // namespace perdure::testing

@@ -141,6 +141,9 @@ constexpr PlantedBug kPlanted[] = {
     {"integer", "pskiplist.insert.slot:drop_flush"},
     {"bytes", "pskiplist.record.write:drop_flush"},
     {"integer", "pskiplist.erase.slot:drop_flush"},
+    {"integer", "pskiplist.append.entry:drop_flush"},
+    {"integer", "pskiplist.tag.limit:drop_flush"},
+    {"integer", "pskiplist.trim.horizon:drop_flush"},
 };
 
 constexpr const char* kCanaries[] = {
