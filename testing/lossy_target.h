@@ -51,10 +51,7 @@ class LossyTarget : public TortureTarget {
   }
   Expected<bool> erase(const std::string& key) override { return map_->index().erase(key_of(key)); }
   Expected<bool> find(const std::string& key, std::string& value) override {
-    return map_->index().read(key_of(key), [&](const perdure::detail::Value& found) {
-      value = found.word_size == 0 ? std::string(found.bytes)
-                                   : std::string(reinterpret_cast<const char*>(&found.word), 8);
-    });
+    return map_->index().read(key_of(key), text_into(value));
   }
   std::string check(std::uint64_t& entries) override {
     if (!core_->sweep().finish()) return std::string(core_->sweep().failure().message());
@@ -89,6 +86,13 @@ class LossyTarget : public TortureTarget {
     core_->background().stop();
     if (Status s = map_->close(); !s.ok()) return s;
     return core_->close(true);
+  }
+  bool keeps_versions() const override { return map_->versioned() != nullptr; }
+  Expected<std::uint64_t> tag() override { return map_->versioned()->tag(); }
+  VersionRange versions() override { return map_->versioned()->versions(); }
+  Expected<bool> find_at(const std::string& key, std::uint64_t version,
+                         std::string& value) override {
+    return map_->versioned()->read_at(key_of(key), version, text_into(value));
   }
 
  private:
@@ -158,6 +162,12 @@ class LossyTarget : public TortureTarget {
     perdure::detail::Value out{.word_size = 8};
     std::memcpy(&out.word, value.data(), 8);
     return out;
+  }
+  static auto text_into(std::string& text) {
+    return [&text](const perdure::detail::Value& found) {
+      text = found.word_size == 0 ? std::string(found.bytes)
+                                  : std::string(reinterpret_cast<const char*>(&found.word), 8);
+    };
   }
 
   Durability durability_ = Durability::power;

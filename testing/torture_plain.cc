@@ -1,6 +1,7 @@
 // The plain target: the public API over a real file.
 #include <cstring>
 
+#include "index/engine_table.h"
 #include "perdure/perdure.h"
 #include "testing/engine_list.h"
 #include "testing/torture_runner.h"
@@ -18,7 +19,8 @@ std::uint64_t word_of(const std::string& text) {
 template <class K, class V>
 class PlainTarget : public TortureTarget {
  public:
-  PlainTarget(Pool pool, Map<K, V> map) : pool_(std::move(pool)), map_(std::move(map)) {}
+  PlainTarget(Pool pool, Map<K, V> map, std::optional<VersionedMap<K, V>> versioned)
+      : pool_(std::move(pool)), map_(std::move(map)), versioned_(std::move(versioned)) {}
 
   Expected<bool> upsert(const std::string& key, const std::string& value) override {
     return map_->upsert(key_of(key), value_of(value));
@@ -31,15 +33,7 @@ class PlainTarget : public TortureTarget {
   }
   Expected<bool> erase(const std::string& key) override { return map_->erase(key_of(key)); }
   Expected<bool> find(const std::string& key, std::string& value) override {
-    auto found = map_->find(key_of(key));
-    if (!found) return fail(std::move(found.error()));
-    if (!found->has_value()) return false;
-    if constexpr (std::same_as<V, std::string_view>) {
-      value = **found;
-    } else {
-      value.assign(reinterpret_cast<const char*>(&**found), 8);
-    }
-    return true;
+    return text_of(map_->find(key_of(key)), value);
   }
   std::string check(std::uint64_t& entries) override {
     auto visited = map_->for_each([](const K&, const V&) {});
@@ -56,7 +50,15 @@ class PlainTarget : public TortureTarget {
   }
   Status close() override {
     map_.reset();
+    versioned_.reset();
     return pool_.close();
+  }
+  bool keeps_versions() const override { return versioned_.has_value(); }
+  Expected<std::uint64_t> tag() override { return versioned_->tag(); }
+  VersionRange versions() override { return versioned_->versions(); }
+  Expected<bool> find_at(const std::string& key, std::uint64_t version,
+                         std::string& value) override {
+    return text_of(versioned_->find(key_of(key), version), value);
   }
 
  private:
@@ -74,9 +76,22 @@ class PlainTarget : public TortureTarget {
       return word_of(value);
     }
   }
+  // Whether there is a value, and it as text.
+  static Expected<bool> text_of(Expected<std::optional<detail::Owned<V>>> found,
+                                std::string& value) {
+    if (!found) return fail(std::move(found.error()));
+    if (!found->has_value()) return false;
+    if constexpr (std::same_as<V, std::string_view>) {
+      value = **found;
+    } else {
+      value.assign(reinterpret_cast<const char*>(&**found), 8);
+    }
+    return true;
+  }
 
   Pool pool_;
   std::optional<Map<K, V>> map_;
+  std::optional<VersionedMap<K, V>> versioned_;  // the same one, if its engine keeps versions
 };
 
 template <class K, class V>
@@ -88,8 +103,14 @@ Expected<std::unique_ptr<TortureTarget>> open_plain(const TortureOptions& option
   if (!pool) return fail(std::move(pool.error()));
   auto map = pool->map<K, V>("torture", {.engine = row->engine});
   if (!map) return fail(std::move(map.error()));
+  std::optional<VersionedMap<K, V>> versioned;
+  if (find_engine(row->engine)->versioned) {
+    auto same = pool->versioned_map<K, V>("torture", {.engine = row->engine});
+    if (!same) return fail(std::move(same.error()));
+    versioned.emplace(std::move(*same));
+  }
   return std::unique_ptr<TortureTarget>(
-      std::make_unique<PlainTarget<K, V>>(std::move(*pool), std::move(*map)));
+      std::make_unique<PlainTarget<K, V>>(std::move(*pool), std::move(*map), std::move(versioned)));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 
 #include "perdure/options.h"
 #include "perdure/status.h"
+#include "perdure/versioned_map.h"
 #include "testing/sites.h"
 
 namespace perdure::testing {
@@ -43,6 +44,16 @@ class TortureTarget {
   virtual Status sync() = 0;
   virtual Status compact() = 0;
   virtual Status close() = 0;
+
+  // --- engines that keep versions; the others answer `unsupported` ---
+  virtual bool keeps_versions() const { return false; }
+  virtual Expected<std::uint64_t> tag() { return fail(StatusCode::unsupported); }
+  virtual VersionRange versions() { return {}; }
+  // invalid_argument if the version cannot be read.
+  virtual Expected<bool> find_at(const std::string& /*key*/, std::uint64_t /*version*/,
+                                 std::string& /*value*/) {
+    return fail(StatusCode::unsupported);
+  }
 };
 
 struct TortureOptions {

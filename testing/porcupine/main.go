@@ -298,7 +298,10 @@ func main() {
 			if *expect == "some" {
 				continue
 			}
-			fmt.Printf("%s: %s, %s, %d operations, %v\n", v.path, v.result, v.where, v.ops, v.took)
+			if v.where != "" {
+				v.where = " (" + v.where + ")"
+			}
+			fmt.Printf("%s: %s%s, %d operations, %v\n", v.path, v.result, v.where, v.ops, v.took)
 		}
 	}
 	fmt.Printf("files=%d operations=%d not_%s=%d unknown=%d slowest_ms=%d\n",

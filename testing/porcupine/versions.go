@@ -197,13 +197,20 @@ func momentsOf(ops []op, ends map[uint16]int64) ([]*moment, error) {
 
 // The first version is 1, and only a crash leaves some out.
 func numbered(moments []*moment, sessions map[uint16]*tags) error {
-	below := map[uint16]uint64{0: 0}
+	below := map[uint16]uint64{0: 0} // the first of the session
+	known := map[uint16]uint64{}     // tags of the session, of which one has made the version
 	for _, m := range moments {
+		of := sessions[m.session]
 		if _, ok := below[m.session]; !ok {
 			below[m.session] = m.version - 1
 		}
-		if from, all := below[m.session], uint64(sessions[m.session].all); m.version-from-1 >= all {
-			return fmt.Errorf("version %d, above %d, is not one of %d tags", m.version, from, all)
+		known[m.session]++
+		tags := uint64(of.all)
+		if of.first > m.until { // those in flight at the kill come later
+			tags = known[m.session]
+		}
+		if from := below[m.session]; m.version == 0 || m.version-from-1 >= tags {
+			return fmt.Errorf("version %d, above %d, is not one of %d tags", m.version, from, tags)
 		}
 	}
 	return nil
