@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <optional>
@@ -165,16 +166,22 @@ class Worker {
     }
   }
 
-  // Mostly at the version that a tag has answered last, this thread's or another's; or that is the
-  // last one, though its tag has not answered yet; or an older one.
+  // At the version that a tag has answered last, this thread's or another's; or that is the last
+  // one, though its tag has not answered yet; or what this thread has read before, again.
   void look_at_version(std::uint32_t key, std::uint32_t width) {
     const std::uint64_t dice = random_.below(4);
-    Version version =
-        dice == 0 ? versioned_->versions().last : progress_.tagged.load(std::memory_order_acquire);
-    if (dice == 1) version -= std::min<Version>(version, random_.below(32));
+    auto& [key_before, version_before] = read_before_[random_.below(read_before_.size())];
+    if (dice == 0 && version_before != 0) return find_at(key_before, version_before);
+    const Version version =
+        dice == 1 ? versioned_->versions().last : progress_.tagged.load(std::memory_order_acquire);
     if (version == 0) return;
-    if (!random_.one_in(32)) return find_at(key, version);
-    scan(key, std::min(key + width, options_.keys), random_.one_in(2), ~std::uint64_t{0}, version);
+    if (random_.one_in(32)) {
+      return scan(key, std::min(key + width, options_.keys), random_.one_in(2), ~std::uint64_t{0},
+                  version);
+    }
+    find_at(key, version);
+    key_before = key;
+    version_before = version;
   }
 
   void fail_with(const char* what, const Status& status) {
@@ -337,6 +344,7 @@ class Worker {
   Random random_;
   std::uint64_t next_value_;
   std::vector<std::optional<detail::Owned<V>>> seen_;  // for the canary
+  std::array<std::pair<std::uint32_t, Version>, 64> read_before_ = {};
   std::vector<HistoryOp> log_;
   std::string failure_;
 };
