@@ -230,7 +230,7 @@ class Worker {
     const std::uint64_t end = history_end();
     if (!version) return fail_with("tag", version.error());
     progress_.tagged.store(*version, std::memory_order_release);
-    const bool early = options_.canary == Canary::early_tag && random_.one_in(100);
+    const bool early = options_.canary == Canary::early_tag && random_.one_in(20);
     record(HistoryKind::tag, kAllKeys, 0, true, call, end, *version - (early ? 1 : 0));
   }
 

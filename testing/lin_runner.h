@@ -3,7 +3,7 @@
 //
 // CONCURRENT  threads over one pool of the public API, with every kind of call. Scans and batches
 //   are recorded as one find per key, each over the whole call: that is what is promised of them.
-//   Where versions are kept threads tag them, and read those that they, or others, have just tagged,
+//   Where versions are kept, threads tag them, and read those that they or others have just tagged,
 //   or are about to; a scan at a version is recorded as a read of each key at it.
 // CRASH       processes that are killed while they work on few keys from several threads, over the
 //   plain or the lossy target of the torture. They record into memory shared with the parent, so an
@@ -29,7 +29,7 @@ enum class Canary : std::uint8_t {
   lost_erase,   // one erase in 100 likewise
   // Where versions are kept, also in crash histories:
   late_read,  // one read at a version in 100 answers the present
-  early_tag,  // one tag in 100 is acknowledged with the version before
+  early_tag,  // one tag in 20 is acknowledged with the version before
 };
 
 struct LinOptions {
