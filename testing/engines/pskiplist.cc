@@ -191,6 +191,7 @@ const EngineUnderTest kPskiplistUnderTest{
     .flips = &flips,
     .canaries = kCanaries,
     .race_mutant = "pskiplist.find.help:drop_fence",
+    .version_mutant = "pskiplist.tag.limit:drop_flush",
     .ordered_sites = kOrderedSites,
     .arguments = {},
     .historical = kHistorical,
