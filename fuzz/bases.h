@@ -33,8 +33,8 @@ using Oracles = std::map<std::string, Oracle>;
 
 // What a target needs to try a recipe: made once, at the first input. The pools are of the engine
 // that PERDURE_FUZZ_ENGINE names (phast), tiny (extents of one page), and made by the library:
-// every pair of kinds; empty, with splits and after erases; with histories, where versions are kept;
-// closed, closed without a sync, sealed, and as a killed process leaves them.
+// every pair of kinds; empty, with splits and after erases; with histories, where versions are
+// kept; closed, closed without a sync, sealed, and as a killed process leaves them.
 class Fixture {
  public:
   static Fixture& get();
