@@ -99,12 +99,11 @@ class LossyTarget : public TortureTarget {
         key_of(key), version, [&](const perdure::detail::Value& found) { value = text_of(found); });
   }
   Expected<void> scan_at(std::uint64_t version, const VisitEntry& visit) override {
-    return map_->versioned()->scan_at(version, {},
-                                      [&](std::span<const perdure::detail::Entry> entries) {
-                                        for (const auto& [key, value] : entries)
-                                          visit(key_text_of(key), text_of(value));
-                                        return true;
-                                      });
+    const auto deliver = [&](std::span<const perdure::detail::Entry> entries) {
+      for (const auto& [key, value] : entries) visit(key_text_of(key), text_of(value));
+      return true;
+    };
+    return map_->versioned()->scan_at(version, {}, deliver);
   }
   Expected<std::uint64_t> trim(std::uint64_t version) override {
     return map_->versioned()->trim(version);

@@ -53,8 +53,10 @@ TEST_P(Torture, LosesNothing) {
   EXPECT_GT(report.acknowledged, 0U);
   EXPECT_EQ(report.kills_at_sites == 0, options.mode == "plain");
   EXPECT_EQ(report.keeps_versions, keeps_versions(engine->engine));
-  EXPECT_EQ(report.tags > 0, report.keeps_versions);
-  EXPECT_EQ(report.versions_verified > 0, report.keeps_versions);
+  if (report.keeps_versions) {
+    EXPECT_GE(report.tags, at_least(1));
+    EXPECT_GE(report.versions_verified, at_least(1));
+  }
 }
 
 // The harness can fail. A plain kill sees an operation that was acknowledged before it was done.
