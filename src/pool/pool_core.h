@@ -23,8 +23,9 @@
 //               maps, which mark their blocks, or are added to the open's sweep.
 //   finish_open  dirty header, both copies, if not written yet -> free lists, at once or by the
 //               sweep. serve() hands that to the background.
-//   grow        space, then table words (virgin: zero already), then the header's file_bytes. The
-//               space of the next growth is allocated in the background (growth_ahead.h).
+//   grow        space, then table words (virgin: zero already; else claim_words()), then the
+//               header's file_bytes. The space of the next growth is allocated in the background
+//               (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
 //   close       data fenced -> storage synced -> header clean|synced, both copies: that one of them
@@ -202,7 +203,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status write_headers(Site<Second> second) noexcept;
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
-  Status make_virgin(std::uint64_t first, std::uint64_t count) noexcept;
+  Status claim_words(std::uint64_t first, std::uint64_t count) noexcept;
   bool write_back_all() noexcept;
   Status write_back(const OpenRequest& request, OpenReport& report) noexcept;
   Status begin_serving() noexcept;
@@ -238,7 +239,8 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Storage& storage_;
   EpochDomain<P> epochs_;
   Heap<P> heap_;
-  std::uint64_t expected_ = 0;  // extents, by expect(); under latch_
+  std::uint64_t expected_ = 0;    // extents, by expect(); under latch_
+  std::uint64_t used_until_ = 0;  // extent, by a lost header, see claim_words(); under latch_
   GrowthAhead<PoolCore, P> growth_ahead_{*this};
   Background<P> background_;
   AfterKill<P> after_kill_;

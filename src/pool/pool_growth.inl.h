@@ -36,7 +36,7 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
       return fail(std::move(s));
     }
   }
-  if (Status s = make_virgin(now, want); !s.ok()) return fail(std::move(s));
+  if (Status s = claim_words(now, want); !s.ok()) return fail(std::move(s));
   header_.file_bytes = bytes;
   expected_ -= std::min(expected_, want);
   if (Status s = write_header(false); !s.ok()) return fail(std::move(s));
@@ -44,19 +44,27 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   return extents_in(bytes);
 }
 
-// I2. No open looks at the words of extents that never were, and each after this growth will: a bit
-// that has flipped in one would be the end of a pool that lacks nothing.
+// I2, where it is not so: a header that is lost takes growth back whose extents were used, and what
+// they hold stays. Such extents are free, so that they are zeroed where that is relied upon; those
+// of a run are known by its head. Nor has any open looked at words of extents that never were: a
+// bit that has flipped in one would be the end of a pool that lacks nothing.
 template <Platform P>
-Status PoolCore<P>::make_virgin(std::uint64_t first, std::uint64_t count) noexcept {
+Status PoolCore<P>::claim_words(std::uint64_t first, std::uint64_t count) noexcept {
   const std::uint64_t offset = header_.table_offset + first * 8;
   auto* words = reinterpret_cast<std::uint64_t*>(storage_.base() + offset);
-  bool damaged = false;
+  bool wrote = false;
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (platform_.load(words[i]) == 0) continue;
-    platform_.store(words[i], 0);
-    damaged = true;
+    const std::uint64_t extent = first + i;
+    const std::uint64_t found = platform_.load(words[i]);
+    ExtentWord word;
+    if (ExtentWord::decode(found, extent, word) && word.state == ExtentState::run) {
+      used_until_ = std::max(used_until_, extent + word.run);
+    }
+    if (found == 0 && extent >= used_until_) continue;
+    platform_.store(words[i], ExtentWord{.state = ExtentState::free}.encode(extent));
+    wrote = true;
   }
-  if (!damaged || !platform_.durable()) return {};
+  if (!wrote || !platform_.durable()) return {};
   const std::uint64_t begin = offset / kPage * kPage;
   return sync_storage(begin, align_up(offset + count * 8, kPage) - begin);
 }
