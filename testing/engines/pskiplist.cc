@@ -149,7 +149,6 @@ constexpr PlantedBug kPlanted[] = {
 constexpr const char* kCanaries[] = {
     "pskiplist.insert.slot:drop_fence",
     "pskiplist.update.entry:drop_fence",
-    "pskiplist.append.entry:drop_flush",
     "pskiplist.append.link:drop_flush",
 };
 

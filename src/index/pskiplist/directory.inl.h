@@ -275,6 +275,7 @@ void Directory<P, Codec, G>::collect(const Probe& position, Batch& batch) const 
   for (unsigned spins = 0;; P::pause(spins++)) {
     std::uint64_t version = 0;
     const LeafT& leaf = leaves_[enter(position, version)];
+    leaves_[leaf.next.load(std::memory_order_relaxed)].prefetch();  // kNoLeaf is a leaf of nobody
     batch.low = leaf.low.load(std::memory_order_acquire);
     batch.bound = leaf.bound.load(std::memory_order_acquire);
     if constexpr (Codec::kBytes) {

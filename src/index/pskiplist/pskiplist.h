@@ -238,6 +238,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
               Listing& out) const noexcept;
   template <class F>
   Expected<void> for_each_leaf(const detail::ScanRange& range, F&& visit) noexcept;
+  void prefetch(const Listing& listing, std::uint64_t limit, bool histories) const noexcept;
   Expected<void> scan_versions(const detail::ScanRange& range, std::uint64_t version,
                                FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
   template <class F>

@@ -269,6 +269,20 @@ Expected<void> PSkipList<P, Codec, G>::for_each_leaf(const detail::ScanRange& ra
   return {};
 }
 
+// The misses of a leaf's keys side by side: of their nodes, and, at closed versions, of what is
+// read of their histories.
+template <Platform P, class Codec, class G>
+void PSkipList<P, Codec, G>::prefetch(const Listing& listing, std::uint64_t limit,
+                                      bool histories) const noexcept {
+  const std::uint64_t n = std::min<std::uint64_t>(listing.count, limit);
+  for (std::uint64_t i = 0; i < n; ++i) __builtin_prefetch(&nodes_[listing.nodes[i]]);
+  for (std::uint64_t i = 0; histories && i < n; ++i) {
+    const Node& node = nodes_[listing.nodes[i]];
+    __builtin_prefetch(&slot_at(node.slot.load(std::memory_order_relaxed)));
+    __builtin_prefetch(&entry_at(node.last.load(std::memory_order_relaxed)));
+  }
+}
+
 template <Platform P, class Codec, class G>
 Expected<void> PSkipList<P, Codec, G>::scan_versions(
     const detail::ScanRange& range, std::uint64_t version,
@@ -282,7 +296,7 @@ Expected<void> PSkipList<P, Codec, G>::scan_versions(
     detail::Entry entries[G::kLeafKeys];
     std::uint32_t count = 0;
     std::uint64_t damaged = 0;
-    for (std::uint32_t i = 0; i < listing.count; ++i) __builtin_prefetch(&nodes_[listing.nodes[i]]);
+    prefetch(listing, left, version != kLatest);
     for (std::uint32_t i = 0; i < listing.count && count < left; ++i) {
       Node& node = nodes_[listing.nodes[i]];
       const Found found = version == kLatest ? latest(node) : as_of(node, version);

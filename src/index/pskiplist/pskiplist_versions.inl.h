@@ -138,6 +138,7 @@ Expected<void> PSkipList<P, Codec, G>::diff(std::uint64_t from, std::uint64_t to
   if (left == 0) return {};
   auto done = for_each_leaf(range, [&](const Listing& listing) {
     to_the_end = false;
+    prefetch(listing, G::kLeafKeys, true);
     for (std::uint32_t i = 0; i < listing.count && left > 0; ++i) {
       Node& node = nodes_[listing.nodes[i]];
       const Found sides[2] = {as_of(node, from), as_of(node, to)};
