@@ -279,7 +279,7 @@ void PSkipList<P, Codec, G>::prefetch(const Listing& listing, std::uint64_t limi
   for (std::uint64_t i = 0; histories && i < n; ++i) {
     const Node& node = nodes_[listing.nodes[i]];
     __builtin_prefetch(&slot_at(node.slot.load(std::memory_order_relaxed)));
-    __builtin_prefetch(&entry_at(node.last.load(std::memory_order_relaxed)));
+    __builtin_prefetch(&entry_at(node.last.load(std::memory_order_relaxed) & ~Node::kRemoved));
   }
 }
 
