@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "platform/real_platform.h"
 #include "pool/file_storage.h"
 #include "pool/pool_core.h"
@@ -32,6 +34,15 @@ Engine engine_by_name() {
   const auto engine = engine_named(name);
   PERDURE_EXPECT(engine.has_value(), "no engine %s", name);
   return *engine;
+}
+
+Oracles oracles_of(Pool& pool) {
+  Oracles out;
+  for (const MapInfo& info : must(pool.list())) {
+    UntypedMap map = must(pool.untyped_map(info.name, {.create = false, .any_engine = true}));
+    out.emplace(info.name, Oracle::of(map));
+  }
+  return out;
 }
 
 }  // namespace
@@ -97,6 +108,7 @@ void Fixture::add(F&& fill, const CloseOptions& close) {
   make_empty();
   Pool pool = must(open_file(file_.path(), {.create = false}));
   fill(pool);
+  oracles_.insert(oracles_.end(), 2, oracles_of(pool));
   bases_.push_back(file_.read());
   must(pool.close(close));
   bases_.push_back(file_.read());
@@ -107,6 +119,14 @@ void Fixture::add(F&& fill, const CloseOptions& close) {
 }
 
 Fixture::Fixture() : engine_(engine_by_name()) {
+  make_bases();
+  const auto built = engines();
+  const auto info = std::ranges::find(built, engine_, &EngineInfo::engine);
+  if (info->versioned) make_versioned_bases();
+  file_.write("");
+}
+
+void Fixture::make_bases() {
   const auto options = [this](std::uint32_t bits) {
     return MapOptions{.engine = engine_, .phast = {.partition_bits = bits}};
   };
@@ -164,7 +184,51 @@ Fixture::Fixture() : engine_(engine_by_name()) {
     must(pool.drop("gone"));
     must(pool.sync());  // sealed
   });
-  file_.write("");
+}
+
+// Histories of several segments, keys that no version has any more, values of all sizes.
+void Fixture::make_versioned_bases() {
+  const MapOptions options{.engine = engine_};
+  const auto key_of = [](unsigned i) { return text_of(static_cast<std::uint8_t>(i)); };
+  add([&](Pool& pool) {
+    auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>("words", options));
+    for (unsigned round = 0; round < 20; ++round) {
+      for (unsigned i = 0; i < 64; i += 1 + round % 4) {
+        const std::uint64_t key = word_of(static_cast<std::uint8_t>(i));
+        if ((i + round) % 5 == 0) {
+          must(map.erase(key));
+        } else {
+          must(map.upsert(key, round));
+        }
+      }
+      if (round != 19) must(map.tag());
+    }
+  });
+  const auto texts = [&](Pool& pool) {
+    auto map = must(pool.versioned_map<Bytes, Bytes>("texts", options));
+    for (unsigned round = 0; round < 6; ++round) {
+      for (unsigned i = round; i < 60; i += 1 + round % 3) {
+        must(map.upsert(key_of(i), std::string(i / 2 + round, 'v')));
+        if (i % 4 == round % 4) must(map.erase(key_of(i)));
+      }
+      must(map.tag());
+    }
+    return map;
+  };
+  add([&](Pool& pool) { texts(pool); });
+  add([&](Pool& pool) {
+    auto map = texts(pool);
+    must(map.rollback(4));
+    must(map.upsert(key_of(1), "written behind the rollback"));
+    must(map.tag());
+    must(map.trim(3));
+  });
+}
+
+const Oracles* Fixture::oracles(const Recipe& recipe, std::string_view bytes) const {
+  if (recipe.base == Recipe::kRaw) return nullptr;
+  const std::size_t base = recipe.base % bases_.size();
+  return bytes == bases_[base] ? &oracles_[base] : nullptr;
 }
 
 std::string Fixture::write(const Recipe& recipe, PoolOptions& options) const {

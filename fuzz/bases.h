@@ -1,10 +1,12 @@
 // The pools that recipes start from, and the one file that a target works on.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fuzz/oracle.h"
 #include "fuzz/recipe.h"
 #include "perdure/perdure.h"
 
@@ -27,10 +29,12 @@ class ScratchFile {
   std::string path_;
 };
 
+using Oracles = std::map<std::string, Oracle>;
+
 // What a target needs to try a recipe: made once, at the first input. The pools are of the engine
 // that PERDURE_FUZZ_ENGINE names (phast), tiny (extents of one page), and made by the library:
-// every pair of kinds; empty, with splits and after erases; closed, closed without a sync, sealed,
-// and as a killed process leaves them.
+// every pair of kinds; empty, with splits and after erases; with histories, where versions are
+// kept; closed, closed without a sync, sealed, and as a killed process leaves them.
 class Fixture {
  public:
   static Fixture& get();
@@ -40,16 +44,21 @@ class Fixture {
   Engine engine() const noexcept { return engine_; }
   // The pool of a recipe in the file; its options. Answers its bytes.
   std::string write(const Recipe& recipe, PoolOptions& options) const;
+  // What the maps of the recipe's pool hold, by name; null if `bytes` are not as a base has them.
+  const Oracles* oracles(const Recipe& recipe, std::string_view bytes) const;
 
  private:
   Fixture();
   void make_empty();
+  void make_bases();
+  void make_versioned_bases();
   template <class F>
   void add(F&& fill, const CloseOptions& close = {});
 
   ScratchFile file_;
   Engine engine_;
   std::vector<std::string> bases_;
+  std::vector<Oracles> oracles_;  // of each
 };
 
 // Keys and values that the base pools hold, so that operations meet them. From a byte of an input.

@@ -1,234 +1,169 @@
 // ops: whatever can be opened is worked on. What follows the recipe is a sequence of operations,
-// two to four bytes each: on any map of the pool, on its directory, on the pool as a whole.
+// two to five bytes each: on any map of the pool, on its directory, on the pool as a whole. If the
+// pool is as one of the bases has it, every answer is compared with what it must be.
 #include <array>
-#include <memory>
+#include <map>
 #include <optional>
-#include <vector>
+#include <string>
 
 #include "fuzz/bases.h"
+#include "fuzz/map_ops.h"
 
 namespace perdure::fuzz {
 
 namespace {
 
-enum class Op : std::uint8_t {
-  find,
-  find_many,
-  insert,
-  upsert,
-  update,
-  erase,
-  scan,
-  for_each,
-  fill,   // many entries: nodes split
-  clear,  // many entries: nodes go
-  stats,
-  check,
-  sync,
-  compact,
-  background,
-  create,
-  drop,
-  reopen,
-  abandon,  // as if the process had died: the next open recovers
-  count,
-};
-
-// The planted bug: a value is believed to be short.
-void plant(const detail::Value& value) {
-  const std::vector<char> buffer(100);
-  if (!value.bytes.empty() && buffer.data()[value.bytes.size()] == 1) std::abort();
-}
+using Bytes = std::string_view;
 
 class Session {
  public:
-  Session(const Fixture& fixture, Pool pool, const PoolOptions& options)
-      : fixture_(fixture), pool_(std::move(pool)), options_(options) {}
+  Session(const Fixture& fixture, Pool pool, const PoolOptions& options, const Oracles* oracles)
+      : fixture_(fixture), pool_(std::move(pool)), options_(options), judged_(oracles != nullptr) {
+    if (oracles != nullptr) oracles_ = *oracles;
+  }
 
-  void run(Reader& input) {
+  void run(Reader& input, Op count) {
+    reopened(true);
     for (int i = 0; i < kMaxOps && !input.empty() && pool_; ++i) {
-      const auto op = static_cast<Op>(input.byte() % static_cast<unsigned>(Op::count));
-      choice_ = input.byte();
-      step(op, input);
+      const auto op = static_cast<Op>(input.byte() % static_cast<unsigned>(count));
+      step(op, input.byte(), input);
     }
-    if (pool_) (void)pool_->close({.sync = false});
+    if (!pool_) return;
+    verify();
+    close({.sync = false});
   }
 
  private:
   static constexpr int kMaxOps = 64;
-  static constexpr std::uint64_t kMaxVisits = 1000;
 
-  void step(Op op, Reader& input) {
+  void step(Op op, std::uint8_t choice, Reader& input) {
     switch (op) {
       case Op::stats:
         (void)pool_->stats();
         (void)pool_->info();
         return;
       case Op::check:
-        PERDURE_EXPECT(pool_->check({.deep = choice_ % 2 == 0}).has_value(), "check failed");
-        return;
+        return check(choice % 2 == 0);
       case Op::sync:
-        (void)pool_->sync();
-        return;
+        return must_not_fail(pool_->sync());
       case Op::compact:
-        (void)pool_->compact();
-        return;
+        return must_not_fail(pool_->compact());
       case Op::background:
-        (void)pool_->run_background();
-        return;
+        return must_not_fail(pool_->run_background());
       case Op::create:
-        create();
-        return;
-      case Op::drop: {
-        const auto maps = pool_->list();
-        if (maps && !maps->empty()) {
-          (void)pool_->drop((*maps)[choice_ % maps->size()].name);
-        }
-        return;
-      }
+        return create(choice);
+      case Op::drop:
+        return drop(choice);
       case Op::reopen:
-        (void)pool_->close({.sync = choice_ % 2 == 0});
-        open();
-        return;
+        verify();
+        close({.sync = choice % 2 == 0});
+        return open(false);
       case Op::abandon: {
         const std::string bytes = fixture_.file().read();
+        held_.let_go();
         pool_.reset();
         fixture_.file().write(bytes);
-        open();
-        return;
+        return open(true);
       }
       default:
-        on_map(op, input);
+        on_map(op, choice, input);
     }
   }
 
-  void open() {
-    pool_.reset();  // the lock goes first
-    auto pool = open_file(fixture_.file().path(), options_);
-    if (pool) pool_ = std::move(*pool);
+  // --- the pool ---
+
+  void check(bool deep) {
+    const auto report = pool_->check({.deep = deep});
+    PERDURE_EXPECT(report.has_value(), "check failed");
+    PERDURE_EXPECT(!judged_ || report->ok(), "%s", std::string(report->first()).c_str());
+  }
+  template <class Answer>
+  void must_not_fail(const Answer& answer) const {
+    if constexpr (requires { answer.error(); }) {
+      if (!answer) must_not_fail(answer.error());
+    } else {
+      const bool may = answer.ok() || !judged_ || answer == StatusCode::read_only;
+      PERDURE_EXPECT(may, "%s", std::string(answer.message()).c_str());
+    }
   }
 
-  void create() {
+  void close(const CloseOptions& options) {
+    held_.let_go();
+    must_not_fail(pool_->close(options));
+    pool_.reset();  // the lock
+  }
+  void open(bool crashed) {
+    auto pool = open_file(fixture_.file().path(), options_);
+    PERDURE_EXPECT(pool.has_value() || !judged_, "an undamaged pool is refused: %s",
+                   std::string(pool.error().message()).c_str());
+    if (!pool) return;
+    pool_ = std::move(*pool);
+    reopened(crashed);
+  }
+  // Every map is as it was.
+  void reopened(bool crashed) {
+    for (auto& [name, oracle] : oracles_) {
+      const UntypedMap map = opened(name);
+      if (map.versioned == nullptr) continue;
+      const VersionRange range = map.versioned->versions();
+      PERDURE_EXPECT(oracle.could_reopen_as(range, crashed), "versions %llu to %llu after %s",
+                     static_cast<unsigned long long>(range.first),
+                     static_cast<unsigned long long>(range.last), crashed ? "a crash" : "a close");
+      oracle.reopen_as(range);
+    }
+    verify();
+  }
+  void verify() {
+    for (auto& [name, oracle] : oracles_) {
+      UntypedMap map = opened(name);
+      MapOps(map, &oracle, held_).verify();
+    }
+  }
+  UntypedMap opened(const std::string& name) {
+    auto map = pool_->untyped_map(name, {.create = false, .any_engine = true});
+    PERDURE_EXPECT(map.has_value(), "a map of an undamaged pool: %s",
+                   std::string(map.error().message()).c_str());
+    return std::move(*map);
+  }
+
+  // --- its maps ---
+
+  void create(std::uint8_t choice) {
     constexpr std::array<detail::MapSpec, 4> kSpecs = {
         detail::map_spec<std::uint64_t, std::uint64_t>(), detail::map_spec<std::int16_t, Bytes>(),
         detail::map_spec<Bytes, Bytes>(), detail::map_spec<Bytes, std::uint8_t>()};
     const MapOptions options{.engine = fixture_.engine(),
-                             .phast = {.partition_bits = choice_ / 4U % 3}};
-    const std::string name = "new" + std::to_string(choice_ % 8);
-    (void)pool_->untyped_map(name, options, &kSpecs[choice_ % 4]);
+                             .phast = {.partition_bits = choice / 4U % 3}};
+    const std::string name = "new" + std::to_string(choice % 8);
+    const auto made = pool_->untyped_map(name, options, &kSpecs[choice % 4]);
+    if (made && judged_) oracles_.try_emplace(name);
   }
 
-  detail::Key key_of(const MapInfo& info, std::uint8_t choice) {
-    if (info.key_kind == KeyKind::integer) {
-      return {.word = info.is_signed ? word_of(choice) ^ (1ULL << 63) : word_of(choice)};
-    }
-    text_ = text_of(choice);
-    return {.bytes = text_};
-  }
-  detail::Value value_of(const MapInfo& info, std::uint8_t choice) {
-    if (info.value_kind == ValueKind::word) {
-      return {.word = choice, .word_size = info.value_bytes};
-    }
-    value_.assign(choice < 250 ? choice : (choice - 249U) * 3000U, 'v');
-    return {.bytes = value_};
-  }
-
-  static void look(const detail::Value& value) {
-    std::uint64_t sum = value.word;  // reads all of it
-    for (const char c : value.bytes) sum += static_cast<unsigned char>(c);
-    if (planted()) plant(value);
-    sink() = sum;
-  }
-  static volatile std::uint64_t& sink() {
-    static volatile std::uint64_t value = 0;
-    return value;
-  }
-
-  void on_map(Op op, Reader& input) {
+  void drop(std::uint8_t choice) {
     const auto maps = pool_->list();
     if (!maps || maps->empty()) return;
-    auto map = pool_->untyped_map((*maps)[choice_ % maps->size()].name,
-                                  {.create = false, .any_engine = true});
+    const MapInfo& info = (*maps)[choice % maps->size()];
+    held_.let_go();
+    if (pool_->drop(info.name).ok()) oracles_.erase(std::string(info.name));
+  }
+
+  void on_map(Op op, std::uint8_t choice, Reader& input) {
+    const auto maps = pool_->list();
+    if (!maps || maps->empty()) return;
+    const MapInfo& info = (*maps)[choice % maps->size()];
+    auto map = pool_->untyped_map(info.name, {.create = false, .any_engine = true});
     if (!map) return;
-    detail::Index& index = *map->index;
-    const std::uint8_t choice = input.byte();
-    const auto key = [&](std::uint8_t c) { return key_of(map->info, c); };
-    switch (op) {
-      case Op::find:
-        (void)index.read(key(choice), [](const detail::Value& value) { look(value); });
-        return;
-      case Op::find_many:
-        find_many(index, map->info, choice);
-        return;
-      case Op::insert:
-        (void)index.insert(key(choice), value_of(map->info, choice));
-        return;
-      case Op::upsert:
-        (void)index.upsert(key(choice), value_of(map->info, input.byte()));
-        return;
-      case Op::update:
-        (void)index.update(key(choice), value_of(map->info, input.byte()));
-        return;
-      case Op::erase:
-        (void)index.erase(key(choice));
-        return;
-      case Op::fill:
-      case Op::clear:
-        for (unsigned i = 0; i < choice; ++i) {
-          const auto c = static_cast<std::uint8_t>(choice_ + i);
-          if (op == Op::fill) (void)index.insert(key(c), value_of(map->info, c % 32));
-          if (op == Op::clear) (void)index.erase(key(c));
-        }
-        return;
-      default:
-        scan(*map, choice, op == Op::for_each);
-    }
+    const auto oracle = oracles_.find(std::string(info.name));
+    MapOps(*map, oracle == oracles_.end() ? nullptr : &oracle->second, held_)
+        .run(op, choice, input);
   }
-
-  static void find_many(detail::Index& index, const MapInfo& info, std::uint8_t choice) {
-    std::vector<std::string> texts;
-    for (unsigned i = 0; i < 24; ++i)
-      texts.push_back(text_of(static_cast<std::uint8_t>(choice + i)));
-    std::vector<detail::Key> keys;
-    for (unsigned i = 0; i < texts.size(); ++i) {
-      keys.push_back(info.key_kind == KeyKind::bytes
-                         ? detail::Key{.bytes = texts[i]}
-                         : detail::Key{.word = word_of(static_cast<std::uint8_t>(choice + i))});
-    }
-    (void)index.read_many(keys, [](std::size_t, const detail::Value& value) { look(value); });
-  }
-
-  void scan(UntypedMap& map, std::uint8_t choice, bool all) {
-    std::uint64_t visited = 0;
-    const auto visit = [&](std::span<const detail::Entry> entries) {
-      for (const detail::Entry& entry : entries) look(entry.value);
-      visited += entries.size();
-      return visited < kMaxVisits;
-    };
-    if (all || map.ordered == nullptr) {
-      (void)map.index->for_each(visit);
-      return;
-    }
-    std::string from = text_of(choice);
-    std::string to = text_of(static_cast<std::uint8_t>(choice * 7));
-    detail::ScanRange range{.reverse = choice_ % 2 != 0};
-    const bool bytes = map.info.key_kind == KeyKind::bytes;
-    if (choice % 4 != 0) range.from = bytes ? detail::Key{.bytes = from} : key_of(map.info, choice);
-    if (choice % 3 != 0) {
-      range.to = bytes ? detail::Key{.bytes = to}
-                       : key_of(map.info, static_cast<std::uint8_t>(choice * 7));
-    }
-    (void)map.ordered->scan(range, visit);
-  }
-
-  using Bytes = std::string_view;
 
   const Fixture& fixture_;
   std::optional<Pool> pool_;
+  HeldVersion held_;  // lets go before the pool does
   PoolOptions options_;
-  std::uint8_t choice_ = 0;
-  std::string text_;
-  std::string value_;
+  bool judged_;
+  Oracles oracles_;  // none if the pool is not judged
 };
 
 }  // namespace
@@ -237,11 +172,13 @@ void fuzz_one(Input input) {
   const Fixture& fixture = Fixture::get();
   const Recipe recipe = Recipe::parse(input);
   PoolOptions options;
-  (void)fixture.write(recipe, options);
+  const std::string bytes = fixture.write(recipe, options);
   auto pool = open_file(fixture.file().path(), options);
   if (!pool || recipe.base == Recipe::kRaw) return;
   Reader operations(recipe.rest);
-  Session(fixture, std::move(*pool), options).run(operations);
+  const bool versions = (recipe.flags & Recipe::kVersions) != 0;
+  Session(fixture, std::move(*pool), options, fixture.oracles(recipe, bytes))
+      .run(operations, versions ? Op::count_with_versions : Op::count);
 }
 
 }  // namespace perdure::fuzz

@@ -59,6 +59,7 @@ struct Recipe {
   static constexpr std::uint8_t kAccept = 8;     // accept_untrusted
   static constexpr std::uint8_t kEmulated = 16;  // durability
   static constexpr std::uint8_t kPower = 32;
+  static constexpr std::uint8_t kVersions = 64;  // operations on versions are among the others
 
   std::uint8_t base = 0;
   std::uint8_t flags = 0;

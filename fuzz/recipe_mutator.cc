@@ -19,12 +19,12 @@ class Mutator {
   explicit Mutator(unsigned seed) : random_(seed) {}
 
   void mutate(Recipe& recipe, std::size_t max_size) {
-    switch (below(8)) {
+    switch (below(9)) {
       case 0:
         recipe.base = static_cast<std::uint8_t>(below(64));
         break;
       case 1:
-        recipe.flags ^= static_cast<std::uint8_t>(1U << below(6));
+        recipe.flags ^= static_cast<std::uint8_t>(1U << below(7));
         break;
       case 2:
       case 3:
@@ -42,6 +42,12 @@ class Mutator {
         if (!recipe.patches.empty()) {
           recipe.patches.erase(recipe.patches.begin() + static_cast<long>(pick(recipe)));
         }
+        break;
+      case 7:
+        // Undamaged: `ops` compares every answer.
+        recipe.patches.clear();
+        recipe.flags &= static_cast<std::uint8_t>(~(Recipe::kFixPool | Recipe::kFixEngine));
+        recipe.flags |= Recipe::kVersions;
         break;
       default:
         mutate_rest(recipe, max_size);

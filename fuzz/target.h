@@ -15,13 +15,17 @@ using Input = std::span<const std::uint8_t>;
 // Judges one input; whatever it finds ends the process.
 void fuzz_one(Input input);
 
-// PERDURE_FUZZ_PLANT=1: the target has a bug, in its own code, that an input can reach.
-inline bool planted() noexcept {
-  static const bool on = [] {
+// PERDURE_FUZZ_PLANT: the target has a bug, in its own code, that an input can reach.
+enum class Plant : char {
+  memory = '1',
+  answer = '2',  // of targets that compare answers
+};
+inline bool planted(Plant plant = Plant::memory) noexcept {
+  static const char on = [] {
     const char* text = std::getenv("PERDURE_FUZZ_PLANT");
-    return text != nullptr && *text == '1';
+    return text != nullptr ? *text : '\0';
   }();
-  return on;
+  return on == static_cast<char>(plant);
 }
 
 // A finding that is no signal by itself. Not assert(): release builds judge too.

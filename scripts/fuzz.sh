@@ -21,6 +21,7 @@ work=$PWD/build/fuzz/work/$engine
 seed=${PERDURE_FUZZ_SEED:-$((RANDOM * 32768 + RANDOM + 1))}
 parsers="tsv cli"
 pools="open check ops"
+declare -A plants=([ops]="1 2")  # memory, and a wrong answer
 [ -x "$bin/fuzz_ops" ] || { echo "fuzz: run make build-fuzz first" >&2; exit 2; }
 
 case "$mode" in
@@ -40,25 +41,25 @@ options=(-max_len=1024 -timeout=0 -rss_limit_mb=3000 -malloc_limit_mb=512 -close
 # dictionary TARGET: the option that names one, if there is one.
 dictionary() { [ ! -e "fuzz/$1.dict" ] || echo "-dict=fuzz/$1.dict"; }
 
-# canary TARGET: processor seconds until the planted bug was found, from no corpus at all.
+# canary TARGET PLANT: processor seconds until the planted bug was found, from no corpus at all.
 canary() {
-  local folder=$work/$1/canary seconds
+  local folder=$work/$1/canary$2 seconds
   mkdir -p "$folder/corpus"
   TIMEFORMAT='%U %S'
-  seconds=$({ time PERDURE_FUZZ_PLANT=1 "$bin/fuzz_$1" "${options[@]}" \
+  seconds=$({ time PERDURE_FUZZ_PLANT=$2 "$bin/fuzz_$1" "${options[@]}" \
       $(dictionary "$1") -seed="$seed" -max_total_time=120 -artifact_prefix="$folder/" \
       "$folder/corpus" >"$folder/log" 2>&1 || true; } 2>&1 | awk '{printf "%.1f", $1 + $2}')
   local found
   found=$(find "$folder" -name 'crash-*' -print -quit)
   if [ -z "$found" ]; then
-    echo "fuzz: $1: the planted bug was not found; see $folder/log" >&2
+    echo "fuzz: $1: planted bug $2 was not found; see $folder/log" >&2
     return 1
   fi
   # It was the planted one: without it the input does nothing.
   "$bin/fuzz_$1_replay" "$found" >"$folder/replay_log" 2>&1 || return 1
-  echo "$seconds" >"$work/$1/canary_seconds"
+  echo "$seconds" >>"$work/$1/canary_seconds"
   awk -v s="$seconds" 'BEGIN {exit !(s < 10)}' && return 0
-  echo "fuzz: $1: the planted bug took $seconds s to find" >&2
+  echo "fuzz: $1: planted bug $2 took $seconds s to find" >&2
   return 1
 }
 
@@ -67,7 +68,9 @@ run_target() {
   local folder=$work/$1
   rm -rf "$folder"
   mkdir -p "$folder/corpus" "$folder/found"
-  canary "$1" || touch "$folder/canary_failed"
+  for plant in ${plants[$1]:-1}; do
+    canary "$1" "$plant" || touch "$folder/canary_failed"
+  done
   "$bin/fuzz_$1_replay" --unpack "$folder/corpus" "fuzz/corpus/$1.hex"
   "$bin/fuzz_$1" "${options[@]}" $(dictionary "$1") -seed="$seed" -runs="$2" \
       -artifact_prefix="$folder/found/" "$folder/corpus" >"$folder/log" 2>&1 || true

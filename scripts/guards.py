@@ -30,6 +30,7 @@ Bar = tuple[str, float | str | None, float | str | None]
 CANARY: Bar = ("<", 10, 10)
 NONE: Bar = ("==", 0, 0)
 SHOWN: Bar = (">=", None, None)
+OF_VERSIONS: Bar = (">=", "keeps_versions", "keeps_versions")  # 0 only of engines without
 
 
 class Machine:
@@ -105,6 +106,12 @@ MACHINES = [
         "kills_in_growth": (">=", 1, 1),
         "kill_sites_hit": (">=", 1, 1),
         "lost_acks": NONE,
+        "keeps_versions": SHOWN,  # 0 or 1
+        "torture_tags": OF_VERSIONS,
+        "torture_trims": OF_VERSIONS,
+        "torture_rollbacks": OF_VERSIONS,
+        "torture_reads_at_versions": OF_VERSIONS,
+        "versions_verified": OF_VERSIONS,
         "torture_canary_seconds": CANARY,
     }),
     Machine("lin", "scripts/lin.sh --engine {E} {M}", (4, 25), {
@@ -113,6 +120,12 @@ MACHINES = [
         "crash_histories": (">=", 1_000, 1_000),
         "crash_history_kills": (">=", 1_000, 1_000),
         "crash_history_in_flight": (">=", 100, 100),
+        # 1 where the engine keeps versions; else 0, and so are these.
+        "keeps_versions": SHOWN,
+        "history_tags": (">=", "keeps_versions", "keeps_versions"),
+        "history_version_reads": (">=", "keeps_versions", "keeps_versions"),
+        "crash_history_tags": (">=", "keeps_versions", "keeps_versions"),
+        "crash_history_version_reads": (">=", "keeps_versions", "keeps_versions"),
         "not_linearizable": NONE,
         "lin_canary_seconds": CANARY,
     }),

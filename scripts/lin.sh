@@ -63,19 +63,20 @@ canary() {
     awk '{s = $3 - $2; printf "%.1f", (s > $1 ? s : $1)}')
 }
 slowest=0
-for bug in stale_read lost_update lost_erase; do
+for bug in $("$recorder" --engine "$engine" --canaries); do
   canary illegal --histories 16 --canary $bug
 done
-planted=$("$recorder" --engine "$engine" --planted)
-for mutant in $planted; do
-  canary some --crashes 40 --mutant "$mutant"
-done
+while read -ra planted; do
+  canary some --crashes 40 "${planted[@]}"
+done <<<"$("$recorder" --engine "$engine" --planted)"
 echo "$engine.lin_canary_seconds=$slowest"
 
 wrong=0    # unknown ones included
 unknown=0
 failed=0
 total=(0 0 0 0 0)  # operations, crash operations, kills, in flight, shrunk
+tags=(0 0)         # concurrent, crashed
+reads=(0 0)        # at versions; likewise
 judged=(0 0)       # histories that the checker has read: whole ones, crashed ones
 # judge: the histories in the folder; those that are wrong are kept.
 judge() {
@@ -98,10 +99,18 @@ record() {
   line=$(tail -n 1 "$folder/log")
   judge
 }
+versioned=0        # whether there must be any
+# count_versions WHICH: those of $line.
+count_versions() {
+  versioned=$(value versioned "$line")
+  tags[$1]=$((tags[$1] + $(value tags "$line")))
+  reads[$1]=$((reads[$1] + $(value version_reads "$line")))
+}
 for ((done = 0; done < histories; done += batch)); do
   record --histories $((histories - done < batch ? histories - done : batch)) $((seed + done))
   total[0]=$((total[0] + $(value operations "$line")))
   total[4]=$((total[4] + $(value shrunk "$line")))
+  count_versions 0
   judged[0]=$((judged[0] + files))
 done
 for ((done = 0; done < crashes; done += batch * 10)); do
@@ -109,16 +118,22 @@ for ((done = 0; done < crashes; done += batch * 10)); do
   total[1]=$((total[1] + $(value operations "$line")))
   total[2]=$((total[2] + $(value kills "$line")))
   total[3]=$((total[3] + $(value in_flight "$line")))
+  count_versions 1
   judged[1]=$((judged[1] + files))
 done
 
 echo "$engine.histories=${judged[0]}"
 echo "$engine.history_operations=${total[0]}"
+echo "$engine.keeps_versions=$versioned"
+echo "$engine.history_tags=${tags[0]}"
+echo "$engine.history_version_reads=${reads[0]}"
 echo "$engine.history_shrunk=${total[4]}"
 echo "$engine.crash_histories=${judged[1]}"
 echo "$engine.crash_history_operations=${total[1]}"
 echo "$engine.crash_history_kills=${total[2]}"
 echo "$engine.crash_history_in_flight=${total[3]}"
+echo "$engine.crash_history_tags=${tags[1]}"
+echo "$engine.crash_history_version_reads=${reads[1]}"
 echo "$engine.not_linearizable=$wrong"
 echo "$engine.linearizability_unknown=$unknown"
 if [ "$wrong" -ne 0 ] || [ "$failed" -ne 0 ]; then

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "perdure/pool.h"
+
 namespace perdure::testing {
 
 extern const EngineUnderTest kPhastUnderTest;
@@ -31,6 +33,11 @@ const EngineUnderTest* find_engine_under_test(std::string_view name) {
   const auto* found = std::ranges::find_if(
       kEngines, [&](const EngineUnderTest* row) { return row->name() == name; });
   return found == std::end(kEngines) ? nullptr : *found;
+}
+
+bool keeps_versions(Engine engine) {
+  const auto row = std::ranges::find(engines(), engine, &EngineInfo::engine);
+  return row != engines().end() && row->versioned;
 }
 
 TortureOpen lossy_target() {

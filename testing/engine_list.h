@@ -62,6 +62,7 @@ struct EngineUnderTest {
   std::vector<FlipWork> (*flips)() = nullptr;  // besides those of every kind of key and value
   std::span<const char* const> canaries;  // SITE:op, more that the trials notice in every test run
   const char* race_mutant;                // SITE:op that only another thread can see
+  const char* version_mutant = nullptr;   // SITE:op that only those who tag versions can see
   std::span<const std::string_view> ordered_sites;  // rely on the order of stores to one line
   std::span<const Argument> arguments;
   std::span<const HistoricalBug> historical;
@@ -72,5 +73,6 @@ struct EngineUnderTest {
 
 std::span<const EngineUnderTest* const> engines_under_test();
 const EngineUnderTest* find_engine_under_test(std::string_view name);  // null: none
+bool keeps_versions(Engine engine);
 
 }  // namespace perdure::testing

@@ -403,6 +403,9 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   recovery.limits = {.product = 32, .random = 4, .sampled = 24};
   recovery.second_in = static_cast<std::uint32_t>(pick(preset, 8, 8, 16));
   recovery.third_in = 60;
+  ExploreOptions thousands =  // of keys, which some engines' recoveries write one by one
+      thinned(options, static_cast<std::uint32_t>(pick(preset, 2000, 200, 40)));
+  thousands.second_points_in = 64;
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
   const auto strings = [&](const MapSetup& s) { return engine.subjects(KeyKind::bytes, s); };
   const std::size_t n = pick(preset, 30, 80, 160);
@@ -430,9 +433,7 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
                  thinned(options, static_cast<std::uint32_t>(pick(preset, 8, 32, 8))),
                  pick(preset, 100, 1000, 1000)),
       directed_one("churn", integers(words), integer_op, options, churn(16, pick(preset, 1, 2, 4))),
-      directed_one("batch", integers(words), integer_op,
-                   thinned(options, static_cast<std::uint32_t>(pick(preset, 2000, 200, 40))),
-                   batch()),
+      directed_one("batch", integers(words), integer_op, thousands, batch()),
   };
   if (engine.arrays) {
     const auto arrays = [&](const MapSetup& s) { return engine.subjects(KeyKind::array, s); };

@@ -321,8 +321,8 @@ void Explorer::reopen(Run& run) {
 void Explorer::crash_point(Run& run, std::string_view where, bool acknowledged) {
   if (done()) return;
   // What comes next has been crossed: by the images of this point, or of an equal one before.
-  const bool sampled_out = options_.points_in > 1 && run.depth == 1 &&
-                           run.fences++ % options_.points_in != 0 && !(run.last && acknowledged);
+  const std::uint32_t every = run.depth == 1 ? options_.points_in : options_.second_points_in;
+  const bool sampled_out = every > 1 && run.fences++ % every != 0 && !(run.last && acknowledged);
   if (!acknowledged && !sampled_out) {
     if (find_site(where) != nullptr) report_.sites_crossed.insert(std::string(where));
     for (const SiteInfo* site : run.memory.awaited_sites())

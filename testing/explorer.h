@@ -56,6 +56,8 @@ struct ExploreOptions {
   bool store_points = false;     // crash points after every store of a word, too
   // Every n-th crash point is judged, and the last: for long workloads.
   std::uint32_t points_in = 1;
+  // The same of a run that starts after a crash, whose recovery may cross as many as its workload.
+  std::uint32_t second_points_in = 1;
   // Operations before the first crash point; with them explore_create is false.
   std::vector<Op> prepare = {};
   bool explore_create = true;  // crash points inside create and the first open

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "index/engine_table.h"
 #include "testing/engine_list.h"
 #include "testing/lin_runner.h"
 
@@ -19,10 +18,23 @@ using namespace perdure::testing;
 constexpr const char* kUsage =
     "perdure-lin [--engine E] [--histories N] [--crashes N] [--ops N] [--seed S] [--out DIR] "
     "[--pool DIR]\n"
-    "            [--canary stale_read|lost_update|lost_erase] [--mutant SITE:op] [--planted]\n"
+    "            [--canary NAME] [--mutant SITE:op] [--canaries] [--planted]\n"
     "History number i has seed S+i, which decides threads, keys, types and durability. Crash\n"
     "histories alternate between the plain and the lossy target; a mutant makes them all lossy.\n"
-    "--planted only says which mutants of the engine crash histories have to show.\n";
+    "--canaries only says which mistakes of the recorder's own the engine's concurrent histories\n"
+    "have to show, --planted what some crash histories have to: options, a line each.\n";
+
+// Mistakes that --canary plants in what is recorded.
+struct NamedCanary {
+  const char* name;
+  Canary canary;
+  bool of_versions;
+};
+constexpr NamedCanary kCanaries[] = {{"stale_read", Canary::stale_read, false},
+                                     {"lost_update", Canary::lost_update, false},
+                                     {"lost_erase", Canary::lost_erase, false},
+                                     {"late_read", Canary::late_read, true},
+                                     {"early_tag", Canary::early_tag, true}};
 
 [[noreturn]] void usage(const std::string& what) {
   std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
@@ -52,8 +64,17 @@ struct Arguments {
   std::string mutant;
   const EngineUnderTest* engine = &row_of("phast");
   Canary canary = Canary::none;
+  bool canaries = false;
   bool planted = false;
+
+  bool versioned() const { return perdure::testing::keeps_versions(engine->engine); }
 };
+
+Canary canary_of(const std::string& name) {
+  const auto* found = std::ranges::find(kCanaries, name, &NamedCanary::name);
+  if (found == std::end(kCanaries)) usage("no canary " + name);
+  return found->canary;
+}
 
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
@@ -63,8 +84,8 @@ Arguments parse(int argc, char** argv) {
       std::printf("%s", kUsage);
       std::exit(0);
     }
-    if (flag == "--planted") {
-      arguments.planted = true;
+    if (flag == "--canaries" || flag == "--planted") {
+      (flag == "--planted" ? arguments.planted : arguments.canaries) = true;
       continue;
     }
     if (i + 1 == argc) usage("no value for " + flag);
@@ -85,12 +106,8 @@ Arguments parse(int argc, char** argv) {
       arguments.pool = value;
     } else if (flag == "--mutant") {
       arguments.mutant = value;
-    } else if (flag == "--canary" && value == "stale_read") {
-      arguments.canary = Canary::stale_read;
-    } else if (flag == "--canary" && value == "lost_update") {
-      arguments.canary = Canary::lost_update;
-    } else if (flag == "--canary" && value == "lost_erase") {
-      arguments.canary = Canary::lost_erase;
+    } else if (flag == "--canary") {
+      arguments.canary = canary_of(value);
     } else {
       usage("unknown option " + flag);
     }
@@ -107,10 +124,34 @@ bool save(const std::string& name, const std::string& what, const std::vector<Hi
   return failure.empty() && s.ok();
 }
 
+// What histories of one kind have in them.
+struct Totals {
+  std::uint64_t ops = 0;
+  std::uint64_t tags = 0;
+  std::uint64_t version_reads = 0;
+  std::uint64_t failures = 0;
+
+  void add(const std::vector<HistoryOp>& history, bool ok) {
+    ops += history.size();
+    tags += count_of(history, HistoryKind::tag);
+    version_reads += count_of(history, HistoryKind::find_at);
+    failures += ok ? 0 : 1;
+  }
+  // `more`: of this kind of history only.
+  void print(const char* kind, std::uint64_t count, bool versioned, const std::string& more) const {
+    std::printf(
+        "%s=%llu operations=%llu versioned=%d tags=%llu version_reads=%llu %s "
+        "failures=%llu\n",
+        kind, static_cast<unsigned long long>(count), static_cast<unsigned long long>(ops),
+        versioned ? 1 : 0, static_cast<unsigned long long>(tags),
+        static_cast<unsigned long long>(version_reads), more.c_str(),
+        static_cast<unsigned long long>(failures));
+  }
+};
+
 std::uint64_t record_concurrent(const Arguments& arguments) {
   const std::string pool = arguments.pool + "/lin-" + std::to_string(getpid()) + ".perdure";
-  std::uint64_t failures = 0;
-  std::uint64_t ops = 0;
+  Totals totals;
   std::uint64_t grown = 0;
   std::uint64_t shrunk = 0;
   for (std::uint64_t i = 0; i < arguments.histories; ++i) {
@@ -119,32 +160,29 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
     options.canary = arguments.canary;
     options.engine = arguments.engine->engine;
     options.ordered = arguments.engine->ordered;
+    options.versioned = arguments.versioned();
     LinRun run = run_concurrent(options, pool);
     // A hash table may keep its size when keys go. A list of nodes has none; nor does it show in a
     // map that keeps what its keys were.
-    const bool shows = run.divided && !perdure::find_engine(options.engine)->versioned;
+    const bool shows = run.divided && !options.versioned;
     const bool changed = !shows || (run.grown != 0 && (run.shrunk != 0 || !options.ordered));
     if (options.ranges && !changed && run.failure.empty()) {
       run.failure = "keys are meant to come and go in such numbers that the map changes its shape";
     }
-    ops += run.ops.size();
     grown += run.grown;
     shrunk += run.shrunk;
     const std::string name = arguments.out + "/run-" + std::to_string(options.seed) + ".lin";
-    failures += save(name, options.describe(), run.ops, run.failure) ? 0 : 1;
+    totals.add(run.ops, save(name, options.describe(), run.ops, run.failure));
   }
-  std::printf("concurrent=%llu operations=%llu grown=%llu shrunk=%llu failures=%llu\n",
-              static_cast<unsigned long long>(arguments.histories),
-              static_cast<unsigned long long>(ops), static_cast<unsigned long long>(grown),
-              static_cast<unsigned long long>(shrunk), static_cast<unsigned long long>(failures));
-  return failures;
+  totals.print("concurrent", arguments.histories, arguments.versioned(),
+               "grown=" + std::to_string(grown) + " shrunk=" + std::to_string(shrunk));
+  return totals.failures;
 }
 
 std::uint64_t record_crashes(const Arguments& arguments) {
   const TortureOpen plain = plain_target();
   const TortureOpen lossy = lossy_target();
-  std::uint64_t failures = 0;
-  std::uint64_t ops = 0;
+  Totals totals;
   std::uint64_t kills = 0;
   std::uint64_t in_flight = 0;
   for (std::uint64_t i = 0; i < arguments.crashes; ++i) {
@@ -160,32 +198,41 @@ std::uint64_t record_crashes(const Arguments& arguments) {
                                         .max_work_us = is_lossy ? 1'500U : 400U,
                                         .stall_one_in = (seed & 4) != 0 ? 8U : 0U},
                             .keys = 4 + static_cast<std::uint32_t>(seed % 3) * 14,
-                            .kills = 1 + static_cast<std::uint32_t>(seed / 3 % 3)};
+                            .kills = 1 + static_cast<std::uint32_t>(seed / 3 % 3),
+                            .canary = arguments.canary};
     const LinCrashRun run = run_crashed(options, is_lossy ? lossy : plain);
-    ops += run.ops.size();
     kills += run.kills;
     in_flight += run.in_flight;
     const std::string name = arguments.out + "/crash-" + std::to_string(seed) + ".lin";
     // A mutant may also be noticed by the pool itself; the checker then judges what there is.
-    const bool ok = save(name, options.torture.mode, run.ops, run.failure);
-    failures += ok ? 0 : 1;
+    totals.add(run.ops, save(name, options.torture.mode, run.ops, run.failure));
   }
-  std::printf("crashed=%llu operations=%llu kills=%llu in_flight=%llu failures=%llu\n",
-              static_cast<unsigned long long>(arguments.crashes),
-              static_cast<unsigned long long>(ops), static_cast<unsigned long long>(kills),
-              static_cast<unsigned long long>(in_flight),
-              static_cast<unsigned long long>(failures));
-  return failures;
+  totals.print("crashed", arguments.crashes, arguments.versioned(),
+               "kills=" + std::to_string(kills) + " in_flight=" + std::to_string(in_flight));
+  return totals.failures;
+}
+
+void print_planted(const Arguments& arguments) {
+  for (const NamedCanary& one : kCanaries) {
+    if (one.of_versions && !arguments.versioned()) continue;
+    if (arguments.canaries) std::printf("%s\n", one.name);
+    if (arguments.planted && one.of_versions) std::printf("--canary %s\n", one.name);
+  }
+  if (!arguments.planted) return;
+  for (const char* keys : {"integer", "bytes"}) {
+    std::printf("--mutant %s\n", arguments.engine->planted_bug(keys));
+  }
+  if (arguments.engine->version_mutant != nullptr) {
+    std::printf("--mutant %s\n", arguments.engine->version_mutant);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
-  if (arguments.planted) {
-    for (const char* keys : {"integer", "bytes"}) {
-      std::printf("%s\n", arguments.engine->planted_bug(keys));
-    }
+  if (arguments.canaries || arguments.planted) {
+    print_planted(arguments);
     return 0;
   }
   if (arguments.histories + arguments.crashes == 0) usage("nothing to do");

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <optional>
@@ -17,7 +18,8 @@ namespace {
 
 constexpr std::uint32_t kSpacing = 3;  // between integer keys
 constexpr std::uint64_t kPasses = 6;
-constexpr std::uint64_t kWindow = 150;  // three leaves of PhaST
+constexpr std::uint64_t kWindow = 150;      // three leaves of PhaST
+constexpr std::uint32_t kVersionsRead = 8;  // as a whole, at the end
 
 template <class K>
 detail::OwnedKey<K> key_of(std::uint32_t number) {
@@ -58,23 +60,32 @@ struct Progress {
   explicit Progress(std::uint32_t threads) : start(threads) {}
   std::barrier<> start;
   std::atomic<std::uint64_t> recorded{0};
+  std::atomic<Version> tagged{0};  // the version that a tag has answered last
+};
+
+// One map as what its engine offers.
+template <class K, class V>
+struct Views {
+  Map<K, V> map;
+  std::optional<OrderedMap<K, V>> ordered = {};
+  std::optional<VersionedMap<K, V>> versioned = {};
 };
 
 // One thread of a run, and what it recorded.
 template <class K, class V>
 class Worker {
  public:
-  // `ordered`: the same map, if its engine keeps order.
-  Worker(const LinOptions& options, Map<K, V> map, std::optional<OrderedMap<K, V>> ordered,
-         Progress& progress, std::uint32_t thread)
+  Worker(const LinOptions& options, const Views<K, V>& views, Progress& progress,
+         std::uint32_t thread)
       : options_(options),
         progress_(progress),
-        map_(std::move(map)),
-        ordered_(std::move(ordered)),
+        map_(views.map),
+        ordered_(views.ordered),
+        versioned_(views.versioned),
         random_(options.seed << 8 ^ thread),
         next_value_(std::uint64_t{thread} << 40 | 1),
         seen_(options.keys) {
-    log_.reserve(options.ops + 3 * options.keys);
+    log_.reserve(options.ops + (3 + kVersionsRead) * options.keys);
   }
 
   void run() {
@@ -93,12 +104,18 @@ class Worker {
     if (ordered_) scan(0, options_.keys, false, ~std::uint64_t{0});
     visit_all();
     for (std::uint32_t key = 0; key < options_.keys; ++key) find(key);
+    if (!versioned_) return;
+    const Version last = versioned_->versions().last;
+    for (std::uint32_t i = 0; i < kVersionsRead && last != 0; ++i) {
+      scan(0, options_.keys, false, ~std::uint64_t{0}, i == 0 ? last : 1 + random_.below(last));
+    }
   }
   std::vector<HistoryOp>& log() { return log_; }
   const std::string& failure() const { return failure_; }
 
  private:
   void step() {
+    if (versioned_ && random_.one_in(64)) return tag();
     if (options_.ranges) return wave_step();
     const std::uint32_t key = static_cast<std::uint32_t>(random_.below(options_.keys));
     const std::uint64_t dice = random_.below(1000);
@@ -135,6 +152,7 @@ class Worker {
 
   // Reads of one kind or another at `key`.
   void look(std::uint32_t key, std::uint32_t width) {
+    if (versioned_ && random_.one_in(4)) return look_at_version(key, width);
     const std::uint64_t dice = random_.below(1000);
     if (dice < 930) {
       find(key);
@@ -148,15 +166,34 @@ class Worker {
     }
   }
 
+  // At the version that a tag has answered last, this thread's or another's; or that is the last
+  // one, though its tag has not answered yet; or what this thread has read before, again.
+  void look_at_version(std::uint32_t key, std::uint32_t width) {
+    const std::uint64_t dice = random_.below(4);
+    auto& [key_before, version_before] = read_before_[random_.below(read_before_.size())];
+    if (dice == 0 && version_before != 0) return find_at(key_before, version_before);
+    const Version version =
+        dice == 1 ? versioned_->versions().last : progress_.tagged.load(std::memory_order_acquire);
+    if (version == 0) return;
+    if (random_.one_in(32)) {
+      return scan(key, std::min(key + width, options_.keys), random_.one_in(2), ~std::uint64_t{0},
+                  version);
+    }
+    find_at(key, version);
+    key_before = key;
+    version_before = version;
+  }
+
   void fail_with(const char* what, const Status& status) {
     failure_ = std::string(what) + ": " + std::string(status.message());
   }
 
   void record(HistoryKind kind, std::uint32_t key, std::uint64_t value, bool yes,
-              std::uint64_t call, std::uint64_t end) {
+              std::uint64_t call, std::uint64_t end, Version version = 0) {
     log_.push_back({.call = call,
                     .end = end,
                     .value = value,
+                    .version = version,
                     .key = key,
                     .kind = kind,
                     .answer = yes ? HistoryAnswer::yes : HistoryAnswer::no});
@@ -182,9 +219,29 @@ class Worker {
   }
 
   void record_find(std::uint32_t number, const std::optional<detail::Owned<V>>& value,
-                   std::uint64_t call, std::uint64_t end) {
-    record(HistoryKind::find, number, value ? number_of_value<V>(*value) : 0, value.has_value(),
-           call, end);
+                   std::uint64_t call, std::uint64_t end, Version version = 0) {
+    record(version == 0 ? HistoryKind::find : HistoryKind::find_at, number,
+           value ? number_of_value<V>(*value) : 0, value.has_value(), call, end, version);
+  }
+
+  void tag() {
+    const std::uint64_t call = history_call();
+    auto version = versioned_->tag();
+    const std::uint64_t end = history_end();
+    if (!version) return fail_with("tag", version.error());
+    progress_.tagged.store(*version, std::memory_order_release);
+    const bool early = options_.canary == Canary::early_tag && random_.one_in(20);
+    record(HistoryKind::tag, kAllKeys, 0, true, call, end, *version - (early ? 1 : 0));
+  }
+
+  void find_at(std::uint32_t number, Version version) {
+    const auto key = key_of<K>(number);
+    const bool late = options_.canary == Canary::late_read && random_.one_in(100);
+    const std::uint64_t call = history_call();
+    auto found = late ? map_.find(K(key)) : versioned_->find(K(key), version);
+    const std::uint64_t end = history_end();
+    if (!found) return fail_with("a find at a version", found.error());
+    record_find(number, *found, call, end, version);
   }
 
   void find(std::uint32_t number) {
@@ -220,8 +277,10 @@ class Worker {
     for (std::size_t i = 0; i < numbers.size(); ++i) record_find(numbers[i], values[i], call, end);
   }
 
-  // Keys [first, last). What a scan passes over it calls absent; beyond its limit it says nothing.
-  void scan(std::uint32_t first, std::uint32_t last, bool reverse, std::uint64_t limit) {
+  // Keys [first, last), at a version or, 0, at present. What a scan passes over it calls absent;
+  // beyond its limit it says nothing.
+  void scan(std::uint32_t first, std::uint32_t last, bool reverse, std::uint64_t limit,
+            Version version = 0) {
     std::vector<std::optional<detail::Owned<V>>> found(last - first);
     const auto from = key_of<K>(first);
     const auto to = key_of<K>(last);
@@ -231,8 +290,7 @@ class Worker {
     options.reverse = reverse;
     options.limit = limit;
     std::int64_t previous = reverse ? std::int64_t{last} : std::int64_t{first} - 1;
-    const std::uint64_t call = history_call();
-    auto visited = ordered_->scan(options, [&](const K& key, const V& value) {
+    const auto visit = [&](const K& key, const V& value) {
       const std::uint32_t number = number_of<K>(key);
       if (number < first || number >= last || (reverse ? number >= previous : number <= previous)) {
         failure_ = "a scan delivers a key that is foreign, out of bounds or out of order";
@@ -241,13 +299,16 @@ class Worker {
       previous = number;
       found[number - first].emplace(value);
       return true;
-    });
+    };
+    const std::uint64_t call = history_call();
+    auto visited = version == 0 ? ordered_->scan(options, visit)
+                                : versioned_->scan_at(version, options, visit);
     const std::uint64_t end = history_end();
     if (!visited) return fail_with("scan", visited.error());
     if (*visited < limit) previous = reverse ? std::int64_t{first} : std::int64_t{last} - 1;
     for (std::uint32_t number = first; number < last; ++number) {
       if (reverse ? number < previous : number > previous) continue;
-      record_find(number, found[number - first], call, end);
+      record_find(number, found[number - first], call, end, version);
     }
   }
 
@@ -279,9 +340,11 @@ class Worker {
   Progress& progress_;
   Map<K, V> map_;
   std::optional<OrderedMap<K, V>> ordered_;
+  std::optional<VersionedMap<K, V>> versioned_;
   Random random_;
   std::uint64_t next_value_;
   std::vector<std::optional<detail::Owned<V>>> seen_;  // for the canary
+  std::array<std::pair<std::uint32_t, Version>, 64> read_before_ = {};
   std::vector<HistoryOp> log_;
   std::string failure_;
 };
@@ -291,17 +354,22 @@ std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
   const MapOptions small{.engine = options.engine, .capacity = 1};
   auto map = pool.map<K, V>("lin", small);
   if (!map) return std::string(map.error().message());
-  std::optional<OrderedMap<K, V>> ordered;
+  Views<K, V> views{.map = *map};
   if (options.ordered) {
     auto same = pool.ordered_map<K, V>("lin", small);
     if (!same) return std::string(same.error().message());
-    ordered.emplace(std::move(*same));
+    views.ordered.emplace(std::move(*same));
+  }
+  if (options.versioned) {
+    auto same = pool.versioned_map<K, V>("lin", small);
+    if (!same) return std::string(same.error().message());
+    views.versioned.emplace(std::move(*same));
   }
   Progress progress(options.threads);
   std::vector<Worker<K, V>> workers;
   workers.reserve(options.threads);
   for (std::uint32_t t = 0; t < options.threads; ++t) {
-    workers.emplace_back(options, *map, ordered, progress, t);
+    workers.emplace_back(options, views, progress, t);
   }
   std::vector<std::thread> threads;
   for (Worker<K, V>& worker : workers) threads.emplace_back([&worker] { worker.run(); });

@@ -23,7 +23,9 @@ namespace perdure::testing {
 namespace {
 
 constexpr std::uint32_t kMaxThreads = 8;
-constexpr std::uint32_t kMaxOps = 1100;
+constexpr std::uint32_t kMaxOps = 1400;
+constexpr std::uint32_t kMaxVersions = 4096;
+constexpr std::uint32_t kVersionsRead = 8;  // by each process, of every key
 
 // One thread's operations. The first `started` have been begun; of those, the ones whose answer is
 // not `open` are acknowledged: it is stored last.
@@ -37,6 +39,10 @@ struct Shared {
   std::atomic<bool> failed;
   char message[512];
   Log logs[kMaxThreads];
+  // Versions that a tag has answered or a read has seen, in whichever process; 0: not yet stored.
+  std::atomic<std::uint32_t> known;
+  std::atomic<Version> versions[kMaxVersions];
+  Version highest;  // that a tag before this process can have made
 };
 
 class Child {
@@ -47,6 +53,7 @@ class Child {
   [[noreturn]] void run(const TortureOpen& open, const std::string& file, bool existed, bool last) {
     const TortureOptions& torture = options_.torture;
     if (!torture.mutant.empty() && !set_mutant(torture.mutant)) give_up("no such mutant");
+    const std::uint64_t opening = history_call();
     auto target = open(torture, file);
     if (!target && !existed) {
       unlink(file.c_str());  // killed inside create: nobody was told that it is a pool
@@ -55,9 +62,7 @@ class Child {
     if (!target) give_up("open: " + std::string(target.error().message()));
     target_ = target->get();
     shared_.opened = true;
-    for (std::uint32_t key = 0; key < options_.keys; ++key) {
-      perform(shared_.logs[0], HistoryKind::find, key, 0);
-    }
+    read_all(opening);
     shared_.read = true;
     if (last) {
       std::uint64_t entries = 0;
@@ -83,6 +88,29 @@ class Child {
     _exit(9);
   }
 
+  void read_all(std::uint64_t opening) {
+    Log& log = shared_.logs[0];
+    for (std::uint32_t key = 0; key < options_.keys; ++key) {
+      perform(log, HistoryKind::find, key, 0);
+    }
+    if (!target_->keeps_versions()) return;
+    recovered_ = target_->versions().last;
+    // Recovery has closed a version that no tag can have closed: what it found is in it.
+    if (recovered_ > shared_.highest) {
+      HistoryOp& op = begin(
+          log, {.call = opening, .version = recovered_, .key = kAllKeys, .kind = HistoryKind::tag});
+      acknowledge(op, true);
+      learn(recovered_);
+    }
+    Random random(options_.torture.seed << 16 ^ std::uint64_t{session_} << 8 ^ 0xff);
+    for (std::uint32_t i = 0; i < kVersionsRead; ++i) {
+      const Version version = a_version(random);
+      for (std::uint32_t key = 0; key < options_.keys && version != 0; ++key) {
+        perform(log, HistoryKind::find_at, key, 0, version);
+      }
+    }
+  }
+
   void work(std::uint32_t thread) {
     Random random(options_.torture.seed << 16 ^ std::uint64_t{session_} << 8 ^ thread);
     std::uint64_t value = std::uint64_t{session_} << 48 | std::uint64_t{thread} << 40 | 1;
@@ -90,34 +118,84 @@ class Child {
                                              HistoryKind::update, HistoryKind::erase,
                                              HistoryKind::find,   HistoryKind::find};
     for (std::uint32_t i = 0; i < options_.ops_per_thread; ++i) {
-      perform(shared_.logs[thread], kKinds[random.below(6)],
-              static_cast<std::uint32_t>(random.below(options_.keys)), value++);
+      if (target_->keeps_versions() && random.one_in(16)) tag(shared_.logs[thread]);
+      const auto key = static_cast<std::uint32_t>(random.below(options_.keys));
+      const Version version = target_->keeps_versions() && random.one_in(4) ? a_version(random) : 0;
+      if (version != 0) {
+        perform(shared_.logs[thread], HistoryKind::find_at, key, 0, version);
+      } else {
+        perform(shared_.logs[thread], kKinds[random.below(6)], key, value++);
+      }
     }
   }
 
-  void perform(Log& log, HistoryKind kind, std::uint32_t number, std::uint64_t value) {
-    const bool writes = kind != HistoryKind::find && kind != HistoryKind::erase;
+  // One that is known, half of the time the newest; or the last one there is, if a tag of this
+  // process makes it: that need not have answered. 0: none.
+  Version a_version(Random& random) {
+    if (random.one_in(4)) {
+      const Version last = target_->versions().last;
+      return last > recovered_ ? last : 0;
+    }
+    const std::uint32_t known = std::min(shared_.known.load(), kMaxVersions);
+    if (known == 0) return 0;
+    return shared_.versions[random.one_in(2) ? known - 1 : random.below(known)].load();
+  }
+  void learn(Version version) {
+    const std::uint32_t known = std::min(shared_.known.load(), kMaxVersions);
+    if (known != 0 && shared_.versions[known - 1] >= version) return;
+    const std::uint32_t at = shared_.known.fetch_add(1);
+    if (at < kMaxVersions) shared_.versions[at] = version;
+  }
+
+  HistoryOp& begin(Log& log, HistoryOp op) {
+    const std::uint32_t at = log.started.load(std::memory_order_relaxed);
+    op.session = session_;
+    if (op.call == 0) op.call = history_call();
+    log.ops[at] = op;
+    log.started.store(at + 1, std::memory_order_release);
+    return log.ops[at];
+  }
+  void acknowledge(HistoryOp& op, bool yes) {
+    op.end = history_end();
+    std::atomic_ref(op.answer).store(yes ? HistoryAnswer::yes : HistoryAnswer::no,
+                                     std::memory_order_release);
+  }
+
+  void tag(Log& log) {
+    HistoryOp& op = begin(log, {.key = kAllKeys, .kind = HistoryKind::tag});
+    auto version = target_->tag();
+    if (!version) give_up("tag: " + std::string(version.error().message()));
+    op.version = *version - (planted(Canary::early_tag, *version) ? 1 : 0);
+    acknowledge(op, true);
+    learn(*version);
+  }
+  bool planted(Canary canary, std::uint64_t which) const {
+    return options_.canary == canary && which % 16 == 0;
+  }
+
+  void perform(Log& log, HistoryKind kind, std::uint32_t number, std::uint64_t value,
+               Version version = 0) {
+    const bool reads = kind == HistoryKind::find || kind == HistoryKind::find_at;
+    const bool writes = !reads && kind != HistoryKind::erase;
     const std::string key = key_of(number);
     const std::string written = writes ? value_of(value) : "";
     std::string found;
-    const std::uint32_t at = log.started.load(std::memory_order_relaxed);
-    HistoryOp& op = log.ops[at];
-    op = {.call = history_call(),
-          .value = writes ? value : 0,
-          .key = number,
-          .kind = kind,
-          .session = session_};
-    log.started.store(at + 1, std::memory_order_release);
-    auto answer = kind == HistoryKind::find     ? target_->find(key, found)
-                  : kind == HistoryKind::erase  ? target_->erase(key)
-                  : kind == HistoryKind::insert ? target_->insert(key, written)
-                  : kind == HistoryKind::update ? target_->update(key, written)
-                                                : target_->upsert(key, written);
+    HistoryOp& op =
+        begin(log, {.value = writes ? value : 0, .version = version, .key = number, .kind = kind});
+    auto answer = kind == HistoryKind::find      ? target_->find(key, found)
+                  : kind == HistoryKind::find_at ? find_at(key, version, found)
+                  : kind == HistoryKind::erase   ? target_->erase(key)
+                  : kind == HistoryKind::insert  ? target_->insert(key, written)
+                  : kind == HistoryKind::update  ? target_->update(key, written)
+                                                 : target_->upsert(key, written);
     if (!answer) give_up("an operation: " + std::string(answer.error().message()));
-    op.end = history_end();
-    if (kind == HistoryKind::find && *answer) op.value = number_of(found);
-    std::atomic_ref(op.answer).store(*answer ? HistoryAnswer::yes : HistoryAnswer::no,
-                                     std::memory_order_release);
+    if (reads && *answer) op.value = number_of(found);
+    acknowledge(op, *answer);
+    if (version != 0) learn(version);
+  }
+  Expected<bool> find_at(const std::string& key, Version version, std::string& value) {
+    if (planted(Canary::late_read, version)) return target_->find(key, value);
+    return target_->find_at(key, version, value);
   }
 
   bool integers() const { return options_.torture.keys == "integer"; }
@@ -141,6 +219,7 @@ class Child {
   const LinCrashOptions& options_;
   std::uint16_t session_;
   TortureTarget* target_ = nullptr;
+  Version recovered_ = 0;  // the last one that this process has found
 };
 
 class CrashRun {
@@ -225,17 +304,22 @@ class CrashRun {
 
   // What never was answered: a find says nothing, a mutation stays open.
   void collect() {
+    Version open_tags = 0;
     for (const Log& log : shared_->logs) {
       for (std::uint32_t i = 0; i < log.started.load(); ++i) {
         HistoryOp op = log.ops[i];
+        const bool tags = op.kind == HistoryKind::tag;
         if (op.answer == HistoryAnswer::open) {
-          if (op.kind == HistoryKind::find) continue;
+          if (op.kind == HistoryKind::find || op.kind == HistoryKind::find_at) continue;
           op.end = kNever;
           ++run_.in_flight;
+          open_tags += tags ? 1 : 0;
         }
+        if (tags) shared_->highest = std::max(shared_->highest, op.version);
         run_.ops.push_back(op);
       }
     }
+    shared_->highest += open_tags;
   }
 
   const LinCrashOptions& options_;

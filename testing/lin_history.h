@@ -9,6 +9,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -25,7 +26,9 @@ enum class HistoryKind : std::uint8_t {
   update,
   erase,
   find,
-  crash,  // of all keys: the process was killed, and another one goes on
+  find_at,  // what the key was in a version
+  tag,      // of all keys: makes a version
+  crash,    // of all keys: the process was killed, and another one goes on
 };
 
 enum class HistoryAnswer : std::uint8_t {
@@ -34,7 +37,7 @@ enum class HistoryAnswer : std::uint8_t {
   open,  // the process was killed before the answer was acknowledged
 };
 
-inline constexpr std::uint64_t kHistoryMagic = 0x316e696c64726570;  // "perdlin1"
+inline constexpr std::uint64_t kHistoryMagic = 0x326e696c64726570;  // "perdlin2"
 inline constexpr std::uint64_t kNever = ~std::uint64_t{0} >> 1;     // the end of an open operation
 inline constexpr std::uint32_t kAllKeys = ~std::uint32_t{0};
 // Never written: what a torn or foreign value is recorded as, so that no order explains it.
@@ -43,13 +46,14 @@ inline constexpr std::uint64_t kNobodysValue = ~std::uint64_t{0};
 struct HistoryOp {
   std::uint64_t call = 0;
   std::uint64_t end = kNever;
-  std::uint64_t value = 0;  // written, or found; every write has its own
+  std::uint64_t value = 0;    // written, or found; every write has its own
+  std::uint64_t version = 0;  // of find_at; of a tag the one that it has answered
   std::uint32_t key = 0;
   HistoryKind kind = HistoryKind::find;
   HistoryAnswer answer = HistoryAnswer::open;
   std::uint16_t session = 0;  // kills before it
 };
-static_assert(sizeof(HistoryOp) == 32);
+static_assert(sizeof(HistoryOp) == 40);
 
 inline std::uint64_t history_clock() noexcept {
   timespec now{};
@@ -66,6 +70,10 @@ inline std::uint64_t history_call() noexcept {
 inline std::uint64_t history_end() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return history_clock();
+}
+
+inline std::uint64_t count_of(std::span<const HistoryOp> ops, HistoryKind kind) {
+  return static_cast<std::uint64_t>(std::ranges::count(ops, kind, &HistoryOp::kind));
 }
 
 Status write_history(const std::string& path, std::span<const HistoryOp> ops);

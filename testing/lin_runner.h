@@ -3,9 +3,12 @@
 //
 // CONCURRENT  threads over one pool of the public API, with every kind of call. Scans and batches
 //   are recorded as one find per key, each over the whole call: that is what is promised of them.
+//   Where versions are kept, threads tag them, and read those that they or others have just tagged,
+//   or are about to; a scan at a version is recorded as a read of each key at it.
 // CRASH       processes that are killed while they work on few keys from several threads, over the
 //   plain or the lossy target of the torture. They record into memory shared with the parent, so an
-//   answer counts from the moment it left the process. The last process reads every key.
+//   answer counts from the moment it left the process. Each process reads every key first, also at
+//   versions of those before it.
 // PLANTED     bugs that the checker has to find: see Canary.
 #pragma once
 
@@ -24,6 +27,9 @@ enum class Canary : std::uint8_t {
   stale_read,   // one find in 400 answers what this thread saw there before
   lost_update,  // one update in 100 is acknowledged and not made
   lost_erase,   // one erase in 100 likewise
+  // Where versions are kept, also in crash histories:
+  late_read,  // one read at a version in 100 answers the present
+  early_tag,  // one tag in 20 is acknowledged with the version before
 };
 
 struct LinOptions {
@@ -36,7 +42,8 @@ struct LinOptions {
   bool text_values = false;
   Durability durability = Durability::process;
   Engine engine = Engine::phast;
-  bool ordered = true;  // scans are recorded, too
+  bool ordered = true;     // scans are recorded, too
+  bool versioned = false;  // tags and reads at versions likewise
   Canary canary = Canary::none;
   std::string describe() const;
 };
@@ -60,6 +67,7 @@ struct LinCrashOptions {
   std::uint32_t keys = 12;
   std::uint32_t kills = 2;
   std::uint32_t ops_per_thread = 1000;  // of one process, at most
+  Canary canary = Canary::none;         // of versions
 };
 
 struct LinCrashRun {

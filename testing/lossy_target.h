@@ -51,10 +51,8 @@ class LossyTarget : public TortureTarget {
   }
   Expected<bool> erase(const std::string& key) override { return map_->index().erase(key_of(key)); }
   Expected<bool> find(const std::string& key, std::string& value) override {
-    return map_->index().read(key_of(key), [&](const perdure::detail::Value& found) {
-      value = found.word_size == 0 ? std::string(found.bytes)
-                                   : std::string(reinterpret_cast<const char*>(&found.word), 8);
-    });
+    return map_->index().read(key_of(key),
+                              [&](const perdure::detail::Value& found) { value = text_of(found); });
   }
   std::string check(std::uint64_t& entries) override {
     if (!core_->sweep().finish()) return std::string(core_->sweep().failure().message());
@@ -90,6 +88,27 @@ class LossyTarget : public TortureTarget {
     if (Status s = map_->close(); !s.ok()) return s;
     return core_->close(true);
   }
+
+  // --- versions ---
+  bool keeps_versions() const override { return map_->versioned() != nullptr; }
+  Expected<std::uint64_t> tag() override { return map_->versioned()->tag(); }
+  VersionRange versions() override { return map_->versioned()->versions(); }
+  Expected<bool> find_at(const std::string& key, std::uint64_t version,
+                         std::string& value) override {
+    return map_->versioned()->read_at(
+        key_of(key), version, [&](const perdure::detail::Value& found) { value = text_of(found); });
+  }
+  Expected<void> scan_at(std::uint64_t version, const VisitEntry& visit) override {
+    const auto deliver = [&](std::span<const perdure::detail::Entry> entries) {
+      for (const auto& [key, value] : entries) visit(key_text_of(key), text_of(value));
+      return true;
+    };
+    return map_->versioned()->scan_at(version, {}, deliver);
+  }
+  Expected<std::uint64_t> trim(std::uint64_t version) override {
+    return map_->versioned()->trim(version);
+  }
+  Status rollback(std::uint64_t version) override { return map_->versioned()->rollback(version); }
 
  private:
   static constexpr std::uint64_t kCapacity = 32 << 20;
@@ -152,6 +171,15 @@ class LossyTarget : public TortureTarget {
     std::uint64_t word = 0;
     std::memcpy(&word, key.data(), 8);
     return {.word = __builtin_bswap64(word)};
+  }
+  static std::string key_text_of(const perdure::detail::Key& key) {
+    const std::uint64_t word = __builtin_bswap64(key.word);
+    return Bytes ? std::string(key.bytes)
+                 : std::string(reinterpret_cast<const char*>(&word), sizeof(word));
+  }
+  static std::string text_of(const perdure::detail::Value& value) {
+    return value.word_size == 0 ? std::string(value.bytes)
+                                : std::string(reinterpret_cast<const char*>(&value.word), 8);
   }
   static perdure::detail::Value value_of(const std::string& value) {
     if (Bytes) return {.bytes = value};

@@ -22,9 +22,10 @@ constexpr const char* kUsage =
     "  disk (--disk, the folder of this program)\n"
     "perdure-torture [--engine E] [--mode plain|lossless|lossy] [--keys bytes|integer]\n"
     "                [--durability process|emulated|power] [--threads 1..8] [--cycles N]\n"
-    "                [--dir DIR] [--seed S] [--mutant SITE:op] [--early-ack] [--work-us N]\n"
-    "                [--create-every N] [--verbose]\n"
-    "  one pool's life; a planted bug (--mutant, --early-ack) is run alone\n"
+    "                [--dir DIR] [--seed S] [--mutant SITE:op] [--early-ack] [--loose-versions]\n"
+    "                [--work-us N] [--create-every N] [--verbose]\n"
+    "  one pool's life; a planted bug (--mutant; --early-ack, operations acknowledged before they\n"
+    "  are done; --loose-versions, the same of tags) is run alone\n"
     "perdure-torture --list-sites\n"
     "plain is the public API; lossless and lossy are pool, heap and engine alone, killed at "
     "persist\n"
@@ -112,6 +113,9 @@ void validate(const Arguments& arguments) {
   if (options.mode != "plain" && options.mode != "lossy" && options.mode != "lossless") {
     usage("unknown mode " + options.mode);
   }
+  if (options.loose_versions && !keeps_versions(find_engine_under_test(options.engine)->engine)) {
+    usage("--loose-versions needs an engine that keeps versions, not " + options.engine);
+  }
   if (options.keys != "bytes" && options.keys != "integer") usage("unknown keys " + options.keys);
   if (options.mode == "lossy" && options.durability == perdure::Durability::process) {
     usage("--durability process promises nothing that the lossy mode could test");
@@ -141,6 +145,8 @@ int main(int argc, char** argv) {
       options.verbose = true;
     } else if (flag == "--early-ack") {
       options.early_ack = true;
+    } else if (flag == "--loose-versions") {
+      options.loose_versions = true;
     } else if (i + 1 == argc) {
       usage("no value for " + flag);
     } else {
@@ -149,7 +155,7 @@ int main(int argc, char** argv) {
   }
   validate(arguments);
   TortureTotals totals;
-  const bool planted = !options.mutant.empty() || options.early_ack;
+  const bool planted = !options.mutant.empty() || options.early_ack || options.loose_versions;
   if (!planted && !run_canaries(options, totals)) {
     std::printf("a planted bug was not noticed: what follows would prove nothing\n");
     return 1;

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <thread>
@@ -22,8 +23,27 @@ class OpStream {
       : keys_(options.keys_per_thread + plan.age * options.more_keys),
         thread_(thread),
         grows_(plan.when == KillWhen::growth),
+        trim_one_in_(plan.trims ? 200 : 10'000),
         random_(options.seed << 32 ^ cycle << 8 ^ thread) {}
-  LogEntry next() {
+  // From now on tags, so many, and trims, of the later half of the versions that are known.
+  void keep_versions(const std::vector<KeptVersion>& kept, std::uint32_t tags) {
+    for (const KeptVersion& version : kept) known_.push_back(version.number);
+    tags_left_ = tags;
+  }
+  void tagged(std::uint64_t version) { known_.push_back(version); }
+
+  LogEntry next(bool may_tag) {
+    if (may_tag && tags_left_ != 0 && random_.one_in(100)) {
+      --tags_left_;
+      return {.key = tags_++, .kind = OpKind::tag};
+    }
+    if (!known_.empty() && random_.one_in(trim_one_in_)) {
+      const std::size_t half = known_.size() / 2;
+      known_.erase(
+          known_.begin(),
+          known_.begin() + static_cast<std::ptrdiff_t>(half + random_.below(known_.size() - half)));
+      return {.kind = OpKind::trim, .version = known_.front()};
+    }
     static constexpr OpKind kKinds[] = {OpKind::upsert, OpKind::upsert, OpKind::upsert,
                                         OpKind::insert, OpKind::update, OpKind::erase,
                                         OpKind::erase,  OpKind::find};
@@ -39,7 +59,11 @@ class OpStream {
   std::uint64_t keys_;
   std::uint32_t thread_;
   bool grows_;
+  std::uint64_t trim_one_in_;
   Random random_;
+  std::vector<std::uint64_t> known_;
+  std::uint32_t tags_ = 0;
+  std::uint32_t tags_left_ = 0;
 };
 
 std::string text_of(const TortureOptions& options, const LogEntry& entry) {
@@ -47,26 +71,6 @@ std::string text_of(const TortureOptions& options, const LogEntry& entry) {
 }
 
 }  // namespace
-
-bool apply_to(ThreadModel& model, const LogEntry& entry) {
-  auto& content = model.content;
-  switch (entry.kind) {
-    case OpKind::insert:
-      return content.try_emplace(entry.key, entry.value).second;
-    case OpKind::upsert:
-      return content.insert_or_assign(entry.key, entry.value).second;
-    case OpKind::update: {
-      const auto it = content.find(entry.key);
-      if (it == content.end()) return false;
-      it->second = entry.value;
-      return true;
-    }
-    case OpKind::erase:
-      return content.erase(entry.key) != 0;
-    default:
-      return content.contains(entry.key);
-  }
-}
 
 void TortureChild::report(const std::string& what) {
   bool expected = false;
@@ -101,6 +105,7 @@ void TortureChild::run(const TortureOpen& open, const std::string& file, bool cr
   }
   if (!target) report("open: " + std::string(target.error().message()));
   target_ = std::move(*target);
+  log_.keeps_versions = target_->keeps_versions();
   log_.open_calls = KillPoint::calls();
   log_.phase = Phase::opened;
   verify();
@@ -113,6 +118,7 @@ void TortureChild::run(const TortureOpen& open, const std::string& file, bool cr
     close();
   } else {
     if (plan_.when > KillWhen::recovery) arm();
+    if (rollback_to_ != 0) roll_back();
     work_in_all(kLogEntries);
   }
   wait_for_the_kill();
@@ -125,41 +131,41 @@ std::string TortureChild::check_key(std::uint32_t key, const ThreadModel& model)
   std::string value;
   const auto found = target_->find(name, value);
   if (!found) return "find " + printable(name) + ": " + std::string(found.error().message());
-  const auto it = model.content.find(key);
-  if (it == model.content.end()) {
-    return *found ? printable(name) + " was erased and is back: " + printable(value) : "";
-  }
+  const KeyValue word = model.value_of(key);
+  if (!word) return *found ? printable(name) + " was erased and is back: " + printable(value) : "";
   if (!*found) return printable(name) + " was acknowledged and is lost";
-  const std::string expected = value_text(options_, it->second);
+  const std::string expected = value_text(options_, *word);
   if (value == expected) return "";
   return printable(name) + " is " + printable(value) + ", not " + printable(expected);
 }
 
 // What was in flight has happened or not, and what one verification has seen of it stays.
 void TortureChild::verify_pending(ThreadModel& model, std::uint32_t thread) {
-  ThreadModel after{.content = model.content};
-  (void)apply_to(after, *model.pending);
-  Outcome outcome = model.outcome;
-  if (outcome == Outcome::unknown) {
-    const bool undone = check_key(model.pending->key, model).empty();
-    outcome = undone ? Outcome::undone : Outcome::done;
+  const LogEntry pending = *model.pending();
+  if (model.outcome == Outcome::unknown) {
+    model.outcome = check_key(pending.key, model).empty() ? Outcome::undone : Outcome::done;
   }
-  if (outcome == Outcome::done) model.content = std::move(after.content);
-  if (const std::string wrong = check_key(model.pending->key, model); !wrong.empty()) {
-    report("in flight, " + text_of(options_, *model.pending) + ": " + wrong);
+  const Outcome outcome = model.outcome;
+  model.end_pending();
+  if (const std::string wrong = check_key(pending.key, model); !wrong.empty()) {
+    report("in flight, " + text_of(options_, pending) + ": " + wrong);
   }
   log_.outcome[thread] = outcome;
 }
 
 void TortureChild::verify() {
   std::uint64_t entries = 0;
-  for (std::uint32_t t = 0; t < models_.size(); ++t) {
-    ThreadModel model = models_[t];
-    if (model.pending) verify_pending(model, t);
-    for (const auto& [key, value] : model.content) {
+  if (model_.rollback) decide_rollback();
+  for (std::uint32_t t = 0; t < model_.threads.size(); ++t) {
+    ThreadModel& model = model_.threads[t];
+    if (model.pending()) verify_pending(model, t);
+    for (const auto& [key, value] : model.content()) {
       if (const std::string wrong = check_key(key, model); !wrong.empty()) report(wrong);
     }
-    entries += model.content.size();
+    entries += model.content().size();
+  }
+  if (target_->keeps_versions()) {
+    if (const std::string wrong = verify_versions(); !wrong.empty()) report(wrong);
   }
   // A check waits for the sweep that an open has left to the background: now and then the next
   // process makes it, and this one works beside the sweep.
@@ -175,6 +181,12 @@ void TortureChild::verify() {
 
 void TortureChild::perform(ThreadLog& log, std::uint32_t index) {
   LogEntry& entry = log.entries[index];
+  if (entry.kind == OpKind::tag || entry.version != 0) {
+    log.started.store(index + 1, std::memory_order_release);
+    perform_at_versions(log, entry);
+    log.acknowledged.store(index + 1, std::memory_order_release);
+    return;
+  }
   const std::string key = key_text(options_, entry.key);
   const std::string value =
       entry.kind == OpKind::find ? std::string() : value_text(options_, entry.value);
@@ -201,12 +213,21 @@ void TortureChild::perform(ThreadLog& log, std::uint32_t index) {
 void TortureChild::work(std::uint32_t thread, std::uint32_t limit) {
   OpStream stream(options_, plan_, cycle_, thread);
   ThreadLog& log = log_.threads[thread];
+  if (target_->keeps_versions() && !options_.early_ack) {
+    const std::size_t room = kMostVersions - 1 - model_.kept.size();
+    stream.keep_versions(model_.kept, std::min<std::uint32_t>(room / options_.threads, kLogTags));
+  }
+  std::uint64_t tagged = 0;  // just now
   for (std::uint32_t i = 0; i < limit; ++i) {
-    log.entries[i] = stream.next();
+    log.entries[i] = tagged != 0 && !options_.loose_versions ? read_beside(thread, i, tagged)
+                                                             : stream.next(tagged == 0);
     if (options_.early_ack && log.entries[i].kind == OpKind::find) {
       log.entries[i].kind = OpKind::upsert;  // its log would have nothing to say
     }
     perform(log, i);
+    if (tagged != 0 && options_.loose_versions) (void)target_->tag();
+    tagged = log.entries[i].kind == OpKind::tag ? log.entries[i].version : 0;
+    if (tagged != 0) stream.tagged(tagged);
     if (plan_.when != KillWhen::upkeep || thread != 0 || i % 64 != 63) continue;
     const Status s = i % 128 == 63 ? target_->sync() : target_->compact();
     if (!s.ok()) report("upkeep: " + std::string(s.message()));

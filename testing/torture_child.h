@@ -2,12 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "testing/torture_log.h"
+#include "testing/torture_model.h"
 
 namespace perdure::testing {
 
@@ -20,22 +18,17 @@ struct KillPlan {
   std::uint64_t delay_us = 0;      // after the phase, by the clock
   std::uint64_t age = 0;           // cycles of this pool
   bool last = false;               // no kill: close and end
+  // Of engines that keep versions.
+  bool trims = false;       // many
+  bool rolls_back = false;  // before the threads begin
 };
-
-// What one thread has done, and must find; keys are not shared between threads.
-struct ThreadModel {
-  std::unordered_map<std::uint32_t, std::uint64_t> content;
-  std::optional<LogEntry> pending;     // in flight at the last kill
-  Outcome outcome = Outcome::unknown;  // of that, once a verification has seen it
-};
-// What the operation answers on this content, which it changes.
-bool apply_to(ThreadModel& model, const LogEntry& entry);
 
 class TortureChild {
  public:
+  // `model` is the parent's, and, as memory is after a fork, the child's own to change.
   TortureChild(TortureLog& log, const TortureOptions& options, const KillPlan& plan,
-               const std::vector<ThreadModel>& models, std::uint64_t cycle)
-      : log_(log), options_(options), plan_(plan), models_(models), cycle_(cycle) {}
+               TortureModel& model, std::uint64_t cycle)
+      : log_(log), options_(options), plan_(plan), model_(model), cycle_(cycle) {}
 
   [[noreturn]] void run(const TortureOpen& open, const std::string& file, bool created);
 
@@ -45,6 +38,20 @@ class TortureChild {
   void verify();
   void verify_pending(ThreadModel& model, std::uint32_t thread);
   std::string check_key(std::uint32_t key, const ThreadModel& model);
+
+  // --- torture_child_versions.cc ---
+  void decide_rollback();
+  std::string verify_range(const VersionRange& range);
+  std::string verify_versions();
+  std::string verify_whole(KeptVersion& version);
+  std::string verify_some(KeptVersion& version, Random& random);
+  std::string verify_trimmed(std::uint64_t version, Random& random);
+  std::uint32_t some_key(Random& random);
+  void publish(const VersionRange& range, bool newest);
+  void roll_back();
+  LogEntry read_beside(std::uint32_t thread, std::uint32_t index, std::uint64_t version);
+  void perform_at_versions(ThreadLog& log, LogEntry& entry);
+
   void work(std::uint32_t thread, std::uint32_t limit);
   void perform(ThreadLog& log, std::uint32_t index);
   void work_in_all(std::uint32_t limit);
@@ -54,9 +61,10 @@ class TortureChild {
   TortureLog& log_;
   const TortureOptions& options_;
   const KillPlan& plan_;
-  const std::vector<ThreadModel>& models_;
+  TortureModel& model_;
   std::uint64_t cycle_;
   std::unique_ptr<TortureTarget> target_;
+  std::uint64_t rollback_to_ = 0;  // if the plan says so
 };
 
 }  // namespace perdure::testing

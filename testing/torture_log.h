@@ -16,25 +16,48 @@ namespace perdure::testing {
 
 inline constexpr std::uint32_t kTortureThreads = 8;
 inline constexpr std::uint32_t kLogEntries = 8192;
+inline constexpr std::uint32_t kLogTags = 128;       // of a thread in a cycle
+inline constexpr std::uint32_t kMostVersions = 512;  // that a model keeps
 
-enum class Answer : std::uint8_t { no, yes, unknown };
+enum class Answer : std::uint8_t { no, yes, unknown, refused };
 
 struct LogEntry {
-  std::uint32_t key = 0;
+  std::uint32_t key = 0;  // of a tag, its place in ThreadLog::tags
   OpKind kind = OpKind::find;
   Answer answer = Answer::unknown;
-  std::uint64_t value = 0;  // what is written; of a find, the digest of what was found
+  std::uint64_t value = 0;    // what is written; of a find, the digest of what was found
+  std::uint64_t version = 0;  // a tag's answer; what a trim asks for; of a find, 0: at present
+};
+inline bool is_write(OpKind kind) { return kind <= OpKind::erase; }
+
+// How many operations of a thread a version holds: at least, at most.
+struct Cut {
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
 };
 
 struct ThreadLog {
   std::atomic<std::uint32_t> started;
   std::atomic<std::uint32_t> acknowledged;
   LogEntry entries[kLogEntries];
+  // Of every thread in this cycle: what was acknowledged before the tag, and begun behind it.
+  struct Tag {
+    Cut cuts[kTortureThreads];
+  } tags[kLogTags];
 };
 
 enum class Phase : std::uint32_t { started, opening, opened, verified, closing, closed };
 // How an operation that the last kill interrupted came out.
 enum class Outcome : std::uint8_t { unknown, undone, done };
+
+// What a verification has seen of versions. Its cuts are within those that the parent gave, so each
+// of them counts by itself.
+struct SeenVersions {
+  std::atomic<std::uint64_t> first;  // that can be read; stored last; 0: nothing was seen
+  std::uint64_t last;
+  std::uint64_t newest;                      // the last, if it is none of the parent's; or 0
+  Cut cuts[kMostVersions][kTortureThreads];  // of the parent's, in its order, and of the newest
+};
 
 struct TortureLog {
   std::atomic<Phase> phase;
@@ -42,6 +65,13 @@ struct TortureLog {
   std::atomic<std::uint64_t> open_calls;   // of KillPoint, until the pool was open
   std::atomic<std::uint64_t> close_calls;  // while it was closed
   std::atomic<const SiteInfo*> killed_at;  // child and parent are one program
+  // Of engines that keep versions.
+  std::atomic<bool> keeps_versions;
+  SeenVersions seen;
+  std::atomic<std::uint64_t> verified;     // versions
+  std::atomic<std::uint64_t> rollback_to;  // before it begins
+  std::atomic<bool> rolled_back;           // behind it
+  std::atomic<Outcome> rollback_outcome;   // of one that the last kill interrupted
   std::atomic<bool> failed;
   char message[1024];
   ThreadLog threads[kTortureThreads];

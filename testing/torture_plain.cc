@@ -15,10 +15,10 @@ std::uint64_t word_of(const std::string& text) {
   return word;
 }
 
-template <class K, class V>
+template <class K, class V, class M = Map<K, V>>
 class PlainTarget : public TortureTarget {
  public:
-  PlainTarget(Pool pool, Map<K, V> map) : pool_(std::move(pool)), map_(std::move(map)) {}
+  PlainTarget(Pool pool, M map) : pool_(std::move(pool)), map_(std::move(map)) {}
 
   Expected<bool> upsert(const std::string& key, const std::string& value) override {
     return map_->upsert(key_of(key), value_of(value));
@@ -34,11 +34,7 @@ class PlainTarget : public TortureTarget {
     auto found = map_->find(key_of(key));
     if (!found) return fail(std::move(found.error()));
     if (!found->has_value()) return false;
-    if constexpr (std::same_as<V, std::string_view>) {
-      value = **found;
-    } else {
-      value.assign(reinterpret_cast<const char*>(&**found), 8);
-    }
+    value = text_of(V(**found));
     return true;
   }
   std::string check(std::uint64_t& entries) override {
@@ -59,7 +55,7 @@ class PlainTarget : public TortureTarget {
     return pool_.close();
   }
 
- private:
+ protected:
   static K key_of(const std::string& key) {
     if constexpr (std::same_as<K, std::string_view>) {
       return key;
@@ -74,9 +70,50 @@ class PlainTarget : public TortureTarget {
       return word_of(value);
     }
   }
+  static std::string key_text_of(const K& key) {
+    if constexpr (std::same_as<K, std::string_view>) {
+      return std::string(key);
+    } else {
+      return text_of(__builtin_bswap64(key));
+    }
+  }
+  template <class T>
+  static std::string text_of(const T& value) {
+    if constexpr (std::same_as<T, std::string_view>) {
+      return std::string(value);
+    } else {
+      return {reinterpret_cast<const char*>(&value), 8};
+    }
+  }
 
   Pool pool_;
-  std::optional<Map<K, V>> map_;
+  std::optional<M> map_;
+};
+
+template <class K, class V>
+class PlainVersionedTarget : public PlainTarget<K, V, VersionedMap<K, V>> {
+  using Base = PlainTarget<K, V, VersionedMap<K, V>>;
+  using Base::map_;
+
+ public:
+  using Base::Base;
+  bool keeps_versions() const override { return true; }
+  Expected<std::uint64_t> tag() override { return map_->tag(); }
+  VersionRange versions() override { return map_->versions(); }
+  Expected<bool> find_at(const std::string& key, std::uint64_t version,
+                         std::string& value) override {
+    return map_->read(Base::key_of(key), version,
+                      [&](const V& found) { value = Base::text_of(found); });
+  }
+  Expected<void> scan_at(std::uint64_t version, const TortureTarget::VisitEntry& visit) override {
+    auto visited = map_->scan_at(version, {}, [&](const K& key, const V& value) {
+      visit(Base::key_text_of(key), Base::text_of(value));
+    });
+    if (!visited) return fail(std::move(visited.error()));
+    return {};
+  }
+  Expected<std::uint64_t> trim(std::uint64_t version) override { return map_->trim(version); }
+  Status rollback(std::uint64_t version) override { return map_->rollback(version); }
 };
 
 template <class K, class V>
@@ -86,6 +123,12 @@ Expected<std::unique_ptr<TortureTarget>> open_plain(const TortureOptions& option
   if (row == nullptr) return fail(StatusCode::invalid_argument);
   auto pool = Pool::open(file, {.durability = options.durability, .max_size = 32_MiB});
   if (!pool) return fail(std::move(pool.error()));
+  if (keeps_versions(row->engine)) {
+    auto map = pool->versioned_map<K, V>("torture", {.engine = row->engine});
+    if (!map) return fail(std::move(map.error()));
+    return std::unique_ptr<TortureTarget>(
+        std::make_unique<PlainVersionedTarget<K, V>>(std::move(*pool), std::move(*map)));
+  }
   auto map = pool->map<K, V>("torture", {.engine = row->engine});
   if (!map) return fail(std::move(map.error()));
   return std::unique_ptr<TortureTarget>(

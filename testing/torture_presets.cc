@@ -72,6 +72,11 @@ void TortureTotals::add(const TortureOptions& options, const TortureReport& repo
   sites.insert(report.sites.begin(), report.sites.end());
   acknowledged += report.acknowledged;
   lost += report.lost;
+  tags += report.tags;
+  trims += report.trims;
+  rollbacks += report.rollbacks;
+  reads_at_versions += report.reads_at_versions;
+  versions_verified += report.versions_verified;
 }
 
 std::string TortureTotals::lines(const std::string& engine) const {
@@ -90,33 +95,45 @@ std::string TortureTotals::lines(const std::string& engine) const {
   line("kill_sites_hit", sites.size());
   line("torture_operations", acknowledged);
   line("lost_acks", lost);
+  const EngineUnderTest* row = find_engine_under_test(engine);
+  line("keeps_versions", row != nullptr && keeps_versions(row->engine) ? 1 : 0);
+  line("torture_tags", tags);
+  line("torture_trims", trims);
+  line("torture_rollbacks", rollbacks);
+  line("torture_reads_at_versions", reads_at_versions);
+  line("versions_verified", versions_verified);
   char seconds[64];
   std::snprintf(seconds, sizeof(seconds), "%.1f", canary_seconds);
   return text + engine + ".torture_canary_seconds=" + seconds + "\n";
 }
 
 bool run_canaries(const TortureOptions& options, TortureTotals& totals) {
-  TortureOptions planted{.engine = options.engine,
-                         .keys = "integer",
-                         .path = options.path,
-                         .cycles = kCanaryKills,
-                         .seed = options.seed,
-                         .create_every = 40};
-  for (const char* mode : {"lossy", "plain", "lossless"}) {
+  const EngineUnderTest& row = *find_engine_under_test(options.engine);
+  const auto noticed = [&](const char* mode, const char* what, TortureOptions planted) {
+    planted.engine = options.engine;
     planted.mode = mode;
-    planted.early_ack = planted.mode != "lossy";
-    planted.mutant = planted.mode == "lossy"
-                         ? find_engine_under_test(options.engine)->planted_bug("integer")
-                         : "";
+    planted.keys = "integer";
+    planted.path = options.path;
+    planted.cycles = kCanaryKills;
+    planted.seed = options.seed;
+    planted.create_every = 40;
     const TortureReport report = run_torture(planted, target_of(planted));
     totals.canary_seconds += report.seconds;
-    std::printf("canary %s, %s: %s after %llu kills, %.2f s: %s\n", mode,
-                planted.early_ack ? "acknowledged early" : planted.mutant.c_str(),
+    std::printf("canary %s, %s: %s after %llu kills, %.2f s: %s\n", mode, what,
                 report.ok() ? "NOT SEEN" : "red", static_cast<unsigned long long>(report.kills),
                 report.seconds, report.failure.c_str());
-    if (report.ok()) return false;
+    return !report.ok();
+  };
+  const char* const mutant = row.planted_bug("integer");
+  bool ok = noticed("lossy", mutant, {.mutant = mutant});
+  for (const char* mode : {"plain", "lossless"}) {
+    ok = ok && noticed(mode, "acknowledged early", {.early_ack = true});
   }
-  return true;
+  for (const char* mode : {"lossy", "plain", "lossless"}) {
+    if (!keeps_versions(row.engine)) continue;
+    ok = ok && noticed(mode, "tags acknowledged early", {.loose_versions = true, .threads = 1});
+  }
+  return ok;
 }
 
 bool run_one(const TortureOptions& options, TortureTotals& totals) {

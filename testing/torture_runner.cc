@@ -53,7 +53,7 @@ class Torture {
       : options_(options),
         open_(open),
         file_(options.path + "/torture-" + std::to_string(getpid()) + ".perdure"),
-        models_(options.threads),
+        model_(options.threads),
         random_(options.seed) {
     void* p = mmap(nullptr, sizeof(TortureLog), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                    -1, 0);
@@ -107,6 +107,7 @@ class Torture {
     }
     plan.by_site = !sites_.empty() && !random_.one_in(3);
     if (plan.by_site) choose_site(plan);
+    if (report_.keeps_versions) choose_version_work(plan);
     plan.delay_us = delay_of(plan);
     return plan;
   }
@@ -139,6 +140,14 @@ class Torture {
     plan.nth = below(std::uint64_t{1} << random_.below(7));
   }
 
+  // So that a site of theirs lies on the way, and the model stays small.
+  void choose_version_work(KillPlan& plan) {
+    const std::string_view site = plan.site != nullptr ? plan.site->name : "";
+    plan.trims = random_.one_in(4) || model_.kept.size() > kMostVersions / 2 ||
+                 site.find(".trim.") != std::string_view::npos;
+    plan.rolls_back = random_.one_in(8) || site.find(".rollback.") != std::string_view::npos;
+  }
+
   std::uint64_t delay_of(const KillPlan& plan) {
     switch (plan.when) {
       case KillWhen::create:
@@ -159,7 +168,7 @@ class Torture {
     unlink(file_.c_str());
     created_ = false;
     age_ = 0;
-    std::ranges::fill(models_, ThreadModel{});
+    model_ = TortureModel(options_.threads);
   }
 
   void one_cycle(const KillPlan& plan) {
@@ -170,11 +179,14 @@ class Torture {
     log_->open_calls = log_->close_calls = 0;
     for (ThreadLog& thread : log_->threads) thread.started = thread.acknowledged = 0;
     for (auto& outcome : log_->outcome) outcome = Outcome::unknown;
+    log_->keeps_versions = log_->rolled_back = false;
+    log_->seen.first = log_->verified = log_->rollback_to = 0;
+    log_->rollback_outcome = Outcome::unknown;
     std::fflush(nullptr);
     const pid_t pid = fork();
     if (pid < 0) std::abort();
     if (pid == 0) {
-      TortureChild(*log_, options_, plan, models_, cycle_).run(open_, file_, created_);
+      TortureChild(*log_, options_, plan, model_, cycle_).run(open_, file_, created_);
     }
     const bool hangs = !wait_a_while(pid, plan);
     if (!plan.last || hangs) kill(pid, SIGKILL);
@@ -277,35 +289,71 @@ class Torture {
     const Phase phase = log_->phase.load();
     count(plan, phase);
     if (phase > Phase::opening) created_ = true;
+    if (log_->keeps_versions.load()) report_.keeps_versions = true;
+    for (std::uint32_t t = 0; t < options_.threads; ++t) {
+      ThreadModel& model = model_.threads[t];
+      if (log_->keeps_versions.load()) model.keep_history();
+      if (log_->outcome[t].load() != Outcome::unknown) model.outcome = log_->outcome[t];
+    }
+    model_.see(*log_);
+    report_.versions_verified += log_->verified.load();
+    // Until a verification is over, what was in flight before is open still.
+    if (phase < Phase::verified) return;
+    for (ThreadModel& model : model_.threads) {
+      if (model.pending()) model.end_pending();
+    }
+    settle_rollback();
+    std::array<std::uint64_t, kTortureThreads> before{};
+    for (std::uint32_t t = 0; t < options_.threads; ++t) {
+      before[t] = model_.threads[t].operations();
+    }
     for (std::uint32_t t = 0; t < options_.threads && report_.ok(); ++t) {
-      if (log_->outcome[t].load() != Outcome::unknown) models_[t].outcome = log_->outcome[t];
-      // Until a verification is over, what was in flight before is open still.
-      if (phase >= Phase::verified) settle_thread(models_[t], log_->threads[t]);
+      settle_thread(model_.threads[t], log_->threads[t]);
+    }
+    if (!report_.ok() || !log_->keeps_versions.load()) return;
+    const std::string wrong = model_.settle_versions(options_, *log_, before);
+    if (!wrong.empty()) fail(wrong);
+  }
+
+  void settle_rollback() {
+    const std::uint64_t to = log_->rollback_to.load();
+    if (to == 0) return;
+    if (log_->rolled_back.load()) {
+      model_.roll_back(to);
+      ++report_.rollbacks;
+    } else {
+      model_.rollback = to;
+      ++report_.in_flight;
     }
   }
 
   void settle_thread(ThreadModel& model, const ThreadLog& log) {
-    if (model.pending && model.outcome == Outcome::done) (void)apply_to(model, *model.pending);
-    model.pending.reset();
-    model.outcome = Outcome::unknown;
     const std::uint32_t done = log.acknowledged.load();
     report_.acknowledged += done;
     for (std::uint32_t i = 0; i < done; ++i) {
       const LogEntry& entry = log.entries[i];
-      const auto before = model.content.find(entry.key);
-      const bool same_value = entry.kind != OpKind::find || before == model.content.end() ||
-                              entry.value == digest(value_text(options_, before->second));
-      const bool expected = apply_to(model, entry);
-      if (entry.answer == Answer::unknown) continue;
+      count_at_versions(entry);
+      const bool finds = entry.kind == OpKind::find && entry.version == 0;
+      const KeyValue before = finds ? model.value_of(entry.key) : std::nullopt;
+      const bool same_value = !before || entry.value == digest_of(options_, before);
+      const bool expected = model.apply(entry);
+      if (entry.answer == Answer::unknown || !(is_write(entry.kind) || finds)) continue;
       if (expected != (entry.answer == Answer::yes) || !same_value) {
         return fail(describe({entry.kind, key_text(options_, entry.key), {}}) +
                     (same_value ? " was answered wrongly" : " found another value"));
       }
     }
     if (log.started.load() > done) {
-      model.pending = log.entries[done];
+      const LogEntry& entry = log.entries[done];
+      if (is_write(entry.kind)) model.begin(entry);
       ++report_.in_flight;
     }
+  }
+
+  void count_at_versions(const LogEntry& entry) {
+    if (entry.kind == OpKind::tag) ++report_.tags;
+    if (entry.kind == OpKind::trim) ++report_.trims;
+    if (entry.kind == OpKind::find && entry.version != 0) ++report_.reads_at_versions;
   }
 
   void count(const KillPlan& plan, Phase phase) {
@@ -332,7 +380,7 @@ class Torture {
   const TortureOptions& options_;
   const TortureOpen& open_;
   std::string file_;
-  std::vector<ThreadModel> models_;
+  TortureModel model_;
   Random random_;
   TortureLog* log_ = nullptr;
   TortureReport report_;
@@ -381,6 +429,15 @@ std::string TortureReport::summary(const TortureOptions& options) const {
                 static_cast<unsigned long long>(acknowledged),
                 static_cast<unsigned long long>(in_flight), static_cast<unsigned long long>(lost),
                 seconds);
+  text += rest;
+  if (!keeps_versions) return text;
+  std::snprintf(rest, sizeof(rest),
+                "; %llu tags, %llu trims, %llu rollbacks, %llu reads at versions, %llu versions "
+                "verified",
+                static_cast<unsigned long long>(tags), static_cast<unsigned long long>(trims),
+                static_cast<unsigned long long>(rollbacks),
+                static_cast<unsigned long long>(reads_at_versions),
+                static_cast<unsigned long long>(versions_verified));
   return text + rest;
 }
 

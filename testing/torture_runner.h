@@ -8,6 +8,10 @@
 // KILLS  in create, in recovery (every 5th cycle), in work, in growth, beside sync and compact, in
 //   a clean close. By the clock; with a target that knows its persist sites also at the nth call of
 //   one of them.
+// VERSIONS  Where the engine keeps them, threads also tag, read a version that they have tagged and
+//   trim, and now and then a process rolls back before its threads begin. Every process verifies
+//   all versions that are not trimmed, also those of processes before the last: a sample of the
+//   keys, of some versions every key (torture_model.h). Reads of trimmed ones must be refused.
 // MODES  plain: the public API over a file; what was stored survives a kill, so this tests
 //   recovery, not write-backs. lossless: PoolCore and the engine over a shared map, killed at
 //   persist sites; the same holds. lossy: the same over LossyPlatform; only what was written back
@@ -22,9 +26,11 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "perdure/options.h"
 #include "perdure/status.h"
+#include "perdure/versioned_map.h"
 #include "testing/sites.h"
 
 namespace perdure::testing {
@@ -43,6 +49,24 @@ class TortureTarget {
   virtual Status sync() = 0;
   virtual Status compact() = 0;
   virtual Status close() = 0;
+
+  // --- engines that keep versions; the others answer `unsupported` ---
+  virtual bool keeps_versions() const { return false; }
+  virtual Expected<std::uint64_t> tag() { return fail(StatusCode::unsupported); }
+  virtual VersionRange versions() { return {}; }
+  // invalid_argument if the version cannot be read.
+  virtual Expected<bool> find_at(const std::string& /*key*/, std::uint64_t /*version*/,
+                                 std::string& /*value*/) {
+    return fail(StatusCode::unsupported);
+  }
+  using VisitEntry = std::function<void(std::string_view key, std::string_view value)>;
+  virtual Expected<void> scan_at(std::uint64_t /*version*/, const VisitEntry& /*visit*/) {
+    return fail(StatusCode::unsupported);
+  }
+  virtual Expected<std::uint64_t> trim(std::uint64_t /*version*/) {
+    return fail(StatusCode::unsupported);
+  }
+  virtual Status rollback(std::uint64_t /*version*/) { return StatusCode::unsupported; }
 };
 
 struct TortureOptions {
@@ -52,7 +76,8 @@ struct TortureOptions {
   std::string path;                               // folder for the pool
   std::string mutant;                             // SITE:op, set in the children
   Durability durability = Durability::automatic;  // of a lossy or lossless pool: then `power`
-  bool early_ack = false;  // planted: an operation is acknowledged before it is done
+  bool early_ack = false;       // planted: an operation is acknowledged before it is done
+  bool loose_versions = false;  // planted: a tag is, and the thread's next operation is in it, too
   std::uint64_t cycles = 100;
   std::uint64_t seed = 1;
   std::uint32_t threads = 2;  // 1..8
@@ -78,6 +103,10 @@ struct TortureReport {
   std::uint64_t in_flight = 0;  // operations that a kill interrupted
   std::uint64_t grown = 0;      // bytes that the file grew by
   std::uint64_t lost = 0;       // cycles whose verification failed
+  // Of engines that keep versions: what was acknowledged, and how often a process has verified a
+  // version.
+  bool keeps_versions = false;
+  std::uint64_t tags = 0, trims = 0, rollbacks = 0, reads_at_versions = 0, versions_verified = 0;
   double seconds = 0;
   std::string failure;  // the first one
   bool ok() const { return lost == 0; }

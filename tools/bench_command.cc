@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -51,19 +52,17 @@ int heap_only(const bench::BenchOptions& options) {
 }
 
 std::unique_ptr<bench::Subject> make_subject(const bench::BenchOptions& options) {
-  bool needs_order = false;
-  for (const bench::Workload workload : options.workloads) {
-    needs_order |= bench::needs_order(workload);
-  }
-  return bench::make_perdure_subject({.path = options.path,
-                                      .engine = *engine_named(options.engines.front()),
-                                      .key = options.key,
-                                      .value = options.value,
-                                      .durability = options.durability,
-                                      .max_size = options.max_size,
-                                      .write_latency_ns = options.write_latency_ns,
-                                      .capacity = options.capacity,
-                                      .needs_order = needs_order});
+  return bench::make_perdure_subject(
+      {.path = options.path,
+       .engine = *engine_named(options.engines.front()),
+       .key = options.key,
+       .value = options.value,
+       .durability = options.durability,
+       .max_size = options.max_size,
+       .write_latency_ns = options.write_latency_ns,
+       .capacity = options.capacity,
+       .needs_order = std::ranges::any_of(options.workloads, bench::needs_order),
+       .needs_versions = std::ranges::any_of(options.workloads, bench::needs_versions)});
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ class alignas(128) Worker {
 
   void run(Session& session) {
     session_ = &session;
+    versions_ = session.versions();
     const Counters before = thread_counters();
     dispatch();
     counters_ = difference(thread_counters(), before);
@@ -84,6 +85,7 @@ class alignas(128) Worker {
   const Histogram& latency() const noexcept { return latency_; }
   std::uint64_t missing() const noexcept { return missing_; }
   std::uint64_t unexpected() const noexcept { return unexpected_; }
+  std::uint64_t visited() const noexcept { return visited_; }
   const std::string& error() const noexcept { return error_; }
   bool failed() const noexcept { return failed_; }
 
@@ -134,6 +136,14 @@ class alignas(128) Worker {
         return loop(n, 1, [this](std::size_t i) { scan(i, kScanLength); });
       case OpKind::read_modify_write:
         return loop(n, 1, [this](std::size_t i) { read_modify_write(i); });
+      case OpKind::tag:
+        return loop(n, 1, [this](std::size_t i) { tag(i); });
+      case OpKind::read_version:
+        return loop(n, 1, [this](std::size_t i) { read_version(i); });
+      case OpKind::history:
+        return loop(n, 1, [this](std::size_t i) { history(i); });
+      case OpKind::snapshot:
+        return loop(n, 1, [this](std::size_t i) { snapshot(i); });
     }
   }
 
@@ -208,6 +218,46 @@ class alignas(128) Worker {
     unexpected_ += tally.entries() > limit ? 1 : 0;
   }
 
+  void tag(std::size_t i) {
+    insert(i);
+    failed_ |= session_->tag() == Outcome::failed;
+  }
+  Version version(std::size_t i) const noexcept {
+    const std::uint64_t n = versions_.last - versions_.first + 1;
+    return versions_.first + (n >> 32) * block_.draws[i] +
+           ((n & 0xFFFFFFFF) * block_.draws[i] >> 32);
+  }
+  // A key that is younger than the first version may be absent; a value must be the key's.
+  void read_version(std::size_t i) {
+    bool right = false;
+    const Outcome outcome =
+        session_->read_at(block_.key(i), version(i),
+                          [&](const ValueRef& value) { right = use(block_.words[i], value); });
+    if (outcome == Outcome::no && block_.indexes[i] >= phase_.untagged) return;
+    count(outcome == Outcome::yes && !right ? Outcome::no : outcome, missing_);
+  }
+  // Versions rise, and the last entry is what the key is now.
+  void history(std::size_t i) {
+    bool right = false;
+    Version before = 0;
+    const auto visit = [&](Version version, const ValueRef* value) {
+      right = version > before && value != nullptr && use(block_.words[i], *value);
+      before = version;
+    };
+    const Outcome outcome = session_->history(block_.key(i), visit);
+    count(outcome == Outcome::yes && !right ? Outcome::no : outcome, missing_);
+  }
+  void snapshot(std::size_t i) {
+    const auto first = [](const KeyRef&, const ValueRef&) {};
+    ScanTally tally(first);
+    failed_ |= session_->scan_at(version(i), tally) == Outcome::failed;
+    touched_ += tally.touched();
+    visited_ += tally.entries();
+    const std::uint64_t entries = std::clamp(tally.entries(), phase_.least_keys, phase_.most_keys);
+    missing_ += entries > tally.entries() ? entries - tally.entries() : 0;
+    unexpected_ += tally.entries() > entries ? tally.entries() - entries : 0;
+  }
+
   // Loads the value, line by line, and in clocked operations checks it: a value of this key, no
   // newer than what is being written. All are checked, and for their generation, when everything
   // is read back.
@@ -240,6 +290,8 @@ class alignas(128) Worker {
   bool failed_ = false;
   std::uint64_t missing_ = 0;
   std::uint64_t unexpected_ = 0;
+  VersionRange versions_;
+  std::uint64_t visited_ = 0;  // by snapshots
   std::uint64_t touched_ = 0;  // keeps loads of values from being optimised away
   bool checking_ = false;
   std::uint64_t unclocked_ = 0;  // operations
@@ -321,6 +373,7 @@ Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
   });
 
   Counters counters;
+  std::uint64_t visited = 0;
   for (const auto& worker : workers) {
     if (worker->failed()) {
       return failure(kExitIo, subject_.name() + ": " + result.name + ": " + worker->error());
@@ -329,8 +382,10 @@ Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
     result.latency.merge(worker->latency());
     result.missing += worker->missing();
     result.unexpected += worker->unexpected();
+    visited += worker->visited();
     accumulate(counters, worker->counters());
   }
+  if (phase.kind == OpKind::snapshot) result.operations = visited;
   if (subject_.counted()) result.counters = counters;
   return result;
 }

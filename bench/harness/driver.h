@@ -31,7 +31,7 @@ inline constexpr std::size_t kSampleEvery = 16;
 
 struct PhaseResult {
   std::string name;
-  std::uint64_t operations = 0;
+  std::uint64_t operations = 0;  // of snapshots: the keys that they visit
   double seconds = 0;
   Histogram latency;
   std::optional<Counters> counters;  // of all threads together

@@ -27,6 +27,7 @@ measures the machine only; with it, the calibration goes into the result.
 EXAMPLES
   perdure bench --workload load,read,update,scan,delete --records 1M --durability emulated
   perdure bench --workload load,ycsb_a --key string:24 --value string:100 --threads 2 --json
+  perdure bench --engine pskiplist --workload load,tag,read_version,history,snapshot
   perdure bench --calibrate --path /dev/shm/x.perdure
 
 EXIT STATUS
@@ -82,7 +83,9 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option(
       "--workload", raw.workloads,
       "phases, in this order: load insert read read_batch read_missing update delete scan "
-      "churn ycsb_a .. ycsb_f, with commas between (load,insert,read,update,delete)");
+      "churn ycsb_a .. ycsb_f, with commas between (load,insert,read,update,delete); where "
+      "versions are kept, also tag (insert, then tag) read_version history snapshot (one per "
+      "thread; operations are keys)");
   app.add_option("--records", raw.records, "keys that load puts in (1M)");
   app.add_option("--operations", raw.operations, "operations of every other phase (as --records)");
   app.add_option("--threads", raw.threads, "threads (1)");
@@ -132,6 +135,24 @@ Result<void> check_engines(Program program, const std::vector<std::string>& engi
       return failure(kExitUsage, fmt::format("engine '{}' is measured by perdure-compare", name));
     }
     if (!engine_named(name)) return failure(kExitUsage, fmt::format("unknown engine '{}'", name));
+  }
+  return {};
+}
+
+// Before a pool is made: no other engine has them.
+Result<void> check_versions(const BenchOptions& options) {
+  const auto workload = std::ranges::find_if(options.workloads, needs_versions);
+  if (workload == options.workloads.end()) return {};
+  std::string known;
+  for (const EngineInfo& info : engines()) {
+    if (info.versioned) known += (known.empty() ? "" : ", ") + std::string(info.name);
+  }
+  for (const std::string& name : options.engines) {
+    const auto infos = engines();
+    const auto info = std::ranges::find(infos, name, &EngineInfo::name);
+    if (info != infos.end() && info->versioned) continue;
+    return failure(kExitUsage, fmt::format("workload '{}': {} keeps no versions; use {}",
+                                           workload_name(*workload), name, known));
   }
   return {};
 }
@@ -250,6 +271,7 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
   }
   Result<void> checked = check_engines(program, options.engines);
   if (checked) checked = judge_work(raw, options);
+  if (checked) checked = check_versions(options);
   if (checked) checked = judge_pool(raw, options);
   if (checked) checked = check_keys(options);
   if (!checked) return std::unexpected(checked.error());

@@ -67,7 +67,8 @@ KeyRef from_map_key(const std::array<char, N>& bytes) noexcept {
 template <MapKey K, MapValue V>
 class MapSession : public Session {
  public:
-  MapSession(Map<K, V>* map, OrderedMap<K, V>* ordered) : map_(map), ordered_(ordered) {}
+  MapSession(Map<K, V>* map, OrderedMap<K, V>* ordered, VersionedMap<K, V>* versioned)
+      : map_(map), ordered_(ordered), versioned_(versioned) {}
 
   Outcome insert(const KeyRef& key, const ValueRef& value) override {
     return answer(map_->insert(to_map_key<K>(key), to_map_value<V>(value)));
@@ -98,8 +99,37 @@ class MapSession : public Session {
     auto visited = ordered_->scan(
         ScanOptions<K>{.from = to_map_key<K>(from), .limit = limit},
         [&](const K& key, const V& value) { tally.add(from_map_key(key), from_map(value)); });
-    if (!visited) return fail(std::string(visited.error().message()));
-    return Outcome::yes;
+    return done(visited);
+  }
+
+  Outcome tag() override {
+    return versioned_ != nullptr ? done(versioned_->tag()) : keeps_no_versions();
+  }
+  VersionRange versions() override {
+    return versioned_ != nullptr ? versioned_->versions() : Session::versions();
+  }
+  Outcome read_at(const KeyRef& key, Version version,
+                  FunctionRef<void(const ValueRef&)> visit) override {
+    if (versioned_ == nullptr) return keeps_no_versions();
+    return answer(versioned_->read(to_map_key<K>(key), version,
+                                   [&](const V& value) { visit(from_map(value)); }));
+  }
+  Outcome history(const KeyRef& key, FunctionRef<void(Version, const ValueRef*)> visit) override {
+    if (versioned_ == nullptr) return keeps_no_versions();
+    bool any = false;
+    const auto all = versioned_->history(
+        to_map_key<K>(key), [&](Version version, const std::optional<V>& value) {
+          any = true;
+          const ValueRef shown = value ? from_map(*value) : ValueRef{};
+          visit(version, value ? &shown : nullptr);
+        });
+    return all && !any ? Outcome::no : done(all);
+  }
+  Outcome scan_at(Version version, ScanTally& tally) override {
+    if (versioned_ == nullptr) return keeps_no_versions();
+    return done(versioned_->scan_at(version, {}, [&](const K& key, const V& value) {
+      tally.add(from_map_key(key), from_map(value));
+    }));
   }
 
  private:
@@ -107,9 +137,14 @@ class MapSession : public Session {
     if (!result) return fail(std::string(result.error().message()));
     return *result ? Outcome::yes : Outcome::no;
   }
+  template <class T>
+  Outcome done(const Expected<T>& result) {
+    return result ? Outcome::yes : fail(std::string(result.error().message()));
+  }
 
   Map<K, V>* map_;
-  OrderedMap<K, V>* ordered_;
+  OrderedMap<K, V>* ordered_;      // null: the engine keeps no order
+  VersionedMap<K, V>* versioned_;  // null: they are not asked for
   std::array<std::optional<detail::Owned<V>>, kBatchLength> found_;
 };
 
@@ -133,22 +168,31 @@ class PerdureSubject : public Subject {
   }
 
   std::unique_ptr<Session> session() override {
+    OrderedMap<K, V>* const ordered = in_order();
     return std::make_unique<MapSession<K, V>>(
-        ordered_ ? static_cast<Map<K, V>*>(&*ordered_) : &*map_, ordered_ ? &*ordered_ : nullptr);
+        ordered != nullptr ? static_cast<Map<K, V>*>(ordered) : &*map_, ordered,
+        versioned_ ? &*versioned_ : nullptr);
   }
   Footprint footprint() override;
 
  private:
   Result<void> remove_old();
   Result<void> open(bool create);
+  Result<void> open_map(const MapOptions& options);
+  OrderedMap<K, V>* in_order() noexcept {
+    if (versioned_) return &*versioned_;
+    return ordered_ ? &*ordered_ : nullptr;
+  }
 
   PerdureOptions options_;
   bool created_ = false;
   std::string medium_;
   std::string durability_;
   std::optional<Pool> pool_;
+  // One of them: as much as the engine has, versions only where they are asked for.
+  std::optional<VersionedMap<K, V>> versioned_;
   std::optional<OrderedMap<K, V>> ordered_;
-  std::optional<Map<K, V>> map_;  // where the engine keeps no order
+  std::optional<Map<K, V>> map_;
 };
 
 // Only a pool whose one map is the benchmark's is replaced.
@@ -206,19 +250,9 @@ Result<void> PerdureSubject<K, V>::open(bool create) {
   if (!pool) return std::unexpected(to_failure(pool.error(), options_.path));
   pool_.emplace(std::move(*pool));
   created_ = true;
-  const MapOptions map_options{
-      .engine = options_.engine, .create = create, .capacity = options_.capacity};
-  auto ordered = pool_->ordered_map<K, V>(kBenchMap, map_options);
-  if (ordered) {
-    ordered_.emplace(std::move(*ordered));
-  } else {
-    if (ordered.error() != StatusCode::unsupported || options_.needs_order) {
-      return std::unexpected(to_failure(ordered.error(), options_.path));
-    }
-    auto map = pool_->map<K, V>(kBenchMap, map_options);
-    if (!map) return std::unexpected(to_failure(map.error(), options_.path));
-    map_.emplace(std::move(*map));
-  }
+  auto mapped =
+      open_map({.engine = options_.engine, .create = create, .capacity = options_.capacity});
+  if (!mapped) return mapped;
   const auto info = pool_->info();
   if (!info) return std::unexpected(to_failure(info.error(), options_.path));
   medium_ = medium_name(info->medium);
@@ -227,7 +261,30 @@ Result<void> PerdureSubject<K, V>::open(bool create) {
 }
 
 template <MapKey K, MapValue V>
+Result<void> PerdureSubject<K, V>::open_map(const MapOptions& options) {
+  if (options_.needs_versions) {
+    auto versioned = pool_->versioned_map<K, V>(kBenchMap, options);
+    if (!versioned) return std::unexpected(to_failure(versioned.error(), options_.path));
+    versioned_.emplace(std::move(*versioned));
+    return {};
+  }
+  auto ordered = pool_->ordered_map<K, V>(kBenchMap, options);
+  if (ordered) {
+    ordered_.emplace(std::move(*ordered));
+    return {};
+  }
+  if (ordered.error() != StatusCode::unsupported || options_.needs_order) {
+    return std::unexpected(to_failure(ordered.error(), options_.path));
+  }
+  auto map = pool_->map<K, V>(kBenchMap, options);
+  if (!map) return std::unexpected(to_failure(map.error(), options_.path));
+  map_.emplace(std::move(*map));
+  return {};
+}
+
+template <MapKey K, MapValue V>
 Result<void> PerdureSubject<K, V>::close() {
+  versioned_.reset();
   ordered_.reset();
   map_.reset();
   if (!pool_) return {};
@@ -239,7 +296,7 @@ Result<void> PerdureSubject<K, V>::close() {
 
 template <MapKey K, MapValue V>
 Footprint PerdureSubject<K, V>::footprint() {
-  const MapStats map = ordered_ ? ordered_->stats() : map_->stats();
+  const MapStats map = in_order() != nullptr ? in_order()->stats() : map_->stats();
   const auto pool = pool_->stats();
   if (!pool) return {};  // no memory for a few hundred bytes
   // The pool has no other map: what the heap keeps in DRAM is all this map's.

@@ -24,6 +24,7 @@ struct PerdureOptions {
   std::uint32_t write_latency_ns = 0;
   std::uint64_t capacity = 0;  // MapOptions::capacity
   bool needs_order = false;    // fail at create where the engine keeps none
+  bool needs_versions = false;
 };
 
 std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options);

@@ -66,8 +66,8 @@ Json phase_json(const PhaseResult& phase) {
 }
 
 std::string phase_row(const PhaseResult& phase) {
-  std::string row = fmt::format("{:<14}{:>12}{:>10.3f}{:>9.3f}{:>9}{:>9}{:>10}{:>12}", phase.name,
-                                phase.operations, phase.seconds, phase.mops(),
+  std::string row = fmt::format("{:<14}{:>12}{:>10.3f}{:>9.3f} {:>8} {:>8} {:>9} {:>11}",
+                                phase.name, phase.operations, phase.seconds, phase.mops(),
                                 phase.latency.percentile(0.5), phase.latency.percentile(0.99),
                                 phase.latency.percentile(0.999), phase.latency.max());
   if (phase.counters) {

@@ -11,4 +11,13 @@ Outcome Session::read_batch(std::span<const KeyRef> keys,
   return Outcome::yes;
 }
 
+Outcome Session::tag() { return keeps_no_versions(); }
+Outcome Session::read_at(const KeyRef&, Version, FunctionRef<void(const ValueRef&)>) {
+  return keeps_no_versions();
+}
+Outcome Session::history(const KeyRef&, FunctionRef<void(Version, const ValueRef*)>) {
+  return keeps_no_versions();
+}
+Outcome Session::scan_at(Version, ScanTally&) { return keeps_no_versions(); }
+
 }  // namespace perdure::bench

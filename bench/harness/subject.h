@@ -16,6 +16,7 @@
 #include "bench/workloads/data.h"
 #include "perdure/function_ref.h"
 #include "perdure/stats.h"
+#include "perdure/versioned_map.h"
 
 namespace perdure::bench {
 
@@ -67,6 +68,16 @@ class Session {
   // them: integers in `word`, strings in `bytes` (and `word` 0).
   virtual Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) = 0;
 
+  // Of engines that keep versions; others fail.
+  virtual Outcome tag();
+  virtual VersionRange versions() { return {.first = 1, .last = 0}; }
+  virtual Outcome read_at(const KeyRef& key, Version version,
+                          FunctionRef<void(const ValueRef&)> visit);
+  // Calls visit(version, value), null where the key was removed, oldest first. `no`: it never was.
+  virtual Outcome history(const KeyRef& key, FunctionRef<void(Version, const ValueRef*)> visit);
+  // All entries of a version, in key order.
+  virtual Outcome scan_at(Version version, ScanTally& tally);
+
   // What failed last.
   const std::string& error() const noexcept { return error_; }
 
@@ -75,6 +86,7 @@ class Session {
     error_ = std::move(message);
     return Outcome::failed;
   }
+  Outcome keeps_no_versions() { return fail("the engine keeps no versions"); }
 
  private:
   std::string error_;

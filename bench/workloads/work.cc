@@ -16,7 +16,7 @@ namespace {
 
 using enum Workload;
 
-constexpr std::array<std::pair<std::string_view, Workload>, 15> kWorkloads = {{
+constexpr std::array<std::pair<std::string_view, Workload>, 19> kWorkloads = {{
     {"load", load},
     {"insert", insert},
     {"read", read},
@@ -26,6 +26,10 @@ constexpr std::array<std::pair<std::string_view, Workload>, 15> kWorkloads = {{
     {"delete", erase},
     {"scan", scan},
     {"churn", churn},
+    {"tag", tag},
+    {"read_version", read_version},
+    {"history", history},
+    {"snapshot", snapshot},
     {"ycsb_a", ycsb_a},
     {"ycsb_b", ycsb_b},
     {"ycsb_c", ycsb_c},
@@ -42,10 +46,6 @@ constexpr std::array<std::pair<std::string_view, Distribution>, 5> kDistribution
     {"clustered", Distribution::clustered},
 }};
 
-// Of the multi-version store: bench/paper/versions measures them beside others of their kind.
-constexpr std::array<std::string_view, 4> kVersionedWorkloads = {"tag_insert", "history",
-                                                                 "find_version", "snapshot"};
-
 OpKind uniform_kind(Workload workload) noexcept {
   switch (workload) {
     case load:
@@ -61,6 +61,14 @@ OpKind uniform_kind(Workload workload) noexcept {
       return OpKind::erase;
     case scan:
       return OpKind::scan;
+    case tag:
+      return OpKind::tag;
+    case read_version:
+      return OpKind::read_version;
+    case history:
+      return OpKind::history;
+    case snapshot:
+      return OpKind::snapshot;
     default:
       return OpKind::read;
   }
@@ -112,6 +120,10 @@ bool is_ycsb(Workload workload) noexcept { return workload >= ycsb_a; }
 
 bool needs_order(Workload workload) noexcept { return workload == scan || workload == ycsb_e; }
 
+bool needs_versions(Workload workload) noexcept {
+  return workload == tag || workload == read_version || workload == history || workload == snapshot;
+}
+
 Result<std::vector<Workload>> parse_workloads(std::string_view list) {
   std::vector<Workload> workloads;
   while (true) {
@@ -119,10 +131,6 @@ Result<std::vector<Workload>> parse_workloads(std::string_view list) {
     const std::string_view name = list.substr(0, comma);
     const auto* row = std::ranges::find(kWorkloads, name, &decltype(kWorkloads)::value_type::first);
     if (row == kWorkloads.end()) {
-      if (std::ranges::find(kVersionedWorkloads, name) != kVersionedWorkloads.end()) {
-        return failure(kExitUsage,
-                       fmt::format("workload '{}' is one of perdure-paper-versions", name));
-      }
       std::string known;
       for (const auto& entry : kWorkloads) known += fmt::format(" {}", entry.first);
       return failure(kExitUsage, fmt::format("unknown workload '{}'; known:{}", name, known));
@@ -156,15 +164,22 @@ Result<void> validate_work(const WorkOptions& options, std::span<const Workload>
   std::uint64_t used = 0;
   std::uint64_t generations = 0;
   bool gaps = false;
+  bool tagged = false;
   for (const Workload workload : workloads) {
     const std::string_view name = workload_name(workload);
-    const bool adds = workload == load || workload == insert;
+    const bool adds = workload == load || workload == insert || workload == tag;
     const std::uint64_t count = workload == load ? options.records : options.operations;
     if (!adds && present == 0) {
       return failure(kExitUsage,
                      fmt::format("workload '{}' finds no keys: start the list with load "
                                  "(each run starts with an empty pool)",
                                  name));
+    }
+    tagged |= workload == tag;
+    if ((workload == read_version || workload == snapshot) && !tagged) {
+      return failure(kExitUsage, fmt::format("workload '{}' finds no versions: put tag before it "
+                                             "in the list",
+                                             name));
     }
     if (is_ycsb(workload) && gaps) {
       return failure(kExitUsage,
@@ -211,15 +226,20 @@ Phase WorkMaker::make(Workload workload, const Ledger& ledger) {
       .workload = workload, .kind = uniform_kind(workload), .operations = options_.operations};
   phase.blocks.resize(options_.threads);
   if (workload == update || is_ycsb(workload)) phase.generation = ++generation_;
-  if (workload == load || workload == insert) {
+  if (workload == tag && !untagged_) untagged_ = ledger.used();
+  phase.untagged = untagged_.value_or(0);
+  if (workload == load || workload == insert || workload == tag) {
     make_fresh(phase, ledger, workload == load ? options_.records : options_.operations);
   } else if (workload == churn) {
     make_churn(phase, ledger);
   } else if (is_ycsb(workload)) {
     make_ycsb(phase, ledger);
+  } else if (workload == snapshot) {
+    make_snapshots(phase, ledger);
   } else {
     make_chosen(phase, ledger);
   }
+  if (workload == read_version || workload == snapshot) draw_versions(phase);
   fill_keys(phase);
   return phase;
 }
@@ -272,6 +292,25 @@ void WorkMaker::make_chosen(Phase& phase, const Ledger& ledger) {
   const std::vector<std::uint32_t> chosen =
       choose(ledger, options_.operations, phase.workload == erase);
   split(phase, options_.operations, [&](std::uint64_t i) { return chosen[i]; });
+}
+
+// As in the paper, each thread takes one; its key is of no interest. Keys that are present and
+// older than the first version are in all of them.
+void WorkMaker::make_snapshots(Phase& phase, const Ledger& ledger) {
+  split(phase, options_.threads, [&](std::uint64_t) { return ledger.index_at(0); });
+  for (std::uint64_t i = 0; i < ledger.present(); ++i) {
+    phase.least_keys += ledger.index_at(i) < phase.untagged ? 1 : 0;
+  }
+  phase.most_keys = ledger.used();
+}
+
+void WorkMaker::draw_versions(Phase& phase) const {
+  for (std::size_t t = 0; t < phase.blocks.size(); ++t) {
+    WorkBlock& block = phase.blocks[t];
+    Random random(mix64(stream(t)));
+    block.draws.resize(block.indexes.size());
+    for (std::uint32_t& draw : block.draws) draw = static_cast<std::uint32_t>(random.next() >> 32);
+  }
 }
 
 // Inserts the next key and deletes the oldest one, in turn.
@@ -341,7 +380,7 @@ void WorkMaker::commit(const Phase& phase, Ledger& ledger) {
   for (const WorkBlock& block : phase.blocks) {
     for (std::size_t i = 0; i < block.indexes.size(); ++i) {
       const OpKind kind = phase.mixed ? block.kinds[i] : phase.kind;
-      if (kind == OpKind::insert) ++added;
+      if (kind == OpKind::insert || kind == OpKind::tag) ++added;
       if (kind == OpKind::erase) erased.push_back(block.indexes[i]);
       if (writes_values(kind)) updated.push_back(block.indexes[i]);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ enum class Workload : std::uint8_t {
   erase,  // "delete"
   scan,
   churn,
+  tag,
+  read_version,
+  history,
+  snapshot,
   ycsb_a,
   ycsb_b,
   ycsb_c,
@@ -37,6 +42,8 @@ Result<std::vector<Workload>> parse_workloads(std::string_view list);
 bool is_ycsb(Workload workload) noexcept;
 // Whether it needs an engine that keeps order.
 bool needs_order(Workload workload) noexcept;
+// Whether it needs one that keeps versions.
+bool needs_versions(Workload workload) noexcept;
 
 enum class Distribution : std::uint8_t { uniform, zipfian, latest, sequential, clustered };
 std::string_view distribution_name(Distribution distribution) noexcept;
@@ -51,6 +58,10 @@ enum class OpKind : std::uint8_t {
   erase,
   scan,
   read_modify_write,
+  tag,  // an insert, then a tag
+  read_version,
+  history,
+  snapshot,
 };
 
 inline constexpr std::uint64_t kScanLength = 50;
@@ -64,7 +75,8 @@ struct WorkBlock {
   std::vector<std::string_view> bytes;
   std::vector<OpKind> kinds;
   std::vector<std::uint8_t> lengths;
-  std::vector<char> arena;  // what `bytes` points into
+  std::vector<std::uint32_t> draws;  // of versions: the share of those there are, in 2^-32
+  std::vector<char> arena;           // what `bytes` points into
 
   std::size_t size() const noexcept { return words.size(); }
   KeyRef key(std::size_t i) const noexcept {
@@ -77,7 +89,10 @@ struct Phase {
   OpKind kind = OpKind::read;  // unless the blocks have their own
   bool mixed = false;
   std::uint64_t operations = 0;
-  std::uint8_t generation = 0;  // of the values that it writes
+  std::uint8_t generation = 0;   // of the values that it writes
+  std::uint64_t untagged = 0;    // keys with lower indexes were there before the first tag
+  std::uint64_t least_keys = 0;  // that a version can have, where snapshots are taken
+  std::uint64_t most_keys = 0;
   std::vector<WorkBlock> blocks;
 };
 
@@ -105,6 +120,8 @@ class WorkMaker {
   void make_fresh(Phase& phase, const Ledger& ledger, std::uint64_t count);
   void make_chosen(Phase& phase, const Ledger& ledger);
   void make_churn(Phase& phase, const Ledger& ledger);
+  void make_snapshots(Phase& phase, const Ledger& ledger);
+  void draw_versions(Phase& phase) const;
   void make_ycsb(Phase& phase, const Ledger& ledger);
   std::vector<std::uint32_t> choose(const Ledger& ledger, std::uint64_t count, bool distinct);
   // Splits positions [0, count) among the threads in contiguous blocks.
@@ -119,6 +136,7 @@ class WorkMaker {
   const KeySpace& keys_;
   std::uint64_t phase_ = 0;
   std::uint8_t generation_ = 0;
+  std::optional<std::uint64_t> untagged_;  // once there is a tag
 };
 
 // Refuses lists that no pool can serve, e.g. reading before anything is loaded.

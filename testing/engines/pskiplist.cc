@@ -141,12 +141,14 @@ constexpr PlantedBug kPlanted[] = {
     {"integer", "pskiplist.insert.slot:drop_flush"},
     {"bytes", "pskiplist.record.write:drop_flush"},
     {"integer", "pskiplist.erase.slot:drop_flush"},
+    {"integer", "pskiplist.append.entry:drop_flush"},
+    {"integer", "pskiplist.tag.limit:drop_flush"},
+    {"integer", "pskiplist.trim.horizon:drop_flush"},
 };
 
 constexpr const char* kCanaries[] = {
     "pskiplist.insert.slot:drop_fence",
     "pskiplist.update.entry:drop_fence",
-    "pskiplist.append.entry:drop_flush",
     "pskiplist.append.link:drop_flush",
 };
 
@@ -188,6 +190,7 @@ const EngineUnderTest kPskiplistUnderTest{
     .flips = &flips,
     .canaries = kCanaries,
     .race_mutant = "pskiplist.find.help:drop_fence",
+    .version_mutant = "pskiplist.tag.limit:drop_flush",
     .ordered_sites = kOrderedSites,
     .arguments = {},
     .historical = kHistorical,

@@ -2,8 +2,8 @@
 //
 //	porcupine [-timeout 60s] [-expect ok|illegal|some] [-html FOLDER] FILE...
 //
-// A map is linearizable if each of its keys is, so keys are checked one by one. Prints the files that
-// are not as expected, then one line of totals; exit status 1 if there are any. An answer "unknown",
+// A map is linearizable if each of its keys is, so keys are checked one by one; what ties them together,
+// tags of versions, is in versions.go. Prints the files that are not as expected, then one line of totals; exit status 1 if there are any. An answer "unknown",
 // because time was up, is never the expected one. "some": at least one file must be illegal.
 package main
 
@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	magic      = 0x316e696c64726570 // "perdlin1"
+	magic      = 0x326e696c64726570 // "perdlin2"
 	headerSize = 16
-	opSize     = 32
+	opSize     = 40
 	allKeys    = math.MaxUint32
 	absent     = 0 // answers
 	pending    = 2
@@ -37,22 +37,27 @@ const (
 	update
 	erase
 	find
+	findAt // what the key was in a version
+	tag    // of all keys; makes a version
 	crash
 )
 
-var kinds = [...]string{"insert", "upsert", "update", "erase", "find", "crash"}
+var kinds = [...]string{"insert", "upsert", "update", "erase", "find", "find at version", "tag", "crash"}
 
 type op struct {
 	call, end    int64
 	value        uint64
+	version      uint64
 	key          uint32
 	kind, answer uint8
 	session      uint16
 }
 
-// What is known of one key. A process that was killed ends a session.
+// What is known of one key. A process that was killed ends a session. The version is the last one at which
+// the key was read.
 type state struct {
 	value   uint64
+	version uint64
 	session uint16
 	present bool
 }
@@ -89,6 +94,12 @@ func step(s state, o *op) (bool, state) {
 		s.present, s.value = false, 0
 		return o.answer == pending || (o.answer != absent) == was, s
 	default:
+		if o.kind == findAt {
+			if o.version <= s.version {
+				return false, s
+			}
+			s.version = o.version
+		}
 		return (o.answer != absent) == was && (!was || o.value == s.value), s
 	}
 }
@@ -97,6 +108,9 @@ func describe(o *op) string {
 	answer := [...]string{"no", "yes", "?"}[o.answer]
 	if o.kind == crash {
 		return "killed"
+	}
+	if o.kind == findAt {
+		return fmt.Sprintf("tag %d: %x %s", o.version, o.value, answer)
 	}
 	return fmt.Sprintf("%s(%x) %s", kinds[o.kind], o.value, answer)
 }
@@ -110,7 +124,7 @@ var model = porcupine.Model{
 	Equal: func(a, b interface{}) bool { return a.(state) == b.(state) },
 	Hash: func(s interface{}) uint64 {
 		x := s.(state)
-		return (x.value + uint64(x.session)) * 0x9e3779b97f4a7c15
+		return (x.value + x.version<<20 + uint64(x.session)) * 0x9e3779b97f4a7c15
 	},
 	DescribeOperation: func(input, _ interface{}) string { return describe(input.(*op)) },
 	DescribeState: func(s interface{}) string {
@@ -121,44 +135,60 @@ var model = porcupine.Model{
 	},
 }
 
-// The operations of a file by key. A kill belongs to every key.
-func load(path string) (map[uint32][]porcupine.Operation, int, error) {
+func load(path string) ([]op, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	le := binary.LittleEndian
 	if len(data) < headerSize || le.Uint64(data) != magic {
-		return nil, 0, fmt.Errorf("not a history")
+		return nil, fmt.Errorf("not a history")
 	}
 	count := int(le.Uint64(data[8:]))
 	if count == 0 || len(data) != headerSize+count*opSize {
-		return nil, 0, fmt.Errorf("empty or cut: %d operations in %d bytes", count, len(data))
+		return nil, fmt.Errorf("empty or cut: %d operations in %d bytes", count, len(data))
 	}
 	ops := make([]op, count)
-	keys := map[uint32][]porcupine.Operation{}
-	var crashes []*op
 	for i := range ops {
 		b := data[headerSize+i*opSize:]
 		o := &ops[i]
-		*o = op{int64(le.Uint64(b)), int64(le.Uint64(b[8:])), le.Uint64(b[16:]),
-			le.Uint32(b[24:]), b[28], b[29], le.Uint16(b[30:])}
+		*o = op{int64(le.Uint64(b)), int64(le.Uint64(b[8:])), le.Uint64(b[16:]), le.Uint64(b[24:]),
+			le.Uint32(b[32:]), b[36], b[37], le.Uint16(b[38:])}
+		read := o.kind == find || o.kind == findAt
 		if int(o.kind) >= len(kinds) || o.answer > pending || o.end < o.call ||
-			(o.kind == find && o.answer == pending) {
-			return nil, 0, fmt.Errorf("operation %d is malformed", i)
+			(read && o.answer == pending) {
+			return nil, fmt.Errorf("operation %d is malformed", i)
 		}
-		if o.kind == crash {
+	}
+	return ops, nil
+}
+
+// The operations by key, with reads at versions where the tags were. A kill belongs to every key.
+func partition(ops []op) (map[uint32][]porcupine.Operation, error) {
+	finds, err := atTags(ops)
+	if err != nil {
+		return nil, err
+	}
+	keys := map[uint32][]porcupine.Operation{}
+	var crashes []*op
+	for i := range ops {
+		switch o := &ops[i]; o.kind {
+		case crash:
 			crashes = append(crashes, o)
-			continue
+		case tag, findAt:
+		default:
+			keys[o.key] = append(keys[o.key], operation(o))
 		}
-		keys[o.key] = append(keys[o.key], operation(o))
+	}
+	for i := range finds {
+		keys[finds[i].key] = append(keys[finds[i].key], operation(&finds[i]))
 	}
 	for key := range keys {
 		for _, o := range crashes {
 			keys[key] = append(keys[key], operation(o))
 		}
 	}
-	return keys, count, nil
+	return keys, nil
 }
 
 func operation(o *op) porcupine.Operation {
@@ -169,16 +199,31 @@ type verdict struct {
 	path   string
 	result porcupine.CheckResult
 	err    error
-	key    uint32
+	where  string // what is wrong
 	ops    int
 	took   time.Duration
 }
 
 func check(path string, timeout time.Duration, html string) verdict {
 	start := time.Now()
-	v := verdict{path: path, result: porcupine.Ok}
-	keys, count, err := load(path)
-	v.ops, v.err = count, err
+	ops, err := load(path)
+	v := verdict{path: path, err: err, ops: len(ops)}
+	v.result, v.where = judge(ops, timeout, func(history []porcupine.Operation) {
+		if html != "" {
+			draw(filepath.Join(html, filepath.Base(path)+".html"), history, timeout)
+		}
+	})
+	v.took = time.Since(start)
+	return v
+}
+
+// The answer, and where it is not Ok; `wrong` is called with the operations of such a key.
+func judge(ops []op, timeout time.Duration, wrong func([]porcupine.Operation)) (porcupine.CheckResult, string) {
+	verdict, where := porcupine.Ok, ""
+	keys, err := partition(ops)
+	if err != nil {
+		return porcupine.Illegal, err.Error()
+	}
 	for key, history := range keys {
 		result := porcupine.CheckOperationsTimeout(model, history, timeout)
 		if result == porcupine.Unknown { // the machine may have been suspended: time goes on then
@@ -187,16 +232,13 @@ func check(path string, timeout time.Duration, html string) verdict {
 		if result == porcupine.Ok {
 			continue
 		}
-		v.result, v.key = result, key
-		if html != "" {
-			draw(filepath.Join(html, filepath.Base(path)+".html"), history, timeout)
-		}
+		verdict, where = result, fmt.Sprintf("key %d", key)
+		wrong(history)
 		if result == porcupine.Illegal {
 			break
 		}
 	}
-	v.took = time.Since(start)
-	return v
+	return verdict, where
 }
 
 func draw(path string, history []porcupine.Operation, timeout time.Duration) {
@@ -256,7 +298,10 @@ func main() {
 			if *expect == "some" {
 				continue
 			}
-			fmt.Printf("%s: %s, key %d, %d operations, %v\n", v.path, v.result, v.key, v.ops, v.took)
+			if v.where != "" {
+				v.where = " (" + v.where + ")"
+			}
+			fmt.Printf("%s: %s%s, %d operations, %v\n", v.path, v.result, v.where, v.ops, v.took)
 		}
 	}
 	fmt.Printf("files=%d operations=%d not_%s=%d unknown=%d slowest_ms=%d\n",

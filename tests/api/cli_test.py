@@ -418,6 +418,32 @@ class BenchTest(CliTest):
     def test_is_reached(self):
         self.assertIn(b"--workload", self.output("bench", "--help"))
 
+    def bench(self, *arguments):
+        return self.json("bench", "--path", self.pool, "--durability", "emulated",
+                         "--records", "2K", *arguments)
+
+    def test_workloads_of_versions(self):
+        for options in ((), ("--threads", "2", "--key", "string:20", "--value", "string:30")):
+            with self.subTest(options=options):
+                result = self.bench("--engine", "pskiplist", "--operations", "3K", "--workload",
+                                    "load,tag,update,tag,delete,read_version,history,snapshot",
+                                    *options)
+                phases = {phase["name"]: phase for phase in result["phases"]}
+                self.assertEqual((result["missing"], phases["tag"]["operations"]), (0, 3000))
+                self.assertEqual(phases["read_version"]["operations"], 3000)
+                # Keys, of a version each thread.
+                threads = 2 if options else 1
+                self.assertLessEqual(phases["snapshot"]["operations"], 8000 * threads)
+                self.assertGreater(phases["snapshot"]["operations"], 100 * threads)
+
+    def test_engines_without_versions_are_refused(self):
+        for workload in ("tag", "read_version", "history", "snapshot"):
+            for engine in ("phast", "clevel"):
+                message = self.errors("bench", "--engine", engine, "--path", self.pool,
+                                      "--workload", f"load,tag,{workload}", expect=USAGE)
+                self.assertIn(f"{engine} keeps no versions; use pskiplist", message)
+                self.assertFalse(os.path.exists(self.pool))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,7 +13,7 @@ BUILD = pathlib.Path(os.environ.get("PERDURE_BUILD_DIR", "build/release"))
 def run(program, *arguments):
     done = subprocess.run([BUILD / program, *arguments], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=280, check=False)
-    values = dict(re.findall(r"^phast\.(\w+)=([\d.]+)$", done.stdout, re.M))
+    values = dict(re.findall(r"^(?:phast|pskiplist)\.(\w+)=([\d.]+)$", done.stdout, re.M))
     return done, {name: float(value) for name, value in values.items()}
 
 
@@ -33,8 +33,17 @@ class CommandsTest(unittest.TestCase):
             kills = values["lossy_kills"] if mode == "lossy" else values["plain_kills"]
             self.assertEqual(kills, 15)
 
+    def test_torture_verifies_versions_where_an_engine_keeps_them(self):
+        _, values = self.torture("--engine", "pskiplist", "--mode", "lossy", "--cycles", "30")
+        self.assertEqual(values["keeps_versions"], 1)
+        self.assertGreater(values["versions_verified"], 0)
+        _, values = self.torture("--cycles", "1")
+        self.assertEqual(values["keeps_versions"], 0)
+        self.assertEqual(values["versions_verified"], 0)
+
     def test_torture_ends_with_1_where_something_is_lost(self):
         for planted in (["--mode", "plain", "--early-ack"],
+                        ["--engine", "pskiplist", "--mode", "plain", "--loose-versions"],
                         ["--mode", "lossy", "--keys", "integer",
                          "--mutant", "phast.insert.entry:drop_flush"]):
             done, values = self.torture("--cycles", "300", *planted)
@@ -55,6 +64,8 @@ class CommandsTest(unittest.TestCase):
                 done, _ = run(program, *mistake)
                 self.assertEqual(done.returncode, 2, f"{program} {mistake}")
                 self.assertIn(program, done.stderr)
+        done, _ = run("perdure-torture", "--engine", "phast", "--loose-versions")
+        self.assertEqual(done.returncode, 2, "an engine without versions")
 
 
 if __name__ == "__main__":

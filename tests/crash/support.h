@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/statvfs.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -26,6 +28,16 @@ inline std::size_t scaled(std::size_t n) {
 }
 // A figure that only a run of full size has to reach.
 inline std::uint64_t at_least(std::uint64_t n) { return sanitized() ? 0 : n; }
+
+// Memory where there is some to spare, else the build folder: a container's /dev/shm is small.
+inline std::string torture_folder() {
+  struct statvfs stat{};
+  if (statvfs("/dev/shm", &stat) == 0 && stat.f_bavail * stat.f_bsize > 64U << 20) {
+    return "/dev/shm";
+  }
+  const char* build = std::getenv("PERDURE_BUILD_DIR");
+  return build != nullptr ? build : ".";
+}
 
 inline std::string test_name() {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();

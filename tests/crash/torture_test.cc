@@ -1,28 +1,16 @@
 // Real processes, real kills. More of them: build/release/perdure-torture.
 #include <gtest/gtest.h>
 
-#include <sys/statvfs.h>
-#include <unistd.h>
-
-#include <cstdlib>
+#include <cstdio>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "support.h"
 #include "testing/engine_list.h"
 
 namespace perdure::testing {
 namespace {
-
-// Memory where there is some to spare, else the build folder: a container's /dev/shm is small.
-std::string folder() {
-  struct statvfs stat{};
-  if (statvfs("/dev/shm", &stat) == 0 && stat.f_bavail * stat.f_bsize > 64U << 20) {
-    return "/dev/shm";
-  }
-  const char* build = std::getenv("PERDURE_BUILD_DIR");
-  return build != nullptr ? build : ".";
-}
 
 struct Case {
   const char* mode;
@@ -52,7 +40,7 @@ TEST_P(Torture, LosesNothing) {
   const TortureOptions options{.engine = engine->name(),
                                .mode = c.mode,
                                .keys = c.keys,
-                               .path = folder(),
+                               .path = torture_folder(),
                                .cycles = scaled(c.cycles),
                                .seed = 11,
                                .threads = c.threads,
@@ -64,6 +52,11 @@ TEST_P(Torture, LosesNothing) {
   EXPECT_EQ(report.kills, options.cycles);
   EXPECT_GT(report.acknowledged, 0U);
   EXPECT_EQ(report.kills_at_sites == 0, options.mode == "plain");
+  EXPECT_EQ(report.keeps_versions, keeps_versions(engine->engine));
+  if (report.keeps_versions) {
+    EXPECT_GE(report.tags, at_least(1));
+    EXPECT_GE(report.versions_verified, at_least(1));
+  }
 }
 
 // The harness can fail. A plain kill sees an operation that was acknowledged before it was done.
@@ -77,11 +70,38 @@ TEST_P(EarlyAcknowledgement, IsCaught) {
   const TortureOptions options{.engine = engine->name(),
                                .mode = mode,
                                .keys = "integer",
-                               .path = folder(),
+                               .path = torture_folder(),
                                .early_ack = true,
                                .cycles = 300};
   const TortureReport report = run_torture(options, target_of(options));
   std::printf("%s: red after %llu kills\n", mode, static_cast<unsigned long long>(report.kills));
+  EXPECT_FALSE(report.ok());
+}
+
+// Only what is read of versions, after the kill, can say that a tag came too late.
+using LooseVersions = EarlyAcknowledgement;
+std::vector<const EngineUnderTest*> with_versions() {
+  std::vector<const EngineUnderTest*> rows;
+  for (const EngineUnderTest* row : engines_under_test()) {
+    if (keeps_versions(row->engine)) rows.push_back(row);
+  }
+  return rows;
+}
+INSTANTIATE_TEST_SUITE_P(Planted, LooseVersions,
+                         ::testing::Combine(::testing::ValuesIn(with_versions()),
+                                            ::testing::Values("plain", "lossless", "lossy")));
+TEST_P(LooseVersions, AreCaught) {
+  const auto& [engine, mode] = GetParam();
+  const TortureOptions options{.engine = engine->name(),
+                               .mode = mode,
+                               .keys = "integer",
+                               .path = torture_folder(),
+                               .loose_versions = true,
+                               .cycles = 300,
+                               .threads = 1};
+  const TortureReport report = run_torture(options, target_of(options));
+  std::printf("%s: red after %llu kills: %s\n", mode, static_cast<unsigned long long>(report.kills),
+              report.failure.c_str());
   EXPECT_FALSE(report.ok());
 }
 
@@ -92,7 +112,7 @@ TEST(TortureMutants, AreCaught) {
       const TortureOptions options{.engine = engine->name(),
                                    .mode = "lossy",
                                    .keys = keys,
-                                   .path = folder(),
+                                   .path = torture_folder(),
                                    .mutant = mutant,
                                    .cycles = 100,
                                    .seed = 3};
@@ -105,7 +125,8 @@ TEST(TortureMutants, AreCaught) {
 }
 
 TEST(TortureSelfTest, AnUnknownMutantIsAnError) {
-  const TortureOptions options{.path = folder(), .mutant = "no.such.site:drop_flush", .cycles = 1};
+  const TortureOptions options{
+      .path = torture_folder(), .mutant = "no.such.site:drop_flush", .cycles = 1};
   EXPECT_FALSE(run_torture(options, lossy_target()).ok());
 }
 

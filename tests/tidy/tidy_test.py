@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAX_LINE = 100
 MAX_FILE = 800
 MAX_TEST_FILE = 1200
+MAX_FUNCTION = 80
 
 
 class Tree:
@@ -256,6 +257,40 @@ def files_are_short(tree):
     return complaints
 
 
+NO_FUNCTION = re.compile(r"(class|struct|enum|union|namespace|template|using|static_assert)\b|#")
+
+
+def functions_are_short(tree):
+    """Functions of a namespace or a class, by the indentation that clang-format gives them."""
+    complaints = []
+    for path, text in tree.cpp():
+        if path.startswith("tests/"):
+            continue
+        begins = {}  # by indentation: the last line that may begin a function
+        head = None  # the indentation of what has begun and has no brace yet
+        for number, line in enumerate(text.split("\n"), 1):
+            code = line.strip()
+            indent = len(line) - len(line.lstrip())
+            if head is not None and code.endswith((";", "{")):
+                if code.endswith(";"):
+                    begins.pop(head, None)
+                head = None
+                continue
+            if not code or indent > 2:
+                continue
+            if code in ("}", "};"):
+                lines = number - begins.pop(indent, number) + 1
+                if lines > MAX_FUNCTION:
+                    complaints.append(f"{path}:{number}: a function of {lines} lines, at most "
+                                      f"{MAX_FUNCTION} (aim at 70); name its steps")
+            elif code.endswith((";", "}")):
+                begins.pop(indent, None)
+            elif "(" in code and not NO_FUNCTION.match(code):
+                begins[indent] = number
+                head = None if code.endswith("{") else indent
+    return complaints
+
+
 def lines_are_short(tree):
     return [f"{path}:{number}: {len(line)} columns, at most {MAX_LINE}; break the line"
             for path, text in tree.named(*SOURCES)
@@ -307,9 +342,9 @@ def documents_are_listed(tree):
 
 
 RULES = [layering, persistence_only_in_platform, concurrency_only_in_platform,
-         layout_sizes_asserted, persist_sites_are_named, files_are_short, lines_are_short,
-         nothing_is_unfinished, no_machine_paths, headers_have_a_guard, links_resolve,
-         documents_are_listed]
+         layout_sizes_asserted, persist_sites_are_named, files_are_short, functions_are_short,
+         lines_are_short, nothing_is_unfinished, no_machine_paths, headers_have_a_guard,
+         links_resolve, documents_are_listed]
 
 # ---- planted mistakes ---------------------------------------------------------------------------
 
@@ -376,6 +411,11 @@ PLANTED = [
     (files_are_short, {"src/pool/a.cc": "\n" * (MAX_FILE + 1)}, f"src/pool/a.cc:{MAX_FILE + 1}"),
     (files_are_short, {"tests/unit/a.cc": "\n" * (MAX_TEST_FILE + 1)},
      f"tests/unit/a.cc:{MAX_TEST_FILE + 1}"),
+    (functions_are_short, {"src/pool/a.cc": "void f() {\n" + "  g();\n" * MAX_FUNCTION + "}\n"},
+     f"src/pool/a.cc:{MAX_FUNCTION + 2}"),
+    (functions_are_short, {"tools/a.h": "class A {\n  int f(int a,\n        int b) {\n" +
+                           "    g();\n" * MAX_FUNCTION + "  }\n};\n"},
+     f"tools/a.h:{MAX_FUNCTION + 4}"),
     (lines_are_short, {"src/pool/a.cc": "\n//" + "-" * MAX_LINE + "\n"}, "src/pool/a.cc:2"),
     (nothing_is_unfinished, {"src/pool/a.cc": "\n// TO" + "DO: later\n"}, "src/pool/a.cc:2"),
     (nothing_is_unfinished, {"docs/a.md": "FIX" + "ME\n"}, "docs/a.md:1"),

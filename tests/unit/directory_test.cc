@@ -1,5 +1,6 @@
 // The directory of the multi-version store: PhaST's inner nodes over leaves of its own.
 #include "index/pskiplist/directory.h"
+#include "index/ordered/scan_range.h"
 
 #include <gtest/gtest.h>
 
@@ -64,7 +65,7 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
     std::set<std::uint64_t> seen;
     const EpochGuard<P> guard(epochs);
     Probe position{};
-    for (bool end = false; !end; position = Tiny::behind(batch, false, end)) {
+    for (bool end = false; !end; position = ordered::behind<IntegerCodec>(batch, false, end)) {
       directory.collect(position, batch);
       seen.insert(batch.words, batch.words + batch.count);
     }

@@ -243,10 +243,41 @@ TEST_F(Core, AFlippedBitBehindTheEndIsNoDamageOnceThePoolHasGrown) {
   const auto grown = core().grow(2);
   ASSERT_TRUE(grown);
   ASSERT_GT(*grown, extents + 1);
-  EXPECT_EQ(words[extents + 1], 0U);
+  EXPECT_EQ(words[extents + 1], ExtentWord{.state = ExtentState::free}.encode(extents + 1));
   ASSERT_TRUE(core().close(true).ok());
   open();
   EXPECT_TRUE(opened_.ok()) << opened_.message();
+}
+
+// The header that counts instead knows nothing of the growth; its extents are not as good as new.
+TEST_F(Core, WhatALostHeaderHadGrownIsZeroWhenItIsUsedAgain) {
+  const layout::Header before = core().header();
+  const std::uint64_t extents = (before.file_bytes - before.data_offset) / before.extent_bytes;
+  const std::uint64_t bytes = 3 * before.extent_bytes;
+  const auto grow_for_a_run = [&]() -> std::uint64_t {
+    while (core().heap().stats().assigned_extents < extents) {
+      if (!core().heap().allocate(before.extent_bytes, BlockKind::plain)) return 0;
+    }
+    return core().heap().allocate(bytes, BlockKind::zero_on_free).value_or(0);
+  };
+  const std::uint64_t used = grow_for_a_run();
+  ASSERT_EQ(used, before.file_bytes);
+  for (std::uint64_t at = 0; at < bytes; at += 8) {
+    pool_->platform().store(*core().heap().at<std::uint64_t>(used + at), 1);
+  }
+  const std::uint64_t sequence = core().header().sequence;
+  pool_.reset();
+  for (int i = 0; i < 2; ++i) {
+    auto* copy = memory_.base() + i * layout::kHeaderBytes;
+    if (reinterpret_cast<layout::Header*>(copy)->sequence == sequence) copy[64] ^= std::byte{1};
+  }
+  open();
+  ASSERT_TRUE(opened_.ok()) << opened_.message();
+  ASSERT_EQ(core().header().file_bytes, before.file_bytes);
+  ASSERT_EQ(grow_for_a_run(), used);
+  for (std::uint64_t at = 0; at < bytes; at += 8) {
+    ASSERT_EQ(*core().heap().at<std::uint64_t>(used + at), 0U) << at;
+  }
 }
 
 // The next growth finds its space there; a crash before it leaves a longer file, no more.

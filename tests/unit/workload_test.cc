@@ -251,8 +251,49 @@ TEST(Work, ImpossibleListsAreRefused) {
   EXPECT_TRUE(refused({load, churn, ycsb_a}));
   EXPECT_FALSE(refused({load, insert, erase, erase}));
   EXPECT_FALSE(parse_workloads("load,,read").has_value());
-  EXPECT_FALSE(parse_workloads("load,snapshot").has_value());
   ASSERT_TRUE(parse_workloads("load,delete,ycsb_f").has_value());
+  EXPECT_TRUE(refused({load, read_version, tag}));
+  EXPECT_TRUE(refused({load, snapshot}));
+  EXPECT_TRUE(refused({history}));
+  EXPECT_FALSE(refused({tag, history, read_version, snapshot}));
+}
+
+TEST(Work, KeysThatAreTaggedAreNew) {
+  Maker maker({.records = 100, .operations = 50, .threads = 2});
+  maker.step(Workload::load);
+  const Phase tagged = maker.step(Workload::tag);
+  std::set<std::uint32_t> indexes;
+  for (const WorkBlock& block : tagged.blocks) {
+    for (const std::uint32_t index : block.indexes) indexes.insert(index);
+  }
+  EXPECT_EQ(indexes.size(), 50U);
+  EXPECT_EQ(*indexes.begin(), 100U);
+  EXPECT_EQ(maker.ledger.used(), 150U);
+}
+
+// What checks of versions rest on: which keys each of them must have, and how many it can have.
+TEST(Work, VersionsAreDrawnAmongAllAndHaveTheOldKeys) {
+  Maker maker({.records = 100, .operations = 40, .threads = 2});
+  maker.step(Workload::load);
+  maker.step(Workload::tag);
+  maker.step(Workload::tag);
+  const Phase reads = maker.step(Workload::read_version);
+  EXPECT_EQ(reads.untagged, 100U);
+  for (const WorkBlock& block : reads.blocks) {
+    EXPECT_EQ(block.draws.size(), block.indexes.size());
+    EXPECT_LT(std::ranges::min(block.draws), 1U << 30);
+    EXPECT_GT(std::ranges::max(block.draws), 3U << 30);
+  }
+  maker.step(Workload::erase);
+  const Phase snapshots = maker.step(Workload::snapshot);
+  std::uint64_t old = 0;
+  for (std::uint64_t i = 0; i < maker.ledger.present(); ++i) {
+    old += maker.ledger.index_at(i) < 100 ? 1 : 0;
+  }
+  EXPECT_LT(old, 100U);
+  EXPECT_EQ(snapshots.least_keys, old);
+  EXPECT_EQ(snapshots.most_keys, 180U);
+  EXPECT_EQ(snapshots.blocks[0].size() + snapshots.blocks[1].size(), 2U);
 }
 
 }  // namespace

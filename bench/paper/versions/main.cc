@@ -84,9 +84,11 @@ struct Workload {
     shuffled.resize(keys.size());
     std::iota(shuffled.begin(), shuffled.end(), std::uint64_t{0});
     std::shuffle(shuffled.begin(), shuffled.end(), random);
+    for (const std::uint64_t place : shuffled) removals.push_back(keys[place]);
   }
   std::vector<std::uint64_t> keys;
   std::vector<std::uint64_t> shuffled;  // places in keys
+  std::vector<std::uint64_t> removals;  // the keys there
 };
 
 struct Figures {
@@ -115,10 +117,7 @@ class Run {
     out.insert = rate(n, timed(threads_, work_.keys.size(), [&](std::uint64_t i, unsigned) {
                         inserted_[i] = store_->insert(work_.keys[i], value_of(work_.keys[i]));
                       }));
-    out.remove = rate(n, timed(threads_, work_.keys.size(), [&](std::uint64_t i, unsigned) {
-                        const std::uint64_t place = work_.shuffled[i];
-                        removed_[place] = store_->remove(work_.keys[place]);
-                      }));
+    out.remove = rate(n, removals());
     out.medium_bytes = static_cast<double>(store_->medium_bytes()) / n;
     out.dram_bytes = static_cast<double>(store_->dram_bytes()) / n;
     last_ = *std::max_element(removed_.begin(), removed_.end());
@@ -144,36 +143,75 @@ class Run {
   bool there(std::uint64_t place, std::uint64_t version) const {
     return inserted_[place] <= version && version < removed_[place];
   }
-  std::vector<std::mt19937_64> sources() const {
-    std::vector<std::mt19937_64> sources;
-    for (unsigned t = 0; t < threads_; ++t) sources.emplace_back(1000 + t);
-    return sources;
+  double removals() {
+    std::vector<std::uint64_t> tags(work_.removals.size());
+    const double seconds = timed(threads_, tags.size(), [&](std::uint64_t i, unsigned) {
+      tags[i] = store_->remove(work_.removals[i]);
+    });
+    for (std::size_t i = 0; i < tags.size(); ++i) removed_[work_.shuffled[i]] = tags[i];
+    return seconds;
+  }
+
+  // What is asked is chosen before, and what was answered is judged after the time is taken: both
+  // miss caches, as the stores do.
+  struct Query {
+    std::uint64_t place, key, version;
+  };
+  std::vector<Query> queries() const {
+    std::mt19937_64 random(1000);
+    std::vector<Query> queries(work_.keys.size());
+    for (Query& query : queries) {
+      const std::uint64_t place = random() % work_.keys.size();
+      query = {place, work_.keys[place], 1 + random() % last_};
+    }
+    return queries;
   }
 
   double finds() {
-    auto random = sources();
-    return timed(threads_, work_.keys.size(), [&](std::uint64_t, unsigned t) {
-      const std::uint64_t place = random[t]() % work_.keys.size();
-      const std::uint64_t version = 1 + random[t]() % last_;
+    struct Answer {
       std::uint64_t value = 0;
-      const bool found = store_->find(work_.keys[place], version, value);
-      if (known() && found != there(place, version)) wrong(name_, "find: a key comes or goes");
-      if (found && value != value_of(work_.keys[place])) wrong(name_, "find: another value");
+      bool found = false;
+    };
+    const std::vector<Query> asked = queries();
+    std::vector<Answer> answers(asked.size());
+    const double seconds = timed(threads_, asked.size(), [&](std::uint64_t i, unsigned) {
+      Answer& answer = answers[i];
+      answer.found = store_->find(asked[i].key, asked[i].version, answer.value);
     });
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const auto& [value, found] = answers[i];
+      if (known() && found != there(asked[i].place, asked[i].version)) {
+        wrong(name_, "find: a key comes or goes");
+      }
+      if (found && value != value_of(asked[i].key)) wrong(name_, "find: another value");
+    }
+    return seconds;
   }
   double histories() {
-    auto random = sources();
-    return timed(threads_, work_.keys.size(), [&](std::uint64_t, unsigned t) {
-      const std::uint64_t place = random[t]() % work_.keys.size();
-      std::uint64_t removals = 0;
-      const std::uint64_t entries = store_->history(
-          work_.keys[place], [&](std::uint64_t version, std::uint64_t, bool removed) {
-            removals += removed ? 1 : 0;
-            if (!known()) return;
-            if (version != (removed ? removed_ : inserted_)[place]) wrong(name_, "history");
+    struct Answer {
+      std::uint64_t inserted = 0, removed = 0, entries = 0;  // versions; of both kinds
+    };
+    const std::vector<Query> asked = queries();
+    std::vector<Answer> answers(asked.size());
+    const double seconds = timed(threads_, asked.size(), [&](std::uint64_t i, unsigned) {
+      Answer& answer = answers[i];
+      answer.entries =
+          store_->history(asked[i].key, [&](std::uint64_t version, std::uint64_t, bool removed) {
+            (removed ? answer.removed : answer.inserted) = version;
           });
-      if (entries != 2 || removals != 1) wrong(name_, "history: not an insert and a removal");
     });
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const Answer& answer = answers[i];
+      if (answer.entries != 2 || answer.inserted == 0 || answer.removed == 0) {
+        wrong(name_, "history: not an insert and a removal");
+      }
+      const std::uint64_t place = asked[i].place;
+      if (!known()) continue;
+      if (answer.inserted != inserted_[place] || answer.removed != removed_[place]) {
+        wrong(name_, "history: of other versions");
+      }
+    }
+    return seconds;
   }
   // Million keys a second; each thread takes one, as in the paper.
   double snapshots() {
@@ -181,11 +219,10 @@ class Run {
       std::uint64_t version = 0, keys = 0;
       bool as_written = true;  // rising keys, and their values
     };
-    auto random = sources();
     std::vector<Taken> taken(threads_);
     const double seconds = timed(threads_, threads_, [&](std::uint64_t, unsigned t) {
       Taken& mine = taken[t];
-      mine.version = last_ / 4 + random[t]() % (last_ / 2);
+      mine.version = last_ / 4 + std::mt19937_64(1000 + t)() % (last_ / 2);
       std::uint64_t before = 0;
       mine.keys = store_->snapshot(mine.version, [&](std::uint64_t key, std::uint64_t value) {
         mine.as_written = mine.as_written && before <= key && value == value_of(key);

@@ -63,6 +63,7 @@
 #include "index/engine.h"
 #include "index/map_engine.h"
 #include "index/ordered/inner.h"
+#include "index/ordered/scan_range.h"
 #include "index/phast/codec.h"
 #include "index/phast/layout.h"
 #include "index/phast/leaf_table.h"
@@ -246,10 +247,7 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
       return position.word > bound;
     }
   };
-  struct Limits {
-    Probe from, to;  // to is exclusive
-    bool has_from = false, has_to = false;
-  };
+  using Limits = ordered::Limits<Codec>;
   void prefetch_leaf(const Desc& desc) const noexcept;
   std::uint32_t first_at(const Leaf& leaf, const std::uint8_t* order, std::uint32_t count,
                          std::uint64_t word) const noexcept;
@@ -263,17 +261,22 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
                               Batch& batch) const noexcept;
   std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf, const Entered& entered,
                               std::uint64_t visible, bool settled, std::uint8_t* order) noexcept;
-  Expected<bool> scan_zero(const Limits& limits, bool reverse,
+  Expected<bool> scan_zero(const Limits& limits,
                            FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
-  Probe next_probe(const Batch& batch, bool reverse, bool& end) const noexcept;
 
   // --- recovery ---
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   Status read_root() noexcept;
   bool root_intact(const layout::Root& image, std::size_t partitions) const noexcept;
+  class LeafList;
+  Status follow_chain(std::uint32_t partition, bool clean, LeafList& leaves) noexcept;
   Status recover_partition(std::uint32_t partition, bool clean) noexcept;
   Status finish_split(Leaf& left, Leaf& right) noexcept;
   Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept;
+  Expected<bool> admit_bytes(Desc& desc, Entry& entry, bool clean, Probe& probe,
+                             bool& wrote) noexcept;
+  Expected<bool> admit_word(Desc& desc, const Entry& entry, Probe& probe) noexcept;
+  Expected<bool> skip(Status why) noexcept;
   Status set_bounds(Desc& desc, const Leaf& leaf, const Desc* left,
                     std::uint32_t partition) noexcept;
   Status check_record(std::uint64_t word, bool deep) const noexcept {

@@ -166,68 +166,87 @@ Expected<Recovered> Phast<P, Codec, G>::recover(bool clean) {
   return Recovered::done;
 }
 
+// Numbers of leaves, in the order of their chain.
 template <Platform P, class Codec, class G>
-Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean) noexcept {
-  const P& platform = context_.platform;
-  std::size_t capacity = 64;
-  std::size_t count = 0;
-  auto* leaves = static_cast<std::uint32_t*>(std::malloc(capacity * sizeof(std::uint32_t)));
-  if (leaves == nullptr) return StatusCode::out_of_memory;
-  Status s;
-  bool wrote = false;
-  Leaf* previous = nullptr;
-  for (std::uint64_t offset = platform.load(master()[partition]); s.ok();) {
-    if (count == capacity) {
-      capacity *= 2;
+class Phast<P, Codec, G>::LeafList {
+ public:
+  LeafList() = default;
+  LeafList(const LeafList&) = delete;
+  LeafList& operator=(const LeafList&) = delete;
+  ~LeafList() { std::free(numbers_); }
+  bool push(std::uint32_t number) noexcept {
+    if (size_ == capacity_) {
+      const std::size_t capacity = std::max<std::size_t>(2 * capacity_, 64);
       auto* more =
-          static_cast<std::uint32_t*>(std::realloc(leaves, capacity * sizeof(std::uint32_t)));
-      if (more == nullptr) {
-        s = StatusCode::out_of_memory;
-        break;
-      }
-      leaves = more;
+          static_cast<std::uint32_t*>(std::realloc(numbers_, capacity * sizeof(std::uint32_t)));
+      if (more == nullptr) return false;
+      numbers_ = more;
+      capacity_ = capacity;
     }
+    numbers_[size_++] = number;
+    return true;
+  }
+  std::uint32_t operator[](std::size_t i) const noexcept { return numbers_[i]; }
+  const std::uint32_t* data() const noexcept { return numbers_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  std::uint32_t* numbers_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+// Marks the partition's leaves, gives each a descriptor, and ends a split that was cut short.
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::follow_chain(std::uint32_t partition, bool clean,
+                                        LeafList& leaves) noexcept {
+  const P& platform = context_.platform;
+  Leaf* previous = nullptr;
+  for (std::uint64_t offset = platform.load(master()[partition]);;) {
     // A chain that runs in a circle is reached twice.
-    if (P::runs("phast.recover.mark_leaf"_site)) s = context_.heap.mark(offset);
-    if (s.ok() &&
-        (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0)) {
-      s = Status::format(StatusCode::corruption, "offset %llu is not a leaf",
-                         static_cast<unsigned long long>(offset));
+    if (P::runs("phast.recover.mark_leaf"_site)) {
+      if (Status s = context_.heap.mark(offset); !s.ok()) return s;
     }
-    if (!s.ok()) break;
+    if (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0) {
+      return Status::format(StatusCode::corruption, "offset %llu is not a leaf",
+                            static_cast<unsigned long long>(offset));
+    }
     Leaf& leaf = *context_.heap.template at<Leaf>(offset);
     const std::uint64_t next = platform.load(leaf.next);
     if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) {
       __builtin_prefetch(context_.heap.template at<Leaf>(next));
     }
     if (clean && leaf.crc != leaf_crc(leaf) && P::verifies("phast.leaf.crc"_site)) {
-      s = pass_over(Status::format(StatusCode::corruption,
-                                   "the leaf at offset %llu is damaged (checksum)",
-                                   static_cast<unsigned long long>(offset)));
-      if (!s.ok()) break;
+      Status s = pass_over(Status::format(StatusCode::corruption,
+                                          "the leaf at offset %llu is damaged (checksum)",
+                                          static_cast<unsigned long long>(offset)));
+      if (!s.ok()) return s;
     }
     const std::uint32_t number = table_.take();
-    if (number == kNoLeaf) {
-      s = StatusCode::out_of_memory;
-      break;
-    }
+    if (number == kNoLeaf || !leaves.push(number)) return StatusCode::out_of_memory;
     table_.set_leaf(number, static_cast<std::uint32_t>(offset / sizeof(Leaf)));
-    leaves[count++] = number;
     // A half-done split shows in two neighbours with one bound; finish it before bounds are read.
     // A clean pool has none, and is not stored to: there it is damage, which set_bounds() sees.
     if (!clean && previous != nullptr &&
         platform.load(previous->bound) == platform.load(leaf.bound) &&
         P::runs("phast.recover.split"_site)) {
-      s = finish_split(*previous, leaf);
+      if (Status s = finish_split(*previous, leaf); !s.ok()) return s;
     }
+    if (next == 0) return {};
     previous = &leaf;
-    if (next == 0) break;
     offset = next;
   }
+}
+
+template <Platform P, class Codec, class G>
+Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean) noexcept {
+  LeafList leaves;
+  Status s = follow_chain(partition, clean, leaves);
   // Where damage may be passed over, the chain ends before it.
   if (!s.ok()) s = pass_over(std::move(s));
+  bool wrote = false;
   std::size_t loaded = 0;
-  for (; loaded < count && s.ok(); ++loaded) {
+  for (; loaded < leaves.size() && s.ok(); ++loaded) {
     Desc& desc = table_[leaves[loaded]];
     Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
     s = set_bounds(desc, leaf_of(desc), left, partition);
@@ -239,15 +258,14 @@ Status Phast<P, Codec, G>::recover_partition(std::uint32_t partition, bool clean
   if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
     s = StatusCode::poisoned;
   }
-  if (s.ok() && loaded > 0) s = inner_.build(partition, leaves, loaded);
+  if (s.ok() && loaded > 0) s = inner_.build(partition, leaves.data(), loaded);
   if constexpr (Codec::kBytes) {
-    for (std::size_t i = s.ok() ? loaded : 0; i < count; ++i) {  // the destructor finds the others
-      auto& separators = table_[leaves[i]].separators;
+    for (std::size_t i = s.ok() ? loaded : 0; i < leaves.size(); ++i) {
+      auto& separators = table_[leaves[i]].separators;  // the destructor finds the others
       inner_.release(separators.bound.exchange(nullptr, std::memory_order_relaxed));
       inner_.release(separators.low.exchange(nullptr, std::memory_order_relaxed));
     }
   }
-  std::free(leaves);
   return s;
 }
 
@@ -308,73 +326,81 @@ Status Phast<P, Codec, G>::set_bounds(Desc& desc, const Leaf& leaf, const Desc* 
   return {};
 }
 
-// Entries in range become visible slots; the others are garbage (I2), for byte strings zeroed
-// durably so that they never name a record that is freed and used again.
+// What check() alone goes on behind is no entry.
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::skip(Status why) noexcept {
+  if (Status s = pass_over(std::move(why)); !s.ok()) return fail(std::move(s));
+  return false;
+}
+
+// Whether an entry of a byte string counts: it does if it is in the leaf's range. One that is not
+// is zeroed, so that it never names a record that is freed and used again; `wrote`: to be fenced.
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::admit_bytes(Desc& desc, Entry& entry, bool clean, Probe& probe,
+                                               bool& wrote) noexcept {
+  P& platform = context_.platform;
+  const std::uint64_t word = platform.load(entry.value);
+  probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
+  if (probe.fingerprint == 0) return skip(damaged_record(word));  // no writer makes that
+  // The record itself is read only where words cannot decide.
+  if (probe.word == desc.low.load(std::memory_order_relaxed) ||
+      probe.word == desc.bound.load(std::memory_order_relaxed)) {
+    if (Status s = check_record(word, true); !s.ok()) return skip(std::move(s));
+    probe.bytes = RecordView::read(platform, record_at(word)).key();
+  }
+  if (desc.below(probe) || desc.above(probe)) {
+    if (clean) {
+      return fail(StatusCode::corruption,
+                  "the leaf at offset %llu is damaged (an entry outside its range)",
+                  static_cast<unsigned long long>(leaf_offset(desc)));
+    }
+    if (!P::runs("phast.recover.zero"_site)) return false;
+    platform.store(entry.value, 0);
+    platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
+    wrote = true;
+    return false;
+  }
+  Status s = check_record(word, false);
+  if (clean && word_records_ && s.ok()) __builtin_prefetch(record_at(word));  // for its checksum
+  if (s.ok() && P::runs("phast.recover.mark_record"_site)) {
+    s = context_.heap.mark(word & kOffsetMask);
+  }
+  if (!s.ok()) return skip(std::move(s));
+  return true;
+}
+
+// The same of an integer. What is out of range is garbage (I2), and stays.
+template <Platform P, class Codec, class G>
+Expected<bool> Phast<P, Codec, G>::admit_word(Desc& desc, const Entry& entry,
+                                              Probe& probe) noexcept {
+  probe = Codec::probe({.word = probe.word});
+  if ((desc.below(probe) || desc.above(probe)) && P::runs("phast.recover.range"_site)) return false;
+  if (!record_values_) return true;
+  const std::uint64_t word = context_.platform.load(entry.value);
+  Status s = check_record(word, false);
+  if (s.ok() && P::runs("phast.recover.mark_record"_site)) s = context_.heap.mark(word);
+  if (!s.ok()) return skip(std::move(s));
+  return true;
+}
+
+// Entries that count become visible slots.
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept {
-  P& platform = context_.platform;
-  const bool verify_values = clean && word_records_;
+  const P& platform = context_.platform;
   for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
     Entry& entry = leaf.entries[slot];
     if (platform.load(Codec::commit(entry)) == 0) continue;
     Probe probe{.word = platform.load(entry.key)};
-    bool outside = false;
+    Expected<bool> counts = false;
     if constexpr (Codec::kBytes) {
-      const std::uint64_t word = platform.load(entry.value);
-      probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
-      if (probe.fingerprint == 0) {  // no writer makes that
-        if (Status s = pass_over(damaged_record(word)); !s.ok()) return s;
-        continue;
-      }
-      // The record itself is read only where words cannot decide.
-      const bool on_low = probe.word == desc.low.load(std::memory_order_relaxed);
-      const bool on_bound = probe.word == desc.bound.load(std::memory_order_relaxed);
-      if (on_low || on_bound) {
-        if (Status s = check_record(word, true); !s.ok()) {
-          if (Status p = pass_over(std::move(s)); !p.ok()) return p;
-          continue;
-        }
-        probe.bytes = RecordView::read(platform, record_at(word)).key();
-      }
-      outside = desc.below(probe) || desc.above(probe);
-      if (outside) {
-        if (clean) {
-          return Status::format(StatusCode::corruption,
-                                "the leaf at offset %llu is damaged (an entry outside its range)",
-                                static_cast<unsigned long long>(leaf_offset(desc)));
-        }
-        if (!P::runs("phast.recover.zero"_site)) continue;
-        platform.store(entry.value, 0);
-        platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
-        wrote = true;
-        continue;
-      }
-      Status s = check_record(word, false);
-      if (verify_values && s.ok()) __builtin_prefetch(record_at(word));
-      if (s.ok() && P::runs("phast.recover.mark_record"_site)) {
-        s = context_.heap.mark(word & kOffsetMask);
-      }
-      if (!s.ok()) {
-        if (Status p = pass_over(std::move(s)); !p.ok()) return p;
-        continue;
-      }
+      counts = admit_bytes(desc, entry, clean, probe, wrote);
     } else {
-      probe = Codec::probe({.word = probe.word});
-      outside = desc.below(probe) || desc.above(probe);
-      if (outside && P::runs("phast.recover.range"_site)) continue;
-      if (record_values_) {
-        const std::uint64_t word = platform.load(entry.value);
-        Status s = check_record(word, false);
-        if (s.ok() && P::runs("phast.recover.mark_record"_site)) s = context_.heap.mark(word);
-        if (!s.ok()) {
-          if (Status p = pass_over(std::move(s)); !p.ok()) return p;
-          continue;
-        }
-      }
+      counts = admit_word(desc, entry, probe);
     }
-    desc.set_fingerprint(slot, probe.fingerprint);
+    if (!counts) return std::move(counts.error());
+    if (*counts) desc.set_fingerprint(slot, probe.fingerprint);
   }
-  if (verify_values && leaf.values_crc != values_crc(leaf, desc.visible()) &&
+  if (clean && word_records_ && leaf.values_crc != values_crc(leaf, desc.visible()) &&
       P::verifies("phast.values.crc"_site)) {
     Status s = pass_over(Status::format(StatusCode::corruption,
                                         "a value of the leaf at offset %llu is damaged (checksum)",

@@ -195,37 +195,10 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
   return desc.version.load(std::memory_order_acquire) == entered.version;
 }
 
-// The position just past the leaf in the scan's direction; `end` if the key space ends there.
-template <Platform P, class Codec, class G>
-Probe Phast<P, Codec, G>::next_probe(const Batch& batch, bool reverse, bool& end) const noexcept {
-  if constexpr (Codec::kBytes) {
-    if (!reverse) {
-      if (batch.bound_separator != nullptr) {
-        return {.word = batch.bound, .bytes = batch.bound_separator->view(), .after = true};
-      }
-      end = batch.bound == ~std::uint64_t{0};
-      return {.word = batch.bound + 1};
-    }
-    if (batch.low_separator != nullptr) {
-      return {.word = batch.low, .bytes = batch.low_separator->view()};
-    }
-    end = batch.low == 0;
-    return {.word = batch.low - 1, .after = true, .last = true};
-  } else {
-    if (!reverse) {
-      end = batch.bound == ~std::uint64_t{0};
-      return {.word = batch.bound + 1};
-    }
-    end = batch.low == 0;
-    return {.word = batch.low - 1};
-  }
-}
-
+// The key 0, which lies in no leaf.
 template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::scan_zero(
-    const Limits& limits, bool reverse,
-    FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept {
-  (void)reverse;
+    const Limits& limits, FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept {
   if ((limits.has_from && limits.from.word > 0) || (limits.has_to && limits.to.word == 0)) {
     return true;
   }
@@ -241,30 +214,20 @@ Expected<bool> Phast<P, Codec, G>::scan_zero(
 template <Platform P, class Codec, class G>
 Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
                                         FunctionRef<bool(std::span<const detail::Entry>)> visit) {
-  Limits limits;
-  limits.has_from = range.from.has_value();
-  limits.has_to = range.to.has_value();
-  if (limits.has_from) limits.from = Codec::probe(*range.from);
-  if (limits.has_to) limits.to = Codec::probe(*range.to);
+  Limits limits(range);
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   if (!Codec::kBytes && !range.reverse) {
-    auto go_on = scan_zero(limits, range.reverse, visit);
+    auto go_on = scan_zero(limits, visit);
     if (!go_on) return fail(std::move(go_on.error()));
     if (!*go_on) return {};
   }
-  Probe position;
-  if (range.reverse) {
-    position =
-        limits.has_to ? limits.to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
-  } else if (limits.has_from) {
-    position = limits.from;
-  }
+  Probe position = limits.start(range.reverse);
   std::uint64_t left = range.limit;
   Batch batch;
   bool end = false;
   std::uint32_t hint = inner_.locate(position);
-  while (!end && left > 0) {
+  while (left > 0) {
     const Entered entered = enter(position, hint);
     hint = entered.number;
     __builtin_prefetch(&table_[table_[hint].next.load(std::memory_order_relaxed)]);
@@ -274,49 +237,19 @@ Expected<void> Phast<P, Codec, G>::scan(const detail::ScanRange& range,
     if (range.reverse && batch.ends_before(position)) continue;
     if (context_.platform.poisoned()) return fail(context_.platform.failure());
     if (batch.damaged != 0) return fail(damaged_record(batch.damaged));
-    position = next_probe(batch, range.reverse, end);
-    if (!end) {
-      // What has been passed stays passed: an unlink may give its range to the leaf that comes
-      // next.
-      if (!range.reverse) {
-        limits.from = position;
-        limits.has_from = true;
-      } else {
-        limits.to = position;
-        limits.has_to = true;
-        if constexpr (Codec::kBytes) {
-          limits.to.after = true;
-        } else {
-          limits.to.word = batch.low;
-        }
-      }
-    }
+    position = ordered::behind<Codec>(batch, range.reverse, end);
+    if (!end) limits.pass(position, batch.low, range.reverse);
     left -= batch.count;
     const bool more =
         batch.count == 0 || visit(std::span<const detail::Entry>(batch.entries, batch.count));
     // What was shown may have come from pages that were lost meanwhile.
     if (context_.platform.poisoned()) return fail(context_.platform.failure());
     if (!more) return {};
-    if (!end && range.reverse) {
-      const bool passed =
-          limits.has_from && (Codec::kBytes && position.word == limits.from.word
-                                  ? !position.last && compare(limits.from, position.bytes) > 0
-                                  : position.word < limits.from.word);
-      if (passed) break;
-    } else if (!end) {
-      const bool passed =
-          limits.has_to && (Codec::kBytes && position.word == limits.to.word
-                                ? compare(position, limits.to.bytes) >= 0
-                                : position.word > limits.to.word ||
-                                      (!Codec::kBytes && position.word == limits.to.word));
-      if (passed) break;
-    }
-    if (!end) {
-      hint = !range.reverse && batch.next != kNoLeaf ? batch.next : inner_.locate(position);
-    }
+    if (end || limits.end_before(position, range.reverse)) break;
+    hint = !range.reverse && batch.next != kNoLeaf ? batch.next : inner_.locate(position);
   }
   if (!Codec::kBytes && range.reverse && left > 0) {
-    auto go_on = scan_zero(limits, range.reverse, visit);
+    auto go_on = scan_zero(limits, visit);
     if (!go_on) return fail(std::move(go_on.error()));
   }
   return {};

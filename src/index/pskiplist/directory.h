@@ -161,8 +161,6 @@ class Directory {
   void remove(const Probe& probe, std::uint32_t node) noexcept;
   // The leaf in whose range the position lies.
   void collect(const Probe& position, Batch& batch) const noexcept;
-  // The position just past a leaf; `end` if the key space ends there.
-  static Probe behind(const Batch& batch, bool reverse, bool& end) noexcept;
 
   void prefetch_shortcut(const Probe& probe) const noexcept { inner_.prefetch_shortcut(probe); }
   void prefetch_leaf(const Probe& probe) const noexcept {

@@ -84,6 +84,7 @@
 #include <span>
 
 #include "index/map_engine.h"
+#include "index/ordered/scan_range.h"
 #include "index/pskiplist/directory.h"
 #include "index/pskiplist/key_chain.h"
 #include "index/pskiplist/key_node.h"
@@ -226,10 +227,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   };
   std::uint64_t linked(const std::uint64_t& link, Steps& steps) const noexcept;
   Status follow(const std::uint64_t& link, Steps& steps, std::uint64_t& segment) const noexcept;
-  struct Limits {
-    Probe from, to;  // to is exclusive
-    bool has_from = false, has_to = false;
-  };
+  using Limits = ordered::Limits<Codec>;
   struct Listing {  // what a leaf has within the limits, in the direction of the scan
     std::uint32_t count = 0;
     std::uint64_t words[G::kLeafKeys];
@@ -240,6 +238,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
               Listing& out) const noexcept;
   template <class F>
   Expected<void> for_each_leaf(const detail::ScanRange& range, F&& visit) noexcept;
+  void prefetch(const Listing& listing, std::uint64_t limit, bool histories) const noexcept;
   Expected<void> scan_versions(const detail::ScanRange& range, std::uint64_t version,
                                FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
   template <class F>

@@ -86,6 +86,7 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
   const std::uint64_t offset = node.slot.load(std::memory_order_acquire);
   const std::uint64_t last = node.last.load(std::memory_order_acquire) & ~Node::kRemoved;
   if (offset == 0) return {};
+  __builtin_prefetch(&slot_at(offset));  // beside the miss of the last entry
   if (last != 0) {
     const std::uint64_t stamp = platform.load(entry_at(last).stamp);
     if (counts(stamp) && stamp != layout::kDropped) return found(last, stamp);
@@ -247,58 +248,39 @@ template <Platform P, class Codec, class G>
 template <class F>
 Expected<void> PSkipList<P, Codec, G>::for_each_leaf(const detail::ScanRange& range,
                                                      F&& visit) noexcept {
-  Limits limits;
-  limits.has_from = range.from.has_value();
-  limits.has_to = range.to.has_value();
-  if (limits.has_from) limits.from = Codec::probe(*range.from);
-  if (limits.has_to) limits.to = Codec::probe(*range.to);
+  Limits limits(range);
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
-  Probe position;
-  if (range.reverse) {
-    position =
-        limits.has_to ? limits.to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
-  } else if (limits.has_from) {
-    position = limits.from;
-  }
+  Probe position = limits.start(range.reverse);
   typename DirectoryT::Batch batch;
   Listing listing;
-  for (bool end = false; !end;) {
+  for (bool end = false;;) {
     directory_.collect(position, batch);
     within(batch, limits, range.reverse, listing);
     if (listing.count != 0 && !visit(listing)) break;
-    position = DirectoryT::behind(batch, range.reverse, end);
+    position = ordered::behind<Codec>(batch, range.reverse, end);
     if (end) break;
-    // What has been passed stays passed: a leaf may have got the range of its left neighbour.
-    if (!range.reverse) {
-      limits.from = position;
-      limits.has_from = true;
-    } else {
-      limits.to = position;
-      limits.has_to = true;
-      if constexpr (Codec::kBytes) {
-        limits.to.after = true;
-      } else {
-        limits.to.word = batch.low;
-      }
-    }
-    const Probe& low = range.reverse ? limits.from : position;
-    const Probe& high = range.reverse ? position : limits.to;
-    if (!limits.has_from || !limits.has_to) continue;
-    // The whole range is behind.
-    if constexpr (Codec::kBytes) {
-      if (low.word == high.word && !low.last && !high.last) {
-        const int order = low.bytes.compare(high.bytes);
-        if (order > 0 || (order == 0 && !range.reverse)) break;
-        continue;
-      }
-    }
-    if (low.word > high.word || (!Codec::kBytes && !range.reverse && low.word == high.word)) break;
+    limits.pass(position, batch.low, range.reverse);
+    if (limits.end_before(position, range.reverse)) break;
   }
   // Keys in pages that were lost meanwhile are not the ones that they were.
   if (context_.platform.poisoned()) [[unlikely]]
     return fail(context_.platform.failure());
   return {};
+}
+
+// The misses of a leaf's keys side by side: of their nodes, and, at closed versions, of what is
+// read of their histories.
+template <Platform P, class Codec, class G>
+void PSkipList<P, Codec, G>::prefetch(const Listing& listing, std::uint64_t limit,
+                                      bool histories) const noexcept {
+  const std::uint64_t n = std::min<std::uint64_t>(listing.count, limit);
+  for (std::uint64_t i = 0; i < n; ++i) __builtin_prefetch(&nodes_[listing.nodes[i]]);
+  for (std::uint64_t i = 0; histories && i < n; ++i) {
+    const Node& node = nodes_[listing.nodes[i]];
+    __builtin_prefetch(&slot_at(node.slot.load(std::memory_order_relaxed)));
+    __builtin_prefetch(&entry_at(node.last.load(std::memory_order_relaxed) & ~Node::kRemoved));
+  }
 }
 
 template <Platform P, class Codec, class G>
@@ -314,7 +296,7 @@ Expected<void> PSkipList<P, Codec, G>::scan_versions(
     detail::Entry entries[G::kLeafKeys];
     std::uint32_t count = 0;
     std::uint64_t damaged = 0;
-    for (std::uint32_t i = 0; i < listing.count; ++i) __builtin_prefetch(&nodes_[listing.nodes[i]]);
+    prefetch(listing, left, version != kLatest);
     for (std::uint32_t i = 0; i < listing.count && count < left; ++i) {
       Node& node = nodes_[listing.nodes[i]];
       const Found found = version == kLatest ? latest(node) : as_of(node, version);

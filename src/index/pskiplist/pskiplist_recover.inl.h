@@ -453,18 +453,20 @@ Status PSkipList<P, Codec, G>::close() {
   // medium refused and the next process ends, not less than it takes away.
   platform.store(root_->limit, std::max(clock() - 1, platform.load(root_->rollback_to)));
   platform.flush(&root_->limit, 8, "pskiplist.close.crc"_site);
-  for (std::uint64_t offset = platform.load(root_->chain); offset != 0;) {
-    auto& block = *context_.heap.template at<layout::Block>(offset);
+  // By what is in DRAM, or checked: links may have been damaged since they were followed.
+  for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
+    const std::uint64_t offset = chain_.offset_of(number);
+    if (offset == 0) continue;
     for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
       const Slot& slot = slot_at(Chain::slot_in(offset, i));
       if (platform.load(slot.first.stamp) == 0) continue;
-      for (std::uint64_t s = platform.load(slot.more); s != 0;
-           s = platform.load(segment_at(s).next)) {
+      Steps steps{.wary = true};
+      for (std::uint64_t s = linked(slot.more, steps); s != 0;
+           s = linked(segment_at(s).next, steps)) {
         set_crc(segment_at(s).crc, segment_crc(s));
       }
     }
-    set_crc(block.crc, block_crc(offset));
-    offset = platform.load(block.next);
+    set_crc(context_.heap.template at<layout::Block>(offset)->crc, block_crc(offset));
   }
   set_crc(root_->close_crc, root_crc());
   return {};
