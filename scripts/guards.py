@@ -123,6 +123,8 @@ MACHINES = [
         "keeps_versions": SHOWN,  # 0 or 1
         "history_tags": OF_VERSIONS,
         "history_version_reads": OF_VERSIONS,
+        "history_trims": OF_VERSIONS,
+        "history_reads_of_trimmed": OF_VERSIONS,
         "crash_history_tags": OF_VERSIONS,
         "crash_history_version_reads": OF_VERSIONS,
         "not_linearizable": NONE,

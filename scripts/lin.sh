@@ -77,6 +77,7 @@ failed=0
 total=(0 0 0 0 0)  # operations, crash operations, kills, in flight, shrunk
 tags=(0 0)         # concurrent, crashed
 reads=(0 0)        # at versions; likewise
+trims=(0 0)        # and reads of what they have forgotten
 judged=(0 0)       # histories that the checker has read: whole ones, crashed ones
 # judge: the histories in the folder; those that are wrong are kept.
 judge() {
@@ -111,6 +112,8 @@ for ((done = 0; done < histories; done += batch)); do
   total[0]=$((total[0] + $(value operations "$line")))
   total[4]=$((total[4] + $(value shrunk "$line")))
   count_versions 0
+  trims[0]=$((trims[0] + $(value trims "$line")))
+  trims[1]=$((trims[1] + $(value reads_of_trimmed "$line")))
   judged[0]=$((judged[0] + files))
 done
 for ((done = 0; done < crashes; done += batch * 10)); do
@@ -127,6 +130,8 @@ echo "$engine.history_operations=${total[0]}"
 echo "$engine.keeps_versions=$versioned"
 echo "$engine.history_tags=${tags[0]}"
 echo "$engine.history_version_reads=${reads[0]}"
+echo "$engine.history_trims=${trims[0]}"
+echo "$engine.history_reads_of_trimmed=${trims[1]}"
 echo "$engine.history_shrunk=${total[4]}"
 echo "$engine.crash_histories=${judged[1]}"
 echo "$engine.crash_history_operations=${total[1]}"

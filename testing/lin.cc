@@ -29,12 +29,13 @@ struct NamedCanary {
   const char* name;
   Canary canary;
   bool of_versions;
+  bool by_recorder = false;  // seen by that, not by the checker
 };
-constexpr NamedCanary kCanaries[] = {{"stale_read", Canary::stale_read, false},
-                                     {"lost_update", Canary::lost_update, false},
-                                     {"lost_erase", Canary::lost_erase, false},
-                                     {"late_read", Canary::late_read, true},
-                                     {"early_tag", Canary::early_tag, true}};
+constexpr NamedCanary kCanaries[] = {
+    {"stale_read", Canary::stale_read, false},     {"lost_update", Canary::lost_update, false},
+    {"lost_erase", Canary::lost_erase, false},     {"late_read", Canary::late_read, true},
+    {"early_tag", Canary::early_tag, true},        {"lost_trim", Canary::lost_trim, true, true},
+    {"early_trim", Canary::early_trim, true, true}};
 
 [[noreturn]] void usage(const std::string& what) {
   std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
@@ -154,6 +155,8 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
   Totals totals;
   std::uint64_t grown = 0;
   std::uint64_t shrunk = 0;
+  std::uint64_t trims = 0;
+  std::uint64_t refused = 0;
   for (std::uint64_t i = 0; i < arguments.histories; ++i) {
     LinOptions options = lin_options(arguments.seed + i);
     options.ops = arguments.ops;
@@ -171,11 +174,14 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
     }
     grown += run.grown;
     shrunk += run.shrunk;
+    trims += run.trims;
+    refused += run.refused;
     const std::string name = arguments.out + "/run-" + std::to_string(options.seed) + ".lin";
     totals.add(run.ops, save(name, options.describe(), run.ops, run.failure));
   }
   totals.print("concurrent", arguments.histories, arguments.versioned(),
-               "grown=" + std::to_string(grown) + " shrunk=" + std::to_string(shrunk));
+               "grown=" + std::to_string(grown) + " shrunk=" + std::to_string(shrunk) + " trims=" +
+                   std::to_string(trims) + " reads_of_trimmed=" + std::to_string(refused));
   return totals.failures;
 }
 
@@ -214,7 +220,7 @@ std::uint64_t record_crashes(const Arguments& arguments) {
 
 void print_planted(const Arguments& arguments) {
   for (const NamedCanary& one : kCanaries) {
-    if (one.of_versions && !arguments.versioned()) continue;
+    if (one.by_recorder || (one.of_versions && !arguments.versioned())) continue;
     if (arguments.canaries) std::printf("%s\n", one.name);
     if (arguments.planted && one.of_versions) std::printf("--canary %s\n", one.name);
   }

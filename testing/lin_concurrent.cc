@@ -60,8 +60,16 @@ struct Progress {
   explicit Progress(std::uint32_t threads) : start(threads) {}
   std::barrier<> start;
   std::atomic<std::uint64_t> recorded{0};
-  std::atomic<Version> tagged{0};  // the version that a tag has answered last
+  std::atomic<Version> tagged{0};    // the version that a tag has answered last
+  std::atomic<Version> trimming{0};  // below which a trim may have begun to forget
+  std::atomic<Version> trimmed{0};   // below which all are forgotten
 };
+
+void raise(std::atomic<Version>& to, Version version) {
+  Version was = to.load();
+  while (was < version && !to.compare_exchange_weak(was, version)) {
+  }
+}
 
 // One map as what its engine offers.
 template <class K, class V>
@@ -105,17 +113,20 @@ class Worker {
     visit_all();
     for (std::uint32_t key = 0; key < options_.keys; ++key) find(key);
     if (!versioned_) return;
-    const Version last = versioned_->versions().last;
-    for (std::uint32_t i = 0; i < kVersionsRead && last != 0; ++i) {
-      scan(0, options_.keys, false, ~std::uint64_t{0}, i == 0 ? last : 1 + random_.below(last));
+    const auto [first, last] = versioned_->versions();
+    for (std::uint32_t i = 0; i < kVersionsRead && last >= first; ++i) {
+      scan(0, options_.keys, false, ~std::uint64_t{0},
+           i == 0 ? last : first + random_.below(last - first + 1));
     }
   }
   std::vector<HistoryOp>& log() { return log_; }
+  std::uint64_t trims() const { return trims_; }
+  std::uint64_t refused() const { return refused_; }
   const std::string& failure() const { return failure_; }
 
  private:
   void step() {
-    if (versioned_ && random_.one_in(64)) return tag();
+    if (versioned_ && random_.one_in(64)) return random_.one_in(8) ? trim() : tag();
     if (options_.ranges) return wave_step();
     const std::uint32_t key = static_cast<std::uint32_t>(random_.below(options_.keys));
     const std::uint64_t dice = random_.below(1000);
@@ -234,14 +245,47 @@ class Worker {
     record(HistoryKind::tag, kAllKeys, 0, true, call, end, *version - (early ? 1 : 0));
   }
 
+  // All but the last few, of which some are being read.
+  void trim() {
+    const Version tagged = progress_.tagged.load(std::memory_order_acquire);
+    const Version kept = 4 + random_.below(60);
+    if (tagged <= kept) return;
+    const bool planted = random_.one_in(4);
+    const Version below = tagged - kept;
+    raise(progress_.trimming, below);
+    const Version asked = below + (planted && options_.canary == Canary::early_trim ? 3 : 0);
+    auto first = planted && options_.canary == Canary::lost_trim ? Expected<Version>(asked)
+                                                                 : versioned_->trim(asked);
+    if (!first) return fail_with("trim", first.error());
+    if (*first < below) failure_ = "a trim answers less than it was asked for";
+    raise(progress_.trimmed, std::min(*first, progress_.trimming.load()));
+    ++trims_;
+  }
+
+  // Of a read at a version, which began when those below `trimmed` were forgotten: whether it is to
+  // be recorded.
+  template <class Answer>
+  bool answers(const Answer& found, Version version, Version trimmed) {
+    if (found) {
+      if (version < trimmed) failure_ = "a version that had been trimmed was read";
+      return version >= trimmed;
+    }
+    if (found.error() != StatusCode::invalid_argument || version >= progress_.trimming.load()) {
+      fail_with("a read at a version that nobody has trimmed", found.error());
+    }
+    ++refused_;
+    return false;
+  }
+
   void find_at(std::uint32_t number, Version version) {
     const auto key = key_of<K>(number);
     const bool late = options_.canary == Canary::late_read && random_.one_in(100);
+    const Version trimmed = progress_.trimmed.load();
     const std::uint64_t call = history_call();
     auto found = late ? map_.find(K(key)) : versioned_->find(K(key), version);
     const std::uint64_t end = history_end();
-    if (!found) return fail_with("a find at a version", found.error());
-    record_find(number, *found, call, end, version);
+    if (late && found) return record_find(number, *found, call, end, version);
+    if (answers(found, version, trimmed)) record_find(number, *found, call, end, version);
   }
 
   void find(std::uint32_t number) {
@@ -300,10 +344,12 @@ class Worker {
       found[number - first].emplace(value);
       return true;
     };
+    const Version trimmed = progress_.trimmed.load();
     const std::uint64_t call = history_call();
     auto visited = version == 0 ? ordered_->scan(options, visit)
                                 : versioned_->scan_at(version, options, visit);
     const std::uint64_t end = history_end();
+    if (version != 0 && !answers(visited, version, trimmed)) return;
     if (!visited) return fail_with("scan", visited.error());
     if (*visited < limit) previous = reverse ? std::int64_t{first} : std::int64_t{last} - 1;
     for (std::uint32_t number = first; number < last; ++number) {
@@ -346,6 +392,8 @@ class Worker {
   std::vector<std::optional<detail::Owned<V>>> seen_;  // for the canary
   std::array<std::pair<std::uint32_t, Version>, 64> read_before_ = {};
   std::vector<HistoryOp> log_;
+  std::uint64_t trims_ = 0;
+  std::uint64_t refused_ = 0;
   std::string failure_;
 };
 
@@ -379,6 +427,8 @@ std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
   for (Worker<K, V>& worker : workers) {
     if (failure.empty()) failure = worker.failure();
     run.ops.insert(run.ops.end(), worker.log().begin(), worker.log().end());
+    run.trims += worker.trims();
+    run.refused += worker.refused();
   }
   const MapStats stats = map->stats();
   const auto shrinks = static_cast<std::uint64_t>(std::ranges::count_if(

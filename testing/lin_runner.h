@@ -4,7 +4,9 @@
 // CONCURRENT  threads over one pool of the public API, with every kind of call. Scans and batches
 //   are recorded as one find per key, each over the whole call: that is what is promised of them.
 //   Where versions are kept, threads tag them, and read those that they or others have just tagged,
-//   or are about to; a scan at a version is recorded as a read of each key at it.
+//   or are about to; a scan at a version is recorded as a read of each key at it. They trim, too:
+//   the recorder itself sees to it that what is refused may have been forgotten by then, and what
+//   is answered had not been when the call began.
 // CRASH       processes that are killed while they work on few keys from several threads, over the
 //   plain or the lossy target of the torture. They record into memory shared with the parent, so an
 //   answer counts from the moment it left the process. Each process reads every key first, also at
@@ -30,6 +32,9 @@ enum class Canary : std::uint8_t {
   // Where versions are kept, also in crash histories:
   late_read,  // one read at a version in 100 answers the present
   early_tag,  // one tag in 20 is acknowledged with the version before
+  // In concurrent ones, seen by the recorder:
+  lost_trim,   // one trim in 4 is acknowledged and not made
+  early_trim,  // one trim in 4 forgets more than it says
 };
 
 struct LinOptions {
@@ -53,7 +58,9 @@ struct LinRun {
   bool divided = false;      // into leaves, or levels of a table; else into single nodes
   std::uint64_t grown = 0;   // leaves that were split, or tables made larger
   std::uint64_t shrunk = 0;  // leaves that were unlinked, or tables made smaller
-  std::string failure;       // what is wrong without a checker: an error, or a scan out of order
+  std::uint64_t trims = 0;
+  std::uint64_t refused = 0;  // reads of versions that were trimmed
+  std::string failure;        // what is wrong without a checker: an error, or a scan out of order
 };
 
 // `pool` is made anew and removed.

@@ -105,6 +105,21 @@ class LossyTarget : public TortureTarget {
     };
     return map_->versioned()->scan_at(version, {}, deliver);
   }
+  Expected<void> history(const std::string& key, const VisitVersion& visit) override {
+    return map_->versioned()->history(key_of(key),
+                                      [&](const perdure::detail::VersionedValue& entry) {
+                                        visit(entry.version, entry.value.transform(text_of));
+                                        return true;
+                                      });
+  }
+  Expected<void> diff(std::uint64_t from, std::uint64_t to, const VisitDifference& visit) override {
+    return map_->versioned()->diff(
+        from, to, {}, [&](const perdure::detail::Difference& difference) {
+          visit(key_text_of(difference.key), difference.before.transform(text_of),
+                difference.after.transform(text_of));
+          return true;
+        });
+  }
   Expected<std::uint64_t> trim(std::uint64_t version) override {
     return map_->versioned()->trim(version);
   }

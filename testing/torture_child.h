@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "testing/torture_model.h"
@@ -43,7 +44,12 @@ class TortureChild {
   void decide_rollback();
   std::string verify_range(const VersionRange& range);
   std::string verify_versions();
-  std::string verify_whole(KeptVersion& version);
+  // The keys with the digests of their values, as a version has them.
+  using Entries = std::unordered_map<std::string, std::uint64_t>;
+  std::string verify_whole(KeptVersion& version, Entries& entries);
+  std::string verify_difference(const KeptVersion& from, const Entries& before,
+                                const KeptVersion& to, const Entries& after);
+  std::string verify_history(std::uint64_t first, Random& random);
   std::string verify_some(KeptVersion& version, Random& random);
   std::string verify_trimmed(std::uint64_t version, Random& random);
   std::uint32_t some_key(Random& random);

@@ -9,8 +9,9 @@ namespace perdure::testing {
 
 namespace {
 
-constexpr std::size_t kWhole = 1;    // of the versions, key by key
-constexpr std::size_t kSamples = 8;  // keys of each of the others
+constexpr std::size_t kWhole = 2;      // of the versions, key by key
+constexpr std::size_t kSamples = 8;    // keys of each of the others
+constexpr std::size_t kHistories = 4;  // of keys
 
 std::string of_version(std::uint64_t number) { return "version " + std::to_string(number); }
 
@@ -63,12 +64,26 @@ std::string TortureChild::verify_versions() {
     const KeptVersion& version = kept[*whole.begin()];
     if (version.number >= range.first) rollback_to_ = version.number;
   }
+  Entries before;
+  const KeptVersion* from = nullptr;  // the last one that was verified whole
   for (std::size_t i = 0; i < kept.size(); ++i) {
-    std::string wrong = kept[i].number < range.first ? verify_trimmed(kept[i].number, random)
-                        : whole.contains(i)          ? verify_whole(kept[i])
-                                                     : verify_some(kept[i], random);
+    if (kept[i].number < range.first) {
+      if (std::string wrong = verify_trimmed(kept[i].number, random); !wrong.empty()) return wrong;
+      continue;
+    }
+    Entries entries;
+    std::string wrong =
+        whole.contains(i) ? verify_whole(kept[i], entries) : verify_some(kept[i], random);
+    if (wrong.empty() && whole.contains(i)) {
+      if (from != nullptr) wrong = verify_difference(*from, before, kept[i], entries);
+      from = &kept[i];
+      before = std::move(entries);
+    }
     if (!wrong.empty()) return wrong;
-    if (kept[i].number >= range.first) ++log_.verified;
+    ++log_.verified;
+  }
+  for (std::size_t i = 0; i < kHistories; ++i) {
+    if (std::string wrong = verify_history(range.first, random); !wrong.empty()) return wrong;
   }
   // Trimmed long ago; never acknowledged.
   if (range.first > 1) {
@@ -87,8 +102,7 @@ std::string TortureChild::verify_versions() {
   return {};
 }
 
-std::string TortureChild::verify_whole(KeptVersion& version) {
-  std::unordered_map<std::string, std::uint64_t> entries;
+std::string TortureChild::verify_whole(KeptVersion& version, Entries& entries) {
   auto scanned =
       target_->scan_at(version.number, [&](std::string_view key, std::string_view value) {
         entries.emplace(key, digest(std::string(value)));
@@ -109,6 +123,76 @@ std::string TortureChild::verify_whole(KeptVersion& version) {
   if (entries.size() == expected) return {};
   return what + " has " + std::to_string(entries.size()) + " entries, not " +
          std::to_string(expected);
+}
+
+// Of two versions that were verified whole: every key that differs, in order, and no other.
+std::string TortureChild::verify_difference(const KeptVersion& from, const Entries& before,
+                                            const KeptVersion& to, const Entries& after) {
+  const std::string what = "the difference of versions " + std::to_string(from.number) + " and " +
+                           std::to_string(to.number);
+  const auto of = [](const Entries& entries, const std::string& key) {
+    const auto it = entries.find(key);
+    return it == entries.end() ? KeyValue() : KeyValue(it->second);
+  };
+  std::string wrong;
+  std::string last;
+  std::size_t named = 0;
+  auto done = target_->diff(
+      from.number, to.number,
+      [&](std::string_view key, const TortureTarget::Text& was, const TortureTarget::Text& is) {
+        const std::string name(key);
+        if (named++ != 0 && name <= last) wrong = printable(name) + " is out of order";
+        if (of(before, name) != was.transform(digest) || of(after, name) != is.transform(digest)) {
+          wrong = printable(name) + " has other values";
+        } else if (of(before, name) == of(after, name)) {
+          wrong = printable(name) + " does not differ";
+        }
+        last = name;
+      });
+  if (!done) return what + ": " + std::string(done.error().message());
+  if (!wrong.empty()) return what + ": " + wrong;
+  std::size_t differ = 0;
+  for (const auto& [key, value] : before) differ += of(after, key) != KeyValue(value) ? 1 : 0;
+  for (const auto& [key, value] : after) differ += before.contains(key) ? 0 : 1;
+  if (named == differ) return {};
+  return what + " has " + std::to_string(named) + " keys, not " + std::to_string(differ);
+}
+
+// Entry by entry, from the versions that can be read on: what the key is from there to the next.
+std::string TortureChild::verify_history(std::uint64_t first, Random& random) {
+  const std::string name = key_text(options_, some_key(random));
+  const std::string what = "the history of " + printable(name) + ": ";
+  std::vector<std::pair<std::uint64_t, TortureTarget::Text>> entries;
+  auto done = target_->history(name, [&](std::uint64_t version, const TortureTarget::Text& value) {
+    entries.emplace_back(version, value);
+  });
+  if (!done) return what + std::string(done.error().message());
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i - 1].first >= entries[i].first) return what + "versions out of order";
+  }
+  const auto in_history = [&](std::uint64_t version) {
+    TortureTarget::Text value;
+    for (const auto& [since, then] : entries) {
+      if (since <= version) value = then;
+    }
+    return value;
+  };
+  for (const KeptVersion& version : model_.kept) {
+    if (version.number < first) continue;
+    std::string value;
+    const auto there = target_->find_at(name, version.number, value);
+    if (!there) return what + std::string(there.error().message());
+    if (in_history(version.number) != (*there ? TortureTarget::Text(value) : std::nullopt)) {
+      return what + "not what it was in " + of_version(version.number);
+    }
+  }
+  std::string value;
+  const auto there = target_->find(name, value);
+  if (!there) return what + std::string(there.error().message());
+  if (in_history(~std::uint64_t{0}) == (*there ? TortureTarget::Text(value) : std::nullopt)) {
+    return {};
+  }
+  return what + "it ends with another value than the key has";
 }
 
 std::uint32_t TortureChild::some_key(Random& random) {

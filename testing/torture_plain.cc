@@ -112,6 +112,22 @@ class PlainVersionedTarget : public PlainTarget<K, V, VersionedMap<K, V>> {
     if (!visited) return fail(std::move(visited.error()));
     return {};
   }
+  Expected<void> history(const std::string& key,
+                         const TortureTarget::VisitVersion& visit) override {
+    return map_->history(Base::key_of(key),
+                         [&](std::uint64_t version, const std::optional<V>& value) {
+                           visit(version, value.transform(Base::template text_of<V>));
+                         });
+  }
+  Expected<void> diff(std::uint64_t from, std::uint64_t to,
+                      const TortureTarget::VisitDifference& visit) override {
+    return map_->diff(
+        from, to, {},
+        [&](const K& key, const std::optional<V>& before, const std::optional<V>& after) {
+          visit(Base::key_text_of(key), before.transform(Base::template text_of<V>),
+                after.transform(Base::template text_of<V>));
+        });
+  }
   Expected<std::uint64_t> trim(std::uint64_t version) override { return map_->trim(version); }
   Status rollback(std::uint64_t version) override { return map_->rollback(version); }
 };

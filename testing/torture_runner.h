@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -61,6 +62,17 @@ class TortureTarget {
   }
   using VisitEntry = std::function<void(std::string_view key, std::string_view value)>;
   virtual Expected<void> scan_at(std::uint64_t /*version*/, const VisitEntry& /*visit*/) {
+    return fail(StatusCode::unsupported);
+  }
+  using Text = std::optional<std::string>;  // nothing: the key was absent
+  using VisitVersion = std::function<void(std::uint64_t version, const Text& value)>;
+  virtual Expected<void> history(const std::string& /*key*/, const VisitVersion& /*visit*/) {
+    return fail(StatusCode::unsupported);
+  }
+  using VisitDifference =
+      std::function<void(std::string_view key, const Text& before, const Text& after)>;
+  virtual Expected<void> diff(std::uint64_t /*from*/, std::uint64_t /*to*/,
+                              const VisitDifference& /*visit*/) {
     return fail(StatusCode::unsupported);
   }
   virtual Expected<std::uint64_t> trim(std::uint64_t /*version*/) {

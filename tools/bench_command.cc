@@ -5,9 +5,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -51,20 +49,6 @@ int heap_only(const bench::BenchOptions& options) {
   return 0;
 }
 
-std::unique_ptr<bench::Subject> make_subject(const bench::BenchOptions& options) {
-  return bench::make_perdure_subject(
-      {.path = options.path,
-       .engine = *engine_named(options.engines.front()),
-       .key = options.key,
-       .value = options.value,
-       .durability = options.durability,
-       .max_size = options.max_size,
-       .write_latency_ns = options.write_latency_ns,
-       .capacity = options.capacity,
-       .needs_order = std::ranges::any_of(options.workloads, bench::needs_order),
-       .needs_versions = std::ranges::any_of(options.workloads, bench::needs_versions)});
-}
-
 }  // namespace
 
 int run_bench(int argc, char** argv) {
@@ -83,7 +67,8 @@ int run_bench(int argc, char** argv) {
     if (options.workloads.empty()) return calibrate_only(options, *calibration);
   }
 
-  const std::unique_ptr<bench::Subject> subject = make_subject(options);
+  const auto subject = bench::make_perdure_subject(
+      bench::perdure_options(options, *engine_named(options.engines.front())));
   auto result = bench::run_subject(*subject, options, progress);
   if (!result) return complain(result.error());
   result->calibration = calibration;

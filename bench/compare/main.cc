@@ -30,16 +30,9 @@ int complain(const Failure& failure) {
 
 std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOptions& options) {
   if (const auto engine = engine_named(name)) {
-    return make_perdure_subject(
-        {.path = options.path,
-         .engine = *engine,
-         .key = options.key,
-         .value = options.value,
-         .durability = options.durability,
-         .max_size = options.max_size,
-         .write_latency_ns = options.write_latency_ns,
-         .capacity = options.capacity,
-         .needs_versions = std::ranges::any_of(options.workloads, needs_versions)});
+    PerdureOptions of_engine = perdure_options(options, *engine);
+    of_engine.needs_order = false;  // a row without scans, beside engines that have them
+    return make_perdure_subject(of_engine);
   }
   const ForeignOptions foreign{.path = options.path,
                                .key = options.key,

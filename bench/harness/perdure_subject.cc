@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -308,6 +309,19 @@ Footprint PerdureSubject<K, V>::footprint() {
 }
 
 }  // namespace
+
+PerdureOptions perdure_options(const BenchOptions& options, Engine engine) {
+  return {.path = options.path,
+          .engine = engine,
+          .key = options.key,
+          .value = options.value,
+          .durability = options.durability,
+          .max_size = options.max_size,
+          .write_latency_ns = options.write_latency_ns,
+          .capacity = options.capacity,
+          .needs_order = std::ranges::any_of(options.workloads, needs_order),
+          .needs_versions = std::ranges::any_of(options.workloads, needs_versions)};
+}
 
 std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options) {
   using Bytes = std::string_view;

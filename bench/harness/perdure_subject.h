@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "bench/harness/options.h"
 #include "bench/harness/subject.h"
 #include "perdure/options.h"
 
@@ -26,6 +27,9 @@ struct PerdureOptions {
   bool needs_order = false;    // fail at create where the engine keeps none
   bool needs_versions = false;
 };
+
+// What a command line asks of one engine.
+PerdureOptions perdure_options(const BenchOptions& options, Engine engine);
 
 std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options);
 

@@ -9,7 +9,7 @@ namespace perdure::paper {
 Status EngineTable::serve(std::unique_ptr<EngineInstance> instance) {
   instance_ = std::move(instance);
   index_ = &instance_->index();
-  if (auto recovered = instance_->recover(true); !recovered) return std::move(recovered.error());
+  if (auto recovered = instance_->recover(false); !recovered) return std::move(recovered.error());
   instance_->start();
   return {};
 }

@@ -17,7 +17,7 @@ int figures(int argc, char** argv) {
   CLI::App app("Figures 10 to 15 of the level hashing paper, measured here, as Markdown.",
                "perdure-paper-hash");
   app.add_option("--log-slots", options.log_slots, "tables of about 2^N slots")
-      ->check(CLI::Range(18, 28))
+      ->check(CLI::Range(14, 28))
       ->capture_default_str();
   app.add_option("--sample", options.sample, "operations behind each latency")
       ->check(CLI::Range(100, 10'000'000))

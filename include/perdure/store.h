@@ -52,6 +52,9 @@ class Store {
 
   // The ordered view; fails with `unsupported` if the engine keeps no order.
   Expected<OrderedMap<Bytes, Bytes>> ordered();
+  // The same with tag, find at a version, history and the rest of VersionedMap; fails with
+  // `unsupported` if the engine keeps no versions.
+  Expected<VersionedMap<Bytes, Bytes>> versioned();
 
   Map<Bytes, Bytes>& map() noexcept { return *map_; }
   Pool& pool() noexcept { return pool_; }

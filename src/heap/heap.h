@@ -21,7 +21,8 @@
 // OPERATIONS
 //   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the
 //              class latch; a new extent costs 1 write-back and 1 fence (persist point: the extent
-//              word).
+//              word); with none left, from other threads' caches, and at last a larger block
+//              (take_larger).
 //   free       into the thread's cache. kind != plain: prepare_free, a fence, then finish_free;
 //              the epoch domain batches these (reclaimer()).
 //   retire     through the epoch domain: finish after three epochs.
@@ -31,8 +32,8 @@
 //   Every mark comes before the first sweep_some, so a bit that is set there stays until its block
 //   is freed; an extent that was swept is like any other.
 // PROGRESS  blocking: a latch per class, one for extents. With no space left allocate answers
-//   pool_full after stealing from the other threads' caches; it works again once space is free, and
-//   the space watch hears of the first free after such an answer.
+//   pool_full; it works again once space is free, and the space watch hears of the first free after
+//   such an answer.
 #pragma once
 
 #include <cstdint>
@@ -168,6 +169,11 @@ class Heap {
     flush_caches();
     release_empty();
   }
+  // From here on the calling thread's allocations take a free block of a class up to kMostLarger
+  // times as large where their own has none: when all else failed, or classes would eat each other.
+  void take_larger(bool takes) noexcept {
+    if (Cache* cache = this_cache(); cache != nullptr) cache->takes_larger = takes;
+  }
   // Moves all threads' caches back to the bitmaps. Other threads may go on.
   void flush_caches() noexcept;
   // Gives free extents back to the file system; answers bytes.
@@ -222,6 +228,7 @@ class Heap {
   using Flags = typename P::template Atomic<std::uint8_t>;
   static constexpr std::uint32_t kNone = ~0U;
   static constexpr std::uint32_t kMagazine = 24;
+  static constexpr std::uint32_t kMostLarger = 8;  // times the class that a block was asked of
 
   // DRAM state of one extent. `used` has a bit per block; inline when 64 bits are enough.
   struct Extent {
@@ -262,6 +269,7 @@ class Heap {
   };
   struct Cache {
     typename P::Latch latch;
+    bool takes_larger = false;  // owner only
     Magazine* magazines[kBlockKinds][kClassCount] = {};
   };
 
@@ -312,7 +320,10 @@ class Heap {
     const std::uint32_t fit = 16384 / kClassSizes[size_class];
     return fit < 1 ? 1 : (fit > kMagazine / 2 ? kMagazine / 2 : fit);
   }
+  Expected<std::uint64_t> allocate_larger(std::size_t n, BlockKind kind) noexcept;
   Status refill(Magazine& magazine, std::uint32_t size_class, BlockKind kind) noexcept;
+  bool take_partial(Magazine& magazine, std::uint32_t size_class, BlockKind kind) noexcept;
+  bool steal(Magazine& magazine, std::uint32_t size_class, BlockKind kind) noexcept;
   std::uint32_t take_from(std::uint32_t number, std::uint64_t* items, std::uint32_t want) noexcept;
   void give_back(const std::uint64_t* items, std::uint32_t count) noexcept;
   void link_partial(ClassList& list, std::uint32_t number) noexcept;

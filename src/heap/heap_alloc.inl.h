@@ -83,6 +83,7 @@ Expected<std::uint64_t> Heap<P>::allocate(std::size_t n, BlockKind kind) noexcep
     if (block.error() != StatusCode::pool_full) return block;
     // I4: touched extents may have free blocks, but only the sweep's end can tell.
     if (swept_later && help_sweep()) continue;
+    if (auto larger = allocate_larger(n, kind); larger.has_value()) return larger;
     // Once more after the watch is set: a free comes before that look, or is heard of.
     if (space_watch_ == nullptr || starved_.exchange(true, std::memory_order_seq_cst)) return block;
     (void)P::heavy_fence();
@@ -179,47 +180,73 @@ void Heap<P>::touch_free(std::uint64_t offset) const noexcept {
   __builtin_prefetch(&extent.used[block / 64], 1);
 }
 
-// Fills a magazine from a partial extent, a new extent, or at last from the other threads' caches.
+// One of a larger class, aligned as well.
+template <Platform P>
+Expected<std::uint64_t> Heap<P>::allocate_larger(std::size_t n, BlockKind kind) noexcept {
+  const std::uint32_t own = class_of(n);
+  Cache* cache = this_cache();
+  if (cache == nullptr || !cache->takes_larger || own >= max_class_)
+    return fail(StatusCode::pool_full);
+  const std::uint32_t alignment = kClassSizes[own] & -kClassSizes[own];
+  for (std::uint32_t c = own + 1; c < max_class_; ++c) {
+    if (kClassSizes[c] > kMostLarger * kClassSizes[own]) break;
+    if (kClassSizes[c] % alignment != 0) continue;
+    LatchGuard guard(cache->latch);
+    Magazine* m = magazine(*cache, static_cast<std::uint32_t>(kind), c);
+    if (m == nullptr) break;
+    if (m->count == 0 && !take_partial(*m, c, kind) && !steal(*m, c, kind)) continue;
+    ++P::counters().allocations;
+    return m->items[--m->count];
+  }
+  return fail(StatusCode::pool_full);
+}
+
+// Fills an empty magazine from a partial extent, a new extent, or at last from the other threads'
+// caches.
 template <Platform P>
 Status Heap<P>::refill(Magazine& m, std::uint32_t size_class, BlockKind kind) noexcept {
-  const std::uint32_t want = batch_of(size_class);
-  ClassList& list = lists_[static_cast<std::uint32_t>(kind)][size_class];
-  {
-    LatchGuard guard(list.latch);
-    if (list.partial != kNone) {
-      m.count = take_from(list.partial, m.items, want);
-      return {};
-    }
-  }
+  if (take_partial(m, size_class, kind)) return {};
   const ExtentWord word{.state = ExtentState::slab,
                         .kind = kind,
                         .size_class = static_cast<std::uint8_t>(size_class)};
   auto first = take_extents(1, word);
   if (!first) {
-    if (first.error() != StatusCode::pool_full) return std::move(first.error());
-    // Another thread's cache may hold blocks of this class.
-    for (auto& slot : caches_) {
-      Cache* other = slot.load(std::memory_order_acquire);
-      if (other == nullptr || other == caches_[P::thread_slot()].load(std::memory_order_relaxed) ||
-          !other->latch.try_lock()) {
-        continue;
-      }
-      Magazine* victim = other->magazines[static_cast<std::uint32_t>(kind)][size_class];
-      if (victim != nullptr && victim->count > 0)
-        m.items[m.count++] = victim->items[--victim->count];
-      other->latch.unlock();
-      if (m.count > 0) return {};
+    if (first.error() == StatusCode::pool_full &&
+        (steal(m, size_class, kind) || take_partial(m, size_class, kind))) {
+      return {};
     }
-    LatchGuard guard(list.latch);
-    if (list.partial == kNone) return std::move(first.error());
-    m.count = take_from(list.partial, m.items, want);
-    return {};
+    return std::move(first.error());
   }
   const auto number = static_cast<std::uint32_t>(*first);
+  ClassList& list = lists_[static_cast<std::uint32_t>(kind)][size_class];
   LatchGuard guard(list.latch);
   link_partial(list, number);
-  m.count = take_from(number, m.items, want);
+  m.count = take_from(number, m.items, batch_of(size_class));
   return {};
+}
+
+template <Platform P>
+bool Heap<P>::take_partial(Magazine& m, std::uint32_t size_class, BlockKind kind) noexcept {
+  ClassList& list = lists_[static_cast<std::uint32_t>(kind)][size_class];
+  LatchGuard guard(list.latch);
+  if (list.partial == kNone) return false;
+  m.count = take_from(list.partial, m.items, batch_of(size_class));
+  return true;
+}
+
+// One block of another thread's cache.
+template <Platform P>
+bool Heap<P>::steal(Magazine& m, std::uint32_t size_class, BlockKind kind) noexcept {
+  const Cache* own = caches_[P::thread_slot()].load(std::memory_order_relaxed);
+  for (auto& slot : caches_) {
+    Cache* other = slot.load(std::memory_order_acquire);
+    if (other == nullptr || other == own || !other->latch.try_lock()) continue;
+    Magazine* victim = other->magazines[static_cast<std::uint32_t>(kind)][size_class];
+    if (victim != nullptr && victim->count > 0) m.items[m.count++] = victim->items[--victim->count];
+    other->latch.unlock();
+    if (m.count > 0) return true;
+  }
+  return false;
 }
 
 // Takes up to `want` free blocks of a partial extent; the class latch is held.

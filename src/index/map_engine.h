@@ -61,20 +61,54 @@ class MapEngine : public Interface, public EngineInstance {
     return {};
   }
 
-  // Outside any guard: gives back what this and other threads have freed, as far as it can be.
-  void reclaim_room() noexcept {
-    context_.epochs.drain_for_room();
-    context_.heap.reclaim();
+  // What one mutation tries when the pool is full, outside any guard, before it says so. In this
+  // order: what this and other threads have freed; extents that are empty (one that is given back
+  // may go to blocks of another size, and be the only one that its size had); larger blocks.
+  class Room {
+   public:
+    explicit Room(MapEngine& map) noexcept : context_(map.context_) {}
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    ~Room() {
+      if (last()) [[unlikely]]
+        context_.heap.take_larger(false);
+    }
+    // False: nothing is left to try.
+    bool find() noexcept {
+      switch (++tried_) {
+        case 1:
+          context_.epochs.drain_for_room();
+          return true;
+        case 2:
+          context_.heap.reclaim();
+          return true;
+        case 3:
+          context_.heap.take_larger(true);
+          return true;
+        default:
+          return false;
+      }
+    }
+    bool last() const noexcept { return tried_ >= 3; }
+
+   private:
+    EngineContext<P>& context_;
+    int tried_ = 0;
+  };
+  // attempt(), which guards itself, for as long as the pool is full and room is found; before the
+  // last time, modest().
+  template <class Attempt, class Modest>
+  [[gnu::always_inline]] auto with_room(Attempt&& attempt, Modest&& modest) {
+    for (Room room(*this);;) {
+      auto done = attempt();
+      if (done || done.error() != StatusCode::pool_full || !room.find()) [[likely]]
+        return done;
+      if (room.last()) modest();
+    }
   }
-  // attempt(), which guards itself, and once more if the pool was full and there is room now.
   template <class Attempt>
   [[gnu::always_inline]] auto with_room(Attempt&& attempt) {
-    for (bool again = false;; again = true) {
-      auto done = attempt();
-      if (done || again || done.error() != StatusCode::pool_full) [[likely]]
-        return done;
-      reclaim_room();
-    }
+    return with_room(std::forward<Attempt>(attempt), [] {});
   }
 
   // Before a mutation: sizes, and whether the map takes such keys and values.

@@ -69,7 +69,8 @@ class EpochDomain {
   static constexpr std::uint64_t kGrace = 3;             // epochs between retire() and finish()
   static constexpr std::uint32_t kMaxLimbo =
       1U << 16;  // objects per thread before mutations are refused
-  static constexpr std::uint64_t kPatienceNs = 1'000'000'000;
+  static constexpr std::uint64_t kPatienceNs = 1'000'000'000;     // with a limbo at its bound
+  static constexpr std::uint64_t kBriefPatienceNs = 100'000'000;  // with anything in limbo
 
   explicit EpochDomain(P& platform) noexcept : platform_(platform) {}
   EpochDomain(const EpochDomain&) = delete;
@@ -141,14 +142,20 @@ class EpochDomain {
     for_each_slot([this](Slot& slot) { collect(slot); });
   }
   void drain() noexcept { drain_all(); }
-  // The same for a thread that needs room in its limbo: readers that have only lost their core get
-  // kPatienceNs to leave their guards.
+  // The same for a thread that needs room in the pool or in its limbo: readers that have only lost
+  // their core get kBriefPatienceNs to leave their guards (kPatienceNs if this thread's limbo is at
+  // its bound), so that a full pool is not refused for what a preempted thread holds back.
   void drain_for_room() noexcept {
+    const std::uint64_t begin = P::now_ns();
+    const std::uint64_t wanted = epoch() + kGrace;  // then all that is in limbo now is due
     drain_all();
     Slot* slot = this_slot();
-    if (slot == nullptr || size_of(*slot) < kMaxLimbo) return;
-    const std::uint64_t deadline = P::now_ns() + kPatienceNs;
-    while (size_of(*slot) >= kMaxLimbo && P::now_ns() < deadline) {
+    if (slot == nullptr || slot->depth != 0) return;  // nobody can wait for itself
+    for (;;) {
+      const std::uint64_t waited = P::now_ns() - begin;
+      const bool full = size_of(*slot) >= kMaxLimbo && waited < kPatienceNs;
+      const bool held = epoch() < wanted && limbo_count() != 0 && waited < kBriefPatienceNs;
+      if (!full && !held) return;
       P::pause(63);  // gives the core away
       drain_all();
     }

@@ -56,4 +56,8 @@ Expected<OrderedMap<Store::Bytes, Store::Bytes>> Store::ordered() {
   return pool_.ordered_map<Bytes, Bytes>(name_, options_);
 }
 
+Expected<VersionedMap<Store::Bytes, Store::Bytes>> Store::versioned() {
+  return pool_.versioned_map<Bytes, Bytes>(name_, options_);
+}
+
 }  // namespace perdure

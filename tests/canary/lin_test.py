@@ -64,6 +64,17 @@ class Recorder(Histories):
         found = self.record("--histories", "2", "--ops", "5000")
         self.assertEqual(found["tags"] + found["version_reads"], 0)
 
+    def test_trims_are_judged(self):
+        found = self.record(*VERSIONED, "--histories", "4", "--ops", "20000")
+        self.assertGreater(found["trims"], 0)
+        self.assertGreater(found["reads_of_trimmed"], 0)
+        for canary, said in (("lost_trim", "that had been trimmed was read"),
+                             ("early_trim", "that nobody has trimmed")):
+            done = record("--out", self.folder, "--pool", self.folder, *VERSIONED,
+                          "--histories", "4", "--ops", "20000", "--canary", canary)
+            self.assertEqual(done.returncode, 1, canary)
+            self.assertIn(said, done.stdout)
+
     @unittest.skipIf(SANITIZED, "processes that are killed take too long")
     def test_versions_of_killed_processes_are_recorded(self):
         found = self.record(*VERSIONED, "--crashes", "12")

@@ -200,6 +200,35 @@ TEST_P(Races, P18_StalledReaderKeepsItsView) {
       << "blocks of the stalled time were never freed";
 }
 
+// A full pool is not refused for what a reader holds back that is only slow to leave its guard.
+TEST_P(Races, AFullPoolWaitsForAReaderThatLeavesSoon) {
+  TempPath path;
+  Pool pool = open_pool(path, {.durability = durability(), .max_size = 8_MiB});
+  AnyMap<std::uint64_t, Bytes> map(pool, "m", engine());
+  const std::string value(100'000, 'v');
+  std::uint64_t last = 0;
+  while (map.upsert(last + 1, value)) ++last;
+  ASSERT_GT(last, 20U);
+  std::atomic<int> step{0};
+  Team team(violations_);
+  team.start([&] {
+    (void)must(map.read(last, [&](Bytes) {
+      step = 1;
+      while (step.load() != 2) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }));
+  });
+  team.start([&] {
+    while (step.load() != 1) std::this_thread::yield();
+    const bool erased = must(map.erase(1));
+    step = 2;
+    if (!erased) violations_.add("absent");
+    auto put = map.upsert(1, value);
+    if (!put) violations_.add("refused: " + std::string(put.error().message()));
+  });
+  team.join();
+}
+
 // Threads come and go: their slots, caches and free lists are taken over, nothing adds up.
 TEST_P(Races, AThousandShortLivedThreads) {
   auto map = open_map<std::uint64_t, Bytes>(7);

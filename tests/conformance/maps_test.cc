@@ -345,6 +345,15 @@ TEST_P(MapsTest, StoreIsAByteStringMap) {
   EXPECT_EQ(seen, "4");
   EXPECT_EQ(code_of(store.ordered()),
             GetParam().ordered ? StatusCode::ok : StatusCode::unsupported);
+  auto versioned = store.versioned();
+  if (GetParam().versioned) {
+    const Version version = must(must(std::move(versioned)).tag());
+    must(store.put("apple", "5"));
+    EXPECT_EQ(must(must(store.versioned()).find("apple", version)),
+              std::optional<std::string>("4"));
+  } else {
+    EXPECT_EQ(code_of(versioned), StatusCode::unsupported);
+  }
   ASSERT_EQ(must(store.pool().list()).size(), 1U);
   EXPECT_EQ(must(store.pool().list())[0].name, "default");
   must(store.sync());

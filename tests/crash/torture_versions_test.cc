@@ -47,6 +47,12 @@ class Wrong : public TortureTarget {
   Expected<void> scan_at(std::uint64_t version, const VisitEntry& visit) override {
     return right_->scan_at(version, visit);
   }
+  Expected<void> history(const std::string& key, const VisitVersion& visit) override {
+    return right_->history(key, visit);
+  }
+  Expected<void> diff(std::uint64_t from, std::uint64_t to, const VisitDifference& visit) override {
+    return right_->diff(from, to, visit);
+  }
   Expected<std::uint64_t> trim(std::uint64_t version) override { return right_->trim(version); }
   Status rollback(std::uint64_t version) override { return right_->rollback(version); }
 
@@ -134,6 +140,37 @@ struct ScansAdd : Wrong {
     return right_->scan_at(version, visit);
   }
 };
+struct HistoriesLeaveOut : Wrong {  // the removals
+  using Wrong::Wrong;
+  Expected<void> history(const std::string& key, const VisitVersion& visit) override {
+    return right_->history(key, [&](std::uint64_t version, const Text& value) {
+      if (value) visit(version, value);
+    });
+  }
+};
+struct HistoriesAreShort : Wrong {  // by what is in no version yet
+  using Wrong::Wrong;
+  Expected<void> history(const std::string& key, const VisitVersion& visit) override {
+    const std::uint64_t last = right_->versions().last;
+    return right_->history(key, [&](std::uint64_t version, const Text& value) {
+      if (version <= last) visit(version, value);
+    });
+  }
+};
+struct DifferencesLeaveOut : Wrong {  // new keys
+  using Wrong::Wrong;
+  Expected<void> diff(std::uint64_t from, std::uint64_t to, const VisitDifference& visit) override {
+    return right_->diff(from, to, [&](std::string_view key, const Text& before, const Text& after) {
+      if (before) visit(key, before, after);
+    });
+  }
+};
+struct DifferencesAreReversed : Wrong {
+  using Wrong::Wrong;
+  Expected<void> diff(std::uint64_t from, std::uint64_t to, const VisitDifference& visit) override {
+    return right_->diff(to, from, visit);
+  }
+};
 struct RollbacksAreLost : Wrong {
   using Wrong::Wrong;
   Status rollback(std::uint64_t) override { return {}; }
@@ -193,6 +230,16 @@ TEST(TortureVersions, ReadsThatAreRefused) { expect_red<ReadsAreRefused>("versio
 TEST(TortureVersions, ReadsOfThePresent) { expect_red<ReadsAreOfThePresent>(", not "); }
 TEST(TortureVersions, ScansThatLeaveOut) { expect_red<ScansLeaveOut>(" is lost, not what it was"); }
 TEST(TortureVersions, ScansThatAdd) { expect_red<ScansAdd>(" entries, not "); }
+TEST(TortureVersions, HistoriesWithoutRemovals) {
+  expect_red<HistoriesLeaveOut>("the history of ");
+}
+TEST(TortureVersions, HistoriesThatEndEarly) { expect_red<HistoriesAreShort>("the history of "); }
+TEST(TortureVersions, DifferencesWithoutNewKeys) {
+  expect_red<DifferencesLeaveOut>("the difference of versions ");
+}
+TEST(TortureVersions, DifferencesTheOtherWayRound) {
+  expect_red<DifferencesAreReversed>("the difference of versions ");
+}
 TEST(TortureVersions, RollbacksThatAreLost) { expect_red<RollbacksAreLost>(""); }
 TEST(TortureVersions, RollbacksThatFail) { expect_red<RollbacksFail>("rollback to "); }
 

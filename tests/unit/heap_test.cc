@@ -124,6 +124,46 @@ TEST(Heap, BlocksAreDistinctAlignedAndFree) {
   }
 }
 
+// With everything assigned to other classes: only on request, only aligned as well, and within
+// kMostLarger; what is freed goes back to the class that it came from.
+TEST(Heap, ALargerBlockServesAsTheLastResort) {
+  HeapFixture f(2);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  const auto fill = [&](std::size_t n) {
+    std::uint64_t last = 0;
+    for (std::size_t i = 0; i < kExtent / n; ++i) {
+      auto block = f.heap->allocate(n, BlockKind::plain);
+      EXPECT_TRUE(block);
+      if (block) last = *block;
+    }
+    return last;
+  };
+  const std::uint64_t of_192 = fill(192);
+  const std::uint64_t of_2048 = fill(2048);
+  f.heap->free(of_192);
+  f.heap->free(of_2048);
+  EXPECT_EQ(f.heap->allocate(64, BlockKind::plain).error(), StatusCode::pool_full);
+  f.heap->take_larger(true);
+  auto block = f.heap->allocate(64, BlockKind::plain);
+  ASSERT_TRUE(block);
+  EXPECT_EQ(*block, of_192);
+  EXPECT_EQ(f.heap->block_bytes(*block), 192U);
+  EXPECT_EQ(f.heap->allocate(64, BlockKind::plain).error(), StatusCode::pool_full)
+      << "2048 is much";
+  EXPECT_EQ(f.heap->allocate(64, BlockKind::dead_on_free).error(), StatusCode::pool_full);
+  f.heap->free(*block);
+  EXPECT_EQ(f.heap->allocate(128, BlockKind::plain).error(), StatusCode::pool_full)
+      << "192 is no multiple of 128";
+  block = f.heap->allocate(512, BlockKind::plain);
+  ASSERT_TRUE(block);
+  EXPECT_EQ(*block, of_2048);
+  f.heap->take_larger(false);
+  EXPECT_EQ(f.heap->allocate(64, BlockKind::plain).error(), StatusCode::pool_full);
+  block = f.heap->allocate(192, BlockKind::plain);
+  ASSERT_TRUE(block);
+  EXPECT_EQ(*block, of_192);
+}
+
 TEST(Heap, AllocateAndFreeCostNoFlushAndNoFence) {
   HeapFixture f(64);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());

@@ -597,6 +597,24 @@ TEST_P(Skiplists, TheWalkKnowsWhatThreadsChangeMeanwhile) {
 
 // --- fingers ---
 
+// In a full pool the room of an erased entry takes a new one, though its tower would be so high
+// that no extent has blocks for it.
+TEST_P(Skiplists, AFullPoolTakesAnEntryForEveryOneThatGoes) {
+  Pool pool = open_pool(
+      path_,
+      {.durability = Durability::process, .max_size = kMinPoolSize, .background_threads = 0});
+  auto map = must(this->map<std::uint64_t>(pool));
+  std::uint64_t next = 0;
+  while (map.insert(key_of(next), next)) ++next;
+  ASSERT_GT(next, 1'000U);
+  for (std::uint64_t oldest = 0; oldest < 50'000; ++oldest, ++next) {
+    ASSERT_TRUE(must(map.erase(key_of(oldest))));
+    const auto done = map.insert(key_of(next), next);
+    ASSERT_TRUE(done.has_value()) << "entry " << next << ": " << done.error().message();
+  }
+  expect_sound(pool);
+}
+
 class SkiplistFingers : public ::testing::Test {
  protected:
   using Fingers = skiplist::Fingers<RealPlatform>;

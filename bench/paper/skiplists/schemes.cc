@@ -27,7 +27,7 @@ class EngineList final : public List {
     auto instance = row.open(context, kinds, *root);
     if (!instance) return std::move(instance.error());
     instance_ = std::move(*instance);
-    if (auto recovered = instance_->recover(true); !recovered) return std::move(recovered.error());
+    if (auto recovered = instance_->recover(false); !recovered) return std::move(recovered.error());
     instance_->start();
     return {};
   }

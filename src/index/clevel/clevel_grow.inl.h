@@ -261,12 +261,7 @@ template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::compact() {
   (void)context_.background.finish(rehash_);
   const bool ahead = give_back_ahead();
-  auto begun = shrink();
-  if (!begun && begun.error() == StatusCode::pool_full) {
-    context_.epochs.drain_for_room();
-    context_.heap.reclaim();
-    begun = shrink();
-  }
+  auto begun = with_room([&] { return shrink(); });
   if (!begun) return begun;
   if (*begun) (void)context_.background.finish(rehash_);
   return *begun || ahead;

@@ -149,8 +149,8 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   using Base::begin_read;
   using Base::context_;
   using Base::pass_over;
-  using Base::reclaim_room;
   using Base::validate;
+  using Base::with_room;
   using typename Base::Mode;
   using Counter = typename P::template Atomic<std::uint64_t>;
   static constexpr std::size_t kRootBytes =

@@ -282,13 +282,8 @@ Expected<bool> Level<P, Codec, G>::compact() {
   };
   (void)context_.background.finish(work_);
   std::uint32_t log = size();
-  for (bool smaller = false, again = false;; smaller = true) {
-    auto begun = shrink(8);
-    if (!begun && !again && begun.error() == StatusCode::pool_full) {
-      again = true;
-      reclaim_room();
-      begun = shrink(8);
-    }
+  for (bool smaller = false;; smaller = true) {
+    auto begun = with_room([&] { return shrink(8); });
     if (!begun) return begun;
     if (!*begun) return smaller;
     (void)context_.background.finish(work_);

@@ -211,7 +211,8 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
   if (Status s = takes(key, value); !s.ok()) return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key, seeds_);
-  for (bool again = false, helped = false;;) {
+  typename Base::Room room(*this);
+  for (bool helped = false;;) {
     std::uint64_t no_room = 0;
     auto done = write_once<kMode>(probe, value, helped, no_room);
     if (no_room != 0) {
@@ -220,13 +221,11 @@ Expected<bool> Level<P, Codec, G>::write(const detail::Key& key, const detail::V
       if (s.ok()) continue;
       done = fail(std::move(s));
     }
-    if (done || again || done.error() != StatusCode::pool_full) [[likely]] {
+    if (done || done.error() != StatusCode::pool_full || !room.find()) [[likely]] {
       if (lags_.load(std::memory_order_relaxed)) [[unlikely]]
         keep_pace();
       return done;
     }
-    again = true;
-    reclaim_room();
   }
 }
 

@@ -158,7 +158,6 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   using Base::begin_read;
   using Base::context_;
   using Base::pass_over;
-  using Base::reclaim_room;
   using Base::validate;
   using Base::with_room;
   using typename Base::Mode;

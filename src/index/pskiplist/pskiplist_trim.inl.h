@@ -46,7 +46,8 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::trim(std::uint64_t version) {
       }
     }
     if (!trim.short_of_room) continue;
-    reclaim_room();
+    context_.epochs.drain_all();
+    context_.heap.reclaim();
   }
   reserve_.room();
   if (platform.poisoned()) return fail(platform.failure());  // slots in lost pages are passed over

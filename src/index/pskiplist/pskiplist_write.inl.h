@@ -378,12 +378,8 @@ Expected<bool> PSkipList<P, Codec, G>::erase(const detail::Key& key) {
   if (Status s = validate(key); !s.ok()) return fail(std::move(s));
   context_.background.help();
   const Probe probe = Codec::probe(key);
-  auto done = erase_once(probe, false);
-  if (done || done.error() != StatusCode::pool_full) [[likely]]
-    return done;
-  context_.epochs.drain_for_room();
-  context_.heap.reclaim();
-  return erase_once(probe, true);
+  bool full = false;  // then from what is kept for removals
+  return with_room([&] { return erase_once(probe, std::exchange(full, true)); });
 }
 
 template <Platform P, class Codec, class G>

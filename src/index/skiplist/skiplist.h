@@ -253,13 +253,14 @@ class Skiplist final
   template <Mode kMode>
   Expected<bool> write(const detail::Key& key, const detail::Value& value);
   template <Mode kMode>
-  Expected<bool> write_once(const detail::Key& key, const detail::Value& value);
+  Expected<bool> write_once(const detail::Key& key, const detail::Value& value, std::uint32_t most);
   template <Mode kMode>
   Expected<Made> write_latched(const Probe& probe, const detail::Value& value, Path& path,
                                Node* found, Fresh& fresh) noexcept;
   void discard(const Fresh& fresh) noexcept;
   Expected<std::uint64_t> make_blob(std::string_view value) noexcept;
-  Status make_node(const Probe& probe, const detail::Value& value, Fresh& fresh) noexcept;
+  Status make_node(const Probe& probe, const detail::Value& value, std::uint32_t most,
+                   Fresh& fresh) noexcept;
   Status locate(const Probe& probe, std::uint32_t levels, Path& path, Node*& found) const noexcept;
   Status link(const Probe& probe, const Path& path, const Fresh& fresh) noexcept;
   Status link_upper(const Path& path, std::uint64_t link, std::uint32_t height) noexcept;

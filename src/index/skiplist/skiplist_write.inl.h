@@ -35,11 +35,11 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::make_blob(std::string_view 
 // Complete but for its links, and not written back.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::make_node(const Probe& probe, const detail::Value& value,
-                                              Fresh& fresh) noexcept {
+                                              std::uint32_t most, Fresh& fresh) noexcept {
   P& platform = context_.platform;
   const bool apart = shape_.bytes_values && value.bytes.size() > kInlineValue;
   const std::string_view inside = shape_.bytes_values && !apart ? value.bytes : std::string_view();
-  const std::uint32_t height = height_for(probe);
+  const std::uint32_t height = std::min(height_for(probe), most);
   const std::uint64_t plain = shape_.plain_state(height, probe.bytes.size(), inside.size());
   fresh.bytes = shape_.node_bytes(plain);
   auto block = context_.heap.allocate(shape_.block_bytes(fresh.bytes), BlockKind::plain);
@@ -219,7 +219,9 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::write(const detail::Key& key,
   const bool bytes = shape_.bytes_values;
   if (Status s = validate(key, value, !bytes, bytes); !s.ok()) return fail(std::move(s));
   context_.background.help();
-  return with_room([&] { return write_once<kMode>(key, value); });
+  // Towers are for speed: at last it is a low one, for which any block has room.
+  std::uint32_t most = kMaxHeight;
+  return with_room([&] { return write_once<kMode>(key, value, most); }, [&] { most = 1; });
 }
 
 // One turn with the latch. `found` is what a lookup of this guard has found.
@@ -260,7 +262,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
 template <Platform P, class Codec, class Kind, class G>
 template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
 [[gnu::always_inline]] inline Expected<bool> Skiplist<P, Codec, Kind, G>::write_once(
-    const detail::Key& key, const detail::Value& value) {
+    const detail::Key& key, const detail::Value& value, std::uint32_t most) {
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key);
@@ -280,7 +282,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
   for (bool there = found != nullptr;;) {
     s = {};
     if (!there) {
-      s = make_node(probe, value, fresh);
+      s = make_node(probe, value, most, fresh);
     } else if (shape_.bytes_values) {
       auto blob = make_blob(value.bytes);
       if (!blob) return fail(std::move(blob.error()));
