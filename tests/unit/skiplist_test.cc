@@ -595,8 +595,6 @@ TEST_P(Skiplists, TheWalkKnowsWhatThreadsChangeMeanwhile) {
   expect_sound(pool);
 }
 
-// --- fingers ---
-
 // In a full pool the room of an erased entry takes a new one, though its tower would be so high
 // that no extent has blocks for it.
 TEST_P(Skiplists, AFullPoolTakesAnEntryForEveryOneThatGoes) {
@@ -614,6 +612,8 @@ TEST_P(Skiplists, AFullPoolTakesAnEntryForEveryOneThatGoes) {
   }
   expect_sound(pool);
 }
+
+// --- fingers ---
 
 class SkiplistFingers : public ::testing::Test {
  protected:
