@@ -182,6 +182,32 @@ InterleaveReport closed_beside_writes(const std::string& name, bool quiet) {
   return all;
 }
 
+// A lookup is stopped anywhere, a write then while it changes the node, so that the lookup goes on
+// with the one half of the last entry from before and the other from behind.
+InterleaveReport two_halves(const std::string& name, bool quiet) {
+  constexpr std::uint64_t kSteps = 24;  // more than a write has behind its stamp, up to `stored`
+  InterleaveReport all;
+  for (const auto& [part, setup] : {std::pair("_segment", Ops{put(5, 1), tag()}),
+                                    std::pair("_entry", Ops{put(5, 1), tag(), put(5, 2), tag()})}) {
+    for (const auto& [write, lookup] :
+         {std::pair(put(5, 3), get(5, 1)), std::pair(gone(5), get(5, 1)),
+          std::pair(put(5, 3), get(5)), std::pair(put(5, 3), history(5))}) {
+      Interleaver interleaver(numbered(), {.name = name + part,
+                                           .setup = setup,
+                                           .threads = {{write}, {lookup}},
+                                           .crashes = false,
+                                           .quiet = quiet});
+      for (std::uint64_t k = 0; k < kSteps && all.ok(); ++k) {
+        all.add(interleaver.sweep(
+            {}, 1,
+            {{0, phase(interleaver, Phase::stamped)}, {0, steps(k)}, {1, done()}, {0, done()}}));
+      }
+      if (!all.ok()) return all;
+    }
+  }
+  return all;
+}
+
 // A's write is stopped, and holds up nobody else's; its version is closed; B is written in the next
 // one, and read; then A is read, and was not written before B.
 InterleaveReport new_beside_old(const std::string& name, bool quiet) {
@@ -230,6 +256,7 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
   return {{"W16_old_clock", &old_clock},
           {"W17_stored_twice", &stored_twice},
           {"W15_W12_two_trims", &two_trims},
+          {"W19_two_halves", &two_halves},
           {"W8_histories", &histories},
           {"W8_V16_trimmed_away", &trimmed_away},
           {"V16_trimmed_and_reused", &trimmed_and_reused},

@@ -26,6 +26,7 @@ TEST(PskiplistRaces, W15_W12_TwoTrimsUnderOneReader) { expect_right("W15_W12_two
 TEST(PskiplistRaces, W8_HistoriesAreOfOneKey) { expect_right("W8_histories"); }
 TEST(PskiplistRaces, W8_V16_WhatWasTrimmedIsRefused) { expect_right("W8_V16_trimmed_away"); }
 TEST(PskiplistRaces, W18_WhatWasRefusedStaysRefused) { expect_right("W18_refused_beside_trims"); }
+TEST(PskiplistRaces, W19_ALookupSeesOneMoment) { expect_right("W19_two_halves"); }
 TEST(PskiplistRaces, V5_W1_W4_ClosedVersionsDoNotChange) {
   expect_right("V5_W1_W4_closed_beside_writes");
 }

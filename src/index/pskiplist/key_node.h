@@ -1,5 +1,5 @@
-// KeyNode: what DRAM has of a key of the multi-version store: who writes it, and where its last
-// entry is. One line.
+// KeyNode: what DRAM has of a key of the multi-version store: who writes it, and a copy of its last
+// entry, so that a lookup at or behind it reads no line of the pool. One line.
 //
 // STATE  a phase, and a number n, of the writes that this node has seen, or a version p.
 //     idle(n)       nobody writes. held(n): somebody does, or looks what there is to write
@@ -12,15 +12,16 @@
 //   N1  No n comes twice in unstamped, nor in stored: a write has one of its own, and takes another
 //       if it goes back to held and stamps once more. So a compare-and-swap that was prepared for
 //       one write fails in all later ones.
-//   N2  last, value and slot change in state stamped, or while nothing else runs; but in held a
-//       trim may move the last entry: `last` then names its copy, and value and slot stay. So who
-//       has loaded them between two loads of the same state idle, held or stored (N1) has loaded
-//       one moment.
-//   N3  idle, held: what last and value say is durable.
+//   N2  last, value, stamp, slot and entries change in state stamped, or while nothing else runs;
+//       but in held a trim may move the last entry, `last` then names its copy, and lower entries.
+//       So who has loaded them between two loads of the same state idle (N1) has loaded one
+//       moment; in held or stored likewise, but for entries.
+//   N3  idle, held: what last, value and stamp say is durable.
 #pragma once
 
 #include <cstdint>
 
+#include "index/pskiplist/layout.h"
 #include "platform/platform.h"
 #include "util/arena.h"
 
@@ -38,32 +39,47 @@ struct State {
   friend bool operator==(const State&, const State&) = default;
 };
 
+// The last entry of a history, and how many there are, but those trimmed.
+struct End {
+  std::uint64_t entry = 0;  // offset; 0: the key is not written yet
+  std::uint64_t value = 0;
+  std::uint64_t stamp = 0;
+  std::uint32_t entries = 0;
+
+  bool present() const noexcept { return entry != 0 && (stamp & layout::kRemoved) == 0; }
+  std::uint64_t version() const noexcept { return stamp >> layout::kStampShift; }
+};
+
 template <Platform P>
 struct alignas(64) KeyNode {
   using Word = typename P::template Atomic<std::uint64_t>;
-  static constexpr std::uint64_t kRemoved = 1;  // of `last`
 
   Word state{0};
-  Word last{0};   // offset of the last entry | kRemoved; 0: the key is not written yet
-  Word value{0};  // of that entry
-  Word slot{0};   // offset
+  Word slot{0};  // offset
+  Word last{0};  // with the next three an End
+  Word value{0};
+  Word stamp{0};
+  typename P::template Atomic<std::uint32_t> entries{0};
+  std::uint32_t block = 0;  // of the slot, by number; in a node of nobody the next such node
   // Before the node is in the directory:
   std::uint64_t key = 0;  // of a byte string: offset of its record
   // Of the holder:
-  std::uint64_t tail = 0;     // last segment of the history, 0: none
-  std::uint32_t used = 0;     // entries there
-  std::uint32_t entries = 0;  // of the history, without those that were trimmed
-  std::uint32_t block = 0;    // of the slot, by number
-  std::uint32_t next_free = 0;
+  std::uint64_t tail = 0;  // last segment of the history, 0: none
 
   State load() const noexcept { return {state.load(std::memory_order_seq_cst)}; }
   void set(State next) noexcept { state.store(next.word, std::memory_order_release); }
   bool change(State expected, State desired) noexcept {
     return state.compare_exchange_strong(expected.word, desired.word, std::memory_order_seq_cst);
   }
-  bool present() const noexcept {  // to the holder
-    const std::uint64_t entry = last.load(std::memory_order_relaxed);
-    return entry != 0 && (entry & kRemoved) == 0;
+  End end() const noexcept {  // of one moment to the holder, to others by N2
+    return {last.load(std::memory_order_acquire), value.load(std::memory_order_acquire),
+            stamp.load(std::memory_order_acquire), entries.load(std::memory_order_acquire)};
+  }
+  void set_end(const End& end) noexcept {
+    value.store(end.value, std::memory_order_release);
+    stamp.store(end.stamp, std::memory_order_release);
+    last.store(end.entry, std::memory_order_release);
+    entries.store(end.entries, std::memory_order_release);
   }
 };
 
@@ -85,7 +101,7 @@ class NodeTable {
       LatchGuard guard(latch_);
       if (free_ != 0) {
         number = free_;
-        free_ = nodes_[number].next_free;
+        free_ = nodes_[number].block;
       } else if (high_ + 1 < nodes_.capacity()) {
         number = ++high_;
       }
@@ -93,16 +109,15 @@ class NodeTable {
     if (number == 0) return 0;
     Node& node = nodes_[number];
     node.set(State::of(Phase::held, 0));
-    node.last.store(0, std::memory_order_relaxed);
-    node.value.store(0, std::memory_order_relaxed);
+    node.set_end({});
     node.slot.store(0, std::memory_order_relaxed);
     node.key = node.tail = 0;
-    node.used = node.entries = node.block = 0;
+    node.block = 0;
     return number;
   }
   void give(std::uint32_t number) noexcept {
     LatchGuard guard(latch_);
-    nodes_[number].next_free = free_;
+    nodes_[number].block = free_;
     free_ = number;
   }
   std::uint64_t dram_bytes() noexcept {

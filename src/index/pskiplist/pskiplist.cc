@@ -5,6 +5,8 @@
 
 namespace perdure::pskiplist {
 
+static_assert(sizeof(KeyNode<RealPlatform>) == 64);
+
 template class PSkipList<RealPlatform, IntegerCodec>;
 template class PSkipList<RealPlatform, BytesCodec>;
 

@@ -208,14 +208,16 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   static std::uint64_t entry_offset(std::uint64_t segment, std::uint32_t i) noexcept {
     return segment + sizeof(Segment) + i * sizeof(Entry);
   }
+  static Found found_in(const End& end) noexcept { return {end.entry, end.value, end.present()}; }
   bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
   std::uint64_t clock() const noexcept { return clock_.load(std::memory_order_seq_cst); }
 
   // --- lookups ---
   State settle_state(Node& node, std::uint64_t version) const noexcept;
-  Found latest(Node& node, std::uint64_t* stamp = nullptr) const noexcept;
+  End latest(Node& node) const noexcept;
+  void help(std::uint64_t entry) const noexcept;
   Found as_of(Node& node, std::uint64_t version) const noexcept;
-  Found search(const Node& node, std::uint64_t version) const noexcept;
+  Found search(std::uint64_t offset, std::uint64_t version, std::uint32_t most) const noexcept;
   Expected<bool> show(const Found& found, std::uint64_t version,
                       FunctionRef<void(const detail::Value&)> visit) noexcept;
   Status readable(std::uint64_t version) const noexcept;
@@ -237,7 +239,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
               Listing& out) const noexcept;
   template <class F>
   Expected<void> for_each_leaf(const detail::ScanRange& range, F&& visit) noexcept;
-  void prefetch(const Listing& listing, std::uint64_t limit, bool histories) const noexcept;
+  void prefetch(const Listing& listing, std::uint64_t limit, std::uint64_t version) const noexcept;
   Expected<void> scan_versions(const detail::ScanRange& range, std::uint64_t version,
                                FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
   template <class F>
@@ -262,6 +264,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
                                           Fresh& fresh) noexcept;
   Expected<std::uint64_t> new_segment(const Node& node, bool reserved) noexcept;
   bool must_grow(Node& node) const noexcept;
+  std::uint32_t used_in_tail(const Node& node) const noexcept;
   Status write_first(Node& node, State held, std::uint64_t version, const Probe& probe,
                      std::uint64_t value, Fresh& fresh) noexcept;
   Status write_in_place(Node& node, State held, std::uint64_t version, std::uint64_t value,

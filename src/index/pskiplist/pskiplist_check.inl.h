@@ -71,13 +71,15 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
   const Slot& slot = slot_at(node.slot.load(std::memory_order_relaxed));
   std::uint64_t before = 0;
   std::uint64_t last = 0;
+  std::uint64_t its_stamp = 0;
   std::uint32_t entries = 0;
   for_each_entry(slot,
                  [&](std::uint64_t offset, std::uint64_t stamp) {
                    const std::uint64_t version = version_of(stamp);
                    if (version <= before || version > clock()) bad("has versions that do not rise");
                    before = version;
-                   last = offset | ((stamp & layout::kRemoved) != 0 ? Node::kRemoved : 0);
+                   last = offset;
+                   its_stamp = stamp;
                    ++entries;
                    if (!record_values_ || (stamp & layout::kRemoved) != 0) return true;
                    const std::uint64_t record = platform.load(entry_at(offset).value);
@@ -87,9 +89,11 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
                    return true;
                  },
                  {.wary = true});
-  if (entries == 0 || entries != node.entries) bad("has another number of entries than in DRAM");
+  if (entries == 0 || entries != node.end().entries)
+    bad("has another number of entries than in DRAM");
   if (last != node.last.load(std::memory_order_relaxed)) bad("ends elsewhere than in DRAM");
-  if (last != 0 && (last & Node::kRemoved) == 0) {
+  if (its_stamp != node.stamp.load(std::memory_order_relaxed)) bad("ends otherwise than in DRAM");
+  if (last != 0 && (its_stamp & layout::kRemoved) == 0) {
     ++report.entries;
     if (platform.load(entry_at(last).value) != node.value.load(std::memory_order_relaxed)) {
       bad("has another value than in DRAM");
@@ -136,7 +140,7 @@ void PSkipList<P, Codec, G>::stats(MapStats& out) {
   auto done = for_each_leaf({}, [&](const Listing& listing) {
     for (std::uint32_t i = 0; i < listing.count; ++i) {
       Node& node = nodes_[listing.nodes[i]];
-      out.entries += latest(node).present ? 1 : 0;
+      out.entries += latest(node).present() ? 1 : 0;
       const std::uint64_t offset = node.slot.load(std::memory_order_acquire);
       if (offset == 0) continue;
       const Slot& slot = slot_at(offset);

@@ -35,46 +35,48 @@ template <Platform P, class Codec, class G>
   }
 }
 
-// LP: the second look at the state. `stamp`: also that of the entry.
+// LP: the second look at the state.
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::latest(
-    Node& node, std::uint64_t* stamp) const noexcept {
-  P& platform = context_.platform;
+[[gnu::always_inline]] inline End PSkipList<P, Codec, G>::latest(Node& node) const noexcept {
   for (;;) {
     const State state = settle_state(node, kLatest);
     if (state.phase() == Phase::dead) return {};
-    const std::uint64_t last = node.last.load(std::memory_order_acquire);
-    const std::uint64_t word = node.value.load(std::memory_order_acquire);
-    const std::uint64_t entry = last & ~Node::kRemoved;
-    if (state.phase() == Phase::stored) {
-      platform.flush(&entry_at(entry), sizeof(Entry), "pskiplist.find.help"_site);
-      (void)platform.fence("pskiplist.find.help"_site);
-    }
-    if (stamp != nullptr) *stamp = entry != 0 ? platform.load(entry_at(entry).stamp) : 0;
-    if (node.load() == state) return {entry, word, entry == last && last != 0};
+    const End end = node.end();
+    if (state.phase() == Phase::stored) help(end.entry);
+    if (node.load() == state) return end;
   }
 }
 
-// The entry that counts at a closed version.
+// Makes an entry durable whose writer is about to.
+template <Platform P, class Codec, class G>
+void PSkipList<P, Codec, G>::help(std::uint64_t entry) const noexcept {
+  context_.platform.flush(&entry_at(entry), sizeof(Entry), "pskiplist.find.help"_site);
+  (void)context_.platform.fence("pskiplist.find.help"_site);
+}
+
+// The entry that counts at a closed version. What comes meanwhile is of later versions, and stands
+// behind: so a node that is being written says where the history begins, and it is searched.
 template <Platform P, class Codec, class G>
 typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::as_of(
     Node& node, std::uint64_t version) const noexcept {
   const State state = settle_state(node, version);
   if (state.phase() == Phase::dead) return {};
-  if (state.phase() == Phase::stored) {
-    const std::uint64_t last = node.last.load(std::memory_order_acquire) & ~Node::kRemoved;
-    context_.platform.flush(&entry_at(last), sizeof(Entry), "pskiplist.find.help"_site);
-    (void)context_.platform.fence("pskiplist.find.help"_site);
+  const std::uint64_t slot = node.slot.load(std::memory_order_acquire);
+  const End end = node.end();
+  if (state.phase() == Phase::idle && node.load() == state) {  // N2
+    if (end.version() <= version) return found_in(end);
+    return end.entries != 1 ? search(slot, version, end.entries - 1) : Found{};
   }
-  return search(node, version);
+  if (state.phase() == Phase::stored) help(end.entry);
+  return slot != 0 ? search(slot, version, ~0U) : Found{};
 }
 
-// What comes meanwhile is of later versions, and stands behind. `more` is loaded before the first
-// entry (W15): trims that drop the first and then removed entries leave a reader that came between
-// them the removed ones.
+// Among at most `most` entries, as far as is known, and those that have come since. `more` is
+// loaded before the first entry (W15): trims that drop the first and then removed entries leave a
+// reader that came between them the removed ones.
 template <Platform P, class Codec, class G>
 typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
-    const Node& node, std::uint64_t version) const noexcept {
+    std::uint64_t offset, std::uint64_t version, std::uint32_t most) const noexcept {
   const P& platform = context_.platform;
   const auto counts = [&](std::uint64_t stamp) {
     return stamp != 0 && version_of(stamp) <= version;
@@ -83,20 +85,13 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::search(
     if (entry == 0) return {};
     return {entry, platform.load(entry_at(entry).value), (stamp & layout::kRemoved) == 0};
   };
-  const std::uint64_t offset = node.slot.load(std::memory_order_acquire);
-  const std::uint64_t last = node.last.load(std::memory_order_acquire) & ~Node::kRemoved;
-  if (offset == 0) return {};
-  __builtin_prefetch(&slot_at(offset));  // beside the miss of the last entry
-  if (last != 0) {
-    const std::uint64_t stamp = platform.load(entry_at(last).stamp);
-    if (counts(stamp) && stamp != layout::kDropped) return found(last, stamp);
-  }
   const Slot& slot = slot_at(offset);
   Steps steps;
   std::uint64_t next = linked(slot.more, steps);
   std::uint64_t stamp = platform.load(slot.first.stamp);
   if (!counts(stamp)) return {};
   std::uint64_t entry = stamp == layout::kDropped ? 0 : offset + offsetof(Slot, first);
+  if (most == 1 && entry != 0) return found(entry, stamp);
   // The segment in which the version lies begins with an entry that counts, and the next does not.
   std::uint64_t segment = 0;
   while (next != 0 && counts(platform.load(entry_at(entry_offset(next, 0)).stamp))) {
@@ -183,7 +178,7 @@ Expected<bool> PSkipList<P, Codec, G>::read(const detail::Key& key,
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   const std::uint32_t number = directory_.find(Codec::probe(key));
   if (number == 0) return absent();
-  return show(latest(nodes_[number]), kLatest, visit);
+  return show(found_in(latest(nodes_[number])), kLatest, visit);
 }
 
 // In steps, a cache miss each; the misses of a group overlap.
@@ -209,7 +204,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::read_many(
     }
     for (std::size_t i = 0; i < n; ++i) {
       if (numbers[i] == 0) continue;
-      auto found = show(latest(nodes_[numbers[i]]), kLatest,
+      auto found = show(found_in(latest(nodes_[numbers[i]])), kLatest,
                         [&](const detail::Value& value) { visit(begin + i, value); });
       if (!found) return fail(std::move(found.error()));
       present += *found ? 1 : 0;
@@ -269,17 +264,18 @@ Expected<void> PSkipList<P, Codec, G>::for_each_leaf(const detail::ScanRange& ra
   return {};
 }
 
-// The misses of a leaf's keys side by side: of their nodes, and, at closed versions, of what is
-// read of their histories.
+// The misses of a leaf's keys side by side: of their nodes, and of histories that are read from
+// their beginning at that version.
 template <Platform P, class Codec, class G>
 void PSkipList<P, Codec, G>::prefetch(const Listing& listing, std::uint64_t limit,
-                                      bool histories) const noexcept {
+                                      std::uint64_t version) const noexcept {
   const std::uint64_t n = std::min<std::uint64_t>(listing.count, limit);
   for (std::uint64_t i = 0; i < n; ++i) __builtin_prefetch(&nodes_[listing.nodes[i]]);
-  for (std::uint64_t i = 0; histories && i < n; ++i) {
+  for (std::uint64_t i = 0; version != kLatest && i < n; ++i) {
     const Node& node = nodes_[listing.nodes[i]];
+    const End end = node.end();
+    if (end.version() <= version || end.entries == 1) continue;
     __builtin_prefetch(&slot_at(node.slot.load(std::memory_order_relaxed)));
-    __builtin_prefetch(&entry_at(node.last.load(std::memory_order_relaxed) & ~Node::kRemoved));
   }
 }
 
@@ -296,10 +292,10 @@ Expected<void> PSkipList<P, Codec, G>::scan_versions(
     detail::Entry entries[G::kLeafKeys];
     std::uint32_t count = 0;
     std::uint64_t damaged = 0;
-    prefetch(listing, left, version != kLatest);
+    prefetch(listing, left, version);
     for (std::uint32_t i = 0; i < listing.count && count < left; ++i) {
       Node& node = nodes_[listing.nodes[i]];
-      const Found found = version == kLatest ? latest(node) : as_of(node, version);
+      const Found found = version == kLatest ? found_in(latest(node)) : as_of(node, version);
       if (!found.present) continue;
       detail::Entry& entry = entries[count];
       if (!value_of(found.word, entry.value)) {

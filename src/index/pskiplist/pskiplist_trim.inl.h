@@ -104,7 +104,7 @@ Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe
     ++drop;
     return true;
   });
-  if (removed && drop == node.entries) {
+  if (removed && drop == node.end().entries) {
     Status s = give_back(number, probe);
     gone = s.ok();
     return s;
@@ -128,12 +128,12 @@ Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe
     platform.store(slot.first.stamp, layout::kDropped);
     platform.flush(&slot.first.stamp, 8, "pskiplist.trim.first"_site);
     if (!platform.fence("pskiplist.trim.first"_site)) return StatusCode::poisoned;
-    --node.entries;
+    node.entries.store(node.end().entries - 1, std::memory_order_release);
     retire_value(platform.load(slot.first.value), first, "pskiplist.trim.retire"_site);
   }
   // Behind the fences.
   retire_dropped(before, platform.load(slot.more), drop);
-  node.entries -= drop;
+  node.entries.store(node.end().entries - drop, std::memory_order_release);
   return {};
 }
 
@@ -167,7 +167,7 @@ template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::keep_entries(Node& node, Slot& slot, std::uint32_t drop) noexcept {
   P& platform = context_.platform;
   if (platform.load(slot.first.stamp) != layout::kDropped) ++drop;  // it is not copied either
-  const std::uint32_t kept = node.entries - drop;
+  const std::uint32_t kept = node.end().entries - drop;
   const std::size_t bytes = sizeof(Segment) + kept * sizeof(Entry);
   auto block = context_.heap.allocate(bytes, BlockKind::zero_on_free);
   if (!block) return std::move(block.error());
@@ -183,11 +183,8 @@ Status PSkipList<P, Codec, G>::keep_entries(Node& node, Slot& slot, std::uint32_
   platform.flush(&segment_at(*block), bytes, "pskiplist.trim.segment"_site);
   if (!platform.fence("pskiplist.trim.segment"_site)) return StatusCode::poisoned;
   if (Status s = relink(slot, *block); !s.ok()) return s;
-  node.last.store(
-      entry_offset(*block, kept - 1) | (node.last.load(std::memory_order_relaxed) & Node::kRemoved),
-      std::memory_order_release);
+  node.last.store(entry_offset(*block, kept - 1), std::memory_order_release);
   node.tail = *block;
-  node.used = kept;
   return {};
 }
 
@@ -347,29 +344,22 @@ void PSkipList<P, Codec, G>::place_end(Node& node, const Slot& slot) noexcept {
   const P& platform = context_.platform;
   std::uint64_t last = 0;
   std::uint64_t stamp = 0;
-  node.entries = 0;
+  std::uint32_t entries = 0;
   for_each_entry(slot, [&](std::uint64_t offset, std::uint64_t its) {
     last = offset;
     stamp = its;
-    ++node.entries;
+    ++entries;
     return true;
   });
   // The first segment that is not full is the tail, whatever empty ones follow.
   node.tail = 0;
-  node.used = 0;
   Steps steps;
   for (std::uint64_t s = linked(slot.more, steps); s != 0; s = linked(segment_at(s).next, steps)) {
     node.tail = s;
-    node.used = 0;
     const std::uint32_t capacity = capacity_of(s);
-    while (node.used < capacity && platform.load(entry_at(entry_offset(s, node.used)).stamp) != 0) {
-      ++node.used;
-    }
-    if (node.used < capacity) break;
+    if (capacity == 0 || platform.load(entry_at(entry_offset(s, capacity - 1)).stamp) == 0) break;
   }
-  const bool removed = (stamp & layout::kRemoved) != 0;
-  node.value.store(last != 0 ? platform.load(entry_at(last).value) : 0, std::memory_order_release);
-  node.last.store(last | (removed ? Node::kRemoved : 0), std::memory_order_release);
+  node.set_end({last, last != 0 ? platform.load(entry_at(last).value) : 0, stamp, entries});
 }
 
 }  // namespace perdure::pskiplist

@@ -99,11 +99,8 @@ Expected<void> PSkipList<P, Codec, G>::history(
   const std::uint32_t number = directory_.find(Codec::probe(key));
   if (number == 0) return none();
   Node& node = nodes_[number];
-  // Beside the miss of the last entry; without a slot, of what nobody asks for.
-  __builtin_prefetch(&slot_at(node.slot.load(std::memory_order_relaxed)));
-  std::uint64_t last = 0;  // stamp
-  const Found found = latest(node, &last);
-  if (found.entry == 0) return none();
+  const End end = latest(node);
+  if (end.entry == 0) return none();
   Status failure;
   bool more = true;
   const auto deliver = [&](std::uint64_t version, bool present, std::uint64_t word) {
@@ -112,15 +109,17 @@ Expected<void> PSkipList<P, Codec, G>::history(
     if (platform.poisoned()) failure = platform.failure();
     return more = failure.ok() && visit(out);
   };
-  if (const std::uint64_t slot = node.slot.load(std::memory_order_acquire); slot != 0) {
+  const std::uint64_t slot = node.slot.load(std::memory_order_acquire);
+  if (std::uint32_t left = end.entries; slot != 0 && left != 1) {  // at most so many, and `end`
     for_each_entry(slot_at(slot), [&](std::uint64_t offset, std::uint64_t stamp) {
-      if (version_of(stamp) >= version_of(last)) return false;
+      if (version_of(stamp) >= end.version()) return false;
       const std::uint64_t word = platform.load(entry_at(offset).value);
       if (platform.load(entry_at(offset).stamp) != stamp) return true;
-      return deliver(version_of(stamp), (stamp & layout::kRemoved) == 0, word);
+      const bool on = deliver(version_of(stamp), (stamp & layout::kRemoved) == 0, word);
+      return on && --left != 1;
     });
   }
-  if (more) (void)deliver(version_of(last), found.present, found.word);
+  if (more) (void)deliver(end.version(), end.present(), end.value);
   if (!failure.ok()) return fail(std::move(failure));
   return {};
 }
@@ -138,7 +137,7 @@ Expected<void> PSkipList<P, Codec, G>::diff(std::uint64_t from, std::uint64_t to
   if (left == 0) return {};
   auto done = for_each_leaf(range, [&](const Listing& listing) {
     to_the_end = false;
-    prefetch(listing, G::kLeafKeys, true);
+    prefetch(listing, G::kLeafKeys, std::min(from, to));
     for (std::uint32_t i = 0; i < listing.count && left > 0; ++i) {
       Node& node = nodes_[listing.nodes[i]];
       const Found sides[2] = {as_of(node, from), as_of(node, to)};

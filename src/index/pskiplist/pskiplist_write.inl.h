@@ -37,12 +37,19 @@ std::uint64_t PSkipList<P, Codec, G>::stamp(Node& node, State held) noexcept {
 template <Platform P, class Codec, class G>
 bool PSkipList<P, Codec, G>::must_grow(Node& node) const noexcept {
   if (node.tail == 0) return true;
-  if (node.used < capacity_of(node.tail)) return false;
+  if (used_in_tail(node) < capacity_of(node.tail)) return false;
   const std::uint64_t next = context_.platform.load(segment_at(node.tail).next);
   if (next == 0) return true;
   node.tail = next;
-  node.used = 0;
   return false;
+}
+
+// Entries of the tail: the last is one of them, or a rollback has left the tail empty.
+template <Platform P, class Codec, class G>
+std::uint32_t PSkipList<P, Codec, G>::used_in_tail(const Node& node) const noexcept {
+  const std::uint64_t before =  // entries in front of the last, if it lies there
+      (node.last.load(std::memory_order_relaxed) - entry_offset(node.tail, 0)) / sizeof(Entry);
+  return before < capacity_of(node.tail) ? static_cast<std::uint32_t>(before + 1) : 0;
 }
 
 // For the node's next entry. The smallest one will do where nothing else is left.
@@ -68,8 +75,7 @@ template <Platform P, class Codec, class G>
 Expected<std::uint64_t> PSkipList<P, Codec, G>::stamp_with_room(Node& node, State& held,
                                                                 bool reserved,
                                                                 Fresh& fresh) noexcept {
-  const std::uint64_t last = node.last.load(std::memory_order_relaxed) & ~Node::kRemoved;
-  const std::uint64_t before = version_of(context_.platform.load(entry_at(last).stamp));
+  const std::uint64_t before = node.end().version();
   const bool full = must_grow(node);
   for (std::uint64_t version = clock();;) {
     if (full && version != before && fresh.segment == 0) {
@@ -130,9 +136,7 @@ Status PSkipList<P, Codec, G>::write_first(Node& node, State held, std::uint64_t
   platform.store(slot.more, 0);
   platform.store(slot.first.value, value);
   platform.store(slot.first.stamp, stamp_of(version, false));
-  node.entries = 1;
-  node.value.store(value, std::memory_order_release);
-  node.last.store(offset + offsetof(Slot, first), std::memory_order_release);
+  node.set_end({offset + offsetof(Slot, first), value, stamp_of(version, false), 1});
   node.set(State::of(Phase::stored, held.number()));
   platform.flush(&slot, sizeof(slot), "pskiplist.insert.slot"_site);
   return platform.fence("pskiplist.insert.slot"_site) ? Status() : StatusCode::poisoned;  // PP
@@ -142,14 +146,13 @@ template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::write_in_place(Node& node, State held, std::uint64_t version,
                                               std::uint64_t value, bool removed) noexcept {
   P& platform = context_.platform;
-  const std::uint64_t offset = node.last.load(std::memory_order_relaxed) & ~Node::kRemoved;
+  const std::uint64_t offset = node.last.load(std::memory_order_relaxed);
   Entry& entry = entry_at(offset);
   const std::uint64_t stamp = stamp_of(version, removed);
   // All of the entry before any of the node: who answers by the node has the whole line to write.
   if (!removed) platform.store(entry.value, value);
   if (platform.load(entry.stamp) != stamp) platform.store(entry.stamp, stamp);
-  if (!removed) node.value.store(value, std::memory_order_release);
-  node.last.store(offset | (removed ? Node::kRemoved : 0), std::memory_order_release);
+  node.set_end({offset, value, stamp, node.end().entries});
   node.set(State::of(Phase::stored, held.number()));
   platform.flush(&entry, sizeof(entry), "pskiplist.update.entry"_site);
   return platform.fence("pskiplist.update.entry"_site) ? Status() : StatusCode::poisoned;  // PP
@@ -160,7 +163,7 @@ Status PSkipList<P, Codec, G>::append(Node& node, State held, std::uint64_t vers
                                       std::uint64_t value, bool removed, Fresh& fresh) noexcept {
   P& platform = context_.platform;
   const std::uint64_t segment = fresh.segment != 0 ? fresh.segment : node.tail;
-  const std::uint32_t position = fresh.segment != 0 ? 0 : node.used;
+  const std::uint32_t position = fresh.segment != 0 ? 0 : used_in_tail(node);
   const std::uint64_t offset = entry_offset(segment, position);
   Entry& entry = entry_at(offset);
   platform.store(entry.value, value);
@@ -172,14 +175,11 @@ Status PSkipList<P, Codec, G>::append(Node& node, State held, std::uint64_t vers
     platform.store(link, segment);
     platform.flush(&link, 8, "pskiplist.append.link"_site);
   }
-  node.value.store(value, std::memory_order_release);
-  node.last.store(offset | (removed ? Node::kRemoved : 0), std::memory_order_release);
+  node.set_end({offset, value, stamp_of(version, removed), node.end().entries + 1});
   if (fresh.segment == 0) node.set(State::of(Phase::stored, held.number()));
   platform.flush(&entry, sizeof(entry), "pskiplist.append.entry"_site);
   if (!platform.fence("pskiplist.append.entry"_site)) return StatusCode::poisoned;  // PP
   node.tail = segment;
-  node.used = position + 1;
-  ++node.entries;
   fresh.segment = 0;
   return {};
 }
@@ -263,7 +263,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_once(const Probe& probe,
   std::uint32_t number = directory_.find(probe);
   // A guess, so that records are made, and their fence is waited for, before the node is held.
   if (record_values_ && number != 0 && kMode != Mode::upsert) {
-    if (latest(nodes_[number]).present == (kMode == Mode::insert)) {
+    if (latest(nodes_[number]).present() == (kMode == Mode::insert)) {
       if (kMode == Mode::update) return absent();
       if (!context_.platform.poisoned()) return false;
     }
@@ -317,7 +317,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
                                                   Fresh& fresh) noexcept {
   P& platform = context_.platform;
   Node& node = nodes_[number];
-  const bool present = node.present();
+  const bool present = node.end().present();
   if (platform.poisoned() || (kMode == Mode::insert && present) ||
       (kMode == Mode::update && !present)) {
     let_go(node, held, false);
@@ -357,11 +357,10 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
     return fail(std::move(s));
   }
   const std::uint64_t word = record_values_ ? fresh.value : value.word;
-  const std::uint64_t last = node.last.load(std::memory_order_relaxed) & ~Node::kRemoved;
   if (is_new) {
     s = write_first(node, held, version, probe, word, fresh);
     fresh.key = 0;
-  } else if (version_of(platform.load(entry_at(last).stamp)) == version) {
+  } else if (node.end().version() == version) {
     if (present && record_values_) fresh.replaced = node.value.load(std::memory_order_relaxed);
     s = write_in_place(node, held, version, word, false);
   } else {
@@ -392,7 +391,7 @@ Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe, bool full)
   Node& node = nodes_[number];
   State held{};
   if (!hold(node, held)) return absent();
-  if (platform.poisoned() || !node.present()) {
+  if (platform.poisoned() || !node.end().present()) {
     let_go(node, held, false);
     return absent();
   }
@@ -402,12 +401,11 @@ Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe, bool full)
     let_go(node, held, false);
     return fail(std::move(version.error()));
   }
-  const std::uint64_t last = node.last.load(std::memory_order_relaxed);
   const std::uint64_t value = node.value.load(std::memory_order_relaxed);
   Status s;
-  if (version_of(platform.load(entry_at(last).stamp)) != *version) {
+  if (node.end().version() != *version) {
     s = append(node, held, *version, 0, true, fresh);
-  } else if (node.entries == 1) {
+  } else if (node.end().entries == 1) {
     s = give_back(number, probe);
     if (s.ok()) {
       discard(fresh);
