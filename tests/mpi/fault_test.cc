@@ -284,7 +284,8 @@ TEST(OneRank, HasLostItsFile) {
     std::filesystem::resize_file(SharedDirectory::pool(directory.store(), last), 4096);
   }
   barrier();
-  for (std::uint64_t n = 1; n <= kKeys; ++n) {
+  // Of what was written again the older value is in the file only.
+  for (std::uint64_t n = 2; n <= kKeys; n += 2) {
     const std::uint64_t key = Integers::key(n);
     const Status status = status_of(store.find(key, 1));
     expect_same_everywhere(status);
