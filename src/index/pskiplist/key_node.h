@@ -13,7 +13,8 @@
 //       if it goes back to held and stamps once more. So a compare-and-swap that was prepared for
 //       one write fails in all later ones.
 //   N2  last, value, stamp, slot and entries change in state stamped, or while nothing else runs;
-//       but in held a trim may move the last entry, `last` then names its copy, and lower entries.
+//       but in held a trim may move the last entry, `last` then names its copy, and lower entries,
+//       once those that it takes are gone: nobody counts on fewer than there are.
 //       So who has loaded them between two loads of the same state idle (N1) has loaded one
 //       moment; in held or stored likewise, but for entries.
 //   N3  idle, held: what last, value and stamp say is durable.

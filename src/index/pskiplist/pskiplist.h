@@ -33,10 +33,11 @@
 //   update  the same; in place if the last entry has this version.
 //   erase   the same with a removed entry; 0 as the slot's stamp if no other version can see the
 //           key -> F S (PP) -> dead -> out of the directory.
-//   find    state -> last, value -> state again (LP: the second load). 0F 0S; in state `stored` it
-//           writes back and fences the entry's line; in `stamped` it waits.
-//   read_at state (only a write of its version or below matters) -> history, links before what a
-//           trim replaces by them -> horizon. LP: the tag.
+//   find    state -> the node's copy of the last entry -> state again (LP: the second load). 0F 0S;
+//           in state `stored` it writes back and fences the entry's line; in `stamped` it waits.
+//   read_at state (only a write of its version or below matters) -> the copy -> state again; if the
+//           last entry is too new, or the state is not the same `idle`: history, links before what
+//           a trim replaces by them -> horizon. LP: the tag.
 //   tag     (limit, F S, if the clock has reached it) -> clock + 1 (LP). 0F 0S.
 //   scan    leaf after leaf; each entry is a find. scan_at: all of them at one version; the horizon
 //           after each leaf, and at the end.
