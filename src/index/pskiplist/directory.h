@@ -159,9 +159,9 @@ class Directory {
 
   // The key's node, or 0. The caller is pinned.
   std::uint32_t find(const Probe& probe) const noexcept;
-  // The same, made for keys that may well be new; for keys that are, more likely than not.
-  std::uint32_t find_or_none(const Probe& probe) const noexcept;
-  std::uint32_t find_none(const Probe& probe) const noexcept {
+  // The same, faster for keys that are not there, slower for others.
+  std::uint32_t find_maybe_new(const Probe& probe) const noexcept;
+  std::uint32_t find_likely_new(const Probe& probe) const noexcept {
     prefetch_hint(probe);  // for put()
     return find_listed(probe);
   }

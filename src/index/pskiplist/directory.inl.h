@@ -105,7 +105,7 @@ std::uint32_t Directory<P, Codec, G>::find(const Probe& probe) const noexcept {
 
 // The misses on both ways at once.
 template <Platform P, class Codec, class G>
-std::uint32_t Directory<P, Codec, G>::find_or_none(const Probe& probe) const noexcept {
+std::uint32_t Directory<P, Codec, G>::find_maybe_new(const Probe& probe) const noexcept {
   prefetch_hint(probe);
   prefetch_leaf(probe);
   const std::uint32_t node = find_hinted(probe);

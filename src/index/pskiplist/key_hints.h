@@ -4,9 +4,9 @@
 // WHAT  Linear hashing (Litwin, VLDB 1980) over buckets of one line, in one array: as nodes come,
 //   the bucket whose turn it is is divided between itself and a new one at the end. No pause that
 //   grows with the number of keys, no second table.
-// WHEN NOT  It need not be complete: a bucket that is full takes no more, ever, and who meets a
-//   bucket while it is divided may miss what is in it. What is not found here is asked of the
-//   directory.
+// WHEN NOT  It need not be complete: a bucket that is full takes no more, and who meets a bucket
+//   while it is divided may miss what is in it. What is not found here is asked of the directory.
+//   Keys that were chosen to collide lose their hints, and nothing else.
 // INVARIANTS (DRAM)
 //   H1  A node that is named here is listed in a leaf: named after it has come there, and no longer
 //       before it leaves. So it is not used again while anybody is pinned who has seen it here.
@@ -74,7 +74,7 @@ class KeyHints {
     return 0;
   }
 
-  // Names the node, which is in the directory and stays there until this returns.
+  // Names the node, which is listed and stays so until this returns, if there is room for it.
   void put(std::uint64_t hash, std::uint32_t node) noexcept {
     Bucket& bucket = lock(hash);
     put_locked(bucket, tag_of(hash), node);

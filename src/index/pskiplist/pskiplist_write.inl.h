@@ -261,8 +261,8 @@ Expected<bool> PSkipList<P, Codec, G>::write_once(const Probe& probe,
   if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
   Fresh fresh;
   std::uint32_t number = kMode == Mode::update   ? directory_.find(probe)
-                         : kMode == Mode::insert ? directory_.find_none(probe)
-                                                 : directory_.find_or_none(probe);
+                         : kMode == Mode::insert ? directory_.find_likely_new(probe)
+                                                 : directory_.find_maybe_new(probe);
   // A guess, so that records are made, and their fence is waited for, before the node is held.
   if (record_values_ && number != 0 && kMode != Mode::upsert) {
     if (latest(nodes_[number]).present() == (kMode == Mode::insert)) {
