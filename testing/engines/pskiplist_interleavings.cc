@@ -240,6 +240,29 @@ InterleaveReport limits_of_tags(const std::string& name, bool quiet) {
                 {{tag(), tag()}, {tag(), put(5, 3), tag()}});
 }
 
+// A key goes while another comes that divides the bucket in which it is hinted at. What hints name
+// at the end is listed: check() counts it.
+InterleaveReport hints(const std::string& name, bool quiet) {
+  using Hints = pskiplist::KeyHints<SimPlatform>;
+  Ops full;  // one bucket; every second key will lie in the new one
+  Ops out;
+  for (std::uint64_t key = 1; full.size() < Hints::kFill; ++key) {
+    if (Hints::hash<false>(key, {}) % 2 != full.size() % 2) continue;
+    full.push_back(put(key, 1));
+    out.push_back(gone(key));
+  }
+  const Ops one_more{put(100, 1)};
+  InterleaveReport all;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::string part = name + std::to_string(i);
+    all.add(beside(part + "_out", quiet, full, {{out[i]}}, {one_more}));
+    all.add(beside(part + "_in", quiet, full, {one_more}, {{out[i]}}));
+    if (!all.ok()) return all;
+  }
+  all.add(beside(name + "_two", quiet, full, {one_more}, {one_more}));
+  return all;
+}
+
 // The insert that adds a block to the key chain is stopped; what others put into that block is
 // reached through its link.
 InterleaveReport new_blocks(const std::string& name, bool quiet) {
@@ -265,7 +288,8 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
           {"V1_W3_new_beside_old", &new_beside_old},
           {"W9_V18_links", &links},
           {"W14_V4_V6_V10_limits_of_tags", &limits_of_tags},
-          {"V7_V8_new_blocks", &new_blocks}};
+          {"V7_V8_new_blocks", &new_blocks},
+          {"W20_hints", &hints}};
 }
 
 }  // namespace perdure::testing

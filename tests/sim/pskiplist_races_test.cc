@@ -36,6 +36,7 @@ TEST(PskiplistRaces, W14_V4_V6_V10_TagsAreAboveTheLimitOfNone) {
   expect_right("W14_V4_V6_V10_limits_of_tags");
 }
 TEST(PskiplistRaces, V7_V8_ABlockIsLinkedBeforeItsSlots) { expect_right("V7_V8_new_blocks"); }
+TEST(PskiplistRaces, W20_HintsNameWhatIsListed) { expect_right("W20_hints"); }
 
 // Each shows what it is about: the fence that only another thread's insert needs.
 TEST(PskiplistRaces, V7_V8_WithoutTheLinksFenceAnInsertIsLost) {

@@ -37,16 +37,17 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
     EpochDomain<P> epochs(platform);
     const Heap<P> heap(platform, storage, epochs);
     NodeTable<P> nodes;
-    ASSERT_TRUE(nodes.reserve(100).ok());
+    ASSERT_TRUE(nodes.reserve(200).ok());
     Tiny directory(platform, heap, nodes, epochs);
     ASSERT_TRUE(directory.reserve(500).ok());
-    ASSERT_TRUE(directory.build(nullptr, 0).ok());
+    ASSERT_TRUE(directory.build(nullptr, 0, 1).ok());
     std::mt19937_64 random(seed);
     std::set<std::uint64_t> model;
     for (int i = 0; i < 400; ++i) {
       std::uint64_t key = random() % 36;
       if (random() % 3 == 0) key = ~key;
-      const auto node = static_cast<std::uint32_t>(key % 64) + 1;
+      const auto node = static_cast<std::uint32_t>(key < 36 ? 1 + key : 101 + ~key);
+      nodes[node].key = key;
       const Probe probe = IntegerCodec::probe({.word = key});
       {
         const EpochGuard<P> guard(epochs);
@@ -58,6 +59,9 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
           directory.remove(probe, node);
         }
         ASSERT_EQ(directory.find(probe), model.contains(key) ? node : 0);
+        ASSERT_EQ(directory.find_listed(probe), model.contains(key) ? node : 0);
+        ASSERT_TRUE(model.contains(key) || directory.find_hinted(probe) == 0);
+        ASSERT_LE(directory.hints(), model.size());
       }
       epochs.drain_all();
     }
@@ -83,26 +87,31 @@ TEST(Directory, InnerNodesAreUsedUp) {
   EpochDomain<P> epochs(platform);
   const Heap<P> heap(platform, storage, epochs);
   NodeTable<P> nodes;
-  ASSERT_TRUE(nodes.reserve(100).ok());
+  ASSERT_TRUE(nodes.reserve(5000).ok());
   Wide directory(platform, heap, nodes, epochs);
   constexpr std::size_t kLeaves = 400;  // 172 inner nodes of up to 16 leaves
   ASSERT_TRUE(directory.reserve(kLeaves).ok());
-  ASSERT_TRUE(directory.build(nullptr, 0).ok());
+  ASSERT_TRUE(directory.build(nullptr, 0, 1).ok());
   std::set<std::uint64_t> model;
+  const auto node_of = [](std::uint64_t key) {
+    return static_cast<std::uint32_t>(key < 4500 ? 1 + key : 4501 + key % 64);
+  };
   const auto put = [&](std::uint64_t key) {
     const EpochGuard<P> guard(epochs);
-    ASSERT_TRUE(directory.put(IntegerCodec::probe({.word = key}), 1));
+    nodes[node_of(key)].key = key;
+    ASSERT_TRUE(directory.put(IntegerCodec::probe({.word = key}), node_of(key)));
     model.insert(key);
   };
   const auto remove = [&](std::uint64_t key) {
     const EpochGuard<P> guard(epochs);
-    if (model.erase(key) != 0) directory.remove(IntegerCodec::probe({.word = key}), 1);
+    if (model.erase(key) != 0) directory.remove(IntegerCodec::probe({.word = key}), node_of(key));
   };
   const auto expect_all = [&](std::uint64_t below) {
     const EpochGuard<P> guard(epochs);
     for (std::uint64_t key = 0; key < below; ++key) {
-      ASSERT_EQ(directory.find(IntegerCodec::probe({.word = key})), model.contains(key) ? 1U : 0U)
-          << key;
+      const Probe probe = IntegerCodec::probe({.word = key});
+      ASSERT_EQ(directory.find_listed(probe), model.contains(key) ? node_of(key) : 0U) << key;
+      ASSERT_EQ(directory.find(probe), model.contains(key) ? node_of(key) : 0U) << key;
     }
   };
   constexpr std::uint64_t kStride = 16;  // leaves of two keys, eight to a node

@@ -49,8 +49,11 @@ TEST(HashGrowth, ClevelHasThreeLevelsMostOfTheTime) {
       "average, %.1f at most\n",
       static_cast<unsigned long long>(kEntries), per(of_three, bytes.moments),
       static_cast<unsigned long long>(bytes.moments), bytes.mean(), bytes.most);
-  // Short runs are made beside others, which the rehash waits for.
-  EXPECT_GT(of_three * (at_length() ? 2 : 8), bytes.moments);
+  // Short runs are made beside others, which the rehash waits for; sanitized ones wait for little
+  // else, and look for errors.
+  if (!san()) {
+    EXPECT_GT(of_three * (at_length() ? 2 : 8), bytes.moments);
+  }
   EXPECT_LE(bytes.most, at_length() ? 64.0 : 80.0);
 }
 
@@ -74,7 +77,7 @@ TEST(HashGrowth, LevelIsFullWhenItExpands) {
     EXPECT_GE(per(resize.entries, resize.slots_before), 0.85) << resize.slots_before;
     bytes.add(per(stats.pm_bytes, slots) / per(resize.entries, resize.slots_before));
   }
-  ASSERT_GE(bytes.moments, 2U);
+  ASSERT_GE(bytes.moments, san() ? 1U : 2U);
   std::printf(
       "%llu entries: %llu expansions, bytes per entry before one %.1f on average, %.1f at "
       "most\n",

@@ -1,5 +1,6 @@
 // Directory: the keys of the multi-version store in order, in DRAM: leaves of sorted words and node
-// numbers, under the inner nodes of index/ordered, which lead to a leaf.
+// numbers, under the inner nodes of index/ordered, which lead to a leaf; and beside them hints, by
+// which most lookups of one key come to its node at once (key_hints.h).
 //
 // INVARIANTS (DRAM)
 //   D1  A leaf's version is odd while it is changed, and rises with every change; its kGone bit
@@ -7,10 +8,12 @@
 //   D2  A key lies in the leaf whose range it is in: low < key <= bound, in byte strings by
 //       separators. Ranges are split, and given to the right neighbour; a bound never rises.
 //   D3  The first and the last leaf of a partition stay.
+//   D4  A node that a hint names is listed in a leaf: it is named behind that, and not any more
+//       before it is taken out.
 // Who reads looks at the version before and after: what it read was so in between.
 // RECLAMATION  leaves through epochs.
-// PROGRESS  lookups retry while their leaf changes; a change waits for another in its leaf. Nothing
-//   is written back here.
+// PROGRESS  lookups retry while their leaf changes; a change waits for another in its leaf, or in
+//   its bucket of hints. Nothing is written back here.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +22,7 @@
 
 #include "heap/heap.h"
 #include "index/ordered/inner.h"
+#include "index/pskiplist/key_hints.h"
 #include "index/pskiplist/key_node.h"
 #include "index/pskiplist/layout.h"
 #include "index/record.h"
@@ -151,30 +155,67 @@ class Directory {
 
   Status reserve(std::size_t max_leaves) noexcept;
   // From keys in order, while nothing else runs.
-  Status build(const Listed* keys, std::size_t count) noexcept;
+  Status build(const Listed* keys, std::size_t count, std::size_t threads) noexcept;
 
   // The key's node, or 0. The caller is pinned.
   std::uint32_t find(const Probe& probe) const noexcept;
-  // Lists the node for the key; answers 0, or the node that is there already. Errors:
-  // out_of_memory.
+  // The same, faster for keys that are not there, slower for others.
+  std::uint32_t find_maybe_new(const Probe& probe) const noexcept;
+  std::uint32_t find_likely_new(const Probe& probe) const noexcept {
+    prefetch_hint(probe);  // for put()
+    return find_listed(probe);
+  }
+  // The same by the leaves alone; by the hints alone, which know most nodes and not all.
+  std::uint32_t find_listed(const Probe& probe) const noexcept;
+  std::uint32_t find_hinted(const Probe& probe) const noexcept {
+    return hints_.find(hash_of(probe), [&](std::uint32_t node) { return is_of(node, probe); });
+  }
+  // Lists the node under its key; answers 0, or the node that is listed already. The caller is
+  // pinned, and holds the node. Errors: out_of_memory.
   Expected<std::uint32_t> put(const Probe& probe, std::uint32_t node) noexcept;
   void remove(const Probe& probe, std::uint32_t node) noexcept;
   // The leaf in whose range the position lies.
   void collect(const Probe& position, Batch& batch) const noexcept;
 
+  // For groups of lookups: the steps of find_hinted(), then the first two of find_listed().
+  void prefetch_hint(const Probe& probe) const noexcept { hints_.prefetch(hash_of(probe)); }
+  std::uint32_t prefetch_node(const Probe& probe) const noexcept {
+    const std::uint32_t likely = hints_.find(hash_of(probe), [](std::uint32_t) { return true; });
+    __builtin_prefetch(&nodes_[likely]);
+    return likely;
+  }
+  void prefetch_key(std::uint32_t node) const noexcept {
+    if constexpr (Codec::kBytes) {
+      __builtin_prefetch(heap_.template at<RecordPrefix>(nodes_[node].key));
+    }
+  }
   void prefetch_shortcut(const Probe& probe) const noexcept { inner_.prefetch_shortcut(probe); }
   void prefetch_leaf(const Probe& probe) const noexcept {
     leaves_[inner_.locate(probe)].prefetch();
   }
 
   std::string_view key_of(std::uint32_t node) const noexcept;
+  std::uint64_t hints() const noexcept { return hints_.named(); }  // no change is in flight
   std::uint32_t leaves() noexcept { return leaves_.taken(); }
   std::uint64_t inner_nodes() const noexcept { return inner_.node_count(); }
   std::uint64_t dram_bytes() noexcept {
-    return inner_.dram_bytes() + std::uint64_t{leaves_.taken()} * sizeof(LeafT);
+    return inner_.dram_bytes() + hints_.dram_bytes() +
+           std::uint64_t{leaves_.taken()} * sizeof(LeafT);
   }
 
  private:
+  static std::uint64_t hash_of(const Probe& probe) noexcept {
+    return KeyHints<P>::template hash<Codec::kBytes>(probe.word, probe.bytes);
+  }
+  // Of a node that is listed.
+  std::uint64_t hash_of(std::uint32_t node) const noexcept {
+    if constexpr (Codec::kBytes) return KeyHints<P>::template hash<true>(0, key_of(node));
+    return KeyHints<P>::template hash<false>(nodes_[node].key, {});
+  }
+  bool is_of(std::uint32_t node, const Probe& probe) const noexcept {
+    if constexpr (Codec::kBytes) return key_of(node) == probe.bytes;
+    return nodes_[node].key == probe.word;
+  }
   std::uint32_t enter(const Probe& probe, std::uint64_t& version) const noexcept;
   std::uint32_t position_of(const LeafT& leaf, const Probe& probe, bool& found) const noexcept;
   std::uint32_t lock_for(const Probe& probe) noexcept;
@@ -182,6 +223,7 @@ class Directory {
   void try_unlink(std::uint32_t number) noexcept;
   bool unlink_locked(LeafT& left, std::uint32_t number) noexcept;
   Status build_partition(std::uint32_t partition, const Listed* keys, std::size_t count) noexcept;
+  void name_keys(const Listed* keys, std::size_t count) noexcept;
   static void finish_leaf(void* self, std::uint64_t number) {
     static_cast<Directory*>(self)->leaves_.give(static_cast<std::uint32_t>(number));
   }
@@ -193,6 +235,7 @@ class Directory {
   EpochDomain<P>& epochs_;
   LeafArena<P, Codec, G> leaves_;
   Inner inner_;
+  KeyHints<P> hints_;
 };
 
 }  // namespace perdure::pskiplist

@@ -28,6 +28,7 @@ Status Directory<P, Codec, G>::reserve(std::size_t max_leaves) noexcept {
   const ordered::Partitioning partitioning{.bits = G::kPartitionBits,
                                            .shift = 64 - G::kPartitionBits};
   if (Status s = leaves_.reserve(max_leaves); !s.ok()) return s;
+  if (Status s = hints_.reserve(nodes_.capacity()); !s.ok()) return s;
   return inner_.reserve(partitioning, max_leaves);
 }
 
@@ -94,8 +95,25 @@ template <Platform P, class Codec, class G>
   return base;
 }
 
+// Where the hints do not know the key, the first miss on the way to its leaf is over by then.
 template <Platform P, class Codec, class G>
 std::uint32_t Directory<P, Codec, G>::find(const Probe& probe) const noexcept {
+  inner_.prefetch_shortcut(probe);
+  const std::uint32_t node = find_hinted(probe);
+  return node != 0 ? node : find_listed(probe);
+}
+
+// The misses on both ways at once.
+template <Platform P, class Codec, class G>
+std::uint32_t Directory<P, Codec, G>::find_maybe_new(const Probe& probe) const noexcept {
+  prefetch_hint(probe);
+  prefetch_leaf(probe);
+  const std::uint32_t node = find_hinted(probe);
+  return node != 0 ? node : find_listed(probe);
+}
+
+template <Platform P, class Codec, class G>
+std::uint32_t Directory<P, Codec, G>::find_listed(const Probe& probe) const noexcept {
   for (unsigned spins = 0;; P::pause(spins++)) {
     std::uint64_t version = 0;
     const LeafT& leaf = leaves_[enter(probe, version)];
@@ -145,6 +163,10 @@ Expected<std::uint32_t> Directory<P, Codec, G>::put(const Probe& probe,
     leaf.nodes[position].store(node, std::memory_order_release);
     leaf.count.store(count + 1, std::memory_order_release);
     leaf.unlock();
+    hints_.put(hash_of(probe), node);  // D4
+    hints_.grow(
+        node, [this](std::uint32_t named) { return hash_of(named); },
+        [this](std::uint32_t named) -> const void* { return &nodes_[named]; });
     return 0U;
   }
 }
@@ -196,6 +218,7 @@ Status Directory<P, Codec, G>::split(std::uint32_t number, std::uint32_t positio
 
 template <Platform P, class Codec, class G>
 void Directory<P, Codec, G>::remove(const Probe& probe, std::uint32_t node) noexcept {
+  hints_.remove(hash_of(probe), node);  // D4
   const std::uint32_t number = lock_for(probe);
   LeafT& leaf = leaves_[number];
   bool found = false;
@@ -297,7 +320,8 @@ void Directory<P, Codec, G>::collect(const Probe& position, Batch& batch) const 
 }
 
 template <Platform P, class Codec, class G>
-Status Directory<P, Codec, G>::build(const Listed* keys, std::size_t count) noexcept {
+Status Directory<P, Codec, G>::build(const Listed* keys, std::size_t count,
+                                     std::size_t threads) noexcept {
   const ordered::Partitioning& partitioning = inner_.partitioning();
   std::size_t begin = 0;
   for (std::uint32_t p = 0; p < partitioning.count(); ++p) {
@@ -308,7 +332,30 @@ Status Directory<P, Codec, G>::build(const Listed* keys, std::size_t count) noex
     if (Status s = build_partition(p, keys + begin, n); !s.ok()) return s;
     begin += n;
   }
+  hints_.prepare(count);
+  P::parallel(threads, [&](std::size_t t) {
+    const std::size_t from = count * t / threads;
+    name_keys(keys + from, count * (t + 1) / threads - from);
+  });
   return {};
+}
+
+// In steps, a cache miss each; the misses of a group overlap.
+template <Platform P, class Codec, class G>
+void Directory<P, Codec, G>::name_keys(const Listed* keys, std::size_t count) noexcept {
+  constexpr std::size_t kGroup = 16;
+  std::uint64_t hashes[kGroup];
+  for (std::size_t begin = 0; begin < count; begin += kGroup) {
+    const std::size_t n = std::min(kGroup, count - begin);
+    const Listed* group = keys + begin;
+    for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(&nodes_[group[i].node]);
+    for (std::size_t i = 0; i < n; ++i) prefetch_key(group[i].node);
+    for (std::size_t i = 0; i < n; ++i) {
+      hashes[i] = hash_of(group[i].node);
+      hints_.prefetch(hashes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) hints_.put(hashes[i], group[i].node);
+  }
 }
 
 template <Platform P, class Codec, class G>

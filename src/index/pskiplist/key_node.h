@@ -63,7 +63,7 @@ struct alignas(64) KeyNode {
   typename P::template Atomic<std::uint32_t> entries{0};
   std::uint32_t block = 0;  // of the slot, by number; in a node of nobody the next such node
   // Before the node is in the directory:
-  std::uint64_t key = 0;  // of a byte string: offset of its record
+  std::uint64_t key = 0;  // a word; of a byte string the offset of its record
   // Of the holder:
   std::uint64_t tail = 0;  // last segment of the history, 0: none
 
@@ -93,6 +93,7 @@ class NodeTable {
     return nodes_.reserve(nodes < 0xFFFFFFF0ULL ? nodes + 1 : 0xFFFFFFF0ULL);
   }
   Node& operator[](std::uint32_t number) const noexcept { return nodes_[number]; }
+  std::size_t capacity() const noexcept { return nodes_.capacity(); }
 
   // A node of nobody, held; its number, or 0. A number that was used before may still be in the
   // hands of no reader (give() comes through epochs, or was never in the directory).

@@ -49,10 +49,10 @@
 //   state     unstamped is stored by an exchange (seq_cst), then the clock is loaded (seq_cst); the
 //             clock is raised (seq_cst), then states are loaded (seq_cst): a writer that stamps
 //             with the old clock was seen by every reader of the version that was closed.
-//             For a key that is being added a reader comes to its state by the leaf, acquire: that
-//             it sees the key, as it has seen the clock that the writer has not, rests on x86-64,
-//             where the writer's exchange and the tag's compare-and-swap are full fences. C++ alone
-//             would allow the leaf as it was before.
+//             For a key that is being added a reader comes to its state by a hint or the leaf,
+//             acquire: that it sees the key, as it has seen the clock that the writer has not,
+//             rests on x86-64, where the writer's exchange and the tag's compare-and-swap are full
+//             fences. C++ alone would allow both as they were before.
 //   unstamped, stored  carry the number of the write: who has loaded one, and stamps or answers by
 //             it, does so for that write or not at all.
 //   entry     value, then stamp; slot: key, more, value, stamp: one line, a crash keeps a prefix.
@@ -322,7 +322,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   Status load_key(const Slot& slot, std::uint32_t node, std::uint64_t& word) noexcept;
   Status load_history(const Slot& slot, bool clean, Loader& loader) noexcept;
   Status load_entry(std::uint64_t offset, std::uint64_t& before, Loader& loader) noexcept;
-  Status build_directory(Loader* loaders, std::size_t count) noexcept;
+  Status build_directory(Loader* loaders, std::size_t threads) noexcept;
   Status check_record(std::uint64_t offset, bool deep) const noexcept {
     return records_.check(offset, deep, "pskiplist.record.crc"_site);
   }
@@ -335,7 +335,8 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   }
   static constexpr Reclaimer kNodeReclaimer{nullptr, &free_node};
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
-  void check_key(std::uint32_t number, std::uint64_t word, bool deep, CheckReport& report) noexcept;
+  void check_key(std::uint32_t number, std::uint64_t word, bool deep, std::uint64_t& hinted,
+                 CheckReport& report) noexcept;
 
   Records<P> records_{context_};
   std::uint64_t root_offset_;

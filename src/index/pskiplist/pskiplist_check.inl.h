@@ -58,7 +58,7 @@ Status PSkipList<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) 
 
 template <Platform P, class Codec, class G>
 void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word, bool deep,
-                                       CheckReport& report) noexcept {
+                                       std::uint64_t& hinted, CheckReport& report) noexcept {
   const P& platform = context_.platform;
   Node& node = nodes_[number];
   const auto bad = [&](const char* what) {
@@ -101,7 +101,10 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
   }
   if (!deep) return;
   if (Codec::kBytes && !check_record(node.key, true).ok()) return bad("has a damaged name");
-  if (directory_.find(Codec::probe(key_of(word, number))) != number) bad("is not found");
+  const Probe probe = Codec::probe(key_of(word, number));
+  const std::uint32_t hint = directory_.find_hinted(probe);
+  if (directory_.find_listed(probe) != number || (hint != 0 && hint != number)) bad("is not found");
+  hinted += hint == number ? 1 : 0;
 }
 
 template <Platform P, class Codec, class G>
@@ -114,19 +117,23 @@ void PSkipList<P, Codec, G>::check(const CheckOptions& options, CheckReport& rep
     report.add("pskiplist: the limit of versions is below the clock");
   }
   std::uint64_t keys = 0;
+  std::uint64_t hinted = 0;
   Listed before{0, 0};
   auto done = for_each_leaf({}, [&](const Listing& listing) {
     for (std::uint32_t i = 0; i < listing.count; ++i) {
       const Listed key{listing.words[i], listing.nodes[i]};
       if (keys++ != 0 && !comes_before(before, key)) report.add("pskiplist: keys out of order");
       before = key;
-      check_key(key.node, key.word, options.deep, report);
+      check_key(key.node, key.word, options.deep, hinted, report);
       tell_progress(options, report, keys, 4096);
     }
     return true;
   });
   if (!done) report.add(done.error().message());
   if (keys != chain_.used_slots()) report.add("pskiplist: keys and slots differ in number");
+  if (options.deep && report.ok() && hinted != directory_.hints()) {  // else not all were counted
+    report.add("pskiplist: hints name nodes that no leaf lists");
+  }
 }
 
 template <Platform P, class Codec, class G>

@@ -195,11 +195,20 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::read_many(
     const std::size_t n = std::min(kGroup, keys.size() - begin);
     for (std::size_t i = 0; i < n; ++i) {
       probes[i] = Codec::probe(keys[begin + i]);
-      directory_.prefetch_shortcut(probes[i]);
+      directory_.prefetch_hint(probes[i]);
     }
-    for (std::size_t i = 0; i < n; ++i) directory_.prefetch_leaf(probes[i]);
     for (std::size_t i = 0; i < n; ++i) {
-      numbers[i] = directory_.find(probes[i]);
+      numbers[i] = directory_.prefetch_node(probes[i]);
+      if (numbers[i] == 0) directory_.prefetch_shortcut(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) directory_.prefetch_key(numbers[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+      numbers[i] = directory_.find_hinted(probes[i]);
+      if (numbers[i] == 0) directory_.prefetch_leaf(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (numbers[i] != 0) continue;
+      numbers[i] = directory_.find_listed(probes[i]);
       __builtin_prefetch(&nodes_[numbers[i]]);
     }
     for (std::size_t i = 0; i < n; ++i) {

@@ -314,12 +314,12 @@ template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::load_key(const Slot& slot, std::uint32_t node,
                                         std::uint64_t& word) noexcept {
   word = context_.platform.load(slot.key);
+  nodes_[node].key = word;
   if constexpr (Codec::kBytes) {
     if (Status s = check_record(word, true); !s.ok()) return s;
     if (P::runs("pskiplist.recover.mark_key"_site)) {
       if (Status s = context_.heap.mark(word); !s.ok()) return s;
     }
-    nodes_[node].key = word;
     word = ordered::head_word(directory_.key_of(node));
   }
   return {};
@@ -382,10 +382,10 @@ Status PSkipList<P, Codec, G>::load_entry(std::uint64_t offset, std::uint64_t& b
 
 // Merges what the threads have sorted.
 template <Platform P, class Codec, class G>
-Status PSkipList<P, Codec, G>::build_directory(Loader* loaders, std::size_t count) noexcept {
+Status PSkipList<P, Codec, G>::build_directory(Loader* loaders, std::size_t threads) noexcept {
   const auto order = [this](const Listed& a, const Listed& b) { return comes_before(a, b); };
   Array<Listed> keys = std::move(loaders[0].keys);
-  for (std::size_t t = 1; t < count; ++t) {
+  for (std::size_t t = 1; t < threads; ++t) {
     Array<Listed>& others = loaders[t].keys;
     Array<Listed> merged;
     std::size_t i = 0;
@@ -405,9 +405,9 @@ Status PSkipList<P, Codec, G>::build_directory(Loader* loaders, std::size_t coun
     if (order(keys[i - 1], keys[i])) continue;
     Status s = pass_over(Status::format(StatusCode::corruption, "two slots hold one key"));
     if (!s.ok()) return s;
-    return directory_.build(nullptr, 0);
+    return directory_.build(nullptr, 0, 1);
   }
-  return directory_.build(keys.begin(), keys.size());
+  return directory_.build(keys.begin(), keys.size(), threads);
 }
 
 // --- close ---

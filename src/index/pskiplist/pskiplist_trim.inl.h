@@ -65,10 +65,8 @@ Status PSkipList<P, Codec, G>::trim_slot(std::uint64_t offset, Trim& trim) noexc
   Probe probe;
   if constexpr (Codec::kBytes) {
     const std::uint64_t record = platform.load(slot.key);
-    if (record % 16 != 0 || context_.heap.block_bytes(record) == 0) return {};
-    const auto view = RecordView::read(platform, records_.at(record));
-    if (!view.plausible(context_.heap.block_bytes(record))) return {};
-    probe = Codec::probe({.bytes = view.key()});
+    if (!check_record(record, true).ok()) return {};  // under another name a hint would be left
+    probe = Codec::probe({.bytes = RecordView::read(platform, records_.at(record)).key()});
   } else {
     probe = Codec::probe({.word = platform.load(slot.key)});
   }

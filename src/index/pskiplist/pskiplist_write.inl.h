@@ -260,7 +260,9 @@ Expected<bool> PSkipList<P, Codec, G>::write_once(const Probe& probe,
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
   Fresh fresh;
-  std::uint32_t number = directory_.find(probe);
+  std::uint32_t number = kMode == Mode::update   ? directory_.find(probe)
+                         : kMode == Mode::insert ? directory_.find_likely_new(probe)
+                                                 : directory_.find_maybe_new(probe);
   // A guess, so that records are made, and their fence is waited for, before the node is held.
   if (record_values_ && number != 0 && kMode != Mode::upsert) {
     if (latest(nodes_[number]).present() == (kMode == Mode::insert)) {
@@ -293,7 +295,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_once(const Probe& probe,
       s = StatusCode::pool_full;  // those of dead keys may be in limbo
       break;
     }
-    nodes_[mine].key = fresh.key;
+    nodes_[mine].key = Codec::kBytes ? fresh.key : probe.word;
     auto there = directory_.put(probe, mine);
     if (!there || *there != 0) nodes_.give(mine);
     if (!there) {

@@ -1,0 +1,191 @@
+// KeyHints: from the hash of a key to the number of its node, in DRAM: one cache miss, where the
+// way through the directory takes three.
+//
+// WHAT  Linear hashing (Litwin, VLDB 1980) over buckets of one line, in one array: as nodes come,
+//   the bucket whose turn it is is divided between itself and a new one at the end. No pause that
+//   grows with the number of keys, no second table.
+// WHEN NOT  It need not be complete: a bucket that is full takes no more, and who meets a bucket
+//   while it is divided may miss what is in it. What is not found here is asked of the directory.
+//   Keys that were chosen to collide lose their hints, and nothing else.
+// INVARIANTS (DRAM)
+//   H1  A node that is named here is listed in a leaf: named after it has come there, and no longer
+//       before it leaves. So it is not used again while anybody is pinned who has seen it here.
+//   H2  A node is named in the bucket of its key, by the number of buckets, or nowhere. Buckets
+//       change with their latch held; the number of buckets with that of the one that is divided,
+//       so that who has a latch and finds the number still leads there holds the right one.
+//   H3  A tag says which nodes are worth a look, and nothing else: it may be of the node that was
+//       there before. The key of the node decides.
+// ORDERING  nodes, buckets_: stored release, loaded acquire: who sees a node sees its key, or where
+//   its record lies; who sees a new bucket sees what is in it.
+// PROGRESS  lookups are wait-free. Changes wait for another one in their bucket; a division looks
+//   at the keys of at most 12 nodes meanwhile: cache misses, and all bytes of strings. There is one
+//   division at a time, and nobody waits for his turn.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "index/ordered/probe.h"
+#include "platform/platform.h"
+#include "util/arena.h"
+#include "util/hash.h"
+
+namespace perdure::pskiplist {
+
+template <Platform P>
+class KeyHints {
+ public:
+  static constexpr std::uint32_t kNodes = 12;  // of a bucket
+  // Keys per bucket: while each in turn is divided, those whose turn has not come have up to twice
+  // as many.
+  static constexpr std::uint32_t kFill = 5;
+
+  template <bool kBytes>
+  static std::uint64_t hash(std::uint64_t word, std::string_view bytes) noexcept {
+    return mix(kBytes ? std::hash<std::string_view>{}(bytes) : word);
+  }
+
+  // For nodes of these numbers at most. One bucket.
+  Status reserve(std::size_t nodes) noexcept {
+    capacity_ = nodes / kFill + 1;
+    buckets_.store(1, std::memory_order_relaxed);
+    return table_.reserve(capacity_);
+  }
+  // As many buckets as `keys` want, while all are empty.
+  void prepare(std::size_t keys) noexcept {
+    buckets_.store(std::clamp<std::size_t>(keys / kFill, 1, capacity_), std::memory_order_relaxed);
+  }
+
+  [[gnu::always_inline]] void prefetch(std::uint64_t hash) const noexcept {
+    __builtin_prefetch(&bucket_of(hash));
+  }
+  // The first node for which is_of(node) answers true, or 0. The caller is pinned.
+  template <class F>
+  [[gnu::always_inline]] std::uint32_t find(std::uint64_t hash, F&& is_of) const noexcept {
+    const Bucket& bucket = bucket_of(hash);
+    std::uint64_t m = P::match_line(bucket.tags, tag_of(hash)) & ((1U << kNodes) - 1);
+    for (; m != 0; m &= m - 1) {
+      const std::uint32_t node = bucket.nodes[std::countr_zero(m)].load(std::memory_order_acquire);
+      if (node != 0 && is_of(node)) return node;
+    }
+    return 0;
+  }
+
+  // Names the node, which is listed and stays so until this returns, if there is room for it.
+  void put(std::uint64_t hash, std::uint32_t node) noexcept {
+    Bucket& bucket = lock(hash);
+    put_locked(bucket, tag_of(hash), node);
+    bucket.latch.unlock();
+  }
+  // Does not name the node any more, which has this hash.
+  void remove(std::uint64_t hash, std::uint32_t node) noexcept {
+    Bucket& bucket = lock(hash);
+    for (auto& named : bucket.nodes) {
+      if (named.load(std::memory_order_relaxed) == node) named.store(0, std::memory_order_release);
+    }
+    bucket.latch.unlock();
+  }
+  // Divides the bucket whose turn it is if so many nodes want more of them, and nobody else is at
+  // it. hash_of(node) answers for nodes that are named. Nodes come one by one, so what a division
+  // needs is fetched some nodes ahead: its buckets, then the lines at place_of(node) of each node.
+  template <class F, class Place>
+  [[gnu::always_inline]] void grow(std::uint32_t nodes, F&& hash_of, Place&& place_of) noexcept {
+    const std::uint64_t count = buckets_.load(std::memory_order_relaxed);
+    const std::uint64_t bound = kFill * count;
+    if (nodes + 2 == bound && count < capacity_) {
+      for (const auto& named : next_in_turn(count).nodes) {
+        __builtin_prefetch(place_of(named.load(std::memory_order_relaxed)));
+      }
+    }
+    if (nodes > bound && count < capacity_ && growth_.try_lock()) {
+      if (buckets_.load(std::memory_order_relaxed) == count) divide(count, hash_of);
+      growth_.unlock();
+    }
+  }
+
+  // How many nodes are named; no change is in flight. O(buckets).
+  std::uint64_t named() const noexcept {
+    std::uint64_t count = 0;
+    const std::uint64_t buckets = buckets_.load(std::memory_order_relaxed);
+    for (std::uint64_t i = 0; i < buckets; ++i) {
+      for (const auto& node : table_[i].nodes) count += node.load(std::memory_order_relaxed) != 0;
+    }
+    return count;
+  }
+  std::uint64_t dram_bytes() const noexcept {
+    return buckets_.load(std::memory_order_relaxed) * sizeof(Bucket);
+  }
+
+ private:
+  template <class T>
+  using Atomic = typename P::template Atomic<T>;
+
+  struct alignas(64) Bucket {
+    std::uint8_t tags[kNodes];
+    typename P::Latch latch;
+    Atomic<std::uint32_t> nodes[kNodes];  // 0: none
+  };
+  static_assert(sizeof(Bucket) == 64);
+
+  static std::uint8_t tag_of(std::uint64_t hash) noexcept {
+    return static_cast<std::uint8_t>(hash >> 56);
+  }
+  // Of `count` buckets: those that were divided in this round, and the new ones, by one bit more.
+  static std::uint64_t index_of(std::uint64_t hash, std::uint64_t count) noexcept {
+    const std::uint64_t mask = std::bit_ceil(count) - 1;
+    const std::uint64_t i = hash & mask;
+    return i < count ? i : hash & mask >> 1;
+  }
+  [[gnu::always_inline]] Bucket& bucket_of(std::uint64_t hash) const noexcept {
+    return table_[index_of(hash, buckets_.load(std::memory_order_acquire))];
+  }
+  Bucket& lock(std::uint64_t hash) noexcept {
+    for (;;) {
+      Bucket& bucket = bucket_of(hash);
+      bucket.latch.lock();
+      if (&bucket == &bucket_of(hash)) return bucket;  // H2
+      bucket.latch.unlock();
+    }
+  }
+  Bucket& next_in_turn(std::uint64_t count) const noexcept {
+    return table_[count - std::bit_floor(count)];
+  }
+  static void put_locked(Bucket& bucket, std::uint8_t tag, std::uint32_t node) noexcept {
+    for (std::uint32_t i = 0; i < kNodes; ++i) {
+      if (bucket.nodes[i].load(std::memory_order_relaxed) != 0) continue;
+      P::store_byte(bucket.tags[i], tag);
+      bucket.nodes[i].store(node, std::memory_order_release);
+      return;
+    }
+  }
+  template <class F>
+  void divide(std::uint64_t count, F& hash_of) noexcept {
+    Bucket& from = next_in_turn(count);
+    Bucket& fresh = table_[count];
+    fresh.latch.lock();  // nobody comes here yet, and it may be the first of its page
+    from.latch.lock();
+    for (auto& named : from.nodes) {
+      const std::uint32_t node = named.load(std::memory_order_relaxed);
+      if (node == 0) continue;
+      const std::uint64_t hash = hash_of(node);
+      if (index_of(hash, count + 1) != count) continue;
+      put_locked(fresh, tag_of(hash), node);
+      named.store(0, std::memory_order_release);
+    }
+    buckets_.store(count + 1, std::memory_order_release);
+    from.latch.unlock();
+    fresh.latch.unlock();
+    __builtin_prefetch(&next_in_turn(count + 1), 1);
+    __builtin_prefetch(&table_[count + 1], 1);
+  }
+
+  Arena<Bucket> table_;
+  std::uint64_t capacity_ = 1;
+  typename P::Latch growth_;
+  alignas(64) Atomic<std::uint64_t> buckets_{1};
+};
+
+}  // namespace perdure::pskiplist
