@@ -4,6 +4,7 @@
 
 #include <ctime>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -65,11 +66,13 @@ inline void must_be_sound(Table& table) {
   if (!report.ok()) throw std::runtime_error(std::string(report.first()));
 }
 
-// A table alone on its heap, which every scheme has of the same size.
+// A table alone on its heap, which every scheme has of the same size. In one in proportion, small
+// tables have no room for all that a resize needs at once: their blocks are whole extents.
 struct Ground {
   explicit Ground(const Options& options) {
     constexpr std::uint64_t kExtent = 64_KiB;
-    must(memory.open(kExtent, (128ULL << options.log_slots) / kExtent));
+    const std::uint64_t bytes = std::max<std::uint64_t>(128ULL << options.log_slots, 16_MiB);
+    must(memory.open(kExtent, bytes / kExtent));
   }
   bench::MemoryHeap memory;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "bench/paper/engine_table.h"
 #include "bench/paper/figures.h"
@@ -84,13 +85,15 @@ class Level {
   Resize shrink() {
     return resize(-1, [&] { require(must(table_->shrink()), "it did not shrink"); });
   }
-  // Fills it until it grows; answers the items that it held then.
+  // Fills it until it grows; answers what another table of this size, with other seeds, holds
+  // before it grows: a little less, and the less the smaller they are.
   std::uint64_t grow() {
     const std::uint64_t slots = table_->slots();
     while (table_->slots() == slots) fill(count_ + 64);
     table_->settle();
     ++log_buckets_;
-    return table_->stats().resizes.end()[-1].entries;
+    const auto items = static_cast<double>(table_->stats().resizes.end()[-1].entries);
+    return static_cast<std::uint64_t>(items * (0.98 - 4 / std::sqrt(static_cast<double>(slots))));
   }
 
  private:
@@ -137,7 +140,7 @@ constexpr const char* kPaperRatios[kCases] = {"-", "-", "over 4.3", "over 1.4"};
 
 using Cases = std::array<std::vector<Resize>, kCases>;
 
-// `full`: the items at which the first expansions come by themselves.
+// `full`: the items at which the first expansions nearly come by themselves.
 void run_level(const Options& options, const Medium& medium,
                const std::array<std::uint64_t, 2>& full, Cases& cases) {
   {
@@ -209,10 +212,9 @@ void print_others(const Options& options, Report& report) {
 }  // namespace
 
 void resizes(const Options& options, Report& report) {
-  // A little before: where it is, the seeds of a table decide.
   Level probe(options, kMedia[0]);
   std::array<std::uint64_t, 2> full;
-  for (std::uint64_t& items : full) items = probe.grow() * 98 / 100;
+  for (std::uint64_t& items : full) items = probe.grow();
   std::array<Cases, kResizeMediumCount> results;
   for (std::uint32_t run = 0; run < options.runs; ++run) {
     for (std::size_t m = 0; m < kResizeMediumCount; ++m) {

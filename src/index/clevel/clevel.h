@@ -252,6 +252,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   void prefetch(const Probe& probe) const noexcept;
   void prefetch_items(const Probe& probe) const noexcept;
   void prefetch_items(const Bucket& bucket) const noexcept;
+  void prefetch_above(const Bucket& bucket, const Context& now) const noexcept;
   bool deliver_bucket(const Context& now, std::uint32_t level, Bucket& bucket,
                       FunctionRef<bool(std::span<const detail::Entry>)> visit, Status& s) noexcept;
 
@@ -308,7 +309,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
     std::uint64_t* copy = nullptr;
   };
   static Step after_failure(const Status& s) noexcept;
-  Expected<bool> rehash_bucket(Bucket& bucket) noexcept;
+  Expected<bool> rehash_bucket(Bucket& bucket, bool& wrote) noexcept;
   Expected<bool> copy_bucket(Bucket& bucket, Move (&moves)[8]) noexcept;
   void undo_copies(std::span<Move> moves) noexcept;
   Expected<bool> make_room(const Probe& probe, const Context* seen) noexcept;

@@ -38,13 +38,23 @@ Step Clevel<P, Codec, G>::rehash_batch(bool& waits) noexcept {
   if (!moving.may_copy() || !guard.ok() || !now.growing()) return Step::rest;
   Level& last = *now.levels[0];
   Step step = Step::more;
+  const std::uint64_t begin = last.next;
+  std::uint64_t sealed = 0;  // bits: buckets from there that are to be written back
+  static_assert(G::kBatch <= 64);
   for (std::uint32_t n = 0; n < G::kBatch && last.next < last.count; ++n, ++last.next) {
-    if (last.next + 1 < last.count) prefetch_items(last.buckets[last.next + 1]);
-    auto sealed = rehash_bucket(last.buckets[last.next]);
-    if (sealed && *sealed) continue;
-    if (!sealed) step = after_failure(sealed.error());
-    waits = sealed.has_value();
+    if (last.next + 2 < last.count) prefetch_items(last.buckets[last.next + 2]);
+    if (last.next + 1 < last.count) prefetch_above(last.buckets[last.next + 1], now);
+    bool wrote = false;
+    auto done = rehash_bucket(last.buckets[last.next], wrote);
+    sealed |= std::uint64_t{wrote} << n;
+    if (done && *done) continue;
+    if (!done) step = after_failure(done.error());
+    waits = done.has_value();
     break;
+  }
+  for (; sealed != 0; sealed &= sealed - 1) {
+    const Bucket& bucket = last.buckets[begin + static_cast<unsigned>(__builtin_ctzll(sealed))];
+    context_.platform.flush(&bucket, sizeof(bucket), "clevel.rehash.seal"_site);
   }
   // I4: before the guard goes, which holds back the items that were named by what is sealed.
   if (!context_.platform.fence("clevel.rehash.seal"_site)) return Step::rest;
@@ -54,7 +64,25 @@ Step Clevel<P, Codec, G>::rehash_batch(bool& waits) noexcept {
   return step;
 }
 
-// Names the item by one more slot, above the last level. Null: none is free there.
+// Where a bucket's items may go; they have come from memory by then.
+template <Platform P, class Codec, class G>
+void Clevel<P, Codec, G>::prefetch_above(const Bucket& bucket, const Context& now) const noexcept {
+  for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+    const std::uint64_t word = context_.platform.load(bucket.slots[i]);
+    if (word <= kSealed) continue;
+    const std::uint64_t state = context_.platform.load(item_at(word)->state);
+    if (!is_live(state)) continue;
+    const Probe probe = probe_of(item_at(word), state);
+    for (std::uint32_t l = now.count - 2; l < now.count; ++l) {
+      const Level& level = *now.levels[l];
+      __builtin_prefetch(&level.buckets[probe.first(level.mask())], 1);
+      __builtin_prefetch(&level.buckets[probe.second(level.mask())], 1);
+    }
+  }
+}
+
+// Names the item by one more slot, above the last level; the caller writes that back. Null: none is
+// free there.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t*> Clevel<P, Codec, G>::copy_above(const Probe& probe, std::uint64_t word,
                                                          const Context& now) noexcept {
@@ -64,10 +92,7 @@ Expected<std::uint64_t*> Clevel<P, Codec, G>::copy_above(const Probe& probe, std
     if (slot == nullptr) return slot;
     context_.heap.mark_copied(word & kOffsetMask);
     std::uint64_t empty = 0;
-    if (context_.platform.compare_exchange(*slot, empty, word)) {
-      context_.platform.flush(slot, sizeof(*slot), "clevel.rehash.copy"_site);
-      return slot;
-    }
+    if (context_.platform.compare_exchange(*slot, empty, word)) return slot;
     // Nothing is sealed up there.
     if (empty >> kOffsetBits == 0) return fail(damaged(offset_of(slot)));
   }
@@ -113,7 +138,14 @@ Expected<bool> Clevel<P, Codec, G>::copy_bucket(Bucket& bucket, Move (&moves)[8]
     moves[i] = {.word = word, .copy = *copy};
     wrote = true;
   }
-  if (wrote && !platform.fence("clevel.rehash.copy"_site)) return fail(StatusCode::poisoned);
+  if (!wrote) return all;
+  // Behind all exchanges: one that is locked waits for the write-backs before it.
+  for (const Move& move : moves) {
+    if (move.copy != nullptr) {
+      platform.flush(move.copy, sizeof(*move.copy), "clevel.rehash.copy"_site);
+    }
+  }
+  if (!platform.fence("clevel.rehash.copy"_site)) return fail(StatusCode::poisoned);
   return all;
 }
 
@@ -131,11 +163,11 @@ void Clevel<P, Codec, G>::undo_copies(std::span<Move> moves) noexcept {
   }
 }
 
-// Leaves every slot of the bucket sealed. What is copied is durable before its old slot is sealed,
-// and the seal is written back: the old slot must not name a block that is used again (I4). False:
-// later.
+// Leaves every slot of the bucket sealed. What is copied is durable before its old slot is sealed.
+// `wrote`: the caller writes the seals back, as the old slots must not name a block that is used
+// again (I4). False: later.
 template <Platform P, class Codec, class G>
-Expected<bool> Clevel<P, Codec, G>::rehash_bucket(Bucket& bucket) noexcept {
+Expected<bool> Clevel<P, Codec, G>::rehash_bucket(Bucket& bucket, bool& wrote) noexcept {
   P& platform = context_.platform;
   for (;;) {
     Move moves[8];
@@ -148,7 +180,7 @@ Expected<bool> Clevel<P, Codec, G>::rehash_bucket(Bucket& bucket) noexcept {
       (void)platform.compare_exchange(bucket.slots[i], moves[i].word, kSealed);
       ++moved_;
     }
-    if (copied) platform.flush(&bucket, sizeof(bucket), "clevel.rehash.seal"_site);
+    wrote = wrote || copied;
     if (!copied || !all || !*all) return all;
   }
 }
@@ -178,6 +210,7 @@ Expected<bool> Clevel<P, Codec, G>::make_room(const Probe& probe, const Context*
     if (!copy) return fail(std::move(copy.error()));
     if (*copy == nullptr) continue;
     Move move{.word = word, .copy = *copy};
+    platform.flush(move.copy, sizeof(*move.copy), "clevel.rehash.copy"_site);
     if (!platform.fence("clevel.rehash.copy"_site)) return fail(StatusCode::poisoned);
     undo_copies({&move, 1});
     // Otherwise it has died, and its eraser clears the slot.

@@ -325,10 +325,18 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   Step finish_drain(ViewT& view, Status& failure) noexcept;
   Step work() noexcept;
   Step drain_some(std::uint32_t batches, Status& failure) noexcept;
+  void prefetch_goals(const ViewT& view, std::uint64_t first, std::uint64_t end) const noexcept;
   Made drain_batch(ViewT& view, std::uint64_t first, std::uint64_t end) noexcept;
   Made drain_round(ViewT& view, std::uint64_t& bucket, std::uint64_t end) noexcept;
-  Made copy_bucket(ViewT& view, std::uint64_t bucket, Locks& locks, std::uint32_t* bits,
-                   Probe& stuck) noexcept;
+  // What a round of a drain has copied, and not written back yet.
+  struct Copied {
+    std::uint32_t slots[kBatchBuckets] = {};  // of each source bucket, bits
+    Line* lines[kBatchBuckets * kSlots];      // where to
+    std::uint32_t count = 0;
+    std::uint32_t to_upper = 0;  // of them, to the upper level
+  };
+  Made copy_bucket(ViewT& view, std::uint64_t bucket, Locks& locks, Copied& copied,
+                   std::uint32_t* slots, Probe& stuck) noexcept;
   void clear_slots(TierT& source, std::uint64_t bucket, std::uint32_t bits) noexcept;
   Made relocate(ViewT& view, std::uint64_t bucket, const Probe& probe) noexcept;
   static void turn_search(ViewT& view) noexcept;

@@ -394,10 +394,37 @@ Step Level<P, Codec, G>::finish_drain(ViewT& view, Status& failure) noexcept {
   return Step::more;
 }
 
+// The misses of a batch side by side: fingerprints of the buckets that its items may go to, then
+// the lines that they would take. No lock is held, so this is a guess.
+template <Platform P, class Codec, class G>
+void Level<P, Codec, G>::prefetch_goals(const ViewT& view, std::uint64_t first,
+                                        std::uint64_t end) const noexcept {
+  const TierT& source = view.source();
+  Probe probes[kBatchBuckets * kSlots];
+  std::uint32_t count = 0;
+  for (std::uint64_t bucket = first; bucket < end; ++bucket) {
+    for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+      if (source.metas[bucket].print(slot) == 0) continue;
+      Probe& probe = probes[count++];
+      probe = Codec::probe_of(
+          Form::load(context_.platform, source.line(bucket, slot), slot % Form::kSlots), seeds_);
+      for (const TierT* tier : {&view.upper(), &view.lower()}) {
+        __builtin_prefetch(&tier->metas[tier->index(probe.hashes[0])], 1);
+        __builtin_prefetch(&tier->metas[tier->index(probe.hashes[1])], 1);
+      }
+    }
+  }
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Place goal = free_place(view, probes[i]);
+    if (goal.found()) __builtin_prefetch(&goal.line(), 1);
+  }
+}
+
 // Empties source buckets [first, end). `full`: an item has no place.
 template <Platform P, class Codec, class G>
 typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_batch(ViewT& view, std::uint64_t first,
                                                                   std::uint64_t end) noexcept {
+  prefetch_goals(view, first, end);
   std::uint64_t bucket = first;
   for (unsigned spins = 0; bucket < end;) {
     moves_begun_.fetch_add(1, std::memory_order_acq_rel);
@@ -420,7 +447,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_round(ViewT& view,
   P& platform = context_.platform;
   TierT& source = view.source();
   const std::uint64_t begin = bucket;
-  std::uint32_t bits[kBatchBuckets] = {};  // slots that were copied
+  Copied copied;
   Probe stuck;
   Made made = Made::done;
   {
@@ -436,26 +463,31 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_round(ViewT& view,
         made = Made::again;
         break;
       }
-      made = copy_bucket(view, bucket, locks, &bits[bucket - begin], stuck);
+      made = copy_bucket(view, bucket, locks, copied, &copied.slots[bucket - begin], stuck);
       if (made != Made::done) break;
     }
-    std::uint32_t copied = 0;
-    for (const std::uint32_t each : bits)
-      copied += static_cast<std::uint32_t>(__builtin_popcount(each));
-    if (copied == 0 && made == Made::done) return made;
-    if (copied != 0 && !platform.fence("level.drain.copy"_site)) return Made::failed;
-    for (std::uint64_t b = begin; b < std::min(begin + kBatchBuckets, end) && copied != 0; ++b) {
-      clear_slots(source, b, bits[b - begin]);
+    if (copied.count == 0 && made == Made::done) return made;
+    if (copied.count != 0) {
+      // Counts before write-backs, and those behind the last lock: what is locked waits for them.
+      view.upper().add(copied.to_upper);
+      view.lower().add(copied.count - copied.to_upper);
+      for (std::uint32_t i = 0; i < copied.count; ++i) {
+        platform.flush(copied.lines[i], sizeof(Line), "level.drain.copy"_site);
+      }
+      if (!platform.fence("level.drain.copy"_site)) return Made::failed;
+      for (std::uint64_t b = begin; b < std::min(begin + kBatchBuckets, end); ++b) {
+        clear_slots(source, b, copied.slots[b - begin]);
+      }
+      if (!platform.fence("level.drain.clear"_site)) return Made::failed;
     }
-    if (copied != 0 && !platform.fence("level.drain.clear"_site)) return Made::failed;
     for (std::uint64_t b = begin; b < end; ++b) {
-      if (bits[b - begin] != 0) locks.changed(&source, b);
-      for (std::uint32_t m = bits[b - begin]; m != 0; m &= m - 1) {
+      if (copied.slots[b - begin] != 0) locks.changed(&source, b);
+      for (std::uint32_t m = copied.slots[b - begin]; m != 0; m &= m - 1) {
         hide({&source, b, static_cast<std::uint32_t>(__builtin_ctz(m))});
       }
     }
-    if (copied != 0) source.add(-static_cast<std::int64_t>(copied));
-    items_.fetch_add(copied, std::memory_order_relaxed);
+    if (copied.count != 0) source.add(-static_cast<std::int64_t>(copied.count));
+    items_.fetch_add(copied.count, std::memory_order_relaxed);
   }
   return made == Made::full ? relocate(view, bucket, stuck) : made;
 }
@@ -474,12 +506,13 @@ void Level<P, Codec, G>::clear_slots(TierT& source, std::uint64_t bucket,
   }
 }
 
-// Copies the items of a locked source bucket to where they belong. `full`: `stuck` has no place.
+// Copies the items of a locked source bucket to where they belong; the caller counts them there,
+// writes them back and fences. `full`: `stuck` has no place.
 template <Platform P, class Codec, class G>
 typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, std::uint64_t bucket,
-                                                                  Locks& locks, std::uint32_t* bits,
+                                                                  Locks& locks, Copied& copied,
+                                                                  std::uint32_t* slots,
                                                                   Probe& stuck) noexcept {
-  P& platform = context_.platform;
   TierT& source = view.source();
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     const std::uint8_t print = source.metas[bucket].print(slot);
@@ -500,10 +533,10 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
     }
     locks.changed(goal.tier, goal.bucket);
     put(goal, item);
-    platform.flush(&goal.line(), sizeof(Line), "level.drain.copy"_site);
     show(goal, print);
-    goal.tier->add(1);
-    *bits |= 1U << slot;
+    copied.lines[copied.count++] = &goal.line();
+    copied.to_upper += goal.tier == &view.upper() ? 1 : 0;
+    *slots |= 1U << slot;
   }
   return Made::done;
 }

@@ -159,6 +159,10 @@ class Directory {
 
   // The key's node, or 0. The caller is pinned.
   std::uint32_t find(const Probe& probe) const noexcept;
+  // The same, slower for keys that are not there; hinted(node) is called before a node is looked at
+  // that a hint names.
+  template <class F>
+  std::uint32_t find(const Probe& probe, F&& hinted) const noexcept;
   // The same, faster for keys that are not there, slower for others.
   std::uint32_t find_maybe_new(const Probe& probe) const noexcept;
   std::uint32_t find_likely_new(const Probe& probe) const noexcept {

@@ -97,10 +97,20 @@ template <Platform P, class Codec, class G>
 
 // Where the hints do not know the key, the first miss on the way to its leaf is over by then.
 template <Platform P, class Codec, class G>
+template <class F>
+[[gnu::always_inline]] inline std::uint32_t Directory<P, Codec, G>::find(
+    const Probe& probe, F&& hinted) const noexcept {
+  const std::uint32_t node = hints_.find(hash_of(probe), [&](std::uint32_t candidate) {
+    hinted(candidate);
+    return is_of(candidate, probe);
+  });
+  return node != 0 ? node : find_listed(probe);
+}
+
+template <Platform P, class Codec, class G>
 std::uint32_t Directory<P, Codec, G>::find(const Probe& probe) const noexcept {
   inner_.prefetch_shortcut(probe);
-  const std::uint32_t node = find_hinted(probe);
-  return node != 0 ? node : find_listed(probe);
+  return find(probe, [](std::uint32_t) {});
 }
 
 // The misses on both ways at once.

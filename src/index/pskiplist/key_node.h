@@ -72,7 +72,8 @@ struct alignas(64) KeyNode {
   bool change(State expected, State desired) noexcept {
     return state.compare_exchange_strong(expected.word, desired.word, std::memory_order_seq_cst);
   }
-  End end() const noexcept {  // of one moment to the holder, to others by N2
+  // Of one moment to the holder, to others by N2. In line: a copy of it through memory stalls.
+  [[gnu::always_inline]] End end() const noexcept {
     return {last.load(std::memory_order_acquire), value.load(std::memory_order_acquire),
             stamp.load(std::memory_order_acquire), entries.load(std::memory_order_acquire)};
   }
@@ -90,7 +91,9 @@ class NodeTable {
   using Node = KeyNode<P>;
 
   Status reserve(std::size_t nodes) noexcept {
-    return nodes_.reserve(nodes < 0xFFFFFFF0ULL ? nodes + 1 : 0xFFFFFFF0ULL);
+    const std::size_t capacity = nodes < 0xFFFFFFF0ULL ? nodes + 1 : 0xFFFFFFF0ULL;
+    if (Status s = near_.reserve(capacity / kNear + 1); !s.ok()) return s;
+    return nodes_.reserve(capacity);
   }
   Node& operator[](std::uint32_t number) const noexcept { return nodes_[number]; }
   std::size_t capacity() const noexcept { return nodes_.capacity(); }
@@ -108,27 +111,59 @@ class NodeTable {
         number = ++high_;
       }
     }
-    if (number == 0) return 0;
-    Node& node = nodes_[number];
-    node.set(State::of(Phase::held, 0));
-    node.set_end({});
-    node.slot.store(0, std::memory_order_relaxed);
-    node.key = node.tail = 0;
-    node.block = 0;
+    if (number != 0) begin(nodes_[number]);
     return number;
+  }
+  // So many such nodes, with numbers in a row, none of which was used before; the first one's
+  // number, or 0.
+  std::uint32_t take_row(std::uint32_t count) noexcept {
+    std::uint32_t first = 0;
+    {
+      LatchGuard guard(latch_);
+      if (nodes_.capacity() - high_ <= count) return 0;
+      first = high_ + 1;
+      high_ += count;
+    }
+    for (std::uint32_t i = 0; i < count; ++i) begin(nodes_[first + i]);
+    return first;
   }
   void give(std::uint32_t number) noexcept {
     LatchGuard guard(latch_);
     nodes_[number].block = free_;
     free_ = number;
   }
+
+  // Keys that come one after the other get nodes and slots in a row, or nearly so: who has set a
+  // node's slot says where those of its neighbours may be. A guess, so that a slot can be fetched
+  // together with its node.
+  void set_slot(std::uint32_t number, std::uint64_t slot) noexcept {
+    nodes_[number].slot.store(slot, std::memory_order_release);
+    near_[number / kNear].store(slot - number % kNear * sizeof(layout::Slot),
+                                std::memory_order_relaxed);
+  }
+  std::uint64_t likely_slot(std::uint32_t number) const noexcept {
+    return near_[number / kNear].load(std::memory_order_relaxed) +
+           number % kNear * sizeof(layout::Slot);
+  }
+
   std::uint64_t dram_bytes() noexcept {
     LatchGuard guard(latch_);
-    return std::uint64_t{high_} * sizeof(Node);
+    return high_ * sizeof(Node) + high_ / kNear * sizeof(std::uint64_t);
   }
 
  private:
+  static constexpr std::uint32_t kNear = 16;  // nodes that share a guess
+
+  static void begin(Node& node) noexcept {
+    node.set(State::of(Phase::held, 0));
+    node.set_end({});
+    node.slot.store(0, std::memory_order_relaxed);
+    node.key = node.tail = 0;
+    node.block = 0;
+  }
+
   Arena<Node> nodes_;
+  Arena<typename P::template Atomic<std::uint64_t>> near_;
   typename P::Latch latch_;
   std::uint32_t free_ = 0;
   std::uint32_t high_ = 0;

@@ -214,6 +214,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   std::uint64_t clock() const noexcept { return clock_.load(std::memory_order_seq_cst); }
 
   // --- lookups ---
+  std::uint32_t find_with_slot(const Probe& probe) const noexcept;
   State settle_state(Node& node, std::uint64_t version) const noexcept;
   End latest(Node& node) const noexcept;
   void help(std::uint64_t entry) const noexcept;
@@ -307,6 +308,8 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   struct Loader {
     Array<Listed> keys;
     std::uint64_t max_version = 0;
+    std::uint32_t node = 0;  // the first of so many that are left for the keys of a block
+    std::uint32_t row = 0;
     Status status;
   };
   Status read_root() noexcept;

@@ -19,6 +19,15 @@ template <Platform P, class Codec, class G>
   return word % 16 == 0 && records_.read(word, value);
 }
 
+// The key's node, or 0, for who goes on to its slot: both misses side by side, where the guess is
+// right.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline std::uint32_t PSkipList<P, Codec, G>::find_with_slot(
+    const Probe& probe) const noexcept {
+  return directory_.find(
+      probe, [&](std::uint32_t node) { __builtin_prefetch(&slot_at(nodes_.likely_slot(node))); });
+}
+
 // The node's state, once no write of a version up to this one is on its way there but one that is
 // stored (I3).
 template <Platform P, class Codec, class G>

@@ -226,6 +226,11 @@ Status PSkipList<P, Codec, G>::load_block(std::uint32_t number, bool clean,
   }
   bool wrote = false;
   for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
+    loader.row += platform.load(slot_at(Chain::slot_in(offset, i)).first.stamp) != 0 ? 1 : 0;
+  }
+  if (loader.row != 0) loader.node = nodes_.take_row(loader.row);
+  if (loader.node == 0) loader.row = 0;
+  for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
     Slot& slot = slot_at(Chain::slot_in(offset, i));
     // I7, before anything is read. The segments are this key's, as far as the heap knows, before
     // anything is stored in them; those of a key that goes are nobody's.
@@ -238,6 +243,8 @@ Status PSkipList<P, Codec, G>::load_block(std::uint32_t number, bool clean,
     if (!s.ok()) s = pass_over(std::move(s));
     if (!s.ok()) return s;
   }
+  // A rollback has made slots free; or an owner has, who is looked at.
+  for (; loader.row != 0; --loader.row) nodes_.give(loader.node++);
   return !wrote || platform.fence("pskiplist.recover.void"_site) ? Status() : StatusCode::poisoned;
 }
 
@@ -292,7 +299,8 @@ Status PSkipList<P, Codec, G>::load_slot(std::uint32_t number, std::uint32_t i, 
   const std::uint64_t offset = Chain::slot_in(chain_.offset_of(number), i);
   const Slot& slot = slot_at(offset);
   if (platform.load(slot.first.stamp) == 0) return {};
-  const std::uint32_t mine = nodes_.take();
+  const std::uint32_t mine = loader.row != 0 ? loader.node++ : nodes_.take();
+  if (loader.row != 0) --loader.row;
   if (mine == 0) return StatusCode::out_of_memory;
   Node& node = nodes_[mine];
   Listed listed{0, mine};
@@ -302,7 +310,7 @@ Status PSkipList<P, Codec, G>::load_slot(std::uint32_t number, std::uint32_t i, 
     nodes_.give(mine);
     return s;
   }
-  node.slot.store(offset, std::memory_order_relaxed);
+  nodes_.set_slot(mine, offset);
   node.block = number;
   place_end(node, slot);
   node.set(State::of(Phase::idle, 0));

@@ -68,7 +68,7 @@ Expected<bool> PSkipList<P, Codec, G>::read_at(const detail::Key& key, std::uint
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   if (Status s = readable(version); !s.ok()) return fail(std::move(s));
-  const std::uint32_t number = directory_.find(Codec::probe(key));
+  const std::uint32_t number = find_with_slot(Codec::probe(key));
   return show(number != 0 ? as_of(nodes_[number], version) : Found{}, version, visit);
 }
 
@@ -96,7 +96,7 @@ Expected<void> PSkipList<P, Codec, G>::history(
       return fail(platform.failure());
     return {};
   };
-  const std::uint32_t number = directory_.find(Codec::probe(key));
+  const std::uint32_t number = find_with_slot(Codec::probe(key));
   if (number == 0) return none();
   Node& node = nodes_[number];
   const End end = latest(node);

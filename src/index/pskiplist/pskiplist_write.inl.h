@@ -332,7 +332,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
     auto place = chain_.claim();
     if (place) {
       node.block = place->block;
-      node.slot.store(place->slot, std::memory_order_release);
+      nodes_.set_slot(number, place->slot);
     } else {
       s = std::move(place.error());
     }
@@ -388,7 +388,7 @@ Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe, bool full)
   P& platform = context_.platform;
   EpochGuard<P> guard(context_.epochs);
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
-  const std::uint32_t number = directory_.find(probe);
+  const std::uint32_t number = find_with_slot(probe);
   if (number == 0) return absent();
   Node& node = nodes_[number];
   State held{};
