@@ -24,6 +24,12 @@ struct Peek {
     testing::SimPlatform::step_hook = hook;
     return phase;
   }
+  // Whether the slot of a key that is there is where it is likely to be.
+  template <class Codec, class G>
+  static bool is_likely(PSkipList<testing::SimPlatform, Codec, G>& map, const detail::Key& key) {
+    const std::uint32_t node = map.directory_.find(Codec::probe(key));
+    return map.nodes_.likely_slot(node) == map.nodes_[node].slot.load();
+  }
 };
 
 }  // namespace perdure::pskiplist

@@ -220,6 +220,40 @@ TEST(PskiplistSeal, S1_ARollbackStoresInGuards) {
   memory.set_mode(SimMode::frozen);
 }
 
+// ---- Guesses ----
+
+// Keys that come one after the other have slots in a row, and an open gives their nodes in that
+// order: so the slots of most are where those of their neighbours say.
+TEST(PskiplistGuess, SlotsAreLikelyWhereTheirNeighboursSay) {
+  using Geometry = pskiplist::DefaultGeometry;
+  constexpr std::uint64_t kKeys = 1000;
+  SimMemory memory(4 << 20);
+  const auto likely = [&](auto& subject) {
+    auto& map = static_cast<pskiplist::PSkipList<SimPlatform, IntegerCodec, Geometry>&>(
+        subject.versioned());
+    std::uint64_t count = 0;
+    for (std::uint64_t key = 0; key < kKeys; ++key) {
+      count += pskiplist::Peek::is_likely(map, {.word = key}) ? 1 : 0;
+    }
+    return count;
+  };
+  MapSetup setup = words();
+  setup.shape.max_bytes = 2 << 20;
+  {
+    PskiplistSubject<IntegerCodec, Geometry> subject(setup);
+    ASSERT_TRUE(subject.create(memory).ok());
+    ASSERT_TRUE(subject.open(memory, 1).ok());
+    for (std::uint64_t key = 0; key < kKeys; ++key) {
+      ASSERT_TRUE(subject.apply({OpKind::insert, integer_key(key), std::string(8, 'v')}));
+    }
+    EXPECT_GE(likely(subject), kKeys * 9 / 10);
+  }
+  PskiplistSubject<IntegerCodec, Geometry> again(setup);
+  ASSERT_TRUE(again.open(memory, 1).ok());
+  EXPECT_GE(likely(again), kKeys * 9 / 10);
+  memory.set_mode(SimMode::frozen);
+}
+
 // ---- Space ----
 
 // Nodes of dead keys are in limbo while somebody reads; a write that finds none waits for them.

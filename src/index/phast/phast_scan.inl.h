@@ -52,7 +52,7 @@ void Phast<P, Codec, G>::prefetch_leaf(const Desc& desc) const noexcept {
     __builtin_prefetch(bytes + line);
   }
   const std::uint64_t cached = desc.order.load(std::memory_order_relaxed);
-  if (cached != 0) __builtin_prefetch(&table_.order(cached & kOrderNumber));
+  if (cached != 0) table_.order(cached & kOrderNumber).prefetch();
 }
 
 // The first position in key order whose word is not below `word`; 0 if an entry is being emptied,
