@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -39,6 +40,12 @@ The same generated work through the same driver for every engine, one after the 
 EXAMPLE
   perdure-compare --engines phast,lmdb,rocksdb --workload load,read,delete --records 1M)";
 
+// Memory that is free, as the system says.
+std::uint64_t available_memory() noexcept {
+  return static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 // What CLI11 fills in, before it is judged.
 struct Raw {
   std::string engines;
@@ -54,6 +61,7 @@ struct Raw {
   std::string path;
   std::string max_size = "64G";
   std::string capacity = "0";
+  std::string touch = "0";
   bool clock_all = false;
   std::uint64_t seed = 1;
   bool json = false;
@@ -102,6 +110,9 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option(
       "--capacity", raw.capacity,
       "entries that the map is made for, such as 64K; the rest are resizes (0: default)");
+  app.add_option("--touch", raw.touch,
+                 "memory, such as 8G, that is written to once and given back before the run: a "
+                 "virtual machine may get it from its host only then, slowly (0)");
   app.add_flag("--clock-all", raw.clock_all,
                "clock every operation, not one in 16: slower, and `max ns` misses nothing");
   app.add_option("--seed", raw.seed, "the same seed gives the same work (1)");
@@ -246,6 +257,12 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
                                    "' is not a number such as 64K (suffixes K, M, G, T)");
   }
   options.capacity = *capacity;
+  const auto touch = parse_bytes(raw.touch);
+  if (!touch || *touch > available_memory()) {
+    return failure(kExitUsage, fmt::format("--touch {}: use a size such as 8G, of at most {} MiB",
+                                           raw.touch, available_memory() >> 20));
+  }
+  options.touch = *touch;
   options.clock_all = raw.clock_all;
   return {};
 }

@@ -23,6 +23,7 @@ struct BenchOptions {
   std::uint32_t write_latency_ns = 0;
   std::uint64_t max_size = 64_GiB;
   std::uint64_t capacity = 0;  // MapOptions::capacity
+  std::uint64_t touch = 0;     // bytes of memory to be had from the system beforehand
   bool clock_all = false;      // every operation between two readings of the clock
   std::string path;
   bool json = false;

@@ -1,6 +1,11 @@
 #include "bench/harness/run.h"
 
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -16,6 +21,22 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+// So that the system has the memory that a run will take. Pages that no process has written to yet
+// may not exist in a virtual machine: its host makes each when it is touched first.
+Result<void> touch_memory(std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return failure(kExitIo, fmt::format("--touch: cannot map so much: {}", std::strerror(errno)));
+  }
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  for (std::uint64_t at = 0; at < bytes; at += 4096) {
+    static_cast<volatile char*>(memory)[at] = 1;
+  }
+  ::munmap(memory, bytes);
+  return {};
+}
+
 class Run {
  public:
   Run(Subject& subject, const BenchOptions& options, Progress& progress)
@@ -29,6 +50,7 @@ class Run {
 
   Result<RunResult> execute() {
     result_.engine = subject_.name();
+    if (auto touched = touch_memory(options_.touch); !touched) return forward(touched);
     if (subject_.persistent()) {
       if (auto started = child_.start(subject_, keys_, values_); !started) return forward(started);
     }
