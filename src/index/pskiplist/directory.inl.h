@@ -95,7 +95,6 @@ template <Platform P, class Codec, class G>
   return base;
 }
 
-// Where the hints do not know the key, the first miss on the way to its leaf is over by then.
 template <Platform P, class Codec, class G>
 template <class F>
 [[gnu::always_inline]] inline std::uint32_t Directory<P, Codec, G>::find(
@@ -107,6 +106,7 @@ template <class F>
   return node != 0 ? node : find_listed(probe);
 }
 
+// Where the hints do not know the key, the first miss on the way to its leaf is over by then.
 template <Platform P, class Codec, class G>
 std::uint32_t Directory<P, Codec, G>::find(const Probe& probe) const noexcept {
   inner_.prefetch_shortcut(probe);
