@@ -39,8 +39,9 @@ target_include_directories(perdure_build INTERFACE "${PROJECT_SOURCE_DIR}/src"
                                                    "${PROJECT_SOURCE_DIR}")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   # The baseline every machine since 2009 has (SSE4.2, POPCNT). Whatever needs more uses target
-  # attributes and asks cpuid, so that one binary runs everywhere.
-  target_compile_options(perdure_build INTERFACE -march=x86-64-v2)
+  # attributes and asks cpuid, so that one binary runs everywhere. Prefetches for writing are hints,
+  # which processors that do not know them pass over.
+  target_compile_options(perdure_build INTERFACE -march=x86-64-v2 -mprfchw)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   target_compile_definitions(perdure_build INTERFACE _GLIBCXX_ASSERTIONS)

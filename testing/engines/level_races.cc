@@ -67,6 +67,7 @@ void add_growth(RaceList& races) {
     };
     beside("L4_L11_E9_E10", "Finds", {find(10), find(30), find(40)}, 192);
     beside("L4_E1", "Writers", {erase(20), insert(20, 5), find(20)}, 384);
+    beside("L4_E1", "Changes", {update(20, 5), upsert(30, 6), find(20)}, 384);
     beside("L4_E1", "Inserts", {insert(500, 2), find(500)}, 384);
     beside("E14_E15", "Scan", {scan()}, 384);
   };
@@ -92,6 +93,7 @@ void add_shrinks(RaceList& races) {
   beside("L11_E5", "Finds", {find(20), find(30)}, 384);
   beside("L9_E2_E3", "Inserts", {insert(500, 1), insert(510, 1), find(20)}, 1536);
   beside("E5", "Erase", {erase(20), find(20)}, 384);
+  beside("E5", "Changes", {update(20, 5), upsert(30, 6), find(20)}, 384);
   beside("E14_E15", "Scan", {scan()}, 384);
 }
 

@@ -18,24 +18,28 @@
 //   I4 D  What a returned operation has seen is durable: a bucket's lock is held from before the
 //         first store into it until after the last fence of it, and whoever read it looks at its
 //         version again.
-//   I5 D  A writer of a key holds the locks of all its candidate buckets, in the order of the
-//         levels, the largest first, then of buckets. Whoever holds a lock waits only for later
-//         ones in that order, or for none (try_lock): no deadlock.
-//   I6 D  Whoever has taken locks looks afterwards whether the view is still the current one, also
-//         after a try_lock, before it stores. So a level is drained after the last store into it:
-//         a bucket that is drained under a view was locked after that view was published.
+//   I5 D  Who adds an item holds the locks of all candidate buckets of its key, in the order of the
+//         levels, the largest first, then of buckets. Who changes an item or takes it away holds
+//         that of its bucket, taken only as it was when the item was seen there (by its version).
+//         Whoever holds a lock waits only for later ones in that order, or for none (try_lock): no
+//         deadlock.
+//   I6 D  Whoever has taken locks to add looks afterwards whether the view is still the current
+//         one, also after a try_lock, before it stores. So nothing is added to a level that has
+//         been drained: a bucket that is drained under a view was locked after that view was
+//         published. A bucket that has an item is not drained yet, and is not while it is locked.
 //   I7 D  Two copies of a key exist only while the buckets of both are locked.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
 //   insert  (absent? -> record, F*k, S) -> lock -> view -> absent? -> value, key, token in one
 //           line -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S; with a record (k+1)F 2S.
 //   .. with movement: Move line, F S -> the victim's copy with its token, F S -> victim's token
 //           off, value, key, token on, in one line, F S (PP). 3F 3S.
-//   update  the same -> value word -> F S (PP) -> unlock (LP) -> retire. 1F 1S; by a record
-//           (k+1)F 2S.
+//   update  as find -> lock of its bucket, at the version seen -> value word -> F S (PP) -> unlock
+//           (LP) -> retire. 1F 1S; by a record (k+1)F 2S. Absent: as find. After kRetries it takes
+//           the locks of an insert; an upsert that finds nothing is one.
 //   .. of an array's two words (level_update.inl.h): the other slot of the line and both tokens, in
 //           one line -> F S (PP). If that slot is taken: Update line, F S (PP) -> both words, F S
 //           -> no Update, F S. 1F 1S or 3F 3S.
-//   erase   lock -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
+//   erase   as update -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
 //   find    versions -> fingerprints -> slots -> version of the bucket it was found in, or of all,
 //           and the view (LP: the moment between). 0F 0S; waits while a candidate is locked, so it
 //           sees nothing that is not fenced. After kRetries it takes the locks.
@@ -208,6 +212,11 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
       held[count++] = {&tier, bucket, false};
       return true;
     }
+    bool try_lock(TierT& tier, std::uint64_t bucket, std::uint64_t seen) noexcept {
+      if (!tier.metas[bucket].try_lock(seen)) return false;
+      held[count++] = {&tier, bucket, false};
+      return true;
+    }
     void changed(const TierT* tier, std::uint64_t bucket) noexcept {
       for (std::uint32_t i = 0; i < count; ++i) {
         if (held[i].tier == tier && held[i].bucket == bucket) held[i].changed = true;
@@ -267,9 +276,12 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
     return Records<P>::damaged(offset);
   }
   void prefetch(const ViewT& view, const Probe& probe) const noexcept;
+  template <bool kLocks>
   void prefetch_all(const ViewT& view, const Probe& probe) const noexcept;
   void prefetch_items(const ViewT& view, const Probe& probe) const noexcept;
   enum class Looked : std::uint8_t { found, absent, again };
+  template <class Found>
+  Looked seek(const ViewT& view, const Probe& probe, Found&& found) const noexcept;
   Looked look(const ViewT& view, const Probe& probe, Item& item, detail::Value& value,
               bool& readable) const noexcept;
   Expected<bool> read_probe(const Probe& probe,
@@ -284,6 +296,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   Expected<bool> write_once(const Probe& probe, const detail::Value& value, bool helped,
                             std::uint64_t& no_room) noexcept;
   ViewT* lock_key(const Probe& probe, Locks& locks) noexcept;
+  bool lock_item(const Probe& probe, Locks& locks, Place& place) noexcept;
   Place find_locked(const ViewT& view, const Probe& probe) const noexcept;
   Place free_place(const ViewT& view, const Probe& probe) const noexcept;
   void put(const Place& place, const Item& item) noexcept;

@@ -90,8 +90,10 @@ template <Platform P, class Codec, class G>
   }
 }
 
-// The same, and the home lines: one round of misses, if the key lies at home.
+// The same, and the home lines: one round of misses, if the key lies at home. For who will lock all
+// buckets their words are fetched for writing: another core may have them.
 template <Platform P, class Codec, class G>
+template <bool kLocks>
 [[gnu::always_inline]] inline void Level<P, Codec, G>::prefetch_all(
     const ViewT& view, const Probe& probe) const noexcept {
   const std::uint32_t home = TierT::home(probe.print);
@@ -99,7 +101,7 @@ template <Platform P, class Codec, class G>
     const TierT& tier = *view.tiers[i];
     for (const std::uint64_t hash : probe.hashes) {
       const std::uint64_t bucket = tier.index(hash);
-      __builtin_prefetch(&tier.metas[bucket]);
+      __builtin_prefetch(&tier.metas[bucket], kLocks);
       __builtin_prefetch(&tier.line(bucket, home));
     }
   }
@@ -122,11 +124,12 @@ template <Platform P, class Codec, class G>
   }
 }
 
-// One look at all candidates. `again`: something has changed meanwhile, or is being changed.
+// One look at all candidates. Where the key was seen, `found` says what to answer: it is there if
+// the bucket still has that version. `again`: something has changed meanwhile, or is being changed.
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline typename Level<P, Codec, G>::Looked Level<P, Codec, G>::look(
-    const ViewT& view, const Probe& probe, Item& item, detail::Value& value,
-    bool& readable) const noexcept {
+template <class Found>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Looked Level<P, Codec, G>::seek(
+    const ViewT& view, const Probe& probe, Found&& found) const noexcept {
   struct Seen {
     const MetaT* meta;
     std::uint64_t version;
@@ -135,7 +138,7 @@ template <Platform P, class Codec, class G>
   std::uint32_t count = 0;
   const bool upwards = view.upwards.load(std::memory_order_relaxed);
   for (std::uint32_t n = 0; n < view.levels; ++n) {
-    const TierT& tier = *view.tiers[upwards ? view.levels - 1 - n : n];
+    TierT& tier = *view.tiers[upwards ? view.levels - 1 - n : n];
     std::uint64_t last = ~std::uint64_t{0};
     for (const std::uint64_t hash : probe.hashes) {
       const std::uint64_t bucket = tier.index(hash);
@@ -146,13 +149,7 @@ template <Platform P, class Codec, class G>
       if ((version & 1) != 0) return Looked::again;
       const std::uint64_t prints = meta.prints.load(std::memory_order_acquire);
       const std::uint32_t slot = find_in(tier, bucket, prints, probe);
-      if (slot != kSlots) {
-        item = Form::load(context_.platform, tier.line(bucket, slot), slot % Form::kSlots);
-        readable = value_of(item, value);
-        // The loads before were acquire: this one comes after them.
-        const bool same = meta.version.load(std::memory_order_acquire) == version;
-        return same ? Looked::found : Looked::again;
-      }
+      if (slot != kSlots) return found(tier, meta, bucket, slot, version);
       seen[count++] = {&meta, version};
     }
   }
@@ -162,6 +159,22 @@ template <Platform P, class Codec, class G>
     }
   }
   return current() == &view ? Looked::absent : Looked::again;
+}
+
+// The same, with the item. The value may look into it.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline typename Level<P, Codec, G>::Looked Level<P, Codec, G>::look(
+    const ViewT& view, const Probe& probe, Item& item, detail::Value& value,
+    bool& readable) const noexcept {
+  return seek(view, probe,
+              [&] [[gnu::always_inline]] (TierT & tier, const MetaT& meta, std::uint64_t bucket,
+                                          std::uint32_t slot, std::uint64_t version) {
+                item = Form::load(context_.platform, tier.line(bucket, slot), slot % Form::kSlots);
+                readable = value_of(item, value);
+                // The loads before were acquire: this one comes after them.
+                const bool same = meta.version.load(std::memory_order_acquire) == version;
+                return same ? Looked::found : Looked::again;
+              });
 }
 
 // LP(find): between the first and the second look at the versions; nothing was stored there in
@@ -205,7 +218,7 @@ Expected<bool> Level<P, Codec, G>::read(const detail::Key& key,
   if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
   if (Form::kArrays && !takes(key).ok()) return fail(takes(key));
   const Probe probe = Codec::probe(key, seeds_);
-  prefetch_all(*current(), probe);
+  prefetch_all<false>(*current(), probe);
   return read_probe(probe, visit);
 }
 

@@ -11,7 +11,7 @@ template <Platform P, class Codec, class G>
     const Probe& probe, Locks& locks) noexcept {
   for (;;) {
     ViewT* view = current();
-    prefetch_all(*view, probe);
+    prefetch_all<true>(*view, probe);
     for (std::uint32_t i = 0; i < view->levels; ++i) {
       TierT& tier = *view->tiers[i];
       const std::uint64_t a = tier.index(probe.hashes[0]);
@@ -39,6 +39,28 @@ template <Platform P, class Codec, class G>
     }
   }
   return {};
+}
+
+// Takes the lock of the bucket that has the key, as it was when the key was seen there (I5); those
+// of all candidates if others come between again and again. False: the key is absent.
+template <Platform P, class Codec, class G>
+[[gnu::always_inline]] inline bool Level<P, Codec, G>::lock_item(const Probe& probe, Locks& locks,
+                                                                 Place& place) noexcept {
+  prefetch_all<false>(*current(), probe);
+  for (unsigned tries = 0; tries < kRetries; ++tries) {
+    if (tries != 0) P::pause(tries);
+    const Looked looked =
+        seek(*current(), probe,
+             [&](TierT& tier, const MetaT&, std::uint64_t bucket, std::uint32_t slot,
+                 std::uint64_t version) {
+               place = {&tier, bucket, slot};
+               return locks.try_lock(tier, bucket, version) ? Looked::found : Looked::again;
+             });
+    if (looked != Looked::again) return looked == Looked::found;
+  }
+  const ViewT& view = *lock_key(probe, locks);
+  place = find_locked(view, probe);
+  return place.found();
 }
 
 // The less loaded of the key's buckets in the upper of the two levels that take items, then in the
@@ -261,17 +283,24 @@ template <typename Level<P, Codec, G>::Mode kMode>
     const Probe& probe, const detail::Value& value, Fresh& fresh, bool helped,
     std::uint64_t& no_room) noexcept {
   Locks locks;
+  if constexpr (kMode != Mode::insert) {
+    Place place;
+    fresh.found = lock_item(probe, locks, place);
+    // By who held the locks: what it left there does not count.
+    if (context_.platform.poisoned()) [[unlikely]]
+      return Made::failed;
+    if (fresh.found) return replace_value(place, probe, value, fresh, locks);
+    if (kMode == Mode::update) return Made::done;
+    locks.release();
+  }
   const ViewT& view = *lock_key(probe, locks);
-  // By who held the locks: what it left there does not count.
   if (context_.platform.poisoned()) [[unlikely]]
     return Made::failed;
   const Place place = find_locked(view, probe);
-  if (place.found()) {
-    fresh.found = true;
+  fresh.found = place.found();
+  if (fresh.found) {
     return kMode == Mode::insert ? Made::done : replace_value(place, probe, value, fresh, locks);
   }
-  fresh.found = false;
-  if (kMode == Mode::update) return Made::done;
   if (too_many_clash(view, probe)) return Made::overflow;
   if (records() && fresh.record == 0) return Made::wants_record;
   const Made made = insert_locked(view, probe, item_of(probe, value, fresh.record), helped, locks);
@@ -323,11 +352,11 @@ Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
   if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
   const Probe probe = Codec::probe(key, seeds_);
   Locks locks;
-  const ViewT& view = *lock_key(probe, locks);
+  Place place;
+  const bool found = lock_item(probe, locks, place);
   if (platform.poisoned()) [[unlikely]]
     return fail(StatusCode::poisoned);
-  const Place place = find_locked(view, probe);
-  if (!place.found()) return absent();
+  if (!found) return absent();
   const std::uint64_t before = load(place).value[0];
   Line& line = place.line();
   locks.changed(place.tier, place.bucket);

@@ -19,9 +19,12 @@ struct Meta {
   typename P::template Atomic<std::uint64_t> prints{0};
 
   bool try_lock() noexcept {
-    std::uint64_t seen = version.load(std::memory_order_relaxed);
-    return (seen & 1) == 0 &&
-           version.compare_exchange_strong(seen, seen + 1, std::memory_order_seq_cst);
+    const std::uint64_t seen = version.load(std::memory_order_relaxed);
+    return (seen & 1) == 0 && try_lock(seen);
+  }
+  // Only as it was when it was seen with this version, which is even.
+  bool try_lock(std::uint64_t seen) noexcept {
+    return version.compare_exchange_strong(seen, seen + 1, std::memory_order_seq_cst);
   }
   void lock() noexcept {
     for (unsigned spins = 0; !try_lock();) P::pause(spins++);
