@@ -185,7 +185,8 @@ def markdown(folder):
     parts = [
         f"Machine: {machine}. Calibration: write-back and fence {calibration['persist_ns']} ns, "
         f"dependent load {calibration['load_ns']} ns, "
-        f"compare-and-swap {calibration['cas_ns']} ns.\n",
+        f"compare-and-swap {calibration['cas_ns']} ns, a line from one thread to another "
+        f"{calibration['transfer_ns']} ns.\n",
         f"### Integers, {one['records']:,} loaded\n", phase_table(integer_runs),
         "### Byte strings: 16-byte keys, 100-byte values\n",
         engine_table(load(folder, "strings")["runs"]),

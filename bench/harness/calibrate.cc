@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "bench/workloads/keys.h"
 #include "bench/workloads/random.h"
@@ -22,6 +24,7 @@ constexpr unsigned kLineBits = 24;  // 64-byte lines in 1 GiB
 constexpr std::uint64_t kLines = 1ULL << kLineBits;
 constexpr std::size_t kRuns = 5;
 constexpr std::uint64_t kOperations = 1ULL << 20;  // of each run
+constexpr std::uint64_t kTransfers = 1ULL << 16;   // of each run
 
 struct alignas(64) Line {
   std::uint64_t next;  // load: the line to go to
@@ -67,9 +70,9 @@ class Area {
 };
 
 template <class Run>
-double median_of_runs(Run run) {
+double median_of_runs(Run run, std::uint64_t operations = kOperations) {
   std::array<double, kRuns> results = {};
-  for (double& result : results) result = run() / static_cast<double>(kOperations);
+  for (double& result : results) result = run() / static_cast<double>(operations);
   std::ranges::sort(results);
   return results[kRuns / 2];
 }
@@ -82,10 +85,27 @@ double timed(Body body) {
   return static_cast<double>(RealPlatform::now_ns() - begin);
 }
 
+// Two threads take turns at a word. The scheduler places them, as it does a benchmark's.
+double transfers() {
+  alignas(64) std::atomic<std::uint64_t> turn{0};
+  const auto take = [&](std::uint64_t first) {
+    for (std::uint64_t mine = first; mine < kTransfers; mine += 2) {
+      for (unsigned spins = 0; turn.load(std::memory_order_acquire) != mine;) {
+        RealPlatform::pause(spins++);
+      }
+      turn.store(mine + 1, std::memory_order_release);
+    }
+  };
+  return timed([&] {
+    std::jthread other(take, 1);
+    take(0);
+  });
+}
+
 }  // namespace
 
 Result<Calibration> calibrate(const std::string& path, Progress& progress) {
-  constexpr std::uint64_t kSteps = 4;
+  constexpr std::uint64_t kSteps = 5;
   progress.start("calibrating", kSteps);
   Area area;
   if (auto opened = area.open(path); !opened) return std::unexpected(opened.error());
@@ -133,6 +153,10 @@ Result<Calibration> calibrate(const std::string& path, Progress& progress) {
       }
     });
   });
+  progress.show(4);
+  if (std::thread::hardware_concurrency() > 1) {
+    result.transfer_ns = median_of_runs(transfers, kTransfers);
+  }
   progress.clear();
   return result;
 }

@@ -9,12 +9,15 @@
 
 namespace perdure::bench {
 
-// Nanoseconds each, over 1 GiB of a file beside `path`, mapped with 4 KiB pages (huge pages
-// refused), all pages touched before; medians of 5.
+// Nanoseconds each, medians of 5; all but the last over 1 GiB of a file beside `path`, mapped with
+// 4 KiB pages (huge pages refused), all pages touched before.
 struct Calibration {
   double persist_ns = 0;  // 8-byte store, write-back and fence of a random line
   double load_ns = 0;     // load of a random line, each address taken from the line before
   double cas_ns = 0;      // uncontended compare-and-swap on a random line
+  // A line that one thread has written, until another sees it: tells processors that share a cache
+  // from those that do not. 0 on a machine of one processor.
+  double transfer_ns = 0;
 };
 
 // The file is removed afterwards, also on failure.

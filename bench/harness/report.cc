@@ -110,7 +110,8 @@ std::string or_dash(const std::optional<double>& value, int digits) {
 Json to_json(const Calibration& calibration) {
   return {{"persist_ns", rounded(calibration.persist_ns, 2)},
           {"load_ns", rounded(calibration.load_ns, 2)},
-          {"cas_ns", rounded(calibration.cas_ns, 2)}};
+          {"cas_ns", rounded(calibration.cas_ns, 2)},
+          {"transfer_ns", rounded(calibration.transfer_ns, 2)}};
 }
 
 Json to_json(const RunResult& result, const BenchOptions& options) {
@@ -147,8 +148,8 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
 std::string calibration_text(const Calibration& calibration) {
   return fmt::format(
       "write-back and fence {:.0f} ns, dependent load {:.0f} ns, compare-and-swap "
-      "{:.0f} ns (random 64-byte lines of 1 GiB)\n",
-      calibration.persist_ns, calibration.load_ns, calibration.cas_ns);
+      "{:.0f} ns (random 64-byte lines of 1 GiB); a line from one thread to another {:.0f} ns\n",
+      calibration.persist_ns, calibration.load_ns, calibration.cas_ns, calibration.transfer_ns);
 }
 
 std::string table(const RunResult& result, const BenchOptions& options) {

@@ -220,6 +220,8 @@ template <typename Clevel<P, Codec, G>::Mode kMode>
   if (Status s = begin_mutation(guard, needs_space); !s.ok()) return fail(std::move(s));
   const Probe probe = probe_of(key);
   prefetch(probe);
+  // Another core may have it; who writes into it need not wait for that alone.
+  __builtin_prefetch(&stripe_of(probe), 1);
   std::uint64_t block = 0;  // the item, until a slot names it
   std::size_t bytes = 0;
   const auto end = [&](Expected<bool> answer) {
@@ -272,6 +274,7 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
   const Probe probe = probe_of(key);
   prefetch(probe);
   Stripe<P>& stripe = stripe_of(probe);
+  __builtin_prefetch(&stripe, 1);
   for (;;) {
     Found found;
     if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
