@@ -5,6 +5,7 @@
 // Thread safety: a Status is a value; distinct objects may be used from distinct threads.
 #pragma once
 
+#include <cstdarg>
 #include <cstdint>
 #include <expected>
 #include <string_view>
@@ -53,6 +54,8 @@ class [[nodiscard]] Status {
   // A status with a printf-formatted message; falls back to the bare code if memory is short.
   [[gnu::format(printf, 2, 3)]] static Status format(StatusCode code, const char* format,
                                                      ...) noexcept;
+  [[gnu::format(printf, 2, 0)]] static Status format_list(StatusCode code, const char* format,
+                                                          std::va_list arguments) noexcept;
 
   constexpr bool ok() const noexcept { return word_ == bare(StatusCode::ok); }
   StatusCode code() const noexcept {
@@ -81,17 +84,13 @@ class [[nodiscard]] Expected : public std::expected<T, Status> {
   using std::expected<T, Status>::expected;
 };
 
-// Shorthand for the failing side of an Expected.
+// The failing side of an Expected.
 inline std::unexpected<Status> fail(Status status) noexcept {
   return std::unexpected<Status>(std::move(status));
 }
-template <class... Args>
-std::unexpected<Status> fail(StatusCode code, const char* format, Args... args) noexcept {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-#pragma GCC diagnostic ignored "-Wformat-security"
-  return std::unexpected<Status>(Status::format(code, format, args...));
-#pragma GCC diagnostic pop
-}
+// The same with a message, as Status::format. Not a template: the compiler checks the format.
+[[gnu::cold, gnu::format(printf, 2, 3)]] std::unexpected<Status> fail(StatusCode code,
+                                                                      const char* format,
+                                                                      ...) noexcept;
 
 }  // namespace perdure

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "perdure/stats.h"
 
@@ -77,17 +78,30 @@ Status& Status::operator=(const Status& other) noexcept {
   return *this;
 }
 
-Status Status::format(StatusCode code, const char* format, ...) noexcept {
+Status Status::format_list(StatusCode code, const char* format, std::va_list arguments) noexcept {
   char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
   const int size = std::vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  Status status;
   const std::size_t kept =
       size < 0 ? 0 : std::min(static_cast<std::size_t>(size), sizeof(text) - 1);
+  Status status;
   status.word_ = make_message(code, text, kept);
   return status;
+}
+
+Status Status::format(StatusCode code, const char* format, ...) noexcept {
+  std::va_list arguments;
+  va_start(arguments, format);
+  Status status = format_list(code, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+std::unexpected<Status> fail(StatusCode code, const char* format, ...) noexcept {
+  std::va_list arguments;
+  va_start(arguments, format);
+  Status status = Status::format_list(code, format, arguments);
+  va_end(arguments);
+  return fail(std::move(status));
 }
 
 StatusCode Status::message_code() const noexcept { return message_of(word_)->code; }
