@@ -89,7 +89,10 @@ MapInfo new_map_info(const PoolArguments& arguments);
 // types that they name (default: bytes). invalid_argument if it exists with others.
 Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create);
 // Closes the pool. Answers `status`, or exit_failure, said on standard error, if that fails.
-int close_pool(Pool& pool, const PoolArguments& arguments, int status);
+int close_pool(Pool& pool, const PoolArguments& arguments, int status,
+               const CloseOptions& options = {});
+// Of a command that looks a few entries up: it does not wait for the recovery of a killed pool.
+inline constexpr CloseOptions kCloseAtOnce{.finish_recovery = false};
 
 // ---- output -------------------------------------------------------------------------------------
 

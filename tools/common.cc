@@ -264,8 +264,11 @@ Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool crea
   return TextMap(std::move(*map));
 }
 
-int close_pool(Pool& pool, const PoolArguments& arguments, int status) {
-  if (const Status closed = pool.close(); !closed.ok()) return report(arguments.path, closed);
+int close_pool(Pool& pool, const PoolArguments& arguments, int status,
+               const CloseOptions& options) {
+  if (const Status closed = pool.close(options); !closed.ok()) {
+    return report(arguments.path, closed);
+  }
   return status;
 }
 

@@ -51,7 +51,7 @@ int run_get(const EntryArguments& arguments) {
   } else if (*found) {
     status = finish_output(output, "standard output", exit_done);
   }
-  return close_pool(*pool, arguments.pool, status);
+  return close_pool(*pool, arguments.pool, status, kCloseAtOnce);
 }
 
 int run_del(const EntryArguments& arguments) {

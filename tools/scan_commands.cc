@@ -54,7 +54,7 @@ int run_scan(const ScanArguments& arguments) {
   auto scanned = map->scan(arguments.range, write);
   int status = finish_output(output, "standard output", exit_done);
   if (!scanned) status = report_entry(arguments.pool, scanned.error());
-  return close_pool(*pool, arguments.pool, status);
+  return close_pool(*pool, arguments.pool, status, kCloseAtOnce);
 }
 
 // A file that appears whole or not at all: written beside its name, synced, then renamed. What is

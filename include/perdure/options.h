@@ -93,6 +93,10 @@ struct MapOptions {
 
 struct CloseOptions {
   bool sync = true;  // write the whole file back, so that the next boot trusts it
+  // False, for a process that only reads: if the recovery of a killed pool still goes on in the
+  // background (clevel, as), close leaves it to the next open and returns at once. The file is then
+  // what another kill would leave: everything acknowledged is in it, and it stays unclean.
+  bool finish_recovery = true;
 };
 
 struct CheckOptions {

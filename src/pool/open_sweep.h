@@ -102,6 +102,7 @@ class OpenSweep final : public BackgroundWork<P> {
     }
     return over();
   }
+  bool over() const noexcept { return !heap_.sweeping(); }
   // Why it will not come to its end, or frees nothing. While no step runs.
   const Status& failure() const noexcept { return failure_; }
 
@@ -128,7 +129,6 @@ class OpenSweep final : public BackgroundWork<P> {
   static constexpr std::uint64_t kMarks = 2048;  // references per step
   static constexpr std::uint64_t kExtents = 64;  // extents per step
 
-  bool over() const noexcept { return !heap_.sweeping(); }
   Step stop(Status why) noexcept {
     failure_ = std::move(why);
     stuck_ = true;

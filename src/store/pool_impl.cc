@@ -517,7 +517,8 @@ Status PoolImpl::close(const CloseOptions& options) {
   if (!read_only_) s = core_.sweep().failure();
   // A file that lost a part of itself is left as it is; so is one found damaged after its open: no
   // new checksum may bury that, and no header vouch for it.
-  const bool writes = !read_only_ && !lost() && s.ok();
+  const bool leaves = !options.finish_recovery && !report_.was_clean && !core_.sweep().over();
+  const bool writes = !read_only_ && !lost() && s.ok() && !leaves;
   for (std::uint32_t i = 0; i < core_.root_slots() && writes; ++i) {
     if (slots_[i].instance == nullptr) continue;
     if (Status c = slots_[i].instance->close(); !c.ok()) s = std::move(c);

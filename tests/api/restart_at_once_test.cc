@@ -304,6 +304,44 @@ TEST_F(RestartAtOnce, AfterAKill) {
   EXPECT_EQ(marked(), kSteps);
 }
 
+// A process that only reads does not wait for the recovery; what it leaves is what another kill
+// would leave.
+TEST_F(RestartAtOnce, ACloseLeavesTheRecoveryToTheNextOpen) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto pool = Pool::open(path_, {.max_size = 16_MiB});
+    auto map = pool->map<std::uint64_t, std::uint64_t>("m", kLittle);
+    for (std::uint64_t k = 0; k < 100; ++k) (void)map->insert(k, k * 3);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ASSERT_GT(child, 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  little_rules().at_once = true;
+  for (std::uint64_t k = 1000; k < 1003; ++k) {
+    Pool pool = driven();
+    EXPECT_FALSE(pool.info()->clean);
+    expect_entries(pool);
+    ASSERT_TRUE(map_of(pool).insert(k, k).has_value());  // a mutation is as durable as ever
+    ASSERT_TRUE(pool.close({.finish_recovery = false}).ok());
+    EXPECT_FALSE(Pool::inspect(path_)->clean);
+    EXPECT_FALSE(Pool::inspect(path_)->in_use);
+  }
+  {
+    Pool pool = driven();
+    for (std::uint64_t k = 1000; k < 1003; ++k) {
+      EXPECT_EQ(*map_of(pool).find(k), std::optional<std::uint64_t>(k));
+    }
+    expect_whole(pool);  // ends the recovery, so that this close is an ordinary one
+    ASSERT_TRUE(pool.close({.finish_recovery = false}).ok());
+  }
+  EXPECT_TRUE(Pool::inspect(path_)->clean);
+  // A pool that was closed is closed again, though its walk has just begun.
+  Pool pool = driven();
+  expect_entries(pool);
+  ASSERT_TRUE(pool.close({.finish_recovery = false}).ok());
+  EXPECT_TRUE(Pool::inspect(path_)->clean);
+}
+
 // ---- torture ----
 
 struct LittleUnderLoss {
