@@ -7,14 +7,36 @@ function(perdure_glob out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# perdure_register(name label...): what every test of the tree has in common.
+# perdure_precompiled(target header library...): headers that are compiled once for all targets that
+# say target_precompile_headers(... REUSE_FROM target). They need the same options.
+function(perdure_precompiled target header)
+  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${target}.cc" CONTENT "")
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/${target}.cc")
+  target_precompile_headers(${target} PRIVATE "${PROJECT_SOURCE_DIR}/${header}")
+  target_link_libraries(${target} PUBLIC ${ARGN} perdure_build)
+endfunction()
+
+# perdure_light(target...): what these do takes no time that is worth optimising; compiling does.
+function(perdure_light)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endforeach()
+endfunction()
+
+# perdure_test(name "label;..." command argument...): what all tests of the tree have in common.
+# A command may be a target. tests/timed.sh counts its processor time, for scripts/budgets.py.
 # A test finds the command line and the tree through its environment, and shrinks its node sizes
 # and repetitions when PERDURE_SAN=1: the programs of sanitizers and gcov are ten times slower.
-function(perdure_register name)
-  set(labels ${ARGN})
+function(perdure_test name labels command)
+  if(TARGET "${command}")
+    set(command $<TARGET_FILE:${command}>)
+  endif()
+  add_test(NAME "${name}" COMMAND bash "${PROJECT_SOURCE_DIR}/tests/timed.sh" "${name}" "${command}"
+                                  ${ARGN})
   set(environment "PERDURE_CLI=${PROJECT_BINARY_DIR}/perdure"
                   "PERDURE_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
                   "PERDURE_BUILD_DIR=${PROJECT_BINARY_DIR}"
+                  "PERDURE_TEST_TIMES=${PROJECT_BINARY_DIR}/test_times.txt"
                   "PERDURE_CMAKE=${CMAKE_COMMAND}"
                   "PERDURE_CXX=${CMAKE_CXX_COMPILER}")
   if(PERDURE_SANITIZE)

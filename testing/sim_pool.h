@@ -96,3 +96,15 @@ class SimPool {
 };
 
 }  // namespace perdure::testing
+
+// sim_pool.cc has the instantiations that tests share.
+namespace perdure {
+
+extern template class Heap<testing::SimPlatform>;
+extern template class EpochDomain<testing::SimPlatform>;
+extern template class Background<testing::SimPlatform>;
+extern template class OpenSweep<testing::SimPlatform>;
+extern template class AfterKill<testing::SimPlatform>;
+extern template class PoolCore<testing::SimPlatform>;
+
+}  // namespace perdure

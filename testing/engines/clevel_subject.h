@@ -36,3 +36,15 @@ SubjectFactory clevel_subjects(const MapSetup& setup) {
 }
 
 }  // namespace perdure::testing
+
+// clevel_subject.cc has the instantiations that tests share.
+namespace perdure {
+
+extern template class clevel::Clevel<testing::SimPlatform, clevel::IntegerCodec,
+                                     clevel::TinyGeometry>;
+extern template class clevel::Clevel<testing::SimPlatform, clevel::BytesCodec,
+                                     clevel::TinyGeometry>;
+extern template class testing::MapSubject<testing::ClevelTraits<clevel::IntegerCodec>>;
+extern template class testing::MapSubject<testing::ClevelTraits<clevel::BytesCodec>>;
+
+}  // namespace perdure

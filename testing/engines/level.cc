@@ -89,7 +89,6 @@ std::vector<Exploration> directed(Preset preset) {
 // What recovery drops stays dropped, whatever the table does next: another movement takes the line
 // that told of the copy, or the other copy is erased while one bucket is drained at a time.
 std::vector<Exploration> trials() {
-  using Slow = level::Geometry<1, 1, 1, 1, 1>;
   std::vector<Exploration> all = directed(Preset::fast);
   ExploreOptions again = trial_options();
   again.limits = {.product = 8, .random = 2, .sampled = 4};
@@ -97,7 +96,7 @@ std::vector<Exploration> trials() {
   again.second_in = 1;
   again.kill_in = 0;
   again.second_ops = 4;
-  all.push_back(directed_one("drained_again", level_subjects<level::IntegerCodec, Slow>({}),
+  all.push_back(directed_one("drained_again", level_subjects<level::IntegerCodec, SlowGeometry>({}),
                              old_key, again, grown_and_shrunk()));
   again.explore_create = false;
   for (std::uint64_t key = 1; key <= 5; ++key) all.push_back(updated_again(again, key));

@@ -39,4 +39,26 @@ SubjectFactory level_subjects(const MapSetup& setup) {
   return [setup] { return std::make_unique<LevelSubject<Codec, Geometry>>(setup); };
 }
 
+// Tables that drain one bucket at a time.
+using SlowGeometry = level::Geometry<1, 1, 1, 1, 1>;
+
 }  // namespace perdure::testing
+
+// level_subject.cc has the instantiations that tests share.
+namespace perdure {
+
+extern template class level::Level<testing::SimPlatform, level::IntegerCodec, level::TinyGeometry>;
+extern template class level::Level<testing::SimPlatform, level::BytesCodec, level::TinyGeometry>;
+extern template class level::Level<testing::SimPlatform, level::ArrayCodec, level::TinyGeometry>;
+extern template class level::Level<testing::SimPlatform, level::IntegerCodec,
+                                   testing::SlowGeometry>;
+extern template class testing::MapSubject<
+    testing::LevelTraits<level::IntegerCodec, level::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::LevelTraits<level::BytesCodec, level::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::LevelTraits<level::ArrayCodec, level::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::LevelTraits<level::IntegerCodec, testing::SlowGeometry>>;
+
+}  // namespace perdure

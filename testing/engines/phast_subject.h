@@ -42,3 +42,18 @@ SubjectFactory phast_subjects(const MapSetup& setup) {
 using WideGeometry = phast::Geometry<12, 4>;
 
 }  // namespace perdure::testing
+
+// phast_subject.cc has the instantiations that tests share.
+namespace perdure {
+
+extern template class phast::Phast<testing::SimPlatform, phast::IntegerCodec, phast::TinyGeometry>;
+extern template class phast::Phast<testing::SimPlatform, phast::BytesCodec, phast::TinyGeometry>;
+extern template class phast::Phast<testing::SimPlatform, phast::BytesCodec, testing::WideGeometry>;
+extern template class testing::MapSubject<
+    testing::PhastTraits<phast::IntegerCodec, phast::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::PhastTraits<phast::BytesCodec, phast::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::PhastTraits<phast::BytesCodec, testing::WideGeometry>>;
+
+}  // namespace perdure

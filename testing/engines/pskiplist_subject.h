@@ -316,3 +316,17 @@ inline Op versioned_bytes_word_op(Random& random) {
 }
 
 }  // namespace perdure::testing
+
+// pskiplist_subject.cc has the instantiations that tests share.
+namespace perdure {
+
+extern template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::IntegerCodec,
+                                           pskiplist::TinyGeometry>;
+extern template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::BytesCodec,
+                                           pskiplist::TinyGeometry>;
+extern template class testing::MapSubject<
+    testing::PskiplistTraits<pskiplist::IntegerCodec, pskiplist::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::PskiplistTraits<pskiplist::BytesCodec, pskiplist::TinyGeometry>>;
+
+}  // namespace perdure

@@ -44,3 +44,33 @@ SubjectFactory skiplist_subjects(KeyKind keys, const MapSetup& setup) {
 }
 
 }  // namespace perdure::testing
+
+// skiplist_subject.cc has the instantiations that tests share.
+namespace perdure {
+
+extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::IntegerCodec, skiplist::As,
+                                         skiplist::TinyGeometry>;
+extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::BytesCodec, skiplist::As,
+                                         skiplist::TinyGeometry>;
+extern template class skiplist::Skiplist<testing::SimPlatform, testing::TallCodec, skiplist::As,
+                                         testing::TallGeometry>;
+extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::IntegerCodec,
+                                         skiplist::Ascs, skiplist::TinyGeometry>;
+extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::BytesCodec, skiplist::Ascs,
+                                         skiplist::TinyGeometry>;
+extern template class skiplist::Skiplist<testing::SimPlatform, testing::TallCodec, skiplist::Ascs,
+                                         testing::TallGeometry>;
+extern template class testing::MapSubject<
+    testing::SkiplistTraits<skiplist::IntegerCodec, skiplist::As, skiplist::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::SkiplistTraits<skiplist::BytesCodec, skiplist::As, skiplist::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::SkiplistTraits<testing::TallCodec, skiplist::As, testing::TallGeometry>>;
+extern template class testing::MapSubject<
+    testing::SkiplistTraits<skiplist::IntegerCodec, skiplist::Ascs, skiplist::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::SkiplistTraits<skiplist::BytesCodec, skiplist::Ascs, skiplist::TinyGeometry>>;
+extern template class testing::MapSubject<
+    testing::SkiplistTraits<testing::TallCodec, skiplist::Ascs, testing::TallGeometry>>;
+
+}  // namespace perdure

@@ -111,12 +111,11 @@ class Course {
   std::vector<Op> ops() const { return {ops_.begin() + begin_, ops_.end()}; }
 
   // One bucket is drained by each mutation: slow enough to be overtaken.
-  using Slow = level::Geometry<1, 1, 1, 1, 1>;
 
  private:
   const ScopedWorld world_;
   SimMemory memory_{2 << 20};
-  LevelSubject<level::IntegerCodec, Slow> subject_{kWords};
+  LevelSubject<level::IntegerCodec, SlowGeometry> subject_{kWords};
   std::vector<Op> ops_;
   std::ptrdiff_t begin_ = 0;
 };
@@ -157,7 +156,7 @@ TEST(LevelCrash, L9_ShrinkAndUndo) {
   for (std::uint64_t i = 0; i < 600; ++i) {
     Course course;
     if (!shrinks_and_undoes(course, 3 + i / 200, 1 + i % 200)) continue;
-    return explore_exactly<Course::Slow>(
+    return explore_exactly<SlowGeometry>(
         course.ops(), {"level.resize.root", "level.drain.copy", "level.drain.clear"},
         course.before());
   }
@@ -204,7 +203,7 @@ TEST(LevelCrash, L9_ExpansionIsExtended) {
     EXPECT_NE(resize.end_ns, 0U);
   }
   EXPECT_EQ(stats.entries, made);
-  explore_exactly<Course::Slow>(course.ops(),
+  explore_exactly<SlowGeometry>(course.ops(),
                                 {"level.resize.root", "level.drain.copy", "level.drain.clear"},
                                 course.before());
 }

@@ -55,11 +55,11 @@ class Table {
   }
   SimMemory& memory() { return memory_; }
   SimPlatform& platform() { return subject_.pool().platform(); }
-  LevelSubject<level::IntegerCodec, level::Geometry<1, 1, 1, 1, 1>>& subject() { return subject_; }
+  LevelSubject<level::IntegerCodec, SlowGeometry>& subject() { return subject_; }
 
  private:
   SimMemory memory_{2 << 20};
-  LevelSubject<level::IntegerCodec, level::Geometry<1, 1, 1, 1, 1>> subject_;
+  LevelSubject<level::IntegerCodec, SlowGeometry> subject_;
   std::uint64_t next_ = 1;
   std::vector<std::uint64_t> ballast_;
 };

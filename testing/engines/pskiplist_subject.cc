@@ -1,0 +1,15 @@
+// The only instantiation of the multi-version store over the simulator; all tests link it.
+#include "testing/engines/pskiplist_subject.h"
+
+namespace perdure {
+
+template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::IntegerCodec,
+                                    pskiplist::TinyGeometry>;
+template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::BytesCodec,
+                                    pskiplist::TinyGeometry>;
+template class testing::MapSubject<
+    testing::PskiplistTraits<pskiplist::IntegerCodec, pskiplist::TinyGeometry>>;
+template class testing::MapSubject<
+    testing::PskiplistTraits<pskiplist::BytesCodec, pskiplist::TinyGeometry>>;
+
+}  // namespace perdure

@@ -1,0 +1,13 @@
+// The only instantiation of the heap and the pool over the simulator; all tests link it.
+#include "testing/sim_pool.h"
+
+namespace perdure {
+
+template class Heap<testing::SimPlatform>;
+template class EpochDomain<testing::SimPlatform>;
+template class Background<testing::SimPlatform>;
+template class OpenSweep<testing::SimPlatform>;
+template class AfterKill<testing::SimPlatform>;
+template class PoolCore<testing::SimPlatform>;
+
+}  // namespace perdure
