@@ -1,9 +1,9 @@
 # Everything a contributor or a machine runs, by name. `make help` lists it.
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-compare setup-go setup-mpi build demo test check format format-check \
-        tidy asan tsan nightly bench bench-compare bench-figures paper-figures figures \
-        guard-builds lin mutants faults fuzz coverage ci clean
+.PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi build demo \
+        test check format format-check tidy asan tsan nightly bench bench-compare bench-figures \
+        paper-figures figures guard-builds lin mutants faults fuzz coverage ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
@@ -13,7 +13,16 @@ help:            ## list the targets; those that name ENGINE take ENGINE=level a
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
 
 setup:           ## install what is missing to build and test (Debian packages)
-	@scripts/setup.sh
+	@scripts/setup.sh tests
+
+setup-tools:     ## the same to build the library, the command line and the demo, and no more
+	@scripts/setup.sh tools
+
+setup-clang:     ## the same for the sanitizers and the fuzzers
+	@scripts/setup.sh clang
+
+setup-lint:      ## the same for the formatter and clang-tidy
+	@scripts/setup.sh lint
 
 setup-compare:   ## the same for the comparison with RocksDB and LMDB
 	@scripts/setup.sh compare
@@ -25,24 +34,26 @@ setup-mpi:       ## the same for perdure::mpi; the next cmake finds it and build
 	@scripts/setup.sh mpi
 	@rm -f build/*/build.ninja
 
-build: build-release  ## release build; the command line is build/release/perdure
+build: build/release/build.ninja  ## the library, and the command line at build/release/perdure
+	cmake --build --preset release --target products
 
-demo: build      ## load real data, kill the loader, reopen, lose nothing
+demo: build/release/build.ninja  ## kill loaders, reopen their pools, lose nothing
+	cmake --build --preset release --target perdure_cli
 	@scripts/demo.sh
 
-test: build      ## the fast tests, under 5 minutes on 2 cores
+test: build-release  ## the fast tests
 	ctest --preset release
 
 check: format-check tidy test  ## what to run before a commit
 
-format: | setup  ## format the sources in place
+format: | setup-lint  ## format the sources in place
 	@clang-format-19 -i $(CXX_FILES)
 
-format-check: | setup
+format-check: | setup-lint  ## fail if a source is not formatted
 	@clang-format-19 --dry-run --Werror $(CXX_FILES)
 
 # Tests are left out: their macros drown the findings.
-tidy: build      ## clang-tidy over the library, the tools, the benchmark and the guards
+tidy: build-release setup-lint  ## clang-tidy over library, tools, benchmark and testing
 	@run-clang-tidy-19 -quiet -p build/release \
 	    '^$(CURDIR)/(src|tools|testing|bench/(harness|workloads))/.*\.cc$$'
 
@@ -60,19 +71,19 @@ figures: guard-builds  ## what crashes, kills, faults, flips and fuzzers do to E
 	@scripts/guards.py figures --engine $(ENGINE)
 
 # What scripts/guards.py runs; a machine whose program is missing fails there.
-guard-builds: build setup-go build-fuzz build-coverage
+guard-builds: build-release setup-go build-fuzz build-coverage
 
 bench: build     ## one benchmark run of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
 
-lin: build setup-go  ## check recorded concurrent and killed runs of ENGINE for linearizability
+lin: build-release setup-go  ## check recorded concurrent and killed runs of ENGINE
 	@scripts/lin.sh --engine $(ENGINE)
 
-mutants: build   ## break everything that ENGINE relies on, one at a time: a test must see it
+mutants: build-release  ## break what ENGINE relies on, one thing at a time: a test must see it
 	@build/release/testing/perdure-mutants --engine $(ENGINE)
 
-faults: build    ## count failed calls and flipped bits that ENGINE survived
+faults: build-release  ## count failed calls and flipped bits that ENGINE survived
 	@scripts/faults.sh --engine $(ENGINE)
 
 fuzz: build-fuzz ## libFuzzer on pools of ENGINE, TSV and the command line: two minutes
@@ -81,10 +92,10 @@ fuzz: build-fuzz ## libFuzzer on pools of ENGINE, TSV and the command line: two 
 coverage: build-coverage  ## lines and branches that the fast tests reach, of ENGINE and below it
 	@scripts/coverage.sh --engine $(ENGINE)
 
-bench-figures: build bench-compare  ## figures of the benchmarks: half an hour, 16 GB
+bench-figures: build-release bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
-paper-figures: build  ## the evaluations of three papers, measured here: a long run
+paper-figures: build-release  ## the evaluations of three papers, measured here: a long run
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions
@@ -99,14 +110,22 @@ clean:           ## remove all build trees
 	rm -rf build
 
 # A preset is configured once; ninja runs cmake again by itself when a CMake file or the set of
-# sources changes.
-build/%/build.ninja: CMakePresets.json | setup
+# sources changes. build/release begins without the tests, which need more packages, and keeps its
+# objects when they are added.
+build/release/build.ninja: CMakePresets.json | setup-tools
+	cmake --preset tools
+
+build/%/build.ninja: CMakePresets.json | setup setup-clang
 	cmake --preset $*
 
 .PRECIOUS: build/%/build.ninja
-build-%: build/%/build.ninja setup
+build-release: build/release/build.ninja setup
+	@grep -q '^PERDURE_TESTS:BOOL=ON' build/release/CMakeCache.txt || cmake --preset release
+	cmake --build --preset release
+
+build-%: build/%/build.ninja
 	cmake --build --preset $*
 
-san-%: build/%/build.ninja setup
+san-%: build/%/build.ninja
 	cmake --build --preset $* --target san_tests
 	ctest --preset $* -L '^san$$'

@@ -3,14 +3,23 @@
     demo_helper.py input OUT.tsv                  package stanzas on standard input -> TSV
     demo_helper.py kill SEED LINES FILE COMMAND...  start a load, SIGKILL it, last line -> FILE
     demo_helper.py verify INPUT N DUMP            are input lines 1..N in the dump?
+    demo_helper.py records OUT.tsv N              N records of integers -> TSV
+    demo_helper.py restart CLI POOL INPUT N THREADS FIGURES
+                      loads, SIGKILLs the loader, and times the next process until it has ended
+    demo_helper.py sqlite INPUT N FIGURES         the same N records in SQLite
+    demo_helper.py table FIGURES...               the figures as a table
 """
 
 import glob
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 
 
 def escape(text):
@@ -130,6 +139,105 @@ def verify(path, count, dump):
         sys.exit("demo: THE POOL IS WRONG")
 
 
+MASK = (1 << 64) - 1
+
+
+def key_number(number):
+    """A 64-bit key: the numbers, scattered over all keys."""
+    return number * 0x9E3779B97F4A7C15 & MASK
+
+
+def make_records(out, count):
+    with open(out, "w", encoding="ascii") as file:
+        for begin in range(1, count + 1, 1 << 16):
+            end = min(begin + (1 << 16), count + 1)
+            file.write("".join(f"{key_number(n)}\t{n}\n" for n in range(begin, end)))
+
+
+def feed(path, pipe):
+    """Writes the file into the pipe, and leaves it open: the loader waits for more."""
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                pipe.write(chunk)
+        pipe.flush()
+    except BrokenPipeError:
+        pass  # the loader ended; its status says why
+
+
+def restart(cli, pool, path, count, threads, out):
+    began = time.perf_counter()
+    loader = subprocess.Popen([cli, "load", pool, "-", "--threads", threads],
+                              stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE)
+    feeder = threading.Thread(target=feed, args=(path, loader.stdin), daemon=True)
+    feeder.start()
+    done = False
+    for line in loader.stderr:
+        if line == b"acknowledged %d\n" % count:
+            done = True
+            break
+    loaded = time.perf_counter() - began
+    if not done:
+        sys.exit(f"demo: the loader of {pool} ended with status {loader.wait()}")
+    feeder.join()
+    os.kill(loader.pid, signal.SIGKILL)
+    loader.wait()
+    began = time.perf_counter()
+    first = subprocess.run([cli, "get", pool, str(key_number(count))], stdout=subprocess.PIPE,
+                           check=False)
+    answered = time.perf_counter() - began
+    if first.stdout != b"%d\n" % count:
+        sys.exit(f"demo: THE POOL IS WRONG: key {key_number(count)} has {first.stdout!r}")
+    name = os.path.basename(pool).partition(".")[0]
+    print(f"{name}: loaded in {loaded:.1f} s; killed; the next process printed its answer and "
+          f"ended in {1000 * answered:.1f} ms")
+    with open(out, "w", encoding="ascii") as file:
+        file.write(f"perdure, {name}\t{count:,}\t{loaded:.1f}\t{1000 * answered:.1f}\n")
+
+
+def sqlite(path, count, out):
+    """One transaction; then a new process that opens the file and looks one key up."""
+    folder = tempfile.mkdtemp(dir=os.path.dirname(path))
+    database = os.path.join(folder, "records.sqlite")
+
+    def rows():
+        with open(path, encoding="ascii") as file:
+            for _, line in zip(range(count), file):
+                key, _, value = line.partition("\t")
+                number = int(key)
+                yield (number if number < 1 << 63 else number - (1 << 64), int(value))
+
+    began = time.perf_counter()
+    connection = sqlite3.connect(database)
+    connection.execute("CREATE TABLE records (key INTEGER PRIMARY KEY, value INTEGER)")
+    with connection:
+        connection.executemany("INSERT INTO records VALUES (?, ?)", rows())
+    connection.close()
+    loaded = time.perf_counter() - began
+    key = key_number(count)
+    key = key if key < 1 << 63 else key - (1 << 64)
+    began = time.perf_counter()
+    connection = sqlite3.connect(database)
+    found = connection.execute("SELECT value FROM records WHERE key = ?", (key,)).fetchone()
+    connection.close()
+    answered = time.perf_counter() - began
+    if found != (count,):
+        sys.exit(f"demo: SQLite has {found} for key {key}")
+    with open(out, "w", encoding="ascii") as file:
+        file.write(f"SQLite, one transaction\t{count:,}\t{loaded:.1f}\t{1000 * answered:.1f} (*)\n")
+
+
+def table(paths):
+    print(f"{'store':<26}{'records':>12}{'load s':>10}{'first answer ms':>18}")
+    for path in paths:
+        with open(path, encoding="ascii") as file:
+            name, count, loaded, answered = file.read().rstrip("\n").split("\t")
+        print(f"{name:<26}{count:>12}{loaded:>10}{answered:>18}")
+    print("first answer: from the start of a process after kill -9 until it has ended")
+    print("(*) SQLite: open and look up in a running process, after a close and not after a kill")
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["input"] and len(sys.argv) == 3:
         make_input(sys.argv[2])
@@ -137,5 +245,13 @@ if __name__ == "__main__":
         kill(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])
     elif sys.argv[1:2] == ["verify"] and len(sys.argv) == 5:
         verify(*sys.argv[2:])
+    elif sys.argv[1:2] == ["records"] and len(sys.argv) == 4:
+        make_records(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1:2] == ["restart"] and len(sys.argv) == 8:
+        restart(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6], sys.argv[7])
+    elif sys.argv[1:2] == ["sqlite"] and len(sys.argv) == 5:
+        sqlite(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    elif sys.argv[1:2] == ["table"] and len(sys.argv) > 2:
+        table(sys.argv[2:])
     else:
         sys.exit(__doc__)

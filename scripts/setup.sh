@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing. `setup.sh`: to build and test; `setup.sh compare`:
-# for the comparison with other engines; `setup.sh go`: for the linearizability checker; `setup.sh
-# mpi`: for perdure::mpi. Asks dpkg only, so it costs nothing when all is there.
+# Installs the Debian packages that are missing for one purpose, and no others:
+#   setup.sh tools    the library, the command line and the demo
+#   setup.sh tests    the same and the tests (the default)
+#   setup.sh clang    the sanitizers and the fuzzers
+#   setup.sh lint     the formatter and clang-tidy
+#   setup.sh compare  the comparison with other engines
+#   setup.sh go       the linearizability checker
+#   setup.sh mpi      perdure::mpi
+# It asks only dpkg, so a call that finds nothing missing costs nothing.
 set -euo pipefail
 
-case "${1:-core}" in
-  core)
-    packages=(g++ cmake ninja-build ccache pkg-config python3
-              clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
-              libgtest-dev librapidcheck-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-              libpmem2-dev relacy-dev libsqlite3-dev) ;;
+tools=(g++ cmake ninja-build pkg-config python3 libcli11-dev libfmt-dev nlohmann-json3-dev
+       libpmem2-dev)
+case "${1:-tests}" in
+  tools) packages=("${tools[@]}") ;;
+  tests) packages=("${tools[@]}" ccache libgtest-dev librapidcheck-dev relacy-dev libsqlite3-dev) ;;
+  clang) packages=(clang-19 libclang-rt-19-dev binutils) ;;
+  lint) packages=(clang-format-19 clang-tidy-19) ;;
   compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev) ;;
-  go) command -v go >/dev/null && exit 0  # whichever it is
+  go) command -v go >/dev/null && exit 0  # any version
       packages=(golang-go ca-certificates) ;;
   mpi) packages=(libopenmpi-dev openmpi-bin) ;;
-  *) echo "usage: setup.sh [core|compare|go|mpi]" >&2; exit 2 ;;
+  *) sed -n '2,10p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "setup: not a Debian system; these have to be installed: ${packages[*]}" >&2
+  echo "setup: this is not a Debian system; install the equivalents of: ${packages[*]}" >&2
   exit 0
 fi
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timed.sh NAME COMMAND...: runs a test, and appends its name and its seconds of processor time (user
+# timed.sh NAME COMMAND...: runs a test and appends its name and its processor seconds (user
 # and system, children included) to the file $PERDURE_TEST_TIMES.
 name=$1
 shift
