@@ -52,9 +52,10 @@ format: | setup-lint  ## format the sources in place
 format-check: | setup-lint  ## fail if a source is not formatted
 	@clang-format-19 --dry-run --Werror $(CXX_FILES)
 
-# Tests are left out: their macros drown the findings.
-tidy: build-release setup-lint  ## clang-tidy over library, tools, benchmark and testing
-	@run-clang-tidy-19 -quiet -p build/release \
+# Tests are left out: their macros drown the findings. Nothing has to be built for it.
+tidy: setup setup-lint  ## clang-tidy over library, tools, benchmark and testing
+	@cmake --preset tidy >/dev/null
+	@run-clang-tidy-19 -quiet -p build/tidy \
 	    '^$(CURDIR)/(src|tools|testing|bench/(harness|workloads))/.*\.cc$$'
 
 asan: build-asan ## all fast tests under AddressSanitizer and UndefinedBehaviorSanitizer

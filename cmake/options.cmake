@@ -7,6 +7,7 @@ option(PERDURE_LIBPMEM2 "Use libpmem2 to find out what a medium promises, when i
 option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB, LMDB, libcuckoo, oneTBB)" OFF)
 set(PERDURE_MPI AUTO CACHE STRING "Build perdure::mpi: ON, OFF or AUTO, where MPI is found")
 set_property(CACHE PERDURE_MPI PROPERTY STRINGS AUTO ON OFF)
+option(PERDURE_UNITY "Compile the sources of the command line together" ON)
 option(PERDURE_FUZZ "Build fuzz/ with libFuzzer (clang)" OFF)
 option(PERDURE_COVERAGE "Instrument for gcov" OFF)
 set(PERDURE_SANITIZE "" CACHE STRING "Empty, address (with undefined) or thread")
