@@ -96,7 +96,7 @@ coverage: build-coverage  ## lines and branches that the fast tests reach, of EN
 bench-figures: build-release bench-compare  ## figures of the benchmarks: half an hour, 16 GB
 	@scripts/figures.sh
 
-paper-figures: build-release  ## the evaluations of three papers, measured here: a long run
+paper-figures: build-release  ## parts of three papers' evaluations, measured here: a long run
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions

@@ -13,7 +13,7 @@ elseif(PERDURE_SANITIZE)
 endif()
 if(PERDURE_SANITIZE)
   list(APPEND flags -fno-omit-frame-pointer)
-  # Debug keeps the assertions; -O1 keeps the tests short.
+  # Debug keeps the checks of the C++ library; -O1 keeps the tests short.
   set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
   find_program(PERDURE_ADDR2LINE addr2line REQUIRED)  # what turns reports into file and line
 endif()

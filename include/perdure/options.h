@@ -15,7 +15,7 @@ constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 enum class Engine : std::uint16_t {
   phast = 1,      // ordered; persistent leaves, inner nodes in DRAM
   level = 2,      // hash; two levels in persistent memory, grows and shrinks in place
-  clevel = 3,     // hash; all persistent, grows in the background, restarts at once
+  clevel = 3,     // hash; all persistent, rehashed in the background, restarts at once
   as = 4,         // ordered; skiplist, all persistent, restarts at once
   ascs = 5,       // ordered; skiplist, only its lowest level written back
   pskiplist = 6,  // ordered, multi-version; histories persistent, index in DRAM
@@ -62,8 +62,8 @@ struct PoolOptions {
   std::uint32_t recovery_threads = 0;  // 0: one per core
   // Threads of the pool, at most kMaxBackgroundThreads, started when there is work: a rehash, a
   // sweep after a restart at once, a large pool's next growth. 0: none, Pool::run_background() and
-  // mutations do it, as where the system refuses the threads. More than one pay where a table is
-  // rehashed while several threads insert.
+  // mutations do it, as where the system refuses the threads. More than one help where a table of
+  // `level` is rehashed while several threads insert; `clevel` is rehashed by one.
   std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // `emulated` only: added after each write-back
 };

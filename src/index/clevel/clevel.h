@@ -1,9 +1,10 @@
-// Clevel: a persistent hash map that grows without making anybody wait, and restarts at once.
+// Clevel: a persistent hash map that rehashes in the background, and whose open reads no entries.
 //
 // WHAT  Clevel hashing (Chen et al., ATC 2020): a list of levels, each twice the one below, two
 //   candidate buckets of eight slots per level, slots that name items, background rehash from the
-//   last level to the first. WHEN: point access, no pause for a resize, restart in milliseconds
-//   whatever the size. WHEN NOT: order is asked for; the least memory. Deviations, and why, in
+//   last level to the first. WHEN: point access, no wait for the rehash, an open that reads the
+//   root and the extent table only. WHEN NOT: order is asked for; the least memory; no insert may
+//   wait (one that finds no slot waits for the next level). Deviations, and why, in
 //   docs/design/clevel.md: the item, not the slot, is what operations linearize on; the draining
 //   level's slots are sealed; no persistent cursor, context or buffer; no update ever
 //   writes a slot; inserts of one key exclude each other.

@@ -3,7 +3,7 @@
 // WHAT  Level hashing (Zuo, Hua, Wu, 2018): two levels, the top one twice the bottom one, two hash
 //   functions, so four candidate buckets; an insert moves at most one item, also from bottom to
 //   top; a resize rehashes one level of three. WHEN: point access, full before it grows. WHEN NOT:
-//   order, or inserts that never wait (clevel). Deviations, and why, in docs/design/level.md: a
+//   order, or no wait for a rehash (clevel). Deviations, and why, in docs/design/level.md: a
 //   line holds its own tokens, so an insert is one write-back and one fence; version locks and
 //   fingerprints per bucket in DRAM; movements are recorded; a resize is one store.
 // LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,

@@ -59,11 +59,12 @@
 //   more      stored (release) before the first entry is dropped, loaded (acquire) before that: two
 //             trims under a reader leave it what says that the key was removed.
 //   horizon   stored (seq_cst) before an entry goes, loaded by readers of a version last.
-// RECOVERY  O(keys + entries), in parallel: the blocks of the chain, i mod T; histories; then the
-//   keys are sorted and the directory is built. What the root says of versions is believed if tag,
-//   trim and rollback can have stored it. Only a rollback that was cut short is repaired, first,
-//   key by key, in segments that the heap has marked as that key's. The clock begins above the
-//   limit: no tag has closed that version, and no entry is above it.
+// RECOVERY  O(keys + entries). In parallel: the blocks of the chain, i mod T; histories; sorting
+//   each thread's keys; the hints. By one thread: merging what they sorted, building the leaves.
+//   What the root says of versions is believed if tag, trim and rollback can have stored it. Only a
+//   rollback that was cut short is repaired, first, key by key, in segments that the heap has
+//   marked as that key's. The clock begins above the limit: no tag has closed that version, and no
+//   entry is above it.
 //   Non-authoritative pointers: all words of slots whose stamp is 0; values of removed and dropped
 //   entries.
 // RECLAMATION  records, segments, blocks, nodes and leaves through epochs, after the fence of their

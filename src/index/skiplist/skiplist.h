@@ -2,8 +2,8 @@
 //
 // WHAT  Atomic skiplists (Xiao et al., IEEE Access 2021): a skiplist that is changed by ordered
 //   8-byte stores, without a log. `as` keeps every level consistent on the medium at every moment;
-//   `ascs` level 0 only. WHEN: an ordered map that needs no index in DRAM; `as` to restart at once
-//   whatever the size, `ascs` for the fewest write-backs. WHEN NOT: the fastest ordered map
+//   `ascs` level 0 only. WHEN: an ordered map that needs no index in DRAM; `as` for an open that
+//   reads no nodes, `ascs` for the fewest write-backs. WHEN NOT: the fastest ordered map
 //   (phast); many writers (they take turns). Deviations, and why, in
 //   docs/design/atomic_skiplists.md: a node is written back whole before its link; the last link of
 //   a tower is written back by the next operation; lookups and scans run beside the writer.
