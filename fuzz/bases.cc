@@ -88,11 +88,8 @@ void Fixture::make_empty() {
   file_.write("");
   RealPlatform platform;
   FileStorage storage;
-  constexpr PoolShape kShape{.max_bytes = 192_KiB,
-                             .extent_bytes = 4_KiB,
-                             .root_slots = 8,
-                             .writer_slots = 0,
-                             .initial_extents = 2};
+  constexpr PoolShape kShape{
+      .max_bytes = 192_KiB, .extent_bytes = 4_KiB, .root_slots = 8, .initial_extents = 2};
   must(storage.open(file_.path(), FileStorage::Access::owner));
   must(storage.map(kShape.max_bytes));
   layout::Identity identity;

@@ -22,7 +22,7 @@ void plant(const std::string& bytes) {
   layout::Header header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   const std::vector<std::uint8_t> table(16);
-  if (table.data()[header.reserved[0]] == 1) std::abort();
+  if (table.data()[header.log_id[0]] == 1) std::abort();
 }
 
 }  // namespace

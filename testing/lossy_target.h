@@ -27,11 +27,8 @@ class LossyTarget : public TortureTarget {
     platform_->set_durable(durability_ != Durability::process);
     if (storage_.size() == 0) {
       const std::uint8_t uuid[16] = {4, 5, 6};
-      const PoolShape shape{.max_bytes = kCapacity,
-                            .extent_bytes = 16_KiB,
-                            .root_slots = 8,
-                            .writer_slots = 8,
-                            .initial_extents = 4};
+      const PoolShape shape{
+          .max_bytes = kCapacity, .extent_bytes = 16_KiB, .root_slots = 8, .initial_extents = 4};
       Status s = PoolCore<LossyPlatform>::create(*platform_, storage_, shape, identity(), uuid,
                                                  durability_);
       if (!s.ok()) return s;

@@ -13,8 +13,7 @@ namespace {
 constexpr std::uint64_t kCapacity = 2 << 20;
 constexpr PoolShape kShape{.max_bytes = 1 << 20,
                            .extent_bytes = kPage,
-                           .root_slots = 2,  // a line each: the first, and the last
-                           .writer_slots = 8,
+                           .root_slots = 2,         // a line each: the first, and the last
                            .initial_extents = 12};  // two lines of the extent table
 
 layout::Root named(const char* name) {

@@ -12,11 +12,8 @@ namespace perdure::testing {
 
 // Small enough that growth, run allocation and extent recycling happen within a few dozen
 // operations.
-inline constexpr PoolShape kTinyShape{.max_bytes = 1 << 20,
-                                      .extent_bytes = kPage,
-                                      .root_slots = 8,
-                                      .writer_slots = 8,
-                                      .initial_extents = 4};
+inline constexpr PoolShape kTinyShape{
+    .max_bytes = 1 << 20, .extent_bytes = kPage, .root_slots = 8, .initial_extents = 4};
 
 class SimPool {
  public:

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "commands.h"
 
@@ -102,10 +103,20 @@ Json to_json(const Array<MapInfo>& maps, const ListArguments& which) {
   return array;
 }
 
+std::vector<int> bits_of(std::uint64_t features) {
+  std::vector<int> bits;
+  for (int bit = 0; bit < 64; ++bit) {
+    if ((features >> bit & 1) != 0) bits.push_back(bit);
+  }
+  return bits;
+}
+
 Json to_json(const PoolInfo& info) {
   return {{"path", info.path.c_str()},
           {"uuid", info.uuid.c_str()},
           {"format_version", info.format_version},
+          {"compatible_features", bits_of(info.compatible_features)},
+          {"incompatible_features", bits_of(info.incompatible_features)},
           {"file_bytes", info.file_bytes},
           {"max_bytes", info.max_bytes},
           {"extent_bytes", info.extent_bytes},
@@ -130,6 +141,12 @@ void print_info(const PoolInfo& info) {
   print_row("pool", info.path);
   print_row("uuid", info.uuid);
   print_row("format", std::to_string(info.format_version));
+  const auto features = [](const char* kind, std::uint64_t set) {
+    if (set == 0) return;
+    print_row(kind, fmt::format("bits {}", fmt::join(bits_of(set), ", ")));
+  };
+  features("  compatible features", info.compatible_features);
+  features("  incompatible features", info.incompatible_features);
   print_row("size", fmt::format("{} of at most {}", human_bytes(info.file_bytes),
                                 human_bytes(info.max_bytes)));
   print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium),

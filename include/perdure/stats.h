@@ -40,6 +40,8 @@ struct PoolInfo {
   Text<4096> path;
   Text<36> uuid;
   std::uint32_t format_version = 0;
+  std::uint64_t compatible_features = 0;    // a bit each; of a pool that newer builds have used
+  std::uint64_t incompatible_features = 0;  // those that this build knows; others are refused
   std::uint64_t file_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::uint64_t extent_bytes = 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "pool/pool_core.h"
@@ -9,17 +10,64 @@ namespace {
 
 enum class Copy { valid, foreign, damaged, absent };
 
+bool same_machine(const layout::Header& header) noexcept {
+  return header.endian_tag == layout::kEndianTag && header.word_bytes == sizeof(void*) &&
+         header.header_bytes == sizeof(layout::Header);
+}
+
 // A copy that carries the magic but not our tags is foreign, not damaged.
 Copy classify(const layout::Header& header, bool verify) noexcept {
   if (header.magic != layout::kMagic) return Copy::absent;
   if (!verify || header.crc == header_crc(header)) {
-    const bool ours = header.endian_tag == layout::kEndianTag &&
-                      header.word_bytes == sizeof(void*) &&
-                      header.format_version == layout::kFormatVersion &&
-                      header.header_bytes == sizeof(layout::Header);
+    const bool ours = same_machine(header) && header.format_version == layout::kFormatVersion;
     return ours ? Copy::valid : Copy::foreign;
   }
   return Copy::damaged;
+}
+
+Status refuse_foreign(const layout::Header& header) noexcept {
+  if (!same_machine(header)) {
+    return Status::format(StatusCode::unsupported_format,
+                          "written on another kind of machine (endian tag %x, %u-byte words, "
+                          "%u-byte header); run `perdure dump` there and `perdure load` here",
+                          header.endian_tag, header.word_bytes, header.header_bytes);
+  }
+  if (header.format_version > layout::kFormatVersion) {
+    return Status::format(StatusCode::unsupported_format,
+                          "format version %u is newer than version %u, which this build reads; use "
+                          "the perdure that wrote the file, or a newer one",
+                          header.format_version, layout::kFormatVersion);
+  }
+  return Status::format(
+      StatusCode::unsupported_format,
+      "format version %u, this build reads version %u; with the perdure that wrote the file run "
+      "`perdure dump FILE items.tsv`, then with this one `perdure load NEW items.tsv` (for each "
+      "map; load takes its --map, --key, --value and --engine)",
+      header.format_version, layout::kFormatVersion);
+}
+
+// Of features that this build does not know the data may be lost when it opens the pool.
+Status check_features(const layout::Header& header) noexcept {
+  const std::uint64_t unknown = header.incompatible & ~layout::kIncompatibleFeatures;
+  if (unknown == 0) return {};
+  char bits[64 * 4 + 1];
+  int n = 0;
+  for (int bit = 0; bit < 64; ++bit) {
+    if ((unknown >> bit & 1) == 0) continue;
+    n += std::snprintf(bits + n, sizeof(bits) - static_cast<std::size_t>(n), "%s%d",
+                       n == 0 ? "" : ", ", bit);
+  }
+  return Status::format(StatusCode::unsupported_format,
+                        "the pool has features that this build does not know (incompatible bits "
+                        "%s); use the perdure that wrote the file, or a newer one",
+                        bits);
+}
+
+// Not a feature's that this build does not know: it may keep something there.
+bool reserved_is_zero(const layout::Header& h) noexcept {
+  if ((h.compatible & ~layout::kCompatibleFeatures) != 0) return true;
+  return h.reserved0 == 0 && h.reserved1 == 0 && h.reserved2 == 0 &&
+         std::ranges::all_of(h.reserved, [](std::uint8_t byte) { return byte == 0; });
 }
 
 // A checksum proves that these are the bytes that were written, not that they make sense.
@@ -34,9 +82,9 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
       h.max_bytes - h.data_offset < e) {
     return bad("maximum size");
   }
-  if (h.root_slots == 0 || h.root_slots > 65536 || h.writer_slots > 1U << 20) return bad("slots");
+  if (h.root_slots == 0 || h.root_slots > 65536) return bad("slots");
   const std::uint64_t directory_end =
-      layout::kDirectoryOffset + std::uint64_t{h.root_slots + h.writer_slots} * 64;
+      layout::kDirectoryOffset + h.root_slots * sizeof(layout::Root);
   if (h.table_offset < directory_end || h.table_offset % kPage != 0 ||
       h.table_offset > h.data_offset) {
     return bad("extent table");
@@ -51,6 +99,9 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
   }
   if (h.close_state > layout::CloseState::sealed) return bad("state");
   if (h.mode < 1 || h.mode > 3 || h.weakest < 1 || h.weakest > 3) return bad("durability");
+  // A log of batches comes with an incompatible bit: this build would free its blocks.
+  if (h.batch_log != 0) return bad("log of batches");
+  if (!reserved_is_zero(h)) return bad("reserved bytes");
   if (bytes < h.file_bytes) {
     return Status::format(
         StatusCode::corruption,
@@ -83,13 +134,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
     }
   }
   for (int i = 0; i < 2 && best < 0; ++i) {
-    if (kinds[i] == Copy::foreign) {
-      return Status::format(StatusCode::unsupported_format,
-                            "format version %u (endian tag %x, %u-byte words) is not this build's "
-                            "version %u; use the build that wrote it, or dump and load",
-                            headers[i].format_version, headers[i].endian_tag, headers[i].word_bytes,
-                            layout::kFormatVersion);
-    }
+    if (kinds[i] == Copy::foreign) return refuse_foreign(headers[i]);
   }
   if (best < 0) {
     const bool ours = kinds[0] == Copy::damaged || kinds[1] == Copy::damaged;
@@ -98,6 +143,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
                                : "not a perdure pool (no header), or its creation did not finish; "
                                  "remove the file if it is meant to be one");
   }
+  if (Status s = check_features(headers[best]); !s.ok()) return s;
   if (Status s = check_shape(headers[best], bytes); !s.ok()) return s;
   out = headers[best];
   if (copy != nullptr) *copy = best;
@@ -151,9 +197,8 @@ Status shape_header(const PoolShape& shape, layout::Header& h) noexcept {
   h.header_bytes = sizeof(layout::Header);
   h.extent_bytes = e;
   h.root_slots = shape.root_slots;
-  h.writer_slots = shape.writer_slots;
-  h.table_offset = align_up(
-      layout::kDirectoryOffset + std::uint64_t{shape.root_slots + shape.writer_slots} * 64, kPage);
+  h.table_offset =
+      align_up(layout::kDirectoryOffset + shape.root_slots * sizeof(layout::Root), kPage);
   h.data_offset = align_up(h.table_offset + shape.max_bytes / e * 8, e);
   h.max_bytes = shape.max_bytes / e * e;
   if (shape.max_bytes > kMaxPoolSize || h.max_bytes < h.data_offset + e) {

@@ -1,9 +1,8 @@
-// On-media structures of a pool, format version 0. docs/design/pool-format.md draws them.
+// On-media structures of a pool, format version 1. docs/design/pool-format.md draws them.
 //
 //   0                header, copy A            one page
 //   4096             header, copy B            one page
 //   8192             root directory            root_slots x 64 bytes
-//   ...              writer descriptors        writer_slots x 64 bytes, reserved for engines
 //   ...              extent table              one word per extent, for max_bytes
 //   data_offset      extents                   each extent_bytes long
 //
@@ -17,10 +16,16 @@
 namespace perdure::layout {
 
 inline constexpr std::uint64_t kMagic = 0x3165727564726570;  // "perdure1"
-inline constexpr std::uint32_t kFormatVersion = 0;
+inline constexpr std::uint32_t kFormatVersion = 1;
 inline constexpr std::uint32_t kEndianTag = 0x01020304;
 inline constexpr std::uint64_t kHeaderBytes = 4096;
 inline constexpr std::uint64_t kDirectoryOffset = 2 * kHeaderBytes;
+
+// Features that this build knows, a bit each. Of a pool with an unknown compatible bit everything
+// else is as ever: it is opened, and written, and the bit is kept. One with an unknown incompatible
+// bit is refused. A feature whose data this build would free, change or not replay is incompatible.
+inline constexpr std::uint64_t kCompatibleFeatures = 0;
+inline constexpr std::uint64_t kIncompatibleFeatures = 0;
 
 // How the last owner left the pool. On media: never renumber.
 enum class CloseState : std::uint32_t {
@@ -55,7 +60,7 @@ struct Header {
   std::uint64_t max_bytes;
   std::uint64_t extent_bytes;
   std::uint32_t root_slots;
-  std::uint32_t writer_slots;
+  std::uint32_t reserved0;
   std::uint64_t table_offset;
   std::uint64_t data_offset;
   // State.
@@ -63,16 +68,34 @@ struct Header {
   CloseState close_state;
   std::uint32_t mode;     // Durability of this open
   std::uint32_t weakest;  // weakest Durability since the last full write-back
-  std::uint32_t reserved0;
+  std::uint32_t reserved1;
   Identity identity;
   std::uint64_t directory_crc;  // CRC32C of the root directory; unless dirty
   std::uint64_t seal;           // of the content, if sealed
-  std::uint8_t reserved[264];   // zero; room for engines to come
-  std::uint32_t reserved1;
+  // Features.
+  std::uint64_t compatible;    // bits; see kCompatibleFeatures
+  std::uint64_t incompatible;  // bits; see kIncompatibleFeatures
+  std::uint64_t batch_log;     // offset of the root of a log of batches; 0: none
+  // Of the log beside the file that belongs to it; 0: there never was one. Both are kept for good,
+  // so that what an older incarnation left behind is not taken for the present one.
+  std::uint8_t log_id[16];
+  std::uint64_t log_incarnation;
+  // All reserved bytes are zero; where an unknown compatible bit is set they may be its feature's.
+  std::uint8_t reserved[216];
+  std::uint32_t reserved2;
   std::uint32_t crc;  // CRC32C of all bytes before it
 };
 static_assert(sizeof(Header) == 512);
+static_assert(offsetof(Header, reserved0) == 68);
+static_assert(offsetof(Header, file_bytes) == 88);
+static_assert(offsetof(Header, reserved1) == 108);
 static_assert(offsetof(Header, identity) == 112);
+static_assert(offsetof(Header, seal) == 232);
+static_assert(offsetof(Header, compatible) == 240 && offsetof(Header, incompatible) == 248);
+static_assert(offsetof(Header, batch_log) == 256);
+static_assert(offsetof(Header, log_id) == 264 && offsetof(Header, log_incarnation) == 280);
+static_assert(offsetof(Header, reserved) == 288 && offsetof(Header, reserved2) == 504);
+static_assert(offsetof(Header, crc) == 508);
 static_assert(std::is_trivially_copyable_v<Header>);
 
 // One named map. `root` is stored last and commits the line; 0: the slot is free.

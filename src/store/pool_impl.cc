@@ -18,7 +18,6 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   PoolShape shape{.max_bytes = options.max_size};
   if (options.max_size < kSmallPool) {
     shape.extent_bytes = 16_KiB;
-    shape.writer_slots = 64;
     shape.initial_extents = 4;
   }
   return shape;

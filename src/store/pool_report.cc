@@ -21,6 +21,8 @@ void describe(const layout::Header& header, PoolInfo& out) {
   }
   out.uuid = std::string_view(text, static_cast<std::size_t>(n));
   out.format_version = header.format_version;
+  out.compatible_features = header.compatible;
+  out.incompatible_features = header.incompatible;
   out.file_bytes = header.file_bytes;
   out.max_bytes = header.max_bytes;
   out.extent_bytes = header.extent_bytes;
