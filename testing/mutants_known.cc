@@ -72,6 +72,23 @@ bool relies_on_order(std::string_view site) {
   });
 }
 
+std::vector<Mutant> mutants_of(const SiteInfo& site) {
+  std::vector<Mutant> mutants;
+  if (site.flushes) mutants.push_back(Mutant::drop_flush);
+  if (site.fences) mutants.push_back(Mutant::drop_fence);
+  if (site.multi_line_count > 0) {
+    mutants.push_back(Mutant::first_line_only);
+    mutants.push_back(Mutant::all_but_last);
+  }
+  if (site.flushes) mutants.push_back(Mutant::delay_flush);
+  if (site.flushes && site.fences) mutants.push_back(Mutant::publish_first);
+  if (site.ordered_count > 0 && relies_on_order(site.name)) mutants.push_back(Mutant::any_order);
+  if (site.syncs) mutants.push_back(Mutant::drop_sync);
+  if (site.steps) mutants.push_back(Mutant::skip_step);
+  if (site.checks) mutants.push_back(Mutant::skip_check);
+  return mutants;
+}
+
 std::vector<Argument> arguments(const EngineUnderTest& engine) {
   return joined<Argument>(kArguments, engine.arguments);
 }

@@ -4,6 +4,9 @@
 //   DRAM primitives are plain objects: one thread runs at a time. Every persistent access, latch
 //   and atomic operation calls step() before it takes effect; there the cooperative scheduler
 //   (scheduler.h) takes over; without one it does nothing.
+// ACCESSES  With access_hook set, every address that an engine reads or writes through the platform
+//   is reported (costs.cc counts lines with it). Not seen: what is read through a plain pointer
+//   (the bytes of records and of keys, the header of a map) and what is only prefetched.
 // DETERMINISM  Clock and random source are counters; SimPlatform::world() saves and restores them,
 //   so that a recovery run in the middle of a workload leaves no trace in it.
 #pragma once
@@ -175,17 +178,20 @@ class SimPlatform {
   // --- persistent words ---
   std::uint64_t load(const std::uint64_t& word) const noexcept {
     step(StepKind::read);
+    access(&word, sizeof(word));
     return word;
   }
   std::uint64_t peek(const std::uint64_t& word) const noexcept { return load(word); }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
     step(StepKind::store);
+    access(&word, sizeof(word));
     before_store();
     memory_.store(&word, value);
   }
   bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
                         std::uint64_t desired) noexcept {
     step(StepKind::store);
+    access(&word, sizeof(word));
     if (word != expected) {
       expected = word;
       return false;
@@ -196,11 +202,14 @@ class SimPlatform {
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
     step(StepKind::store);
+    access(src, n);
+    access(dst, n);
     before_store();
     memory_.copy(dst, src, n);
   }
   void zero(void* dst, std::size_t n) noexcept {
     step(StepKind::store);
+    access(dst, n);
     before_store();
     memory_.zero(dst, n);
   }
@@ -247,6 +256,7 @@ class SimPlatform {
   // --- DRAM side ---
   static std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
     step(StepKind::read);
+    access(line, kLine);
     std::uint64_t mask = 0;
     for (std::uint64_t i = 0; i < kLine; ++i) mask |= std::uint64_t{line[i] == byte} << i;
     return mask;
@@ -256,6 +266,7 @@ class SimPlatform {
     std::uint32_t mask = 0;
     for (std::uint32_t i = 0; i < n; ++i) {
       step(StepKind::read);
+      access(line + i, sizeof(line[i]));
       mask |= std::uint32_t{line[i] >> 48 == tag} << i;
     }
     return mask;
@@ -304,6 +315,12 @@ class SimPlatform {
   static void step(StepKind kind, const char* site = nullptr) noexcept {
     if (step_hook != nullptr) [[unlikely]]
       step_hook(kind, site);
+  }
+  // Called with every range that is read or written, of a pool or of DRAM; null: nothing happens.
+  static inline void (*access_hook)(const void* p, std::size_t n) = nullptr;
+  static void access(const void* p, std::size_t n) noexcept {
+    if (access_hook != nullptr) [[unlikely]]
+      access_hook(p, n);
   }
   // A planted logical bug: ByteLatches that cannot be taken, and nobody notices.
   static inline bool latches_stuck = false;

@@ -54,23 +54,6 @@ SiteInfo* find_site(std::string_view name) {
   return nullptr;
 }
 
-std::vector<Mutant> mutants_of(const SiteInfo& site) {
-  std::vector<Mutant> mutants;
-  if (site.flushes) mutants.push_back(Mutant::drop_flush);
-  if (site.fences) mutants.push_back(Mutant::drop_fence);
-  if (site.multi_line_count > 0) {
-    mutants.push_back(Mutant::first_line_only);
-    mutants.push_back(Mutant::all_but_last);
-  }
-  if (site.flushes) mutants.push_back(Mutant::delay_flush);
-  if (site.flushes && site.fences) mutants.push_back(Mutant::publish_first);
-  if (site.ordered_count > 0 && relies_on_order(site.name)) mutants.push_back(Mutant::any_order);
-  if (site.syncs) mutants.push_back(Mutant::drop_sync);
-  if (site.steps) mutants.push_back(Mutant::skip_step);
-  if (site.checks) mutants.push_back(Mutant::skip_check);
-  return mutants;
-}
-
 bool reached(const SiteInfo& site) {
   return site.flush_count + site.fence_count + site.sync_count + site.ask_count > 0;
 }
