@@ -9,12 +9,19 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include "bench/workloads/keys.h"
 #include "bench/workloads/random.h"
 #include "platform/real_platform.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 namespace perdure::bench {
 namespace {
@@ -59,7 +66,34 @@ class Area {
   }
   Line* lines() const noexcept { return static_cast<Line*>(base_); }
 
+  // Asks for huge pages, as a pool does when it grows; the content stays. False: the system gives
+  // none, or not for all of the area.
+  bool make_huge() noexcept {
+    ::madvise(base_, kBytes, MADV_HUGEPAGE);
+    ::madvise(base_, kBytes, MADV_COLLAPSE);
+    return huge_bytes() == kBytes;
+  }
+
  private:
+  // How much of the area is mapped by huge pages, as /proc/self/smaps says.
+  std::uint64_t huge_bytes() const {
+    std::ifstream maps("/proc/self/smaps");
+    const std::string begin = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(base_));
+    bool within = false;
+    std::uint64_t kibibytes = 0;
+    for (std::string line; std::getline(maps, line);) {
+      if (within && line.starts_with("VmFlags:")) break;
+      within |= line.starts_with(begin);
+      std::istringstream fields(line);
+      std::string name;
+      std::uint64_t value = 0;
+      if (!within || !(fields >> name >> value)) continue;
+      // The first is of tmpfs, the second of other files.
+      if (name == "ShmemPmdMapped:" || name == "FilePmdMapped:") kibibytes += value;
+    }
+    return kibibytes << 10;
+  }
+
   static std::unexpected<Failure> failed(const std::string& path, int error) {
     return failure(kExitIo, fmt::format("{}: {}; calibration needs 1 GiB there: name another place "
                                         "with --path",
@@ -102,16 +136,61 @@ double transfers() {
   });
 }
 
+// The costs of random lines of an area through which the chain of Line::next leads.
+class LineCosts {
+ public:
+  explicit LineCosts(Line* lines) : lines_(lines) {
+    platform_.configure(FlushMode::cache_line, best_flush_instruction(), 0);
+  }
+
+  double load() {
+    return median_of_runs([&] {
+      return timed([&] {
+        for (std::uint64_t i = 0; i < kOperations; ++i)
+          position_ = platform_.load(lines_[position_].next);
+      });
+    });
+  }
+  double persist() {
+    Random random(position_);  // uses the position, so that the loads cannot be optimised away
+    return median_of_runs([&] {
+      return timed([&] {
+        for (std::uint64_t i = 0; i < kOperations; ++i) {
+          Line& line = lines_[random.next() % kLines];
+          platform_.store(line.word, i);
+          platform_.flush(&line.word, sizeof(line.word), "bench.calibrate"_site);
+          (void)platform_.fence("bench.calibrate"_site);
+        }
+      });
+    });
+  }
+  double compare_and_swap() {
+    Random random(position_);
+    return median_of_runs([&] {
+      return timed([&] {
+        for (std::uint64_t i = 0; i < kOperations; ++i) {
+          Line& line = lines_[random.next() % kLines];
+          std::uint64_t expected = line.word;
+          platform_.compare_exchange(line.word, expected, expected + 1);
+        }
+      });
+    });
+  }
+
+ private:
+  Line* lines_;
+  RealPlatform platform_;
+  std::uint64_t position_ = 0;
+};
+
 }  // namespace
 
 Result<Calibration> calibrate(const std::string& path, Progress& progress) {
-  constexpr std::uint64_t kSteps = 5;
+  constexpr std::uint64_t kSteps = 8;
   progress.start("calibrating", kSteps);
   Area area;
   if (auto opened = area.open(path); !opened) return std::unexpected(opened.error());
   Line* const lines = area.lines();
-  RealPlatform platform;
-  platform.configure(FlushMode::cache_line, best_flush_instruction(), 0);
 
   // Page by page first, as page faults in random order would take longer than all the rest. Then
   // one cycle through all lines in the order of a bijection.
@@ -122,38 +201,21 @@ Result<Calibration> calibrate(const std::string& path, Progress& progress) {
   progress.show(1);
 
   Calibration result;
-  std::uint64_t position = 0;
-  result.load_ns = median_of_runs([&] {
-    return timed([&] {
-      for (std::uint64_t i = 0; i < kOperations; ++i)
-        position = platform.load(lines[position].next);
-    });
-  });
+  LineCosts costs(lines);
+  result.load_ns = costs.load();
   progress.show(2);
-
-  Random random(position);  // uses the position, so that the loads cannot be optimised away
-  result.persist_ns = median_of_runs([&] {
-    return timed([&] {
-      for (std::uint64_t i = 0; i < kOperations; ++i) {
-        Line& line = lines[random.next() % kLines];
-        platform.store(line.word, i);
-        platform.flush(&line.word, sizeof(line.word), "bench.calibrate"_site);
-        (void)platform.fence("bench.calibrate"_site);
-      }
-    });
-  });
+  result.persist_ns = costs.persist();
   progress.show(3);
-
-  result.cas_ns = median_of_runs([&] {
-    return timed([&] {
-      for (std::uint64_t i = 0; i < kOperations; ++i) {
-        Line& line = lines[random.next() % kLines];
-        std::uint64_t expected = line.word;
-        platform.compare_exchange(line.word, expected, expected + 1);
-      }
-    });
-  });
+  result.cas_ns = costs.compare_and_swap();
   progress.show(4);
+  if (area.make_huge()) {
+    result.load_huge_ns = costs.load();
+    progress.show(5);
+    result.persist_huge_ns = costs.persist();
+    progress.show(6);
+    result.cas_huge_ns = costs.compare_and_swap();
+    progress.show(7);
+  }
   if (std::thread::hardware_concurrency() > 1) {
     result.transfer_ns = median_of_runs(transfers, kTransfers);
   }

@@ -111,6 +111,9 @@ Json to_json(const Calibration& calibration) {
   return {{"persist_ns", rounded(calibration.persist_ns, 2)},
           {"load_ns", rounded(calibration.load_ns, 2)},
           {"cas_ns", rounded(calibration.cas_ns, 2)},
+          {"persist_huge_ns", optional_json(calibration.persist_huge_ns, 2)},
+          {"load_huge_ns", optional_json(calibration.load_huge_ns, 2)},
+          {"cas_huge_ns", optional_json(calibration.cas_huge_ns, 2)},
           {"transfer_ns", rounded(calibration.transfer_ns, 2)}};
 }
 
@@ -146,10 +149,20 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
 }
 
 std::string calibration_text(const Calibration& calibration) {
-  return fmt::format(
-      "write-back and fence {:.0f} ns, dependent load {:.0f} ns, compare-and-swap "
-      "{:.0f} ns (random 64-byte lines of 1 GiB); a line from one thread to another {:.0f} ns\n",
-      calibration.persist_ns, calibration.load_ns, calibration.cas_ns, calibration.transfer_ns);
+  const auto costs = [](const char* pages, double persist, double load, double cas) {
+    return fmt::format(
+        "{} pages: write-back and fence {:.0f} ns, dependent load {:.0f} ns, compare-and-swap "
+        "{:.0f} ns (random 64-byte lines of 1 GiB)\n",
+        pages, persist, load, cas);
+  };
+  std::string text =
+      costs("4 KiB", calibration.persist_ns, calibration.load_ns, calibration.cas_ns);
+  text += calibration.load_huge_ns
+              ? costs("huge", calibration.persist_huge_ns.value_or(0), *calibration.load_huge_ns,
+                      calibration.cas_huge_ns.value_or(0))
+              : "huge pages: the system gives none here\n";
+  return text +
+         fmt::format("a line from one thread to another {:.0f} ns\n", calibration.transfer_ns);
 }
 
 std::string table(const RunResult& result, const BenchOptions& options) {
