@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "bench/harness/answer_chain.h"
 #include "perdure/pool.h"
+#include "platform/wait_for_loads.h"
 
 namespace perdure::bench {
 namespace {
@@ -55,14 +57,15 @@ void accumulate(Counters& sum, const Counters& part) noexcept {
 class alignas(128) Worker {
  public:
   Worker(const Phase& phase, const WorkBlock& block, const ValueCodec& values, std::uint8_t newest,
-         std::uint64_t interval_ns, std::size_t sample_every)
+         std::uint64_t interval_ns, std::size_t sample_every, std::optional<AnswerChain> chain)
       : phase_(phase),
         block_(block),
         values_(values),
         scratch_(values.scratch()),
         newest_(newest),
         interval_ns_(interval_ns),
-        sample_every_(sample_every) {}
+        sample_every_(sample_every),
+        chain_(std::move(chain)) {}
 
   void run(Session& session) {
     session_ = &session;
@@ -114,9 +117,47 @@ class alignas(128) Worker {
     }
   }
 
+  // As loop(), but the answer of an operation says which one comes next: i, if all are right.
+  template <class Op>
+  void chained(std::size_t n, std::uint64_t unit, Op op) {
+    std::size_t at = 0;
+    std::uint64_t astray = 0;
+    loop(n, unit, [&](std::size_t i) {
+      // Counted, not compared in a branch: behind one the compiler could put i for `at`.
+      astray += at != i ? 1 : 0;
+      answer_ = 0;
+      op(at);
+      if (chain_->waits()) wait_for_loads();
+      at = chain_->next(at, answer_);
+      if (at >= n) [[unlikely]]
+        at = 0;
+    });
+    missing_ += astray != 0 ? 1 : 0;
+  }
+
+  void dispatch_chained() {
+    const std::size_t n = block_.size();
+    switch (phase_.kind) {
+      case OpKind::insert:
+        return chained(n, 1, [this](std::size_t i) { insert(i); });
+      case OpKind::read:
+        return chained(n, 1, [this](std::size_t i) { read(i); });
+      case OpKind::read_batch:
+        return chained((n + kBatchLength - 1) / kBatchLength, kBatchLength,
+                       [this](std::size_t i) { read_batch(i * kBatchLength); });
+      case OpKind::read_missing:
+        return chained(n, 1, [this](std::size_t i) { read_missing(i); });
+      case OpKind::update:
+        return chained(n, 1, [this](std::size_t i) { update(i); });
+      default:
+        return chained(n, 1, [this](std::size_t i) { erase(i); });
+    }
+  }
+
   // A loop of its own for every kind, so that nothing but the operation is in it.
   void dispatch() {
     const std::size_t n = block_.size();
+    if (chain_) return dispatch_chained();
     if (phase_.mixed) return loop(n, 1, [this](std::size_t i) { mixed(i); });
     switch (phase_.kind) {
       case OpKind::insert:
@@ -181,7 +222,8 @@ class alignas(128) Worker {
     bool right = false;
     const Outcome outcome = session_->read(
         block_.key(i), [&](const ValueRef& value) { right = use(block_.words[i], value); });
-    count(outcome == Outcome::yes && !right ? Outcome::no : outcome, missing_);
+    failed_ |= outcome == Outcome::failed;
+    missing_ += outcome == Outcome::no || (outcome == Outcome::yes && !right) ? 1 : 0;
   }
 
   void read_batch(std::size_t begin) {
@@ -198,6 +240,7 @@ class alignas(128) Worker {
 
   void read_missing(std::size_t i) {
     const Outcome outcome = session_->read(block_.key(i), [](const ValueRef&) {});
+    answer_ += digest(outcome);
     failed_ |= outcome == Outcome::failed;
     unexpected_ += outcome == Outcome::yes ? 1 : 0;
   }
@@ -262,18 +305,14 @@ class alignas(128) Worker {
   // newer than what is being written. All are checked, and for their generation, when everything
   // is read back.
   bool use(std::uint64_t key_word, const ValueRef& value) noexcept {
-    if (checking_) {
-      const auto generation = values_.generation(key_word, value);
-      return generation.has_value() && *generation <= newest_;
-    }
-    touched_ += value.word;
-    for (std::size_t at = 0; at < value.bytes.size(); at += 64) {
-      touched_ += static_cast<unsigned char>(value.bytes[at]);
-    }
-    return true;
+    answer_ += digest(value);
+    if (!checking_) return true;
+    const auto generation = values_.generation(key_word, value);
+    return generation.has_value() && *generation <= newest_;
   }
 
   void count(Outcome outcome, std::uint64_t& if_no) {
+    answer_ += digest(outcome);
     if (outcome == Outcome::yes) return;
     if (outcome == Outcome::no) ++if_no;
     failed_ |= outcome == Outcome::failed;
@@ -287,12 +326,14 @@ class alignas(128) Worker {
   std::uint8_t newest_;
   std::uint64_t interval_ns_;
   std::size_t sample_every_;
+  std::optional<AnswerChain> chain_;  // of dependent operations
   bool failed_ = false;
   std::uint64_t missing_ = 0;
   std::uint64_t unexpected_ = 0;
   VersionRange versions_;
   std::uint64_t visited_ = 0;  // by snapshots
-  std::uint64_t touched_ = 0;  // keeps loads of values from being optimised away
+  std::uint64_t touched_ = 0;  // by scans; keeps loads of values from being optimised away
+  std::uint64_t answer_ = 0;   // digests of what was returned, since it was last set to 0
   bool checking_ = false;
   std::uint64_t unclocked_ = 0;  // operations
   std::uint64_t unclocked_ns_ = 0;
@@ -344,20 +385,25 @@ class Starter {
 }  // namespace
 
 Driver::Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress,
-               bool clock_all)
+               const DriverOptions& options)
     : subject_(subject),
       keys_(keys),
       values_(values),
       progress_(progress),
-      sample_every_(clock_all ? 1 : kSampleEvery),
+      sample_every_(options.clock_all ? 1 : kSampleEvery),
+      dependent_(options.dependent),
       interval_ns_(empty_interval_ns()) {}
 
 Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
   const std::uint8_t newest = std::max(phase.generation, ledger.newest());
   std::vector<std::unique_ptr<Worker>> workers;
   for (const WorkBlock& block : phase.blocks) {
-    workers.push_back(
-        std::make_unique<Worker>(phase, block, values_, newest, interval_ns_, sample_every_));
+    std::optional<AnswerChain> chain;
+    if (dependent_ && phase.workload != Workload::load) {
+      chain.emplace(phase, block, values_, ledger);
+    }
+    workers.push_back(std::make_unique<Worker>(phase, block, values_, newest, interval_ns_,
+                                               sample_every_, std::move(chain)));
   }
   PhaseResult result{.name = std::string(workload_name(phase.workload)),
                      .operations = phase.operations};

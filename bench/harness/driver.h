@@ -43,10 +43,15 @@ struct PhaseResult {
   }
 };
 
+struct DriverOptions {
+  bool clock_all = false;
+  bool dependent = false;  // see answer_chain.h; of every phase but `load`
+};
+
 class Driver {
  public:
   Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress,
-         bool clock_all = false);
+         const DriverOptions& options = {});
 
   // Runs the phase, which WorkMaker made for the state in `ledger`.
   Result<PhaseResult> run(const Phase& phase, const Ledger& ledger);
@@ -60,6 +65,7 @@ class Driver {
   const ValueCodec& values_;
   Progress& progress_;
   std::size_t sample_every_;
+  bool dependent_;
   std::uint64_t interval_ns_ = 0;  // between two readings of the clock with nothing in between
 };
 

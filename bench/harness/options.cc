@@ -63,6 +63,7 @@ struct Raw {
   std::string capacity = "0";
   std::string touch = "0";
   bool clock_all = false;
+  bool dependent = false;
   std::uint64_t seed = 1;
   bool json = false;
   bool keep = false;
@@ -115,6 +116,9 @@ void declare(CLI::App& app, Program program, Raw& raw) {
                  "virtual machine may get it from its host only then, slowly (0)");
   app.add_flag("--clock-all", raw.clock_all,
                "clock every operation, not one in 16: slower, and `max ns` misses nothing");
+  app.add_flag("--dependent", raw.dependent,
+               "the key of an operation follows from the answer of the one before, so that no two "
+               "overlap: insert read read_batch read_missing update delete, behind load");
   app.add_option("--seed", raw.seed, "the same seed gives the same work (1)");
   app.add_flag("--json", raw.json, "print one JSON object");
   app.add_flag("--keep", raw.keep, "leave the pool");
@@ -205,6 +209,30 @@ Result<void> check_keys(const BenchOptions& options) {
   return {};
 }
 
+// Whether the next key can follow from what an operation of the workload returns.
+bool chains(Workload workload) noexcept {
+  return workload == Workload::insert || workload == Workload::read ||
+         workload == Workload::read_batch || workload == Workload::read_missing ||
+         workload == Workload::update || workload == Workload::erase;
+}
+
+Result<void> check_dependent(const BenchOptions& options) {
+  if (!options.dependent) return {};
+  constexpr std::string_view kUse =
+      "use it with insert, read, read_batch, read_missing, update or delete, behind load if you "
+      "like, which runs as always";
+  for (const Workload workload : options.workloads) {
+    if (workload == Workload::load || chains(workload)) continue;
+    return failure(kExitUsage, fmt::format("--dependent does not go with workload '{}'; {}",
+                                           workload_name(workload), kUse));
+  }
+  if (options.heap || std::ranges::none_of(options.workloads, chains)) {
+    return failure(kExitUsage,
+                   fmt::format("--dependent: there is no workload that it changes; {}", kUse));
+  }
+  return {};
+}
+
 Result<void> judge_work(const Raw& raw, BenchOptions& options) {
   const std::string fallback = raw.calibrate ? "" : "load,insert,read,update,delete";
   const std::string& list = raw.workloads.empty() ? fallback : raw.workloads;
@@ -264,6 +292,7 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
   }
   options.touch = *touch;
   options.clock_all = raw.clock_all;
+  options.dependent = raw.dependent;
   return {};
 }
 
@@ -291,6 +320,7 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
   if (checked) checked = check_versions(options);
   if (checked) checked = judge_pool(raw, options);
   if (checked) checked = check_keys(options);
+  if (checked) checked = check_dependent(options);
   if (!checked) return std::unexpected(checked.error());
   return options;
 }

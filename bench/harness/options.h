@@ -25,6 +25,7 @@ struct BenchOptions {
   std::uint64_t capacity = 0;  // MapOptions::capacity
   std::uint64_t touch = 0;     // bytes of memory to be had from the system beforehand
   bool clock_all = false;      // every operation between two readings of the clock
+  bool dependent = false;      // each operation's key follows from the answer before
   std::string path;
   bool json = false;
   bool keep = false;

@@ -131,6 +131,7 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
       {"key", to_string(options.key)},
       {"value", to_string(options.value)},
       {"records", options.work.records},
+      {"dependent", options.dependent},
       {"seed", options.work.seed},
       {"version", result.version},
       {"calibration", result.calibration ? to_json(*result.calibration) : Json()},
@@ -167,10 +168,11 @@ std::string calibration_text(const Calibration& calibration) {
 
 std::string table(const RunResult& result, const BenchOptions& options) {
   std::string text = fmt::format(
-      "{} {}, {} on {}, {} thread{}, key {}, value {}, {} records, {}, seed {}\n", result.engine,
+      "{} {}, {} on {}, {} thread{}, key {}, value {}, {} records, {}, seed {}{}\n", result.engine,
       result.version, result.durability, result.medium, options.work.threads,
       options.work.threads == 1 ? "" : "s", to_string(options.key), to_string(options.value),
-      options.work.records, distribution_name(options.work.distribution), options.work.seed);
+      options.work.records, distribution_name(options.work.distribution), options.work.seed,
+      options.dependent ? ", dependent" : "");
   if (result.calibration) text += calibration_text(*result.calibration);
   text += fmt::format("\n{:<14}{:>12}{:>10}{:>9}{:>9}{:>9}{:>10}{:>12}{:>9}{:>8}{:>9}{:>8}\n",
                       "phase", "operations", "seconds", "M/s", "p50 ns", "p99 ns", "p99.9 ns",
@@ -193,9 +195,9 @@ std::string table(const RunResult& result, const BenchOptions& options) {
 
 std::string comparison(const std::vector<RunResult>& results, const BenchOptions& options) {
   std::string text = fmt::format(
-      "M/s, {} thread{}, key {}, value {}, {} records, seed {}\n\n{:<10}", options.work.threads,
+      "M/s, {} thread{}, key {}, value {}, {} records, seed {}{}\n\n{:<10}", options.work.threads,
       options.work.threads == 1 ? "" : "s", to_string(options.key), to_string(options.value),
-      options.work.records, options.work.seed, "engine");
+      options.work.records, options.work.seed, options.dependent ? ", dependent" : "", "engine");
   for (const Workload workload : options.workloads) {
     text += fmt::format("{:>13}", workload_name(workload));
   }

@@ -46,7 +46,8 @@ class Run {
               options.work.seed),
         values_(options.value),
         maker_(options.work, keys_),
-        driver_(subject, keys_, values_, progress, options.clock_all) {}
+        driver_(subject, keys_, values_, progress,
+                {.clock_all = options.clock_all, .dependent = options.dependent}) {}
 
   Result<RunResult> execute() {
     result_.engine = subject_.name();

@@ -436,6 +436,27 @@ class BenchTest(CliTest):
                 self.assertLessEqual(phases["snapshot"]["operations"], 8000 * threads)
                 self.assertGreater(phases["snapshot"]["operations"], 100 * threads)
 
+    def test_dependent_operations(self):
+        workload = "load,insert,read,read_batch,read_missing,update,read,delete"
+        for engine in ("phast", "level", "clevel", "as", "pskiplist"):
+            for options in ((), ("--threads", "2", "--key", "string:20", "--value", "string:30")):
+                with self.subTest(engine=engine, options=options):
+                    result = self.bench("--engine", engine, "--operations", "1K", "--dependent",
+                                        "--workload", workload, *options)
+                    self.assertEqual((result["missing"], result["dependent"]), (0, True))
+                    self.assertNotIn("unexpected", result)
+
+    def test_dependent_where_it_makes_no_sense(self):
+        for workload in ("scan", "churn", "ycsb_a"):
+            message = self.errors("bench", "--path", self.pool, "--dependent",
+                                  "--workload", f"load,read,{workload}", expect=USAGE)
+            self.assertIn(f"--dependent does not go with workload '{workload}'", message)
+        for options in (("--workload", "load"), ("--calibrate",), ("--heap",)):
+            message = self.errors("bench", "--path", self.pool, "--dependent", *options,
+                                  expect=USAGE)
+            self.assertIn("there is no workload that it changes", message)
+        self.assertFalse(os.path.exists(self.pool))
+
     def test_engines_without_versions_are_refused(self):
         for workload in ("tag", "read_version", "history", "snapshot"):
             for engine in ("phast", "clevel"):
