@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The figures of docs/benchmarks.md: runs the commands below, keeps their JSON in build/figures/,
-# and says of every bound whether it holds. Exit status 0: all do. Run it on an idle machine:
-# whatever else runs slows the calibration down too, and a slower calibration lowers the bounds.
+# and says of every bound whether it holds. Exit status 0: all do. Run it on an idle machine.
 #
 #   scripts/figures.sh [RECORDS]   10,000,000 by default: 16 GB of memory, about half an hour
 set -euo pipefail
