@@ -2,8 +2,8 @@
 # Each target installs what is missing, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi build demo \
-        test check format format-check tidy asan tsan nightly bench bench-compare bench-figures \
-        paper-figures figures guard-builds lin mutants faults fuzz coverage ci clean
+        test check format format-check tidy asan tsan nightly bench bench-check bench-compare \
+        bench-figures paper-figures figures guard-builds lin mutants faults fuzz coverage ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
@@ -77,6 +77,10 @@ guard-builds: build-release setup-go build-fuzz build-coverage
 bench: build     ## one benchmark run of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
+
+# On an idle machine. The script builds what it needs, and no more.
+bench-check: setup  ## speed and costs against BASE=commit, in turns
+	@scripts/bench_check.py $(if $(BASE),--base $(BASE))
 
 lin: build-release setup-go  ## check recorded concurrent and killed runs of ENGINE
 	@scripts/lin.sh --engine $(ENGINE)
