@@ -65,9 +65,10 @@ bool first_process(const std::string& path) {
 }
 
 bool second_process(const std::string& path) {
-  auto pool = perdure::Pool::open(path, {.create = false});
+  auto pool = perdure::Pool::open(path, {.mode = perdure::OpenMode::existing});
   if (!pool) return false;
-  auto sessions = pool->map<std::uint64_t, std::string_view>("sessions", {.create = false});
+  auto sessions =
+      pool->map<std::uint64_t, std::string_view>("sessions", {.mode = perdure::OpenMode::existing});
   if (!sessions) return false;
   const std::uint64_t gone = present(*sessions, 0, kSessions / 2);
   const std::uint64_t kept = present(*sessions, kSessions / 2, kSessions);

@@ -39,7 +39,7 @@ Engine engine_by_name() {
 Oracles oracles_of(Pool& pool) {
   Oracles out;
   for (const MapInfo& info : must(pool.list())) {
-    UntypedMap map = must(pool.untyped_map(info.name, {.create = false, .any_engine = true}));
+    UntypedMap map = must(pool.untyped_map(info.name, {.mode = OpenMode::existing}));
     out.emplace(info.name, Oracle::of(map));
   }
   return out;
@@ -103,7 +103,7 @@ void Fixture::make_empty() {
 template <class F>
 void Fixture::add(F&& fill, const CloseOptions& close) {
   make_empty();
-  Pool pool = must(open_file(file_.path(), {.create = false}));
+  Pool pool = must(open_file(file_.path(), {.mode = OpenMode::existing}));
   fill(pool);
   oracles_.insert(oracles_.end(), 2, oracles_of(pool));
   bases_.push_back(file_.read());
@@ -231,10 +231,10 @@ const Oracles* Fixture::oracles(const Recipe& recipe, std::string_view bytes) co
 std::string Fixture::write(const Recipe& recipe, PoolOptions& options) const {
   std::string bytes = expand(recipe, bases_);
   file_.write(bytes);
-  options = {.create = false,
-             .read_only = (recipe.flags & Recipe::kReadOnly) != 0,
-             .accept_untrusted = (recipe.flags & Recipe::kAccept) != 0,
-             .durability = Durability::automatic};
+  options = {
+      .mode = (recipe.flags & Recipe::kReadOnly) != 0 ? OpenMode::read_only : OpenMode::existing,
+      .accept_untrusted = (recipe.flags & Recipe::kAccept) != 0,
+      .durability = Durability::automatic};
   if ((recipe.flags & Recipe::kEmulated) != 0) options.durability = Durability::emulated;
   if ((recipe.flags & Recipe::kPower) != 0) options.durability = Durability::power;
   return bytes;

@@ -46,9 +46,9 @@ void fuzz_one(Input input) {
   if (planted()) plant(bytes);
   const bool sound = whole(*pool);
   const Status closed = pool->close({.sync = false});
-  if (!sound || options.read_only) return;
+  if (!sound || options.mode == OpenMode::read_only) return;
   PERDURE_EXPECT(closed.ok(), "close: %s", std::string(closed.message()).c_str());
-  pool = open_file(fixture.file().path(), {.create = false});
+  pool = open_file(fixture.file().path(), {.mode = OpenMode::existing});
   PERDURE_EXPECT(pool.has_value(), "was whole, and is refused: %s",
                  std::string(pool.error().message()).c_str());
   PERDURE_EXPECT(whole(*pool), "was whole, and is not any more");

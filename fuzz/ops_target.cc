@@ -120,7 +120,7 @@ class Session {
     }
   }
   UntypedMap opened(const std::string& name) {
-    auto map = pool_->untyped_map(name, {.create = false, .any_engine = true});
+    auto map = pool_->untyped_map(name, {.mode = OpenMode::existing});
     PERDURE_EXPECT(map.has_value(), "a map of an undamaged pool: %s",
                    std::string(map.error().message()).c_str());
     return std::move(*map);
@@ -151,7 +151,7 @@ class Session {
     const auto maps = pool_->list();
     if (!maps || maps->empty()) return;
     const MapInfo& info = (*maps)[choice % maps->size()];
-    auto map = pool_->untyped_map(info.name, {.create = false, .any_engine = true});
+    auto map = pool_->untyped_map(info.name, {.mode = OpenMode::existing});
     if (!map) return;
     const auto oracle = oracles_.find(std::string(info.name));
     MapOps(*map, oracle == oracles_.end() ? nullptr : &oracle->second, held_)

@@ -47,7 +47,7 @@ class Maps {
   }
   Pool open() {
     file_.write(Fixture::get().bases()[1]);  // empty, closed
-    auto pool = open_file(file_.path(), {.create = false, .accept_untrusted = true});
+    auto pool = open_file(file_.path(), {.mode = OpenMode::existing, .accept_untrusted = true});
     PERDURE_EXPECT(pool.has_value(), "the pool");
     return std::move(*pool);
   }

@@ -210,13 +210,16 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
 
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool accept_untrusted) {
   PoolOptions options;
-  options.create = access == Access::create || access == Access::must_create;
-  options.must_create = access == Access::must_create;
   options.accept_untrusted = accept_untrusted;
   const bool looks = access == Access::read || access == Access::check;
   const bool unwritable =
       ::access(arguments.path.c_str(), R_OK) == 0 && ::access(arguments.path.c_str(), W_OK) != 0;
-  options.read_only = arguments.read_only || access == Access::damaged || (looks && unwritable);
+  options.mode = OpenMode::existing;
+  if (access == Access::create) options.mode = OpenMode::open_or_create;
+  if (access == Access::must_create) options.mode = OpenMode::create_new;
+  if (arguments.read_only || access == Access::damaged || (looks && unwritable)) {
+    options.mode = OpenMode::read_only;
+  }
   options.allow_damage = access == Access::damaged || access == Access::check;
   options.handle_sigbus = true;
   if (arguments.max_size) options.max_size = *arguments.max_size;
@@ -244,9 +247,8 @@ Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool crea
   const detail::MapSpec types{made.key_kind, made.value_kind, made.is_signed, made.key_bytes,
                               made.value_bytes};
   MapOptions options;
-  options.create = create;
-  options.any_engine = !arguments.engine;
-  if (arguments.engine) options.engine = *arguments.engine;
+  options.mode = create ? OpenMode::open_or_create : OpenMode::existing;
+  options.engine = arguments.engine;
   auto map = pool.untyped_map(arguments.map, options, create ? &types : nullptr);
   if (!map) return fail(std::move(map.error()));
   const MapInfo& found = map->info;

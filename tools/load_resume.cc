@@ -59,9 +59,10 @@ std::string map_suffix(std::string_view map) { return std::string(1, '\0') + std
 // Made with the engine of the map that is loaded: a pool whose maps restart at once keeps doing so.
 Expected<TextMap> open_log(Pool& pool, bool create, Engine engine = Engine::phast) {
   constexpr detail::MapSpec kBytes = detail::map_spec<Bytes, Bytes>();
-  auto map = pool.untyped_map(
-      kLoadMap, {.engine = engine, .create = create, .any_engine = true, .capacity = 16},
-      create ? &kBytes : nullptr);
+  auto map = pool.untyped_map(kLoadMap, {.mode = OpenMode::existing});
+  if (!map && create && map.error() == StatusCode::not_found) {
+    map = pool.untyped_map(kLoadMap, {.engine = engine, .capacity = 16}, &kBytes);
+  }
   if (!map) return fail(std::move(map.error()));
   return TextMap(std::move(*map));
 }

@@ -243,16 +243,15 @@ Result<void> PerdureSubject<K, V>::create() {
 
 template <MapKey K, MapValue V>
 Result<void> PerdureSubject<K, V>::open(bool create) {
-  auto pool = Pool::open(options_.path, {.create = create,
-                                         .must_create = create,
+  const OpenMode mode = create ? OpenMode::create_new : OpenMode::existing;
+  auto pool = Pool::open(options_.path, {.mode = mode,
                                          .durability = options_.durability,
                                          .max_size = options_.max_size,
                                          .write_latency_ns = options_.write_latency_ns});
   if (!pool) return std::unexpected(to_failure(pool.error(), options_.path));
   pool_.emplace(std::move(*pool));
   created_ = true;
-  auto mapped =
-      open_map({.engine = options_.engine, .create = create, .capacity = options_.capacity});
+  auto mapped = open_map({.engine = options_.engine, .mode = mode, .capacity = options_.capacity});
   if (!mapped) return mapped;
   const auto info = pool_->info();
   if (!info) return std::unexpected(to_failure(info.error(), options_.path));

@@ -91,13 +91,14 @@ enum class Merge : std::uint8_t {
 
 struct Options {
   Partition partition = Partition::hash;  // must match if the directory exists
-  bool create = true;
   Resume resume = Resume::keep_writes;
   // Of a pairwise merge. 0: the cores of the machine, shared among those of its ranks that merge.
   std::uint32_t merge_threads = 0;
   // Larger messages are cut into pieces of so many bytes; 64 bytes to 1 GiB.
   std::uint64_t max_message = 1_GiB;
-  PoolOptions pool = {};  // of every rank; `create` and `must_create` are not looked at
+  // Of every rank's pool. `mode` is the store's: `existing` fails with not_found if no rank has a
+  // store, create_new with exists if one has; read_only is refused with invalid_argument.
+  PoolOptions pool = {};
 };
 
 // What an extract_snapshot took at this rank.

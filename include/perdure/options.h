@@ -40,20 +40,27 @@ inline constexpr std::uint64_t kMinPoolSize = 1_MiB;
 inline constexpr std::uint64_t kMaxPoolSize = 4096_GiB;
 inline constexpr std::uint32_t kMaxBackgroundThreads = 16;  // of a pool
 
+// Whether an open may make what it names: a pool's file, or a map.
+enum class OpenMode : std::uint8_t {
+  open_or_create,  // opens it, or creates it if it is absent
+  existing,        // fails with `not_found` if it is absent
+  create_new,      // fails with `exists` if it is present
+  // As `existing`, and nothing is ever written. A pool is opened without the lock, so also while
+  // another process has it: inconsistent reads are retried, and a map that stays inconsistent
+  // returns `corruption`. A map is read-only if its pool is: invalid_argument in another pool.
+  read_only,
+};
+
 struct PoolOptions {
   // Behaviour.
-  bool create = true;        // create the file if it is absent
-  bool must_create = false;  // fail with `exists` if it is present
-  // A look without the lock: nothing reaches the file. Of a pool in use, a snapshot: what is torn
-  // is looked at again, a few times; a map that still is has no figures and answers `corruption`.
-  bool read_only = false;
+  OpenMode mode = OpenMode::open_or_create;
   // Installs a handler of SIGBUS for the process, once, which passes on what is not the library's.
   // When the file is then cut short under us, or its medium fails, the pool is `poisoned`: every
   // call answers an error, and what a callback was shown by a call that fails may be zeros. Without
   // it the kernel ends the process. Best effort: at most 256 such pools at a time.
   bool handle_sigbus = false;
-  // With `read_only`: open as much of a damaged pool as can be, for check() to say all that is
-  // wrong with it, and for stats() of what can be read. Damaged maps answer `corruption`.
+  // Without effect unless the mode is read_only. Opens a pool that is damaged: check() reports what
+  // is wrong, stats() what can be read. Damaged maps return `corruption`.
   bool allow_damage = false;
   bool accept_untrusted = false;  // serve an untrusted pool after a full check has passed
   Durability durability = Durability::automatic;
@@ -81,11 +88,11 @@ struct LevelOptions {
 };
 
 struct MapOptions {
-  Engine engine = Engine::phast;  // must match if the map exists and `any_engine` is not set
-  bool create = true;             // create the map if it is absent
-  bool any_engine = false;        // open an existing map whatever its engine is
-  // Entries that a new map will hold, about; 0: unknown. It may hold more: a hash table begins with
-  // room for so many, and a small map takes less of the pool.
+  // nullopt: an existing map keeps its engine; a new one gets `pskiplist` if it is opened with
+  // versioned_map(), `phast` otherwise. An existing map of another engine: invalid_argument.
+  std::optional<Engine> engine = {};
+  OpenMode mode = OpenMode::open_or_create;
+  // The rest is for a new map. Expected entry count (0: unknown): a sizing hint, not a limit.
   std::uint64_t capacity = 0;
   PhastOptions phast = {};
   LevelOptions level = {};

@@ -79,26 +79,27 @@ class Pool {
   Pool& operator=(Pool&&) noexcept;
   ~Pool();  // closes; errors are lost: call close() to see them
 
-  // Opens or creates a map. Fails with invalid_argument if it exists with other kinds or another
-  // engine, not_found if it does not exist and `create` is false, pool_full.
+  // Opens or creates a map, as MapOptions says. Durable when it returns. O(1) but for the making of
+  // a hash table. Errors: invalid_argument (it exists with other types or another engine; the name
+  // is not allowed), not_found, exists, unsupported (the engine is not in this build), pool_full,
+  // out_of_memory, read_only, and that of a damaged map, corruption.
   template <MapKey K, MapValue V>
   Expected<Map<K, V>> map(std::string_view name, const MapOptions& options = {}) {
     auto index = open_index(name, options, detail::map_spec<K, V>());
     if (!index) return fail(std::move(index.error()));
     return Map<K, V>(std::move(*index));
   }
-  // The same for engines that keep order; fails with `unsupported` on others.
+  // The same for engines that keep order; `unsupported` with others.
   template <MapKey K, MapValue V>
   Expected<OrderedMap<K, V>> ordered_map(std::string_view name, const MapOptions& options = {}) {
     auto index = open_ordered(name, options, detail::map_spec<K, V>());
     if (!index) return fail(std::move(index.error()));
     return OrderedMap<K, V>(std::move(*index));
   }
-  // The same for engines that keep versions, as pskiplist does; fails with `unsupported` on others.
+  // The same for engines that keep versions, as pskiplist does; `unsupported` with others.
   template <MapKey K, MapValue V>
   Expected<VersionedMap<K, V>> versioned_map(std::string_view name,
-                                             const MapOptions& options = {
-                                                 .engine = Engine::pskiplist}) {
+                                             const MapOptions& options = {}) {
     auto index = open_versioned(name, options, detail::map_spec<K, V>());
     if (!index) return fail(std::move(index.error()));
     return VersionedMap<K, V>(std::move(*index));

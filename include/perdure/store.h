@@ -18,15 +18,11 @@
 
 namespace perdure {
 
+//   Store::open(path, {.map = {.engine = Engine::clevel}, .pool = {.max_size = 4_GiB}});
 struct StoreOptions {
-  Engine engine = Engine::phast;  // for a new map; an existing one keeps its own
-  std::string_view map = "default";
-  bool create_map = true;
+  std::string_view map_name = "default";
+  MapOptions map = {};
   PoolOptions pool = {};
-  // Of a new map, as in MapOptions.
-  std::uint64_t capacity = 0;
-  PhastOptions phast = {};
-  LevelOptions level = {};
 };
 
 class Store {
@@ -62,13 +58,12 @@ class Store {
   Status close(const CloseOptions& options = {}) { return pool_.close(options); }
 
  private:
-  Store(Pool pool, Map<Bytes, Bytes> map, std::string_view name, const MapOptions& options)
-      : pool_(std::move(pool)), map_(std::move(map)), name_(name), options_(options) {}
+  Store(Pool pool, Map<Bytes, Bytes> map, std::string_view name)
+      : pool_(std::move(pool)), map_(std::move(map)), name_(name) {}
 
   Pool pool_;
   std::optional<Map<Bytes, Bytes>> map_;
   MapName name_;
-  MapOptions options_;
 };
 
 }  // namespace perdure

@@ -83,8 +83,8 @@ Status Core::open(MPI_Comm comm, std::string_view directory, const Options& opti
 
 Status Core::same_arguments(const Options& options) noexcept {
   std::uint64_t low[] = {static_cast<std::uint64_t>(options.partition), kinds_.bytes,
-                         options.create, static_cast<std::uint64_t>(options.resume),
-                         options.max_message};
+                         static_cast<std::uint64_t>(options.pool.mode),
+                         static_cast<std::uint64_t>(options.resume), options.max_message};
   std::uint64_t high[std::size(low)];
   std::copy(std::begin(low), std::end(low), high);
   // One message each, though the ranks may not agree on how long one may be.
@@ -101,7 +101,7 @@ Status Core::same_arguments(const Options& options) noexcept {
 }
 
 Status Core::look(std::string_view directory, const Options& options) noexcept {
-  if (options.pool.read_only) {
+  if (options.pool.mode == OpenMode::read_only) {
     return Status::format(StatusCode::invalid_argument, "a distributed store is not read-only");
   }
   bool present = false;
@@ -155,8 +155,12 @@ Status Core::settle(std::string_view directory, const Options& options) noexcept
                               pool_.manifest()->rank != static_cast<std::uint64_t>(comm_.rank()))) {
     mine = Status::format(StatusCode::invalid_argument,
                           "%s does not belong to the pools of the other ranks", pool_.path());
-  } else if (anybody == 0 && !options.create) {
+  } else if (anybody == 0 && options.pool.mode == OpenMode::existing) {
     mine = Status::format(StatusCode::not_found, "%s: there is no store", pool_.path());
+  } else if (anybody != 0 && options.pool.mode == OpenMode::create_new) {
+    mine =
+        Status::format(StatusCode::exists,
+                       "%s: there is a store; choose another directory, or open it", pool_.path());
   }
   if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
   Status made;

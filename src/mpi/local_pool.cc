@@ -46,7 +46,7 @@ Status LocalPool::look(std::string_view directory, int rank, const PoolOptions& 
     return Status::format(StatusCode::io, "%s: %s", path(), std::strerror(errno));
   }
   PoolOptions existing = options;
-  existing.create = existing.must_create = false;
+  existing.mode = OpenMode::existing;
   auto pool = Pool::open(path(), existing);
   if (!pool) return std::move(pool.error());
   pool_.emplace(std::move(*pool));
@@ -55,7 +55,7 @@ Status LocalPool::look(std::string_view directory, int rank, const PoolOptions& 
 }
 
 Status LocalPool::read_manifest() noexcept {
-  auto fields = pool_->map<std::uint64_t, std::uint64_t>(kFields, {.create = false});
+  auto fields = pool_->map<std::uint64_t, std::uint64_t>(kFields, {.mode = OpenMode::existing});
   if (!fields) {
     if (fields.error() != StatusCode::not_found) return std::move(fields.error());
     auto maps = pool_->list();
@@ -97,8 +97,7 @@ Status LocalPool::create(std::string_view directory, const PoolOptions& options,
       return Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno));
     }
     PoolOptions fresh = options;
-    fresh.create = true;
-    fresh.must_create = true;
+    fresh.mode = OpenMode::create_new;
     auto pool = Pool::open(path(), fresh);
     if (!pool) return std::move(pool.error());
     pool_.emplace(std::move(*pool));
@@ -125,11 +124,12 @@ Status LocalPool::create(std::string_view directory, const PoolOptions& options,
 
 Status LocalPool::open_data(Kinds kinds) noexcept {
   const bool create = !manifest_->complete;
-  auto names = pool_->ordered_map<std::uint64_t, std::uint64_t>(kNames, {.create = create});
+  const OpenMode mode = create ? OpenMode::open_or_create : OpenMode::existing;
+  auto names = pool_->ordered_map<std::uint64_t, std::uint64_t>(kNames, {.mode = mode});
   if (!names) return std::move(names.error());
   names_.emplace(std::move(*names));
   const perdure::detail::MapSpec spec = spec_of(kinds);
-  auto data = pool_->untyped_map(kData, {.engine = Engine::pskiplist, .create = create},
+  auto data = pool_->untyped_map(kData, {.engine = Engine::pskiplist, .mode = mode},
                                  create ? &spec : nullptr);
   if (!data) return std::move(data.error());
   if (data->versioned == nullptr || !same_kinds(data->info, spec)) {

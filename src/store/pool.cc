@@ -1,22 +1,11 @@
 #include "perdure/pool.h"
 
-#include <algorithm>
 #include <new>
 
 #include "perdure/version.h"
 #include "store/pool_impl.h"
 
 namespace perdure {
-
-namespace {
-
-// For a message that refuses another one.
-std::string_view one_that(bool EngineInfo::* keeps) {
-  const auto found = std::ranges::find_if(engines(), keeps);
-  return found == engines().end() ? "one that does" : found->name;
-}
-
-}  // namespace
 
 std::string_view version() noexcept { return PERDURE_VERSION; }
 
@@ -50,40 +39,16 @@ Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
 Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
                                                                    const MapOptions& options,
                                                                    const detail::MapSpec& spec) {
-  if (Status s = impl_->usable(); !s.ok()) return fail(std::move(s));
-  // Refused before a map is made that cannot be used. An existing one may be of another engine.
-  const EngineRow* row = find_engine(options.engine);
-  MapInfo found;
-  const bool as_found = options.any_engine && impl_->describe_map(name, found);
-  if (row != nullptr && !row->ordered && !as_found) {
-    return fail(StatusCode::unsupported, "engine %s keeps no order; use %s",
-                detail::EngineText(engine_name(options.engine)).c_str(),
-                detail::EngineText(one_that(&EngineInfo::ordered)).c_str());
-  }
-  auto instance = impl_->open_map(name, options, spec);
+  auto instance = impl_->open_map(name, options, spec, detail::PoolImpl::View::ordered);
   if (!instance) return fail(std::move(instance.error()));
-  detail::OrderedIndex* index = (*instance)->ordered();
-  if (index == nullptr) return fail(StatusCode::unsupported, "the map's engine keeps no order");
-  return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), index);
+  return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), (*instance)->ordered());
 }
 
 Expected<std::shared_ptr<detail::VersionedIndex>> Pool::open_versioned(
     std::string_view name, const MapOptions& options, const detail::MapSpec& spec) {
-  if (Status s = impl_->usable(); !s.ok()) return fail(std::move(s));
-  // Refused before a map is made that cannot be used. An existing one may be of another engine.
-  const EngineRow* row = find_engine(options.engine);
-  MapInfo found;
-  const bool as_found = options.any_engine && impl_->describe_map(name, found);
-  if (row != nullptr && !row->versioned && !as_found) {
-    return fail(StatusCode::unsupported, "engine %s keeps no versions; use %s",
-                detail::EngineText(engine_name(options.engine)).c_str(),
-                detail::EngineText(one_that(&EngineInfo::versioned)).c_str());
-  }
-  auto instance = impl_->open_map(name, options, spec);
+  auto instance = impl_->open_map(name, options, spec, detail::PoolImpl::View::versioned);
   if (!instance) return fail(std::move(instance.error()));
-  detail::VersionedIndex* index = (*instance)->versioned();
-  if (index == nullptr) return fail(StatusCode::unsupported, "the map's engine keeps no versions");
-  return std::shared_ptr<detail::VersionedIndex>(std::shared_ptr<void>(), index);
+  return std::shared_ptr<detail::VersionedIndex>(std::shared_ptr<void>(), (*instance)->versioned());
 }
 
 Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& options,
@@ -91,7 +56,7 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
   MapOptions as_found = options;
   MapInfo info;
   bool exists = impl_->describe_map(name, info);
-  if (!exists && create == nullptr) as_found.create = false;
+  if (!exists && create == nullptr) as_found.mode = OpenMode::existing;
   auto instance = impl_->open_map(name, as_found,
                                   exists || create == nullptr ? detail::spec_of(info) : *create);
   if (!instance) return fail(std::move(instance.error()));

@@ -23,6 +23,29 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   return shape;
 }
 
+Status known(OpenMode mode) {
+  if (mode <= OpenMode::read_only) return {};
+  return Status::format(StatusCode::invalid_argument, "open mode %u is none",
+                        static_cast<unsigned>(mode));
+}
+
+// Of a new map whose options name none.
+constexpr Engine natural_engine(PoolImpl::View view) noexcept {
+  return view == PoolImpl::View::versioned ? Engine::pskiplist : Engine::phast;
+}
+
+// Whether maps of the engine can be opened as the view. An engine that this build does not have is
+// refused elsewhere.
+Status offers(Engine engine, PoolImpl::View view) {
+  const EngineRow* row = find_engine(engine);
+  if (view == PoolImpl::View::plain || row == nullptr) return {};
+  const bool ordered = view == PoolImpl::View::ordered;
+  if (ordered ? row->ordered : row->versioned) return {};
+  return Status::format(StatusCode::unsupported, "engine %s keeps no %s; use %s",
+                        EngineText(row->name).c_str(), ordered ? "order" : "versions",
+                        EngineText(engine_name(natural_engine(view))).c_str());
+}
+
 }  // namespace
 
 PoolImpl::~PoolImpl() { (void)close({}); }
@@ -115,15 +138,12 @@ Status PoolImpl::create_file(const PoolOptions& options) {
 }
 
 Status PoolImpl::open_file(const PoolOptions& options) {
-  if (options.read_only && options.must_create) {
-    return Status::format(StatusCode::invalid_argument,
-                          "read_only and must_create exclude each other");
-  }
-  if (!options.must_create) {
-    Status s = storage_.open(path_.c_str(), options.read_only ? FileStorage::Access::observer
-                                                              : FileStorage::Access::owner);
+  if (Status s = known(options.mode); !s.ok()) return s;
+  if (options.mode != OpenMode::create_new) {
+    Status s = storage_.open(
+        path_.c_str(), read_only_ ? FileStorage::Access::observer : FileStorage::Access::owner);
     if (s.ok()) {
-      observed_ = options.read_only && storage_.lock_holder() != 0;
+      observed_ = read_only_ && storage_.lock_holder() != 0;
       // The header names the capacity; it is checked before anything is mapped.
       auto pages =
           std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
@@ -140,10 +160,10 @@ Status PoolImpl::open_file(const PoolOptions& options) {
         return d;
       }
       if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
-      const bool durable = !options.read_only && durability_ == Durability::power;
+      const bool durable = !read_only_ && durability_ == Durability::power;
       return durable ? storage_.sync_name() : Status();
     }
-    if (s != StatusCode::not_found || !options.create || options.read_only) return s;
+    if (s != StatusCode::not_found || options.mode != OpenMode::open_or_create) return s;
   }
   return create_file(options);
 }
@@ -155,8 +175,8 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                           static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
   }
   platform_.name(path_.c_str());
-  read_only_ = options.read_only;
-  allow_damage_ = options.allow_damage && options.read_only;
+  read_only_ = options.mode == OpenMode::read_only;
+  allow_damage_ = options.allow_damage && read_only_;
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
   if (options.background_threads > kMaxBackgroundThreads) {
     return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; at most %u",
@@ -334,12 +354,12 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
 // Makes a map: blocks, root line, instance. If it fails after the line was written, the line goes
 // again; what create() made is found by the next open, and by check() as leaked: only an instance
 // could name it, and DRAM was too short for one.
-Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOptions& options,
-                                             const MapSpec& spec) {
-  const EngineRow* row = find_engine(options.engine);
+Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engine,
+                                             const MapOptions& options, const MapSpec& spec) {
+  const EngineRow* row = find_engine(engine);
   if (row == nullptr) {
     return fail(StatusCode::unsupported, "engine %s is not in this build",
-                EngineText(engine_name(options.engine)).c_str());
+                EngineText(engine_name(engine)).c_str());
   }
   // Asked before there are blocks that nothing would name.
   if (auto slot = core_.free_root(name); !slot) return fail(std::move(slot.error()));
@@ -354,7 +374,7 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
   if (!root) return fail(std::move(root.error()));
   layout::Root line{};
   std::memcpy(line.name, name.data(), name.size());
-  line.engine = static_cast<std::uint16_t>(options.engine);
+  line.engine = static_cast<std::uint16_t>(engine);
   line.engine_version = row->version;
   line.key_kind = static_cast<std::uint8_t>(spec.key_kind);
   line.value_kind = static_cast<std::uint8_t>(spec.value_kind);
@@ -385,8 +405,37 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, const MapOpt
   return slot;
 }
 
+// What the options say of a map that is there, or of one that is not: `slot` is null.
+Status PoolImpl::may_open(const Slot* slot, std::string_view name,
+                          const MapOptions& options) const {
+  if (Status s = known(options.mode); !s.ok()) return wrap(std::move(s));
+  const int size = static_cast<int>(name.size());
+  if (options.mode == OpenMode::read_only && !read_only_) {
+    return Status::format(StatusCode::invalid_argument,
+                          "%s: map %.*s cannot be read-only in a pool that is not; open the pool "
+                          "with OpenMode::read_only",
+                          path_.c_str(), size, name.data());
+  }
+  if (slot == nullptr) {
+    const bool wanted = options.mode == OpenMode::existing || options.mode == OpenMode::read_only;
+    if (!wanted && !read_only_) return {};
+    return Status::format(wanted ? StatusCode::not_found : StatusCode::read_only,
+                          "%s: has no map %.*s", path_.c_str(), size, name.data());
+  }
+  if (options.mode == OpenMode::create_new) {
+    return Status::format(StatusCode::exists, "%s: map %s exists; choose another name, or drop it",
+                          path_.c_str(), slot->root.name);
+  }
+  const auto engine = static_cast<Engine>(slot->root.engine);
+  if (!slot->error.ok()) return wrap(slot->error);
+  if (options.engine.value_or(engine) == engine) return {};
+  return Status::format(StatusCode::invalid_argument, "%s: map %s is of engine %s, not %s",
+                        path_.c_str(), slot->root.name, EngineText(engine_name(engine)).c_str(),
+                        EngineText(engine_name(*options.engine)).c_str());
+}
+
 Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOptions& options,
-                                             const MapSpec& spec) {
+                                             const MapSpec& spec, View view) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (name.empty() || name.size() > kMaxMapNameBytes || name.find('\0') != std::string_view::npos) {
     return fail(StatusCode::invalid_argument, "%s: a map's name has 1 to %llu bytes and no NUL",
@@ -395,24 +444,19 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
   LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
   Slot* slot = find(name);
+  if (Status s = may_open(slot, name, options); !s.ok()) return fail(std::move(s));
+  const Engine engine = slot != nullptr ? static_cast<Engine>(slot->root.engine)
+                                        : options.engine.value_or(natural_engine(view));
+  // Before a map is made that could not be used.
+  if (Status s = offers(engine, view); !s.ok()) return fail(wrap(std::move(s)));
   if (slot == nullptr) {
-    if (!options.create || read_only_) {
-      return fail(options.create ? StatusCode::read_only : StatusCode::not_found,
-                  "%s: has no map %.*s", path_.c_str(), static_cast<int>(name.size()), name.data());
-    }
-    auto made = make_map(name, options, spec);
+    auto made = make_map(name, engine, options, spec);
     if (!made) return fail(wrap(std::move(made.error())));
     // Its start may have failed to write back.
     if (platform_.poisoned()) return fail(platform_.failure());
     slot = *made;
   }
-  if (!slot->error.ok()) return fail(wrap(slot->error));
   const layout::Root& root = slot->root;
-  if (!options.any_engine && static_cast<Engine>(root.engine) != options.engine) {
-    return fail(StatusCode::invalid_argument, "%s: map %s is of engine %s, not %s", path_.c_str(),
-                root.name, EngineText(engine_name(static_cast<Engine>(root.engine))).c_str(),
-                EngineText(engine_name(options.engine)).c_str());
-  }
   if (root.key_kind != static_cast<std::uint8_t>(spec.key_kind) ||
       root.value_kind != static_cast<std::uint8_t>(spec.value_kind) ||
       (root.is_signed != 0) != spec.is_signed || root.key_bytes != spec.key_bytes ||

@@ -26,9 +26,11 @@ class PoolImpl {
   bool looks_torn(const Status& opened) const noexcept;
   // Open, in the process that opened it, and not lost.
   Status usable() const;
-  // The instance lives as long as the pool is open.
+  // What a map is opened as. Decides the engine of a new map whose options name none.
+  enum class View : std::uint8_t { plain, ordered, versioned };
+  // The instance lives as long as the pool is open, and offers what the view needs.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
-                                     const MapSpec& spec);
+                                     const MapSpec& spec, View view = View::plain);
   // False: there is no such map.
   bool describe_map(std::string_view name, MapInfo& out);
   Status drop(std::string_view name);
@@ -76,7 +78,9 @@ class PoolImpl {
   void finish_marking();
   bool names_its_own(EngineInstance& map) noexcept;
   void start_background();
-  Expected<Slot*> make_map(std::string_view name, const MapOptions& options, const MapSpec& spec);
+  Expected<Slot*> make_map(std::string_view name, Engine engine, const MapOptions& options,
+                           const MapSpec& spec);
+  Status may_open(const Slot* slot, std::string_view name, const MapOptions& options) const;
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
     return {.platform = platform_,

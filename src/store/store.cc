@@ -36,15 +36,9 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& opti
 Expected<Store> Store::open(std::string_view path, const StoreOptions& options) {
   auto pool = Pool::open(path, options.pool);
   if (!pool) return fail(std::move(pool.error()));
-  const MapOptions map_options{.engine = options.engine,
-                               .create = options.create_map,
-                               .any_engine = true,  // an existing map keeps its engine
-                               .capacity = options.capacity,
-                               .phast = options.phast,
-                               .level = options.level};
-  auto map = pool->map<Bytes, Bytes>(options.map, map_options);
+  auto map = pool->map<Bytes, Bytes>(options.map_name, options.map);
   if (!map) return fail(std::move(map.error()));
-  return Store(std::move(*pool), std::move(*map), options.map, map_options);
+  return Store(std::move(*pool), std::move(*map), options.map_name);
 }
 
 Status Store::put(std::string_view key, std::string_view value) {
@@ -53,11 +47,11 @@ Status Store::put(std::string_view key, std::string_view value) {
 }
 
 Expected<OrderedMap<Store::Bytes, Store::Bytes>> Store::ordered() {
-  return pool_.ordered_map<Bytes, Bytes>(name_, options_);
+  return pool_.ordered_map<Bytes, Bytes>(name_, {.mode = OpenMode::existing});
 }
 
 Expected<VersionedMap<Store::Bytes, Store::Bytes>> Store::versioned() {
-  return pool_.versioned_map<Bytes, Bytes>(name_, options_);
+  return pool_.versioned_map<Bytes, Bytes>(name_, {.mode = OpenMode::existing});
 }
 
 }  // namespace perdure

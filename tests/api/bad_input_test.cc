@@ -198,7 +198,7 @@ TEST(Damage, ForeignFilesSurviveAnOpenThatCreates) {
     const auto pool = Pool::open(path, small_pool());
     ASSERT_FALSE(pool.has_value());
     EXPECT_EQ(read_bytes(path), content);
-    const auto created = Pool::open(path, {.must_create = true});
+    const auto created = Pool::open(path, {.mode = OpenMode::create_new});
     EXPECT_EQ(code_of(created), StatusCode::exists);
     EXPECT_EQ(read_bytes(path), content);
   }
@@ -233,7 +233,7 @@ TEST(Damage, TruncationAtEvery4KiB) {
   ASSERT_GE(original.size(), 64_KiB);
   const std::uint64_t step = san() ? 64_KiB : 4_KiB;
   PoolOptions options = small_pool();
-  options.create = false;
+  options.mode = OpenMode::existing;
   // One pass from the end: what is left is unchanged by the refusals before, which is checked.
   for (std::uint64_t size = (original.size() - 1) / step * step;; size -= step) {
     SCOPED_TRACE("cut to " + std::to_string(size));
@@ -341,7 +341,7 @@ TEST(Damage, RootLinesThatLookFree) {
       SCOPED_TRACE("slot " + std::to_string(slot));
       expect_refused(path, kDamaged);
       // Neither does a look without the lock.
-      EXPECT_FALSE(Pool::open(path, {.create = false, .read_only = true}).has_value());
+      EXPECT_FALSE(Pool::open(path, {.mode = OpenMode::read_only}).has_value());
     }
   }
 }

@@ -38,7 +38,7 @@ PoolOptions options() {
 MapOptions new_map() { return {.engine = chosen_engine().engine, .phast = {.partition_bits = 1}}; }
 MapOptions old_map() {
   MapOptions options = new_map();
-  options.create = false;
+  options.mode = OpenMode::existing;
   return options;
 }
 
@@ -425,7 +425,8 @@ class Flips {
     put(0, original_);
     put(at, bytes);
     PoolOptions how = options();
-    how.read_only = how.allow_damage = observed_;
+    how.mode = observed_ ? OpenMode::read_only : OpenMode::existing;
+    how.allow_damage = observed_;
     auto pool = Pool::open(path_, how);
     if (!pool) return documented(pool.error().code()) ? Verdict::at_open : Verdict::wrong_status;
     const bool sound = verdict_of(pool->check({.deep = true})) == Verdict::unused;

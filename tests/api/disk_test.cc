@@ -79,7 +79,7 @@ TEST(FullDisk, CreatingBeyondTheLimitFailsWithoutAPool) {
     EXPECT_TRUE(end.ok()) << end << " with a limit of " << bytes;
     // Whatever is left of it is no pool, and does not stand in the way of a new one.
     if (std::filesystem::exists(path.str())) {
-      EXPECT_FALSE(Pool::open(path, {.create = false}).has_value());
+      EXPECT_FALSE(Pool::open(path, {.mode = OpenMode::existing}).has_value());
     }
     const auto pool = Pool::open(path, small_pool());
     EXPECT_TRUE(pool.has_value()) << "a failed creation blocks the path: "

@@ -46,7 +46,7 @@ TEST_F(EngineContract, AReadOnlyPoolHasNoWork) {
   little_rules().turns = kEndless;
   const int starts = little_rules().starts;
   const std::size_t before = threads_of_this_process();
-  Pool pool = open({.read_only = true});
+  Pool pool = open({.mode = OpenMode::read_only});
   EXPECT_EQ(*map_of(pool).find(1), std::optional<std::uint64_t>(2));
   EXPECT_EQ(threads_of_this_process(), before);
   EXPECT_EQ(little_rules().starts, starts);
@@ -133,23 +133,18 @@ TEST_F(EngineContract, SyncDoesNotWaitForWorkWithoutEnd) {
   }
 }
 
-// An engine without order is refused before a map is made, also if any engine would do.
+// An engine without order is refused before a map is made.
 TEST_F(EngineContract, AnOrderedMapIsNotMadeOfAnEngineWithoutOrder) {
   Pool pool = open();
-  MapOptions any = kLittle;
-  any.any_engine = true;
-  EXPECT_EQ((pool.ordered_map<std::uint64_t, std::uint64_t>("m", any).error()),
-            StatusCode::unsupported);
-  EXPECT_TRUE(pool.list()->empty());
   EXPECT_EQ((pool.ordered_map<std::uint64_t, std::uint64_t>("m", kLittle).error()),
             StatusCode::unsupported);
   EXPECT_TRUE(pool.list()->empty());
   ASSERT_TRUE((pool.ordered_map<std::uint64_t, std::uint64_t>("o").has_value()));
-  EXPECT_TRUE((pool.ordered_map<std::uint64_t, std::uint64_t>("o", any).has_value()))
-      << "an existing map is opened as what it is";
+  EXPECT_EQ((pool.ordered_map<std::uint64_t, std::uint64_t>("o", kLittle).error()),
+            StatusCode::invalid_argument)
+      << "it has another engine";
   (void)map_of(pool);
-  EXPECT_EQ((pool.ordered_map<std::uint64_t, std::uint64_t>("m", {.any_engine = true}).error()),
-            StatusCode::unsupported);
+  EXPECT_EQ((pool.ordered_map<std::uint64_t, std::uint64_t>("m").error()), StatusCode::unsupported);
 }
 
 TEST_F(EngineContract, CompactAsksTheEngine) {

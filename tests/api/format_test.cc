@@ -135,7 +135,7 @@ int counting_copy(const std::string& bytes) {
 void expect_refused_everywhere(const std::string& path, StatusCode code,
                                std::initializer_list<const char*> words) {
   PoolOptions look = small_pool();
-  look.read_only = true;
+  look.mode = OpenMode::read_only;
   PoolOptions accepting = small_pool();
   accepting.accept_untrusted = true;
   for (const PoolOptions& options : {small_pool(), look, accepting}) {
@@ -182,12 +182,12 @@ TEST_F(Format, APoolOfVersion1IsReadAndWritten) {
   ASSERT_EQ(header_at(bytes, 0).format_version, 1U);
   write_bytes(path_, bytes);
   {
-    Pool look = open_pool(path_, {.create = false, .read_only = true});
+    Pool look = open_pool(path_, {.mode = OpenMode::read_only});
     expect_golden(look);
   }
   EXPECT_TRUE(read_bytes(path_) == bytes) << "a look changed the file";
   for (int round = 0; round < 2; ++round) {
-    Pool pool = open_pool(path_, {.create = false});
+    Pool pool = open_pool(path_, {.mode = OpenMode::existing});
     expect_golden(pool);
     auto more = must(pool.map<std::uint64_t, std::uint64_t>("more", golden_map(Engine::phast)));
     must(more.upsert(mix(1), mix(2)));

@@ -25,8 +25,8 @@ TEST(Paths, DirectoriesFifosAndDevices) {
   // Opening a FIFO blocks unless care is taken: in a child, with its alarm.
   const ChildEnd end = run_child([&] {
     alarm(10);
-    for (const bool read_only : {false, true}) {
-      const auto pool = Pool::open(fifo, {.read_only = read_only});
+    for (const OpenMode mode : {OpenMode::open_or_create, OpenMode::read_only}) {
+      const auto pool = Pool::open(fifo, {.mode = mode});
       require(code_of(pool) == StatusCode::io || code_of(pool) == StatusCode::invalid_argument,
               "a FIFO was not refused");
       require(!Pool::inspect(fifo).has_value(), "a FIFO was inspected");
@@ -49,15 +49,15 @@ TEST(Paths, DirectoriesFifosAndDevices) {
 
 TEST(Paths, AbsentFiles) {
   TempPath path;
-  const auto absent = Pool::open(path, {.create = false});
+  const auto absent = Pool::open(path, {.mode = OpenMode::existing});
   EXPECT_EQ(code_of(absent), StatusCode::not_found);
   EXPECT_FALSE(std::filesystem::exists(path.str())) << "refused, but created";
   EXPECT_EQ(code_of(Pool::inspect(path)), StatusCode::not_found);
-  EXPECT_EQ(code_of(Pool::open(path, {.read_only = true})), StatusCode::not_found);
+  EXPECT_EQ(code_of(Pool::open(path, {.mode = OpenMode::read_only})), StatusCode::not_found);
   EXPECT_FALSE(std::filesystem::exists(path.str()));
   make_pool(path);
   const std::string before = read_bytes(path);
-  EXPECT_EQ(code_of(Pool::open(path, {.must_create = true})), StatusCode::exists);
+  EXPECT_EQ(code_of(Pool::open(path, {.mode = OpenMode::create_new})), StatusCode::exists);
   EXPECT_TRUE(read_bytes(path) == before);
 }
 
@@ -78,7 +78,7 @@ TEST(Paths, SymbolicLinksAreFollowed) {
 TEST(Paths, DanglingSymbolicLink) {
   TempPath target("target"), link("link");
   ASSERT_EQ(symlink(target.str().c_str(), link.str().c_str()), 0);
-  EXPECT_EQ(code_of(Pool::open(link, {.create = false})), StatusCode::not_found);
+  EXPECT_EQ(code_of(Pool::open(link, {.mode = OpenMode::existing})), StatusCode::not_found);
   EXPECT_FALSE(std::filesystem::exists(target.str()));
   // With `create` the target is made, or the link refused; never replaced.
   const auto pool = Pool::open(link, small_pool());
@@ -109,7 +109,7 @@ TEST(Paths, FilesWithoutPermission) {
                   pool.error().message().find("EACCES") != Bytes::npos,
               "the message does not say why: " + std::string(pool.error().message()));
       if (mode == 0444) {
-        Pool looking = open_pool(path, {.read_only = true});
+        Pool looking = open_pool(path, {.mode = OpenMode::read_only});
         require(wrong_content(looking).empty(), "wrong content");
         require(Pool::inspect(path).has_value(), "inspect of a readable file");
       }
@@ -125,9 +125,9 @@ TEST(ReadOnly, LooksAndRefusesMutations) {
   make_pool(path);
   const std::string before = read_bytes(path);
   {
-    Pool pool = open_pool(path, {.read_only = true});
+    Pool pool = open_pool(path, {.mode = OpenMode::read_only});
     EXPECT_EQ(wrong_content(pool), "");
-    Pool second = open_pool(path, {.read_only = true});  // a shared look
+    Pool second = open_pool(path, {.mode = OpenMode::read_only});  // a shared look
     EXPECT_EQ(wrong_content(second), "");
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
     EXPECT_EQ(must(map.for_each([](std::uint64_t, std::uint64_t) {})), kEntries);
@@ -158,7 +158,7 @@ TEST(ReadOnly, AnUncleanPoolIsRefusedOrShownRight) {
   ASSERT_EQ(end.signal, SIGKILL);
   const std::string before = read_bytes(path);
   {
-    auto pool = Pool::open(path, {.read_only = true});
+    auto pool = Pool::open(path, {.mode = OpenMode::read_only});
     if (pool) {
       EXPECT_EQ(wrong_content(*pool), "");
       expect_sound(*pool);
@@ -173,7 +173,7 @@ TEST(ReadOnly, APoolInUseIsShownWithoutDisturbingIt) {
   Pool owner = open_pool(path, small_pool());
   fill_pool(owner);
   {
-    auto pool = Pool::open(path, {.read_only = true});
+    auto pool = Pool::open(path, {.mode = OpenMode::read_only});
     ASSERT_EQ(code_of(pool), StatusCode::ok);  // the owner is idle
     EXPECT_EQ(wrong_content(*pool), "");
   }

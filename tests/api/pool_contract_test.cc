@@ -80,7 +80,7 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
 TEST(Busy, ALookSaysWhetherAProcessHasThePool) {
   TempPath path;
   PoolOptions look = small_pool();
-  look.read_only = true;
+  look.mode = OpenMode::read_only;
   Pool owner = open_pool(path, small_pool());
   EXPECT_TRUE(must(open_pool(path, look).info()).in_use);
   must(owner.close());
@@ -182,7 +182,7 @@ TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
   });
   int seen = 0;
   for (int i = 0; i < 40; ++i) {
-    auto look = Pool::open(path, {.create = false, .read_only = true});
+    auto look = Pool::open(path, {.mode = OpenMode::read_only});
     if (!look) {
       EXPECT_EQ(look.error().code(), StatusCode::corruption) << describe(look.error());
       continue;
@@ -193,7 +193,7 @@ TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
   writer.join();
   std::printf("%d of 40 looks saw the map\n", seen);
   // With nobody writing every look does.
-  Pool look = open_pool(path, {.create = false, .read_only = true});
+  Pool look = open_pool(path, {.mode = OpenMode::read_only});
   EXPECT_EQ(must(look.stats()).maps.size(), 1U);
   expect_sound(pool);
 }
@@ -287,12 +287,12 @@ TEST(Arguments, Durability) {
   EXPECT_TRUE(must(pool.info()).medium == Medium::volatile_ram || scratch_dir() != "/dev/shm");
 }
 
-TEST(Arguments, ThatExcludeEachOther) {
+TEST(Arguments, ThatNoPoolCanHave) {
   TempPath path;
   PoolOptions slow = small_pool();
   slow.write_latency_ns = 100;
   EXPECT_EQ(code_of(Pool::open(path, slow)), StatusCode::invalid_argument) << "not emulated";
-  EXPECT_EQ(code_of(Pool::open(path, {.must_create = true, .read_only = true})),
+  EXPECT_EQ(code_of(Pool::open(path, {.mode = static_cast<OpenMode>(4)})),
             StatusCode::invalid_argument);
   EXPECT_EQ(code_of(Pool::open(path, {.background_threads = kMaxBackgroundThreads + 1})),
             StatusCode::invalid_argument);

@@ -131,7 +131,7 @@ TEST_F(RestartAtOnce, DamageFoundBehindTheOpenIsNotBuried) {
   std::memcpy(&bytes[root + 64 + 119 * 16], &nowhere, sizeof(nowhere));
   std::ofstream(path_, std::ios::binary | std::ios::in).write(bytes.data(), std::ssize(bytes));
   {
-    Pool observed = open({.read_only = true});
+    Pool observed = open({.mode = OpenMode::read_only});
     const auto map = observed.map<std::uint64_t, std::uint64_t>("m", kLittle);
     EXPECT_EQ(map.error().code(), StatusCode::corruption);
   }
@@ -203,7 +203,7 @@ TEST_F(RestartAtOnce, ReadOnlyAndUntrustedPoolsMarkAtOpen) {
   make();
   const std::size_t threads = threads_of_this_process();
   {
-    Pool pool = open({.read_only = true});
+    Pool pool = open({.mode = OpenMode::read_only});
     EXPECT_EQ(marked(), kSteps);
     EXPECT_EQ(threads_of_this_process(), threads);
     expect_entries(pool);

@@ -149,7 +149,7 @@ TEST(Trust, SyncUnderWriters) {
     write_bytes(copy, read_bytes(path));
     // Whatever the moment was: trusted only if no store fell between seal and copy. (The file may
     // have grown while it was read: then the copy is shorter than its header says.)
-    auto backup = Pool::open(copy, {.create = false});
+    auto backup = Pool::open(copy, {.mode = OpenMode::existing});
     if (!backup) {
       EXPECT_TRUE(backup.error() == StatusCode::untrusted ||
                   backup.error() == StatusCode::corruption)
@@ -261,7 +261,7 @@ TEST(Trust, AnotherBoot) {
     });
     const ChildEnd end = run_child([&] {
       require(become_another_boot(id), "no namespace");
-      options.create = false;
+      options.mode = OpenMode::existing;
       const std::string before = read_bytes(path);
       const auto info = must(Pool::inspect(path));
       require(info.trusted == (row.expected == StatusCode::ok), "inspect says otherwise");

@@ -120,24 +120,68 @@ TEST_P(MapsTest, OtherKindsAreRefusedAndChangeNothing) {
   }
 }
 
+// Without an engine an existing map keeps its own; another one is refused, by both names.
 TEST_P(MapsTest, AnotherEngineIsRefused) {
   must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
-  const auto other = static_cast<Engine>(77);  // which no build has
+  const auto own = std::string(engine_name(GetParam().engine));
+  const Engine other = GetParam().engine == Engine::phast ? Engine::level : Engine::phast;
   const auto refused = pool_->map<std::uint64_t, std::uint64_t>("m", {.engine = other});
   EXPECT_EQ(code_of(refused), StatusCode::invalid_argument);
-  const auto any =
-      pool_->map<std::uint64_t, std::uint64_t>("m", {.engine = other, .any_engine = true});
-  EXPECT_TRUE(any.has_value());
+  const std::string said(refused.error().message());
+  EXPECT_NE(said.find("of engine " + own + ", not " + std::string(engine_name(other))),
+            std::string::npos)
+      << said;
+  must(pool_->map<std::uint64_t, std::uint64_t>("m"));
+  must(pool_->map<std::uint64_t, std::uint64_t>("m", {.capacity = 1000}));
+  EXPECT_EQ(must(pool_->list())[0].engine, GetParam().engine);
 }
 
-TEST_P(MapsTest, CreateFalseFindsOnlyWhatExists) {
-  MapOptions options = engine();
-  options.create = false;
-  const auto absent = pool_->map<std::uint64_t, std::uint64_t>("m", options);
-  EXPECT_EQ(code_of(absent), StatusCode::not_found);
+TEST_P(MapsTest, ModesSayWhetherAMapMayBeMade) {
+  MapOptions existing = engine();
+  existing.mode = OpenMode::existing;
+  MapOptions fresh = engine();
+  fresh.mode = OpenMode::create_new;
+  EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>("m", existing)),
+            StatusCode::not_found);
   EXPECT_TRUE(must(pool_->list()).empty());
-  must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
-  EXPECT_TRUE((pool_->map<std::uint64_t, std::uint64_t>("m", options)).has_value());
+  must(must(pool_->map<std::uint64_t, std::uint64_t>("m", fresh)).insert(1, 2));
+  EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>("m", fresh)), StatusCode::exists);
+  auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", existing));
+  EXPECT_EQ(must(map.find(1)), std::optional<std::uint64_t>(2));
+}
+
+// A map is read-only with its pool, and not without it.
+TEST_P(MapsTest, AReadOnlyMapIsOneOfAReadOnlyPool) {
+  must(must(pool_->map<std::uint64_t, std::uint64_t>("m", engine())).insert(1, 2));
+  MapOptions look = engine();
+  look.mode = OpenMode::read_only;
+  EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>("m", look)),
+            StatusCode::invalid_argument);
+  must(pool_->close());
+  pool_.emplace(open_pool(path_, {.mode = OpenMode::read_only}));
+  for (const OpenMode mode : {OpenMode::read_only, OpenMode::existing, OpenMode::open_or_create}) {
+    auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", {.mode = mode}));
+    EXPECT_EQ(must(map.find(1)), std::optional<std::uint64_t>(2));
+    EXPECT_EQ(code_of(map.insert(2, 3)), StatusCode::read_only);
+  }
+  EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>("absent", look)),
+            StatusCode::not_found);
+  EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>("absent")), StatusCode::read_only);
+}
+
+// The engine of a new map whose options name none.
+TEST(NaturalEngine, IsThatOfTheView) {
+  TempPath path;
+  Pool pool = open_pool(path, {.max_size = 64_MiB});
+  must(pool.map<std::uint64_t, std::uint64_t>("plain", {.capacity = 100}));
+  must(pool.ordered_map<std::uint64_t, std::uint64_t>("ordered", {.capacity = 100}));
+  auto versioned =
+      must(pool.versioned_map<std::uint64_t, std::uint64_t>("versioned", {.capacity = 100}));
+  must(versioned.tag());
+  for (const MapInfo& map : must(pool.list())) {
+    const bool keeps_versions = map.name == std::string_view("versioned");
+    EXPECT_EQ(map.engine, keeps_versions ? Engine::pskiplist : Engine::phast);
+  }
 }
 
 TEST_P(MapsTest, OrderedViewsFailAtOpenWhereTheEngineKeepsNoOrder) {
@@ -227,14 +271,14 @@ TEST_P(MapsTest, DropRemovesAndTheNameIsFreeForOtherKinds) {
 // Moving a store into another closes what the other had, its map first.
 TEST_P(MapsTest, StoresCanBeMoved) {
   TempPath first_path("first"), second_path("second");
-  auto first = must(Store::open(first_path, {.engine = GetParam().engine}));
+  auto first = must(Store::open(first_path, {.map = {.engine = GetParam().engine}}));
   must(first.put("a", "1"));
-  auto second = must(Store::open(second_path, {.engine = GetParam().engine}));
+  auto second = must(Store::open(second_path, {.map = {.engine = GetParam().engine}}));
   must(second.put("b", "2"));
   second = std::move(first);
   EXPECT_EQ(must(second.get("a")), std::optional<std::string>("1"));
   EXPECT_EQ(must(second.get("b")), std::nullopt);
-  auto reopened = must(Store::open(second_path, {.engine = GetParam().engine}));
+  auto reopened = must(Store::open(second_path, {.map = {.engine = GetParam().engine}}));
   EXPECT_EQ(must(reopened.get("b")), std::optional<std::string>("2"));
 }
 
@@ -307,7 +351,8 @@ TEST_P(MapsTest, StatsHaveWhatTheEngineHas) {
 TEST_P(MapsTest, AStoreMakesItsMapAsAsked) {
   TempPath small("store"), large("store-large");
   const auto levels = [&](const std::string& path, std::uint64_t capacity) {
-    auto store = must(Store::open(path, {.engine = GetParam().engine, .capacity = capacity}));
+    auto store =
+        must(Store::open(path, {.map = {.engine = GetParam().engine, .capacity = capacity}}));
     EXPECT_EQ(must(store.pool().list())[0].engine, GetParam().engine);
     std::uint64_t slots = 0;
     for (const LevelStats& level : store.map().stats().levels) slots += level.slots;
@@ -324,7 +369,7 @@ TEST_P(MapsTest, AStoreMakesItsMapAsAsked) {
 TEST_P(MapsTest, StoreIsAByteStringMap) {
   TempPath path("store");
   {
-    auto store = must(Store::open(path, {.engine = GetParam().engine}));
+    auto store = must(Store::open(path, {.map = {.engine = GetParam().engine}}));
     must(store.put("apple", "3"));
     must(store.put("apple", "4"));
     EXPECT_TRUE(must(store.insert("pear", "1")));
@@ -357,9 +402,10 @@ TEST_P(MapsTest, StoreIsAByteStringMap) {
   ASSERT_EQ(must(store.pool().list()).size(), 1U);
   EXPECT_EQ(must(store.pool().list())[0].name, "default");
   must(store.sync());
-  EXPECT_EQ(code_of(Store::open(path, {.map = "other", .create_map = false})), StatusCode::busy);
+  EXPECT_EQ(code_of(Store::open(path, {.map_name = "other", .map = {.mode = OpenMode::existing}})),
+            StatusCode::busy);
   must(store.close());
-  EXPECT_EQ(code_of(Store::open(path, {.map = "other", .create_map = false})),
+  EXPECT_EQ(code_of(Store::open(path, {.map_name = "other", .map = {.mode = OpenMode::existing}})),
             StatusCode::not_found);
 }
 

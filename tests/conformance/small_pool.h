@@ -43,7 +43,7 @@ inline std::string wrong_content(Pool& pool, int* refused = nullptr, bool may_la
   int ignored = 0;
   int& refusals = refused != nullptr ? *refused : ignored;
   MapOptions there = small_map();
-  there.create = false;
+  there.mode = OpenMode::existing;
   auto numbers = pool.map<std::uint64_t, std::uint64_t>("numbers", there);
   auto texts = pool.map<Bytes, Bytes>("texts", there);
   if (!numbers || !texts) {
@@ -74,7 +74,7 @@ inline std::string wrong_content(Pool& pool, int* refused = nullptr, bool may_la
 // is.
 inline void expect_refused(const std::string& path, std::initializer_list<StatusCode> codes,
                            PoolOptions options = small_pool()) {
-  options.create = false;
+  options.mode = OpenMode::existing;
   const std::string before = read_bytes(path);
   const auto pool = Pool::open(path, options);
   ASSERT_FALSE(pool.has_value()) << "opened";

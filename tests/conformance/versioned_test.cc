@@ -404,14 +404,14 @@ TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
   std::uint64_t segment = 0;
   std::memcpy(&segment, bytes.data() + slot + 8, 8);
   PoolOptions look = kOptions;
-  look.read_only = true;
+  look.mode = OpenMode::read_only;
   // To nowhere, into the middle of something, in a circle.
   for (const std::uint64_t link : {std::uint64_t{0x4141414141414141}, segment + 16, segment}) {
     write_bytes(path_.str(), bytes);
     {
       Pool pool = open_pool(path_, look);
       auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>(
-          "m", {.engine = Engine::pskiplist, .create = false}));
+          "m", {.engine = Engine::pskiplist, .mode = OpenMode::existing}));
       const std::size_t at = link == segment ? segment : slot + 8;
       const int fd = ::open(path_.str().c_str(), O_WRONLY);
       ASSERT_EQ(::pwrite(fd, &link, 8, static_cast<off_t>(at)), 8);

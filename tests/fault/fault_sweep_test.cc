@@ -96,8 +96,7 @@ class Session {
       if (texts) read_texts(*texts);
       if (texts && chosen_engine().ordered) scan_texts(*pool);
       if (numbers) {
-        (void)call("untyped_map",
-                   [&] { return pool->untyped_map("numbers", MapOptions{.any_engine = true}); });
+        (void)call("untyped_map", [&] { return pool->untyped_map("numbers"); });
       }
     }
     (void)call("list", [&] { return pool->list(); });

@@ -281,7 +281,8 @@ class Refused : public testing::Test {
     must(store.close());
   }
   static void expect_whole(const std::string& path) {
-    auto store = must(IntegerStore::open(MPI_COMM_WORLD, path, {.create = false}));
+    auto store =
+        must(IntegerStore::open(MPI_COMM_WORLD, path, {.pool = {.mode = OpenMode::existing}}));
     EXPECT_EQ(store.versions().last, 1U);
     const auto all = must(store.extract_snapshot(1));
     EXPECT_EQ(all.total(), 100U);
@@ -321,7 +322,8 @@ TEST_F(Refused, DifferentOptions) {
 }
 
 TEST_F(Refused, AMissingDirectoryThatIsNotToBeMade) {
-  expect_refused(IntegerStore::open(MPI_COMM_WORLD, directory_.store("absent"), {.create = false}),
+  expect_refused(IntegerStore::open(MPI_COMM_WORLD, directory_.store("absent"),
+                                    {.pool = {.mode = OpenMode::existing}}),
                  StatusCode::not_found);
   EXPECT_FALSE(std::filesystem::exists(directory_.store("absent")));
 }

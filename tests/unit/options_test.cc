@@ -1,4 +1,4 @@
-// Names of enumerators, as the command line prints them, and the defaults users rely on.
+// Names of enumerators, as the command line prints them, and the version.
 #include "perdure/options.h"
 
 #include <gtest/gtest.h>
@@ -37,26 +37,6 @@ TEST(OptionsTest, MediumNames) {
   std::set<std::string> names;
   for (int i = 1; i <= 5; ++i) names.insert(medium_name(static_cast<Medium>(i)));
   EXPECT_EQ(names.size(), 5U);
-}
-
-TEST(OptionsTest, Units) {
-  EXPECT_EQ(3_KiB, 3'072U);
-  EXPECT_EQ(2_MiB, 2'097'152U);
-  EXPECT_EQ(64_GiB, 68'719'476'736U);
-}
-
-TEST(OptionsTest, Defaults) {
-  const PoolOptions pool;
-  EXPECT_TRUE(pool.create);
-  EXPECT_FALSE(pool.must_create);
-  EXPECT_FALSE(pool.read_only);
-  EXPECT_FALSE(pool.accept_untrusted);
-  EXPECT_EQ(pool.durability, Durability::automatic);
-  const MapOptions map;
-  EXPECT_EQ(map.engine, Engine::phast);
-  EXPECT_EQ(map.capacity, 0U);
-  EXPECT_EQ(map.phast.partition_bits, PhastOptions::kAuto);
-  EXPECT_TRUE(CloseOptions{}.sync);
 }
 
 TEST(OptionsTest, VersionIsThreeNumbers) {
