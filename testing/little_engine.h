@@ -208,10 +208,10 @@ class LittleEngine final : public EngineInstance, public detail::Index {
     }
     return {};
   }
-  void stats(MapStats& out) override {
+  void stats(EngineStats& out) override {
     for (Slot& slot : root_->slots) out.entries += context_.platform.load(slot.key) != 0 ? 1 : 0;
   }
-  void check(const CheckOptions&, CheckReport& report) override {
+  void check(const CheckOptions&, Findings& report) override {
     ++report.objects;
     // For long enough to meet a step.
     for (int i = 0; i < 300; ++i) {

@@ -60,7 +60,7 @@ class LossyTarget : public TortureTarget {
       return true;
     });
     if (!done) return std::string(done.error().message());
-    CheckReport report;
+    Findings report;
     map_->index().check({.deep = true}, report);
     if (!report.ok()) return std::string(report.first());
     core_->epochs().drain_all();

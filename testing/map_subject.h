@@ -159,7 +159,7 @@ class MapSubject : public Subject {
     }
     core.verify([&](const char* what) { violations.emplace_back(what); });
     for (const auto& map : maps_) {
-      CheckReport report;
+      Findings report;
       map->index().check({.deep = true}, report);
       violations.insert(violations.end(), report.violations.begin(), report.violations.end());
     }
@@ -177,8 +177,8 @@ class MapSubject : public Subject {
   SimPool& pool() { return *pool_; }
   perdure::detail::OrderedIndex& index(std::uint32_t map = 0) { return *maps_[map]->ordered(); }
   perdure::detail::VersionedIndex& versioned() { return *maps_.front()->versioned(); }
-  MapStats stats(std::uint32_t map = 0) {
-    MapStats out;
+  EngineStats stats(std::uint32_t map = 0) {
+    EngineStats out;
     maps_[map]->index().stats(out);
     return out;
   }

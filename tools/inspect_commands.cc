@@ -74,7 +74,7 @@ const char* written_back_words(const PoolInfo& info) {
 
 std::string owner_words(const PoolInfo& info) {
   if (!info.in_use) return "";
-  const std::string host = info.owner_host.empty() ? "" : " on " + info.owner_host.str();
+  const std::string host = info.owner_host.empty() ? "" : " on " + info.owner_host;
   return fmt::format(" by process {}{}", info.owner_pid, host);
 }
 
@@ -85,7 +85,7 @@ void print_row(std::string_view name, std::string_view value) {
 // ---- info ---------------------------------------------------------------------------------------
 
 Json to_json(const MapInfo& map) {
-  return {{"name", map.name.c_str()},
+  return {{"name", map.name},
           {"engine", engine_name(map.engine)},
           {"engine_version", map.engine_version},
           {"key", kind_name(map.key_kind)},
@@ -95,7 +95,7 @@ Json to_json(const MapInfo& map) {
           {"value_type", value_type_name(map)}};
 }
 
-Json to_json(const Array<MapInfo>& maps, const ListArguments& which) {
+Json to_json(const std::vector<MapInfo>& maps, const ListArguments& which) {
   Json array = Json::array();
   for (const MapInfo& map : maps) {
     if (which.shows(map)) array.push_back(to_json(map));
@@ -112,28 +112,28 @@ std::vector<int> bits_of(std::uint64_t features) {
 }
 
 Json to_json(const PoolInfo& info) {
-  return {{"path", info.path.c_str()},
-          {"uuid", info.uuid.c_str()},
+  return {{"path", info.path},
+          {"uuid", info.uuid},
           {"format_version", info.format_version},
           {"compatible_features", bits_of(info.compatible_features)},
           {"incompatible_features", bits_of(info.incompatible_features)},
           {"file_bytes", info.file_bytes},
           {"max_bytes", info.max_bytes},
           {"extent_bytes", info.extent_bytes},
-          {"filesystem", info.filesystem.c_str()},
+          {"filesystem", info.filesystem},
           {"medium", medium_name(info.medium)},
           {"durability", durability_name(info.durability)},
           {"weakest_mode", durability_name(info.weakest_mode)},
-          {"flush_instruction", info.flush_instruction.c_str()},
+          {"flush_instruction", info.flush_instruction},
           {"survives_kill", true},
           {"survives_power_loss", info.durability == Durability::power},
           {"clean", info.clean},
           {"synced", info.synced},
           {"trusted", info.trusted},
-          {"trust_note", info.trust_note.c_str()},
+          {"trust_note", info.trust_note},
           {"in_use", info.in_use},
           {"owner_pid", info.owner_pid},
-          {"owner_host", info.owner_host.c_str()},
+          {"owner_host", info.owner_host},
           {"maps", to_json(info.maps, {.all = true})}};
 }
 
@@ -150,20 +150,19 @@ void print_info(const PoolInfo& info) {
   print_row("size", fmt::format("{} of at most {}", human_bytes(info.file_bytes),
                                 human_bytes(info.max_bytes)));
   print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium),
-                                  medium_words(info.medium), info.filesystem.c_str()));
+                                  medium_words(info.medium), info.filesystem));
   // "none" in `process`, and where nobody has the pool open.
-  const std::string instruction =
-      info.flush_instruction == "none"
-          ? ""
-          : fmt::format(" (write-back: {})", info.flush_instruction.c_str());
+  const std::string instruction = info.flush_instruction == "none"
+                                      ? ""
+                                      : fmt::format(" (write-back: {})", info.flush_instruction);
   print_row("durability", std::string(durability_name(info.durability)) + instruction);
   print_row("  process killed", "nothing acknowledged is lost");
   print_row("  OS crash, power loss", power_promise(info));
   print_row("written back", written_back_words(info));
   print_row("state", state_words(info) + owner_words(info));
-  print_row("trusted", info.trusted ? std::string("yes") : "NO: " + info.trust_note.str());
+  print_row("trusted", info.trusted ? std::string("yes") : "NO: " + info.trust_note);
   for (const MapInfo& map : info.maps) {
-    print_row("map", fmt::format("{}: {}, {} -> {}", map.name.c_str(), engine_name(map.engine),
+    print_row("map", fmt::format("{}: {}, {} -> {}", map.name, engine_name(map.engine),
                                  key_type_name(map), value_type_name(map)));
   }
 }
@@ -195,7 +194,7 @@ int run_list(const ListArguments& arguments) {
   }
   for (const MapInfo& map : info->maps) {
     if (!arguments.shows(map)) continue;
-    fmt::print("{}\t{}\t{}\t{}\n", map.name.c_str(), engine_name(map.engine), key_type_name(map),
+    fmt::print("{}\t{}\t{}\t{}\n", map.name, engine_name(map.engine), key_type_name(map),
                value_type_name(map));
   }
   return exit_done;
@@ -219,13 +218,20 @@ Json to_json(const MapStats& map) {
                        {"buckets", resize.buckets},
                        {"moved", resize.moved}});
   }
-  return {{"name", map.name.c_str()},       {"engine", engine_name(map.engine)},
-          {"entries", map.entries},         {"load_factor", map.load_factor},
-          {"height", map.height},           {"leaves", map.leaves},
-          {"inner_nodes", map.inner_nodes}, {"pm_bytes", map.pm_bytes},
-          {"dram_bytes", map.dram_bytes},   {"scan_order_bytes", map.scan_order_bytes},
-          {"splits", map.splits},           {"merges", map.merges},
-          {"levels", std::move(levels)},    {"resizes", std::move(resizes)}};
+  return {{"name", map.name},
+          {"engine", engine_name(map.engine)},
+          {"entries", map.entries},
+          {"load_factor", map.load_factor},
+          {"height", map.height},
+          {"leaves", map.leaves},
+          {"inner_nodes", map.inner_nodes},
+          {"pm_bytes", map.pm_bytes},
+          {"dram_bytes", map.dram_bytes},
+          {"scan_order_bytes", map.scan_order_bytes},
+          {"splits", map.splits},
+          {"merges", map.merges},
+          {"levels", std::move(levels)},
+          {"resizes", std::move(resizes)}};
 }
 
 Json to_json(const std::string& path, const PoolStats& stats) {
@@ -278,7 +284,7 @@ void print_stats(const std::string& path, const PoolStats& stats) {
   print_row("recovery at open",
             fmt::format("{:.1f} ms", static_cast<double>(stats.recovery_ns) / 1e6));
   for (const MapStats& map : stats.maps) {
-    fmt::print("map {} ({})\n", map.name.c_str(), engine_name(map.engine));
+    fmt::print("map {} ({})\n", map.name, engine_name(map.engine));
     print_map_stats(map);
   }
 }
@@ -301,7 +307,7 @@ int run_stats(const PoolArguments& arguments) {
     const bool seen = std::any_of(stats.maps.begin(), stats.maps.end(), [&](const MapStats& other) {
       return other.name == map.name && !other.partial;
     });
-    if (!seen) changing.push_back(map.name.str());
+    if (!seen) changing.push_back(map.name);
   }
   if (arguments.json) {
     Json object = to_json(arguments.path, stats);

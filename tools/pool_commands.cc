@@ -32,7 +32,7 @@ int run_create(const PoolArguments& arguments) {
   if (const int status = close_pool(*pool, arguments, exit_done)) return status;
   if (arguments.json) {
     print_json({{"path", arguments.path},
-                {"uuid", info->uuid.c_str()},
+                {"uuid", info->uuid},
                 {"map", arguments.map},
                 {"key_type", key_type_name(map->info())},
                 {"value_type", value_type_name(map->info())},
@@ -102,7 +102,7 @@ int run_compact(const PoolArguments& arguments) {
 void print_report(const CheckArguments& arguments, const CheckReport& found) {
   if (arguments.pool.json) {
     auto violations = nlohmann::ordered_json::array();
-    for (const auto& violation : found.violations) violations.push_back(violation.c_str());
+    for (const auto& violation : found.violations) violations.push_back(violation);
     print_json({{"path", arguments.pool.path},
                 {"ok", found.ok()},
                 {"deep", arguments.deep},
@@ -113,7 +113,7 @@ void print_report(const CheckArguments& arguments, const CheckReport& found) {
                 {"violations", std::move(violations)}});
     return;
   }
-  for (const auto& violation : found.violations) fmt::print("violation: {}\n", violation.c_str());
+  for (const auto& violation : found.violations) fmt::print("violation: {}\n", violation);
   if (found.violation_count > found.violations.size()) {
     fmt::print("and {} more\n", found.violation_count - found.violations.size());
   }

@@ -44,11 +44,7 @@ class TextMap {
   const MapInfo& info() const noexcept { return map_.info; }
   // Whether these texts are a key and a value of the map's types, and why not.
   Status accepts(Bytes key, Bytes value) const;
-  MapStats stats() {
-    MapStats out;
-    map_.index->stats(out);
-    return out;
-  }
+  MapStats stats() { return detail::stats_of(*map_.index); }
   // A text that is no key or value of this map's types: invalid_argument.
   Expected<bool> upsert(Bytes key, Bytes value);
   Expected<bool> erase(Bytes key);

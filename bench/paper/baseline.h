@@ -26,7 +26,7 @@ class Baseline : public Table {
     return {};
   }
   // Every item is where a lookup finds it, so no key is there twice; and they are counted.
-  void check(CheckReport& report) final {
+  void check(Findings& report) final {
     std::uint64_t count = 0;
     visit_slots([&](const Slot& slot) {
       ++count;

@@ -14,8 +14,8 @@ Status EngineTable::serve(std::unique_ptr<EngineInstance> instance) {
   return {};
 }
 
-MapStats EngineTable::stats() {
-  MapStats stats;
+EngineStats EngineTable::stats() {
+  EngineStats stats;
   index_->stats(stats);
   return stats;
 }
@@ -27,7 +27,7 @@ std::uint64_t EngineTable::slots() {
 }
 
 std::uint64_t EngineTable::grew_at() {
-  const MapStats stats = this->stats();
+  const EngineStats stats = this->stats();
   return stats.resizes.empty() ? 0 : stats.resizes[0].entries;
 }
 

@@ -37,11 +37,11 @@ class EngineTable : public Table {
   std::uint64_t items() override { return stats().entries; }
   std::uint64_t slots() override;
   Status for_each(FunctionRef<void(std::uint64_t, std::uint64_t)> visit) override;
-  void check(CheckReport& report) override { index_->check({.deep = true}, report); }
+  void check(Findings& report) override { index_->check({.deep = true}, report); }
   std::uint64_t grew_at() override;
   void settle() override { background_.settle(); }
 
-  MapStats stats();
+  EngineStats stats();
 
  protected:
   EngineContext<RealPlatform> context() noexcept {

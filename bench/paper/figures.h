@@ -61,7 +61,7 @@ inline void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
 inline void must_be_sound(Table& table) {
-  CheckReport report;
+  Findings report;
   table.check(report);
   if (!report.ok()) throw std::runtime_error(std::string(report.first()));
 }

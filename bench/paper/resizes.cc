@@ -118,7 +118,7 @@ class Level {
     in_place();
     out.in_place = milliseconds(begin);
     require(table_->items() == count_, "a resize lost items");
-    const MapStats stats = table_->stats();
+    const EngineStats stats = table_->stats();
     const ResizeStats& last = stats.resizes.end()[-1];
     out.buckets = static_cast<double>(last.buckets) / static_cast<double>(buckets);
     out.moved = static_cast<double>(last.moved) / static_cast<double>(last.entries);

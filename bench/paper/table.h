@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "index/findings.h"
 #include "perdure/function_ref.h"
-#include "perdure/stats.h"
 #include "perdure/status.h"
 
 namespace perdure::paper {
@@ -30,7 +30,7 @@ class Table {
   virtual std::uint64_t slots() = 0;
   // Every item once, in no order.
   virtual Status for_each(FunctionRef<void(std::uint64_t key, std::uint64_t value)> visit) = 0;
-  virtual void check(CheckReport& report) = 0;
+  virtual void check(Findings& report) = 0;
   // How many items it held when it first grew by itself; 0: it has not.
   virtual std::uint64_t grew_at() { return 0; }
   // Returns when no resize has anything left to do.

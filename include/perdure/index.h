@@ -15,7 +15,12 @@
 #include "perdure/stats.h"
 #include "perdure/status.h"
 
-namespace perdure::detail {
+namespace perdure {
+
+struct EngineStats;
+struct Findings;
+
+namespace detail {
 
 // An integer is its own word, order-preserving; a byte string's word is computed by the engine's
 // codec and left 0 by the caller.
@@ -97,9 +102,9 @@ class Index {
   // answers whether to go on. Entries that are inserted or removed meanwhile may be missed or seen.
   virtual Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) = 0;
 
-  virtual void stats(MapStats& out) = 0;
+  virtual void stats(EngineStats& out) = 0;
   // Verifies what CheckOptions says; call with no mutation in flight.
-  virtual void check(const CheckOptions& options, CheckReport& report) = 0;
+  virtual void check(const CheckOptions& options, Findings& report) = 0;
 };
 
 class OrderedIndex : public Index {
@@ -145,4 +150,8 @@ class VersionedIndex : public OrderedIndex {
   virtual void unpin(VersionPin& pin) noexcept = 0;
 };
 
-}  // namespace perdure::detail
+// What stats() says, as Map::stats() returns it; `partial` if DRAM was too short for all of it.
+MapStats stats_of(Index& index) noexcept;
+
+}  // namespace detail
+}  // namespace perdure

@@ -281,11 +281,7 @@ class Map {
     return visited;
   }
 
-  MapStats stats() {
-    MapStats out;
-    index_->stats(out);
-    return out;
-  }
+  MapStats stats() { return detail::stats_of(*index_); }
 
  protected:
   template <class F>

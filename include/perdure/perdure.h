@@ -1,7 +1,6 @@
 // Everything a program needs: pools, maps, stores.
 #pragma once
 
-#include "perdure/containers.h"
 #include "perdure/map.h"
 #include "perdure/options.h"
 #include "perdure/pool.h"

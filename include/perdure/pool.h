@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "perdure/map.h"
 #include "perdure/options.h"
@@ -112,7 +113,7 @@ class Pool {
                                    const detail::MapSpec* create = nullptr);
 
   // Errors: out_of_memory; invalid_argument if closed. As info() and stats().
-  Expected<Array<MapInfo>> list() const;
+  Expected<std::vector<MapInfo>> list() const;
   // Removes a map and frees its blocks (a damaged map's at the next open). No other thread may be
   // using it. Its DRAM is given back when the pool closes. Fails with not_found.
   Status drop(std::string_view name);
@@ -148,9 +149,6 @@ class Pool {
   // Idempotent. After it every use of the pool's maps but their destruction is undefined.
   Status close(const CloseOptions& options = {});
 
-  // Not for users: the seam that Store is built on.
-  detail::PoolImpl& impl() noexcept { return *impl_; }
-
  private:
   explicit Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept;
   Expected<std::shared_ptr<detail::Index>> open_index(std::string_view name,
@@ -162,7 +160,7 @@ class Pool {
   Expected<std::shared_ptr<detail::VersionedIndex>> open_versioned(std::string_view name,
                                                                    const MapOptions& options,
                                                                    const detail::MapSpec& spec);
-  friend class Store;
+  friend class detail::PoolImpl;
 
   std::unique_ptr<detail::PoolImpl> impl_;
 };

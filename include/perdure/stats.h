@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "perdure/containers.h"
 #include "perdure/options.h"
 
 namespace perdure {
@@ -23,10 +24,8 @@ const char* medium_name(Medium medium) noexcept;
 enum class KeyKind : std::uint8_t { integer = 1, bytes = 2, array = 3 };
 enum class ValueKind : std::uint8_t { word = 1, bytes = 2, array = 3 };
 
-using MapName = Text<kMaxMapNameBytes>;
-
 struct MapInfo {
-  MapName name;
+  std::string name;
   Engine engine = Engine::phast;
   std::uint32_t engine_version = 0;
   KeyKind key_kind = KeyKind::bytes;
@@ -37,27 +36,27 @@ struct MapInfo {
 };
 
 struct PoolInfo {
-  Text<4096> path;
-  Text<36> uuid;
+  std::string path;
+  std::string uuid;
   std::uint32_t format_version = 0;
   std::uint64_t compatible_features = 0;    // a bit each; of a pool that newer builds have used
   std::uint64_t incompatible_features = 0;  // those that this build knows; others are refused
   std::uint64_t file_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::uint64_t extent_bytes = 0;
-  Text<15> filesystem;  // name of the file system type
+  std::string filesystem;  // name of the file system type
   Medium medium = Medium::page;
   Durability durability = Durability::process;    // of this open, or of the last one
   Durability weakest_mode = Durability::process;  // since the last full write-back
-  Text<15> flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
-  bool clean = false;          // closed properly (of an open pool: by its last owner)
-  bool synced = false;         // written back whole, and nothing stored since: a copy is trusted
-  bool trusted = true;         // may be served without `accept_untrusted`
-  Text<255> trust_note;        // why not, in words
-  bool in_use = false;         // a process holds it, maybe this one
+  std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
+  bool clean = false;             // closed properly (of an open pool: by its last owner)
+  bool synced = false;            // written back whole, and nothing stored since: a copy is trusted
+  bool trusted = true;            // may be served without `accept_untrusted`
+  std::string trust_note;         // why not, in words
+  bool in_use = false;            // a process holds it, maybe this one
   std::int64_t owner_pid = 0;
-  Text<64> owner_host;
-  Array<MapInfo> maps;
+  std::string owner_host;
+  std::vector<MapInfo> maps;
 };
 
 // One level of a table, the newest first.
@@ -80,7 +79,7 @@ struct ResizeStats {
 
 // Figures of structures that an engine does not have are 0, or empty.
 struct MapStats {
-  MapName name;
+  std::string name;
   Engine engine = Engine::phast;
   std::uint64_t entries = 0;  // exact while nobody changes the map
   double load_factor = 0;     // entries / slots
@@ -92,9 +91,9 @@ struct MapStats {
   std::uint64_t scan_order_bytes = 0;  // part of dram_bytes: sorted orders of scanned leaves
   std::uint64_t splits = 0;            // since open
   std::uint64_t merges = 0;            // leaves unlinked since open
-  Array<LevelStats> levels;
+  std::vector<LevelStats> levels;
   static constexpr std::size_t kMaxResizes = 64;
-  Array<ResizeStats> resizes;  // since open, the last kMaxResizes of them, in order
+  std::vector<ResizeStats> resizes;  // since open, the last kMaxResizes of them, in order
   bool partial = false;  // of what could be read of a damaged map, or of one that was changing
 };
 
@@ -110,7 +109,7 @@ struct PoolStats {
   std::uint64_t epoch = 0;
   std::uint64_t stalled_readers = 0;  // threads that keep an old epoch pinned
   std::uint64_t recovery_ns = 0;      // what the last open spent on recovery
-  Array<MapStats> maps;
+  std::vector<MapStats> maps;
 };
 
 // What `check` found. No violations: every invariant of the format and the engines holds.
@@ -122,17 +121,14 @@ struct CheckReport {
   std::uint64_t violation_count = 0;
   // The first of them, each one line; fewer where DRAM is short.
   static constexpr std::size_t kMaxViolations = 100;
-  Array<Text<255>> violations;
+  std::vector<std::string> violations;
 
   bool ok() const noexcept { return violation_count == 0; }
-  void add(std::string_view violation) noexcept {
-    ++violation_count;
-    if (violations.size() < kMaxViolations) (void)violations.push_back(violation);
-  }
   std::string_view first() const noexcept {
-    if (violations.empty()) return violation_count == 0 ? "" : "(no memory to say what)";
+    if (violations.empty()) return ok() ? "" : kNoMemory;
     return violations.front();
   }
+  static constexpr std::string_view kNoMemory = "(no memory to say what)";
 };
 
 // Persistence work counted per thread; see perdure::thread_counters().

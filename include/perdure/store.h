@@ -58,12 +58,12 @@ class Store {
   Status close(const CloseOptions& options = {}) { return pool_.close(options); }
 
  private:
-  Store(Pool pool, Map<Bytes, Bytes> map, std::string_view name)
-      : pool_(std::move(pool)), map_(std::move(map)), name_(name) {}
+  Store(Pool pool, Map<Bytes, Bytes> map, std::string name)
+      : pool_(std::move(pool)), map_(std::move(map)), name_(std::move(name)) {}
 
   Pool pool_;
   std::optional<Map<Bytes, Bytes>> map_;
-  MapName name_;
+  std::string name_;
 };
 
 }  // namespace perdure

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "heap/heap.h"
+#include "index/findings.h"
 #include "perdure/index.h"
 #include "platform/platform.h"
 #include "pool/after_kill.h"
@@ -25,7 +26,7 @@ struct EngineContext {
   bool read_only = false;     // mutations answer read_only
   // During recover() of a damaged pool that is only looked at: what is wrong and can be passed over
   // is noted here. The map is not served, and what is stored reaches no file. Otherwise null.
-  CheckReport* damage = nullptr;
+  Findings* damage = nullptr;
   // While what a killed process left is being made durable; null: no engine of the pool restarts at
   // once, or everything is durable already.
   AfterKill<P>* after_kill = nullptr;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "heap/heap.h"
+#include "index/findings.h"
 #include "perdure/options.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
@@ -25,7 +26,7 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
 }
 
 // `kind`: what lies there, such as "level bucket".
-[[gnu::cold]] inline void add_violation(CheckReport& report, const char* kind, std::uint64_t offset,
+[[gnu::cold]] inline void add_violation(Findings& report, const char* kind, std::uint64_t offset,
                                         const char* what) {
   char line[160];
   std::snprintf(line, sizeof(line), "%s at offset %llu: %s", kind,
@@ -34,8 +35,8 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
 }
 
 // Of `done` things looked at so far, at every `stride`th one.
-inline void tell_progress(const CheckOptions& options, const CheckReport& report,
-                          std::uint64_t done, std::uint64_t stride) {
+inline void tell_progress(const CheckOptions& options, const Findings& report, std::uint64_t done,
+                          std::uint64_t stride) {
   if (options.progress == nullptr || done % stride != 0) return;
   options.progress(options.progress_context, report.bytes, 0);
 }

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "mpi/comm.h"
+#include "util/containers.h"
 #include "util/path.h"
 
 namespace perdure::mpi::detail {

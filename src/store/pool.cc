@@ -55,13 +55,16 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
                                        const detail::MapSpec* create) {
   MapOptions as_found = options;
   MapInfo info;
-  bool exists = impl_->describe_map(name, info);
+  auto found = impl_->describe_map(name, info);
+  if (!found) return fail(std::move(found.error()));
+  const bool exists = *found;
   if (!exists && create == nullptr) as_found.mode = OpenMode::existing;
   auto instance = impl_->open_map(name, as_found,
                                   exists || create == nullptr ? detail::spec_of(info) : *create);
   if (!instance) return fail(std::move(instance.error()));
-  if (!exists) exists = impl_->describe_map(name, info);
-  UntypedMap out{.info = info, .index = {}, .ordered = {}, .versioned = {}};
+  if (!exists) found = impl_->describe_map(name, info);
+  if (!found) return fail(std::move(found.error()));
+  UntypedMap out{.info = std::move(info), .index = {}, .ordered = {}, .versioned = {}};
   out.index = std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
   if (detail::OrderedIndex* ordered = (*instance)->ordered()) {
     out.ordered = std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), ordered);
@@ -72,7 +75,7 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
   return out;
 }
 
-Expected<Array<MapInfo>> Pool::list() const { return impl_->list(); }
+Expected<std::vector<MapInfo>> Pool::list() const { return impl_->list(); }
 Status Pool::drop(std::string_view name) { return impl_->drop(name); }
 Expected<PoolInfo> Pool::info() const { return impl_->info(); }
 Expected<PoolStats> Pool::stats() const { return impl_->stats(); }

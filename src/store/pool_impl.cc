@@ -308,7 +308,7 @@ Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
     return Status::format(code, "map %s: %.*s", slot.root.name, static_cast<int>(what.size()),
                           what.data());
   };
-  CheckReport damage;
+  Findings damage;
   EngineContext<RealPlatform> engine_context = context();
   if (allow_damage_) engine_context.damage = &damage;
   auto instance =
@@ -335,16 +335,16 @@ bool PoolImpl::looks_torn(const Status& opened) const noexcept {
 
 // accept_untrusted: served only if a full check finds nothing.
 Status PoolImpl::verify_untrusted() {
-  auto report = check({.deep = true});
-  if (!report) return std::move(report.error());
-  if (report->ok()) return {};
-  const std::string_view first = report->first();
+  Findings findings;
+  if (Status s = find_violations({.deep = true}, findings); !s.ok()) return s;
+  if (findings.ok()) return {};
+  const std::string_view first = findings.first();
   return Status::format(StatusCode::corruption, "the check found %llu violations, first: %.*s",
-                        static_cast<unsigned long long>(report->violation_count),
+                        static_cast<unsigned long long>(findings.violation_count),
                         static_cast<int>(first.size()), first.data());
 }
 
-PoolImpl::Slot* PoolImpl::find(std::string_view name) noexcept {
+PoolImpl::Slot* PoolImpl::find(std::string_view name) const noexcept {
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].used && name == slots_[i].root.name) return &slots_[i];
   }

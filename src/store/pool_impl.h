@@ -9,12 +9,16 @@
 #include "platform/real_platform.h"
 #include "pool/file_storage.h"
 #include "pool/pool_core.h"
+#include "util/containers.h"
 #include "util/path.h"
 
 namespace perdure::detail {
 
 class PoolImpl {
  public:
+  // Of an open pool, for tests.
+  static PoolImpl& of(Pool& pool) noexcept { return *pool.impl_; }
+
   PoolImpl() noexcept : core_(platform_, storage_) {}
   PoolImpl(const PoolImpl&) = delete;
   PoolImpl& operator=(const PoolImpl&) = delete;
@@ -31,10 +35,10 @@ class PoolImpl {
   // The instance lives as long as the pool is open, and offers what the view needs.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
                                      const MapSpec& spec, View view = View::plain);
-  // False: there is no such map.
-  bool describe_map(std::string_view name, MapInfo& out);
+  // False: there is no such map. Errors: out_of_memory.
+  Expected<bool> describe_map(std::string_view name, MapInfo& out) const;
   Status drop(std::string_view name);
-  Expected<Array<MapInfo>> list() const;
+  Expected<std::vector<MapInfo>> list() const;
   Expected<PoolInfo> info() const;
   Expected<PoolStats> stats();
   Expected<CheckReport> check(const CheckOptions& options);
@@ -93,8 +97,9 @@ class PoolImpl {
   }
   Status wrap(Status status) const;  // puts the path in front
   bool lost() const noexcept;        // the file no longer has what the pool has
-  Slot* find(std::string_view name) noexcept;
-  Status count_leaks(CheckReport& report);
+  Slot* find(std::string_view name) const noexcept;
+  Status find_violations(const CheckOptions& options, Findings& findings);
+  Status count_leaks(Findings& findings);
 
   PathText path_;
   RealPlatform platform_;
@@ -109,7 +114,7 @@ class PoolImpl {
   mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
   Durability durability_ = Durability::process;
   OpenReport report_;
-  CheckReport damage_;  // passed over at open
+  Findings damage_;  // passed over at open
   std::uint32_t threads_ = 1;
   std::uint64_t recovery_ns_ = 0;
   std::int64_t owner_pid_ = 0;
@@ -120,9 +125,6 @@ class PoolImpl {
   bool observed_ = false;  // read-only, and another process has it
 };
 
-// What a header says, for info() and inspect().
-void describe(const layout::Header& header, PoolInfo& out);
-MapInfo describe(const layout::Root& root);
 // An engine's name for a message, NUL-terminated.
 using EngineText = Text<15>;
 MapSpec spec_of(const MapInfo& info) noexcept;

@@ -1,4 +1,5 @@
-// What a pool says about itself: info, stats, check, inspect.
+// What a pool says about itself: info, stats, check, inspect. Built with exceptions: the public
+// structs hold std::string and std::vector, which are filled within attempt().
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -12,6 +13,9 @@ namespace perdure {
 
 namespace detail {
 
+namespace {
+
+// What a header says, for info() and inspect(). Throws std::bad_alloc, as all that return no error.
 void describe(const layout::Header& header, PoolInfo& out) {
   char text[40];
   int n = 0;
@@ -38,7 +42,7 @@ void describe(const layout::Header& header, PoolInfo& out) {
 }
 
 MapInfo describe(const layout::Root& root) {
-  return {.name = std::string_view(root.name),
+  return {.name = root.name,
           .engine = static_cast<Engine>(root.engine),
           .engine_version = root.engine_version,
           .key_kind = static_cast<KeyKind>(root.key_kind),
@@ -48,26 +52,69 @@ MapInfo describe(const layout::Root& root) {
           .value_bytes = root.value_bytes};
 }
 
+MapStats to_public(const EngineStats& stats) {
+  return {.engine = stats.engine,
+          .entries = stats.entries,
+          .load_factor = stats.load_factor,
+          .height = stats.height,
+          .leaves = stats.leaves,
+          .inner_nodes = stats.inner_nodes,
+          .pm_bytes = stats.pm_bytes,
+          .dram_bytes = stats.dram_bytes,
+          .scan_order_bytes = stats.scan_order_bytes,
+          .splits = stats.splits,
+          .merges = stats.merges,
+          .levels = {stats.levels.begin(), stats.levels.end()},
+          .resizes = {stats.resizes.begin(), stats.resizes.end()},
+          .partial = stats.partial};
+}
+
+CheckReport to_public(const Findings& findings) {
+  CheckReport report{.objects = findings.objects,
+                     .entries = findings.entries,
+                     .bytes = findings.bytes,
+                     .leaked_blocks = findings.leaked_blocks,
+                     .violation_count = findings.violation_count};
+  report.violations.reserve(findings.violations.size());
+  for (const auto& violation : findings.violations) report.violations.emplace_back(violation);
+  return report;
+}
+
+}  // namespace
+
+MapStats stats_of(Index& index) noexcept {
+  EngineStats stats;
+  index.stats(stats);
+  MapStats out;
+  if (attempt([&] { out = to_public(stats); })) return out;
+  stats.levels = {};
+  stats.resizes = {};
+  stats.partial = true;
+  return to_public(stats);  // allocates nothing any more
+}
+
 MapSpec spec_of(const MapInfo& info) noexcept {
   return {info.key_kind, info.value_kind, info.is_signed, info.key_bytes, info.value_bytes};
 }
 
-bool PoolImpl::describe_map(std::string_view name, MapInfo& out) {
+Expected<bool> PoolImpl::describe_map(std::string_view name, MapInfo& out) const {
   LatchGuard guard(latch_);
   const Slot* slot = open_ ? find(name) : nullptr;
   if (slot == nullptr) return false;
-  out = describe(slot->root);
+  if (!attempt([&] { out = describe(slot->root); })) return fail(wrap(StatusCode::out_of_memory));
   return true;
 }
 
-Expected<Array<MapInfo>> PoolImpl::list() const {
+Expected<std::vector<MapInfo>> PoolImpl::list() const {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
-  Array<MapInfo> out;
+  std::vector<MapInfo> out;
   LatchGuard guard(latch_);
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (!slots_[i].used) continue;
-    if (!out.push_back(describe(slots_[i].root))) return fail(wrap(StatusCode::out_of_memory));
-  }
+  const bool copied = attempt([&] {
+    for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+      if (slots_[i].used) out.push_back(describe(slots_[i].root));
+    }
+  });
+  if (!copied) return fail(wrap(StatusCode::out_of_memory));
   return out;
 }
 
@@ -75,15 +122,18 @@ Expected<PoolInfo> PoolImpl::info() const {
   auto maps = list();
   if (!maps) return fail(std::move(maps.error()));
   PoolInfo out;
-  describe(core_.header(), out);
-  out.path = path_.c_str();
-  out.filesystem = storage_.medium().filesystem;
+  const FlushMode mode = platform_.mode();
+  const bool copied = attempt([&] {
+    describe(core_.header(), out);
+    out.path = path_.c_str();
+    out.filesystem = storage_.medium().filesystem;
+    out.flush_instruction = mode == FlushMode::cache_line
+                                ? flush_instruction_name(platform_.instruction())
+                                : (mode == FlushMode::page ? "msync" : "none");
+  });
+  if (!copied) return fail(wrap(StatusCode::out_of_memory));
   out.medium = storage_.medium().medium;
   out.durability = durability_;
-  const FlushMode mode = platform_.mode();
-  out.flush_instruction = mode == FlushMode::cache_line
-                              ? flush_instruction_name(platform_.instruction())
-                              : (mode == FlushMode::page ? "msync" : "none");
   out.clean = report_.was_clean;
   out.trusted = report_.trusted;
   out.in_use = read_only_ ? observed_ : true;
@@ -118,19 +168,29 @@ Expected<PoolStats> PoolImpl::stats() {
   LatchGuard guard(latch_);
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].instance == nullptr) continue;
-    MapStats map;
-    map.name = slots_[i].root.name;
-    slots_[i].instance->index().stats(map);
-    map.engine = static_cast<Engine>(slots_[i].root.engine);
-    map.partial = map.partial || !slots_[i].error.ok();
-    if (!out.maps.push_back(std::move(map))) return fail(wrap(StatusCode::out_of_memory));
+    EngineStats stats;
+    slots_[i].instance->index().stats(stats);
+    stats.engine = static_cast<Engine>(slots_[i].root.engine);
+    stats.partial = stats.partial || !slots_[i].error.ok();
+    const bool copied = attempt([&] {
+      out.maps.push_back(to_public(stats));
+      out.maps.back().name = slots_[i].root.name;
+    });
+    if (!copied) return fail(wrap(StatusCode::out_of_memory));
   }
   return out;
 }
 
 Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  Findings findings;
+  if (Status s = find_violations(options, findings); !s.ok()) return fail(std::move(s));
   CheckReport report;
+  if (!attempt([&] { report = to_public(findings); })) return fail(wrap(StatusCode::out_of_memory));
+  return report;
+}
+
+Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) {
   LatchGuard guard(maintenance_);
   const bool swept = core_.sweep().finish();
   const BackgroundHold<RealPlatform> hold(core_.background());
@@ -163,13 +223,13 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
     slots_[i].instance->index().check(inner, report);
   }
   if (whole && swept) {
-    if (Status s = count_leaks(report); !s.ok()) return fail(wrap(std::move(s)));
+    if (Status s = count_leaks(report); !s.ok()) return wrap(std::move(s));
   }
-  return report;
+  return {};
 }
 
 // Blocks that are allocated though no map reaches them.
-Status PoolImpl::count_leaks(CheckReport& report) {
+Status PoolImpl::count_leaks(Findings& report) {
   core_.epochs().drain();
   core_.heap().flush_caches();
   if (Status s = core_.heap().begin_audit(); !s.ok()) return s;
@@ -185,6 +245,56 @@ Status PoolImpl::count_leaks(CheckReport& report) {
 
 }  // namespace detail
 
+namespace {
+
+// One look at the header and the root directory. Torn: its owner was writing one of them.
+Status look(FileStorage& storage, std::string_view path, PoolInfo& out, bool& torn) {
+  auto head = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
+  if (head == nullptr) return StatusCode::out_of_memory;
+  const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
+  if (n < 0) return Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno));
+  layout::Header header;
+  const bool short_file = n < static_cast<std::int64_t>(layout::kDirectoryOffset);
+  storage.refresh_size();
+  Status s =
+      read_header(head.get(), short_file ? static_cast<std::uint64_t>(n) : storage.size(), header);
+  torn = !s.ok();
+  if (torn) return s;
+  out.in_use = storage.lock_holder() != 0;
+  layout::Identity identity;
+  if (Status i = storage.identity(identity); !i.ok()) return i;
+  const char* reason = out.in_use ? nullptr : distrust(header, identity);
+  out.medium = storage.medium().medium;
+  out.trusted = reason == nullptr;
+  bool copied = detail::attempt([&] {
+    detail::describe(header, out);
+    out.path = path;
+    out.filesystem = storage.medium().filesystem;
+    out.trust_note = reason == nullptr ? "" : reason;
+    out.flush_instruction = "none";
+  });
+  layout::Root roots[64];
+  for (std::uint32_t slot = 0; slot < header.root_slots && copied; ++slot) {
+    const std::uint32_t at = slot % std::size(roots);
+    if (at == 0) {
+      const std::size_t bytes =
+          std::min<std::size_t>(std::size(roots), header.root_slots - slot) * sizeof(layout::Root);
+      if (storage.read(roots, bytes,
+                       layout::kDirectoryOffset + std::uint64_t{slot} * sizeof(layout::Root)) !=
+          static_cast<std::int64_t>(bytes)) {
+        return Status::format(StatusCode::io, "cannot read its root directory");
+      }
+    }
+    const layout::Root& root = roots[at];
+    if (root.root != 0 && root.crc == root_crc(root) && root.name[sizeof(root.name) - 1] == '\0') {
+      copied = detail::attempt([&] { out.maps.push_back(detail::describe(root)); });
+    }
+  }
+  return copied ? Status() : Status(StatusCode::out_of_memory);
+}
+
+}  // namespace
+
 Expected<PoolInfo> Pool::inspect(std::string_view path) {
   const auto wrap = [&](const Status& s) {
     return fail(s.code(), "%.*s: %.*s", static_cast<int>(path.size()), path.data(),
@@ -194,54 +304,11 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
   // The owner may be writing a header or a root line just now: what is torn is read again.
   for (int attempt = 0;; ++attempt) {
-    auto head =
-        std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
-    if (head == nullptr) return wrap(StatusCode::out_of_memory);
-    const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
-    if (n < 0) {
-      return wrap(Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno)));
-    }
-    layout::Header header;
-    const bool short_file = n < static_cast<std::int64_t>(layout::kDirectoryOffset);
-    storage.refresh_size();
-    Status s = read_header(head.get(), short_file ? static_cast<std::uint64_t>(n) : storage.size(),
-                           header);
-    if (!s.ok()) {
-      if (attempt < 3) continue;
-      return wrap(s);
-    }
     PoolInfo out;
-    detail::describe(header, out);
-    out.path = path;
-    out.filesystem = storage.medium().filesystem;
-    out.medium = storage.medium().medium;
-    out.in_use = storage.lock_holder() != 0;
-    layout::Identity identity;
-    if (Status i = storage.identity(identity); !i.ok()) return wrap(i);
-    const char* reason = out.in_use ? nullptr : distrust(header, identity);
-    out.trusted = reason == nullptr;
-    out.trust_note = reason == nullptr ? "" : reason;
-    out.flush_instruction = "none";
-    layout::Root roots[64];
-    for (std::uint32_t slot = 0; slot < header.root_slots; ++slot) {
-      const std::uint32_t at = slot % std::size(roots);
-      if (at == 0) {
-        const std::size_t bytes =
-            std::min<std::size_t>(std::size(roots), header.root_slots - slot) *
-            sizeof(layout::Root);
-        if (storage.read(roots, bytes,
-                         layout::kDirectoryOffset + std::uint64_t{slot} * sizeof(layout::Root)) !=
-            static_cast<std::int64_t>(bytes)) {
-          return wrap(Status::format(StatusCode::io, "cannot read its root directory"));
-        }
-      }
-      const layout::Root& root = roots[at];
-      if (root.root != 0 && root.crc == root_crc(root) &&
-          root.name[sizeof(root.name) - 1] == '\0') {
-        if (!out.maps.push_back(detail::describe(root))) return wrap(StatusCode::out_of_memory);
-      }
-    }
-    return out;
+    bool torn = false;
+    Status s = look(storage, path, out, torn);
+    if (s.ok()) return out;
+    if (!torn || attempt == 3) return wrap(s);
   }
 }
 

@@ -1,3 +1,4 @@
+// Built with exceptions: a store owns a std::string, which is filled within attempt().
 #include "perdure/store.h"
 
 #include <new>
@@ -34,11 +35,13 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& opti
 }
 
 Expected<Store> Store::open(std::string_view path, const StoreOptions& options) {
+  std::string name;
+  if (!detail::attempt([&] { name = options.map_name; })) return fail(StatusCode::out_of_memory);
   auto pool = Pool::open(path, options.pool);
   if (!pool) return fail(std::move(pool.error()));
   auto map = pool->map<Bytes, Bytes>(options.map_name, options.map);
   if (!map) return fail(std::move(map.error()));
-  return Store(std::move(*pool), std::move(*map), options.map_name);
+  return Store(std::move(*pool), std::move(*map), std::move(name));
 }
 
 Status Store::put(std::string_view key, std::string_view value) {

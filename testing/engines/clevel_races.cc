@@ -146,7 +146,7 @@ Ops grown_until(Stop&& stop) {
 
 // Three levels, the last of which, of at least so many buckets, is about to be drained.
 Ops about_to_drain(std::uint64_t buckets) {
-  return grown_until([&](const MapStats& stats) {
+  return grown_until([&](const EngineStats& stats) {
     const std::size_t levels = stats.levels.size();
     return levels > 2 && stats.levels[levels - 1].slots >= 2 * buckets;
   });
@@ -196,7 +196,7 @@ InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
   for (std::uint64_t nth = 1; nth <= 2; ++nth) {
     reset_site_counts();
     const SiteInfo* moves = find_site("clevel.move.slot");
-    Ops setup = grown_until([&](const MapStats&) { return moves->flush_count.load() >= nth; });
+    Ops setup = grown_until([&](const EngineStats&) { return moves->flush_count.load() >= nth; });
     const Op mover = setup.back();
     setup.pop_back();
     const auto keys = [&](auto&& visit) {

@@ -217,7 +217,7 @@ TEST_P(MapsTest, NamesOfEveryLegalShape) {
   for (const bool again : {false, true}) {
     if (again) reopen();
     std::vector<std::string> listed;
-    for (const MapInfo& info : must(pool_->list())) listed.push_back(info.name.str());
+    for (const MapInfo& info : must(pool_->list())) listed.push_back(info.name);
     EXPECT_TRUE(std::is_permutation(listed.begin(), listed.end(), legal.begin(), legal.end()));
   }
 }
@@ -229,7 +229,7 @@ TEST_P(MapsTest, ListSaysWhatEachMapIs) {
   for (const bool again : {false, true}) {
     if (again) reopen();
     std::map<std::string, MapInfo> by_name;
-    for (const MapInfo& info : must(pool_->list())) by_name[info.name.str()] = info;
+    for (const MapInfo& info : must(pool_->list())) by_name[info.name] = info;
     ASSERT_EQ(by_name.size(), 3U);
     for (const auto& [name, info] : by_name) {
       EXPECT_EQ(info.engine, GetParam().engine);

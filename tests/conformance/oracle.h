@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "index/findings.h"
 #include "perdure/index.h"
 
 namespace perdure::test {
@@ -77,11 +78,11 @@ class OracleIndex final : public detail::OrderedIndex {
     }
     return {};
   }
-  void stats(MapStats& out) override {
+  void stats(EngineStats& out) override {
     std::shared_lock lock(mutex_);
     out.entries = map_.size();
   }
-  void check(const CheckOptions&, CheckReport& report) override { report.entries += map_.size(); }
+  void check(const CheckOptions&, Findings& report) override { report.entries += map_.size(); }
 
  private:
   struct OwnKey {

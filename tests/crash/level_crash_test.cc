@@ -99,7 +99,7 @@ class Course {
     const auto done = subject_.apply(op);
     ASSERT_TRUE(done && *done);
   }
-  MapStats stats() { return subject_.stats(); }
+  EngineStats stats() { return subject_.stats(); }
   level::Seeds seeds() const {
     const level::layout::Root* root = level_root(memory_);
     EXPECT_NE(root, nullptr);
@@ -139,7 +139,7 @@ bool shrinks_and_undoes(Course& course, std::uint64_t growths, std::uint64_t str
     course.run(erase(gone * stride));
   };
   const auto last = [&] {
-    const MapStats stats = course.stats();
+    const EngineStats stats = course.stats();
     return stats.resizes.empty() ? ResizeStats{} : stats.resizes[stats.resizes.size() - 1];
   };
   while (course.stats().resizes.size() < growths) make();
@@ -195,7 +195,7 @@ TEST(LevelCrash, L9_ExpansionIsExtended) {
     course.run(update(keys[i % made], 100 + i));
   }
   // Both came to their end.
-  const MapStats stats = course.stats();
+  const EngineStats stats = course.stats();
   EXPECT_EQ(stats.levels.size(), 2U);
   ASSERT_EQ(stats.resizes.size(), before + 2);
   for (const ResizeStats& resize : stats.resizes) {

@@ -97,6 +97,7 @@ class Session {
       if (texts && chosen_engine().ordered) scan_texts(*pool);
       if (numbers) {
         (void)call("untyped_map", [&] { return pool->untyped_map("numbers"); });
+        (void)call("stats", [&] { return Expected<MapStats>(numbers->stats()); });
       }
     }
     (void)call("list", [&] { return pool->list(); });
@@ -113,6 +114,12 @@ class Session {
     (void)call("sync", [&] { return pool->sync(); });
     (void)call("compact", [&] { return pool->compact(); });
     (void)call("close", [&] { return pool->close(); });
+    pool = fail(StatusCode::not_found);  // a store opens the file itself
+    if (parameters_.scene != Scene::create || poisoned_) return;
+    (void)call("store", [&] {
+      return Store::open(
+          path_, {.map_name = "a name that needs an allocation", .map = maps(), .pool = options()});
+    });
   }
 
   // Without faults. A pool whose creation failed is not there, or empty.

@@ -169,7 +169,7 @@ TEST(LevelDrain, AShrinkThatFoundNoSpaceIsMadeLater) {
   ASSERT_EQ(table.subject().stats().resizes.size(), resizes);
   table.free_pool();
   table.work_until_rest();
-  const MapStats stats = table.subject().stats();
+  const EngineStats stats = table.subject().stats();
   ASSERT_GT(stats.resizes.size(), resizes);
   EXPECT_TRUE(stats.resizes[stats.resizes.size() - 1].shrink);
 }
@@ -191,7 +191,7 @@ TEST(LevelDrain, CompactEndsWhereAShrinkIsUndone) {
   const std::size_t resizes = table.subject().stats().resizes.size();
   const auto smaller = table.subject().apply({OpKind::compact, {}, {}});
   ASSERT_TRUE(smaller);
-  const MapStats stats = table.subject().stats();
+  const EngineStats stats = table.subject().stats();
   ASSERT_EQ(stats.resizes.size(), resizes + 1);
   const ResizeStats& last = stats.resizes[resizes];
   EXPECT_TRUE(last.shrink);

@@ -217,7 +217,7 @@ TEST(SkiplistWalkRaces, StatsCountBesideTheWalk) {
     for (const Op& op : tens(5)) ASSERT_TRUE(subject.call(op).value_or(false));
     ASSERT_TRUE(subject.close().ok());
     ASSERT_TRUE(subject.open(memory, 1).ok());
-    MapStats stats;
+    EngineStats stats;
     bool counted = false;
     Scheduler scheduler;
     ScriptedStrategy strategy({{at, 1}});

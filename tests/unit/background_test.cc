@@ -518,7 +518,7 @@ TEST(BackgroundOfAPool, CloseStopsIt) {
     Counting<RealPlatform> endless(~std::uint64_t{0});
     auto pool = Pool::open(path, {.max_size = 16_MiB, .background_threads = threads});
     ASSERT_TRUE(pool.has_value());
-    pool->impl().background().add(endless);
+    detail::PoolImpl::of(*pool).background().add(endless);
     if (threads == 0) {
       EXPECT_EQ(endless.done, 0U);
       EXPECT_TRUE(pool->run_background().value_or(false));

@@ -1,5 +1,5 @@
-// Text and Array: what answers are made of where DRAM may be short.
-#include "perdure/containers.h"
+// Text, Array, and Findings, which is made of them: where DRAM may be short.
+#include "util/containers.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "perdure/stats.h"
+#include "index/findings.h"
 
 namespace perdure {
 namespace {
@@ -25,7 +25,7 @@ TEST(TextTest, HoldsUpToItsSizeAndCutsTheRest) {
   EXPECT_EQ(text.size(), 1U);
   EXPECT_STREQ(text.c_str(), "x");
   text = std::string_view("a\0b", 3);
-  EXPECT_EQ(text.str(), std::string("a\0b", 3));
+  EXPECT_EQ(text, std::string("a\0b", 3));
 }
 
 TEST(TextTest, ComparesAsText) {
@@ -57,8 +57,8 @@ TEST(ArrayTest, GrowsAndMoves) {
   EXPECT_EQ(other.size(), 1U);
 }
 
-TEST(CheckReportTest, CountsWhatItDoesNotKeep) {
-  CheckReport report;
+TEST(FindingsTest, CountsWhatItDoesNotKeep) {
+  Findings report;
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.first(), "");
   for (int i = 0; i < 150; ++i) report.add("violation " + std::to_string(i));

@@ -179,7 +179,7 @@ TEST(Level, InsertsKeepPaceWithADrain) {
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kSmall));
   std::uint64_t most = 0;
   {
-    const BackgroundHold<RealPlatform> hold(pool.impl().background());
+    const BackgroundHold<RealPlatform> hold(detail::PoolImpl::of(pool).background());
     for (std::uint64_t i = 0; i < 200'000; ++i) {
       const std::uint64_t before = thread_counters().fences;
       ASSERT_TRUE(must(map.insert(mix(i), i)));

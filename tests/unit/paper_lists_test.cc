@@ -60,7 +60,7 @@ TYPED_TEST(PaperLists, AnswerAsAMapDoes) {
         }
     }
   }
-  CheckReport report;
+  Findings report;
   this->list_.check(report);
   EXPECT_TRUE(report.ok()) << report.first();
   EXPECT_EQ(report.entries, model.size());

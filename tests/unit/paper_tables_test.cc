@@ -59,7 +59,7 @@ class PaperTables : public ::testing::TestWithParam<Kind> {
     }
   }
   static void expect_sound(Table& table) {
-    CheckReport report;
+    Findings report;
     table.check(report);
     EXPECT_TRUE(report.ok()) << report.first();
     EXPECT_EQ(report.entries, table.items());

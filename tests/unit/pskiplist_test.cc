@@ -128,7 +128,7 @@ class Looked {
     const auto ignore = [](std::span<const perdure::detail::Entry>) { return true; };
     auto done = versions.scan({}, ignore);
     if (done) done = versions.scan_at(versions.versions().last, {.reverse = true}, ignore);
-    MapStats stats;
+    EngineStats stats;
     versions.stats(stats);
     return done ? Status() : std::move(done.error());
   }

@@ -60,7 +60,7 @@ struct Place {
     list = scheme.make(memory);
   }
   void check(std::uint64_t items) const {
-    CheckReport report;
+    Findings report;
     list->check(report);
     if (!report.ok()) throw std::runtime_error(std::string(report.first()));
     require(report.entries == items, "the number of items is wrong");

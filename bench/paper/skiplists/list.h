@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "perdure/stats.h"
+#include "index/findings.h"
 #include "perdure/status.h"
 
 namespace perdure::paper {
@@ -24,7 +24,7 @@ class List {
   virtual Expected<bool> insert(const ListKey& key, std::uint64_t value) = 0;
   virtual Expected<bool> erase(const ListKey& key) = 0;
   virtual Expected<bool> find(const ListKey& key, std::uint64_t& value) = 0;
-  virtual void check(CheckReport& report) = 0;
+  virtual void check(Findings& report) = 0;
 };
 
 }  // namespace perdure::paper

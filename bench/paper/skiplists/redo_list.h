@@ -83,7 +83,7 @@ class RedoList final : public List {
     return node != nullptr;
   }
   // Keys ascend in every level, and a level has the nodes that are tall enough.
-  void check(CheckReport& report) override {
+  void check(Findings& report) override {
     for (std::uint32_t level = 0; level < kMaxHeight; ++level) {
       const Node* below = at(head_->next[0]);
       const Node* last = nullptr;

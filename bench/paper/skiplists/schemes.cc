@@ -45,7 +45,7 @@ class EngineList final : public List {
     return instance_->index().read(bytes.key(),
                                    [&](const detail::Value& found) { value = found.word; });
   }
-  void check(CheckReport& report) override { instance_->index().check({.deep = true}, report); }
+  void check(Findings& report) override { instance_->index().check({.deep = true}, report); }
 
  private:
   struct Bytes {

@@ -147,8 +147,8 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
       std::span<const detail::Key> keys,
       FunctionRef<void(std::size_t, const detail::Value&)> visit) override;
   Expected<void> for_each(FunctionRef<bool(std::span<const detail::Entry>)> visit) override;
-  void stats(MapStats& out) override;
-  void check(const CheckOptions& options, CheckReport& report) override;
+  void stats(EngineStats& out) override;
+  void check(const CheckOptions& options, Findings& report) override;
 
  private:
   using Base::absent;
@@ -409,9 +409,9 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   Status mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept;
   bool named_above(const Context& now, std::uint64_t word, const Probe& probe) const noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
-  LevelStats level_stats(const Context& now, std::uint32_t number, MapStats& out) noexcept;
+  LevelStats level_stats(const Context& now, std::uint32_t number, EngineStats& out) noexcept;
   void check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket, std::uint64_t word,
-                  const CheckOptions& options, CheckReport& report);
+                  const CheckOptions& options, Findings& report);
 
   std::uint64_t root_offset_;
   layout::Root* root_;

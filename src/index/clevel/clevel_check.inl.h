@@ -66,7 +66,7 @@ void Clevel<P, Codec, G>::release_blocks() {
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket,
                                      std::uint64_t word, const CheckOptions& options,
-                                     CheckReport& report) {
+                                     Findings& report) {
   const auto bad = [&](const char* what) {
     add_violation(report, "clevel block", word & kOffsetMask, what);
   };
@@ -126,7 +126,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
 }
 
 template <Platform P, class Codec, class G>
-void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report) {
+void Clevel<P, Codec, G>::check(const CheckOptions& options, Findings& report) {
   EpochGuard<P> guard(context_.epochs);
   if (!guard.ok()) return add_violation(report, "clevel block", root_offset_, "out of memory");
   const P& platform = context_.platform;
@@ -164,7 +164,7 @@ void Clevel<P, Codec, G>::check(const CheckOptions& options, CheckReport& report
 
 template <Platform P, class Codec, class G>
 LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t number,
-                                            MapStats& out) noexcept {
+                                            EngineStats& out) noexcept {
   const P& platform = context_.platform;
   const Level& level = *now.levels[number];
   const bool verified = verified_.load(std::memory_order_acquire);
@@ -187,7 +187,7 @@ LevelStats Clevel<P, Codec, G>::level_stats(const Context& now, std::uint32_t nu
 }
 
 template <Platform P, class Codec, class G>
-void Clevel<P, Codec, G>::stats(MapStats& out) {
+void Clevel<P, Codec, G>::stats(EngineStats& out) {
   EpochGuard<P> guard(context_.epochs);
   out.partial = !guard.ok();
   if (!guard.ok()) return;

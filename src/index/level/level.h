@@ -144,8 +144,8 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
       std::span<const detail::Key> keys,
       FunctionRef<void(std::size_t, const detail::Value&)> visit) override;
   Expected<void> for_each(FunctionRef<bool(std::span<const detail::Entry>)> visit) override;
-  void stats(MapStats& out) override;
-  void check(const CheckOptions& options, CheckReport& report) override;
+  void stats(EngineStats& out) override;
+  void check(const CheckOptions& options, Findings& report) override;
 
  private:
   using Base::absent;
@@ -391,7 +391,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   std::uint64_t items_at_rest() noexcept;
   void check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket, bool deep,
-                    CheckReport& report) noexcept;
+                    Findings& report) noexcept;
 
   Records<P> records_{context_};
   std::uint64_t root_offset_;

@@ -39,7 +39,7 @@ void Level<P, Codec, G>::release_blocks() {
 
 template <Platform P, class Codec, class G>
 void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint64_t bucket,
-                                      bool deep, CheckReport& report) noexcept {
+                                      bool deep, Findings& report) noexcept {
   const P& platform = context_.platform;
   const MetaT& meta = tier.metas[bucket];
   const auto bad = [&](const char* what) {
@@ -87,7 +87,7 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
 }
 
 template <Platform P, class Codec, class G>
-void Level<P, Codec, G>::check(const CheckOptions& options, CheckReport& report) {
+void Level<P, Codec, G>::check(const CheckOptions& options, Findings& report) {
   EpochGuard<P> guard(context_.epochs);
   const ViewT& view = *current();
   report.objects += 2;  // root block and descriptor
@@ -133,7 +133,7 @@ std::uint64_t Level<P, Codec, G>::items_at_rest() noexcept {
 }
 
 template <Platform P, class Codec, class G>
-void Level<P, Codec, G>::stats(MapStats& out) {
+void Level<P, Codec, G>::stats(EngineStats& out) {
   EpochGuard<P> guard(context_.epochs);
   const ViewT& view = *current();
   out.engine = Engine::level;

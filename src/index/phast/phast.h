@@ -115,8 +115,8 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
   Expected<std::uint64_t> read_many(
       std::span<const detail::Key> keys,
       FunctionRef<void(std::size_t, const detail::Value&)> visit) override;
-  void stats(MapStats& out) override;
-  void check(const CheckOptions& options, CheckReport& report) override;
+  void stats(EngineStats& out) override;
+  void check(const CheckOptions& options, Findings& report) override;
   Expected<void> scan(const detail::ScanRange& range,
                       FunctionRef<bool(std::span<const detail::Entry>)> visit) override;
 
@@ -288,11 +288,11 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
   std::uint64_t zero_crc() const noexcept;
   template <class F>
   void for_each_leaf(F&& visit) const;
-  void check_leaf(std::uint32_t number, CheckReport& report);
+  void check_leaf(std::uint32_t number, Findings& report);
   void check_place(std::uint32_t number, const Desc* left, std::uint32_t partition,
-                   CheckReport& report);
-  void check_entries(std::uint32_t number, CheckReport& report);
-  void check_order(std::uint32_t number, CheckReport& report);
+                   Findings& report);
+  void check_entries(std::uint32_t number, Findings& report);
+  void check_order(std::uint32_t number, Findings& report);
 
   Records<P> records_{context_};
   std::uint64_t root_offset_;

@@ -34,7 +34,7 @@ Status Phast<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) noex
 
 // A leaf against its descriptor; no key is looked at.
 template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::check_leaf(std::uint32_t number, CheckReport& report) {
+void Phast<P, Codec, G>::check_leaf(std::uint32_t number, Findings& report) {
   const P& platform = context_.platform;
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
@@ -76,7 +76,7 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, CheckReport& report) {
 // Every entry of a leaf: record, range, fingerprint, uniqueness, and that a lookup gets there. A
 // key in two leaves would be outside the range of one of them.
 template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::check_entries(std::uint32_t number, CheckReport& report) {
+void Phast<P, Codec, G>::check_entries(std::uint32_t number, Findings& report) {
   const P& platform = context_.platform;
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
@@ -114,7 +114,7 @@ void Phast<P, Codec, G>::check_entries(std::uint32_t number, CheckReport& report
 
 // The keys of a leaf are distinct, and the cached scan order, if it is valid, is theirs.
 template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::check_order(std::uint32_t number, CheckReport& report) {
+void Phast<P, Codec, G>::check_order(std::uint32_t number, Findings& report) {
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
   const auto bad = [&](const char* what) {
@@ -138,7 +138,7 @@ void Phast<P, Codec, G>::check_order(std::uint32_t number, CheckReport& report) 
 }
 
 template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report) {
+void Phast<P, Codec, G>::check(const CheckOptions& options, Findings& report) {
   EpochGuard<P> guard(context_.epochs);
   const ordered::Partitioning& partitioning = inner_.partitioning();
   ++report.objects;
@@ -170,7 +170,7 @@ void Phast<P, Codec, G>::check(const CheckOptions& options, CheckReport& report)
 // it.
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::check_place(std::uint32_t number, const Desc* left,
-                                     std::uint32_t partition, CheckReport& report) {
+                                     std::uint32_t partition, Findings& report) {
   const Desc& desc = table_[number];
   const auto bad = [&](const char* what) {
     add_violation(report, "phast block", leaf_offset(desc), what);
@@ -198,7 +198,7 @@ void Phast<P, Codec, G>::check_place(std::uint32_t number, const Desc* left,
 }
 
 template <Platform P, class Codec, class G>
-void Phast<P, Codec, G>::stats(MapStats& out) {
+void Phast<P, Codec, G>::stats(EngineStats& out) {
   EpochGuard<P> guard(context_.epochs);
   out.engine = Engine::phast;
   out.entries = 0;

@@ -94,6 +94,7 @@
 #include "index/pskiplist/segment_reserve.h"
 #include "index/records.h"
 #include "perdure/index.h"
+#include "util/containers.h"
 
 namespace perdure::pskiplist {
 
@@ -135,8 +136,8 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
                       FunctionRef<bool(std::span<const detail::Entry>)> visit) override {
     return scan_versions(range, kLatest, visit);
   }
-  void stats(MapStats& out) override;
-  void check(const CheckOptions& options, CheckReport& report) override;
+  void stats(EngineStats& out) override;
+  void check(const CheckOptions& options, Findings& report) override;
 
   // --- VersionedIndex ---
   Expected<std::uint64_t> tag() override;
@@ -340,7 +341,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   static constexpr Reclaimer kNodeReclaimer{nullptr, &free_node};
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   void check_key(std::uint32_t number, std::uint64_t word, bool deep, std::uint64_t& hinted,
-                 CheckReport& report) noexcept;
+                 Findings& report) noexcept;
 
   Records<P> records_{context_};
   std::uint64_t root_offset_;

@@ -58,7 +58,7 @@ Status PSkipList<P, Codec, G>::enumerate(Status (Heap<P>::*mark)(std::uint64_t) 
 
 template <Platform P, class Codec, class G>
 void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word, bool deep,
-                                       std::uint64_t& hinted, CheckReport& report) noexcept {
+                                       std::uint64_t& hinted, Findings& report) noexcept {
   const P& platform = context_.platform;
   Node& node = nodes_[number];
   const auto bad = [&](const char* what) {
@@ -108,7 +108,7 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
 }
 
 template <Platform P, class Codec, class G>
-void PSkipList<P, Codec, G>::check(const CheckOptions& options, CheckReport& report) {
+void PSkipList<P, Codec, G>::check(const CheckOptions& options, Findings& report) {
   EpochGuard<P> guard(context_.epochs);
   report.objects += 1 + chain_.blocks();
   report.bytes += sizeof(layout::Root) + chain_.blocks() * Chain::kBlockBytes;
@@ -137,7 +137,7 @@ void PSkipList<P, Codec, G>::check(const CheckOptions& options, CheckReport& rep
 }
 
 template <Platform P, class Codec, class G>
-void PSkipList<P, Codec, G>::stats(MapStats& out) {
+void PSkipList<P, Codec, G>::stats(EngineStats& out) {
   EpochGuard<P> guard(context_.epochs);
   const P& platform = context_.platform;
   out.engine = Engine::pskiplist;

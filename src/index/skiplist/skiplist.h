@@ -120,8 +120,8 @@ class Skiplist final
       FunctionRef<void(std::size_t, const detail::Value&)> visit) override;
   Expected<void> scan(const detail::ScanRange& range,
                       FunctionRef<bool(std::span<const detail::Entry>)> visit) override;
-  void stats(MapStats& out) override;
-  void check(const CheckOptions& options, CheckReport& report) override;
+  void stats(EngineStats& out) override;
+  void check(const CheckOptions& options, Findings& report) override;
 
  private:
   using Base::absent;
@@ -301,8 +301,8 @@ class Skiplist final
   void set_link(Node* node, std::uint32_t level, std::uint64_t link) noexcept;
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
   bool step(const Node*& at) const noexcept;
-  void check_node(const Node* node, const CheckOptions& options, CheckReport& report);
-  void check_level(std::uint32_t level, CheckReport& report);
+  void check_node(const Node* node, const CheckOptions& options, Findings& report);
+  void check_level(std::uint32_t level, Findings& report);
 
   std::uint64_t root_offset_;
   layout::Root* root_;

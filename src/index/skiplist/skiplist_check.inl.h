@@ -48,7 +48,7 @@ Status Skiplist<P, Codec, Kind, G>::enumerate(
 
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOptions& options,
-                                             CheckReport& report) {
+                                             Findings& report) {
   const P& platform = context_.platform;
   const std::uint64_t offset = offset_of(node);
   const auto bad = [&](const char* what) { add_violation(report, Kind::kBlock, offset, what); };
@@ -89,7 +89,7 @@ void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOption
 
 // I2, I4: what is in this level is in the one below, in the same order, and has the height.
 template <Platform P, class Codec, class Kind, class G>
-void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, CheckReport& report) {
+void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, Findings& report) {
   const Node* before = head();
   const Node* below = head();
   std::uint64_t link = load_link(head(), level);
@@ -115,7 +115,7 @@ void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, CheckReport& 
 }
 
 template <Platform P, class Codec, class Kind, class G>
-void Skiplist<P, Codec, Kind, G>::check(const CheckOptions& options, CheckReport& report) {
+void Skiplist<P, Codec, Kind, G>::check(const CheckOptions& options, Findings& report) {
   EpochGuard<P> guard(context_.epochs);
   ++report.objects;
   report.bytes += kRootBytes;
@@ -152,7 +152,7 @@ void Skiplist<P, Codec, Kind, G>::check(const CheckOptions& options, CheckReport
 
 // While the sweep has not come to the end, by going through the map.
 template <Platform P, class Codec, class Kind, class G>
-void Skiplist<P, Codec, Kind, G>::stats(MapStats& out) {
+void Skiplist<P, Codec, Kind, G>::stats(EngineStats& out) {
   EpochGuard<P> guard(context_.epochs);
   out.engine = Kind::kEngine;
   std::uint64_t bytes = 0;

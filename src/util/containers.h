@@ -1,5 +1,5 @@
-// Text and Array: what the library's answers are made of. std::string and std::vector throw where
-// DRAM is short; the library throws nothing, so a Text never allocates and an Array says so.
+// Text and Array: std::string and std::vector of the sources that are built without exceptions. A
+// Text never allocates; an Array returns whether it could.
 //
 // Thread safety: values; distinct objects may be used from distinct threads.
 #pragma once
@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <memory>
 #include <new>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -30,7 +29,6 @@ class Text {
   constexpr const char* c_str() const noexcept { return bytes_; }
   constexpr std::size_t size() const noexcept { return size_; }
   constexpr bool empty() const noexcept { return size_ == 0; }
-  std::string str() const { return {bytes_, size_}; }  // allocates; throws std::bad_alloc
 
   friend constexpr bool operator==(const Text& a, std::string_view b) noexcept {
     return std::string_view(a) == b;
@@ -49,7 +47,7 @@ class Text {
   char bytes_[N + 1] = {};
 };
 
-// A vector that is moved, not copied, and whose growth answers false where memory is short.
+// A vector that is moved, not copied; growth returns false where memory is short.
 template <class T>
 class Array {
  public:

@@ -1,0 +1,51 @@
+// What an engine reports of itself, collected without exceptions: what does not fit in DRAM is left
+// out, and counted or noted. src/store/pool_report.cc turns it into the public structs.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "perdure/stats.h"
+#include "util/containers.h"
+
+namespace perdure {
+
+// Of a MapStats everything but the name.
+struct EngineStats {
+  Engine engine = Engine::phast;
+  std::uint64_t entries = 0;
+  double load_factor = 0;
+  std::uint64_t height = 0;
+  std::uint64_t leaves = 0;
+  std::uint64_t inner_nodes = 0;
+  std::uint64_t pm_bytes = 0;
+  std::uint64_t dram_bytes = 0;
+  std::uint64_t scan_order_bytes = 0;
+  std::uint64_t splits = 0;
+  std::uint64_t merges = 0;
+  Array<LevelStats> levels;
+  Array<ResizeStats> resizes;
+  bool partial = false;  // also where DRAM was short
+};
+
+// Of a check, or of a recovery that passes over damage; as CheckReport.
+struct Findings {
+  std::uint64_t objects = 0;
+  std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t leaked_blocks = 0;
+  std::uint64_t violation_count = 0;
+  Array<Text<255>> violations;  // the first of them; fewer where DRAM is short
+
+  bool ok() const noexcept { return violation_count == 0; }
+  void add(std::string_view violation) noexcept {
+    ++violation_count;
+    if (violations.size() < CheckReport::kMaxViolations) (void)violations.push_back(violation);
+  }
+  std::string_view first() const noexcept {
+    if (violations.empty()) return ok() ? "" : CheckReport::kNoMemory;
+    return violations.front();
+  }
+};
+
+}  // namespace perdure
