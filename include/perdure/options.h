@@ -51,6 +51,12 @@ enum class OpenMode : std::uint8_t {
   read_only,
 };
 
+enum class LogLevel : std::uint8_t {
+  info,     // the pool did something that takes time: recovered, resized a table, synced
+  warning,  // it goes on with less: no thread, no huge pages, no growth, an untrusted pool accepted
+  error,    // it no longer serves, or serves without something: poisoned, damage found
+};
+
 struct PoolOptions {
   // Behaviour.
   OpenMode mode = OpenMode::open_or_create;
@@ -65,6 +71,12 @@ struct PoolOptions {
   bool accept_untrusted = false;  // serve an untrusted pool after a full check has passed
   Durability durability = Durability::automatic;
   std::uint64_t max_size = 64_GiB;  // bytes the file may grow to; fixed at creation
+  // Called with one line that names the file, for what an operator wants to know; never by a
+  // lookup, nor by a mutation that has nothing unusual to do. Null: nothing is told. Any thread
+  // may call it, several at once, with locks of the pool held: it must return soon, must not call
+  // into the pool, must not throw. `message` ends with the call.
+  void (*log)(void* context, LogLevel level, std::string_view message) = nullptr;
+  void* log_context = nullptr;
   // Performance.
   std::uint32_t recovery_threads = 0;  // 0: one per core
   // Threads of the pool, at most kMaxBackgroundThreads, started when there is work: a rehash, a
@@ -121,5 +133,6 @@ struct CheckOptions {
 std::string_view engine_name(Engine engine) noexcept;
 std::optional<Engine> engine_named(std::string_view name) noexcept;  // nullopt: not in this build
 std::string_view durability_name(Durability durability) noexcept;
+std::string_view log_level_name(LogLevel level) noexcept;
 
 }  // namespace perdure

@@ -12,6 +12,7 @@
 #include "pool/background.h"
 #include "pool/open_sweep.h"
 #include "reclaim/epoch.h"
+#include "util/log.h"
 
 namespace perdure {
 
@@ -24,6 +25,9 @@ struct EngineContext {
   Background<P>& background;  // for what no operation waits for; see help() there
   std::uint32_t threads = 1;  // for recovery and close
   bool read_only = false;     // mutations answer read_only
+  // What the log says of the map begins with its name. Both stay valid as long as the engine.
+  const Log* log = &kSilent;
+  const char* map = "";
   // During recover() of a damaged pool that is only looked at: what is wrong and can be passed over
   // is noted here. The map is not served, and what is stored reaches no file. Otherwise null.
   Findings* damage = nullptr;

@@ -10,6 +10,7 @@
 #include "perdure/stats.h"
 #include "perdure/status.h"
 #include "platform/platform.h"
+#include "util/log.h"
 
 namespace perdure {
 
@@ -32,6 +33,21 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
   std::snprintf(line, sizeof(line), "%s at offset %llu: %s", kind,
                 static_cast<unsigned long long>(offset), what);
   report.add(line);
+}
+
+// A resize that has ended.
+[[gnu::cold]] inline void log_resize(const Log& log, const char* map, const ResizeStats& resize) {
+  const auto before = static_cast<unsigned long long>(resize.slots_before);
+  const auto after = static_cast<unsigned long long>(resize.slots_after);
+  const double ms = milliseconds(resize.end_ns - resize.begin_ns);
+  if (before == after) {
+    log.say(LogLevel::info, "map %s: a shrink was undone after %.1f ms, %llu slots", map, ms,
+            after);
+  } else {
+    log.say(LogLevel::info, "map %s: its table %s from %llu to %llu slots in %.1f ms, %llu moved",
+            map, resize.shrink ? "shrank" : "grew", before, after, ms,
+            static_cast<unsigned long long>(resize.moved));
+  }
 }
 
 // Of `done` things looked at so far, at every `stride`th one.

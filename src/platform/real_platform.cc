@@ -119,14 +119,25 @@ void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
       write_latency_ns == 0 ? 0 : static_cast<std::uint64_t>(write_latency_ns * ticks_per_ns());
 }
 
-Status RealPlatform::failure() const noexcept {
-  return Status::format(
-      StatusCode::poisoned, "%s: %s", name_,
+void RealPlatform::poison() noexcept {
+  state_.poisoned.store(true, std::memory_order_relaxed);
+  (void)tell_failure();
+}
+
+// Why the pool is poisoned.
+const char* RealPlatform::tell_failure() const noexcept {
+  const char* why =
       lost()
           ? "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
             "the pool, then restore a copy of the file, or run `perdure check` on it"
           : "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
-            "close the pool, check the disk and the kernel's log, then open it anew");
+            "close the pool, check the disk and the kernel's log, then open it anew";
+  if (!told_.exchange(true, std::memory_order_relaxed)) log_->say(LogLevel::error, "%s", why);
+  return why;
+}
+
+Status RealPlatform::failure() const noexcept {
+  return Status::format(StatusCode::poisoned, "%s: %s", name_, tell_failure());
 }
 
 void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {

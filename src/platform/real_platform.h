@@ -18,6 +18,7 @@
 #include "perdure/status.h"
 #include "platform/bus_errors.h"
 #include "platform/platform.h"
+#include "util/log.h"
 
 namespace perdure {
 
@@ -126,6 +127,9 @@ class RealPlatform {
                  std::uint32_t write_latency_ns) noexcept;
   // The pool's file, for messages; must stay valid.
   void name(const char* path) noexcept { name_ = path; }
+  // Is told once that the pool is poisoned; must stay valid. Not from the handler of SIGBUS, but
+  // by the first call that finds it.
+  void set_log(const Log& log) noexcept { log_ = &log; }
   // From now on SIGBUS in the pool's mapping poisons the pool instead of ending the process. False:
   // the system refused. Until leave_mapping(), or the end of this object.
   bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
@@ -201,7 +205,7 @@ class RealPlatform {
   }
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return state_.poisoned.load(std::memory_order_relaxed); }
-  void poison() noexcept { state_.poisoned.store(true, std::memory_order_relaxed); }
+  void poison() noexcept;
   // Part of the mapping is no longer the file's: what is read may be wrong.
   bool lost() const noexcept { return state_.lost.load(std::memory_order_relaxed); }
   // Why a poisoned pool answers nothing any more; names the file.
@@ -342,6 +346,7 @@ class RealPlatform {
   struct PagePools;
   static PagePools page_pools;
   void enter_page_pools() noexcept;
+  const char* tell_failure() const noexcept;
 
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_ = FlushInstruction::clwb;
@@ -350,6 +355,8 @@ class RealPlatform {
   std::uint64_t id_ = 0;  // of no other pool, ever; 0: pages are not written back
   RealPlatform* next_page_pool_ = nullptr;
   const char* name_ = "";
+  const Log* log_ = &kSilent;
+  mutable std::atomic<bool> told_{false};  // that it is poisoned
   std::atomic<StoreWatch*> watch_{nullptr};
 };
 

@@ -35,6 +35,7 @@
 
 #include "perdure/options.h"
 #include "platform/platform.h"
+#include "util/log.h"
 
 namespace perdure {
 
@@ -94,6 +95,10 @@ class Background {
     wanted_ = std::min(threads, kMaxBackgroundThreads);
     driven_.store(wanted_ == 0, std::memory_order_relaxed);
   }
+
+  // Where the pool speaks. Must stay valid. Before the first add().
+  void set_log(const Log& log) noexcept { log_ = &log; }
+  const Log& log() const noexcept { return *log_; }
 
   // Registers a unit, due at once; up to `width` threads may be inside it. Starts the threads if it
   // is the first.
@@ -261,7 +266,11 @@ class Background {
 
   void start_threads() noexcept {
     while (started_ < wanted_ && threads_[started_].start(loop_)) ++started_;
+    if (started_ == wanted_) return;
     if (started_ == 0) driven_.store(true, std::memory_order_relaxed);
+    log_->say(LogLevel::warning, "the system refused %u of %u background threads%s",
+              wanted_ - started_, wanted_,
+              started_ == 0 ? "; mutations and Pool::run_background do their work" : "");
   }
   void serve() noexcept {
     while (!stopped_.load(std::memory_order_acquire)) {
@@ -397,6 +406,7 @@ class Background {
   typename P::template Atomic<bool> driven_{false};
   typename P::Thread threads_[kMaxBackgroundThreads];
   Loop loop_{this};
+  const Log* log_ = &kSilent;
   std::uint32_t wanted_ = 1;
   std::uint32_t started_ = 0;
   bool tried_ = false;

@@ -271,7 +271,14 @@ void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
   for (std::uint64_t chunk = from / kHugePage * kHugePage; chunk + kHugePage <= to;
        chunk += kHugePage) {
     if (madvise(base_ + chunk, 4096, MADV_POPULATE_WRITE) != 0) return;
-    if (madvise(base_ + chunk, kHugePage, MADV_COLLAPSE) != 0 && errno == EINVAL) return;
+    if (madvise(base_ + chunk, kHugePage, MADV_COLLAPSE) == 0) continue;
+    const int error = errno;
+    if (!huge_refused_) {
+      log_->say(LogLevel::warning, "the system gives no huge pages (%s); small ones serve, slower",
+                std::strerror(error));
+    }
+    huge_refused_ = true;
+    if (error == EINVAL) return;
   }
 }
 

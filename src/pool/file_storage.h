@@ -64,6 +64,8 @@ class FileStorage final : public Storage {
   // The file has at least so many bytes now.
   bool backs(std::uint64_t bytes) const noexcept;
   const MediumReport& medium() const noexcept { return medium_; }
+  // Is told once that the system gives no huge pages; must stay valid.
+  void set_log(const Log& log) noexcept { log_ = &log; }
   // Device, inode, file system, boot, process and host, as of now. Fails with io rather than answer
   // a part of it, which would pass for another place.
   Status identity(layout::Identity& out) const noexcept;
@@ -93,6 +95,8 @@ class FileStorage final : public Storage {
   RealPlatform::Latch latch_;                    // of allocate()
   std::uint64_t capacity_ = 0;
   MediumReport medium_;
+  const Log* log_ = &kSilent;
+  bool huge_refused_ = false;  // and told; under latch_
 };
 
 // This boot's id; zero where the system has none. False if it cannot be read just now.

@@ -91,6 +91,7 @@ class OpenSweep final : public BackgroundWork<P> {
   void serve() noexcept {
     if (over() || served_) return;
     served_ = true;
+    served_at_ = P::now_ns();
     background_.add(*this);
   }
   // Brings it to its end, on this thread or by waiting for another. False: it cannot, now; see
@@ -116,13 +117,19 @@ class OpenSweep final : public BackgroundWork<P> {
       if (!more) {
         complete_ = false;
         failure_ = first_->failure_ = std::move(more.error());
+        tell(failure_);
       }
       if (!more || !*more) first_ = first_->next_;
       return Step::more;
     }
     auto more = heap_.sweep_some(complete_, kExtents);
     if (!more) return stop(std::move(more.error()));
-    return *more ? Step::more : Step::rest;
+    if (*more) return Step::more;
+    if (served_) {
+      background_.log().say(LogLevel::info, "recovery beside the service ended after %.1f ms",
+                            milliseconds(P::now_ns() - served_at_));
+    }
+    return Step::rest;
   }
 
  private:
@@ -132,7 +139,15 @@ class OpenSweep final : public BackgroundWork<P> {
   Step stop(Status why) noexcept {
     failure_ = std::move(why);
     stuck_ = true;
+    tell(failure_);
     return Step::rest;
+  }
+  void tell(const Status& why) const noexcept {
+    const std::string_view text = why.message();
+    background_.log().say(LogLevel::error,
+                          "recovery beside the service stopped: %.*s; nothing is freed before an "
+                          "open succeeds",
+                          static_cast<int>(text.size()), text.data());
   }
 
   Heap<P>& heap_;
@@ -143,6 +158,7 @@ class OpenSweep final : public BackgroundWork<P> {
   bool complete_ = true;
   bool stuck_ = false;
   bool served_ = false;
+  std::uint64_t served_at_ = 0;
 };
 
 }  // namespace perdure

@@ -84,7 +84,8 @@ struct OpenReport {
   bool was_clean = false;
   bool was_synced = false;
   bool trusted = true;
-  bool at_once = false;  // there are maps, and all of them restart at once
+  const char* distrust = nullptr;  // why not
+  bool at_once = false;            // there are maps, and all of them restart at once
   bool directory_damaged = false;
 };
 
@@ -202,6 +203,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Status write_headers(Site<Second> second) noexcept;
   Status write_dirty() noexcept;
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
+  std::unexpected<Status> refuse_growth(Status why) noexcept;
   Status claim_words(std::uint64_t first, std::uint64_t count) noexcept;
   bool write_back_all() noexcept;
   Status write_back(const OpenRequest& request, OpenReport& report) noexcept;
@@ -238,6 +240,7 @@ class PoolCore final : public HeapHost, private StoreWatch {
   Storage& storage_;
   EpochDomain<P> epochs_;
   Heap<P> heap_;
+  bool growth_refused_ = false;   // and told; under latch_
   std::uint64_t expected_ = 0;    // extents, by expect(); under latch_
   std::uint64_t used_until_ = 0;  // extent, by a lost header, see claim_words(); under latch_
   GrowthAhead<PoolCore, P> growth_ahead_{*this};

@@ -12,11 +12,12 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   const std::uint64_t now = extents_in(header_.file_bytes);
   const std::uint64_t max = extents_in(header_.max_bytes);
   if (extents > max - now) {
-    return fail(StatusCode::pool_full,
-                "the pool is full: %llu of %llu bytes; erase entries, or load into a pool with a "
-                "larger max_size",
-                static_cast<unsigned long long>(header_.file_bytes),
-                static_cast<unsigned long long>(header_.max_bytes));
+    return refuse_growth(
+        Status::format(StatusCode::pool_full,
+                       "the pool is full: %llu of %llu bytes; erase entries, or load into a pool "
+                       "with a larger max_size",
+                       static_cast<unsigned long long>(header_.file_bytes),
+                       static_cast<unsigned long long>(header_.max_bytes)));
   }
   std::uint64_t want = std::min(std::max(extents, growth_of(now)), max - now);
   for (;;) {
@@ -27,7 +28,7 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
     if (s.ok()) s = storage_.allocate(header_.file_bytes, want * header_.extent_bytes);
     if (s.ok()) break;
     if (s == StatusCode::poisoned) platform_.poison();  // the file lacks what the pool has
-    if (want == extents || s != StatusCode::pool_full) return fail(std::move(s));
+    if (want == extents || s != StatusCode::pool_full) return refuse_growth(std::move(s));
     want = extents;  // the medium is nearly full: ask for no more than is needed
   }
   const std::uint64_t bytes = header_.file_bytes + want * header_.extent_bytes;
@@ -40,8 +41,21 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   header_.file_bytes = bytes;
   expected_ -= std::min(expected_, want);
   if (Status s = write_header(false); !s.ok()) return fail(std::move(s));
+  growth_refused_ = false;
   growth_ahead_.grown(background_, bytes);
   return extents_in(bytes);
+}
+
+// Told once until it grows again: every insert into a full pool asks for it.
+template <Platform P>
+std::unexpected<Status> PoolCore<P>::refuse_growth(Status why) noexcept {
+  if (!growth_refused_) {
+    const std::string_view text = why.message();
+    background_.log().say(LogLevel::warning, "growth was refused: %.*s",
+                          static_cast<int>(text.size()), text.data());
+  }
+  growth_refused_ = true;
+  return fail(std::move(why));
 }
 
 // I2, where it is not so: a header that is lost takes growth back whose extents were used, and what

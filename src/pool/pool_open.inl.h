@@ -82,6 +82,7 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
   if (const char* reason = distrust(header_, request.identity);
       reason != nullptr && P::verifies("pool.open.trust"_site)) {
     report.trusted = false;
+    report.distrust = reason;
     if (!request.accept_untrusted) return refuse(reason);
   }
   if (header_.close_state != layout::CloseState::dirty && P::verifies("pool.directory.crc"_site) &&
@@ -102,9 +103,9 @@ Status PoolCore<P>::open(const OpenRequest& request, OpenReport& report) noexcep
   if (sealed && is_copy(header_, request.identity) && P::verifies("pool.seal.crc"_site) &&
       content_checksum(false) != header_.seal) {
     report.trusted = report.was_synced = false;
-    if (!request.accept_untrusted) {
-      return refuse("the file is a copy that was still being made when the pool was changed again");
-    }
+    report.distrust =
+        "the file is a copy that was still being made when the pool was changed again";
+    if (!request.accept_untrusted) return refuse(report.distrust);
   }
   if (platform_.durable() && !report.was_synced && P::runs("pool.open.write_back"_site)) {
     if (Status s = write_back(request, report); !s.ok()) return s;

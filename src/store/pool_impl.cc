@@ -134,6 +134,7 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   }
   if (s.ok()) s = storage_.publish();
   created_ = !s.ok();  // from here on it is a pool
+  made_ = s.ok();
   return s;
 }
 
@@ -175,6 +176,10 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                           static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
   }
   platform_.name(path_.c_str());
+  log_ = Log(options.log, options.log_context, path_.c_str());
+  platform_.set_log(log_);
+  storage_.set_log(log_);
+  core_.background().set_log(log_);
   read_only_ = options.mode == OpenMode::read_only;
   allow_damage_ = options.allow_damage && read_only_;
   threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
@@ -218,8 +223,7 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   // A look finds out now what it cannot serve; what it finds is told by check().
   if (s.ok() && read_only_) finish_marking();
   open_ = s.ok();
-  if (s.ok() && !report_.trusted && !allow_damage_) s = verify_untrusted();
-  if (s.ok() && !report_.trusted && !allow_damage_) s = core_.accept(request.identity);
+  if (s.ok() && !report_.trusted && !allow_damage_) s = accept_untrusted(identity);
   if (platform_.lost()) s = platform_.failure();  // whatever the zeros in its place looked like
   if (!s.ok()) {
     open_ = false;
@@ -230,7 +234,25 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   }
   if (!read_only_) start_background();
   recovery_ns_ = RealPlatform::now_ns() - begin;
+  tell_opened();
   return {};
+}
+
+void PoolImpl::tell_opened() const {
+  std::uint32_t maps = 0;
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) maps += slots_[i].used ? 1 : 0;
+  const char* how = "closed properly";
+  if (!report_.was_clean) how = "not closed: recovered";
+  if (made_) how = "new";
+  log_.say(LogLevel::info, "opened in %.1f ms, %s; %u maps, durability %s%s",
+           milliseconds(recovery_ns_), how, maps, EngineText(durability_name(durability_)).c_str(),
+           read_only_ ? ", read-only" : "");
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (!slots_[i].used || slots_[i].error.ok()) continue;
+    const std::string_view why = slots_[i].error.message();
+    log_.say(LogLevel::error, "map %s is not served: %.*s", slots_[i].root.name,
+             static_cast<int>(why.size()), why.data());
+  }
 }
 
 // Marks what its maps have left, and stops serving those that turn out to be damaged.
@@ -310,6 +332,7 @@ Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
   };
   Findings damage;
   EngineContext<RealPlatform> engine_context = context();
+  engine_context.map = slot.root.name;
   if (allow_damage_) engine_context.damage = &damage;
   auto instance =
       row->open(engine_context, row->arrays ? kinds : kinds.without_arrays(), slot.root.root);
@@ -333,7 +356,18 @@ bool PoolImpl::looks_torn(const Status& opened) const noexcept {
   return false;
 }
 
-// accept_untrusted: served only if a full check finds nothing.
+// PoolOptions::accept_untrusted: served only if a full check finds nothing.
+Status PoolImpl::accept_untrusted(const layout::Identity& identity) {
+  const std::uint64_t begin = RealPlatform::now_ns();
+  if (Status s = verify_untrusted(); !s.ok()) return s;
+  if (Status s = core_.accept(identity); !s.ok()) return s;
+  log_.say(LogLevel::warning,
+           "was not trusted (%s), and is accepted: a full check of %.1f ms "
+           "found nothing",
+           report_.distrust, milliseconds(RealPlatform::now_ns() - begin));
+  return {};
+}
+
 Status PoolImpl::verify_untrusted() {
   Findings findings;
   if (Status s = find_violations({.deep = true}, findings); !s.ok()) return s;
@@ -513,13 +547,17 @@ Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return {};
   LatchGuard guard(maintenance_);
-  return wrap(core_.sync());
+  const std::uint64_t begin = RealPlatform::now_ns();
+  if (Status s = core_.sync(); !s.ok()) return wrap(std::move(s));
+  log_.say(LogLevel::info, "synced in %.1f ms", milliseconds(RealPlatform::now_ns() - begin));
+  return {};
 }
 
 Expected<std::uint64_t> PoolImpl::compact() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (read_only_) return fail(wrap(StatusCode::read_only));
   LatchGuard guard(maintenance_);
+  const std::uint64_t begin = RealPlatform::now_ns();
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].instance == nullptr) continue;
     // Where there is no room to get smaller, other maps may have some, and free extents go anyway.
@@ -531,6 +569,8 @@ Expected<std::uint64_t> PoolImpl::compact() {
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
   if (platform_.poisoned()) return fail(platform_.failure());
+  log_.say(LogLevel::info, "compacted in %.1f ms, %llu bytes given back",
+           milliseconds(RealPlatform::now_ns() - begin), static_cast<unsigned long long>(*bytes));
   return bytes;
 }
 

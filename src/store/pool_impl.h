@@ -80,6 +80,8 @@ class PoolImpl {
   Status open_maps(bool clean, bool& complete);
   Expected<Recovered> open_slot(std::uint32_t number, bool clean);
   void finish_marking();
+  Status accept_untrusted(const layout::Identity& identity);
+  void tell_opened() const;
   bool names_its_own(EngineInstance& map) noexcept;
   void start_background();
   Expected<Slot*> make_map(std::string_view name, Engine engine, const MapOptions& options,
@@ -93,6 +95,7 @@ class PoolImpl {
             .background = core_.background(),
             .threads = threads_,
             .read_only = read_only_,
+            .log = &log_,
             .after_kill = core_.after_kill().done() ? nullptr : &core_.after_kill()};
   }
   Status wrap(Status status) const;  // puts the path in front
@@ -102,6 +105,7 @@ class PoolImpl {
   Status count_leaks(Findings& findings);
 
   PathText path_;
+  Log log_;
   RealPlatform platform_;
   FileStorage storage_;
   Populate populate_{*this};
@@ -119,7 +123,8 @@ class PoolImpl {
   std::uint64_t recovery_ns_ = 0;
   std::int64_t owner_pid_ = 0;
   bool read_only_ = false;
-  bool created_ = false;
+  bool created_ = false;  // a file that is no pool yet
+  bool made_ = false;     // by this open
   bool open_ = false;
   bool allow_damage_ = false;
   bool observed_ = false;  // read-only, and another process has it

@@ -236,6 +236,25 @@ TEST(Background, StoppedBeforeItsFirstUnit) {
   background.remove(work);
 }
 
+TEST(Background, SaysThatTheSystemRefusesThreads) {
+  std::string said;
+  const Log log(
+      [](void* text, LogLevel level, std::string_view message) {
+        EXPECT_EQ(level, LogLevel::warning);
+        *static_cast<std::string*>(text) += message;
+      },
+      &said, "pool");
+  Background<NoThreads> background;
+  background.set_threads(3);
+  background.set_log(log);
+  Counting<NoThreads> work(1);
+  background.add(work);
+  EXPECT_EQ(said,
+            "pool: the system refused 3 of 3 background threads; mutations and "
+            "Pool::run_background do their work");
+  background.remove(work);
+}
+
 TEST(Background, StopEndsBusyWork) {
   Background<RealPlatform> service;
   Counting<RealPlatform> endless(~std::uint64_t{0});

@@ -98,6 +98,7 @@ void Clevel<P, Codec, G>::end_resize(const Level& drained) noexcept {
   resize.buckets = drained.count;
   resize.moved = moved_;
   moved_ = 0;
+  log_resize(*context_.log, context_.map, resize);
 }
 
 // A bucket this full among a key's emptiest: the table will soon grow.

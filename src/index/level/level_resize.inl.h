@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "index/engine_report.h"
 #include "index/level/level.h"
 
 namespace perdure::level {
@@ -25,6 +26,7 @@ void Level<P, Codec, G>::resize_ends(const ViewT& drained) noexcept {
   resize.end_ns = P::now_ns() - opened_ns_;
   resize.buckets = drained.source().buckets();
   resize.moved = items_.exchange(0, std::memory_order_relaxed);
+  log_resize(*context_.log, context_.map, resize);
 }
 
 // A level of zeros, in nothing yet.
