@@ -49,6 +49,15 @@ struct PoolArguments {
   // Of a new map; an existing one must have those that were given.
   std::optional<detail::MapSpec> key_type;    // only what concerns keys
   std::optional<detail::MapSpec> value_type;  // only what concerns values
+  // Of a new map, as MapOptions; absent: the engine's default.
+  std::uint64_t capacity = 0;
+  std::optional<std::uint32_t> partition_bits;
+  std::optional<std::uint32_t> partition_shift;
+  std::uint64_t buckets = 0;
+  bool no_auto_shrink = false;
+  std::uint64_t recovery_threads = 0;  // one per core
+  std::uint64_t background_threads = 1;
+  bool verbose = false;
   bool read_only = false;
   bool json = false;
 };
@@ -57,6 +66,12 @@ void add_path(CLI::App& command, PoolArguments& arguments);
 void add_map(CLI::App& command, PoolArguments& arguments);
 void add_engine(CLI::App& command, PoolArguments& arguments);
 void add_durability(CLI::App& command, PoolArguments& arguments);
+// How a new map is laid out: --capacity and what its engine has.
+void add_layout(CLI::App& command, PoolArguments& arguments);
+// An option of one engine for a map of another: CLI::ValidationError. For a command's callback.
+void require_layout_fits(const PoolArguments& arguments);
+// Of every command that opens a pool: threads, and --verbose.
+void add_opening(CLI::App& command, PoolArguments& arguments);
 void add_max_size(CLI::App& command, PoolArguments& arguments);
 void add_types(CLI::App& command, PoolArguments& arguments);
 void add_read_only(CLI::App& command, PoolArguments& arguments);

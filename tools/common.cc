@@ -167,6 +167,53 @@ CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& targe
       ->type_name("N");
 }
 
+void add_layout(CLI::App& command, PoolArguments& arguments) {
+  const auto number = [&](const char* name, std::optional<std::uint32_t>& target,
+                          std::uint32_t most, const char* help) {
+    add_parsed(
+        command, name, target,
+        [most](const std::string& text) -> std::optional<std::uint32_t> {
+          const auto value = parse_size(text);
+          if (!value || *value > most) return std::nullopt;
+          return static_cast<std::uint32_t>(*value);
+        },
+        fmt::format("a number from 0 to {}", most), help)
+        ->type_name("N");
+  };
+  add_count(command, "--capacity", arguments.capacity, 0, ~std::uint64_t{0},
+            "entries that a new map is expected to hold; a hint (default: unknown)");
+  number("--partition-bits", arguments.partition_bits, 16,
+         "phast: 2^N partitions by key prefix (default: as the capacity needs, 7 without one)");
+  number("--partition-shift", arguments.partition_shift, 64,
+         "phast: lowest key bit of the prefix (default: the prefix is the topmost bits)");
+  add_count(command, "--buckets", arguments.buckets, 2, ~std::uint64_t{0},
+            "level: buckets of the top level, a power of two; it never has fewer (default: 32)");
+  command.add_flag("--no-auto-shrink", arguments.no_auto_shrink,
+                   "level: keep the table's size when it is less than a quarter full");
+}
+
+void require_layout_fits(const PoolArguments& arguments) {
+  const Engine engine = arguments.engine.value_or(Engine::phast);
+  const auto require = [&](bool given, const char* option, Engine needed) {
+    if (!given || engine == needed) return;
+    throw CLI::ValidationError(option, fmt::format("is for a new map of engine {}, not {}",
+                                                   engine_name(needed), engine_name(engine)));
+  };
+  require(arguments.partition_bits.has_value(), "--partition-bits", Engine::phast);
+  require(arguments.partition_shift.has_value(), "--partition-shift", Engine::phast);
+  require(arguments.buckets != 0, "--buckets", Engine::level);
+  require(arguments.no_auto_shrink, "--no-auto-shrink", Engine::level);
+}
+
+void add_opening(CLI::App& command, PoolArguments& arguments) {
+  add_count(command, "--recovery-threads", arguments.recovery_threads, 1, 256,
+            "threads of the recovery at open (default: one per core)");
+  add_count(command, "--background-threads", arguments.background_threads, 0, kMaxBackgroundThreads,
+            "threads that rehash and sweep beside the command (default: 1)");
+  command.add_flag("--verbose", arguments.verbose,
+                   "say on standard error what the pool does: recovery, resizes, syncs, refusals");
+}
+
 void add_json(CLI::App& command, PoolArguments& arguments) {
   command.add_flag("--json", arguments.json, "print one JSON object");
 }
@@ -224,6 +271,13 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   options.handle_sigbus = true;
   if (arguments.max_size) options.max_size = *arguments.max_size;
   if (arguments.durability) options.durability = *arguments.durability;
+  options.recovery_threads = static_cast<std::uint32_t>(arguments.recovery_threads);
+  options.background_threads = static_cast<std::uint32_t>(arguments.background_threads);
+  if (arguments.verbose) {
+    options.log = [](void*, LogLevel level, std::string_view message) {
+      fmt::print(stderr, "perdure: {}: {}\n", log_level_name(level), message);
+    };
+  }
   return Pool::open(arguments.path, options);
 }
 
@@ -249,6 +303,10 @@ Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool crea
   MapOptions options;
   options.mode = create ? OpenMode::open_or_create : OpenMode::existing;
   options.engine = arguments.engine;
+  options.capacity = arguments.capacity;
+  if (arguments.partition_bits) options.phast.partition_bits = *arguments.partition_bits;
+  if (arguments.partition_shift) options.phast.partition_shift = *arguments.partition_shift;
+  options.level = {.buckets = arguments.buckets, .auto_shrink = !arguments.no_auto_shrink};
   auto map = pool.untyped_map(arguments.map, options, create ? &types : nullptr);
   if (!map) return fail(std::move(map.error()));
   const MapInfo& found = map->info;

@@ -86,6 +86,7 @@ void register_entry_commands(CLI::App& app, Action& action) {
     }
     add_map(*command, arguments->pool);
     add_durability(*command, arguments->pool);
+    add_opening(*command, arguments->pool);
     if (run == run_get) {
       add_count(*command, "--version", arguments->version, 1, ~std::uint64_t{0},
                 "what the key was in this version: see perdure tag --help");

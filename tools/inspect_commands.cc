@@ -332,7 +332,10 @@ void register_inspect_commands(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<PoolArguments>();
     CLI::App* command = app.add_subcommand(name, help);
     add_path(*command, *arguments);
-    if (run == run_stats) add_read_only(*command, *arguments);
+    if (run == run_stats) {
+      add_read_only(*command, *arguments);
+      add_opening(*command, *arguments);
+    }
     add_json(*command, *arguments);
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });

@@ -331,8 +331,10 @@ void register_load_command(CLI::App& app, Action& action) {
   add_map(*command, arguments->pool);
   add_types(*command, arguments->pool);
   add_engine(*command, arguments->pool);
+  add_layout(*command, arguments->pool);
   add_max_size(*command, arguments->pool);
   add_durability(*command, arguments->pool);
+  add_opening(*command, arguments->pool);
   add_json(*command, arguments->pool);
   command->footer(R"(
 A tab, newline or backslash inside a key or value is written \t, \n or \\; every other byte stands
@@ -351,6 +353,7 @@ EXAMPLES
     if (arguments->tag_every != 0 && !arguments->pool.engine) {
       arguments->pool.engine = Engine::pskiplist;
     }
+    require_layout_fits(arguments->pool);
     action = [=] { return run_load(*arguments); };
   });
 }

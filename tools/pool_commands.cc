@@ -170,8 +170,10 @@ void register_create(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("create", "make a new pool with one empty map");
   add_path(*command, *arguments);
   add_engine(*command, *arguments);
+  add_layout(*command, *arguments);
   add_max_size(*command, *arguments);
   add_durability(*command, *arguments);
+  add_opening(*command, *arguments);
   add_map(*command, *arguments);
   add_types(*command, *arguments);
   add_json(*command, *arguments);
@@ -181,9 +183,13 @@ Numbers are decimal on the command line and in TSV files.
 EXAMPLES
   perdure create inventory.perdure
   perdure create counters.perdure --key u64 --value u64
+  perdure create users.perdure --engine level --capacity 10000000
   perdure create /dev/shm/cache.perdure --max-size 4G --durability process
   perdure create /mnt/pmem/orders.perdure --durability power --map orders)");
-  command->callback([&action, arguments] { action = [=] { return run_create(*arguments); }; });
+  command->callback([&action, arguments] {
+    require_layout_fits(*arguments);
+    action = [=] { return run_create(*arguments); };
+  });
 }
 
 void register_check(CLI::App& app, Action& action) {
@@ -196,6 +202,7 @@ void register_check(CLI::App& app, Action& action) {
                     "let a pool that is not trusted (see perdure info) be served again, if a full\n"
                     "check (--deep) finds it whole");
   add_read_only(*command, arguments->pool);
+  add_opening(*command, arguments->pool);
   add_json(*command, arguments->pool);
   command->footer(R"(
 Verifies headers, root directory, extent table, the leaves, table or nodes of every map and what is
@@ -222,6 +229,7 @@ void register_pool_commands(CLI::App& app, Action& action) {
     add_path(*command, *arguments);
     if (run == run_drop) add_map(*command, *arguments);
     add_durability(*command, *arguments);
+    add_opening(*command, *arguments);
     add_json(*command, *arguments);
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });

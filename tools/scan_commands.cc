@@ -153,6 +153,7 @@ void register_scan_commands(CLI::App& app, Action& action) {
   add_range(*command, scan->range);
   add_map(*command, scan->pool);
   add_durability(*command, scan->pool);
+  add_opening(*command, scan->pool);
   add_read_only(*command, scan->pool);
   command->footer(R"(
 Prints key<TAB>value lines. A tab, newline or backslash inside a key or value is printed as \t, \n
@@ -172,6 +173,7 @@ EXAMPLES
   command->add_option("FILE", dump->file, "where to; - or nothing: standard output");
   add_map(*command, dump->pool);
   add_durability(*command, dump->pool);
+  add_opening(*command, dump->pool);
   add_read_only(*command, dump->pool);
   command->footer(R"(
 Writes what `perdure load` reads. FILE appears whole or not at all.

@@ -143,6 +143,7 @@ void add_command(CLI::App& app, Action& action, const char* name, const char* he
   takes(*command, *arguments);
   add_map(*command, arguments->pool);
   add_durability(*command, arguments->pool);
+  add_opening(*command, arguments->pool);
   if (reads) add_read_only(*command, arguments->pool);
   command->footer(footer);
   command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });

@@ -61,6 +61,8 @@ struct Raw {
   std::string path;
   std::string max_size = "64G";
   std::string capacity = "0";
+  std::uint32_t recovery_threads = 0;
+  std::uint32_t background_threads = 1;
   std::string touch = "0";
   bool clock_all = false;
   bool dependent = false;
@@ -111,6 +113,10 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option(
       "--capacity", raw.capacity,
       "entries that the map is made for, such as 64K; the rest are resizes (0: default)");
+  app.add_option("--recovery-threads", raw.recovery_threads,
+                 "threads of the recovery at open (0: one per core)");
+  app.add_option("--background-threads", raw.background_threads,
+                 "threads that rehash and sweep beside the workload, at most 16 (1)");
   app.add_option("--touch", raw.touch,
                  "memory, such as 8G, that is written to once and given back before the run: a "
                  "virtual machine may get it from its host only then, slowly (0)");
@@ -285,6 +291,12 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
                                    "' is not a number such as 64K (suffixes K, M, G, T)");
   }
   options.capacity = *capacity;
+  if (raw.background_threads > kMaxBackgroundThreads) {
+    return failure(kExitUsage, fmt::format("--background-threads {}: use 0 to {}",
+                                           raw.background_threads, kMaxBackgroundThreads));
+  }
+  options.background_threads = raw.background_threads;
+  options.recovery_threads = raw.recovery_threads;
   const auto touch = parse_bytes(raw.touch);
   if (!touch || *touch > available_memory()) {
     return failure(kExitUsage, fmt::format("--touch {}: use a size such as 8G, of at most {} MiB",

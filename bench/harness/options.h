@@ -22,10 +22,12 @@ struct BenchOptions {
   Durability durability = Durability::automatic;
   std::uint32_t write_latency_ns = 0;
   std::uint64_t max_size = 64_GiB;
-  std::uint64_t capacity = 0;  // MapOptions::capacity
-  std::uint64_t touch = 0;     // bytes of memory to be had from the system beforehand
-  bool clock_all = false;      // every operation between two readings of the clock
-  bool dependent = false;      // each operation's key follows from the answer before
+  std::uint64_t capacity = 0;            // MapOptions::capacity
+  std::uint32_t recovery_threads = 0;    // as in PoolOptions
+  std::uint32_t background_threads = 1;  // likewise
+  std::uint64_t touch = 0;               // bytes of memory to be had from the system beforehand
+  bool clock_all = false;                // every operation between two readings of the clock
+  bool dependent = false;                // each operation's key follows from the answer before
   std::string path;
   bool json = false;
   bool keep = false;

@@ -247,6 +247,8 @@ Result<void> PerdureSubject<K, V>::open(bool create) {
   auto pool = Pool::open(options_.path, {.mode = mode,
                                          .durability = options_.durability,
                                          .max_size = options_.max_size,
+                                         .recovery_threads = options_.recovery_threads,
+                                         .background_threads = options_.background_threads,
                                          .write_latency_ns = options_.write_latency_ns});
   if (!pool) return std::unexpected(to_failure(pool.error(), options_.path));
   pool_.emplace(std::move(*pool));
@@ -318,6 +320,8 @@ PerdureOptions perdure_options(const BenchOptions& options, Engine engine) {
           .max_size = options.max_size,
           .write_latency_ns = options.write_latency_ns,
           .capacity = options.capacity,
+          .recovery_threads = options.recovery_threads,
+          .background_threads = options.background_threads,
           .needs_order = std::ranges::any_of(options.workloads, needs_order),
           .needs_versions = std::ranges::any_of(options.workloads, needs_versions)};
 }

@@ -24,7 +24,9 @@ struct PerdureOptions {
   std::uint64_t max_size = 64_GiB;
   std::uint32_t write_latency_ns = 0;
   std::uint64_t capacity = 0;  // MapOptions::capacity
-  bool needs_order = false;    // fail at create where the engine keeps none
+  std::uint32_t recovery_threads = 0;
+  std::uint32_t background_threads = 1;
+  bool needs_order = false;  // fail at create where the engine keeps none
   bool needs_versions = false;
 };
 

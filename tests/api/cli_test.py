@@ -148,6 +148,65 @@ class CommandsTest(CliTest):
         self.assertEqual((created["max_bytes"], created["durability"], created["map"]),
                          (64 << 20, "process", "m"))
 
+    def test_layout_of_a_new_map(self):
+        def stats(*arguments):
+            pool = str(self.folder / "laid-out")
+            self.output("create", pool, "--max-size", "256M", *arguments)
+            found = self.json("stats", pool)["maps"][0]
+            os.unlink(pool)
+            return found
+
+        for bits in (0, 3, 9):
+            self.assertEqual(stats("--partition-bits", str(bits))["leaves"], 1 << bits)
+        shifted = stats("--key", "u64", "--partition-bits", "4", "--partition-shift", "8")
+        self.assertEqual(shifted["leaves"], 16)
+        self.assertGreater(stats("--capacity", "1000000")["leaves"], stats()["leaves"])
+        for engine in ("level", "clevel"):
+            small, large = (sum(level["slots"] for level in
+                                stats("--engine", engine, "--capacity", capacity)["levels"])
+                            for capacity in ("1", "100000"))
+            self.assertGreaterEqual(large, 100000)
+            self.assertLess(small, 10000)
+        slots = [stats("--engine", "level", "--buckets", buckets)["levels"][0]["slots"]
+                 for buckets in ("64", "4096")]
+        self.assertEqual(slots[0] * 64, slots[1])
+        self.run_cli("load", self.pool, "-", "--engine", "level", "--buckets", "4096",
+                     stdin=b"k\tv\n")
+        self.assertEqual(self.json("stats", self.pool)["maps"][0]["levels"][0]["slots"], slots[1])
+
+    def test_layout_that_no_map_can_have(self):
+        wrong = {("--partition-bits", "17"): "from 0 to 16",
+                 ("--partition-bits", "4", "--partition-shift", "62"): "partition_shift 62",
+                 ("--partition-bits", "4", "--engine", "clevel"): "engine phast, not clevel",
+                 ("--partition-shift", "4", "--engine", "as"): "engine phast, not as",
+                 ("--buckets", "100", "--engine", "level"): "power of two",
+                 ("--buckets", "64"): "engine level, not phast",
+                 ("--no-auto-shrink",): "engine level, not phast",
+                 ("--capacity", "-1"): "--capacity",
+                 ("--recovery-threads", "0"): "from 1 to 256",
+                 ("--background-threads", "17"): "from 0 to 16"}
+        for arguments, message in wrong.items():
+            self.assertIn(message, self.errors("create", self.pool, *arguments, expect=USAGE))
+            self.assertFalse(os.path.exists(self.pool), arguments)
+
+    def test_verbose_and_threads(self):
+        quiet = self.run_cli("create", self.pool, "--max-size", "256M", "--engine", "level")
+        self.assertEqual(quiet.stderr, b"")
+        threads = ("--recovery-threads", "2", "--background-threads", "2", "--verbose")
+        lines = tsv((b"%05d" % i, b"x") for i in range(5000))
+        said = self.run_cli("load", self.pool, "-", *threads, stdin=lines).stderr.decode()
+        self.assertIn(f"perdure: info: {self.pool}: opened in ", said)
+        self.assertIn("map default: its table grew from", said)
+        for command in (["get", "00007"], ["check"], ["stats"], ["sync"], ["compact"], ["dump"]):
+            said = self.run_cli(command[0], self.pool, *command[1:], *threads).stderr.decode()
+            self.assertIn("closed properly; 1 maps", said, command)
+        copy = self.pool + ".copy"
+        with self.pool_in_use():
+            shutil.copy(self.pool, copy)
+        said = self.run_cli("check", copy, "--accept", "--verbose").stderr.decode()
+        self.assertIn("perdure: warning: ", said)
+        self.assertIn("is accepted", said)
+
     def test_a_create_that_fails_leaves_no_file(self):
         self.errors("create", self.pool, "--map", "m" * 32, expect=USAGE)
         self.assertFalse(os.path.exists(self.pool))
