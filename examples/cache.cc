@@ -24,19 +24,19 @@ std::string content(std::uint64_t id) { return "{\"user\": " + std::to_string(id
 
 bool log_in(Sessions& sessions, std::uint64_t begin, std::uint64_t end) {
   for (std::uint64_t id = begin; id < end; ++id) {
-    if (!sessions.upsert(id, content(id))) return false;
+    if (!sessions.put(id, content(id)).ok()) return false;
   }
   return true;
 }
 
-// find_many overlaps the cache misses of a batch, which single lookups wait for one by one.
+// get_many overlaps the cache misses of a batch, which single lookups wait for one by one.
 std::uint64_t present(Sessions& sessions, std::uint64_t begin, std::uint64_t end) {
   std::array<std::uint64_t, 16> ids{};
   std::array<std::optional<std::string>, 16> found;
   std::uint64_t count = 0;
   for (std::uint64_t id = begin; id + ids.size() <= end; id += ids.size()) {
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = id + i;
-    if (!sessions.find_many(ids, found)) return 0;
+    if (!sessions.get_many(ids, found)) return 0;
     for (std::size_t i = 0; i < ids.size(); ++i) count += found[i] == content(ids[i]) ? 1 : 0;
   }
   return count;
@@ -57,8 +57,7 @@ bool first_process(const std::string& path) {
   for (std::thread& thread : threads) thread.join();
   // Log out every session of the first half.
   for (std::uint64_t id = 0; id < kSessions / 2; ++id) {
-    auto erased = sessions->erase(id);
-    if (!erased || !*erased) ++failed;
+    if (!sessions->erase(id).present()) ++failed;
   }
   // The pool closes itself here; examples/quickstart.cc shows that a kill would do as well.
   return failed == 0;

@@ -17,7 +17,7 @@ bool scan_readings(perdure::Pool& pool) {
   auto readings = pool.ordered_map<std::int64_t, double>("readings");
   if (!readings) return false;
   for (std::int64_t second = -500; second < 500; ++second) {
-    if (!readings->upsert(second, static_cast<double>(second) / 2)) return false;
+    if (!readings->put(second, static_cast<double>(second) / 2).ok()) return false;
   }
   double sum = 0;
   auto visited = readings->scan(-10, 11, [&](std::int64_t, double value) { sum += value; });
@@ -27,19 +27,29 @@ bool scan_readings(perdure::Pool& pool) {
   return *visited == 21 && sum == 0;
 }
 
-// Byte-string keys: a prefix is a range. An iterator holds no lock between steps.
+// Byte-string keys: a prefix is a range. An iterator holds no lock between steps, and it holds what
+// it needs: the map that it came from may be gone, as here.
 bool scan_paths(perdure::Pool& pool) {
   auto paths = pool.ordered_map<Bytes, Bytes>("paths");
   if (!paths) return false;
   for (const char* path : {"/usr/bin/awk", "/etc/hosts", "/usr/lib/libc.so", "/usr/bin/sed",
                            "/usr/bin/perl", "/usr/binary"}) {
-    if (!paths->upsert(path, "file")) return false;
+    if (!paths->put(path, "file").ok()) return false;
   }
   std::string joined;
-  for (auto it = paths->scan({.prefix = "/usr/bin/", .reverse = true}); it.valid(); it.next()) {
-    joined += it.key() + " ";
+  auto it = pool.ordered_map<Bytes, Bytes>("paths")->scan({.prefix = "/usr/bin/", .reverse = true});
+  for (; it.valid(); it.next()) {
+    joined += it.key();
+    joined += ' ';
   }
+  if (!it.status().ok()) return false;
   std::printf("below /usr/bin, descending: %s\n", joined.c_str());
+
+  // It moves both ways: to the first path at or before "/usr/bin/perm", and back.
+  it.seek("/usr/bin/perm");
+  const bool found = it.valid() && it.key() == "/usr/bin/perl";
+  it.prev();
+  const bool back = it.valid() && it.key() == "/usr/bin/sed";
 
   // A callback may end the scan.
   std::string first;
@@ -47,7 +57,8 @@ bool scan_paths(perdure::Pool& pool) {
     first = key;
     return false;
   });
-  return visited && first == "/usr/bin/awk" && joined == "/usr/bin/sed /usr/bin/perl /usr/bin/awk ";
+  return found && back && visited && first == "/usr/bin/awk" &&
+         joined == "/usr/bin/sed /usr/bin/perl /usr/bin/awk ";
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ T must(Expected<T> result) {
                  std::string(result.error().message()).c_str());
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
+void must(const Found& found) {
+  PERDURE_EXPECT(found.ok(), "%s", std::string(found.status().message()).c_str());
+}
 void must(const Status& status) {
   PERDURE_EXPECT(status.ok(), "a base pool cannot be made: %s",
                  std::string(status.message()).c_str());
@@ -130,27 +133,27 @@ void Fixture::make_bases() {
   const auto words = [&](Pool& pool, unsigned n, std::uint32_t bits = 0) {
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("words", options(bits)));
     for (unsigned i = 0; i < n; ++i) {
-      must(map.upsert(word_of(static_cast<std::uint8_t>(i)), i));
+      must(map.put(word_of(static_cast<std::uint8_t>(i)), i));
     }
     return map;
   };
   const auto records = [&](Pool& pool, unsigned n) {
     auto map = must(pool.map<std::int32_t, Bytes>("records", options(0)));
     for (unsigned i = 0; i < n; ++i) {
-      must(map.upsert(static_cast<std::int32_t>(i) * 1000, std::string(i % 40, 'r')));
+      must(map.put(static_cast<std::int32_t>(i) * 1000, std::string(i % 40, 'r')));
     }
     return map;
   };
   const auto texts = [&](Pool& pool, unsigned n) {
     auto map = must(pool.map<Bytes, Bytes>("texts", options(0)));
     for (unsigned i = 0; i < n; ++i) {
-      must(map.upsert(text_of(static_cast<std::uint8_t>(i)), std::string(i % 30, 't')));
+      must(map.put(text_of(static_cast<std::uint8_t>(i)), std::string(i % 30, 't')));
     }
     return map;
   };
   const auto counts = [&](Pool& pool, unsigned n) {
     auto map = must(pool.map<Bytes, std::uint32_t>("counts", options(1)));
-    for (unsigned i = 0; i < n; ++i) must(map.upsert(text_of(static_cast<std::uint8_t>(i)), i));
+    for (unsigned i = 0; i < n; ++i) must(map.put(text_of(static_cast<std::uint8_t>(i)), i));
     return map;
   };
   add([](Pool&) {});
@@ -163,7 +166,7 @@ void Fixture::make_bases() {
   add([&](Pool& pool) { records(pool, 10); });
   add([&](Pool& pool) {
     auto map = records(pool, 70);
-    must(map.upsert(-5, std::string(9000, 'L')));  // extents of its own
+    must(map.put(-5, std::string(9000, 'L')));  // extents of its own
   });
   add([&](Pool& pool) { texts(pool, 8); });
   add([&](Pool& pool) { texts(pool, 150); });
@@ -195,7 +198,7 @@ void Fixture::make_versioned_bases() {
         if ((i + round) % 5 == 0) {
           must(map.erase(key));
         } else {
-          must(map.upsert(key, round));
+          must(map.put(key, round));
         }
       }
       if (round != 19) must(map.tag());
@@ -205,7 +208,7 @@ void Fixture::make_versioned_bases() {
     auto map = must(pool.versioned_map<Bytes, Bytes>("texts", options));
     for (unsigned round = 0; round < 6; ++round) {
       for (unsigned i = round; i < 60; i += 1 + round % 3) {
-        must(map.upsert(key_of(i), std::string(i / 2 + round, 'v')));
+        must(map.put(key_of(i), std::string(i / 2 + round, 'v')));
         if (i % 4 == round % 4) must(map.erase(key_of(i)));
       }
       must(map.tag());
@@ -216,7 +219,7 @@ void Fixture::make_versioned_bases() {
   add([&](Pool& pool) {
     auto map = texts(pool);
     must(map.rollback(4));
-    must(map.upsert(key_of(1), "written behind the rollback"));
+    must(map.put(key_of(1), "written behind the rollback"));
     must(map.tag());
     must(map.trim(3));
   });

@@ -39,7 +39,7 @@ void check_numbers(const std::string& text) {
     const std::vector<char> table(4096);
     if (table.data()[*size < table.size() ? *size : table.size()] == 1) std::abort();
   }
-  detail::MapSpec types;
+  MapTypes types;
   if (!cli::parse_key_type(text, types) || !cli::parse_value_type(text, types)) return;
   const MapInfo info{.key_kind = types.key_kind,
                      .value_kind = types.value_kind,

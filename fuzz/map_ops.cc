@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kMaxVisits = 1000;  // a damaged map may go on for ever
 
 // A planted bug: a value is believed to be short.
-void plant(const detail::Value& value) {
+void plant(const UntypedValue& value) {
   const std::vector<char> buffer(100);
   if (!value.bytes.empty() && buffer.data()[value.bytes.size()] == 1) std::abort();
 }
@@ -26,30 +26,28 @@ volatile std::uint64_t& sink() {
 
 }  // namespace
 
-Status HeldVersion::hold(detail::VersionedIndex& index, std::uint64_t version) {
-  Status s = index.pin(pin_, version);
-  if (s.ok()) index_ = &index;
-  return s;
+Status HeldVersion::hold(UntypedMap& map, std::uint64_t version) {
+  auto snapshot = map.snapshot(version);
+  if (!snapshot) return std::move(snapshot.error());
+  snapshot_.emplace(std::move(*snapshot));
+  map_ = map.info().name;
+  return {};
 }
-void HeldVersion::let_go() noexcept {
-  if (held()) index_->unpin(pin_);
-}
-std::optional<std::uint64_t> HeldVersion::version_of(
-    const detail::VersionedIndex& index) const noexcept {
-  if (!held() || index_ != &index) return std::nullopt;
-  return pin_.version;
+std::optional<std::uint64_t> HeldVersion::version_of(const UntypedMap& map) const {
+  if (!held() || map_ != std::string_view(map.info().name)) return std::nullopt;
+  return snapshot_->version();
 }
 
 void MapOps::run(Op op, std::uint8_t choice, Reader& input) {
   const std::uint8_t more = input.byte();
   switch (op) {
-    case Op::find:
-      return find(key_of(more));
-    case Op::find_many:
-      return find_many(more);
+    case Op::get:
+      return get(key_of(more));
+    case Op::get_many:
+      return get_many(more);
     case Op::insert:
       return write(op, key_of(more), value_of(more));
-    case Op::upsert:
+    case Op::put:
     case Op::update:
       return write(op, key_of(more), value_of(input.byte()));
     case Op::erase:
@@ -58,23 +56,28 @@ void MapOps::run(Op op, std::uint8_t choice, Reader& input) {
     case Op::clear:
       return fill(op, choice, more);
     case Op::scan:
-      return map_.ordered != nullptr ? scan(more) : for_each();
+      return map_.ordered() ? scan(more) : for_each();
     case Op::for_each:
       return for_each();
     default:
-      if (map_.versioned != nullptr) on_versions(op, more, input);
+      if (map_.versioned()) on_versions(op, more, input);
   }
 }
 
 MapOps::OwnKey MapOps::key_of(std::uint8_t choice) const {
-  if (map_.info.key_kind != KeyKind::integer) return {.word = 0, .bytes = text_of(choice)};
-  const std::uint64_t sign = map_.info.is_signed ? 1ULL << 63 : 0;
-  return {.word = word_of(choice) ^ sign, .bytes = {}};
+  if (map_.info().key_kind != KeyKind::integer) return {.word = 0, .bytes = text_of(choice)};
+  // Cut to the size of the map's type. A damaged map may have a type of any size.
+  const std::uint64_t word = word_of(choice);
+  const unsigned bytes = map_.info().key_bytes;
+  const unsigned unused = bytes == 0 || bytes > 8 ? 0 : 64 - 8 * bytes;
+  if (!map_.info().is_signed) return {.word = word << unused >> unused, .bytes = {}};
+  const std::int64_t number = static_cast<std::int64_t>(word << unused) >> unused;
+  return {.word = static_cast<std::uint64_t>(number) ^ 1ULL << 63, .bytes = {}};
 }
 
-detail::Value MapOps::value_of(std::uint8_t choice) {
-  if (map_.info.value_kind == ValueKind::word) {
-    return {.word = choice, .word_size = map_.info.value_bytes};
+UntypedValue MapOps::value_of(std::uint8_t choice) {
+  if (map_.info().value_kind == ValueKind::word) {
+    return {.word = choice, .word_size = map_.info().value_bytes};
   }
   value_.assign(choice < 250 ? choice : (choice - 249U) * 3000U, 'v');
   return {.bytes = value_};
@@ -97,7 +100,7 @@ void MapOps::bounds_of(std::uint8_t choice, Bounds& out) const {
 // Mostly one of the first or of the last; sometimes one that there cannot be.
 std::uint64_t MapOps::version_of(std::uint8_t choice) const {
   constexpr std::uint8_t kNear = 240;
-  const VersionRange all = map_.versioned->versions();
+  const VersionRange all = map_.versions().value_or(VersionRange{});
   const std::uint64_t steps = choice / 2U % 24;
   if (choice < kNear) return choice % 2 == 0 ? all.first + steps : all.last + 1 - steps;
   const std::uint64_t odd[] = {0, all.first - 1, all.last + 2, ~std::uint64_t{0}};
@@ -123,81 +126,76 @@ void MapOps::refused(const Status& status) const {
   }
 }
 
-template <class T>
-bool MapOps::answered(const Expected<T>& result, bool readable) const {
+bool MapOps::answered(const Status& result, bool readable) const {
   if (oracle_ == nullptr) {
-    if (!result) refused(result.error());
+    if (!result.ok()) refused(result);
     return false;  // nothing to compare with
   }
   if (readable) {
-    PERDURE_EXPECT(result.has_value(), "a reader is answered %s",
-                   std::string(result.error().message()).c_str());
+    PERDURE_EXPECT(result.ok(), "a reader fails with %s", std::string(result.message()).c_str());
     return true;
   }
-  PERDURE_EXPECT(!result.has_value() && result.error() == StatusCode::invalid_argument,
-                 "a version that cannot be read is answered");
+  PERDURE_EXPECT(result == StatusCode::invalid_argument, "a version that cannot be read is read");
   return false;
 }
 
-std::string MapOps::look(const detail::Value& value) const {
+std::string MapOps::look(const UntypedValue& value) const {
   std::uint64_t sum = value.word;
   for (const char c : value.bytes) sum += static_cast<unsigned char>(c);
   if (planted(Plant::memory)) plant(value);
   sink() = sum;
   return oracle_ != nullptr ? encoded(value) : std::string();
 }
-Oracle::Value MapOps::look(const std::optional<detail::Value>& value) const {
+Oracle::Value MapOps::look(const std::optional<UntypedValue>& value) const {
   return value ? Oracle::Value(look(*value)) : std::nullopt;
 }
 
 // --- at present ---
 
-void MapOps::find(const OwnKey& key) {
+void MapOps::get(const OwnKey& key) {
   Oracle::Value seen;
-  const auto found =
-      map_.index->read(key.view(), [&](const detail::Value& value) { seen = look(value); });
-  if (!answered(found, true)) return;
-  PERDURE_EXPECT(*found == seen.has_value(), "found, and shown, differ");
+  const Found found = map_.read(key.view(), [&](const UntypedValue& value) { seen = look(value); });
+  if (!answered(found.status(), true)) return;
+  PERDURE_EXPECT(found.present() == seen.has_value(), "found, and shown, differ");
   PERDURE_EXPECT(seen == oracle_->now(name_of(key)), "another value than was written");
 }
 
-void MapOps::find_many(std::uint8_t choice) {
+void MapOps::get_many(std::uint8_t choice) {
   constexpr unsigned kKeys = 24;
   std::vector<OwnKey> own;
-  std::vector<detail::Key> keys;
+  std::vector<UntypedKey> keys;
   for (unsigned i = 0; i < kKeys; ++i) own.push_back(key_of(static_cast<std::uint8_t>(choice + i)));
   for (const OwnKey& key : own) keys.push_back(key.view());
   std::vector<Oracle::Value> seen(kKeys);
-  const auto found = map_.index->read_many(
-      keys, [&](std::size_t i, const detail::Value& value) { seen[i] = look(value); });
+  const auto found = map_.read_many(
+      keys, [&](std::size_t i, const UntypedValue& value) { seen[i] = look(value); });
   if (!answered(found, true)) return;
   for (unsigned i = 0; i < kKeys; ++i) {
     PERDURE_EXPECT(seen[i] == oracle_->now(name_of(own[i])), "another value than was written");
   }
 }
 
-void MapOps::write(Op op, const OwnKey& key, const detail::Value& value) {
-  detail::Index& index = *map_.index;
-  const auto done = op == Op::insert   ? index.insert(key.view(), value)
-                    : op == Op::upsert ? index.upsert(key.view(), value)
-                                       : index.update(key.view(), value);
-  if (!done) return refused(done.error());
+void MapOps::write(Op op, const OwnKey& key, const UntypedValue& value) {
+  const Found done = op == Op::insert ? map_.insert(key.view(), value)
+                     : op == Op::put  ? map_.put(key.view(), value)
+                                      : map_.update(key.view(), value);
+  if (!done.ok()) return refused(done.status());
   if (oracle_ == nullptr) return;
   const bool had = oracle_->now(name_of(key)).has_value();
-  PERDURE_EXPECT(*done == (op == Op::update ? had : !had), "a write takes the key for %s",
-                 had ? "absent" : "present");
-  if (op == Op::upsert || *done) oracle_->write(name_of(key), encoded(value));
+  PERDURE_EXPECT(done.present() == had, "a write takes the key for %s", had ? "absent" : "present");
+  const bool written = op == Op::put || had == (op == Op::update);
+  if (written) oracle_->write(name_of(key), encoded(value));
 }
 
 void MapOps::erase(const OwnKey& key) {
   // A planted bug, where no versions are kept: nothing is erased.
-  const bool skip = planted(Plant::answer) && map_.versioned == nullptr;
-  const auto done = skip ? map_.index->read(key.view(), [](const detail::Value&) {})
-                         : map_.index->erase(key.view());
-  if (!done) return refused(done.error());
+  const bool skip = planted(Plant::answer) && !map_.versioned();
+  const Found done = skip ? map_.contains(key.view()) : map_.erase(key.view());
+  if (!done.ok()) return refused(done.status());
   if (oracle_ == nullptr) return;
-  PERDURE_EXPECT(*done == oracle_->now(name_of(key)).has_value(), "erase found what was not there");
-  if (*done) oracle_->write(name_of(key), std::nullopt);
+  PERDURE_EXPECT(done.present() == oracle_->now(name_of(key)).has_value(),
+                 "erase found what was not there");
+  if (done.present()) oracle_->write(name_of(key), std::nullopt);
 }
 
 void MapOps::fill(Op op, std::uint8_t first, unsigned n) {
@@ -215,27 +213,39 @@ void MapOps::scan(std::uint8_t choice) {
   Bounds bounds;
   bounds_of(choice, bounds);
   Oracle::Entries seen;
-  const auto done = map_.ordered->scan(bounds.range, [&](std::span<const detail::Entry> entries) {
-    for (const detail::Entry& entry : entries) {
-      seen.emplace_back(encoded(map_.info, entry.key), look(entry.value));
-    }
+  const auto done = map_.scan(bounds.range, [&](const UntypedKey& key, const UntypedValue& value) {
+    seen.emplace_back(encoded(map_.info(), key), look(value));
     return seen.size() < kMaxVisits;
   });
   if (!answered(done, true)) return;
   PERDURE_EXPECT(seen == oracle_->scan(oracle_->open(), bounds.expected),
                  "a scan misses what is there, or finds what is not");
+  iterate(bounds);
+}
+
+// An iterator, there and back.
+void MapOps::iterate(const Bounds& bounds) {
+  const Oracle::Entries expected = oracle_->scan(oracle_->open(), bounds.expected);
+  Oracle::Entries seen;
+  UntypedIterator it = map_.scan(bounds.range);
+  for (; it.valid(); it.next()) seen.emplace_back(encoded(map_.info(), it.key()), look(it.value()));
+  PERDURE_EXPECT(it.status().ok() && seen == expected, "an iterator differs from a scan");
+  seen.clear();
+  for (it.last(); it.valid(); it.prev()) {
+    seen.emplace_back(encoded(map_.info(), it.key()), look(it.value()));
+  }
+  std::ranges::reverse(seen);
+  PERDURE_EXPECT(it.status().ok() && seen == expected, "an iterator differs on its way back");
 }
 
 void MapOps::for_each() {
   Oracle::Entries seen;
-  const auto done = map_.index->for_each([&](std::span<const detail::Entry> entries) {
-    for (const detail::Entry& entry : entries) {
-      seen.emplace_back(encoded(map_.info, entry.key), look(entry.value));
-    }
+  const auto done = map_.for_each([&](const UntypedKey& key, const UntypedValue& value) {
+    seen.emplace_back(encoded(map_.info(), key), look(value));
     return seen.size() < kMaxVisits;
   });
   if (!answered(done, true)) return;
-  if (map_.ordered == nullptr) std::ranges::sort(seen);
+  if (!map_.ordered()) std::ranges::sort(seen);
   PERDURE_EXPECT(seen == oracle_->scan(oracle_->open(), {}),
                  "going through all misses what is there, or finds what is not");
 }
@@ -244,8 +254,8 @@ void MapOps::for_each() {
 
 void MapOps::on_versions(Op op, std::uint8_t choice, Reader& input) {
   switch (op) {
-    case Op::find_at:
-      return find_at(key_of(choice), version_of(input.byte()));
+    case Op::get_at:
+      return get_at(key_of(choice), version_of(input.byte()));
     case Op::history:
       return history(key_of(choice));
     case Op::tag:
@@ -269,30 +279,26 @@ void MapOps::on_versions(Op op, std::uint8_t choice, Reader& input) {
   diff(version, version_of(input.byte()), bounds);
 }
 
-void MapOps::find_at(const OwnKey& key, std::uint64_t version) {
+void MapOps::get_at(const OwnKey& key, std::uint64_t version) {
   Oracle::Value seen;
-  const auto found = map_.versioned->read_at(
-      key.view(), version, [&](const detail::Value& value) { seen = look(value); });
-  if (!answered(found, oracle_ != nullptr && oracle_->readable(version))) return;
-  PERDURE_EXPECT(*found == seen.has_value(), "found, and shown, differ");
+  const Found found =
+      map_.read(key.view(), version, [&](const UntypedValue& value) { seen = look(value); });
+  if (!answered(found.status(), oracle_ != nullptr && oracle_->readable(version))) return;
+  PERDURE_EXPECT(found.present() == seen.has_value(), "found, and shown, differ");
   PERDURE_EXPECT(seen == oracle_->at(name_of(key), version), "version %llu has changed",
                  static_cast<unsigned long long>(version));
 }
 
 void MapOps::scan_at(std::uint64_t version, const Bounds& bounds) {
   Oracle::Entries seen;
-  const std::uint64_t most = std::min(bounds.range.limit, kMaxVisits);
-  const auto visit = [&](std::span<const detail::Entry> entries) {
-    for (const detail::Entry& entry : entries) {
-      if (seen.size() >= most) break;
-      seen.emplace_back(encoded(map_.info, entry.key), look(entry.value));
-    }
-    return seen.size() < most;
+  const auto visit = [&](const UntypedKey& key, const UntypedValue& value) {
+    seen.emplace_back(encoded(map_.info(), key), look(value));
+    return seen.size() < kMaxVisits;
   };
   // A planted bug: what the map holds, in place of what it held.
   const bool present = planted(Plant::answer) && oracle_ != nullptr && oracle_->readable(version);
-  const auto done = present ? map_.versioned->scan(bounds.range, visit)
-                            : map_.versioned->scan_at(version, bounds.range, visit);
+  const auto done =
+      present ? map_.scan(bounds.range, visit) : map_.scan_at(version, bounds.range, visit);
   if (!answered(done, oracle_ != nullptr && oracle_->readable(version))) return;
   PERDURE_EXPECT(seen == oracle_->scan(version, bounds.expected),
                  "the snapshot of version %llu has changed",
@@ -301,10 +307,11 @@ void MapOps::scan_at(std::uint64_t version, const Bounds& bounds) {
 
 void MapOps::history(const OwnKey& key) {
   Oracle::History seen;
-  const auto done = map_.versioned->history(key.view(), [&](const detail::VersionedValue& entry) {
-    seen.emplace_back(entry.version, look(entry.value));
-    return seen.size() < kMaxVisits;
-  });
+  const auto done =
+      map_.history(key.view(), [&](Version version, const std::optional<UntypedValue>& value) {
+        seen.emplace_back(version, look(value));
+        return seen.size() < kMaxVisits;
+      });
   if (!answered(done, true)) return;
   PERDURE_EXPECT(oracle_->could_be_history(name_of(key), seen), "a history of %zu entries is wrong",
                  seen.size());
@@ -312,11 +319,12 @@ void MapOps::history(const OwnKey& key) {
 
 void MapOps::diff(std::uint64_t from, std::uint64_t to, const Bounds& bounds) {
   std::vector<Oracle::Difference> seen;
-  const auto done =
-      map_.versioned->diff(from, to, bounds.range, [&](const detail::Difference& difference) {
-        seen.push_back({.key = encoded(map_.info, difference.key),
-                        .before = look(difference.before),
-                        .after = look(difference.after)});
+  const auto done = map_.diff(
+      from, to, bounds.range,
+      [&](const UntypedKey& key, const std::optional<UntypedValue>& before,
+          const std::optional<UntypedValue>& after) {
+        seen.push_back(
+            {.key = encoded(map_.info(), key), .before = look(before), .after = look(after)});
         return seen.size() < kMaxVisits;
       });
   const bool readable = oracle_ != nullptr && oracle_->readable(from) && oracle_->readable(to);
@@ -327,7 +335,7 @@ void MapOps::diff(std::uint64_t from, std::uint64_t to, const Bounds& bounds) {
 }
 
 void MapOps::tag() {
-  const auto version = map_.versioned->tag();
+  const auto version = map_.tag();
   if (!version) return refused(version.error());
   if (oracle_ == nullptr) return;
   PERDURE_EXPECT(*version == oracle_->open(), "tagged %llu, but %llu was open",
@@ -337,8 +345,8 @@ void MapOps::tag() {
 }
 
 void MapOps::trim(std::uint64_t version) {
-  const auto held = held_.version_of(*map_.versioned);
-  const auto horizon = map_.versioned->trim(version);
+  const auto held = held_.version_of(map_);
+  const auto horizon = map_.trim(version);
   if (!horizon && (oracle_ == nullptr || horizon.error() == StatusCode::read_only)) {
     return refused(horizon.error());
   }
@@ -350,8 +358,8 @@ void MapOps::trim(std::uint64_t version) {
 }
 
 void MapOps::roll_back(std::uint64_t version) {
-  const auto held = held_.version_of(*map_.versioned);
-  const Status done = map_.versioned->rollback(version);
+  const auto held = held_.version_of(map_);
+  const Status done = map_.rollback(version);
   if (oracle_ == nullptr || done == StatusCode::read_only) {
     if (!done.ok()) refused(done);
     return;
@@ -366,15 +374,15 @@ void MapOps::roll_back(std::uint64_t version) {
 
 void MapOps::pin(std::uint64_t version) {
   if (held_.held()) return held_.let_go();
-  const Status done = held_.hold(*map_.versioned, version);
+  const Status done = held_.hold(map_, version);
   const bool readable = oracle_ != nullptr && oracle_->readable(version);
-  (void)answered(done.ok() ? Expected<void>() : fail(Status(done)), readable);
+  (void)answered(done, readable);
 }
 
 void MapOps::verify() {
   for_each();
-  if (map_.versioned == nullptr || oracle_ == nullptr) return;
-  const VersionRange range = map_.versioned->versions();
+  if (!map_.versioned() || oracle_ == nullptr) return;
+  const VersionRange range = map_.versions().value_or(VersionRange{});
   PERDURE_EXPECT(range.first == oracle_->versions().first && range.last == oracle_->versions().last,
                  "other versions can be read");
   for (const std::uint64_t version : oracle_->states()) {

@@ -13,10 +13,10 @@ namespace perdure::fuzz {
 
 // A byte of an input, modulo `count`, or `count_with_versions` if the recipe says kVersions.
 enum class Op : std::uint8_t {
-  find,
-  find_many,
+  get,
+  get_many,
   insert,
-  upsert,
+  put,
   update,
   erase,
   scan,
@@ -34,7 +34,7 @@ enum class Op : std::uint8_t {
   abandon,  // as if the process had died: the next open recovers
   count,
   // Of maps that keep versions; nothing on others.
-  find_at = count,
+  get_at = count,
   scan_at,
   history,
   diff,
@@ -48,20 +48,15 @@ enum class Op : std::uint8_t {
 // A version of a map that is held. One at a time; let go before the map or its pool goes.
 class HeldVersion {
  public:
-  HeldVersion() = default;
-  ~HeldVersion() { let_go(); }
-  HeldVersion(const HeldVersion&) = delete;
-  HeldVersion& operator=(const HeldVersion&) = delete;
-
-  bool held() const noexcept { return pin_.pinned; }
-  Status hold(detail::VersionedIndex& index, std::uint64_t version);
-  void let_go() noexcept;
+  bool held() const noexcept { return snapshot_.has_value(); }
+  Status hold(UntypedMap& map, std::uint64_t version);
+  void let_go() noexcept { snapshot_.reset(); }
   // Of that map.
-  std::optional<std::uint64_t> version_of(const detail::VersionedIndex& index) const noexcept;
+  std::optional<std::uint64_t> version_of(const UntypedMap& map) const;
 
  private:
-  detail::VersionedIndex* index_ = nullptr;
-  detail::VersionPin pin_;
+  std::optional<UntypedSnapshot> snapshot_;
+  std::string map_;
 };
 
 class MapOps {
@@ -79,29 +74,30 @@ class MapOps {
   struct OwnKey {
     std::uint64_t word = 0;
     std::string bytes;
-    detail::Key view() const noexcept { return {.word = word, .bytes = bytes}; }
+    UntypedKey view() const noexcept { return {.word = word, .bytes = bytes}; }
   };
   struct Bounds {
     OwnKey from, to;
-    detail::ScanRange range;
+    UntypedScanOptions range;
     Oracle::Range expected;
   };
   OwnKey key_of(std::uint8_t choice) const;
-  std::string name_of(const OwnKey& key) const { return encoded(map_.info, key.view()); }
-  detail::Value value_of(std::uint8_t choice);
+  std::string name_of(const OwnKey& key) const { return encoded(map_.info(), key.view()); }
+  UntypedValue value_of(std::uint8_t choice);
   void bounds_of(std::uint8_t choice, Bounds& out) const;
   std::uint64_t version_of(std::uint8_t choice) const;
 
-  void find(const OwnKey& key);
-  void find_many(std::uint8_t choice);
-  void write(Op op, const OwnKey& key, const detail::Value& value);
+  void get(const OwnKey& key);
+  void get_many(std::uint8_t choice);
+  void write(Op op, const OwnKey& key, const UntypedValue& value);
   void erase(const OwnKey& key);
   void fill(Op op, std::uint8_t first, unsigned n);
   void scan(std::uint8_t choice);
+  void iterate(const Bounds& bounds);
   void for_each();
 
   void on_versions(Op op, std::uint8_t choice, Reader& input);
-  void find_at(const OwnKey& key, std::uint64_t version);
+  void get_at(const OwnKey& key, std::uint64_t version);
   void scan_at(std::uint64_t version, const Bounds& bounds);
   void history(const OwnKey& key);
   void diff(std::uint64_t from, std::uint64_t to, const Bounds& bounds);
@@ -113,11 +109,14 @@ class MapOps {
   // An answer that is an error. An operation that can need space may be refused it.
   void refused(const Status& status) const;
   // Whether it was answered; if not, rightly: the versions cannot be read.
+  bool answered(const Status& result, bool readable) const;
   template <class T>
-  bool answered(const Expected<T>& result, bool readable) const;
+  bool answered(const Expected<T>& result, bool readable) const {
+    return answered(result ? Status() : result.error(), readable);
+  }
   // Reads all of it, and answers it if it is compared with something.
-  std::string look(const detail::Value& value) const;
-  Oracle::Value look(const std::optional<detail::Value>& value) const;
+  std::string look(const UntypedValue& value) const;
+  Oracle::Value look(const std::optional<UntypedValue>& value) const;
 
   UntypedMap& map_;
   Oracle* oracle_;

@@ -103,9 +103,9 @@ class Session {
   // Every map is as it was.
   void reopened(bool crashed) {
     for (auto& [name, oracle] : oracles_) {
-      const UntypedMap map = opened(name);
-      if (map.versioned == nullptr) continue;
-      const VersionRange range = map.versioned->versions();
+      UntypedMap map = opened(name);
+      if (!map.versioned()) continue;
+      const VersionRange range = map.versions().value_or(VersionRange{});
       PERDURE_EXPECT(oracle.could_reopen_as(range, crashed), "versions %llu to %llu after %s",
                      static_cast<unsigned long long>(range.first),
                      static_cast<unsigned long long>(range.last), crashed ? "a crash" : "a close");
@@ -129,13 +129,13 @@ class Session {
   // --- its maps ---
 
   void create(std::uint8_t choice) {
-    constexpr std::array<detail::MapSpec, 4> kSpecs = {
-        detail::map_spec<std::uint64_t, std::uint64_t>(), detail::map_spec<std::int16_t, Bytes>(),
-        detail::map_spec<Bytes, Bytes>(), detail::map_spec<Bytes, std::uint8_t>()};
+    constexpr std::array<MapTypes, 4> kTypes = {
+        map_types<std::uint64_t, std::uint64_t>(), map_types<std::int16_t, Bytes>(),
+        map_types<Bytes, Bytes>(), map_types<Bytes, std::uint8_t>()};
     const MapOptions options{.engine = fixture_.engine(),
                              .phast = {.partition_bits = choice / 4U % 3}};
     const std::string name = "new" + std::to_string(choice % 8);
-    const auto made = pool_->untyped_map(name, options, &kSpecs[choice % 4]);
+    const auto made = pool_->untyped_map(name, options, kTypes[choice % 4]);
     if (made && judged_) oracles_.try_emplace(name);
   }
 

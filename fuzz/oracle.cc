@@ -8,14 +8,14 @@
 
 namespace perdure::fuzz {
 
-std::string encoded(const MapInfo& info, const detail::Key& key) {
+std::string encoded(const MapInfo& info, const UntypedKey& key) {
   if (info.key_kind != KeyKind::integer) return std::string(key.bytes);
   std::string text(8, '\0');
   for (std::size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(key.word >> (56 - 8 * i));
   return text;
 }
 
-std::string encoded(const detail::Value& value) {
+std::string encoded(const UntypedValue& value) {
   if (value.word_size == 0) return std::string(value.bytes);
   return std::string(reinterpret_cast<const char*>(&value.word), sizeof(value.word));
 }
@@ -23,31 +23,28 @@ std::string encoded(const detail::Value& value) {
 Oracle Oracle::of(UntypedMap& map) {
   Oracle oracle;
   std::map<std::string, std::uint64_t> words;  // of the keys of all versions
-  const auto collect = [&](std::span<const detail::Entry> entries) {
-    for (const detail::Entry& entry : entries) {
-      words.emplace(encoded(map.info, entry.key), entry.key.word);
-      if (map.versioned == nullptr) {
-        oracle.write(encoded(map.info, entry.key), encoded(entry.value));
-      }
-    }
+  const auto collect = [&](const UntypedKey& key, const UntypedValue& value) {
+    words.emplace(encoded(map.info(), key), key.word);
+    if (!map.versioned()) oracle.write(encoded(map.info(), key), encoded(value));
     return true;
   };
-  PERDURE_EXPECT(map.index->for_each(collect).has_value(), "a base pool cannot be read");
-  if (map.versioned == nullptr) return oracle;
-  const VersionRange range = map.versioned->versions();
-  oracle.first_ = range.first;
-  oracle.last_ = range.last;
-  for (std::uint64_t version = range.first; version <= range.last; ++version) {
-    PERDURE_EXPECT(map.versioned->scan_at(version, {}, collect).has_value(), "nor its versions");
+  PERDURE_EXPECT(map.for_each(collect).has_value(), "a base pool cannot be read");
+  if (!map.versioned()) return oracle;
+  const auto range = map.versions();
+  PERDURE_EXPECT(range.has_value(), "nor which versions there are");
+  oracle.first_ = range->first;
+  oracle.last_ = range->last;
+  for (std::uint64_t version = range->first; version <= range->last; ++version) {
+    PERDURE_EXPECT(map.scan_at(version, {}, collect).has_value(), "nor its versions");
   }
   for (const auto& [key, word] : words) {
     Writes& writes = oracle.keys_[key];
-    const auto done = map.versioned->history({.word = word, .bytes = key},
-                                             [&](const detail::VersionedValue& entry) {
-                                               Value& value = writes[entry.version];
-                                               if (entry.value) value = encoded(*entry.value);
-                                               return true;
-                                             });
+    const auto done = map.history({.word = word, .bytes = key},
+                                  [&](Version version, const std::optional<UntypedValue>& value) {
+                                    Value& known = writes[version];
+                                    if (value) known = encoded(*value);
+                                    return true;
+                                  });
     PERDURE_EXPECT(done.has_value(), "nor its histories");
   }
   return oracle;

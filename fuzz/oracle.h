@@ -18,8 +18,8 @@
 namespace perdure::fuzz {
 
 // As bytes: of integer keys those whose order is that of the keys.
-std::string encoded(const MapInfo& info, const detail::Key& key);
-std::string encoded(const detail::Value& value);
+std::string encoded(const MapInfo& info, const UntypedKey& key);
+std::string encoded(const UntypedValue& value);
 
 class Oracle {
  public:

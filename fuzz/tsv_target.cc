@@ -28,7 +28,7 @@ class Maps {
   }
   void look_up(Bytes text) {
     for (cli::TextMap& map : maps_) {
-      const auto found = map.find(text);
+      const auto found = map.get(text);
       PERDURE_EXPECT(found ? !found->has_value() : found.error() == StatusCode::invalid_argument,
                      "a lookup in an empty map");
     }
@@ -37,10 +37,10 @@ class Maps {
  private:
   Maps() : pool_(open()) {
     for (const char* type : {"bytes", "u8", "i16", "u32", "i64", "u64"}) {
-      detail::MapSpec spec;
-      PERDURE_EXPECT(cli::parse_key_type(type, spec) && cli::parse_value_type("u16", spec),
+      MapTypes types;
+      PERDURE_EXPECT(cli::parse_key_type(type, types) && cli::parse_value_type("u16", types),
                      "type %s", type);
-      auto map = pool_.untyped_map(type, {.phast = {.partition_bits = 0}}, &spec);
+      auto map = pool_.untyped_map(type, {.phast = {.partition_bits = 0}}, types);
       PERDURE_EXPECT(map.has_value(), "a map of %s", type);
       maps_.emplace_back(std::move(*map));
     }

@@ -101,10 +101,10 @@ void History::answer(std::size_t number, bool answer, std::optional<std::string>
   call.value = std::move(value);
 }
 
-std::size_t History::scan_call(std::uint32_t thread, const Op& op) {
+std::size_t History::scan_call(std::uint32_t thread, bool reverse, const std::string& bound) {
   scans_.push_back({.thread = thread,
-                    .reverse = op.kind == OpKind::scan_back,
-                    .bound = op.key,
+                    .reverse = reverse,
+                    .bound = bound,
                     .called = ++time_,
                     .delivered = {},
                     .last = {}});
@@ -133,11 +133,17 @@ void History::scan_deliver(std::size_t number, const std::string& key, const std
   mix(scan.thread, key + value);
 }
 
-void History::scan_end(std::size_t number) {
+void History::scan_from(std::size_t number, const std::string& bound) {
+  scans_[number].bound = bound;
+  scans_[number].after = true;
+}
+
+void History::scan_end(std::size_t number, const std::optional<std::string>& last) {
   const Scan& scan = scans_[number];
   ++time_;
   for (const std::string& key : keys_) {
     if (scan.delivered.contains(key) || !scan.covers(key)) continue;
+    if (last && (scan.reverse ? key < *last : key > *last)) continue;
     calls_.push_back({.thread = scan.thread,
                       .op = {OpKind::find, key, {}},
                       .called = scan.called,

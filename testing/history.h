@@ -45,9 +45,13 @@ class History {
   void reset(VersionModel before);
   std::size_t call(std::uint32_t thread, const Op& op);
   void answer(std::size_t call, bool answer, std::optional<std::string> value = {});
-  std::size_t scan_call(std::uint32_t thread, const Op& op);
+  // `bound`: the key that it begins with or, backwards, the one before which it begins.
+  std::size_t scan_call(std::uint32_t thread, bool reverse, const std::string& bound);
   void scan_deliver(std::size_t scan, const std::string& key, const std::string& value);
-  void scan_end(std::size_t scan);
+  // It has come to the end, or to `last`.
+  void scan_end(std::size_t scan, const std::optional<std::string>& last = {});
+  // Part of the range of a scan that has not delivered yet, but may have read.
+  void scan_from(std::size_t scan, const std::string& bound);
 
   // "" if some order explains the answers and ends in `content`; else what is wrong.
   std::string judge(const Model& content) const;
@@ -65,9 +69,11 @@ class History {
     std::uint64_t called;
     std::set<std::string> delivered;
     std::string last;
+    bool after = false;  // the bound is excluded, forwards too
 
     bool covers(const std::string& key) const {
-      return bound.empty() || (reverse ? key < bound : key >= bound);
+      if (bound.empty()) return true;
+      return reverse ? key < bound : key > bound || (key == bound && !after);
     }
   };
   void mix(std::uint64_t what, std::string_view text);

@@ -319,6 +319,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
     return;
   }
   if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) return scan(thread, op);
+  if (op.kind == OpKind::iterate || op.kind == OpKind::iterate_back) return iterate(thread, op);
   const std::size_t call = history_.call(thread, op);
   if (op.kind == OpKind::find || (subject_->versions() && op.kind >= OpKind::tag)) {
     std::string value;
@@ -340,7 +341,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
 }
 
 void Interleaver::scan(std::uint32_t thread, const Op& op) {
-  const std::size_t scan = history_.scan_call(thread, op);
+  const std::size_t scan = history_.scan_call(thread, op.kind == OpKind::scan_back, op.key);
   const Status s = subject_->scan(op.kind == OpKind::scan_back, op.key,
                                   [&](const std::string& key, const std::string& value) {
                                     history_.scan_deliver(scan, key, value);
@@ -349,6 +350,28 @@ void Interleaver::scan(std::uint32_t thread, const Op& op) {
                                   });
   if (!s.ok()) broken_ = describe(op) + ": " + std::string(s.message());
   if (s.ok()) history_.scan_end(scan);
+}
+
+// Two scans that begin at once: the way back may deliver what the way there has read.
+void Interleaver::iterate(std::uint32_t thread, const Op& op) {
+  const bool reverse = op.kind == OpKind::iterate_back;
+  const std::size_t there = history_.scan_call(thread, reverse, {});
+  const std::size_t back = history_.scan_call(thread, !reverse, {});
+  const auto deliver = [&](std::size_t scan) {
+    return [this, scan](const std::string& key, const std::string& value) {
+      history_.scan_deliver(scan, key, value);
+      scheduler_.outside([this] { crash_point("delivery"); });
+      scheduler_.mark("delivery");
+    };
+  };
+  const auto turned = subject_->iterate(reverse, op.key, deliver(there), deliver(back));
+  if (!turned) {
+    broken_ = describe(op) + ": " + std::string(turned.error().message());
+    return;
+  }
+  history_.scan_end(there, *turned);
+  if (*turned) history_.scan_from(back, **turned);
+  history_.scan_end(back);
 }
 
 void Interleaver::finish(bool ended) {

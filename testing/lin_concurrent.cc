@@ -22,7 +22,7 @@ constexpr std::uint64_t kWindow = 150;      // three leaves of PhaST
 constexpr std::uint32_t kVersionsRead = 8;  // as a whole, at the end
 
 template <class K>
-detail::OwnedKey<K> key_of(std::uint32_t number) {
+OwnedKey<K> key_of(std::uint32_t number) {
   if constexpr (std::same_as<K, std::string_view>) {
     return history_text_key(number);
   } else {
@@ -38,7 +38,7 @@ std::uint32_t number_of(const K& key) {
   }
 }
 template <class V>
-detail::Owned<V> value_of(std::uint64_t number) {
+Owned<V> value_of(std::uint64_t number) {
   if constexpr (std::same_as<V, std::string_view>) {
     return history_text_value(number);
   } else {
@@ -219,18 +219,20 @@ class Worker {
     const bool drop_erase =
         kind == HistoryKind::erase && options_.canary == Canary::lost_erase && random_.one_in(100);
     const std::uint64_t call = history_call();
-    auto answer = drop_update || drop_erase     ? map_.contains(K(key))
-                  : kind == HistoryKind::insert ? map_.insert(K(key), V(value))
-                  : kind == HistoryKind::upsert ? map_.upsert(K(key), V(value))
-                  : kind == HistoryKind::update ? map_.update(K(key), V(value))
-                                                : map_.erase(K(key));
+    const Found found = drop_update || drop_erase     ? map_.contains(K(key))
+                        : kind == HistoryKind::insert ? map_.insert(K(key), V(value))
+                        : kind == HistoryKind::upsert ? map_.put(K(key), V(value))
+                        : kind == HistoryKind::update ? map_.update(K(key), V(value))
+                                                      : map_.erase(K(key));
     const std::uint64_t end = history_end();
-    if (!answer) return fail_with("a mutation", answer.error());
-    record(kind, number, kind == HistoryKind::erase ? 0 : id, *answer, call, end);
+    if (!found.ok()) return fail_with("a mutation", found.status());
+    const bool inserts = kind == HistoryKind::insert || kind == HistoryKind::upsert;
+    record(kind, number, kind == HistoryKind::erase ? 0 : id,
+           inserts ? found.absent() : found.present(), call, end);
   }
 
-  void record_find(std::uint32_t number, const std::optional<detail::Owned<V>>& value,
-                   std::uint64_t call, std::uint64_t end, Version version = 0) {
+  void record_find(std::uint32_t number, const std::optional<Owned<V>>& value, std::uint64_t call,
+                   std::uint64_t end, Version version = 0) {
     record(version == 0 ? HistoryKind::find : HistoryKind::find_at, number,
            value ? number_of_value<V>(*value) : 0, value.has_value(), call, end, version);
   }
@@ -282,7 +284,7 @@ class Worker {
     const bool late = options_.canary == Canary::late_read && random_.one_in(100);
     const Version trimmed = progress_.trimmed.load();
     const std::uint64_t call = history_call();
-    auto found = late ? map_.find(K(key)) : versioned_->find(K(key), version);
+    auto found = late ? map_.get(K(key)) : versioned_->get(K(key), version);
     const std::uint64_t end = history_end();
     if (late && found) return record_find(number, *found, call, end, version);
     if (answers(found, version, trimmed)) record_find(number, *found, call, end, version);
@@ -291,7 +293,7 @@ class Worker {
   void find(std::uint32_t number) {
     const auto key = key_of<K>(number);
     const std::uint64_t call = history_call();
-    auto found = map_.find(K(key));
+    auto found = map_.get(K(key));
     const std::uint64_t end = history_end();
     if (!found) return fail_with("find", found.error());
     if (options_.canary == Canary::stale_read) {
@@ -307,15 +309,15 @@ class Worker {
 
   void find_many(std::uint32_t first, std::uint32_t width) {
     std::vector<std::uint32_t> numbers(2 + random_.below(12));
-    std::vector<detail::OwnedKey<K>> owned;
+    std::vector<OwnedKey<K>> owned;
     for (std::uint32_t& number : numbers) {
       number = static_cast<std::uint32_t>((first + random_.below(width)) % options_.keys);
       owned.push_back(key_of<K>(number));
     }
     const std::vector<K> keys(owned.begin(), owned.end());
-    std::vector<std::optional<detail::Owned<V>>> values(keys.size());
+    std::vector<std::optional<Owned<V>>> values(keys.size());
     const std::uint64_t call = history_call();
-    auto found = map_.find_many(keys, values);
+    auto found = map_.get_many(keys, values);
     const std::uint64_t end = history_end();
     if (!found) return fail_with("find_many", found.error());
     for (std::size_t i = 0; i < numbers.size(); ++i) record_find(numbers[i], values[i], call, end);
@@ -325,7 +327,7 @@ class Worker {
   // beyond its limit it says nothing.
   void scan(std::uint32_t first, std::uint32_t last, bool reverse, std::uint64_t limit,
             Version version = 0) {
-    std::vector<std::optional<detail::Owned<V>>> found(last - first);
+    std::vector<std::optional<Owned<V>>> found(last - first);
     const auto from = key_of<K>(first);
     const auto to = key_of<K>(last);
     ScanOptions<K> options;
@@ -361,7 +363,7 @@ class Worker {
   // Every entry, in the engine's order; what goes and comes again may be delivered again. What it
   // passes over it calls absent.
   void visit_all() {
-    std::vector<std::pair<std::uint32_t, detail::Owned<V>>> found;
+    std::vector<std::pair<std::uint32_t, Owned<V>>> found;
     std::vector<bool> there(options_.keys);
     const std::uint64_t call = history_call();
     auto visited = map_.for_each([&](const K& key, const V& value) {
@@ -389,7 +391,7 @@ class Worker {
   std::optional<VersionedMap<K, V>> versioned_;
   Random random_;
   std::uint64_t next_value_;
-  std::vector<std::optional<detail::Owned<V>>> seen_;  // for the canary
+  std::vector<std::optional<Owned<V>>> seen_;  // for the canary
   std::array<std::pair<std::uint32_t, Version>, 64> read_before_ = {};
   std::vector<HistoryOp> log_;
   std::uint64_t trims_ = 0;

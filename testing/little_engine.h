@@ -156,7 +156,7 @@ class LittleEngine final : public EngineInstance, public detail::Index {
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) override {
     return write(key, value, true, false);
   }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
+  Expected<bool> put(const detail::Key& key, const detail::Value& value) override {
     return write(key, value, true, true);
   }
   Expected<bool> update(const detail::Key& key, const detail::Value& value) override {

@@ -38,7 +38,7 @@ class LossyTarget : public TortureTarget {
   }
 
   Expected<bool> upsert(const std::string& key, const std::string& value) override {
-    return map_->index().upsert(key_of(key), value_of(value));
+    return map_->index().put(key_of(key), value_of(value));
   }
   Expected<bool> insert(const std::string& key, const std::string& value) override {
     return map_->index().insert(key_of(key), value_of(value));

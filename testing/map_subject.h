@@ -10,13 +10,16 @@
 // the first of them once more, so that one of two halves shows as a text that no model has.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "index/engine_table.h"
+#include "perdure/cursor.h"
 #include "perdure/index.h"
 #include "testing/root_line.h"
 #include "testing/sim_pool.h"
@@ -105,7 +108,7 @@ class MapSubject : public Subject {
       case OpKind::insert:
         return index.insert(key, value);
       case OpKind::upsert:
-        return index.upsert(key, value);
+        return index.put(key, value);
       case OpKind::update:
         return index.update(key, value);
       case OpKind::erase:
@@ -126,6 +129,23 @@ class MapSubject : public Subject {
     };
     auto done = ordered() ? index().scan(range, visit) : maps_.front()->index().for_each(visit);
     return done ? Status() : std::move(done.error());
+  }
+  Expected<std::optional<std::string>> iterate(bool reverse, const std::string& turn,
+                                               const Deliver& there, const Deliver& back) override {
+    // Batches so small that most steps leave one.
+    perdure::detail::Cursor it = cursor(reverse, {.first = 2, .most = 3});
+    std::optional<std::string> turned;
+    for (; it.valid() && !turned; turned ? void() : it.next()) {
+      const std::string key = text_of(it.entry().key);
+      there(key, text_of(it.entry().value));
+      if (!turn.empty() && (reverse ? key <= turn : key >= turn)) turned = key;
+    }
+    if (!it.status().ok()) return fail(it.status());
+    for (turned ? it.prev() : it.last(); it.valid(); it.prev()) {
+      back(text_of(it.entry().key), text_of(it.entry().value));
+    }
+    if (!it.status().ok()) return fail(it.status());
+    return turned;
   }
   void reclaim() override { pool_->epochs().drain_all(); }
   void background() override { (void)pool_->core().background().run_some(); }
@@ -163,6 +183,7 @@ class MapSubject : public Subject {
       map->index().check({.deep = true}, report);
       violations.insert(violations.end(), report.violations.begin(), report.violations.end());
     }
+    if (ordered()) check_iterator(violations);
     pool_->audit(
         [&]() -> Status {
           for (const auto& map : maps_) {
@@ -200,6 +221,30 @@ class MapSubject : public Subject {
   }
 
  private:
+  perdure::detail::Cursor cursor(bool reverse, perdure::detail::BatchSize size = {}) {
+    return perdure::detail::Cursor(
+        std::shared_ptr<perdure::detail::OrderedIndex>(std::shared_ptr<void>(), &index()),
+        !kBytes && !kArrays, {.reverse = reverse}, size);
+  }
+  // An iterator of the first map delivers what a scan does, both ways.
+  void check_iterator(std::vector<std::string>& violations) {
+    Contents scanned;
+    Status s = scan(false, {}, [&](const std::string& key, const std::string& value) {
+      scanned.emplace_back(key, value);
+    });
+    Contents walked;
+    const auto take = [&](const perdure::detail::Entry& entry) {
+      walked.emplace_back(text_of(entry.key), text_of(entry.value));
+    };
+    perdure::detail::Cursor it = cursor(false);
+    for (; it.valid(); it.next()) take(it.entry());
+    bool same = s.ok() && it.status().ok() && walked == scanned;
+    walked.clear();
+    for (it.last(); it.valid(); it.prev()) take(it.entry());
+    same = same && it.status().ok() &&
+           std::equal(walked.rbegin(), walked.rend(), scanned.begin(), scanned.end());
+    if (!same) violations.emplace_back("an iterator does not deliver what a scan does");
+  }
   EngineContext<SimPlatform> context() {
     return {
         .platform = pool_->platform(),

@@ -30,6 +30,9 @@ inline Op scan() { return {OpKind::scan, {}, {}}; }
 inline Op scan_back() { return {OpKind::scan_back, {}, {}}; }
 inline Op scan_from(std::uint64_t key) { return {OpKind::scan, integer_key(key), {}}; }
 inline Op scan_before(std::uint64_t key) { return {OpKind::scan_back, integer_key(key), {}}; }
+// To the key or the end, and back.
+inline Op iterate(std::uint64_t turn) { return {OpKind::iterate, integer_key(turn), {}}; }
+inline Op iterate_back(std::uint64_t turn) { return {OpKind::iterate_back, integer_key(turn), {}}; }
 inline Op reclaim() { return {OpKind::reclaim, {}, {}}; }
 inline Op background() { return {OpKind::background, {}, {}}; }
 inline Op reopen() { return {OpKind::reopen, {}, {}}; }

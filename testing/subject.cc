@@ -25,9 +25,9 @@ std::string printable(std::string_view bytes) {
 
 std::string describe(const Op& op) {
   static constexpr const char* kNames[] = {
-      "insert",  "upsert",   "update",     "erase", "find",      "drop",    "sync",
-      "compact", "reopen",   "background", "scan",  "scan back", "reclaim", "tag",
-      "trim",    "rollback", "scan at",    "diff",  "history"};
+      "insert",  "upsert", "update",     "erase",    "find",      "drop",    "sync",
+      "compact", "reopen", "background", "scan",     "scan back", "iterate", "iterate back",
+      "reclaim", "tag",    "trim",       "rollback", "scan at",   "diff",    "history"};
   std::string out = kNames[static_cast<int>(op.kind)];
   if (op.kind >= OpKind::sync && op.kind <= OpKind::reclaim) return out;
   out += " " + printable(op.key);
@@ -43,6 +43,12 @@ Status Subject::scan(bool reverse, const std::string& bound, const Deliver& deli
     if (bound.empty() || (reverse ? key < bound : key >= bound)) deliver(key, value);
   }
   return {};
+}
+
+Expected<std::optional<std::string>> Subject::iterate(bool /*reverse*/, const std::string& /*turn*/,
+                                                      const Deliver& /*there*/,
+                                                      const Deliver& /*back*/) {
+  return fail(StatusCode::unsupported, "this subject has no iterators");
 }
 
 namespace {
@@ -129,6 +135,8 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::background:
     case OpKind::scan:
     case OpKind::scan_back:
+    case OpKind::iterate:
+    case OpKind::iterate_back:
     case OpKind::reclaim:
       return true;
     case OpKind::tag:

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,7 +36,9 @@ enum class OpKind : std::uint8_t {
   // Of interleavings only:
   scan,
   scan_back,
-  reclaim,  // what is retired and due is finished
+  iterate,       // an iterator goes to `key` or the end, and back; see Subject::iterate()
+  iterate_back,  // the same of a reverse scan
+  reclaim,       // what is retired and due is finished
   // Of subjects that keep versions; `key` is a name of one byte. See version_key().
   tag,       // names the present state
   trim,      // names of earlier states are forgotten
@@ -107,6 +110,11 @@ class Subject {
   using Deliver = std::function<void(const std::string& key, const std::string& value)>;
   virtual Status scan(bool reverse, const std::string& bound, const Deliver& deliver);
   Status scan(bool reverse, const Deliver& deliver) { return scan(reverse, {}, deliver); }
+  // Of what keeps order: an iterator walks from the first entry of the scan with next() until it is
+  // at `turn` or behind it, or at the end, then with prev() back to the first one. Where it turned:
+  // the key; nothing if it has met the end, and went to the last entry anew.
+  virtual Expected<std::optional<std::string>> iterate(bool reverse, const std::string& turn,
+                                                       const Deliver& there, const Deliver& back);
   virtual void reclaim() {}
   // Of interleavings of subjects that keep versions: as a VersionModel answers.
   virtual bool versions() const { return false; }

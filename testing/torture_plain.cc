@@ -15,23 +15,35 @@ std::uint64_t word_of(const std::string& text) {
   return word;
 }
 
+// As an index says it: of an insert whether the key was absent, of others whether it was present.
+Expected<bool> absent(Found found) {
+  if (!found.ok()) return fail(std::move(found).status());
+  return found.absent();
+}
+Expected<bool> present(Found found) {
+  if (!found.ok()) return fail(std::move(found).status());
+  return found.present();
+}
+
 template <class K, class V, class M = Map<K, V>>
 class PlainTarget : public TortureTarget {
  public:
   PlainTarget(Pool pool, M map) : pool_(std::move(pool)), map_(std::move(map)) {}
 
   Expected<bool> upsert(const std::string& key, const std::string& value) override {
-    return map_->upsert(key_of(key), value_of(value));
+    return absent(map_->put(key_of(key), value_of(value)));
   }
   Expected<bool> insert(const std::string& key, const std::string& value) override {
-    return map_->insert(key_of(key), value_of(value));
+    return absent(map_->insert(key_of(key), value_of(value)));
   }
   Expected<bool> update(const std::string& key, const std::string& value) override {
-    return map_->update(key_of(key), value_of(value));
+    return present(map_->update(key_of(key), value_of(value)));
   }
-  Expected<bool> erase(const std::string& key) override { return map_->erase(key_of(key)); }
+  Expected<bool> erase(const std::string& key) override {
+    return present(map_->erase(key_of(key)));
+  }
   Expected<bool> find(const std::string& key, std::string& value) override {
-    auto found = map_->find(key_of(key));
+    auto found = map_->get(key_of(key));
     if (!found) return fail(std::move(found.error()));
     if (!found->has_value()) return false;
     value = text_of(V(**found));
@@ -102,8 +114,8 @@ class PlainVersionedTarget : public PlainTarget<K, V, VersionedMap<K, V>> {
   VersionRange versions() override { return map_->versions(); }
   Expected<bool> find_at(const std::string& key, std::uint64_t version,
                          std::string& value) override {
-    return map_->read(Base::key_of(key), version,
-                      [&](const V& found) { value = Base::text_of(found); });
+    return present(map_->read(Base::key_of(key), version,
+                              [&](const V& found) { value = Base::text_of(found); }));
   }
   Expected<void> scan_at(std::uint64_t version, const TortureTarget::VisitEntry& visit) override {
     auto visited = map_->scan_at(version, {}, [&](const K& key, const V& value) {

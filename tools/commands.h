@@ -47,8 +47,8 @@ struct PoolArguments {
   std::optional<Durability> durability;  // absent: that of the last open, `auto` for a new pool
   std::optional<std::uint64_t> max_size;
   // Of a new map; an existing one must have those that were given.
-  std::optional<detail::MapSpec> key_type;    // only what concerns keys
-  std::optional<detail::MapSpec> value_type;  // only what concerns values
+  std::optional<MapTypes> key_type;    // only what concerns keys
+  std::optional<MapTypes> value_type;  // only what concerns values
   // Of a new map, as MapOptions; absent: the engine's default.
   std::uint64_t capacity = 0;
   std::optional<std::uint32_t> partition_bits;

@@ -126,9 +126,9 @@ void add_max_size(CLI::App& command, PoolArguments& arguments) {
 }
 
 void add_types(CLI::App& command, PoolArguments& arguments) {
-  const auto typed = [](bool (*parse)(Bytes, detail::MapSpec&)) {
+  const auto typed = [](bool (*parse)(Bytes, MapTypes&)) {
     return [parse](const std::string& text) {
-      detail::MapSpec spec{};
+      MapTypes spec{};
       return parse(text, spec) ? std::optional(spec) : std::nullopt;
     };
   };
@@ -298,8 +298,8 @@ MapInfo new_map_info(const PoolArguments& arguments) {
 
 Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create) {
   const MapInfo made = new_map_info(arguments);
-  const detail::MapSpec types{made.key_kind, made.value_kind, made.is_signed, made.key_bytes,
-                              made.value_bytes};
+  const MapTypes types{made.key_kind, made.value_kind, made.is_signed, made.key_bytes,
+                       made.value_bytes};
   MapOptions options;
   options.mode = create ? OpenMode::open_or_create : OpenMode::existing;
   options.engine = arguments.engine;
@@ -307,9 +307,9 @@ Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool crea
   if (arguments.partition_bits) options.phast.partition_bits = *arguments.partition_bits;
   if (arguments.partition_shift) options.phast.partition_shift = *arguments.partition_shift;
   options.level = {.buckets = arguments.buckets, .auto_shrink = !arguments.no_auto_shrink};
-  auto map = pool.untyped_map(arguments.map, options, create ? &types : nullptr);
+  auto map = pool.untyped_map(arguments.map, options, create ? std::optional(types) : std::nullopt);
   if (!map) return fail(std::move(map.error()));
-  const MapInfo& found = map->info;
+  const MapInfo& found = map->info();
   const bool other_key = arguments.key_type &&
                          (found.key_kind != types.key_kind || found.key_bytes != types.key_bytes ||
                           found.is_signed != types.is_signed);

@@ -18,9 +18,8 @@ struct EntryArguments {
 
 int run_put(const EntryArguments& arguments) {
   // Before anything is made: a new map of the wrong types would stay.
-  const TextMap made(UntypedMap{
-      .info = new_map_info(arguments.pool), .index = {}, .ordered = {}, .versioned = {}});
-  if (const Status s = made.accepts(arguments.key, arguments.value);
+  if (const Status s =
+          TextMap::accepts(new_map_info(arguments.pool), arguments.key, arguments.value);
       !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
     return report_entry(arguments.pool, s);
   }
@@ -28,8 +27,8 @@ int run_put(const EntryArguments& arguments) {
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, true);
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
-  auto put = map->upsert(arguments.key, arguments.value);
-  const int status = put ? exit_done : report_entry(arguments.pool, put.error());
+  const Found put = map->put(arguments.key, arguments.value);
+  const int status = put.ok() ? exit_done : report_entry(arguments.pool, put.status());
   return close_pool(*pool, arguments.pool, status);
 }
 
@@ -43,12 +42,12 @@ int run_get(const EntryArguments& arguments) {
     output.write(value);
     output.write("\n");
   };
-  auto found = arguments.version == 0 ? map->read(arguments.key, print)
-                                      : map->read_at(arguments.key, arguments.version, print);
+  const Found found = arguments.version == 0 ? map->read(arguments.key, print)
+                                             : map->read(arguments.key, arguments.version, print);
   int status = exit_negative;
-  if (!found) {
-    status = report_entry(arguments.pool, found.error());
-  } else if (*found) {
+  if (!found.ok()) {
+    status = report_entry(arguments.pool, found.status());
+  } else if (found.present()) {
     status = finish_output(output, "standard output", exit_done);
   }
   return close_pool(*pool, arguments.pool, status, kCloseAtOnce);
@@ -59,11 +58,11 @@ int run_del(const EntryArguments& arguments) {
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, false);
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
-  auto erased = map->erase(arguments.key);
+  const Found erased = map->erase(arguments.key);
   int status = exit_negative;
-  if (!erased) {
-    status = report_entry(arguments.pool, erased.error());
-  } else if (*erased) {
+  if (!erased.ok()) {
+    status = report_entry(arguments.pool, erased.status());
+  } else if (erased.present()) {
     status = exit_done;
   }
   return close_pool(*pool, arguments.pool, status);

@@ -85,8 +85,8 @@ bool LoadPipeline::load_share(Block& block, unsigned me) {
     const Line& line = block.lines[share[i]];
     const Bytes key = unescape(text.substr(line.begin, line.tab - line.begin), key_storage);
     const Bytes value = unescape(text.substr(line.tab + 1, line.end - line.tab - 1), value_storage);
-    if (auto put = map_.upsert(key, value); !put) {
-      fail_at(block.lines_before + share[i] + 1, std::move(put.error()));
+    if (auto put = map_.put(key, value); !put.ok()) {
+      fail_at(block.lines_before + share[i] + 1, std::move(put).status());
       return false;
     }
     records_.fetch_add(1, std::memory_order_relaxed);

@@ -58,10 +58,10 @@ std::string map_suffix(std::string_view map) { return std::string(1, '\0') + std
 
 // Made with the engine of the map that is loaded: a pool whose maps restart at once keeps doing so.
 Expected<TextMap> open_log(Pool& pool, bool create, Engine engine = Engine::phast) {
-  constexpr detail::MapSpec kBytes = detail::map_spec<Bytes, Bytes>();
+  constexpr MapTypes kBytes = map_types<Bytes, Bytes>();
   auto map = pool.untyped_map(kLoadMap, {.mode = OpenMode::existing});
   if (!map && create && map.error() == StatusCode::not_found) {
-    map = pool.untyped_map(kLoadMap, {.engine = engine, .capacity = 16}, &kBytes);
+    map = pool.untyped_map(kLoadMap, {.engine = engine, .capacity = 16}, kBytes);
   }
   if (!map) return fail(std::move(map.error()));
   return TextMap(std::move(*map));
@@ -76,7 +76,7 @@ Expected<ResumeLog> ResumeLog::open(Pool& pool, const InputFile& input, const Ma
 }
 
 Expected<ResumeLog::Found> ResumeLog::find() {
-  auto text = map_.find(key_);
+  auto text = map_.get(key_);
   if (!text) return fail(std::move(text.error()));
   if (!*text) return Found{};
   const auto record = parse(**text);
@@ -95,8 +95,7 @@ Status ResumeLog::save(const Acknowledged& at) {
     hashed_bytes_ = bytes;
   }
   const Record record{input_->size, input_->mtime_ns, hash_, at};
-  if (auto saved = map_.upsert(key_, to_text(record)); !saved) return std::move(saved.error());
-  return {};
+  return map_.put(key_, to_text(record)).status();
 }
 
 Status forget_loads(Pool& pool, std::string_view map) {
@@ -110,7 +109,7 @@ Status forget_loads(Pool& pool, std::string_view map) {
   });
   if (!scanned) return std::move(scanned.error());
   for (const std::string& key : keys) {
-    if (auto erased = log->erase(key); !erased) return std::move(erased.error());
+    if (auto erased = log->erase(key); !erased.ok()) return std::move(erased).status();
   }
   return {};
 }

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,9 +18,9 @@ namespace perdure::cli {
 using Bytes = std::string_view;
 
 // Types as --key and --value name them: bytes, u8 .. u64, for keys i8 .. i64 too, array:N. Puts
-// them into `spec`; false if there is no such type.
-bool parse_key_type(Bytes name, detail::MapSpec& spec);
-bool parse_value_type(Bytes name, detail::MapSpec& spec);
+// them into `types`; false if there is no such type.
+bool parse_key_type(Bytes name, MapTypes& types);
+bool parse_value_type(Bytes name, MapTypes& types);
 std::string key_type_name(const MapInfo& map);    // "bytes", "u64", "i32", "array:16"
 std::string value_type_name(const MapInfo& map);  // "bytes", "u64"; "3 bytes" where no integer fits
 
@@ -41,16 +40,16 @@ class TextMap {
 
   explicit TextMap(UntypedMap map) : map_(std::move(map)) {}
 
-  const MapInfo& info() const noexcept { return map_.info; }
-  // Whether these texts are a key and a value of the map's types, and why not.
-  Status accepts(Bytes key, Bytes value) const;
-  MapStats stats() { return detail::stats_of(*map_.index); }
+  const MapInfo& info() const noexcept { return map_.info(); }
+  // Whether these texts are a key and a value of a map with those types, and why not.
+  static Status accepts(const MapInfo& info, Bytes key, Bytes value);
+  MapStats stats() { return map_.stats(); }
   // A text that is no key or value of this map's types: invalid_argument.
-  Expected<bool> upsert(Bytes key, Bytes value);
-  Expected<bool> erase(Bytes key);
-  Expected<bool> read(Bytes key, FunctionRef<void(Bytes)> visit);
-  Expected<std::optional<std::string>> find(Bytes key);
-  // In key order. Answers how many entries were visited; `unsupported`, naming the engine, if it
+  Found put(Bytes key, Bytes value);
+  Found erase(Bytes key);
+  Found read(Bytes key, FunctionRef<void(Bytes)> visit);
+  Expected<std::optional<std::string>> get(Bytes key);
+  // In key order. Returns how many entries were visited; `unsupported`, naming the engine, if it
   // keeps no order.
   Expected<std::uint64_t> scan(const Range& range, Visit visit);
   // All entries, in key order if the engine keeps one.
@@ -59,7 +58,7 @@ class TextMap {
   // As VersionedMap has them; `unsupported`, naming the engine, if it keeps no versions.
   Expected<Version> tag();
   Expected<VersionRange> versions();
-  Expected<bool> read_at(Bytes key, Version version, FunctionRef<void(Bytes)> visit);
+  Found read(Bytes key, Version version, FunctionRef<void(Bytes)> visit);
   Expected<std::uint64_t> scan_at(Version version, const Range& range, Visit visit);
   Expected<std::uint64_t> history(Bytes key, VisitVersion visit);
   Expected<std::uint64_t> diff(Version from, Version to, const Range& range, VisitDifference visit);
@@ -67,15 +66,10 @@ class TextMap {
   Status rollback(Version version);
 
  private:
-  using Scan = FunctionRef<Expected<void>(const detail::ScanRange& range,
-                                          FunctionRef<bool(std::span<const detail::Entry>)> visit)>;
-  Expected<detail::ScanRange> bounds_of(const Range& range, detail::PrefixEnd& end) const;
-  Expected<std::uint64_t> deliver(const Range& range, Scan scan, Visit visit) const;
+  Expected<UntypedScanOptions> options_of(const Range& range) const;
   Status keeps_versions() const;
-  Expected<detail::Key> key_of(Bytes text) const;
-  Expected<detail::Value> value_of(Bytes text) const;
-  Bytes text_of(const detail::Key& key, std::string& storage) const;
-  Bytes text_of(const detail::Value& value, std::string& storage) const;
+  Expected<UntypedKey> key_of(Bytes text) const;
+  Bytes text_of(const UntypedKey& key, std::string& storage) const;
 
   UntypedMap map_;
 };

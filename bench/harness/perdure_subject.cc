@@ -30,12 +30,20 @@ Failure to_failure(const Status& status, std::string_view path) {
                                             : fmt::format("{}: {}", path, message)};
 }
 
+// An array's bytes as its type.
+template <class T>
+T array_of(std::string_view bytes) noexcept {
+  T array{};
+  std::memcpy(&array, bytes.data(), std::min(bytes.size(), sizeof(T)));
+  return array;
+}
+
 template <MapKey K>
 K to_map_key(const KeyRef& key) noexcept {
   if constexpr (IntegerKey<K>) {
     return key.word;
   } else if constexpr (ArrayKey<K>) {
-    return perdure::detail::object_of<K>(key.bytes);
+    return array_of<K>(key.bytes);
   } else {
     return key.bytes;
   }
@@ -46,7 +54,7 @@ V to_map_value(const ValueRef& value) noexcept {
   if constexpr (WordValue<V>) {
     return value.word;
   } else if constexpr (ArrayValue<V>) {
-    return perdure::detail::object_of<V>(value.bytes);
+    return array_of<V>(value.bytes);
   } else {
     return value.bytes;
   }
@@ -72,22 +80,22 @@ class MapSession : public Session {
       : map_(map), ordered_(ordered), versioned_(versioned) {}
 
   Outcome insert(const KeyRef& key, const ValueRef& value) override {
-    return answer(map_->insert(to_map_key<K>(key), to_map_value<V>(value)));
+    return absent(map_->insert(to_map_key<K>(key), to_map_value<V>(value)));
   }
   Outcome update(const KeyRef& key, const ValueRef& value) override {
-    return answer(map_->update(to_map_key<K>(key), to_map_value<V>(value)));
+    return present(map_->update(to_map_key<K>(key), to_map_value<V>(value)));
   }
-  Outcome erase(const KeyRef& key) override { return answer(map_->erase(to_map_key<K>(key))); }
+  Outcome erase(const KeyRef& key) override { return present(map_->erase(to_map_key<K>(key))); }
 
   Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
-    return answer(map_->read(to_map_key<K>(key), [&](const V& value) { visit(from_map(value)); }));
+    return present(map_->read(to_map_key<K>(key), [&](const V& value) { visit(from_map(value)); }));
   }
 
   Outcome read_batch(std::span<const KeyRef> keys,
                      FunctionRef<void(std::size_t, const ValueRef&)> visit) override {
     std::array<K, kBatchLength> batch;
     for (std::size_t i = 0; i < keys.size(); ++i) batch[i] = to_map_key<K>(keys[i]);
-    auto found = map_->find_many(std::span<const K>(batch.data(), keys.size()), found_);
+    auto found = map_->get_many(std::span<const K>(batch.data(), keys.size()), found_);
     if (!found) return fail(std::string(found.error().message()));
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (found_[i]) visit(i, from_map(*found_[i]));
@@ -112,8 +120,8 @@ class MapSession : public Session {
   Outcome read_at(const KeyRef& key, Version version,
                   FunctionRef<void(const ValueRef&)> visit) override {
     if (versioned_ == nullptr) return keeps_no_versions();
-    return answer(versioned_->read(to_map_key<K>(key), version,
-                                   [&](const V& value) { visit(from_map(value)); }));
+    return present(versioned_->read(to_map_key<K>(key), version,
+                                    [&](const V& value) { visit(from_map(value)); }));
   }
   Outcome history(const KeyRef& key, FunctionRef<void(Version, const ValueRef*)> visit) override {
     if (versioned_ == nullptr) return keeps_no_versions();
@@ -134,10 +142,13 @@ class MapSession : public Session {
   }
 
  private:
-  Outcome answer(const Expected<bool>& result) {
-    if (!result) return fail(std::string(result.error().message()));
-    return *result ? Outcome::yes : Outcome::no;
+  // `yes`: what the caller takes for success.
+  Outcome outcome(const Found& found, bool yes) {
+    if (!found.ok()) return fail(std::string(found.status().message()));
+    return yes ? Outcome::yes : Outcome::no;
   }
+  Outcome present(const Found& found) { return outcome(found, found.present()); }
+  Outcome absent(const Found& found) { return outcome(found, found.absent()); }
   template <class T>
   Outcome done(const Expected<T>& result) {
     return result ? Outcome::yes : fail(std::string(result.error().message()));
@@ -146,7 +157,7 @@ class MapSession : public Session {
   Map<K, V>* map_;
   OrderedMap<K, V>* ordered_;      // null: the engine keeps no order
   VersionedMap<K, V>* versioned_;  // null: they are not asked for
-  std::array<std::optional<detail::Owned<V>>, kBatchLength> found_;
+  std::array<std::optional<Owned<V>>, kBatchLength> found_;
 };
 
 template <MapKey K, MapValue V>

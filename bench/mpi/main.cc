@@ -46,6 +46,7 @@ T must(Expected<T> done) {
 void must(const Status& status) {
   if (!status.ok()) give_up(status);
 }
+void must(const perdure::Found& found) { must(found.status()); }
 
 std::uint64_t mixed(std::uint64_t n) {
   n = (n + 1) * 0x9E3779B97F4A7C15;
@@ -58,10 +59,10 @@ void demo(const Settings& settings) {
   const auto before = store.versions().last;
   for (std::uint64_t n = 0; n < 1000; ++n) {
     const std::uint64_t key = mixed(before * 1000 + n);
-    if (store.owner(key) == store.rank()) must(store.upsert(key, before + 1));
+    if (store.owner(key) == store.rank()) must(store.put(key, before + 1));
   }
   const auto version = must(store.tag());
-  const auto found = must(store.find(mixed(before * 1000), version));
+  const auto found = must(store.get(mixed(before * 1000), version));
   const auto all = must(store.extract_snapshot(version));
   if (store.rank() == 0) {
     fmt::print("{} ranks, version {}: {} keys; the first of this run was written in version {}\n",
@@ -103,7 +104,7 @@ class Bench {
     const Timer inserting;
     for (std::uint64_t n = 0; n < total_; ++n) {
       const std::uint64_t key = mixed(n);
-      if (store_.owner(key) == store_.rank()) must(store_.upsert(key, n));
+      if (store_.owner(key) == store_.rank()) must(store_.put(key, n));
     }
     MPI_Barrier(MPI_COMM_WORLD);
     print("insert, all ranks", static_cast<double>(total_) / inserting.seconds() / 1e6, "M/s");
@@ -128,7 +129,7 @@ class Bench {
     const Timer one;
     for (std::uint64_t i = 0; i < settings_.finds; ++i) {
       const std::uint64_t n = mixed(i) % total_;
-      if (must(store_.find(mixed(n), version_)) != n)
+      if (must(store_.get(mixed(n), version_)) != n)
         give_up(Status::format(perdure::StatusCode::corruption, "find"));
     }
     print("find, one at a time", one.seconds() / static_cast<double>(settings_.finds) * 1e6, "us");
@@ -137,7 +138,7 @@ class Bench {
       queries.push_back({mixed(mixed(i) % total_), version_});
     constexpr int kBulks = 20;
     const Timer bulk;
-    for (int i = 0; i < kBulks; ++i) must(store_.find_many(queries));
+    for (int i = 0; i < kBulks; ++i) must(store_.get_many(queries));
     print("find, in bulk", bulk.seconds() / kBulks / static_cast<double>(settings_.bulk) * 1e6,
           "us");
   }

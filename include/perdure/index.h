@@ -14,6 +14,7 @@
 #include "perdure/function_ref.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "perdure/untyped.h"
 
 namespace perdure {
 
@@ -22,19 +23,9 @@ struct Findings;
 
 namespace detail {
 
-// An integer is its own word, order-preserving; a byte string's word is computed by the engine's
-// codec and left 0 by the caller.
-struct Key {
-  std::uint64_t word = 0;
-  std::string_view bytes = {};
-};
-
-// A value is a word (up to 8 bytes, little-endian in `word`, `size` of them used) or bytes.
-struct Value {
-  std::uint64_t word = 0;
-  std::string_view bytes = {};
-  std::uint32_t word_size = 0;  // 1..8: a word value; 0: bytes
-};
+using Key = UntypedKey;
+using Value = UntypedValue;
+using VersionRange = perdure::VersionRange;
 
 struct Entry {
   Key key;
@@ -47,12 +38,6 @@ struct ScanRange {
   std::optional<Key> to = {};
   bool reverse = false;
   std::uint64_t limit = ~std::uint64_t{0};  // a hint: the visitor stops the scan
-};
-
-// The closed versions that can be read: [first, last]; none if last < first.
-struct VersionRange {
-  std::uint64_t first = 0;
-  std::uint64_t last = 0;
 };
 
 // What a key was from a version on; no value: it was removed.
@@ -84,17 +69,17 @@ class Index {
   // True: inserted. False: the key exists and nothing changed.
   virtual Expected<bool> insert(const Key& key, const Value& value) = 0;
   // True: inserted. False: an existing value was replaced.
-  virtual Expected<bool> upsert(const Key& key, const Value& value) = 0;
+  virtual Expected<bool> put(const Key& key, const Value& value) = 0;
   // True: replaced. False: the key is absent and nothing changed.
   virtual Expected<bool> update(const Key& key, const Value& value) = 0;
   // True: removed. False: the key was absent.
   virtual Expected<bool> erase(const Key& key) = 0;
-  // Calls `visit` with the value, under the reader's guard, and answers true; false if absent.
+  // Calls `visit` with the value, under the reader's guard, and returns true; false if absent.
   // Views in the value end with the call. `visit` must not call into the same pool's mutating
   // functions.
   virtual Expected<bool> read(const Key& key, FunctionRef<void(const Value&)> visit) = 0;
   // Looks up all keys with their cache misses overlapped; visit(i, value) for those that are
-  // present. Answers how many were.
+  // present. Returns how many were.
   virtual Expected<std::uint64_t> read_many(std::span<const Key> keys,
                                             FunctionRef<void(std::size_t, const Value&)> visit) = 0;
 
@@ -109,7 +94,7 @@ class Index {
 
 class OrderedIndex : public Index {
  public:
-  // Visits the range in key order, one batch per leaf; views end with the callback, which answers
+  // Visits the range in key order, one batch per leaf; views end with the callback, which returns
   // whether to go on. Each entry is linearizable and durable on its own; a scan is not a snapshot.
   virtual Expected<void> scan(const ScanRange& range,
                               FunctionRef<bool(std::span<const Entry>)> visit) = 0;
@@ -123,10 +108,10 @@ class OrderedIndex : public Index {
 // version.
 class VersionedIndex : public OrderedIndex {
  public:
-  // Closes the open version and answers its number: what was done before it, and nothing after.
+  // Closes the open version and returns its number: what was done before it, and nothing after.
   virtual Expected<std::uint64_t> tag() = 0;
   virtual VersionRange versions() = 0;
-  // Calls below that name a version answer invalid_argument unless versions() holds it.
+  // Calls below that name a version fail with invalid_argument unless versions() holds it.
   virtual Expected<bool> read_at(const Key& key, std::uint64_t version,
                                  FunctionRef<void(const Value&)> visit) = 0;
   virtual Expected<void> scan_at(std::uint64_t version, const ScanRange& range,
@@ -139,7 +124,7 @@ class VersionedIndex : public OrderedIndex {
   // callback.
   virtual Expected<void> diff(std::uint64_t from, std::uint64_t to, const ScanRange& range,
                               FunctionRef<bool(const Difference&)> visit) = 0;
-  // Forgets the versions below this one, or below the lowest that is pinned; answers below which.
+  // Forgets the versions below this one, or below the lowest that is pinned; returns below which.
   // Space that only they needed is freed.
   virtual Expected<std::uint64_t> trim(std::uint64_t version) = 0;
   // Makes the state of that version the latest; what was written since is lost. No other operation

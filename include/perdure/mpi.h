@@ -2,9 +2,9 @@
 // communicator. Link perdure::mpi; MPI_Init comes first, MPI_Finalize after the last store is gone.
 //
 //   auto store = perdure::mpi::IntegerStore::open(MPI_COMM_WORLD, "layers");   // collective
-//   if (store->owner(42) == store->rank()) store->upsert(42, 7);
+//   if (store->owner(42) == store->rank()) auto put = store->put(42, 7);   // Found
 //   auto v = store->tag();                                                     // collective
-//   auto was = store->find(42, *v);                                            // collective
+//   auto was = store->get(42, *v);                                             // collective
 //   auto all = store->extract_snapshot(*v);                                    // collective
 //
 // WHAT  One pool per rank, `directory/rank-00000.perdure` and so on, and a key in the pool of the
@@ -23,7 +23,7 @@
 //       complete. So a run that is killed while it creates the directory leaves no data behind.
 //   D4  A rollback is written down by all ranks before the first one does it. So the next open can
 //       tell whether it has to be finished, on all, or was never begun.
-// COLLECTIVES  open, tag, find, find_many, extract_snapshot, rollback, trim and close are called by
+// COLLECTIVES  open, tag, get, get_many, extract_snapshot, rollback, trim and close are called by
 //   all ranks, in the same order, with the same version; the queries of rank 0 count. They answer
 //   the same on every rank: an error of one is an error of all, and names the rank. To destroy a
 //   store that is not closed is collective, too.
@@ -39,9 +39,9 @@
 //               next open finishes what all have written down.
 //     trim      some of the versions are forgotten, and the store is of no more use; or all are,
 //               and the space of some is not given back: trim to the same version tries again.
-//     find, extract_snapshot  nothing has happened.
-//   A store of no more use answers `io` to every collective, write and find_own, on all ranks,
-//   until it is opened again; the next open says what is done of the call that failed. versions()
+//     get, extract_snapshot  nothing has happened.
+//   After such a failure every collective, write and get_own returns `io`, on all ranks, until the
+//   store is opened again; the next open says what is done of the call that failed. versions()
 //   means nothing until then.
 //   An error of MPI is answered as `io` by the ranks that meet it, for which the store is of no
 //   more use. Others may wait for these for ever: a program that has such an answer ends the run
@@ -51,10 +51,10 @@
 //   next run of as many ranks opens every pool at the agreed version.
 //   A pool that is missing, of another run, of another number of ranks or at another rank's place
 //   is refused by all ranks, and nothing is changed.
-// THREADS  Writes, find_own and owner: any number, beside collectives too, but for rollback and
+// THREADS  Writes, get_own and owner: any number, beside collectives too, but for rollback and
 //   close. Collectives and versions(): one thread of each rank at a time (MPI_THREAD_FUNNELED, if
 //   it is the one that called MPI_Init).
-// COST  n queries, P ranks: find: a broadcast and an all-reduce; byte strings: a broadcast of the
+// COST  n queries, P ranks: get: a broadcast and an all-reduce; byte strings: a broadcast of the
 //   values, too. tag: an all-reduce. extract_snapshot: log2 P rounds (docs/design/mpi.md).
 #pragma once
 
@@ -112,12 +112,12 @@ struct Kinds {
   bool bytes = false;  // keys and values are byte strings; otherwise 64-bit integers
 };
 struct Query {
-  perdure::detail::Key key;
+  UntypedKey key;
   Version version = 0;
 };
 struct Answer {
   std::size_t query = 0;
-  perdure::detail::Value value;
+  UntypedValue value;
 };
 struct FreeBuffer {
   void operator()(void* buffer) const noexcept;
@@ -152,14 +152,14 @@ Expected<CorePointer> open_core(MPI_Comm comm, std::string_view directory, const
                                 Kinds kinds);
 int rank_of(const Core& core) noexcept;
 int ranks_of(const Core& core) noexcept;
-int owner_of(const Core& core, const perdure::detail::Key& key) noexcept;
+int owner_of(const Core& core, const UntypedKey& key) noexcept;
 // Of a write or read of this rank alone.
-Status refused(const Core& core, const perdure::detail::Key& key) noexcept;
-perdure::detail::VersionedIndex& data_of(Core& core) noexcept;
+Status refused(const Core& core, const UntypedKey& key) noexcept;
+UntypedMap& data_of(Core& core) noexcept;
 VersionRange versions_of(const Core& core) noexcept;
 Expected<Version> tag(Core& core);
-Expected<std::uint64_t> find_many(Core& core, std::span<const Query> queries,
-                                  FunctionRef<void(const Answer&)> visit);
+Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
+                                 FunctionRef<void(const Answer&)> visit);
 Status extract(Core& core, Version version, Merge merge, SnapshotData& out);
 Status roll_back(Core& core, Version version);
 Status trim(Core& core, Version version);
@@ -203,7 +203,7 @@ template <class K, class V>
            (std::same_as<K, std::uint64_t> || std::same_as<K, std::string_view>))
 class DistributedVersionedStore {
  public:
-  using Owned = perdure::detail::Owned<V>;
+  using Owned = perdure::Owned<V>;
   struct Query {
     K key;
     Version version;
@@ -225,28 +225,33 @@ class DistributedVersionedStore {
     return detail::owner_of(*core_, perdure::detail::to_key(key));
   }
 
-  // Of keys that this rank owns; others answer invalid_argument. As those of VersionedMap, and `io`
-  // when the store is of no more use (FAILURE).
-  Expected<bool> insert(const K& key, const V& value) {
-    return own(key, [&](auto& data, const auto& k) {
+  // Of keys that this rank owns; with others they fail with invalid_argument. As those of
+  // VersionedMap, and `io` after a failure that needs the store to be opened again (FAILURE).
+  Found put(const K& key, const V& value) {
+    return own(key, [&](UntypedMap& data, const UntypedKey& k) {
+      return data.put(k, perdure::detail::to_value(value));
+    });
+  }
+  Found insert(const K& key, const V& value) {
+    return own(key, [&](UntypedMap& data, const UntypedKey& k) {
       return data.insert(k, perdure::detail::to_value(value));
     });
   }
-  Expected<bool> upsert(const K& key, const V& value) {
-    return own(key, [&](auto& data, const auto& k) {
-      return data.upsert(k, perdure::detail::to_value(value));
+  Found update(const K& key, const V& value) {
+    return own(key, [&](UntypedMap& data, const UntypedKey& k) {
+      return data.update(k, perdure::detail::to_value(value));
     });
   }
-  Expected<bool> erase(const K& key) {
-    return own(key, [&](auto& data, const auto& k) { return data.erase(k); });
+  Found erase(const K& key) {
+    return own(key, [&](UntypedMap& data, const UntypedKey& k) { return data.erase(k); });
   }
-  // What the key is in the open version.
-  Expected<std::optional<Owned>> find_own(const K& key) {
+  // A copy of the value that the key has in the open version, or nothing.
+  Expected<std::optional<Owned>> get_own(const K& key) {
     std::optional<Owned> out;
-    auto found = own(key, [&](auto& data, const auto& k) {
-      return data.read(k, [&](const auto& value) { assign(out, value); });
+    auto found = own(key, [&](UntypedMap& data, const UntypedKey& k) {
+      return data.read(k, [&](const UntypedValue& value) { assign(out, value); });
     });
-    if (!found) return fail(std::move(found.error()));
+    if (!found.ok()) return fail(std::move(found).status());
     return out;
   }
 
@@ -258,24 +263,23 @@ class DistributedVersionedStore {
   Expected<Version> tag() { return detail::tag(*core_); }
 
   // Collective: rank 0 asks, all are told. What the others pass is not looked at.
-  Expected<std::optional<Owned>> find(const K& key, Version version) {
+  Expected<std::optional<Owned>> get(const K& key, Version version) {
     const detail::Query query{perdure::detail::to_key(key), version};
     std::optional<Owned> out;
-    auto found = detail::find_many(*core_, std::span(&query, 1), [&](const detail::Answer& answer) {
-      assign(out, answer.value);
-    });
+    auto found = detail::get_many(*core_, std::span(&query, 1),
+                                  [&](const detail::Answer& answer) { assign(out, answer.value); });
     if (!found) return fail(std::move(found.error()));
     return out;
   }
   // Collective: many queries in one broadcast and one reduction. Answers in the order of rank 0's
   // queries, on every rank.
-  Expected<std::vector<std::optional<Owned>>> find_many(std::span<const Query> queries) {
+  Expected<std::vector<std::optional<Owned>>> get_many(std::span<const Query> queries) {
     std::vector<detail::Query> raw;
     std::vector<std::optional<Owned>> out;
     if (rank() == 0) {
       for (const Query& q : queries) raw.push_back({perdure::detail::to_key(q.key), q.version});
     }
-    auto asked = detail::find_many(*core_, raw, [&](const detail::Answer& answer) {
+    auto asked = detail::get_many(*core_, raw, [&](const detail::Answer& answer) {
       if (out.size() <= answer.query) out.resize(answer.query + 1);
       assign(out[answer.query], answer.value);
     });
@@ -307,12 +311,12 @@ class DistributedVersionedStore {
   explicit DistributedVersionedStore(detail::CorePointer core) noexcept : core_(std::move(core)) {}
 
   template <class F>
-  Expected<bool> own(const K& key, F&& call) {
-    const perdure::detail::Key k = perdure::detail::to_key(key);
-    if (Status s = detail::refused(*core_, k); !s.ok()) return fail(std::move(s));
+  Found own(const K& key, F&& call) {
+    const UntypedKey k = perdure::detail::to_key(key);
+    if (Status s = detail::refused(*core_, k); !s.ok()) return s;
     return call(detail::data_of(*core_), k);
   }
-  static void assign(std::optional<Owned>& out, const perdure::detail::Value& value) {
+  static void assign(std::optional<Owned>& out, const UntypedValue& value) {
     out.emplace(perdure::detail::from_value<V>(value));
   }
 

@@ -1,9 +1,12 @@
 // Everything a program needs: pools, maps, stores.
 #pragma once
 
+#include "perdure/found.h"
 #include "perdure/map.h"
 #include "perdure/options.h"
 #include "perdure/pool.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
 #include "perdure/store.h"
+#include "perdure/untyped_map.h"
+#include "perdure/versioned_map.h"

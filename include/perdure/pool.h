@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -19,50 +20,14 @@
 #include "perdure/options.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "perdure/untyped_map.h"
 #include "perdure/versioned_map.h"
 
 namespace perdure {
 
 namespace detail {
 class PoolImpl;
-struct MapSpec {
-  KeyKind key_kind;
-  ValueKind value_kind;
-  bool is_signed;
-  std::uint8_t key_bytes;    // integer and array keys: size of the type
-  std::uint8_t value_bytes;  // word and array values: size of the type
-};
-template <MapKey K, MapValue V>
-constexpr MapSpec map_spec() noexcept {
-  MapSpec spec{};
-  if constexpr (std::same_as<K, std::string_view>) {
-    spec.key_kind = KeyKind::bytes;
-  } else if constexpr (ArrayKey<K>) {
-    spec.key_kind = KeyKind::array;
-    spec.key_bytes = sizeof(K);
-  } else {
-    spec.key_kind = KeyKind::integer;
-    spec.is_signed = key_is_signed<K>();
-    spec.key_bytes = sizeof(K);
-  }
-  if constexpr (std::same_as<V, std::string_view>) {
-    spec.value_kind = ValueKind::bytes;
-  } else {
-    spec.value_kind = WordValue<V> ? ValueKind::word : ValueKind::array;
-    spec.value_bytes = sizeof(V);
-  }
-  return spec;
-}
 }  // namespace detail
-
-// A map whose types are known at run time only. Keys and values in the forms that
-// perdure/index.h describes; what the words mean is in `info`.
-struct UntypedMap {
-  MapInfo info;
-  std::shared_ptr<detail::Index> index;
-  std::shared_ptr<detail::OrderedIndex> ordered;      // null if the engine keeps no order
-  std::shared_ptr<detail::VersionedIndex> versioned;  // null if it keeps no versions
-};
 
 class Pool {
  public:
@@ -86,14 +51,14 @@ class Pool {
   // out_of_memory, read_only, and that of a damaged map, corruption.
   template <MapKey K, MapValue V>
   Expected<Map<K, V>> map(std::string_view name, const MapOptions& options = {}) {
-    auto index = open_index(name, options, detail::map_spec<K, V>());
+    auto index = open_index(name, options, map_types<K, V>());
     if (!index) return fail(std::move(index.error()));
     return Map<K, V>(std::move(*index));
   }
   // The same for engines that keep order; `unsupported` with others.
   template <MapKey K, MapValue V>
   Expected<OrderedMap<K, V>> ordered_map(std::string_view name, const MapOptions& options = {}) {
-    auto index = open_ordered(name, options, detail::map_spec<K, V>());
+    auto index = open_ordered(name, options, map_types<K, V>());
     if (!index) return fail(std::move(index.error()));
     return OrderedMap<K, V>(std::move(*index));
   }
@@ -101,16 +66,15 @@ class Pool {
   template <MapKey K, MapValue V>
   Expected<VersionedMap<K, V>> versioned_map(std::string_view name,
                                              const MapOptions& options = {}) {
-    auto index = open_versioned(name, options, detail::map_spec<K, V>());
+    auto index = open_versioned(name, options, map_types<K, V>());
     if (!index) return fail(std::move(index.error()));
     return VersionedMap<K, V>(std::move(*index));
   }
 
-  // For tools: opens a map whatever its types and engine are. With `create` it is made with those
-  // types if it is absent. A word handed in must fit the type: it is not checked. Fails with
-  // not_found, and as map() does.
+  // For tools: opens a map whatever its types are. With `create` it is made with those types if it
+  // is absent. Fails with not_found, and as map() does.
   Expected<UntypedMap> untyped_map(std::string_view name, const MapOptions& options = {},
-                                   const detail::MapSpec* create = nullptr);
+                                   const std::optional<MapTypes>& create = std::nullopt);
 
   // Errors: out_of_memory; invalid_argument if closed. As info() and stats().
   Expected<std::vector<MapInfo>> list() const;
@@ -153,13 +117,13 @@ class Pool {
   explicit Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept;
   Expected<std::shared_ptr<detail::Index>> open_index(std::string_view name,
                                                       const MapOptions& options,
-                                                      const detail::MapSpec& spec);
+                                                      const MapTypes& spec);
   Expected<std::shared_ptr<detail::OrderedIndex>> open_ordered(std::string_view name,
                                                                const MapOptions& options,
-                                                               const detail::MapSpec& spec);
+                                                               const MapTypes& spec);
   Expected<std::shared_ptr<detail::VersionedIndex>> open_versioned(std::string_view name,
                                                                    const MapOptions& options,
-                                                                   const detail::MapSpec& spec);
+                                                                   const MapTypes& spec);
   friend class detail::PoolImpl;
 
   std::unique_ptr<detail::PoolImpl> impl_;

@@ -30,15 +30,15 @@ class MapEngine : public Interface, public EngineInstance {
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) final {
     return engine().template write<Mode::insert>(key, value);
   }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) final {
-    return engine().template write<Mode::upsert>(key, value);
+  Expected<bool> put(const detail::Key& key, const detail::Value& value) final {
+    return engine().template write<Mode::put>(key, value);
   }
   Expected<bool> update(const detail::Key& key, const detail::Value& value) final {
     return engine().template write<Mode::update>(key, value);
   }
 
  protected:
-  enum class Mode : std::uint8_t { insert, upsert, update };
+  enum class Mode : std::uint8_t { insert, put, update };
 
   explicit MapEngine(const EngineContext<P>& context) noexcept : context_(context) {}
 

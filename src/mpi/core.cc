@@ -29,7 +29,7 @@ std::uint64_t head_of(std::string_view bytes) noexcept {
 
 }  // namespace
 
-int Core::owner(const perdure::detail::Key& key) const noexcept {
+int Core::owner(const UntypedKey& key) const noexcept {
   std::uint64_t place = 0;
   if (partition_ == Partition::hash) {
     place = kinds_.bytes ? hash_of(key.bytes) : mix(key.word);
@@ -286,8 +286,8 @@ Expected<CorePointer> open_core(MPI_Comm comm, std::string_view directory, const
 }
 int rank_of(const Core& core) noexcept { return core.comm().rank(); }
 int ranks_of(const Core& core) noexcept { return core.comm().size(); }
-int owner_of(const Core& core, const perdure::detail::Key& key) noexcept { return core.owner(key); }
-Status refused(const Core& core, const perdure::detail::Key& key) noexcept {
+int owner_of(const Core& core, const UntypedKey& key) noexcept { return core.owner(key); }
+Status refused(const Core& core, const UntypedKey& key) noexcept {
   if (Status s = core.usable(); !s.ok()) return s;
   const int owner = core.owner(key);
   if (owner == core.comm().rank()) [[likely]]
@@ -295,7 +295,7 @@ Status refused(const Core& core, const perdure::detail::Key& key) noexcept {
   return Status::format(StatusCode::invalid_argument, "the key belongs to rank %d, not to %d",
                         owner, core.comm().rank());
 }
-perdure::detail::VersionedIndex& data_of(Core& core) noexcept { return core.pool().data(); }
+UntypedMap& data_of(Core& core) noexcept { return core.pool().data(); }
 VersionRange versions_of(const Core& core) noexcept { return core.pool().versions(); }
 Expected<Version> tag(Core& core) { return core.tag(); }
 Status roll_back(Core& core, Version version) { return core.roll_back(version); }

@@ -31,7 +31,7 @@ class Core {
   bool has_bytes() const noexcept { return kinds_.bytes; }
   // Of a merge whose result is of `joined` ranks: the others of them have nothing to do.
   std::uint64_t merge_threads(std::uint64_t joined) const noexcept;
-  int owner(const perdure::detail::Key& key) const noexcept;
+  int owner(const UntypedKey& key) const noexcept;
 
   // invalid_argument unless all ranks have that version; the same on all.
   Status readable(Version version) const noexcept;

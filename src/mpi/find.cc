@@ -1,4 +1,4 @@
-// find and find_many: rank 0's queries go to all ranks, the owners look them up, and an all-reduce
+// get and get_many: rank 0's queries go to all ranks, the owners look them up, and an all-reduce
 // tells everybody what was found: a rank that is not a key's owner contributes zeros.
 //
 // MESSAGES  One header of 256 bytes, which has the queries in it if they are short: {queries,
@@ -103,8 +103,8 @@ class Finder {
   }
   template <class Visit>
   void look_up(const Query& query, Visit&& visit) noexcept {
-    auto found = core_.pool().data().read_at(query.key, core_.pool().local(query.version), visit);
-    if (!found) note(std::move(found.error()));
+    auto found = core_.pool().data().read(query.key, core_.pool().local(query.version), visit);
+    if (!found.ok()) note(std::move(found).status());
   }
   void note(Status met) noexcept {
     answer_[0] = 1;
@@ -120,7 +120,7 @@ class Finder {
     std::uint64_t* values = found + bitmap_words();
     for (std::uint64_t q = 0; q < count_; ++q) {
       if (!mine(queries_[q])) continue;
-      look_up(queries_[q], [&](const perdure::detail::Value& value) {
+      look_up(queries_[q], [&](const UntypedValue& value) {
         found[q / 64] |= 1ULL << q % 64;
         values[q] = value.word;
       });
@@ -138,7 +138,7 @@ class Finder {
     Grown<char> values;  // of the queries that are this rank's, in order
     for (std::uint64_t q = 0; q < count_; ++q) {
       if (!mine(queries_[q])) continue;
-      look_up(queries_[q], [&](const perdure::detail::Value& value) {
+      look_up(queries_[q], [&](const UntypedValue& value) {
         if (!values.append(value.bytes.data(), value.bytes.size())) note(StatusCode::out_of_memory);
         lengths[q] = value.bytes.size() + 1;
       });
@@ -195,8 +195,8 @@ class Finder {
 
 }  // namespace
 
-Expected<std::uint64_t> find_many(Core& core, std::span<const Query> queries,
-                                  FunctionRef<void(const Answer&)> visit) {
+Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
+                                 FunctionRef<void(const Answer&)> visit) {
   return Finder(core).run(queries, visit);
 }
 

@@ -14,16 +14,16 @@ namespace {
 
 constexpr std::string_view kData = "data", kNames = "mpi.versions", kFields = "mpi.manifest";
 
-perdure::detail::MapSpec spec_of(Kinds kinds) noexcept {
-  return kinds.bytes ? perdure::detail::map_spec<std::string_view, std::string_view>()
-                     : perdure::detail::map_spec<std::uint64_t, std::uint64_t>();
+MapTypes spec_of(Kinds kinds) noexcept {
+  return kinds.bytes ? map_types<std::string_view, std::string_view>()
+                     : map_types<std::uint64_t, std::uint64_t>();
 }
 
 Status corrupt(const char* path, const char* what) noexcept {
   return Status::format(StatusCode::corruption, "%s: %s; restore it from a backup", path, what);
 }
 
-bool same_kinds(const MapInfo& a, const perdure::detail::MapSpec& b) noexcept {
+bool same_kinds(const MapInfo& a, const MapTypes& b) noexcept {
   return a.key_kind == b.key_kind && a.value_kind == b.value_kind;
 }
 
@@ -71,7 +71,7 @@ Status LocalPool::read_manifest() noexcept {
                                                      {kRank, &m.rank},   {kPartition, &m.partition},
                                                      {kKinds, &m.kinds}, {kFormat, &format}};
   for (const auto& [field, word] : wanted) {
-    auto value = fields_->find(field);
+    auto value = fields_->get(field);
     if (!value) return std::move(value.error());
     if (!*value) return {};  // killed while it was written: it is written again
     *word = **value;
@@ -80,7 +80,7 @@ Status LocalPool::read_manifest() noexcept {
     return Status::format(StatusCode::unsupported_format, "%s: manifest of format %llu", path(),
                           static_cast<unsigned long long>(format));
   }
-  auto done = fields_->find(kComplete);
+  auto done = fields_->get(kComplete);
   if (!done) return std::move(done.error());
   complete = done->value_or(0);
   m.complete = complete != 0;
@@ -128,14 +128,14 @@ Status LocalPool::open_data(Kinds kinds) noexcept {
   auto names = pool_->ordered_map<std::uint64_t, std::uint64_t>(kNames, {.mode = mode});
   if (!names) return std::move(names.error());
   names_.emplace(std::move(*names));
-  const perdure::detail::MapSpec spec = spec_of(kinds);
+  const MapTypes spec = spec_of(kinds);
   auto data = pool_->untyped_map(kData, {.engine = Engine::pskiplist, .mode = mode},
-                                 create ? &spec : nullptr);
+                                 create ? std::optional(spec) : std::nullopt);
   if (!data) return std::move(data.error());
-  if (data->versioned == nullptr || !same_kinds(data->info, spec)) {
+  if (!data->versioned() || !same_kinds(data->info(), spec)) {
     return corrupt(path(), "map `data` is not what the manifest says");
   }
-  data_ = std::move(*data);
+  data_.emplace(std::move(*data));
   return read_versions();
 }
 
@@ -143,14 +143,15 @@ Status LocalPool::open_data(Kinds kinds) noexcept {
 Status LocalPool::read_versions() noexcept {
   local_ = {};
   range_ = {.first = 1, .last = 0};
-  const VersionRange readable = data().versions();
+  auto readable = data().versions();
+  if (!readable) return std::move(readable.error());
   Status status;
   Version before = 0;
   auto done = names_->scan({}, [&](std::uint64_t version, std::uint64_t local) {
     const bool first = local_.empty();
     if (first) base_ = range_.first = version;
-    if ((!first && (version != range_.last + 1 || local <= before)) || local < readable.first ||
-        local > readable.last) {
+    if ((!first && (version != range_.last + 1 || local <= before)) || local < readable->first ||
+        local > readable->last) {
       status = corrupt(path(), "map `mpi.versions` names a version that is not there");
     } else if (!local_.push_back(local)) {
       status = StatusCode::out_of_memory;
@@ -166,8 +167,7 @@ Status LocalPool::read_versions() noexcept {
 }
 
 Status LocalPool::put(Field field, std::uint64_t value) noexcept {
-  auto done = fields_->upsert(field, value);
-  return done ? Status() : std::move(done.error());
+  return fields_->put(field, value).status();
 }
 
 // The place in DRAM first: after the store nothing may fail.
@@ -183,14 +183,12 @@ Status LocalPool::name(Version version, Version local) noexcept {
     return StatusCode::out_of_memory;
   }
   range_.last = version;  // whatever the store answers, see name()
-  auto done = names_->upsert(version, local);
-  return done ? Status() : std::move(done.error());
+  return names_->put(version, local).status();
 }
 
 Status LocalPool::forget_above(Version version) noexcept {
   while (range_.last > version) {
-    auto done = names_->erase(range_.last);
-    if (!done) return std::move(done.error());
+    if (auto done = names_->erase(range_.last); !done.ok()) return done.status();
     --range_.last;
   }
   return {};
@@ -198,17 +196,16 @@ Status LocalPool::forget_above(Version version) noexcept {
 
 Status LocalPool::forget_below(Version version) noexcept {
   while (range_.first < version) {
-    auto done = names_->erase(range_.first);
-    if (!done) return std::move(done.error());
+    if (auto done = names_->erase(range_.first); !done.ok()) return done.status();
     ++range_.first;
   }
   return {};
 }
 
 Expected<LocalPool::Rollback> LocalPool::last_rollback() noexcept {
-  auto state = fields_->find(kRollback);
+  auto state = fields_->get(kRollback);
   if (!state) return fail(std::move(state.error()));
-  auto version = fields_->find(kRollbackVersion);
+  auto version = fields_->get(kRollbackVersion);
   if (!version) return fail(std::move(version.error()));
   const std::uint64_t word = state->value_or(0);
   return Rollback{.number = word / 2, .pending = word % 2 != 0, .version = version->value_or(0)};
@@ -223,7 +220,7 @@ Status LocalPool::begin_rollback(std::uint64_t number, Version version) noexcept
 Status LocalPool::close() noexcept {
   fields_.reset();
   names_.reset();
-  data_ = {};
+  data_.reset();
   if (!pool_) return {};
   Status status = pool_->close();
   pool_.reset();

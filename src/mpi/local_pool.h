@@ -46,7 +46,7 @@ class LocalPool {
   // Nothing if the pool has none, or not all of it.
   const std::optional<Manifest>& manifest() const noexcept { return manifest_; }
   const char* path() const noexcept { return path_.c_str(); }
-  perdure::detail::VersionedIndex& data() noexcept { return *data_.versioned; }
+  UntypedMap& data() noexcept { return *data_; }
 
   VersionRange versions() const noexcept { return range_; }
   // Of a version that versions() holds.
@@ -87,7 +87,7 @@ class LocalPool {
   std::optional<Pool> pool_;
   std::optional<Words> fields_;
   std::optional<OrderedWords> names_;
-  UntypedMap data_;
+  std::optional<UntypedMap> data_;  // keeps versions
   std::optional<Manifest> manifest_;
   VersionRange range_ = {.first = 1, .last = 0};
   Array<Version> local_;  // of base_, base_ + 1, ..; those outside range_ mean nothing

@@ -90,25 +90,24 @@ class Extraction {
   Status scan(Version local) noexcept {
     bool room = true;
     auto done = core_.pool().data().scan_at(local, {},
-                                            [&](std::span<const perdure::detail::Entry> entries) {
-                                              for (const perdure::detail::Entry& entry : entries)
-                                                room = room && append(entry);
+                                            [&](const UntypedKey& key, const UntypedValue& value) {
+                                              room = append(key, value);
                                               return room;
                                             });
     if (!done) return std::move(done.error());
     return room ? Status() : StatusCode::out_of_memory;
   }
-  bool append(const perdure::detail::Entry& entry) noexcept {
+  bool append(const UntypedKey& k, const UntypedValue& v) noexcept {
     Item item;
     if constexpr (kBytes) {
-      const std::string_view key = entry.key.bytes, value = entry.value.bytes;
+      const std::string_view key = k.bytes, value = v.bytes;
       item = {head_of(key), bytes_.size(), static_cast<std::uint32_t>(key.size()),
               static_cast<std::uint32_t>(value.size())};
       if (!bytes_.append(key.data(), key.size()) || !bytes_.append(value.data(), value.size())) {
         return false;
       }
     } else {
-      item = {entry.key.word, entry.value.word};
+      item = {k.word, v.word};
     }
     return items_.append(&item, 1);
   }

@@ -29,7 +29,7 @@ Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
 
 Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
                                                           const MapOptions& options,
-                                                          const detail::MapSpec& spec) {
+                                                          const MapTypes& spec) {
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
   // Shares nothing: the instance belongs to the pool, which outlives its maps.
@@ -38,41 +38,37 @@ Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
 
 Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
                                                                    const MapOptions& options,
-                                                                   const detail::MapSpec& spec) {
+                                                                   const MapTypes& spec) {
   auto instance = impl_->open_map(name, options, spec, detail::PoolImpl::View::ordered);
   if (!instance) return fail(std::move(instance.error()));
   return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), (*instance)->ordered());
 }
 
-Expected<std::shared_ptr<detail::VersionedIndex>> Pool::open_versioned(
-    std::string_view name, const MapOptions& options, const detail::MapSpec& spec) {
+Expected<std::shared_ptr<detail::VersionedIndex>> Pool::open_versioned(std::string_view name,
+                                                                       const MapOptions& options,
+                                                                       const MapTypes& spec) {
   auto instance = impl_->open_map(name, options, spec, detail::PoolImpl::View::versioned);
   if (!instance) return fail(std::move(instance.error()));
   return std::shared_ptr<detail::VersionedIndex>(std::shared_ptr<void>(), (*instance)->versioned());
 }
 
 Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& options,
-                                       const detail::MapSpec* create) {
+                                       const std::optional<MapTypes>& create) {
   MapOptions as_found = options;
   MapInfo info;
   auto found = impl_->describe_map(name, info);
   if (!found) return fail(std::move(found.error()));
   const bool exists = *found;
-  if (!exists && create == nullptr) as_found.mode = OpenMode::existing;
-  auto instance = impl_->open_map(name, as_found,
-                                  exists || create == nullptr ? detail::spec_of(info) : *create);
+  if (!exists && !create) as_found.mode = OpenMode::existing;
+  auto instance =
+      impl_->open_map(name, as_found, exists || !create ? detail::spec_of(info) : *create);
   if (!instance) return fail(std::move(instance.error()));
   if (!exists) found = impl_->describe_map(name, info);
   if (!found) return fail(std::move(found.error()));
-  UntypedMap out{.info = std::move(info), .index = {}, .ordered = {}, .versioned = {}};
-  out.index = std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
-  if (detail::OrderedIndex* ordered = (*instance)->ordered()) {
-    out.ordered = std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), ordered);
-  }
-  if (detail::VersionedIndex* versioned = (*instance)->versioned()) {
-    out.versioned = std::shared_ptr<detail::VersionedIndex>(std::shared_ptr<void>(), versioned);
-  }
-  return out;
+  // They share nothing: the instance belongs to the pool, which outlives its maps.
+  const std::shared_ptr<void> none;
+  return UntypedMap(std::move(info), {none, &(*instance)->index()}, {none, (*instance)->ordered()},
+                    {none, (*instance)->versioned()});
 }
 
 Expected<std::vector<MapInfo>> Pool::list() const { return impl_->list(); }

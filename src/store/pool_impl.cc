@@ -389,7 +389,7 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) const noexcept {
 // again; what create() made is found by the next open, and by check() as leaked: only an instance
 // could name it, and DRAM was too short for one.
 Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engine,
-                                             const MapOptions& options, const MapSpec& spec) {
+                                             const MapOptions& options, const MapTypes& spec) {
   const EngineRow* row = find_engine(engine);
   if (row == nullptr) {
     return fail(StatusCode::unsupported, "engine %s is not in this build",
@@ -469,7 +469,7 @@ Status PoolImpl::may_open(const Slot* slot, std::string_view name,
 }
 
 Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOptions& options,
-                                             const MapSpec& spec, View view) {
+                                             const MapTypes& spec, View view) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (name.empty() || name.size() > kMaxMapNameBytes || name.find('\0') != std::string_view::npos) {
     return fail(StatusCode::invalid_argument, "%s: a map's name has 1 to %llu bytes and no NUL",

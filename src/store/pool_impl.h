@@ -34,7 +34,7 @@ class PoolImpl {
   enum class View : std::uint8_t { plain, ordered, versioned };
   // The instance lives as long as the pool is open, and offers what the view needs.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
-                                     const MapSpec& spec, View view = View::plain);
+                                     const MapTypes& spec, View view = View::plain);
   // False: there is no such map. Errors: out_of_memory.
   Expected<bool> describe_map(std::string_view name, MapInfo& out) const;
   Status drop(std::string_view name);
@@ -85,7 +85,7 @@ class PoolImpl {
   bool names_its_own(EngineInstance& map) noexcept;
   void start_background();
   Expected<Slot*> make_map(std::string_view name, Engine engine, const MapOptions& options,
-                           const MapSpec& spec);
+                           const MapTypes& spec);
   Status may_open(const Slot* slot, std::string_view name, const MapOptions& options) const;
   Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
@@ -132,6 +132,6 @@ class PoolImpl {
 
 // An engine's name for a message, NUL-terminated.
 using EngineText = Text<15>;
-MapSpec spec_of(const MapInfo& info) noexcept;
+MapTypes spec_of(const MapInfo& info) noexcept;
 
 }  // namespace perdure::detail

@@ -93,7 +93,7 @@ MapStats stats_of(Index& index) noexcept {
   return to_public(stats);  // allocates nothing any more
 }
 
-MapSpec spec_of(const MapInfo& info) noexcept {
+MapTypes spec_of(const MapInfo& info) noexcept {
   return {info.key_kind, info.value_kind, info.is_signed, info.key_bytes, info.value_bytes};
 }
 

@@ -41,12 +41,13 @@ Expected<Store> Store::open(std::string_view path, const StoreOptions& options) 
   if (!pool) return fail(std::move(pool.error()));
   auto map = pool->map<Bytes, Bytes>(options.map_name, options.map);
   if (!map) return fail(std::move(map.error()));
-  return Store(std::move(*pool), std::move(*map), std::move(name));
-}
-
-Status Store::put(std::string_view key, std::string_view value) {
-  auto done = map_->upsert(key, value);
-  return done ? Status() : std::move(done.error());
+  Store store(std::move(*pool), std::move(*map), std::move(name));
+  if (auto ordered = store.ordered()) {
+    store.ordered_ = std::move(*ordered);
+  } else if (ordered.error() != StatusCode::unsupported) {
+    return fail(std::move(ordered.error()));
+  }
+  return store;
 }
 
 Expected<OrderedMap<Store::Bytes, Store::Bytes>> Store::ordered() {
@@ -55,6 +56,23 @@ Expected<OrderedMap<Store::Bytes, Store::Bytes>> Store::ordered() {
 
 Expected<VersionedMap<Store::Bytes, Store::Bytes>> Store::versioned() {
   return pool_.versioned_map<Bytes, Bytes>(name_, {.mode = OpenMode::existing});
+}
+
+Status Store::keeps_no_order() {
+  auto none = ordered();
+  return none ? Status() : std::move(none.error());
+}
+
+Expected<Snapshot<Store::Bytes, Store::Bytes>> Store::snapshot() {
+  auto map = versioned();
+  if (!map) return fail(std::move(map.error()));
+  return map->snapshot();
+}
+
+Expected<Snapshot<Store::Bytes, Store::Bytes>> Store::snapshot(Version version) {
+  auto map = versioned();
+  if (!map) return fail(std::move(map.error()));
+  return map->snapshot(version);
 }
 
 }  // namespace perdure

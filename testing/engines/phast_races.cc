@@ -80,6 +80,21 @@ void add_splits(RaceList& races) {
   add("P17_H7_ScanBackBesideASplit", tens(9), {{insert(65, 1)}, {scan_back()}}, 48);
 }
 
+// An iterator's steps are scans of their own, with keys that it has delivered for bounds.
+void add_iterators(RaceList& races) {
+  const auto add = adder(races, words(), kWords);
+  const Ops leaf = nearly_empty_leaf();
+  for (const bool back : {false, true}) {
+    const auto to = [&](std::uint64_t key) { return Ops{back ? iterate_back(key) : iterate(key)}; };
+    const std::string way = back ? "IterateBack" : "Iterate";
+    add(("P17_H7_" + way + "BesideASplit").c_str(), tens(5), {{insert(25, 1)}, to(30)}, 192);
+    add(("P17_H7_" + way + "ToTheEndBesideASplit").c_str(), tens(4), {{insert(50, 1)}, to(0)}, 192);
+    add(("P1g_H7_" + way + "BesideAnUnlink").c_str(), leaf, {{erase(80)}, to(80)}, 192);
+    add(("P1g_H7_" + way + "BesideARefill").c_str(), leaf, {{erase(80), insert(65, 1)}, to(90)},
+        1024);
+  }
+}
+
 void add_slots_and_orders(RaceList& races) {
   const auto add = adder(races, words(), kWords);
   // The slot of an erased key is filled again under a lookup of the old one.
@@ -182,6 +197,7 @@ RaceList phast_races() {
   add_pairs(races, "P1c_X3_G1_P2_P9_P11_H7", 5);
   add_pairs(races, "G9", 0);
   add_splits(races);
+  add_iterators(races);
   add_slots_and_orders(races);
   add_unlinks(races);
   add_strings(races);

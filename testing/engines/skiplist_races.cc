@@ -95,6 +95,14 @@ class Scenarios {
       add("H7_A8_" + way + "BesideReuse", there,
           {{erase(20), reclaim(), insert(45, 2), update(30, 9)}, {all}}, 96);
     }
+    for (const bool back : {false, true}) {
+      const std::string way = back ? "IterateBack" : "Iterate";
+      const auto to = [&](std::uint64_t key) { return back ? iterate_back(key) : iterate(key); };
+      add("H7_A8_" + way + "BesideErases", there, {{erase(20), erase(30)}, {to(30)}}, 192);
+      add("H7_" + way + "BesideInserts", there, {{insert(25, 1), insert(5, 1)}, {to(30)}}, 192);
+      add("H7_A8_" + way + "BesideReuse", there,
+          {{erase(20), reclaim(), insert(45, 2), update(30, 9)}, {to(40)}}, 384);
+    }
     // What it stands on before its bound goes, and something comes between the two.
     add("A8_ScanFromBesideAnErase", there, {{erase(20), insert(25, 1)}, {scan_from(28)}}, 48);
     add("A8_ScanFromBesideErases", there, {{erase(20), insert(15, 1)}, {scan_from(18)}}, 48);

@@ -214,7 +214,7 @@ TEST(Damage, EmptyFile) {
     must(must(pool->map<std::uint64_t, std::uint64_t>("m")).insert(1, 2));
     must(pool->close());
     Pool again = open_pool(path, small_pool());
-    EXPECT_EQ(must(must(again.map<std::uint64_t, std::uint64_t>("m")).find(1)),
+    EXPECT_EQ(must(must(again.map<std::uint64_t, std::uint64_t>("m")).get(1)),
               std::optional<std::uint64_t>(2));
   } else {
     EXPECT_TRUE(pool.error() == StatusCode::corruption ||
@@ -317,8 +317,8 @@ TEST(Damage, WordValuesOfStringKeys) {
   for (int round = 0; round < 2; ++round) {
     Pool open = open_pool(path, small_pool());
     auto words = must(open.map<Bytes, std::uint64_t>("words", small_map()));
-    EXPECT_EQ(must(words.find(text_of(1))), std::optional<std::uint64_t>(77));
-    EXPECT_EQ(must(words.find(text_of(2))), std::optional<std::uint64_t>(kMarked + 2));
+    EXPECT_EQ(must(words.get(text_of(1))), std::optional<std::uint64_t>(77));
+    EXPECT_EQ(must(words.get(text_of(2))), std::optional<std::uint64_t>(kMarked + 2));
     expect_sound(open);
     must(open.close());
   }
@@ -356,7 +356,7 @@ TEST(Damage, LongerThanTheHeaderSaysIsLegal) {
     Pool pool = open_pool(path, small_pool());
     ASSERT_EQ(wrong_content(pool), "");
     auto map = must(pool.map<std::uint64_t, Bytes>("more"));
-    for (std::uint64_t i = 0; i < 200; ++i) must(map.upsert(i, std::string(1'000, 'm')));
+    for (std::uint64_t i = 0; i < 200; ++i) must(map.put(i, std::string(1'000, 'm')));
     expect_sound(pool);
     must(pool.close());
   }
@@ -414,7 +414,7 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
             auto words = pool->map<Bytes, std::uint64_t>("words", small_map());
             if (!words) ++refused;
             for (std::uint64_t i = 0; words && i < kEntries; ++i) {
-              const auto found = words->find(text_of(i));
+              const auto found = words->get(text_of(i));
               if (!found) ++refused;
               if (found && *found != std::optional(kMarked + i)) wrong = "a word is wrong";
             }

@@ -116,7 +116,7 @@ void read_map(Pool& pool, const char* name, const Truths& truths, Reading& out) 
     return;
   }
   for (const auto& [key, value] : truths) {
-    auto found = map->find(K(key));
+    auto found = map->get(K(key));
     if (!found) {
       out.refused = true;
     } else if (!found->has_value() || **found != value) {
@@ -479,23 +479,24 @@ class Flips {
     auto words = must(pool.map<Bytes, std::uint64_t>("words", old_map()));
     for (std::uint64_t i = 0; i < 30; ++i) {
       const std::uint64_t key = i * 5'500;  // every other one is new
-      require(must(numbers.upsert(key, i)) == now.numbers.insert_or_assign(key, i).second, "new?");
+      require(was_absent(numbers.put(key, i)) == now.numbers.insert_or_assign(key, i).second,
+              "new?");
       const std::uint64_t gone = (i * 7 + 1) * 1'000;
-      require(must(numbers.erase(gone)) == (now.numbers.erase(gone) != 0), "erased?");
+      require(was_present(numbers.erase(gone)) == (now.numbers.erase(gone) != 0), "erased?");
       const std::string value(i * 11 % 90, 'n');
-      must(records.upsert(mix(i * 3), value));
+      must(records.put(mix(i * 3), value));
       now.records.insert_or_assign(mix(i * 3), value);
       const std::string name = "customer:" + std::to_string(mix(i));
       if (i % 3 == 0) {
-        require(must(texts.erase(name)) == (now.texts.erase(name) != 0), "text erased?");
+        require(was_present(texts.erase(name)) == (now.texts.erase(name) != 0), "text erased?");
       } else {
-        must(texts.upsert(name + "+", value));
+        must(texts.put(name + "+", value));
         now.texts.insert_or_assign(name + "+", value);
       }
-      must(words.upsert(word_key(i * 4), i));
+      must(words.put(word_key(i * 4), i));
       now.words.insert_or_assign(word_key(i * 4), i);
       const bool was = now.words.erase(word_key(i * 4 + 1)) != 0;
-      require(must(words.erase(word_key(i * 4 + 1))) == was, "word erased?");
+      require(was_present(words.erase(word_key(i * 4 + 1))) == was, "word erased?");
     }
   }
 
@@ -504,10 +505,10 @@ class Flips {
     auto numbers = pool.map<std::uint64_t, std::uint64_t>("numbers", old_map());
     auto texts = pool.map<Bytes, Bytes>("texts", old_map());
     for (std::uint64_t i = 0; i < 120; ++i) {
-      if (numbers) (void)numbers->upsert(i * 500, i);
+      if (numbers) (void)numbers->put(i * 500, i);
       if (numbers) (void)numbers->erase(i * 1'000);
       const std::string key = "customer:" + std::to_string(mix(i));
-      if (texts) (void)(i % 2 == 0 ? texts->upsert(key, "new") : texts->erase(key));
+      if (texts) (void)(i % 2 == 0 ? texts->put(key, "new") : texts->erase(key));
     }
     (void)pool.close();
   }

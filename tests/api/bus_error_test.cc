@@ -20,12 +20,15 @@ namespace {
 
 using Bytes = std::string_view;
 
-template <class Answer>
-void expect_names(const Answer& answer, const std::string& path, const char* what) {
-  ASSERT_FALSE(answer.has_value()) << what;
-  EXPECT_EQ(answer.error(), StatusCode::poisoned) << what;
-  EXPECT_NE(answer.error().message().find(path), Bytes::npos) << what;
-  EXPECT_NE(answer.error().message().find("became shorter"), Bytes::npos) << what;
+void expect_names(const Status& status, const std::string& path, const char* what) {
+  EXPECT_EQ(status, StatusCode::poisoned) << what;
+  EXPECT_NE(status.message().find(path), Bytes::npos) << what;
+  EXPECT_NE(status.message().find("became shorter"), Bytes::npos) << what;
+}
+template <class T>
+void expect_names(const Expected<T>& result, const std::string& path, const char* what) {
+  ASSERT_FALSE(result.has_value()) << what;
+  expect_names(result.error(), path, what);
 }
 
 class BusErrors : public ::testing::TestWithParam<Durability> {
@@ -68,26 +71,26 @@ TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
     }
   };
   std::vector<std::thread> threads;
-  threads.emplace_back(until_failure, "find", [&](std::uint64_t i) -> Expected<bool> {
-    auto found = numbers.find(i);
+  threads.emplace_back(until_failure, "get", [&](std::uint64_t i) -> Expected<bool> {
+    auto found = numbers.get(i);
     if (!found) return fail(std::move(found.error()));
     return *found == std::optional(i);
   });
-  threads.emplace_back(until_failure, "find of text", [&](std::uint64_t i) -> Expected<bool> {
-    auto found = texts.find(std::to_string(i));
+  threads.emplace_back(until_failure, "get of text", [&](std::uint64_t i) -> Expected<bool> {
+    auto found = texts.get(std::to_string(i));
     if (!found) return fail(std::move(found.error()));
     return found->has_value() && **found == std::string(100, 'v');
   });
-  threads.emplace_back(until_failure, "upsert", [&](std::uint64_t i) -> Expected<bool> {
+  threads.emplace_back(until_failure, "put", [&](std::uint64_t i) -> Expected<bool> {
     // In place: growth has a test of its own, since it may meet the file between two lengths.
-    auto done = numbers.upsert(i, i);
-    if (!done) return fail(std::move(done.error()));
+    auto done = numbers.put(i, i);
+    if (!done.ok()) return fail(std::move(done).status());
     return true;
   });
   threads.emplace_back(until_failure, "update", [&](std::uint64_t i) -> Expected<bool> {
     auto done = numbers.update(i % 50, i % 50);
-    if (!done) return fail(std::move(done.error()));
-    return *done;
+    if (!done.ok()) return fail(std::move(done).status());
+    return done.present();
   });
   threads.emplace_back(until_failure, "scan", [&](std::uint64_t) -> Expected<bool> {
     auto seen = numbers.scan({}, [](std::uint64_t, std::uint64_t) {});
@@ -99,9 +102,9 @@ TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, "") << "answers that were neither right nor `poisoned`";
 
-  expect_names(numbers.find(1), path, "find");
-  expect_names(numbers.upsert(1, 1), path, "upsert");
-  expect_names(numbers.erase(1), path, "erase");
+  expect_names(numbers.get(1), path, "get");
+  expect_names(numbers.put(1, 1).status(), path, "put");
+  expect_names(numbers.erase(1).status(), path, "erase");
   expect_names(numbers.scan({}, [](std::uint64_t, std::uint64_t) {}), path, "scan");
   expect_names(pool.map<Bytes, Bytes>("other"), path, "map");
   expect_names(pool.info(), path, "info");
@@ -146,8 +149,8 @@ TEST_P(BusErrors, VersionsAreNotFewerThanTheyWere) {
        [&](Layers& map, Version first, Version) {
          return whether(map.scan_at(first, {.from = from, .reverse = true}, ignore));
        }},
-      {"find at a version",
-       [&](Layers& map, Version first, Version) { return whether(map.find(from, first)); }},
+      {"get at a version",
+       [&](Layers& map, Version first, Version) { return whether(map.get(from, first)); }},
   };
   for (const Call& call : calls) {
     const TempPath path;
@@ -155,7 +158,7 @@ TEST_P(BusErrors, VersionsAreNotFewerThanTheyWere) {
     auto map = must(pool.versioned_map<Bytes, std::uint64_t>("v"));
     Version versions[2] = {};
     for (Version& version : versions) {
-      for (char i = '0'; i <= '9'; ++i) must(map.upsert(prefix + i, version + 1));
+      for (char i = '0'; i <= '9'; ++i) must(map.put(prefix + i, version + 1));
       version = must(map.tag());
     }
     ASSERT_EQ(truncate(path.c_str(), 8192), 0);
@@ -170,14 +173,14 @@ TEST_P(BusErrors, GrowthDoesNotHideIt) {
   Pool pool = must(Pool::open(path, options()));
   auto texts = must(pool.map<Bytes, Bytes>("texts"));
   const std::string large(1'000'000, 'v');
-  must(texts.upsert("before", large));
+  must(texts.put("before", large));
   ASSERT_EQ(truncate(path.c_str(), 8192), 0);
   StatusCode code = StatusCode::ok;
   for (int i = 0; i < 40 && code == StatusCode::ok; ++i) {
-    code = code_of(texts.upsert(std::to_string(i), large));
+    code = code_of(texts.put(std::to_string(i), large));
   }
   EXPECT_EQ(code, StatusCode::poisoned);
-  expect_names(texts.find("before"), path, "find");
+  expect_names(texts.get("before"), path, "get");
   expect_names(pool.info(), path, "info");
   EXPECT_EQ(pool.close(), StatusCode::poisoned);
   EXPECT_EQ(std::filesystem::file_size(path.str()), 8192U);
@@ -193,9 +196,9 @@ TEST_P(BusErrors, OtherPoolsGoOn) {
   auto kept = must(other.map<std::uint64_t, std::uint64_t>("m"));
   must(kept.insert(1, 2));
   ASSERT_EQ(truncate(path.c_str(), 0), 0);
-  while (map.upsert(1, 1).has_value()) {
+  while (map.put(1, 1).ok()) {
   }
-  EXPECT_EQ(must(kept.find(1)), std::optional<std::uint64_t>(2));
+  EXPECT_EQ(must(kept.get(1)), std::optional<std::uint64_t>(2));
   must(kept.insert(2, 3));
   EXPECT_TRUE(other.close().ok());
 }

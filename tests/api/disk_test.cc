@@ -27,18 +27,19 @@ void fill_until_refused(const std::string& path, const PoolOptions& options) {
     const std::string value(2'000, 'v');
     for (;; ++n) {
       const auto done = map.insert(n, value);
-      if (done) continue;
-      require(done.error() == StatusCode::pool_full, "full disk: " + describe(done.error()));
+      if (done.ok()) continue;
+      require(code_of(done) == StatusCode::pool_full, "full disk: " + describe(done.status()));
       break;
     }
     require(n > 100, "nothing fitted");
     for (std::uint64_t i = 0; i < n; ++i) {
-      require(must(map.find(i)) == std::optional(value), "acknowledged entry lost");
+      require(must(map.get(i)) == std::optional(value), "acknowledged entry lost");
     }
-    for (std::uint64_t i = 0; i < n / 2; ++i) require(must(map.erase(i)), "erase on a full disk");
+    for (std::uint64_t i = 0; i < n / 2; ++i)
+      require(was_present(map.erase(i)), "erase on a full disk");
     for (std::uint64_t i = 0; i < n / 4; ++i) {
       const auto again = map.insert(i, value);
-      require(again.has_value() && *again, "space that was freed is not usable");
+      require(again.absent(), "space that was freed is not usable");
     }
     const auto report = must(pool.check({.deep = true}));
     require(report.ok() && report.leaked_blocks == 0, "check");
@@ -47,7 +48,7 @@ void fill_until_refused(const std::string& path, const PoolOptions& options) {
   Pool pool = open_pool(path, options);
   auto map = must(pool.map<std::uint64_t, Bytes>("m"));
   for (std::uint64_t i = 0; i < n; ++i) {
-    require(must(map.contains(i)) == (i < n / 4 || i >= n / 2), "lost on reopen");
+    require(was_present(map.contains(i)) == (i < n / 4 || i >= n / 2), "lost on reopen");
   }
 }
 
@@ -160,7 +161,7 @@ TEST(Growth, IsPreparedInTheBackground) {
     }
     EXPECT_EQ(length() >= needed + needed / 16, threads != 0);
     for (std::uint64_t i = 20; i < 30; ++i) must(map.insert(i, value));
-    EXPECT_EQ(must(map.find(29)), std::optional(value));
+    EXPECT_EQ(must(map.get(29)), std::optional(value));
     const auto report = must(pool.check({}));
     EXPECT_TRUE(report.ok()) << report.first();
     must(pool.close());

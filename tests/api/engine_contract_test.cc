@@ -32,7 +32,7 @@ TEST_F(EngineContract, WorkStartsWhenThePoolIsDirtyAndNotBefore) {
     EXPECT_TRUE(dirty);
     EXPECT_TRUE(soon([&] { return little_rules().turns == 0; }));
     EXPECT_EQ(threads_of_this_process(), before + 1);
-    ASSERT_TRUE(map.upsert(static_cast<std::uint64_t>(open_number), 7).has_value());
+    ASSERT_TRUE(map.put(static_cast<std::uint64_t>(open_number), 7).ok());
     ASSERT_TRUE(pool.close().ok());
     EXPECT_EQ(threads_of_this_process(), before);
   }
@@ -41,13 +41,13 @@ TEST_F(EngineContract, WorkStartsWhenThePoolIsDirtyAndNotBefore) {
 TEST_F(EngineContract, AReadOnlyPoolHasNoWork) {
   {
     Pool pool = open();
-    ASSERT_TRUE(map_of(pool).insert(1, 2).has_value());
+    ASSERT_TRUE(map_of(pool).insert(1, 2).ok());
   }
   little_rules().turns = kEndless;
   const int starts = little_rules().starts;
   const std::size_t before = threads_of_this_process();
   Pool pool = open({.mode = OpenMode::read_only});
-  EXPECT_EQ(*map_of(pool).find(1), std::optional<std::uint64_t>(2));
+  EXPECT_EQ(*map_of(pool).get(1), std::optional<std::uint64_t>(2));
   EXPECT_EQ(threads_of_this_process(), before);
   EXPECT_EQ(little_rules().starts, starts);
 }
@@ -55,7 +55,7 @@ TEST_F(EngineContract, AReadOnlyPoolHasNoWork) {
 TEST_F(EngineContract, NoWorkOfAPoolThatIsRefused) {
   {
     Pool pool = open();
-    ASSERT_TRUE(map_of(pool).insert(1, 2).has_value());
+    ASSERT_TRUE(map_of(pool).insert(1, 2).ok());
     ASSERT_TRUE(pool.close({.sync = false}).ok());
   }
   const std::string copy = path_ + "-copy";
@@ -73,7 +73,7 @@ TEST_F(EngineContract, ACheckRunsBesideNoStep) {
   little_rules().in_a_step = [] { std::this_thread::sleep_for(std::chrono::microseconds(300)); };
   Pool pool = open();
   auto map = map_of(pool);
-  ASSERT_TRUE(map.insert(1, 2).has_value());
+  ASSERT_TRUE(map.insert(1, 2).ok());
   ASSERT_TRUE(soon([] { return little_rules().steps > 3; }));
   for (int i = 0; i < 20; ++i) {
     auto report = pool.check({.deep = true});

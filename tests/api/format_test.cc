@@ -83,11 +83,11 @@ void fill_golden(Pool& pool) {
     const MapOptions options = golden_map(engine.engine);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>(engine.name, options));
     for (std::uint64_t i = 0; i < kGoldenKeys; ++i) {
-      require(must(map.insert(mix(i), i)), "insert");
+      require(was_absent(map.insert(mix(i), i)), "insert");
     }
   }
   auto texts = must(pool.map<Bytes, Bytes>("texts", golden_map(Engine::phast)));
-  require(must(texts.insert("a key of some length", "a value of some length")), "insert");
+  require(was_absent(texts.insert("a key of some length", "a value of some length")), "insert");
 }
 void expect_golden(Pool& pool) {
   for (const EngineInfo& engine : kEngines) {
@@ -95,12 +95,12 @@ void expect_golden(Pool& pool) {
     const MapOptions options = golden_map(engine.engine);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>(engine.name, options));
     for (std::uint64_t i = 0; i < kGoldenKeys; ++i) {
-      EXPECT_EQ(must(map.find(mix(i))), std::optional(i));
+      EXPECT_EQ(must(map.get(mix(i))), std::optional(i));
     }
-    EXPECT_FALSE(must(map.find(mix(kGoldenKeys))).has_value());
+    EXPECT_FALSE(must(map.get(mix(kGoldenKeys))).has_value());
   }
   auto texts = must(pool.map<Bytes, Bytes>("texts", golden_map(Engine::phast)));
-  EXPECT_EQ(must(texts.find("a key of some length")),
+  EXPECT_EQ(must(texts.get("a key of some length")),
             std::optional<std::string>("a value of some length"));
   expect_sound(pool);
 }
@@ -190,7 +190,7 @@ TEST_F(Format, APoolOfVersion1IsReadAndWritten) {
     Pool pool = open_pool(path_, {.mode = OpenMode::existing});
     expect_golden(pool);
     auto more = must(pool.map<std::uint64_t, std::uint64_t>("more", golden_map(Engine::phast)));
-    must(more.upsert(mix(1), mix(2)));
+    must(more.put(mix(1), mix(2)));
     expect_sound(pool);
     must(pool.close());
   }
@@ -279,17 +279,17 @@ void use_in_every_way(const std::string& path) {
     const std::uint64_t before = must(pool.info()).file_bytes;
     auto more = must(pool.map<Bytes, Bytes>("more", {.engine = Engine::phast}));
     for (int i = 0; i < 8; ++i) {
-      must(more.upsert("long " + std::to_string(i), std::string(100'000, 'x')));
+      must(more.put("long " + std::to_string(i), std::string(100'000, 'x')));
     }
     EXPECT_GT(must(pool.info()).file_bytes, before) << "it has grown";
     must(pool.sync());
-    must(more.upsert("after", "the seal"));
+    must(more.put("after", "the seal"));
     must(pool.close());
   }
   const ChildEnd end = run_child([&] {
     Pool pool = open_pool(path, small_pool());
     auto more = must(pool.map<Bytes, Bytes>("more", {.engine = Engine::phast}));
-    must(more.upsert("killed", "behind this"));
+    must(more.put("killed", "behind this"));
     std::raise(SIGKILL);
   });
   EXPECT_EQ(end.signal, SIGKILL);
@@ -367,7 +367,7 @@ TEST_F(Format, EveryReservedByteIsZero) {
     const auto inspected = Pool::inspect(path_);
     ASSERT_FALSE(inspected.has_value());
     EXPECT_EQ(inspected.error(), StatusCode::corruption);
-    EXPECT_NE(inspected.error().message().find("reserved bytes"), Bytes::npos);
+    EXPECT_NE(inspected.error().message().get("reserved bytes"), Bytes::npos);
     if (place % 16 == 0) expect_refused(path_, {StatusCode::corruption});
   }
 }

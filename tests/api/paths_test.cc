@@ -132,7 +132,7 @@ TEST(ReadOnly, LooksAndRefusesMutations) {
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
     EXPECT_EQ(must(map.for_each([](std::uint64_t, std::uint64_t) {})), kEntries);
     EXPECT_EQ(code_of(map.insert(7, 7)), StatusCode::read_only);
-    EXPECT_EQ(code_of(map.upsert(mix(1), 7)), StatusCode::read_only);
+    EXPECT_EQ(code_of(map.put(mix(1), 7)), StatusCode::read_only);
     EXPECT_EQ(code_of(map.update(mix(1), 7)), StatusCode::read_only);
     EXPECT_EQ(code_of(map.erase(mix(1))), StatusCode::read_only);
     // A look creates nothing: an absent map is absent.

@@ -151,8 +151,8 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
     EXPECT_FALSE(must(Pool::inspect(path)).clean) << "the child marked it clean";
     EXPECT_EQ(wrong_content(*pool), "");
     for (std::uint64_t i = 0; i < 500; ++i) {
-      ASSERT_TRUE(must(numbers->insert(mix(i + 2'000'000), i)));
-      ASSERT_TRUE(must(texts->insert("after" + std::to_string(i), "value")));
+      ASSERT_TRUE(was_absent(numbers->insert(mix(i + 2'000'000), i)));
+      ASSERT_TRUE(was_absent(texts->insert("after" + std::to_string(i), "value")));
     }
     EXPECT_EQ(numbers->stats().entries, kEntries + 500);
     expect_sound(*pool);
@@ -176,7 +176,7 @@ TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (std::uint64_t i = 0; !stop; ++i) {
-      (void)map.upsert(mix(i % 20'000), std::string(i % 200, 'v'));
+      (void)map.put(mix(i % 20'000), std::string(i % 200, 'v'));
       if (i % 3 == 0) (void)map.erase(mix(i % 7'000));
     }
   });
@@ -250,8 +250,8 @@ TEST(Arguments, Partitions) {
        {std::uint64_t{1} << 24, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
     keys.insert(keys.end(), {high - 1, high});
   }
-  for (const std::uint64_t key : keys) EXPECT_TRUE(must(map.upsert(key, key))) << key;
-  for (const std::uint64_t key : keys) EXPECT_EQ(must(map.find(key)), std::optional(key));
+  for (const std::uint64_t key : keys) EXPECT_TRUE(was_absent(map.put(key, key))) << key;
+  for (const std::uint64_t key : keys) EXPECT_EQ(must(map.get(key)), std::optional(key));
   std::vector<std::uint64_t> seen;
   must(map.scan(ScanOptions<std::uint64_t>{},
                 [&](std::uint64_t key, std::uint64_t) { seen.push_back(key); }));
@@ -426,7 +426,7 @@ TEST(Housekeeping, CompactGivesSpaceBack) {
         must(blobs.insert(i, value));
         must(numbers.insert(i + round * n, i));
       }
-      must(blobs.upsert(n, std::string(8_MiB, 'b')));
+      must(blobs.put(n, std::string(8_MiB, 'b')));
       const std::uint64_t full = disk_bytes(path);
       for (std::uint64_t i = 0; i < n; ++i) {
         if (i % 1'000 != 0) must(blobs.erase(i));
@@ -438,8 +438,8 @@ TEST(Housekeeping, CompactGivesSpaceBack) {
       EXPECT_LE(after, full - full / 3) << "from " << full << ", said to have given " << given;
       EXPECT_GE(given, full / 3);
       for (std::uint64_t i = 0; i < n; ++i) {
-        ASSERT_EQ(must(blobs.contains(i)), i % 1'000 == 0);
-        ASSERT_EQ(must(numbers.find(i)), std::optional(i));
+        ASSERT_EQ(was_present(blobs.contains(i)), i % 1'000 == 0);
+        ASSERT_EQ(must(numbers.get(i)), std::optional(i));
       }
       ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
       // Punched space is used again, and survives a reopen.
@@ -459,7 +459,7 @@ TEST(Housekeeping, MovedPoolsStayOpen) {
   fill_pool(first);
   std::optional map(must(first.map<std::uint64_t, std::uint64_t>("numbers", small_map())));
   Pool second = std::move(first);
-  EXPECT_EQ(must(map->find(mix(1))), std::optional<std::uint64_t>(1)) << "maps stay, too";
+  EXPECT_EQ(must(map->get(mix(1))), std::optional<std::uint64_t>(1)) << "maps stay, too";
   map.reset();
   EXPECT_EQ(wrong_content(second), "");
   Pool third = open_pool(other, small_pool());

@@ -81,7 +81,7 @@ TEST(Trust, ACopyOfASyncedPoolIsAPool) {
   EXPECT_TRUE(must(Pool::inspect(copy)).synced);
   EXPECT_FALSE(must(Pool::inspect(copy)).clean);
   auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
-  ASSERT_TRUE(must(numbers.update(mix(3), 3)));  // the bytes stay what they were
+  ASSERT_TRUE(was_present(numbers.update(mix(3), 3)));  // the bytes stay what they were
   EXPECT_FALSE(must(pool.info()).synced);
   // The file may grow in the background while it is copied.
   const auto expect_late_refused = [&] {
@@ -99,7 +99,7 @@ TEST(Trust, ACopyOfASyncedPoolIsAPool) {
   auto texts = must(pool.map<Bytes, Bytes>("texts", small_map()));
   const std::function<void()> mutations[] = {
       [&] { (void)must(numbers.insert(mix(1'000'000), 1)); },
-      [&] { (void)must(texts.upsert("k", "v")); },
+      [&] { (void)must(texts.put("k", "v")); },
       [&] { (void)must(texts.erase("k")); },
       [&] { (void)must(pool.map<Bytes, Bytes>("new", {.phast = {.partition_bits = 0}})); },
       [&] { must(pool.drop("new")); },
@@ -121,14 +121,14 @@ TEST(Trust, ACopyThatAMutationRanIntoIsFoundOut) {
   must(pool.sync());
   const std::string before = read_bytes(path);
   auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
-  ASSERT_TRUE(must(numbers.update(mix(3), 12'345)));
+  ASSERT_TRUE(was_present(numbers.update(mix(3), 12'345)));
   write_bytes(copy, before.substr(0, 8'192) + read_bytes(path).substr(8'192));
   expect_refused(copy, {StatusCode::untrusted});
   PoolOptions accept = small_pool();
   accept.accept_untrusted = true;
   Pool backup = open_pool(copy, accept);
   EXPECT_EQ(
-      must(must(backup.map<std::uint64_t, std::uint64_t>("numbers", small_map())).find(mix(3))),
+      must(must(backup.map<std::uint64_t, std::uint64_t>("numbers", small_map())).get(mix(3))),
       12'345U);
 }
 
@@ -141,7 +141,7 @@ TEST(Trust, SyncUnderWriters) {
   std::vector<std::thread> writers;
   for (std::uint64_t t = 0; t < 2; ++t) {
     writers.emplace_back([&, t] {
-      for (std::uint64_t i = 0; !stop; ++i) (void)map.upsert(i % 3'000 * 2 + t, i);
+      for (std::uint64_t i = 0; !stop; ++i) (void)map.put(i % 3'000 * 2 + t, i);
     });
   }
   for (int i = 0; i < 20; ++i) {

@@ -112,7 +112,7 @@ class Waves {
   void check(std::size_t i, const char* what) {
     const std::uint32_t low = words_[i].acked.load();
     const auto key = key_of(i);
-    const auto found = must(map_->find(K(key)));
+    const auto found = must(map_->get(K(key)));
     const std::uint32_t high = words_[i].started.load();
     if (!found) {
       if (low == high && low % 2 == 1) violations_.add(std::string(what) + " misses a key");
@@ -136,14 +136,14 @@ class Waves {
     const auto key = key_of(i);
     words_[i].started = version;
     if (!there) {
-      if (!must(map_->insert(K(key), V(version_value<V>(i, version))))) {
+      if (!was_absent(map_->insert(K(key), V(version_value<V>(i, version))))) {
         violations_.add("insert finds a key");
       }
     } else if (fill) {
-      if (!must(map_->update(K(key), V(version_value<V>(i, version))))) {
+      if (!was_present(map_->update(K(key), V(version_value<V>(i, version))))) {
         violations_.add("update misses a key");
       }
-    } else if (!must(map_->erase(K(key)))) {
+    } else if (!was_present(map_->erase(K(key)))) {
       violations_.add("erase misses a key");
     }
     words_[i].acked = version;
@@ -165,8 +165,8 @@ class Waves {
   void scan() {
     std::vector<std::uint32_t> before(keys_);
     for (std::size_t i = 0; i < keys_; ++i) before[i] = words_[i].acked.load();
-    std::unordered_map<detail::OwnedKey<K>, int> seen;
-    must(map_->for_each([&](const K& key, const V&) { ++seen[detail::OwnedKey<K>(key)]; }));
+    std::unordered_map<OwnedKey<K>, int> seen;
+    must(map_->for_each([&](const K& key, const V&) { ++seen[OwnedKey<K>(key)]; }));
     for (std::size_t i = 0; i < keys_; ++i) {
       const bool still = words_[i].started.load() == before[i] && before[i] % 2 == 1;
       const auto found = seen.find(key_of(i));
@@ -202,7 +202,7 @@ template <class K, class V>
 void LevelResize::sessions() {
   PERDURE_TRACE_SEED();
   TempPath path;
-  std::map<detail::OwnedKey<K>, detail::Owned<V>> model;
+  std::map<OwnedKey<K>, Owned<V>> model;
   Rng rng(seed());
   for (int session = 0; session < 12; ++session) {
     Pool pool = open_pool(path, options());
@@ -216,23 +216,23 @@ void LevelResize::sessions() {
       const bool there = found != model.end();
       switch (rng.below(5)) {
         case 0:
-          ASSERT_EQ(must(map.insert(K(key), V(value))), !there);
+          ASSERT_EQ(was_absent(map.insert(K(key), V(value))), !there);
           model.try_emplace(key, value);
           break;
         case 1:
-          ASSERT_EQ(must(map.upsert(K(key), V(value))), !there);
+          ASSERT_EQ(was_absent(map.put(K(key), V(value))), !there);
           model.insert_or_assign(key, value);
           break;
         case 2:
-          ASSERT_EQ(must(map.update(K(key), V(value))), there);
+          ASSERT_EQ(was_present(map.update(K(key), V(value))), there);
           if (there) found->second = value;
           break;
         case 3:
-          ASSERT_EQ(must(map.erase(K(key))), there);
+          ASSERT_EQ(was_present(map.erase(K(key))), there);
           if (there) model.erase(found);
           break;
         default: {
-          const auto read = must(map.find(K(key)));
+          const auto read = must(map.get(K(key)));
           ASSERT_EQ(read.has_value(), there);
           if (there) {
             ASSERT_EQ(V(*read), V(found->second));
@@ -242,12 +242,12 @@ void LevelResize::sessions() {
     }
     // Empties what the largest universe left, so that the next session begins with a shrink.
     if (session % 6 == 5) {
-      for (const auto& [key, value] : model) ASSERT_TRUE(must(map.erase(K(key))));
+      for (const auto& [key, value] : model) ASSERT_TRUE(was_present(map.erase(K(key))));
       model.clear();
     }
     std::uint64_t seen = 0;
     must(map.for_each([&](const K& key, const V& value) {
-      const auto found = model.find(detail::OwnedKey<K>(key));
+      const auto found = model.find(OwnedKey<K>(key));
       ASSERT_TRUE(found != model.end());
       ASSERT_EQ(V(found->second), value);
       ++seen;
@@ -284,7 +284,7 @@ TEST_P(LevelResize, CompactShrinks) {
   EXPECT_GT(map.stats().load_factor, 0.4);
   EXPECT_GT(resizes_of(map.stats()).shrinks, 3U);
   for (std::uint64_t i = 0; i < n; ++i) {
-    ASSERT_EQ(must(map.find(i)), i % 50 == 0 ? std::optional(i) : std::nullopt);
+    ASSERT_EQ(must(map.get(i)), i % 50 == 0 ? std::optional(i) : std::nullopt);
   }
   expect_sound(pool);
 }
@@ -309,9 +309,9 @@ TEST_P(LevelResize, InsertsFromWithinAScan) {
     EXPECT_LE(resize.entries, resize.slots_before);
   }
   EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), 20);
-  for (std::uint64_t i = 100; i < next; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i));
+  for (std::uint64_t i = 100; i < next; ++i) ASSERT_EQ(must(map.get(i)), std::optional(i));
   for (std::uint64_t i = 200; map.stats().levels.size() > 2; ++i) must(map.insert(i, i));
-  for (std::uint64_t i = 100; i < next; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i));
+  for (std::uint64_t i = 100; i < next; ++i) ASSERT_EQ(must(map.get(i)), std::optional(i));
   expect_sound(pool);
 }
 

@@ -47,7 +47,7 @@ void in_step(int threads, std::uint64_t rounds, Violations& violations, Action a
 }
 
 template <class K>
-detail::OwnedKey<K> race_key(std::uint64_t i) {
+OwnedKey<K> race_key(std::uint64_t i) {
   if constexpr (std::same_as<K, Bytes>) {
     return "customer:" + std::to_string(mix(i) % 100'000'000);
   } else {
@@ -73,15 +73,16 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       kThreads, rounds, violations,
       [&](int t, std::uint64_t i) {
         const auto key = race_key<K>(i);
-        const bool won = must(map.insert(K(key), static_cast<std::uint64_t>(t)));
+        const bool won = was_absent(map.insert(K(key), static_cast<std::uint64_t>(t)));
         if (won) winner[i] = static_cast<std::uint64_t>(t);
-        if (!must(map.contains(K(key)))) violations.add("absent right after insert answered");
+        if (!was_present(map.contains(K(key))))
+          violations.add("absent right after insert answered");
         return won;
       },
       once("insert"));
   for (std::uint64_t i = 0; i < rounds; ++i) {
     const auto key = race_key<K>(i);
-    if (must(map.find(K(key))) != std::optional(winner[i])) {
+    if (must(map.get(K(key))) != std::optional(winner[i])) {
       violations.add("the winner's value is not there, key number " + std::to_string(i));
     }
   }
@@ -91,8 +92,8 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       kThreads, rounds, violations,
       [&](int, std::uint64_t i) {
         const auto key = race_key<K>(i);
-        const bool won = must(map.erase(K(key)));
-        if (must(map.contains(K(key)))) violations.add("present right after erase answered");
+        const bool won = was_present(map.erase(K(key)));
+        if (was_present(map.contains(K(key)))) violations.add("present right after erase answered");
         return won;
       },
       once("erase"));
@@ -102,7 +103,7 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       kThreads, rounds, violations,
       [&](int t, std::uint64_t i) {
         const auto key = race_key<K>(i);
-        return must(map.upsert(K(key), static_cast<std::uint64_t>(t)));
+        return was_absent(map.put(K(key), static_cast<std::uint64_t>(t)));
       },
       once("upsert of a new key"));
   EXPECT_EQ(map.count(), rounds);
@@ -113,9 +114,9 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       [&](int t, std::uint64_t i) {
         const auto key = race_key<K>(i);
         if (t % 2 == 0) {
-          if (must(map.insert(K(key), 7))) ++balance[i];
+          if (was_absent(map.insert(K(key), 7))) ++balance[i];
         } else {
-          if (must(map.erase(K(key)))) --balance[i];
+          if (was_present(map.erase(K(key)))) --balance[i];
         }
         return false;
       },
@@ -125,7 +126,7 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
     const auto key = race_key<K>(i);
     const int present = 1 + balance[i].load();
     if (present != 0 && present != 1) violations.add("answers of insert and erase do not add up");
-    if (must(map.contains(K(key))) != (present == 1))
+    if (was_present(map.contains(K(key))) != (present == 1))
       violations.add("presence contradicts answers");
     left += present == 1 ? 1 : 0;
   }
@@ -135,14 +136,14 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       kThreads, rounds, violations,
       [&](int t, std::uint64_t i) {
         const auto key = race_key<K>(i);
-        if (t == 0) return must(map.erase(K(key))) && false;
+        if (t == 0) return was_present(map.erase(K(key))) && false;
         must(map.update(K(key), 9));
         return false;
       },
       [](std::uint64_t, int) {});
   EXPECT_EQ(map.count(), 0U) << "an update resurrected an erased key";
   for (std::uint64_t i = 0; i < rounds; ++i) {
-    if (must(map.contains(K(race_key<K>(i))))) violations.add("resurrected by update");
+    if (was_present(map.contains(K(race_key<K>(i))))) violations.add("resurrected by update");
   }
 }
 
@@ -169,13 +170,14 @@ TEST_P(Races, P1_LastSlotOfALeaf) {
       team.start([&, t] {
         for (std::uint64_t i = 0; i < per_thread; ++i) {
           const std::uint64_t key = i * kThreads + static_cast<std::uint64_t>(t);
-          if (!must(map.insert(key, key))) violations_.add("insert of a new key answered exists");
+          if (!was_absent(map.insert(key, key)))
+            violations_.add("insert of a new key answered exists");
         }
       });
     }
     team.join();
     for (std::uint64_t key = 0; key < per_thread * kThreads; ++key) {
-      ASSERT_EQ(must(map.find(key)), std::optional(key)) << "round " << round;
+      ASSERT_EQ(must(map.get(key)), std::optional(key)) << "round " << round;
     }
     // Emptied by all threads at once, so that unlinks race as well.
     Team erasers(violations_);
@@ -183,7 +185,8 @@ TEST_P(Races, P1_LastSlotOfALeaf) {
       erasers.start([&, t] {
         for (std::uint64_t i = 0; i < per_thread; ++i) {
           const std::uint64_t key = i * kThreads + static_cast<std::uint64_t>(t);
-          if (!must(map.erase(key))) violations_.add("erase of a present key answered absent");
+          if (!was_present(map.erase(key)))
+            violations_.add("erase of a present key answered absent");
         }
       });
     }
@@ -211,7 +214,7 @@ void readers_never_miss(AnyMap<K, std::uint64_t>& map, bool descending, Violatio
   Team team(violations);
   team.start([&] {
     for (std::uint64_t i = 0; i < n && !violations.any(); ++i) {
-      if (!must(map.insert(K(key_of(i)), i))) violations.add("insert answered exists");
+      if (!was_absent(map.insert(K(key_of(i)), i))) violations.add("insert answered exists");
       acknowledged.store(i + 1);
     }
     done = true;
@@ -235,7 +238,7 @@ void readers_never_miss(AnyMap<K, std::uint64_t>& map, bool descending, Violatio
             violations.add("the last entry is older than the last acknowledged");
           continue;
         }
-        const auto found = must(map.find(K(owned)));
+        const auto found = must(map.get(K(owned)));
         if (!found) {
           violations.add("wrong absent: key number " + std::to_string(i) + " of " +
                          std::to_string(there) + " acknowledged");
@@ -270,7 +273,7 @@ TEST_P(Races, P9_UpdatesDuringSplits) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
   const std::uint64_t residents = scaled(400, 60);
   constexpr std::uint64_t kGap = 128;  // keys inserted between two residents: more than a leaf
-  for (std::uint64_t i = 0; i < residents; ++i) ASSERT_TRUE(must(map.insert(i * kGap, 0)));
+  for (std::uint64_t i = 0; i < residents; ++i) ASSERT_TRUE(was_absent(map.insert(i * kGap, 0)));
   std::atomic<bool> done{false};
   std::vector<std::uint64_t> last(residents, 0);
   Team team(violations_);
@@ -283,15 +286,16 @@ TEST_P(Races, P9_UpdatesDuringSplits) {
   team.start([&] {
     for (std::uint64_t round = 1; !done.load() && !violations_.any(); ++round) {
       for (std::uint64_t i = 0; i < residents && !done.load(); ++i) {
-        if (!must(map.update(i * kGap, round))) violations_.add("update missed a resident key");
+        if (!was_present(map.update(i * kGap, round)))
+          violations_.add("update missed a resident key");
         last[i] = round;
-        if (must(map.find(i * kGap)) != std::optional(round)) violations_.add("update was lost");
+        if (must(map.get(i * kGap)) != std::optional(round)) violations_.add("update was lost");
       }
     }
   });
   team.join();
   for (std::uint64_t i = 0; i < residents; ++i) {
-    ASSERT_EQ(must(map.find(i * kGap)), std::optional(last[i])) << "key " << i * kGap;
+    ASSERT_EQ(must(map.get(i * kGap)), std::optional(last[i])) << "key " << i * kGap;
   }
 }
 

@@ -61,9 +61,9 @@ TEST_P(Returned, InsertsAreSeenByLookupsThatBeginLater) {
       scaled(40'000, 16'000, 4'000), violations_,
       [&](int t, std::uint64_t i) {
         const std::uint64_t key = kKeys[t] + 16 * i;
-        if (!must(map.insert(key, i))) violations_.add("the key exists");
+        if (!was_absent(map.insert(key, i))) violations_.add("the key exists");
       },
-      [&](int t, std::uint64_t i) { return must(map.contains(kKeys[t] + 16 * i)); });
+      [&](int t, std::uint64_t i) { return was_present(map.contains(kKeys[t] + 16 * i)); });
   EXPECT_EQ(neither, 0);
 }
 
@@ -73,7 +73,7 @@ TEST_P(OrderedReturned, InsertsAreSeenByScansThatBeginLater) {
       scaled(20'000, 8'000, 2'000), violations_,
       [&](int t, std::uint64_t i) {
         const std::uint64_t key = kKeys[t] + 16 * i;
-        if (!must(map.insert(key, i))) violations_.add("the key exists");
+        if (!was_absent(map.insert(key, i))) violations_.add("the key exists");
       },
       [&](int t, std::uint64_t i) {
         const std::uint64_t key = kKeys[t] + 16 * i;
@@ -88,7 +88,7 @@ TEST_P(Returned, UpdatesAreSeenByLookupsThatBeginLater) {
   const long neither = neither_saw(
       scaled(40'000, 16'000, 4'000), violations_,
       [&](int t, std::uint64_t i) { must(map.update(kKeys[t], i)); },
-      [&](int t, std::uint64_t i) { return must(map.find(kKeys[t])) == std::optional(i); });
+      [&](int t, std::uint64_t i) { return must(map.get(kKeys[t])) == std::optional(i); });
   EXPECT_EQ(neither, 0);
 }
 
@@ -100,7 +100,7 @@ TEST_P(Returned, ErasesAreSeenByLookupsThatBeginLater) {
   }
   const long neither = neither_saw(
       rounds, violations_, [&](int t, std::uint64_t i) { must(map.erase(kKeys[t] + 16 * i)); },
-      [&](int t, std::uint64_t i) { return !must(map.contains(kKeys[t] + 16 * i)); });
+      [&](int t, std::uint64_t i) { return !was_present(map.contains(kKeys[t] + 16 * i)); });
   EXPECT_EQ(neither, 0);
 }
 
@@ -122,7 +122,7 @@ TEST_P(Returned, P1b_AnInsertIsNotSeenBeforeItCounts) {
     std::uint64_t last = 0;
     bool missed = false;
     while (!stop.load(std::memory_order_relaxed)) {
-      const auto found = must(map.find(kKeys[0]));
+      const auto found = must(map.get(kKeys[0]));
       if (!found) {
         missed = true;
         continue;

@@ -39,10 +39,11 @@ void unlinks_under_scans(AnyMap<K, std::uint64_t>& map, Violations& violations) 
       const std::uint64_t begin = half * n / 2;
       for (int round = 0; round < 4 && !violations.any(); ++round) {
         for (std::uint64_t i = begin; i < begin + n / 2; ++i) {
-          if (i % kStay != 0 && !must(map.erase(K(key_of(i))))) violations.add("erase: absent");
+          if (i % kStay != 0 && !was_present(map.erase(K(key_of(i)))))
+            violations.add("erase: absent");
         }
         for (std::uint64_t i = begin + n / 2; i-- > begin;) {
-          if (i % kStay != 0 && !must(map.insert(K(key_of(i)), i)))
+          if (i % kStay != 0 && !was_absent(map.insert(K(key_of(i)), i)))
             violations.add("insert: exists");
         }
       }
@@ -137,10 +138,10 @@ TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
       std::uint64_t newest = 0;
       while (!done.load() && !violations_.any()) {
         if (r == 2) {
-          must(map.find_many(keys, values));
+          must(map.get_many(keys, values));
         } else {
-          for (std::size_t i = 0; i < 2; ++i) values[i] = must(map.find(keys[i]));
-          values[2] = must(map.find(3));
+          for (std::size_t i = 0; i < 2; ++i) values[i] = must(map.get(keys[i]));
+          values[2] = must(map.get(3));
         }
         for (std::size_t i = 0; i < 3; ++i) {
           if (values[i] && *values[i] >> 32 != keys[i]) violations_.add("a value of another key");
@@ -167,7 +168,7 @@ TEST_P(Races, P18_StalledReaderKeepsItsView) {
   std::atomic<int> step{0};
   Team team(violations_);
   team.start([&] {
-    const bool found = must(map.read("key", [&](Bytes value) {
+    const bool found = was_present(map.read("key", [&](Bytes value) {
       step = 1;
       while (step.load() != 2) std::this_thread::yield();
       if (value != kept) violations_.add("the view changed under its reader");
@@ -207,12 +208,12 @@ TEST_P(Races, AFullPoolWaitsForAReaderThatLeavesSoon) {
   AnyMap<std::uint64_t, Bytes> map(pool, "m", engine());
   const std::string value(100'000, 'v');
   std::uint64_t last = 0;
-  while (map.upsert(last + 1, value)) ++last;
+  while (map.put(last + 1, value).ok()) ++last;
   ASSERT_GT(last, 20U);
   std::atomic<int> step{0};
   Team team(violations_);
   team.start([&] {
-    (void)must(map.read(last, [&](Bytes) {
+    must(map.read(last, [&](Bytes) {
       step = 1;
       while (step.load() != 2) std::this_thread::yield();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -220,11 +221,11 @@ TEST_P(Races, AFullPoolWaitsForAReaderThatLeavesSoon) {
   });
   team.start([&] {
     while (step.load() != 1) std::this_thread::yield();
-    const bool erased = must(map.erase(1));
+    const bool erased = was_present(map.erase(1));
     step = 2;
     if (!erased) violations_.add("absent");
-    auto put = map.upsert(1, value);
-    if (!put) violations_.add("refused: " + std::string(put.error().message()));
+    auto put = map.put(1, value);
+    if (!put.ok()) violations_.add("refused: " + std::string(put.status().message()));
   });
   team.join();
 }
@@ -240,9 +241,9 @@ TEST_P(Races, AThousandShortLivedThreads) {
     for (std::uint64_t t = i; t < i + 4; ++t) {
       team.start([&, t] {
         const std::string value(100 + t % 50, static_cast<char>('a' + t % 26));
-        for (std::uint64_t k = 0; k < kKeys; ++k) must(map.upsert((t % 8) * 1'000 + k, value));
+        for (std::uint64_t k = 0; k < kKeys; ++k) must(map.put((t % 8) * 1'000 + k, value));
         for (std::uint64_t k = 0; k < kKeys; ++k) {
-          if (must(map.find((t % 8) * 1'000 + k)) != std::optional(value)) {
+          if (must(map.get((t % 8) * 1'000 + k)) != std::optional(value)) {
             violations_.add("own write not read");
           }
           if (k % 2 == 0) must(map.erase((t % 8) * 1'000 + k));
@@ -268,7 +269,7 @@ TEST_P(Races, MapsOpenedFromSeveralThreads) {
         const std::string name = "map" + std::to_string(round);
         AnyMap<std::uint64_t, std::uint64_t> map(pool_, name, engine());
         for (std::uint64_t i = static_cast<std::uint64_t>(t); i < n; i += kThreads) {
-          if (!must(map.insert(i, i))) violations_.add("exists");
+          if (!was_absent(map.insert(i, i))) violations_.add("exists");
         }
         if (must(pool_.list()).empty()) violations_.add("list is empty while maps exist");
       }
@@ -279,7 +280,7 @@ TEST_P(Races, MapsOpenedFromSeveralThreads) {
   for (int round = 0; round < 8; ++round) {
     AnyMap<std::uint64_t, std::uint64_t> map(pool_, "map" + std::to_string(round), engine());
     EXPECT_EQ(map.count(), n);
-    for (std::uint64_t i = 0; i < n; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i));
+    for (std::uint64_t i = 0; i < n; ++i) ASSERT_EQ(must(map.get(i)), std::optional(i));
   }
 }
 
@@ -321,8 +322,8 @@ TEST_P(Races, SyncBesideALateWriter) {
     for (int i = 0; i < 50; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1 + i % 3));
       const std::string key = "late" + std::to_string(i);
-      if (!must(map.insert(key, value))) violations_.add("exists");
-      if (!must(map.erase(std::to_string(i)))) violations_.add("a key is gone");
+      if (!was_absent(map.insert(key, value))) violations_.add("exists");
+      if (!was_present(map.erase(std::to_string(i)))) violations_.add("a key is gone");
     }
     done = true;
   });
@@ -349,22 +350,21 @@ TEST_P(Races, WritersInAFullPool) {
       for (std::uint64_t i = 0; i < scaled(30'000, 5'000); ++i) {
         const std::uint64_t key = i * kThreads + t;
         const auto done = map.insert(key, value);
-        if (done) {
+        if (done.ok()) {
           mine.push_back(key);
-        } else if (done.error().code() == StatusCode::pool_full) {
+        } else if (code_of(done) == StatusCode::pool_full) {
           was_full = true;
           for (int n = 0; n < 50 && !mine.empty(); ++n) {
             std::swap(mine[rng.below(mine.size())], mine.back());
-            if (!must(map.erase(mine.back()))) violations_.add("acknowledged key is absent");
+            if (!was_present(map.erase(mine.back()))) violations_.add("acknowledged key is absent");
             mine.pop_back();
           }
         } else {
-          violations_.add(describe(done.error()));
+          violations_.add(describe(done.status()));
         }
       }
       for (const std::uint64_t key : mine) {
-        if (must(map.find(key)) != std::optional(value))
-          violations_.add("acknowledged key is lost");
+        if (must(map.get(key)) != std::optional(value)) violations_.add("acknowledged key is lost");
       }
     });
   }

@@ -70,7 +70,7 @@ class Team {
 enum class Layout { spread, dense, one_partition };
 
 template <class K>
-detail::OwnedKey<K> tracked_key(std::uint64_t i, Layout layout) {
+OwnedKey<K> tracked_key(std::uint64_t i, Layout layout) {
   if constexpr (std::same_as<K, std::string_view>) {
     char text[40];
     const auto number = static_cast<unsigned long long>(i);
@@ -105,7 +105,7 @@ inline bool version_present(std::uint64_t key, std::uint32_t version) {
 }
 
 template <class V>
-detail::Owned<V> version_value(std::uint64_t key, std::uint32_t version) {
+Owned<V> version_value(std::uint64_t key, std::uint32_t version) {
   const std::uint64_t hash = mix((key << 24) ^ version);
   if constexpr (std::same_as<V, std::string_view>) {
     // The length changes with the version, across size classes; now and then several pages.
@@ -162,24 +162,25 @@ class Tracked {
     const char* what = "";
     if (!will) {
       what = "erase";
-      answer = must(map.erase(key(i)));
+      answer = was_present(map.erase(key(i)));
       expected = was;
     } else {
       const auto owned = version_value<V>(i, next);
       if (rng.one_in(2)) {
         what = "upsert";
-        answer = must(map.upsert(key(i), V(owned)));
+        answer = was_absent(map.put(key(i), V(owned)));
         expected = !was;
       } else if (was) {
-        if (rng.one_in(4) && must(map.insert(key(i), V(owned))))
+        if (rng.one_in(4) && was_absent(map.insert(key(i), V(owned))))
           fail(i, "insert over a present key");
         what = "update";
-        answer = must(map.update(key(i), V(owned)));
+        answer = was_present(map.update(key(i), V(owned)));
         expected = true;
       } else {
-        if (rng.one_in(4) && must(map.update(key(i), V(owned)))) fail(i, "update of an absent key");
+        if (rng.one_in(4) && was_present(map.update(key(i), V(owned))))
+          fail(i, "update of an absent key");
         what = "insert";
-        answer = must(map.insert(key(i), V(owned)));
+        answer = was_absent(map.insert(key(i), V(owned)));
         expected = true;
       }
     }
@@ -189,14 +190,14 @@ class Tracked {
 
   void check_find(Map<K, V>& map, std::size_t i) {
     const std::uint32_t low = acked(i);
-    const auto found = must(map.find(key(i)));
+    const auto found = must(map.get(key(i)));
     check(i, low, started(i), found ? std::optional(V(*found)) : std::nullopt, "find");
   }
   void check_read(Map<K, V>& map, std::size_t i) {
     const std::uint32_t low = acked(i);
     bool whole = true;
     std::uint32_t version = 0;
-    const bool found = must(map.read(key(i), [&](const V& value) {
+    const bool found = was_present(map.read(key(i), [&](const V& value) {
       const auto seen = version_of<V>(i, value);
       std::this_thread::yield();  // a view must stay whole until the callback returns
       whole = seen.has_value() && version_of<V>(i, value) == seen;
@@ -212,8 +213,8 @@ class Tracked {
       keys.push_back(key(i));
       low.push_back(acked(i));
     }
-    std::vector<std::optional<detail::Owned<V>>> values(numbers.size());
-    must(map.find_many(keys, values));
+    std::vector<std::optional<Owned<V>>> values(numbers.size());
+    must(map.get_many(keys, values));
     for (std::size_t at = 0; at < numbers.size(); ++at) {
       const std::size_t i = numbers[at];
       check(i, low[at], started(i), values[at] ? std::optional(V(*values[at])) : std::nullopt,
@@ -265,7 +266,7 @@ class Tracked {
 
  private:
   struct State {
-    detail::OwnedKey<K> key{};
+    OwnedKey<K> key{};
     std::atomic<std::uint32_t> started{0};
     std::atomic<std::uint32_t> acked{0};
   };

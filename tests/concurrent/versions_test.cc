@@ -30,11 +30,11 @@ TEST(Versions, V5_W1_W3_W4_TagsAreConsistentAndImmutable) {
   for (std::uint64_t w = 0; w < kWriters; ++w) {
     threads.emplace_back([&, w] {
       for (std::uint64_t i = 1; i <= rounds; ++i) {
-        must(map.upsert(first(w), i));
-        must(map.upsert(second(w), i));
+        must(map.put(first(w), i));
+        must(map.put(second(w), i));
         const std::uint64_t other = first(w) + 1 + i % 400;
         if (i % 800 < 400) {
-          must(map.upsert(other, i));
+          must(map.put(other, i));
         } else {
           must(map.erase(other));
         }
@@ -47,8 +47,8 @@ TEST(Versions, V5_W1_W3_W4_TagsAreConsistentAndImmutable) {
     for (std::uint64_t w = 0; w < kWriters; ++w) {
       std::optional<std::uint64_t> seen[2][2];
       for (auto& look : seen) {
-        look[1] = must(map.find(second(w), version));
-        look[0] = must(map.find(first(w), version));
+        look[1] = must(map.get(second(w), version));
+        look[0] = must(map.get(first(w), version));
       }
       ASSERT_EQ(seen[0][0], seen[1][0]) << "version " << version << " has changed";
       ASSERT_EQ(seen[0][1], seen[1][1]) << "version " << version << " has changed";
@@ -69,7 +69,7 @@ TEST(Versions, V5_W1_W3_W4_TagsAreConsistentAndImmutable) {
     }));
     for (std::uint64_t w = 0; w < kWriters; ++w) {
       for (const std::uint64_t key : {first(w), second(w), first(w) + 7}) {
-        all.emplace_back(key, must(map.find(key, version)).value_or(0));
+        all.emplace_back(key, must(map.get(key, version)).value_or(0));
       }
     }
     return all;

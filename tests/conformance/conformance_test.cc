@@ -19,23 +19,23 @@ class Fixture : public MapTest<S> {
  protected:
   using KeyType = typename S::K;
   using ValueType = typename S::V;
-  using OwnedK = detail::OwnedKey<KeyType>;
-  using OwnedV = detail::Owned<ValueType>;
+  using OwnedK = OwnedKey<KeyType>;
+  using OwnedV = Owned<ValueType>;
 
   static OwnedK key(std::uint64_t i) { return key_at<KeyType>(i); }
   static OwnedV value(std::uint64_t i) { return value_at<ValueType>(i); }
 
   bool insert(std::uint64_t k, std::uint64_t v) {
-    return must(map_->insert(KeyType(key(k)), ValueType(value(v))));
+    return was_absent(map_->insert(KeyType(key(k)), ValueType(value(v))));
   }
   bool upsert(std::uint64_t k, std::uint64_t v) {
-    return must(map_->upsert(KeyType(key(k)), ValueType(value(v))));
+    return was_absent(map_->put(KeyType(key(k)), ValueType(value(v))));
   }
   bool update(std::uint64_t k, std::uint64_t v) {
-    return must(map_->update(KeyType(key(k)), ValueType(value(v))));
+    return was_present(map_->update(KeyType(key(k)), ValueType(value(v))));
   }
-  bool erase(std::uint64_t k) { return must(map_->erase(KeyType(key(k)))); }
-  std::optional<OwnedV> find(std::uint64_t k) { return must(map_->find(KeyType(key(k)))); }
+  bool erase(std::uint64_t k) { return was_present(map_->erase(KeyType(key(k)))); }
+  std::optional<OwnedV> find(std::uint64_t k) { return must(map_->get(KeyType(key(k)))); }
   // Whether key k has value number v.
   bool holds(std::uint64_t k, std::uint64_t v) { return find(k) == std::optional(value(v)); }
 
@@ -63,7 +63,7 @@ using PointTestKinds = AllKinds;
 MAP_TEST(PointTest, EmptyMapHasNothing) {
   for (const std::uint64_t i : {0, 1, 17, 59'999}) {
     EXPECT_FALSE(this->find(i).has_value());
-    EXPECT_FALSE(must(this->map_->contains(typename TestFixture::KeyType(this->key(i)))));
+    EXPECT_FALSE(was_present(this->map_->contains(typename TestFixture::KeyType(this->key(i)))));
     EXPECT_FALSE(this->erase(i));
     EXPECT_FALSE(this->update(i, 1));
     EXPECT_FALSE(this->find(i).has_value()) << "a refused update must not insert";
@@ -112,15 +112,15 @@ MAP_TEST(PointTest, ReadCallsBackOnceWithTheValueAndNeverForAbsentKeys) {
   using V = typename TestFixture::ValueType;
   ASSERT_TRUE(this->insert(7, 1));
   int calls = 0;
-  EXPECT_TRUE(must(this->map_->read(K(this->key(7)), [&](const V& seen) {
+  EXPECT_TRUE(was_present(this->map_->read(K(this->key(7)), [&](const V& seen) {
     ++calls;
     EXPECT_TRUE(seen == V(this->value(1)));
   })));
   EXPECT_EQ(calls, 1);
-  EXPECT_FALSE(must(this->map_->read(K(this->key(8)), [&](const V&) { ++calls; })));
+  EXPECT_FALSE(was_present(this->map_->read(K(this->key(8)), [&](const V&) { ++calls; })));
   EXPECT_EQ(calls, 1);
-  EXPECT_TRUE(must(this->map_->contains(K(this->key(7)))));
-  EXPECT_FALSE(must(this->map_->contains(K(this->key(8)))));
+  EXPECT_TRUE(was_present(this->map_->contains(K(this->key(7)))));
+  EXPECT_FALSE(was_present(this->map_->contains(K(this->key(8)))));
 }
 
 MAP_TEST(PointTest, FindManyAnswersEachPosition) {
@@ -139,7 +139,7 @@ MAP_TEST(PointTest, FindManyAnswersEachPosition) {
     const std::vector<K> keys(owned.begin(), owned.end());
     // Stale answers must not survive, and places beyond the keys must not be touched.
     std::vector<std::optional<typename TestFixture::OwnedV>> values(size + 2, this->value(77));
-    const std::uint64_t present = must(this->map_->find_many(keys, values));
+    const std::uint64_t present = must(this->map_->get_many(keys, values));
     std::uint64_t expected = 0;
     for (std::size_t i = 0; i < size; ++i) {
       const bool there = numbers[i] % 2 == 0;
@@ -161,7 +161,7 @@ MAP_TEST(PointTest, FindManyRefusesTooFewPlaces) {
   const auto b = this->key(2);
   const std::vector<K> keys = {K(a), K(b)};
   std::vector<std::optional<typename TestFixture::OwnedV>> values(1);
-  EXPECT_EQ(code_of(this->map_->find_many(keys, values)), StatusCode::invalid_argument);
+  EXPECT_EQ(code_of(this->map_->get_many(keys, values)), StatusCode::invalid_argument);
 }
 
 // A full leaf: whoever finds it full must go on and insert, in random order and in both sorted

@@ -33,14 +33,14 @@ TEST_F(LevelBudget, IntegerMutationsCostOneFlushAndOneFence) {
   }
   for (std::uint64_t i = 0; i < n; ++i) {
     ASSERT_EQ(cost_of([&] { must(map.update(i, i + 1)); }), one) << "update " << i;
-    ASSERT_EQ(cost_of([&] { must(map.upsert(i, i + 2)); }), one) << "upsert " << i;
-    ASSERT_EQ(cost_of([&] { must(map.find(i)); }), none) << "find " << i;
+    ASSERT_EQ(cost_of([&] { must(map.put(i, i + 2)); }), one) << "upsert " << i;
+    ASSERT_EQ(cost_of([&] { must(map.get(i)); }), none) << "find " << i;
     ASSERT_EQ(cost_of([&] { must(map.insert(i, 0)); }), none) << "insert, exists " << i;
     ASSERT_EQ(cost_of([&] { must(map.erase(i + n)); }), none) << "erase, absent " << i;
   }
   for (std::uint64_t i = 0; i < n; ++i) {
     ASSERT_EQ(cost_of([&] { must(map.erase(i)); }), one) << "erase " << i;
-    ASSERT_EQ(cost_of([&] { must(map.find(i)); }), none) << "find, absent " << i;
+    ASSERT_EQ(cost_of([&] { must(map.get(i)); }), none) << "find, absent " << i;
   }
 }
 
@@ -107,7 +107,7 @@ TEST_F(LevelBudget, ArraysLieInTheirLines) {
   const std::uint64_t n = 4'000;  // of 6,144 slots
   for (std::uint64_t i = 0; i < n; ++i) {
     ASSERT_EQ(cost_of([&] { must(map.insert(key(i), value(1))); }), one) << "insert " << i;
-    ASSERT_EQ(cost_of([&] { must(map.find(key(i))); }), none) << "find " << i;
+    ASSERT_EQ(cost_of([&] { must(map.get(key(i))); }), none) << "find " << i;
   }
   std::map<Cost, std::uint64_t> costs;
   for (std::uint64_t i = 0; i < n; ++i) {
@@ -115,7 +115,7 @@ TEST_F(LevelBudget, ArraysLieInTheirLines) {
     std::array<char, 15> head = value(2);
     head[3] = 'h';
     ASSERT_EQ(cost_of([&] { must(map.update(key(i), head)); }), one) << "one word " << i;
-    ASSERT_EQ(must(map.find(key(i))), std::optional(head));
+    ASSERT_EQ(must(map.get(key(i))), std::optional(head));
   }
   std::printf("updates of 15 bytes at a load of %.2f: 1F 1S: %llu, 3F 3S: %llu\n",
               map.stats().load_factor, static_cast<unsigned long long>(costs[one]),
@@ -131,7 +131,7 @@ TEST_F(LevelBudget, ArraysLieInTheirLines) {
   for (std::uint64_t i = 0; i < 40; ++i) {
     ASSERT_EQ(cost_of([&] { must(words.insert(key(i), {i})); }), one);
     ASSERT_EQ(cost_of([&] { must(words.update(key(i), {~i})); }), one);
-    ASSERT_EQ(must(words.find(key(i))), std::optional(Value{~i}));
+    ASSERT_EQ(must(words.get(key(i))), std::optional(Value{~i}));
   }
 }
 
@@ -145,7 +145,7 @@ TEST_F(LevelBudget, ByteStringsCostTheirRecordAndTwoFences) {
     EXPECT_EQ(cost.fences, 2U) << "insert " << i;
     EXPECT_LE(cost.flushes, 5U) << "insert " << i;
     EXPECT_EQ(cost_of([&] { must(map.update(key, value)); }).fences, 2U) << "update " << i;
-    EXPECT_EQ(cost_of([&] { must(map.find(key)); }), (Cost{0, 0}));
+    EXPECT_EQ(cost_of([&] { must(map.get(key)); }), (Cost{0, 0}));
     EXPECT_EQ(cost_of([&] { must(map.erase(key)); }), (Cost{1, 1})) << "erase " << i;
   }
 }

@@ -42,20 +42,20 @@ TEST_P(MapsTest, MapsOfAllKindsShareAPoolAndStayApart) {
     auto blobs = must(pool_->map<std::int64_t, Bytes>("blobs", engine()));
     for (std::uint64_t i = 0; !again && i < n; ++i) {
       const std::string text = std::to_string(i);
-      ASSERT_TRUE(must(numbers.insert(i, i)));
-      ASSERT_TRUE(must(texts.insert(text, text + "!")));
-      ASSERT_TRUE(must(counts.insert(text, i * 2)));
-      ASSERT_TRUE(must(blobs.insert(-static_cast<std::int64_t>(i), text + "?")));
+      ASSERT_TRUE(was_absent(numbers.insert(i, i)));
+      ASSERT_TRUE(was_absent(texts.insert(text, text + "!")));
+      ASSERT_TRUE(was_absent(counts.insert(text, i * 2)));
+      ASSERT_TRUE(was_absent(blobs.insert(-static_cast<std::int64_t>(i), text + "?")));
       if (i % 2 == 0) {
-        ASSERT_TRUE(must(counts.erase(text)));
+        ASSERT_TRUE(was_present(counts.erase(text)));
       }
     }
     for (std::uint64_t i = 0; i < n; ++i) {
       const std::string text = std::to_string(i);
-      ASSERT_EQ(must(numbers.find(i)), std::optional(i));
-      ASSERT_EQ(must(texts.find(text)), std::optional(text + "!"));
-      ASSERT_EQ(must(counts.find(text)).has_value(), i % 2 == 1);
-      ASSERT_EQ(must(blobs.find(-static_cast<std::int64_t>(i))), std::optional(text + "?"));
+      ASSERT_EQ(must(numbers.get(i)), std::optional(i));
+      ASSERT_EQ(must(texts.get(text)), std::optional(text + "!"));
+      ASSERT_EQ(must(counts.get(text)).has_value(), i % 2 == 1);
+      ASSERT_EQ(must(blobs.get(-static_cast<std::int64_t>(i))), std::optional(text + "?"));
     }
     EXPECT_EQ(numbers.stats().entries, n);
     EXPECT_EQ(counts.stats().entries, n / 2);
@@ -66,17 +66,17 @@ TEST_P(MapsTest, MapsOfAllKindsShareAPoolAndStayApart) {
 TEST_P(MapsTest, HandlesOfOneMapSeeEachOther) {
   auto first = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
   auto second = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
-  EXPECT_TRUE(must(first.insert(1, 10)));
-  EXPECT_FALSE(must(second.insert(1, 11)));
-  EXPECT_EQ(must(second.find(1)), std::optional<std::uint64_t>(10));
-  EXPECT_TRUE(must(second.erase(1)));
-  EXPECT_FALSE(must(first.contains(1)));
+  EXPECT_TRUE(was_absent(first.insert(1, 10)));
+  EXPECT_FALSE(was_absent(second.insert(1, 11)));
+  EXPECT_EQ(must(second.get(1)), std::optional<std::uint64_t>(10));
+  EXPECT_TRUE(was_present(second.erase(1)));
+  EXPECT_FALSE(was_present(first.contains(1)));
 }
 
 TEST_P(MapsTest, ForEachVisitsEveryEntryOnce) {
   auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
   constexpr std::uint64_t kCount = 300;
-  for (std::uint64_t k = 0; k < kCount; ++k) ASSERT_TRUE(must(map.insert(k, k * 7)));
+  for (std::uint64_t k = 0; k < kCount; ++k) ASSERT_TRUE(was_absent(map.insert(k, k * 7)));
   std::vector<bool> seen(kCount);
   EXPECT_EQ(must(map.for_each([&](std::uint64_t key, std::uint64_t value) {
               ASSERT_LT(key, kCount);
@@ -95,7 +95,7 @@ TEST_P(MapsTest, CapacityIsAHint) {
     MapOptions options = engine();
     options.capacity = capacity;
     auto map = must(pool_->map<std::uint64_t, std::uint64_t>(std::to_string(capacity), options));
-    for (std::uint64_t k = 0; k < 3000; ++k) ASSERT_TRUE(must(map.insert(k << 48 | k, k)));
+    for (std::uint64_t k = 0; k < 3000; ++k) ASSERT_TRUE(was_absent(map.insert(k << 48 | k, k)));
     EXPECT_EQ(map.stats().entries, 3000U);
   }
 }
@@ -115,7 +115,7 @@ TEST_P(MapsTest, OtherKindsAreRefusedAndChangeNothing) {
     must_refuse(pool_->map<std::uint32_t, std::uint64_t>("m", engine()));
     must_refuse(pool_->map<std::uint64_t, std::uint32_t>("m", engine()));
     auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
-    EXPECT_EQ(must(map.find(1)), std::optional<std::uint64_t>(2));
+    EXPECT_EQ(must(map.get(1)), std::optional<std::uint64_t>(2));
     EXPECT_EQ(must(pool_->list()).size(), 1U);
   }
 }
@@ -247,16 +247,16 @@ TEST_P(MapsTest, DropRemovesAndTheNameIsFreeForOtherKinds) {
     {
       auto numbers = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
       EXPECT_EQ(numbers.stats().entries, 0U);
-      for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(numbers.insert(i, i)));
+      for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(was_absent(numbers.insert(i, i)));
     }
     must(pool_->drop("m"));
     EXPECT_TRUE(must(pool_->list()).empty());
     EXPECT_EQ(pool_->drop("m").code(), StatusCode::not_found);
     {
       auto texts = must(pool_->map<Bytes, Bytes>("m", engine()));
-      EXPECT_FALSE(must(texts.contains(std::string(8, '\0'))));
+      EXPECT_FALSE(was_present(texts.contains(std::string(8, '\0'))));
       for (std::uint64_t i = 0; i < 500; ++i) {
-        ASSERT_TRUE(must(texts.insert(std::to_string(i), "text")));
+        ASSERT_TRUE(was_absent(texts.insert(std::to_string(i), "text")));
       }
     }
     if (round % 2 == 1) reopen();
@@ -293,8 +293,8 @@ TEST_P(MapsTest, DroppedSpaceIsUsedAgain) {
       SCOPED_TRACE("round " + std::to_string(round) + (by_compact ? " compact" : " reopen"));
       {
         auto map = must(pool->map<std::uint64_t, Bytes>("m", engine()));
-        for (std::uint64_t i = 0; i < 10'000; ++i) ASSERT_TRUE(must(map.insert(i, value)));
-        ASSERT_EQ(must(map.find(9'999)), std::optional(value));
+        for (std::uint64_t i = 0; i < 10'000; ++i) ASSERT_TRUE(was_absent(map.insert(i, value)));
+        ASSERT_EQ(must(map.get(9'999)), std::optional(value));
       }
       must(pool->drop("m"));
       if (by_compact) {
@@ -314,14 +314,14 @@ TEST_P(MapsTest, ManyMaps) {
   const int n = 40;
   for (int i = 0; i < n; ++i) {
     auto map = must(pool_->map<std::uint64_t, std::uint64_t>("map" + std::to_string(i), engine()));
-    for (std::uint64_t k = 0; k < 50; ++k) ASSERT_TRUE(must(map.insert(k, k * 100 + i)));
+    for (std::uint64_t k = 0; k < 50; ++k) ASSERT_TRUE(was_absent(map.insert(k, k * 100 + i)));
   }
   reopen();
   EXPECT_EQ(must(pool_->list()).size(), static_cast<std::size_t>(n));
   for (int i = 0; i < n; ++i) {
     auto map = must(pool_->map<std::uint64_t, std::uint64_t>("map" + std::to_string(i), engine()));
     for (std::uint64_t k = 0; k < 50; ++k) {
-      ASSERT_EQ(must(map.find(k)), std::optional<std::uint64_t>(k * 100 + i));
+      ASSERT_EQ(must(map.get(k)), std::optional<std::uint64_t>(k * 100 + i));
     }
   }
   expect_sound(*pool_);
@@ -332,9 +332,9 @@ TEST_P(MapsTest, ManyMaps) {
 TEST_P(MapsTest, StatsHaveWhatTheEngineHas) {
   auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
   const std::uint64_t n = 5'000;
-  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.insert(i, i)));
-  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.erase(i)));
-  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(must(map.insert(i, i)));
+  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(was_absent(map.insert(i, i)));
+  for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(was_present(map.erase(i)));
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(was_absent(map.insert(i, i)));
   const MapStats stats = map.stats();
   EXPECT_EQ(stats.entries, 100U);
   EXPECT_GT(stats.height, 1U);
@@ -372,12 +372,12 @@ TEST_P(MapsTest, StoreIsAByteStringMap) {
     auto store = must(Store::open(path, {.map = {.engine = GetParam().engine}}));
     must(store.put("apple", "3"));
     must(store.put("apple", "4"));
-    EXPECT_TRUE(must(store.insert("pear", "1")));
-    EXPECT_FALSE(must(store.insert("pear", "2")));
+    EXPECT_TRUE(was_absent(store.insert("pear", "1")));
+    EXPECT_FALSE(was_absent(store.insert("pear", "2")));
     EXPECT_EQ(must(store.get("apple")), std::optional<std::string>("4"));
     EXPECT_EQ(must(store.get("absent")), std::nullopt);
-    EXPECT_TRUE(must(store.erase("pear")));
-    EXPECT_FALSE(must(store.erase("pear")));
+    EXPECT_TRUE(was_present(store.erase("pear")));
+    EXPECT_FALSE(was_present(store.erase("pear")));
     must(store.put("", std::string("\0x", 2)));
     must(store.close());
   }
@@ -386,7 +386,7 @@ TEST_P(MapsTest, StoreIsAByteStringMap) {
   EXPECT_EQ(must(store.get("apple")), std::optional<std::string>("4"));
   EXPECT_EQ(must(store.get("")), std::optional(std::string("\0x", 2)));
   std::string seen;
-  EXPECT_TRUE(must(store.read("apple", [&](Bytes value) { seen = value; })));
+  EXPECT_TRUE(was_present(store.read("apple", [&](Bytes value) { seen = value; })));
   EXPECT_EQ(seen, "4");
   EXPECT_EQ(code_of(store.ordered()),
             GetParam().ordered ? StatusCode::ok : StatusCode::unsupported);
@@ -394,8 +394,7 @@ TEST_P(MapsTest, StoreIsAByteStringMap) {
   if (GetParam().versioned) {
     const Version version = must(must(std::move(versioned)).tag());
     must(store.put("apple", "5"));
-    EXPECT_EQ(must(must(store.versioned()).find("apple", version)),
-              std::optional<std::string>("4"));
+    EXPECT_EQ(must(must(store.versioned()).get("apple", version)), std::optional<std::string>("4"));
   } else {
     EXPECT_EQ(code_of(versioned), StatusCode::unsupported);
   }

@@ -23,7 +23,7 @@ class OracleIndex final : public detail::OrderedIndex {
     std::unique_lock lock(mutex_);
     return map_.try_emplace(own(key), own(value)).second;
   }
-  Expected<bool> upsert(const detail::Key& key, const detail::Value& value) override {
+  Expected<bool> put(const detail::Key& key, const detail::Value& value) override {
     if (!legal(key, value)) return fail(StatusCode::invalid_argument);
     std::unique_lock lock(mutex_);
     return map_.insert_or_assign(own(key), own(value)).second;

@@ -35,14 +35,14 @@ TEST_F(PskiplistBudget, H6_IntegerMutationsCostOneFlushAndOneFence) {
   EXPECT_EQ(more, (n + 125) / 126);
   for (std::uint64_t i = 0; i < n; ++i) {
     ASSERT_EQ(cost_of([&] { must(map.update(i, i + 1)); }), one) << "update " << i;
-    ASSERT_EQ(cost_of([&] { must(map.upsert(i, i + 2)); }), one) << "upsert " << i;
-    ASSERT_EQ(cost_of([&] { must(map.find(i)); }), none) << "find " << i;
+    ASSERT_EQ(cost_of([&] { must(map.put(i, i + 2)); }), one) << "upsert " << i;
+    ASSERT_EQ(cost_of([&] { must(map.get(i)); }), none) << "find " << i;
     ASSERT_EQ(cost_of([&] { must(map.insert(i, 0)); }), none) << "insert, exists " << i;
     ASSERT_EQ(cost_of([&] { must(map.erase(i + n)); }), none) << "erase, absent " << i;
   }
   const Version version = must(map.tag());
   for (std::uint64_t i = 0; i < n; ++i) {
-    ASSERT_EQ(cost_of([&] { must(map.find(i, version)); }), none) << "find at a version " << i;
+    ASSERT_EQ(cost_of([&] { must(map.get(i, version)); }), none) << "find at a version " << i;
   }
 }
 
@@ -90,7 +90,7 @@ TEST_F(PskiplistBudget, H6_ByteStringsCostTheirRecordsAndTwoFences) {
     EXPECT_EQ(cost.fences, 2U) << "insert " << i;
     EXPECT_LE(cost.flushes, 6U) << "insert " << i;
     EXPECT_EQ(cost_of([&] { must(map.update(key, value)); }).fences, 2U) << "update " << i;
-    EXPECT_EQ(cost_of([&] { must(map.find(key)); }), (Cost{0, 0}));
+    EXPECT_EQ(cost_of([&] { must(map.get(key)); }), (Cost{0, 0}));
     EXPECT_EQ(cost_of([&] { must(map.erase(key)); }), (Cost{1, 1})) << "erase " << i;
   }
 }

@@ -28,8 +28,8 @@ inline void fill_pool(Pool& pool) {
   auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
   auto texts = must(pool.map<Bytes, Bytes>("texts", small_map()));
   for (std::uint64_t i = 0; i < kEntries; ++i) {
-    require(must(numbers.insert(mix(i), i)), "insert");
-    require(must(texts.insert(text_of(i), std::string(i % 90, 'v'))), "insert");
+    require(was_absent(numbers.insert(mix(i), i)), "insert");
+    require(was_absent(texts.insert(text_of(i), std::string(i % 90, 'v'))), "insert");
   }
 }
 inline void make_pool(const std::string& path, const CloseOptions& close_options = {}) {
@@ -51,11 +51,11 @@ inline std::string wrong_content(Pool& pool, int* refused = nullptr, bool may_la
     return refused != nullptr ? "" : "a map cannot be opened";
   }
   for (std::uint64_t i = 0; i < kEntries; ++i) {
-    const auto number = numbers->find(mix(i));
-    const auto text = texts->find(text_of(i));
+    const auto number = numbers->get(mix(i));
+    const auto text = texts->get(text_of(i));
     if (!number || !text) {
       ++refusals;
-      if (refused == nullptr) return "find answered an error";
+      if (refused == nullptr) return "get failed";
       continue;
     }
     const bool lacks_number = may_lack && !number->has_value();

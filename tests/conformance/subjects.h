@@ -160,7 +160,7 @@ bool register_map_test(const char* suite, const char* name, const char* file, in
 // The i-th key in key order, for i below kMaxKeyIndex.
 inline constexpr std::uint64_t kMaxKeyIndex = 60'000;
 template <class K>
-detail::OwnedKey<K> key_at(std::uint64_t i) {
+OwnedKey<K> key_at(std::uint64_t i) {
   if constexpr (std::same_as<K, std::string_view>) {
     char text[32];
     std::snprintf(text, sizeof text, "k%06llu", static_cast<unsigned long long>(i));
@@ -180,7 +180,7 @@ detail::OwnedKey<K> key_at(std::uint64_t i) {
 }
 
 template <class V>
-detail::Owned<V> value_at(std::uint64_t i) {
+Owned<V> value_at(std::uint64_t i) {
   const std::uint64_t bits = mix(i);
   if constexpr (std::same_as<V, std::string_view>) {
     std::string text = std::to_string(i) + ":";

@@ -100,12 +100,22 @@ T must(Expected<T> result) {
 inline void must(const Status& status) {
   if (!status.ok()) throw std::runtime_error("library answered " + describe(status));
 }
+inline void must(const Found& found) { must(found.status()); }
+inline bool was_present(const Found& found) {
+  must(found);
+  return found.present();
+}
+inline bool was_absent(const Found& found) {
+  must(found);
+  return found.absent();
+}
 
 template <class T>
 StatusCode code_of(const Expected<T>& result) {
   return result ? StatusCode::ok : result.error().code();
 }
 inline StatusCode code_of(const Status& status) { return status.code(); }
+inline StatusCode code_of(const Found& found) { return found.status().code(); }
 
 // gtest prints codes as names.
 inline void print_code(StatusCode code, std::ostream* out) { *out << status_code_name(code); }

@@ -26,8 +26,8 @@ class ByteValueTest : public MapTest<S> {
   }
   bool holds(std::uint64_t k, std::string_view expected) {
     bool same = false;
-    const bool found = must(map_->read(KeyType(key_at<KeyType>(k)),
-                                       [&](std::string_view seen) { same = seen == expected; }));
+    const bool found = was_present(map_->read(
+        KeyType(key_at<KeyType>(k)), [&](std::string_view seen) { same = seen == expected; }));
     return found && same;
   }
 
@@ -45,16 +45,16 @@ MAP_TEST(ByteValueTest, ValuesOfEverySize) {
                 4095, 4096, 4097, 65'535, 65'536, 65'537, 1'048'575, 1'048'576, 1'048'577});
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::string value = this->content(sizes[i], i);
-    ASSERT_TRUE(must(this->map_->insert(K(key_at<K>(i)), value))) << sizes[i];
+    ASSERT_TRUE(was_absent(this->map_->insert(K(key_at<K>(i)), value))) << sizes[i];
     ASSERT_TRUE(this->holds(i, value)) << sizes[i];
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::string value = this->content(sizes[i], i);
     ASSERT_TRUE(this->holds(i, value)) << sizes[i];
-    ASSERT_EQ(must(this->map_->find(K(key_at<K>(i)))), std::optional(value)) << sizes[i];
+    ASSERT_EQ(must(this->map_->get(K(key_at<K>(i)))), std::optional(value)) << sizes[i];
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    ASSERT_TRUE(must(this->map_->erase(K(key_at<K>(i)))));
+    ASSERT_TRUE(was_present(this->map_->erase(K(key_at<K>(i)))));
   }
 }
 
@@ -62,14 +62,14 @@ MAP_TEST(ByteValueTest, SixtyFourMebibytes) {
   using K = typename TestFixture::KeyType;
   const std::string big = this->content(scaled(64_MiB, 16_MiB), 1);
   for (int round = 0; round < 2; ++round) {  // the second time in reused space
-    ASSERT_TRUE(must(this->map_->insert(K(key_at<K>(1)), big)));
-    ASSERT_TRUE(must(this->map_->insert(K(key_at<K>(2)), "small")));
+    ASSERT_TRUE(was_absent(this->map_->insert(K(key_at<K>(1)), big)));
+    ASSERT_TRUE(was_absent(this->map_->insert(K(key_at<K>(2)), "small")));
     EXPECT_TRUE(this->holds(1, big));
     EXPECT_TRUE(this->holds(2, "small"));
-    ASSERT_TRUE(must(this->map_->update(K(key_at<K>(1)), "short")));
+    ASSERT_TRUE(was_present(this->map_->update(K(key_at<K>(1)), "short")));
     EXPECT_TRUE(this->holds(1, "short"));
-    ASSERT_TRUE(must(this->map_->erase(K(key_at<K>(1)))));
-    ASSERT_TRUE(must(this->map_->erase(K(key_at<K>(2)))));
+    ASSERT_TRUE(was_present(this->map_->erase(K(key_at<K>(1)))));
+    ASSERT_TRUE(was_present(this->map_->erase(K(key_at<K>(2)))));
   }
 }
 
@@ -80,7 +80,7 @@ MAP_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
   std::map<std::uint64_t, std::string> model;
   for (std::uint64_t i = 0; i < 100; ++i) {
     model[i] = this->content(i, i);
-    ASSERT_TRUE(must(this->map_->insert(K(key_at<K>(i)), model[i])));
+    ASSERT_TRUE(was_absent(this->map_->insert(K(key_at<K>(i)), model[i])));
   }
   for (std::uint64_t round = 0; round < scaled(4'000, 600); ++round) {
     const std::uint64_t k = rng.below(100);
@@ -90,9 +90,9 @@ MAP_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
                                              : model[k].size() + rng.below(3);
     model[k] = this->content(size, round);
     if (rng.one_in(2)) {
-      ASSERT_TRUE(must(this->map_->update(K(key_at<K>(k)), model[k])));
+      ASSERT_TRUE(was_present(this->map_->update(K(key_at<K>(k)), model[k])));
     } else {
-      ASSERT_FALSE(must(this->map_->upsert(K(key_at<K>(k)), model[k])));
+      ASSERT_FALSE(was_absent(this->map_->put(K(key_at<K>(k)), model[k])));
     }
     ASSERT_TRUE(this->holds(k, model[k])) << "round " << round << " size " << size;
     const std::uint64_t other = rng.below(100);
@@ -108,11 +108,11 @@ MAP_TEST(ByteValueTest, ValuesBeyondTheLimitAreRefused) {
   void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(range, MAP_FAILED);
   const std::string_view huge(static_cast<const char*>(range), size);
-  ASSERT_TRUE(must(this->map_->insert(K(key_at<K>(2)), "kept")));
+  ASSERT_TRUE(was_absent(this->map_->insert(K(key_at<K>(2)), "kept")));
   EXPECT_EQ(code_of(this->map_->insert(K(key_at<K>(1)), huge)), StatusCode::invalid_argument);
-  EXPECT_EQ(code_of(this->map_->upsert(K(key_at<K>(2)), huge)), StatusCode::invalid_argument);
+  EXPECT_EQ(code_of(this->map_->put(K(key_at<K>(2)), huge)), StatusCode::invalid_argument);
   EXPECT_EQ(code_of(this->map_->update(K(key_at<K>(2)), huge)), StatusCode::invalid_argument);
-  EXPECT_FALSE(must(this->map_->contains(K(key_at<K>(1)))));
+  EXPECT_FALSE(was_present(this->map_->contains(K(key_at<K>(1)))));
   EXPECT_TRUE(this->holds(2, "kept"));
   munmap(range, size);
 }

@@ -107,9 +107,9 @@ TEST_F(Versioned, V2_V3_V4_V14_AgainstAModel) {
     for (std::uint64_t i = 0; i < scaled(1'000, 300); ++i) {
       const std::uint64_t key = draw(40);
       if (draw(3) == 0) {
-        EXPECT_EQ(must(map.erase(key)), model.erase(key) != 0);
+        EXPECT_EQ(was_present(map.erase(key)), model.erase(key) != 0);
       } else {
-        EXPECT_EQ(must(map.upsert(key, i)), !model.contains(key));
+        EXPECT_EQ(was_absent(map.put(key, i)), !model.contains(key));
         model[key] = i;
       }
       if (draw(3) != 0) continue;
@@ -122,7 +122,7 @@ TEST_F(Versioned, V2_V3_V4_V14_AgainstAModel) {
       const auto& [version, state] = tagged[draw(tagged.size())];
       EXPECT_EQ(at(map, version), state) << version;
       const std::uint64_t key = draw(42);
-      const auto found = must(map.find(key, version));
+      const auto found = must(map.get(key, version));
       EXPECT_EQ(found.has_value(), state.contains(key));
       if (found) {
         EXPECT_EQ(*found, state.at(key));
@@ -158,9 +158,9 @@ TEST_F(Versioned, RangesOfByteStringsAgainstAModel) {
   for (std::uint64_t i = 0; i < 400; ++i) {
     const std::string key = text();
     if (draw(3) == 0) {
-      EXPECT_EQ(must(map.erase(key)), model.erase(key) != 0);
+      EXPECT_EQ(was_present(map.erase(key)), model.erase(key) != 0);
     } else {
-      must(map.upsert(key, i));
+      must(map.put(key, i));
       model[key] = i;
     }
     if (i % 20 == 19) tagged.emplace_back(must(map.tag()), model);
@@ -185,7 +185,7 @@ TEST_F(Versioned, V13_EveryBlockIsRebuiltOnce) {
   {
     auto map = numbers();
     for (std::uint64_t key = 0; key < 1'000; ++key) {  // eight blocks
-      must(map.insert(key * 7, key));
+      was_absent(map.insert(key * 7, key));
       model.emplace(key * 7, key);
     }
     must(map.tag());
@@ -210,15 +210,15 @@ TEST_F(Versioned, HistoryHasAnEntryPerVersion) {
   auto map = numbers();
   std::vector<std::pair<Version, std::optional<std::uint64_t>>> expected;
   for (std::uint64_t i = 0; i < 40; ++i) {
-    must(map.upsert(5, 1000));  // changed again below
+    must(map.put(5, 1000));  // changed again below
     if (i % 4 == 3) {
       must(map.erase(5));
       expected.emplace_back(map.versions().last + 1, std::nullopt);
     } else {
-      must(map.upsert(5, i));
+      must(map.put(5, i));
       expected.emplace_back(map.versions().last + 1, i);
     }
-    must(map.upsert(6, i));
+    must(map.put(6, i));
     if (i != 39) must(map.tag());
   }
   decltype(expected) history;
@@ -239,14 +239,14 @@ TEST_F(Versioned, V17_OpenAndUnknownVersionsAreRefused) {
   const VersionRange none = map.versions();
   EXPECT_LT(none.last, none.first);
   for (const Version version : {Version{0}, none.last + 1, none.last + 2, ~Version{0}}) {
-    EXPECT_EQ(map.find(1, version).error(), StatusCode::invalid_argument) << version;
+    EXPECT_EQ(map.get(1, version).error(), StatusCode::invalid_argument) << version;
     EXPECT_EQ(map.snapshot(version).error(), StatusCode::invalid_argument) << version;
     EXPECT_EQ(map.rollback(version), StatusCode::invalid_argument) << version;
     EXPECT_EQ(map.scan_at(version, {}, [](auto, auto) {}).error(), StatusCode::invalid_argument);
   }
   const Version version = must(map.tag());
-  EXPECT_EQ(must(map.find(1, version)), 1U);
-  EXPECT_EQ(map.find(1, version + 1).error(), StatusCode::invalid_argument);
+  EXPECT_EQ(must(map.get(1, version)), 1U);
+  EXPECT_EQ(map.get(1, version + 1).error(), StatusCode::invalid_argument);
   EXPECT_EQ(map.trim(version + 2).error(), StatusCode::invalid_argument);
 }
 
@@ -254,12 +254,12 @@ TEST_F(Versioned, V17_OpenAndUnknownVersionsAreRefused) {
 TEST_F(Versioned, V15_NoValueIsAMark) {
   auto map = numbers();
   for (const std::uint64_t value : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
-    must(map.upsert(value, value));
+    must(map.put(value, value));
     const Version version = must(map.tag());
-    EXPECT_TRUE(must(map.erase(value)));
-    EXPECT_FALSE(must(map.erase(value)));
-    EXPECT_EQ(must(map.find(value, version)), value);
-    EXPECT_EQ(must(map.find(value)), std::nullopt);
+    EXPECT_TRUE(was_present(map.erase(value)));
+    EXPECT_FALSE(was_present(map.erase(value)));
+    EXPECT_EQ(must(map.get(value, version)), value);
+    EXPECT_EQ(must(map.get(value)), std::nullopt);
   }
 }
 
@@ -287,12 +287,12 @@ TEST_F(Versioned, DiffIsWhatDiffers) {
   auto map = numbers();
   for (std::uint64_t i = 0; i < 200; ++i) must(map.insert(i, i));
   const Version before = must(map.tag());
-  must(map.upsert(10, 11));
+  must(map.put(10, 11));
   must(map.erase(20));
   must(map.insert(1000, 1));
-  must(map.upsert(30, 31));
+  must(map.put(30, 31));
   must(map.tag());
-  must(map.upsert(30, 30));  // as it was
+  must(map.put(30, 30));  // as it was
   const Version after = must(map.tag());
   std::string seen;
   const auto text = [](const std::optional<std::uint64_t>& value) {
@@ -313,7 +313,7 @@ TEST_F(Versioned, V16_TrimGivesSpaceBack) {
   const std::uint64_t keys = scaled(300, 60);
   for (std::uint64_t round = 0; round < 20; ++round) {
     for (std::uint64_t key = 0; key < keys; ++key) {
-      must(map.upsert(key, std::string(200, static_cast<char>('a' + round))));
+      must(map.put(key, std::string(200, static_cast<char>('a' + round))));
     }
     versions.push_back(must(map.tag()));
   }
@@ -321,9 +321,9 @@ TEST_F(Versioned, V16_TrimGivesSpaceBack) {
   EXPECT_GT(full, keys * 20 * 200);
   auto held = must(map.snapshot(versions[10]));
   EXPECT_EQ(must(map.trim(versions[15])), versions[10]);
-  EXPECT_EQ(*must(map.find(3, versions[10])), std::string(200, 'k'));
-  EXPECT_EQ(*must(map.find(3, versions[19])), std::string(200, 't'));
-  EXPECT_EQ(map.find(3, versions[9]).error(), StatusCode::invalid_argument);
+  EXPECT_EQ(*must(map.get(3, versions[10])), std::string(200, 'k'));
+  EXPECT_EQ(*must(map.get(3, versions[19])), std::string(200, 't'));
+  EXPECT_EQ(map.get(3, versions[9]).error(), StatusCode::invalid_argument);
   EXPECT_LT(bytes(), full * 6 / 10);
   {
     const auto gone = std::move(held);
@@ -342,7 +342,7 @@ TEST_F(Versioned, V16_TrimGivesSpaceBack) {
 TEST_F(Versioned, V16_UntaggedMapsKeepNothing) {
   auto map = numbers();
   for (std::uint64_t round = 0; round < 50; ++round) {
-    for (std::uint64_t key = 0; key < 500; ++key) must(map.upsert(key + round * 500, round));
+    for (std::uint64_t key = 0; key < 500; ++key) must(map.put(key + round * 500, round));
     for (std::uint64_t key = 0; key < 500; ++key) must(map.update(key + round * 500, round + 1));
     for (std::uint64_t key = 0; key < 500; ++key) must(map.erase(key + round * 500));
   }
@@ -352,9 +352,7 @@ TEST_F(Versioned, V16_UntaggedMapsKeepNothing) {
 
 TEST_F(Versioned, RollbackIsWhatWasTagged) {
   auto map = must(pool_.versioned_map<std::string_view, std::string_view>("m"));
-  const auto put = [&](std::string_view key, std::string_view value) {
-    must(map.upsert(key, value));
-  };
+  const auto put = [&](std::string_view key, std::string_view value) { must(map.put(key, value)); };
   put("a", "1");
   put("b", "1");
   const Version first = must(map.tag());
@@ -375,12 +373,12 @@ TEST_F(Versioned, RollbackIsWhatWasTagged) {
     return all;
   };
   EXPECT_EQ(text(), "a1b1");
-  EXPECT_EQ(must(map.find("c", second)), std::nullopt);
+  EXPECT_EQ(must(map.get("c", second)), std::nullopt);
   put("b", "4");
   const Version third = must(map.tag());
   put("b", "5");
-  EXPECT_EQ(*must(map.find("b", third)), "4");
-  EXPECT_EQ(*must(map.find("b", first)), "1");
+  EXPECT_EQ(*must(map.get("b", third)), "4");
+  EXPECT_EQ(*must(map.get("b", first)), "1");
   EXPECT_TRUE(must(pool_.check({.deep = true})).ok());
   EXPECT_EQ(must(pool_.check()).leaked_blocks, 0U);
 }
@@ -393,7 +391,7 @@ TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
     must(map.insert(kKey, kValue));
     for (std::uint64_t i = 0; i < 9; ++i) {
       must(map.tag());
-      must(map.upsert(kKey, i));
+      must(map.put(kKey, i));
     }
     ASSERT_TRUE(pool_.close().ok());
   }
@@ -417,7 +415,7 @@ TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
       ASSERT_EQ(::pwrite(fd, &link, 8, static_cast<off_t>(at)), 8);
       ::close(fd);
       for (Version version = map.versions().first; version <= map.versions().last; ++version) {
-        (void)map.find(kKey, version);
+        (void)map.get(kKey, version);
         (void)map.scan_at(version, {}, [](auto, auto) {});
       }
       (void)map.history(kKey, [](auto, const auto&) {});

@@ -73,8 +73,10 @@ class Session {
       Pool pool = must(Pool::open(path_, options()));
       auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", maps()));
       auto texts = must(pool.map<Bytes, Bytes>("texts", maps()));
-      for (const auto& [key, value] : numbers_) require(must(numbers.insert(key, value)), "insert");
-      for (const auto& [key, value] : texts_) require(must(texts.insert(key, value)), "insert");
+      for (const auto& [key, value] : numbers_)
+        require(was_absent(numbers.insert(key, value)), "insert");
+      for (const auto& [key, value] : texts_)
+        require(was_absent(texts.insert(key, value)), "insert");
       if (parameters_.scene == Scene::recover) _exit(0);
       must(pool.close());
     });
@@ -134,17 +136,17 @@ class Session {
       require(numbers_.at(key) == value, "a number's value is wrong after reopen");
     }));
     for (const auto& [key, value] : numbers_) {
-      require(number_doubts_.contains(key) || must(numbers.find(key)) == std::optional(value),
+      require(number_doubts_.contains(key) || must(numbers.get(key)) == std::optional(value),
               "an acknowledged number is lost: " + std::to_string(key));
     }
     for (const auto& [key, value] : texts_) {
-      require(text_doubts_.contains(key) || must(texts.find(key)) == std::optional(value),
+      require(text_doubts_.contains(key) || must(texts.get(key)) == std::optional(value),
               "an acknowledged text is lost: " + key);
     }
     auto report = must(pool->check({.deep = true}));
     require(report.ok(), "check: " + std::string(report.first()));
     require(report.leaked_blocks == 0, std::to_string(report.leaked_blocks) + " blocks leaked");
-    require(must(numbers.upsert(7, 7)), "upsert after reopen");
+    require(was_absent(numbers.put(7, 7)), "upsert after reopen");
     must(pool->close());
   }
 
@@ -232,16 +234,14 @@ class Session {
       const bool erases = i % 5 == 4;
       const std::uint64_t value = i * 1'000;
       auto answer = call("a mutation", [&] {
-        return erases       ? map.erase(key)
-               : i % 5 == 3 ? map.update(key, value)
-                            : map.upsert(key, value);
+        return erases ? map.erase(key) : i % 5 == 3 ? map.update(key, value) : map.put(key, value);
       });
-      if (!answer) {
-        if (!undone(answer.error().code())) number_doubts_.insert(key);
+      if (!answer.ok()) {
+        if (!undone(code_of(answer))) number_doubts_.insert(key);
         continue;
       }
       const bool was = numbers_.contains(key);
-      require(*answer == (erases || i % 5 == 3 ? was : !was), "a mutation answers wrong");
+      require(answer.present() == was, "a mutation is wrong about its key");
       if (erases) {
         numbers_.erase(key);
       } else if (was || i % 5 != 3) {
@@ -259,13 +259,13 @@ class Session {
       const std::string key = (number % 2 == 0 ? "old:" : "new:") + std::to_string(number);
       const std::string value(i == kLarge ? 100'000 : i % 300, 'n');
       auto answer =
-          call("a mutation", [&] { return erases ? map.erase(key) : map.upsert(key, value); });
-      if (!answer) {
-        if (!undone(answer.error().code())) text_doubts_.insert(key);
+          call("a mutation", [&] { return erases ? map.erase(key) : map.put(key, value); });
+      if (!answer.ok()) {
+        if (!undone(code_of(answer))) text_doubts_.insert(key);
         continue;
       }
       const bool was = texts_.contains(key);
-      require(*answer == (erases ? was : !was), "a mutation answers wrong");
+      require(answer.present() == was, "a mutation is wrong about its key");
       if (erases) {
         texts_.erase(key);
       } else {
@@ -279,9 +279,9 @@ class Session {
       const std::uint64_t key = mix(i);
       std::uint64_t value = 0;
       auto found = call("read", [&] { return map.read(key, [&](std::uint64_t v) { value = v; }); });
-      if (!found || number_doubts_.contains(key)) continue;
-      require(*found == numbers_.contains(key), "a read answers wrong");
-      require(!*found || value == numbers_.at(key), "a read finds a wrong value");
+      if (!found.ok() || number_doubts_.contains(key)) continue;
+      require(found.present() == numbers_.contains(key), "a read is wrong about its key");
+      require(found.absent() || value == numbers_.at(key), "a read finds a wrong value");
     }
     std::uint64_t entries = 0;
     auto visited = call(
@@ -293,10 +293,10 @@ class Session {
   void read_texts(Map<Bytes, Bytes>& map) {
     for (std::uint64_t i = 0; i < size() / 2; i += 41) {
       const std::string key = "old:" + std::to_string(i);
-      auto found = call("find", [&] { return map.find(key); });
+      auto found = call("get", [&] { return map.get(key); });
       if (!found || text_doubts_.contains(key)) continue;
-      require(found->has_value() == texts_.contains(key), "a find answers wrong");
-      require(!*found || **found == texts_.at(key), "a find copies a wrong value");
+      require(found->has_value() == texts_.contains(key), "get is wrong about its key");
+      require(!*found || **found == texts_.at(key), "get copies a wrong value");
     }
   }
   // Iterators copy, too, and the bound of a prefix that is longer than a buffer.

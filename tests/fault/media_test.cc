@@ -133,7 +133,7 @@ void live_on_dax(const std::string& path, Medium medium, const std::string& inst
   EXPECT_EQ(info.durability, Durability::power);
   EXPECT_EQ(info.flush_instruction, instruction);
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", maps()));
-  for (std::uint64_t i = 0; i < 1'000; ++i) EXPECT_EQ(must(map.find(i)), mix(i));
+  for (std::uint64_t i = 0; i < 1'000; ++i) EXPECT_EQ(must(map.get(i)), mix(i));
   expect_sound(pool);
   must(pool.close());
 }
@@ -171,12 +171,12 @@ TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
         auto numbers = must(pool->map<std::uint64_t, std::uint64_t>("numbers", maps()));
         auto texts = must(pool->map<std::uint64_t, std::string_view>("texts", maps()));
         for (std::uint64_t i = 0; i < 9; ++i) {
-          must(numbers.upsert(mix(i), i));
-          must(texts.upsert(mix(i), value));
+          must(numbers.put(mix(i), i));
+          must(texts.put(mix(i), value));
           if (i % 3 == 2) must(numbers.erase(mix(i - 1)));
         }
         // It ends with any of these, a tower among them.
-        for (int i = 0; i <= round; ++i) must(numbers.upsert(mix(100 + i), 1));
+        for (int i = 0; i <= round; ++i) must(numbers.put(mix(100 + i), 1));
       } catch (const std::exception& error) {
         wrong += error.what();
       }
@@ -440,7 +440,7 @@ TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
   EXPECT_GT(k, 8U) << "nothing is allocated";
   Pool pool = open_pool(path, options);
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", one));
-  for (std::uint64_t i = 0; i < kEntries; ++i) ASSERT_EQ(must(map.find(mix(i))), i);
+  for (std::uint64_t i = 0; i < kEntries; ++i) ASSERT_EQ(must(map.get(mix(i))), i);
   expect_sound(pool);
 }
 
@@ -457,7 +457,7 @@ TEST_F(File, DramIsCountedAfterFailures) {
       const Failing failing(Fault::nothrow_new, k, false);
       for (std::uint64_t i = 0; i < 60; ++i) {
         const std::string value(i % 12 * 16, 'v');  // blocks of many classes
-        while (!map.upsert(mix(i), value)) {
+        while (!map.put(mix(i), value).ok()) {
         }
       }
       if (k != 0 && faults_fired() == 0) return std::uint64_t{0};

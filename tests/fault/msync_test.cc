@@ -53,9 +53,9 @@ TEST(FailedMsync, OfAFileThatBecameShorterIsToldToEveryLaterCall) {
         must(pool.map<std::uint64_t, std::uint64_t>("m", {.engine = chosen_engine().engine}));
     for (std::uint64_t i = 0; i < kKeys; ++i) must(map.insert(i, i));
     ASSERT_EQ(truncate(path.c_str(), 8192), 0);
-    EXPECT_EQ(code_of(map.upsert(1, 2)), StatusCode::poisoned);
-    EXPECT_EQ(code_of(map.upsert(kKeys, 1)), StatusCode::poisoned);
-    EXPECT_EQ(code_of(map.find(1)), StatusCode::poisoned);
+    EXPECT_EQ(code_of(map.put(1, 2)), StatusCode::poisoned);
+    EXPECT_EQ(code_of(map.put(kKeys, 1)), StatusCode::poisoned);
+    EXPECT_EQ(code_of(map.get(1)), StatusCode::poisoned);
     EXPECT_EQ(pool.sync(), StatusCode::poisoned);
     EXPECT_EQ(pool.close(), StatusCode::poisoned);
   }

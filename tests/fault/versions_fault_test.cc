@@ -96,10 +96,10 @@ class Session {
     for (std::uint64_t key = round % 2; key < kKeys && !in_doubt_; key += 2) {
       const bool erases = (key + round) % 5 == 4;
       const std::string value((key * round) % 90, static_cast<char>('a' + round));
-      auto done = call([&] { return erases ? map.erase(key) : map.upsert(key, value); });
+      auto done = call([&] { return erases ? map.erase(key) : map.put(key, value); });
       judge(code_of(done));
-      if (!done) continue;
-      require(*done == (erases == now_.contains(key)), "a mutation answers wrong");
+      if (!done.ok()) continue;
+      require(done.present() == now_.contains(key), "a mutation is wrong about its key");
       if (erases) {
         now_.erase(key);
       } else {
@@ -126,10 +126,11 @@ class Session {
         });
       });
       require(!scanned || (same && next == state.end()), "a version is read wrong");
-      auto found = call([&] { return map.find(3, version); });
+      auto found = call([&] { return map.get(3, version); });
       const auto expected = state.find(3);
-      require(!found || found->has_value() == (expected != state.end()), "a find answers wrong");
-      require(!found || !*found || **found == expected->second, "a find copies a wrong value");
+      require(!found || found->has_value() == (expected != state.end()),
+              "get is wrong about its key");
+      require(!found || !*found || **found == expected->second, "get copies a wrong value");
     }
     if (tagged_.empty()) return;
     const Version first = std::max(tagged_.front().first, trimmed_);
@@ -239,7 +240,7 @@ TEST(VersionsFault, ARollbackThatIsNotDurableIsEndedByTheNextOpen) {
       auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>("m"));
       must(map.insert(1, 1));
       version = must(map.tag());
-      for (std::uint64_t i = 1; i <= 5; ++i) must(map.upsert(i, 10 + i));
+      for (std::uint64_t i = 1; i <= 5; ++i) must(map.put(i, 10 + i));
       const std::uint64_t before = faults_fired_here();
       {
         const Failing failing(Fault::msync, k, true);
@@ -252,13 +253,13 @@ TEST(VersionsFault, ARollbackThatIsNotDurableIsEndedByTheNextOpen) {
     {
       Pool pool = must(Pool::open(path, kPower));
       auto map = must(pool.versioned_map<std::uint64_t, std::uint64_t>("m"));
-      const bool done = must(map.find(2)) == std::nullopt;
+      const bool done = must(map.get(2)) == std::nullopt;
       EXPECT_TRUE(fired || done);
       for (std::uint64_t i = 1; i <= 5; ++i) {
         const std::optional<std::uint64_t> was = i == 1 ? std::optional(i) : std::nullopt;
-        EXPECT_EQ(must(map.find(i)), done ? was : std::optional(10 + i)) << "msync " << k;
+        EXPECT_EQ(must(map.get(i)), done ? was : std::optional(10 + i)) << "msync " << k;
       }
-      EXPECT_EQ(must(map.find(1, version)), 1U);
+      EXPECT_EQ(must(map.get(1, version)), 1U);
       EXPECT_GT(must(map.tag()), version);
       must(pool.close());
     }

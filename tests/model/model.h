@@ -68,7 +68,7 @@ class KeyNumbers {
 
 // The key with a number: order-preserving, so that ascending numbers are ascending keys.
 template <class K>
-detail::OwnedKey<K> model_key(std::uint64_t number, Distribution distribution) {
+OwnedKey<K> model_key(std::uint64_t number, Distribution distribution) {
   if constexpr (std::same_as<K, std::string_view>) {
     char digits[24];
     std::snprintf(digits, sizeof digits, "%08llu", static_cast<unsigned long long>(number));
@@ -88,7 +88,7 @@ detail::OwnedKey<K> model_key(std::uint64_t number, Distribution distribution) {
 }
 
 template <class V>
-detail::Owned<V> model_value(std::uint64_t salt) {
+Owned<V> model_value(std::uint64_t salt) {
   if constexpr (std::same_as<V, std::string_view>) {
     const std::uint64_t bits = mix(salt);
     // Mostly small, some beyond a line, a few beyond the largest size class.
@@ -164,8 +164,8 @@ std::uint64_t digest_of(const T& value, std::uint64_t salt) {
 template <class K, class V>
 class Model {
  public:
-  using OwnedK = detail::OwnedKey<K>;
-  using OwnedV = detail::Owned<V>;
+  using OwnedK = OwnedKey<K>;
+  using OwnedV = Owned<V>;
 
   // Scans of an engine that keeps no order visit every entry.
   Model(Distribution distribution, bool ordered) : distribution_(distribution), ordered_(ordered) {}
@@ -235,26 +235,26 @@ class Model {
     const K k(owned);
     switch (op.kind) {
       case OpKind::insert:
-        return must(map.insert(k, V(model_value<V>(op.salt))));
+        return was_absent(map.insert(k, V(model_value<V>(op.salt))));
       case OpKind::upsert:
-        return must(map.upsert(k, V(model_value<V>(op.salt))));
+        return was_absent(map.put(k, V(model_value<V>(op.salt))));
       case OpKind::update:
-        return must(map.update(k, V(model_value<V>(op.salt))));
+        return was_present(map.update(k, V(model_value<V>(op.salt))));
       case OpKind::erase:
-        return must(map.erase(k));
+        return was_present(map.erase(k));
       case OpKind::find: {
-        const auto found = must(map.find(k));
+        const auto found = must(map.get(k));
         return found ? digest_of(*found, 1) : 0;
       }
       case OpKind::contains:
-        return must(map.contains(k));
+        return was_present(map.contains(k));
       case OpKind::find_many: {
         const std::vector<std::uint64_t> numbers = many(op);
         std::vector<OwnedK> owned_keys;
         for (const std::uint64_t number : numbers) owned_keys.push_back(key(number));
         const std::vector<K> keys(owned_keys.begin(), owned_keys.end());
         std::vector<std::optional<OwnedV>> values(keys.size());
-        must(map.find_many(keys, values));
+        must(map.get_many(keys, values));
         std::uint64_t sum = 0;
         for (std::size_t i = 0; i < keys.size(); ++i) {
           if (values[i]) sum = mix(sum + digest_of(*values[i], numbers[i]));
@@ -297,7 +297,7 @@ class Model {
   // Full comparison: by find, by every entry, by forward and by reverse scan. Empty if equal.
   std::string difference(AnyMap<K, V>& map) const {
     for (const auto& [k, value] : map_) {
-      const auto found = must(map.find(K(k)));
+      const auto found = must(map.get(K(k)));
       if (!found) return "find misses key " + show(k);
       if (*found != value) return "find gives a wrong value for key " + show(k);
     }

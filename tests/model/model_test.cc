@@ -220,7 +220,7 @@ TEST_P(Killed, DuringOpen) {
       Pool pool = open_pool(path, options);
       AnyMap<std::uint64_t, std::uint64_t> map(pool, "m", GetParam());
       for (std::uint64_t i = 0; i < entries; ++i) {
-        ASSERT_EQ(must(map.find(mix(i))), std::optional(i)) << i;
+        ASSERT_EQ(must(map.get(mix(i))), std::optional(i)) << i;
       }
       EXPECT_EQ(map.count(), entries);
       expect_sound(pool);
@@ -261,7 +261,7 @@ TEST_P(Killed, DuringClose) {
     AnyMap<Bytes, Bytes> map(pool, "m", GetParam());
     for (std::uint64_t i = 0; i < next; ++i) {
       const std::string text = std::to_string(mix(i));
-      ASSERT_EQ(must(map.find(text)), std::optional(text + text)) << "round " << round;
+      ASSERT_EQ(must(map.get(text)), std::optional(text + text)) << "round " << round;
     }
     expect_sound(pool);
     must(pool.close());

@@ -62,7 +62,7 @@ void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
   PERDURE_TRACE_SEED();
   TempPath path;
   const PoolOptions options{.durability = parameters.durability, .max_size = parameters.max_size};
-  auto value_of = [&](std::uint64_t i) -> detail::Owned<V> {
+  auto value_of = [&](std::uint64_t i) -> Owned<V> {
     if constexpr (std::same_as<V, Bytes>) {
       // All of one size, so that what one frees another can use.
       std::string value(parameters.value_size, static_cast<char>('a' + i % 26));
@@ -82,7 +82,7 @@ void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
     AnyMap<Bytes, V> map(pool, "m", engine);
     auto verify = [&] {
       for (const auto& [key, number] : model) {
-        ASSERT_TRUE(must(map.find(key)) == std::optional(value_of(number))) << key;
+        ASSERT_TRUE(must(map.get(key)) == std::optional(value_of(number))) << key;
       }
       ASSERT_EQ(map.count(), model.size());
       ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
@@ -92,12 +92,12 @@ void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
     for (;; ++next) {
       const std::string key = "key" + std::to_string(mix(next));
       const auto done = map.insert(key, V(value_of(next)));
-      if (!done) {
-        ASSERT_EQ(done.error().code(), StatusCode::pool_full) << describe(done.error());
-        ASSERT_FALSE(must(map.contains(key))) << "a refused insert must not happen";
+      if (!done.ok()) {
+        ASSERT_EQ(code_of(done), StatusCode::pool_full) << describe(done.status());
+        ASSERT_FALSE(was_present(map.contains(key))) << "a refused insert must not happen";
         break;
       }
-      ASSERT_TRUE(*done);
+      ASSERT_TRUE(done.absent());
       model[key] = next;
       ASSERT_LT(next, 5'000'000U) << "a pool of this size cannot hold so much";
     }
@@ -111,19 +111,19 @@ void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
     for (const std::string& key : {model.begin()->first, model.rbegin()->first}) {
       const std::uint64_t number = model[key];
       const auto updated = map.update(key, V(value_of(number + 26)));
-      if (updated) {
+      if (updated.ok()) {
         model[key] = number + 26;
       } else {
-        EXPECT_EQ(updated.error().code(), StatusCode::pool_full);
+        EXPECT_EQ(code_of(updated), StatusCode::pool_full);
       }
-      EXPECT_TRUE(must(map.find(key)) == std::optional(value_of(model[key])));
-      const auto refused = map.upsert(key, V(value_of(number + 52)));
-      if (refused) {
+      EXPECT_TRUE(must(map.get(key)) == std::optional(value_of(model[key])));
+      const auto refused = map.put(key, V(value_of(number + 52)));
+      if (refused.ok()) {
         model[key] = number + 52;
       } else {
-        EXPECT_EQ(refused.error().code(), StatusCode::pool_full);
+        EXPECT_EQ(code_of(refused), StatusCode::pool_full);
       }
-      EXPECT_TRUE(must(map.find(key)) == std::optional(value_of(model[key])));
+      EXPECT_TRUE(must(map.get(key)) == std::optional(value_of(model[key])));
     }
 
     // Erase half of the keys and bring half of those back, with other values: what they need, a
@@ -134,14 +134,14 @@ void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
     std::shuffle(keys.begin(), keys.end(), rng);
     keys.resize(keys.size() / 2);
     for (const std::string& key : keys) {
-      ASSERT_TRUE(must(map.erase(key))) << "erase works in a full pool";
+      ASSERT_TRUE(was_present(map.erase(key))) << "erase works in a full pool";
       model.erase(key);
-      ASSERT_FALSE(must(map.contains(key)));
+      ASSERT_FALSE(was_present(map.contains(key)));
     }
     for (std::size_t i = 0; i < keys.size() / 2; ++i) {
       const auto done = map.insert(keys[i], V(value_of(i)));
-      ASSERT_TRUE(done.has_value()) << "insert " << i << " of " << keys.size() / 2 << " after "
-                                    << keys.size() << " erases: " << describe(done.error());
+      ASSERT_TRUE(done.ok()) << "insert " << i << " of " << keys.size() / 2 << " after "
+                             << keys.size() << " erases: " << describe(done.status());
       model[keys[i]] = i;
     }
     ASSERT_NO_FATAL_FAILURE(verify());
@@ -175,8 +175,8 @@ TEST_P(FullPoolEdges, TheSmallestPoolWorks) {
     AnyMap<std::uint64_t, std::uint64_t> map(pool, "m", GetParam(), {.capacity = 1});
     for (std::uint64_t i = 0;; ++i) {
       const auto done = map.insert(mix(i), i);
-      if (!done) {
-        EXPECT_EQ(done.error().code(), StatusCode::pool_full);
+      if (!done.ok()) {
+        EXPECT_EQ(code_of(done), StatusCode::pool_full);
         break;
       }
       model[mix(i)] = i;
@@ -187,10 +187,10 @@ TEST_P(FullPoolEdges, TheSmallestPoolWorks) {
   }
   Pool pool = open_pool(path, {});
   AnyMap<std::uint64_t, std::uint64_t> map(pool, "m", GetParam());
-  for (const auto& [key, value] : model) ASSERT_EQ(must(map.find(key)), std::optional(value));
+  for (const auto& [key, value] : model) ASSERT_EQ(must(map.get(key)), std::optional(value));
   expect_sound(pool);
   while (!model.empty()) {
-    ASSERT_TRUE(must(map.erase(model.begin()->first)));
+    ASSERT_TRUE(was_present(map.erase(model.begin()->first)));
     model.erase(model.begin());
   }
   EXPECT_EQ(map.count(), 0U);
@@ -236,7 +236,7 @@ TEST_P(FullPoolEdges, KilledWhenFull) {
       AnyMap<std::uint64_t, Bytes> map(pool, "m", GetParam());
       const std::string value(500, 'v');
       std::uint64_t n = filled;
-      while (map.insert(n, value)) ++n;
+      while (map.insert(n, value).ok()) ++n;
       require(write(pipe_fds[1], &n, sizeof n) == sizeof n, "pipe");
       kill(getpid(), SIGKILL);
     });
@@ -248,10 +248,10 @@ TEST_P(FullPoolEdges, KilledWhenFull) {
     Pool pool = open_pool(path, options);
     AnyMap<std::uint64_t, Bytes> map(pool, "m", GetParam());
     ASSERT_GT(n, filled) << "nothing fits after a kill in a full pool with erased entries";
-    for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(must(map.contains(i)) == true) << i;
+    for (std::uint64_t i = 0; i < n; ++i) ASSERT_TRUE(was_present(map.contains(i)) == true) << i;
     ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
     filled = n - n / 3;
-    for (std::uint64_t i = filled; i < n; ++i) ASSERT_TRUE(must(map.erase(i)));
+    for (std::uint64_t i = filled; i < n; ++i) ASSERT_TRUE(was_present(map.erase(i)));
     must(pool.close());
   }
 }
@@ -271,12 +271,12 @@ void churn(const EngineInfo& engine, std::uint64_t live, KeyOf key_of, ValueOf v
     Pool& pool = *session;
     AnyMap<K, V>& map = *view;
     for (std::uint64_t i = 0; i < live; ++i) {
-      ASSERT_TRUE(must(map.insert(K(key_of(i)), V(value_of(i)))));
+      ASSERT_TRUE(was_absent(map.insert(K(key_of(i)), V(value_of(i)))));
     }
     const std::uint64_t first = std::filesystem::file_size(path.str());
     for (std::uint64_t i = live; i < live * 20; ++i) {
-      ASSERT_TRUE(must(map.insert(K(key_of(i)), V(value_of(i))))) << i;
-      ASSERT_TRUE(must(map.erase(K(key_of(i - live))))) << i;
+      ASSERT_TRUE(was_absent(map.insert(K(key_of(i)), V(value_of(i))))) << i;
+      ASSERT_TRUE(was_present(map.erase(K(key_of(i - live))))) << i;
     }
     EXPECT_LE(std::filesystem::file_size(path.str()), 2 * first);
     EXPECT_LE(must(pool.stats()).file_bytes, 2 * first);
@@ -302,8 +302,8 @@ void churn(const EngineInfo& engine, std::uint64_t live, KeyOf key_of, ValueOf v
     session.emplace(open_pool(path, {}));
     view.emplace(*session, "m", engine);
     EXPECT_EQ(map.count(), live);
-    ASSERT_TRUE(must(map.contains(K(key_of(live * 20 - 1)))));
-    ASSERT_FALSE(must(map.contains(K(key_of(live * 19 - 1)))));
+    ASSERT_TRUE(was_present(map.contains(K(key_of(live * 20 - 1)))));
+    ASSERT_FALSE(was_present(map.contains(K(key_of(live * 19 - 1)))));
     ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
   }
 }
@@ -344,10 +344,10 @@ TEST_P(Churn, GrowAndEmptyRepeatedly) {
     std::iota(order.begin(), order.end(), 0);
     if (round % 3 == 1) std::reverse(order.begin(), order.end());
     if (round % 3 == 2) std::shuffle(order.begin(), order.end(), rng);
-    for (const std::uint64_t i : order) ASSERT_TRUE(must(map.insert(i * 3, i)));
+    for (const std::uint64_t i : order) ASSERT_TRUE(was_absent(map.insert(i * 3, i)));
     if (round % 3 == 0) std::shuffle(order.begin(), order.end(), rng);
     for (std::size_t gone = 0; gone < order.size(); ++gone) {
-      ASSERT_TRUE(must(map.erase(order[gone] * 3)));
+      ASSERT_TRUE(was_present(map.erase(order[gone] * 3)));
       if (gone % 5'000 == 0) {
         ASSERT_EQ(map.count(), n - gone - 1);
       }

@@ -52,12 +52,14 @@ template <class T>
 Status status_of(const Expected<T>& done) {
   return done ? Status() : done.error();
 }
+Status status_of(const Found& found) { return found.status(); }
 template <class T>
 T must(Expected<T> done) {
   EXPECT_TRUE(done) << done.error().message();
   return std::move(*done);
 }
 void must(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
+void must(const Found& found) { must(found.status()); }
 
 enum class Do : std::uint8_t { tag, roll_back, trim };
 
@@ -90,7 +92,7 @@ class Session {
   void write(std::uint64_t n, std::uint64_t value) {
     const std::uint64_t key = Integers::key(n);
     open_[key] = value;
-    if (store_->owner(key) == store_->rank()) must(store_->upsert(key, value));
+    if (store_->owner(key) == store_->rank()) must(store_->put(key, value));
   }
   Status perform(Do what) {
     if (what == Do::tag) return status_of(store_->tag());
@@ -113,18 +115,18 @@ class Session {
   }
   // Whether a collective or a write is still answered; the same on every rank, as must be.
   bool usable() {
-    const Status status = status_of(store_->find(1, store_->versions().last));
+    const Status status = status_of(store_->get(1, store_->versions().last));
     expect_same_everywhere(status);
     std::uint64_t n = 1;
     while (store_->owner(Integers::key(n)) != store_->rank()) ++n;
-    const Status read = status_of(store_->find_own(Integers::key(n)));
-    const Status wrote = status_of(store_->upsert(Integers::key(n), 1));
+    const Status read = status_of(store_->get_own(Integers::key(n)));
+    const Status wrote = status_of(store_->put(Integers::key(n), 1));
     if (status == StatusCode::io) {
       EXPECT_EQ(read, StatusCode::io);
       EXPECT_EQ(wrote, StatusCode::io);
       return false;
     }
-    if (wrote.ok()) must(store_->upsert(Integers::key(n), open_[Integers::key(n)]));
+    if (wrote.ok()) must(store_->put(Integers::key(n), open_[Integers::key(n)]));
     return true;
   }
   // A poisoned pool answers no reads.
@@ -141,7 +143,7 @@ class Session {
     }
     for (const auto& [key, value] : open_) {
       if (store_->owner(key) != store_->rank()) continue;
-      EXPECT_EQ(must(store_->find_own(key)), value);
+      EXPECT_EQ(must(store_->get_own(key)), value);
     }
   }
   // All calls answer, and a tag closes what is open.
@@ -250,7 +252,7 @@ TEST(OneRank, HasNoSpace) {
     Status status;
     for (std::uint64_t n = 1000; status.ok(); ++n) {
       if (store.owner(Integers::key(n)) != store.rank()) continue;
-      status = status_of(store.upsert(Integers::key(n), n));
+      status = status_of(store.put(Integers::key(n), n));
     }
     EXPECT_EQ(status, StatusCode::pool_full);
   }
@@ -261,14 +263,14 @@ TEST(OneRank, HasNoSpace) {
   const Version last = store.versions().last;
   EXPECT_EQ(reduced(last, MPI_MIN), reduced(last, MPI_MAX));
   EXPECT_GT(last, before);
-  EXPECT_EQ(must(store.find(Integers::key(6), 2)), 206U);
-  EXPECT_EQ(must(store.find(Integers::key(6), last)), 306U);
+  EXPECT_EQ(must(store.get(Integers::key(6), 2)), 206U);
+  EXPECT_EQ(must(store.get(Integers::key(6), last)), 306U);
   EXPECT_EQ(status_of(store.tag()), StatusCode::pool_full);
   EXPECT_EQ(store.versions().last, last);
   must(store.trim(last));
   EXPECT_EQ(must(store.tag()), last + 1);
   must(store.rollback(last));
-  EXPECT_EQ(must(store.find(Integers::key(6), last)), 306U);
+  EXPECT_EQ(must(store.get(Integers::key(6), last)), 306U);
 }
 
 // Its file is cut short, and what it is asked cannot be read.
@@ -287,7 +289,7 @@ TEST(OneRank, HasLostItsFile) {
   // Of what was written again the older value is in the file only.
   for (std::uint64_t n = 2; n <= kKeys; n += 2) {
     const std::uint64_t key = Integers::key(n);
-    const Status status = status_of(store.find(key, 1));
+    const Status status = status_of(store.get(key, 1));
     expect_same_everywhere(status);
     if (store.owner(key) != last) {
       EXPECT_TRUE(status.ok()) << status.message();
@@ -315,7 +317,7 @@ TEST(OneRank, HasAnErrorOfMpiWhileItTags) {
     EXPECT_EQ(status_of(session.store().tag()), StatusCode::io);
     std::uint64_t n = 1;
     while (store.owner(Integers::key(n)) != store.rank()) ++n;
-    EXPECT_EQ(status_of(session.store().upsert(Integers::key(n), 1)), StatusCode::io);
+    EXPECT_EQ(status_of(session.store().put(Integers::key(n), 1)), StatusCode::io);
   }
   session.done(Do::tag);
   session.open_anew();

@@ -78,6 +78,7 @@ T must(Expected<T> done) {
 void must(const Status& status) {
   if (!status.ok()) wrong(std::string(status.message()));
 }
+void must(const Found& found) { must(found.status()); }
 
 enum class Do : std::uint8_t { upsert, erase, tag, roll_back, trim };
 struct Action {
@@ -148,7 +149,7 @@ volatile std::uint64_t* acked(const std::string& directory) {
 void perform(IntegerStore& store, const Action& action) {
   switch (action.what) {
     case Do::upsert:
-      must(store.upsert(action.key, action.value));
+      must(store.put(action.key, action.value));
       break;
     case Do::erase:
       must(store.erase(action.key));
@@ -187,8 +188,7 @@ bool holds(IntegerStore& store, const Words& open) {
     const std::uint64_t key = Integers::key(n);
     if (store.owner(key) != store.rank()) continue;
     const auto it = open.find(key);
-    if (must(store.find_own(key)) !=
-        (it != open.end() ? std::optional(it->second) : std::nullopt)) {
+    if (must(store.get_own(key)) != (it != open.end() ? std::optional(it->second) : std::nullopt)) {
       return false;
     }
   }

@@ -17,6 +17,7 @@ T must(Expected<T> done) {
   return std::move(*done);
 }
 void must(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
+void must(const Found& found) { must(found.status()); }
 
 // The same answer on every rank?
 void expect_same_everywhere(std::uint64_t word) {
@@ -67,7 +68,7 @@ class Run {
     for (const auto& [version, state] : closed_) compare(version, state);
     for (const auto& [key, value] : open_) {
       if (store_->owner(key) != store_->rank()) continue;
-      EXPECT_EQ(must(store_->find_own(key)), value);
+      EXPECT_EQ(must(store_->get_own(key)), value);
     }
   }
 
@@ -90,12 +91,12 @@ class Run {
     const bool erase = random_() % 4 == 0;
     if (store_->owner(key) == store_->rank()) {
       if (erase) {
-        EXPECT_EQ(must(store_->erase(key)), open_.contains(key));
+        EXPECT_EQ(store_->erase(key).present(), open_.contains(key));
       } else {
-        EXPECT_EQ(must(store_->upsert(key, value)), !open_.contains(key));
+        EXPECT_EQ(store_->put(key, value).absent(), !open_.contains(key));
       }
     } else {
-      EXPECT_EQ(store_->upsert(key, value).error(), StatusCode::invalid_argument);
+      EXPECT_EQ(store_->put(key, value).status(), StatusCode::invalid_argument);
     }
     if (erase) {
       open_.erase(key);
@@ -128,7 +129,7 @@ class Run {
   void find_some() {
     const typename Kind::Key key = Kind::key(any());
     const Version version = some_version();
-    EXPECT_EQ(must(store_->find(key, version)), expected(key, version));
+    EXPECT_EQ(must(store_->get(key, version)), expected(key, version));
     const std::uint64_t counts[] = {0, 1, 14, 15, 16, 300};
     std::vector<typename Kind::Key> keys;
     for (std::uint64_t i = counts[random_() % std::size(counts)]; i > 0; --i) {
@@ -139,7 +140,7 @@ class Run {
     // Only what rank 0 asks counts.
     const std::vector<typename Kind::Store::Query> asked = queries;
     if (store_->rank() != 0) queries.clear();
-    const auto found = must(store_->find_many(queries));
+    const auto found = must(store_->get_many(queries));
     ASSERT_EQ(found.size(), asked.size());
     for (std::size_t i = 0; i < asked.size(); ++i) {
       EXPECT_EQ(found[i], expected(keys[i], asked[i].version));
@@ -213,7 +214,7 @@ TEST(DistributedStore, LargeSnapshotsAreMergedInOrder) {
       // Half of them among the lowest: in a partition by range they are rank 0's.
       const std::uint64_t key = i % 2 == 0 ? random() : random() >> 20;
       oracle[key] = static_cast<std::uint64_t>(i);
-      if (store.owner(key) == store.rank()) must(store.upsert(key, static_cast<std::uint64_t>(i)));
+      if (store.owner(key) == store.rank()) must(store.put(key, static_cast<std::uint64_t>(i)));
     }
     const Version version = must(store.tag());
     for (const Merge how : {Merge::recursive_doubling, Merge::naive}) {
@@ -252,14 +253,14 @@ TEST(DistributedStore, EveryKeyHasOneOwner) {
 TEST(DistributedStore, VersionsThatAreNotThereAreRefusedByAll) {
   const SharedDirectory directory;
   auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory.store()));
-  EXPECT_EQ(store.find(1, 1).error(), StatusCode::invalid_argument);
+  EXPECT_EQ(store.get(1, 1).error(), StatusCode::invalid_argument);
   EXPECT_EQ(store.extract_snapshot(1).error(), StatusCode::invalid_argument);
   EXPECT_EQ(store.rollback(1), StatusCode::invalid_argument);
   EXPECT_EQ(store.trim(1), StatusCode::invalid_argument);
   EXPECT_EQ(must(store.tag()), 1U);
-  EXPECT_EQ(must(store.find(1, 1)), std::nullopt);
+  EXPECT_EQ(must(store.get(1, 1)), std::nullopt);
   must(store.trim(1));
-  EXPECT_EQ(store.find(1, 0).error(), StatusCode::invalid_argument);
+  EXPECT_EQ(store.get(1, 0).error(), StatusCode::invalid_argument);
   must(store.close());
   EXPECT_EQ(store.tag().error(), StatusCode::invalid_argument);
 }
@@ -275,7 +276,7 @@ class Refused : public testing::Test {
   static void write(const std::string& path, const Options& options) {
     auto store = must(IntegerStore::open(MPI_COMM_WORLD, path, options));
     for (std::uint64_t key = 0; key < 100; ++key) {
-      if (store.owner(key) == store.rank()) must(store.upsert(key, key + 1));
+      if (store.owner(key) == store.rank()) must(store.put(key, key + 1));
     }
     must(store.tag());
     must(store.close());
@@ -403,7 +404,7 @@ TEST_F(Refused, AFileThatIsAnotherProgrammes) {
   if (world_rank() != last_) return;
   auto pool = must(Pool::open(SharedDirectory::pool(path, last_)));
   auto users = must(pool.map<std::uint64_t, std::uint64_t>("users"));
-  EXPECT_EQ(must(users.find(1)), 2U);
+  EXPECT_EQ(must(users.get(1)), 2U);
 }
 
 // --- merges ---

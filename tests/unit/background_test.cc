@@ -522,7 +522,7 @@ TEST(BackgroundOfAPool, APoolOfPhastMapsHasNoThread) {
     ASSERT_TRUE(pool.has_value());
     auto map = pool->map<std::uint64_t, std::uint64_t>("m", {.phast = {.partition_bits = 2}});
     ASSERT_TRUE(map.has_value());
-    for (std::uint64_t k = 0; k < 1000; ++k) ASSERT_TRUE(map->upsert(k, k).has_value());
+    for (std::uint64_t k = 0; k < 1000; ++k) ASSERT_TRUE(map->put(k, k).ok());
     EXPECT_EQ(threads_of_this_process(), before);
     EXPECT_FALSE(pool->run_background().value_or(true));
     ASSERT_TRUE(pool->close().ok());

@@ -81,10 +81,10 @@ TEST(Clevel, KeysThatWereChosenToCollideGrowNothing) {
   std::vector<std::uint64_t> refused;
   for (const std::uint64_t key : keys) {
     const auto inserted = map.insert(key, key);
-    if (inserted) {
+    if (inserted.ok()) {
       held.push_back(key);
     } else {
-      ASSERT_EQ(inserted.error().code(), StatusCode::hash_overflow) << inserted.error().message();
+      ASSERT_EQ(code_of(inserted), StatusCode::hash_overflow) << describe(inserted.status());
       refused.push_back(key);
     }
   }
@@ -97,14 +97,14 @@ TEST(Clevel, KeysThatWereChosenToCollideGrowNothing) {
     largest = std::max(largest, level.slots);
   }
   EXPECT_LT(slots, 8U * 512U);
-  for (const std::uint64_t key : held) ASSERT_EQ(must(map.find(key)), std::optional(key));
-  for (const std::uint64_t key : refused) ASSERT_EQ(must(map.find(key)), std::nullopt);
+  for (const std::uint64_t key : held) ASSERT_EQ(must(map.get(key)), std::optional(key));
+  for (const std::uint64_t key : refused) ASSERT_EQ(must(map.get(key)), std::nullopt);
   expect_sound(pool);
   // Others go, and one fits again; what goes from a level that is being drained leaves no room.
   std::size_t kept = held.size();
-  while (!map.insert(refused.front(), 1)) {
+  while (!map.insert(refused.front(), 1).ok()) {
     ASSERT_GT(kept, 0U);
-    ASSERT_TRUE(must(map.erase(held[--kept])));
+    ASSERT_TRUE(was_present(map.erase(held[--kept])));
   }
   // Keys with a bucket that is none of these in the largest level never noticed.
   const std::uint64_t buckets = largest / 8;
@@ -113,9 +113,10 @@ TEST(Clevel, KeysThatWereChosenToCollideGrowNothing) {
     const std::uint64_t key = 1ULL << 40 | i;
     const auto [first, second] = buckets_of(key, seed, buckets);
     if ((first == a || first == b) && (second == a || second == b)) continue;
-    ASSERT_TRUE(must(map.insert(key, i)));
+    ASSERT_TRUE(was_absent(map.insert(key, i)));
   }
-  for (std::size_t i = 0; i < held.size(); ++i) ASSERT_EQ(must(map.contains(held[i])), i < kept);
+  for (std::size_t i = 0; i < held.size(); ++i)
+    ASSERT_EQ(was_present(map.contains(held[i])), i < kept);
   expect_sound(pool);
 }
 
@@ -129,9 +130,9 @@ TEST(Clevel, StatsTellLevelsAndResizes) {
     while (must(pool.run_background())) {
     }
     const std::uint64_t first = entries;
-    for (; entries < first + 23'000; ++entries) ASSERT_TRUE(must(map.insert(entries, 1)));
-    for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(must(map.erase(first + i)));
-    for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(must(map.insert(first + i, 2)));
+    for (; entries < first + 23'000; ++entries) ASSERT_TRUE(was_absent(map.insert(entries, 1)));
+    for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(was_present(map.erase(first + i)));
+    for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(was_absent(map.insert(first + i, 2)));
     while (must(pool.run_background())) {
     }
     const MapStats stats = map.stats();
@@ -167,7 +168,7 @@ TEST(Clevel, StatsCountWhatIsAllocated) {
   for (const bool again : {false, true}) {
     Pool pool = open_pool(path, options);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-    for (std::uint64_t i = 0; i < 10'000 && !again; ++i) ASSERT_TRUE(must(map.insert(i, i)));
+    for (std::uint64_t i = 0; i < 10'000 && !again; ++i) ASSERT_TRUE(was_absent(map.insert(i, i)));
     if (!again) (void)must(pool.compact());  // nothing lies ready that a close gives back
     const PoolStats stats = must(pool.stats());
     EXPECT_GT(stats.allocated_bytes, 10'000U * 32);
@@ -196,8 +197,8 @@ TEST(Clevel, CompactMakesTheTableFitItsEntries) {
     {
       Pool pool = open_pool(path, options);
       auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-      for (std::uint64_t i = 0; i < 50'000; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
-      for (std::uint64_t i = 1'000; i < 50'000; ++i) ASSERT_TRUE(must(map.erase(i)));
+      for (std::uint64_t i = 0; i < 50'000; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
+      for (std::uint64_t i = 1'000; i < 50'000; ++i) ASSERT_TRUE(was_present(map.erase(i)));
       const MapStats before = map.stats();
       EXPECT_GT(must(pool.compact()), 0U);
       const MapStats after = map.stats();
@@ -215,7 +216,7 @@ TEST(Clevel, CompactMakesTheTableFitItsEntries) {
       }
       EXPECT_EQ(shrinks, 2U) << "one for each of the two levels that went";
       for (std::uint64_t i = 0; i < 2'000; ++i) {
-        ASSERT_EQ(must(map.find(i)), i < 1'000 ? std::optional(i + 1) : std::nullopt);
+        ASSERT_EQ(must(map.get(i)), i < 1'000 ? std::optional(i + 1) : std::nullopt);
       }
       // It fits, and is left alone.
       (void)must(pool.compact());
@@ -225,8 +226,8 @@ TEST(Clevel, CompactMakesTheTableFitItsEntries) {
     }
     Pool pool = open_pool(path, options);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-    for (std::uint64_t i = 1'000; i < 20'000; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
-    for (std::uint64_t i = 0; i < 20'000; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i + 1));
+    for (std::uint64_t i = 1'000; i < 20'000; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
+    for (std::uint64_t i = 0; i < 20'000; ++i) ASSERT_EQ(must(map.get(i)), std::optional(i + 1));
     EXPECT_GT(slots_of(map.stats()), 8 * slots);
     expect_sound(pool);
   }
@@ -249,7 +250,7 @@ TEST(Clevel, CompactGivesBackTheLevelThatLiesReady) {
   std::uint64_t size = 0;
   do {  // one that grows when it is full lies ready before
     ASSERT_LT(key, 40'000U);
-    ASSERT_TRUE(must(map.insert(key, key)));
+    ASSERT_TRUE(was_absent(map.insert(key, key)));
     ++key;
     while (must(pool.run_background())) {
     }
@@ -259,7 +260,7 @@ TEST(Clevel, CompactGivesBackTheLevelThatLiesReady) {
   (void)must(pool.compact());
   EXPECT_EQ(slots_of(map.stats()), size);
   EXPECT_EQ(beside_levels(), root);
-  for (; slots_of(map.stats()) == size; ++key) ASSERT_TRUE(must(map.insert(key, key)));
+  for (; slots_of(map.stats()) == size; ++key) ASSERT_TRUE(was_absent(map.insert(key, key)));
   expect_sound(pool);
 }
 
@@ -278,7 +279,7 @@ void expect_lost(const std::string& path, const std::string& bytes, std::uint64_
     if (again) (void)must(pool.run_background());
     std::uint64_t refused = 0;
     for (std::uint64_t i = 0; i < entries; ++i) {
-      const auto found = map.find(i);
+      const auto found = map.get(i);
       if (found) {
         ASSERT_EQ(*found, std::optional(i + 1)) << i;
       } else {
@@ -288,9 +289,9 @@ void expect_lost(const std::string& path, const std::string& bytes, std::uint64_
     }
     EXPECT_GT(refused, 0U);
     EXPECT_LE(refused, 8U);
-    EXPECT_EQ(map.find(entries).error(), StatusCode::corruption);
-    EXPECT_EQ(map.insert(entries, 1).error(), StatusCode::corruption);
-    EXPECT_EQ(map.erase(entries).error(), StatusCode::corruption);
+    EXPECT_EQ(map.get(entries).error(), StatusCode::corruption);
+    EXPECT_EQ(code_of(map.insert(entries, 1)), StatusCode::corruption);
+    EXPECT_EQ(code_of(map.erase(entries)), StatusCode::corruption);
     std::uint64_t visited = 0;
     const auto scanned = map.for_each([&](std::uint64_t, std::uint64_t) { return ++visited > 0; });
     ASSERT_FALSE(scanned);
@@ -308,7 +309,7 @@ TEST(Clevel, ALineOfSlotsThatIsLostIsFoundByTheWalk) {
   {
     Pool pool = open_pool(path, kDriven);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-    for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
     must(pool.close());
   }
   const std::string closed = bytes_of(path);
@@ -334,7 +335,7 @@ TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
   {
     Pool pool = open_pool(path, kDriven);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-    for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
     must(pool.close());
   }
   const std::string closed = bytes_of(path);
@@ -347,7 +348,7 @@ TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
     std::filesystem::resize_file(path.str(), cut);
     (void)pool.stats();  // brings the walk to its end first
-    EXPECT_EQ(code_of(map.find(1)), StatusCode::poisoned);
+    EXPECT_EQ(code_of(map.get(1)), StatusCode::poisoned);
     EXPECT_EQ(pool.close(), StatusCode::poisoned);
   }
   std::string mended = bytes_of(path);
@@ -357,7 +358,7 @@ TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
   while (must(pool.run_background())) {
   }
-  for (std::uint64_t i = 0; i < entries; ++i) ASSERT_EQ(must(map.find(i)), std::optional(i + 1));
+  for (std::uint64_t i = 0; i < entries; ++i) ASSERT_EQ(must(map.get(i)), std::optional(i + 1));
   expect_sound(pool);
 }
 
@@ -367,7 +368,7 @@ TEST(Clevel, SlotsInAnotherPlaceAreFoundByTheWalk) {
   {
     Pool pool = open_pool(path, kDriven);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
     must(pool.close());
   }
   const std::string closed = bytes_of(path);
@@ -391,7 +392,7 @@ TEST(Clevel, ASealWhereNothingDrainsIsFoundByTheWalk) {
   {
     Pool pool = open_pool(path, kDriven);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(map.insert(i, i + 1)));
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
     while (must(pool.run_background())) {
     }
     must(pool.close());
@@ -410,8 +411,8 @@ TEST(Clevel, ASealWhereNothingDrainsIsFoundByTheWalk) {
   std::uint64_t inserted = 0;
   for (std::uint64_t i = 500; i < 5'000; ++i) {
     const auto done = map.insert(i, i);
-    inserted += done ? 1 : 0;
-    ASSERT_TRUE(done || done.error() == StatusCode::corruption) << i;
+    inserted += done.ok() ? 1 : 0;
+    ASSERT_TRUE(done.ok() || code_of(done) == StatusCode::corruption) << i;
   }
   EXPECT_EQ(inserted, 0U);
   EXPECT_EQ(pool.close(), StatusCode::corruption);
@@ -430,9 +431,9 @@ TEST(Clevel, TheWalkKnowsWhatChangesMeanwhile) {
     for (std::uint64_t n = 0; n < keys / 2; ++n) {
       const std::uint64_t key = rng.below(keys);
       if (rng.one_in(2)) {
-        ASSERT_EQ(must(map.insert(key, n)), model.emplace(key, n).second);
+        ASSERT_EQ(was_absent(map.insert(key, n)), model.emplace(key, n).second);
       } else {
-        ASSERT_EQ(must(map.erase(key)), model.erase(key) != 0);
+        ASSERT_EQ(was_present(map.erase(key)), model.erase(key) != 0);
       }
     }
     if (round % 2 == 0) expect_sound(pool);
@@ -442,7 +443,7 @@ TEST(Clevel, TheWalkKnowsWhatChangesMeanwhile) {
   expect_sound(pool);
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
   EXPECT_EQ(map.stats().entries, model.size());
-  for (const auto& [key, value] : model) ASSERT_EQ(must(map.find(key)), std::optional(value));
+  for (const auto& [key, value] : model) ASSERT_EQ(must(map.get(key)), std::optional(value));
 }
 
 // By threads, beside one of the pool.
@@ -453,7 +454,7 @@ TEST(Clevel, TheWalkKnowsWhatThreadsChangeMeanwhile) {
   {
     Pool pool = open_pool(path, options);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
-    for (std::uint64_t key = 0; key < keys; key += 2) ASSERT_TRUE(must(map.insert(key, key)));
+    for (std::uint64_t key = 0; key < keys; key += 2) ASSERT_TRUE(was_absent(map.insert(key, key)));
     must(pool.close());
   }
   for (std::uint64_t round = 0; round < scaled(8, 3); ++round) {
@@ -466,11 +467,11 @@ TEST(Clevel, TheWalkKnowsWhatThreadsChangeMeanwhile) {
         for (std::uint64_t n = t; n < keys / 40; n += 3) {
           const std::uint64_t pair = mix(n) % (keys / 2) / 3 * 3 + t;
           const std::uint64_t present = pair * 2;
-          if (map.erase(present).value_or(false)) {
-            EXPECT_TRUE(map.insert(present + 1, n).value_or(false));
+          if (map.erase(present).present()) {
+            EXPECT_TRUE(map.insert(present + 1, n).absent());
           } else {
-            EXPECT_TRUE(map.erase(present + 1).value_or(false));
-            EXPECT_TRUE(map.insert(present, n).value_or(false));
+            EXPECT_TRUE(map.erase(present + 1).present());
+            EXPECT_TRUE(map.insert(present, n).absent());
           }
         }
       });

@@ -84,20 +84,20 @@ TEST(Values, RoundTrip) {
   EXPECT_EQ(detail::to_value<std::string_view>("").word_size, 0U) << "empty bytes are not a word";
 }
 
-TEST(MapSpecs, TellKindsApart) {
-  const detail::MapSpec integer = detail::map_spec<std::int32_t, std::uint16_t>();
+TEST(MapTypes, TellKindsApart) {
+  const MapTypes integer = map_types<std::int32_t, std::uint16_t>();
   EXPECT_EQ(integer.key_kind, KeyKind::integer);
   EXPECT_EQ(integer.value_kind, ValueKind::word);
   EXPECT_TRUE(integer.is_signed);
   EXPECT_EQ(integer.key_bytes, 4);
   EXPECT_EQ(integer.value_bytes, 2);
-  const detail::MapSpec bytes = detail::map_spec<std::string_view, std::string_view>();
+  const MapTypes bytes = map_types<std::string_view, std::string_view>();
   EXPECT_EQ(bytes.key_kind, KeyKind::bytes);
   EXPECT_EQ(bytes.value_kind, ValueKind::bytes);
   struct Twelve {
     std::uint32_t a, b, c;
   };
-  const detail::MapSpec arrays = detail::map_spec<std::array<std::byte, 16>, Twelve>();
+  const MapTypes arrays = map_types<std::array<std::byte, 16>, Twelve>();
   EXPECT_EQ(arrays.key_kind, KeyKind::array);
   EXPECT_EQ(arrays.value_kind, ValueKind::array);
   EXPECT_EQ(arrays.key_bytes, 16);

@@ -85,7 +85,7 @@ class SkiplistBytes : public SkiplistFile {
     if (!pool) return pool.error().code();
     auto map = this->map<std::uint64_t>(*pool);
     if (!map) return map.error().code();
-    return erases ? code_of(map->erase(key)) : code_of(map->find(key));
+    return erases ? code_of(map->erase(key)) : code_of(map->get(key));
   }
   void SetUp() override {
     make([&](Pool& pool) {
@@ -119,7 +119,7 @@ class SkiplistBlobs : public SkiplistFile {
     auto map = must(this->map<std::string_view>(pool, name));
     for (std::uint64_t i = 0; i < kKeys; ++i) {
       if (i == but) continue;
-      require(must(map.find(key_of(i) + name[0])) == std::optional(text_of(i)),
+      require(must(map.get(key_of(i) + name[0])) == std::optional(text_of(i)),
               std::string("another value of ") + name + " has changed");
     }
   }
@@ -208,7 +208,7 @@ TEST_P(SkiplistBytes, ANodeThatIsLostIsFound) {
       while (must(pool->run_background()) && !again) {
       }
       for (std::uint64_t i = 0; i < kKeys; ++i) {
-        const auto found = map.find(key_of(i));
+        const auto found = map.get(key_of(i));
         if (!found) {
           EXPECT_EQ(found.error(), StatusCode::corruption);
         } else {
@@ -216,7 +216,7 @@ TEST_P(SkiplistBytes, ANodeThatIsLostIsFound) {
         }
       }
       for (const std::uint64_t key : {std::uint64_t{2}, ~std::uint64_t{1}}) {
-        EXPECT_EQ(code_of(map.find(key)), StatusCode::corruption);
+        EXPECT_EQ(code_of(map.get(key)), StatusCode::corruption);
         EXPECT_EQ(code_of(map.insert(key, 1)), StatusCode::corruption);
         EXPECT_EQ(code_of(map.update(key, 1)), StatusCode::corruption);
         EXPECT_EQ(code_of(map.erase(key)), StatusCode::corruption);
@@ -333,8 +333,8 @@ TEST_P(Skiplists, AValueBeginsWithABlock) {
     return;
   }
   auto map = must(this->map<std::string_view>(*pool));
-  EXPECT_EQ(code_of(map.find(key_of(0))), StatusCode::corruption);
-  EXPECT_EQ(must(map.find(key_of(1))), std::optional(large));
+  EXPECT_EQ(code_of(map.get(key_of(0))), StatusCode::corruption);
+  EXPECT_EQ(must(map.get(key_of(1))), std::optional(large));
 }
 
 // An erase frees, and an update replaces, what the value word names: nothing if that is damaged, or
@@ -354,7 +354,7 @@ TEST_P(SkiplistBlobs, ADamagedReferenceIsNotFreed) {
         auto map = must(this->map<std::string_view>(*pool));
         const std::uint64_t key = key_of(i) + 'm';
         const auto done = operation == 0   ? map.erase(key)
-                          : operation == 1 ? map.upsert(key, "new")
+                          : operation == 1 ? map.put(key, "new")
                                            : map.update(key, "new");
         EXPECT_EQ(code_of(done), StatusCode::corruption)
             << "key " << i << ", bit " << bit << ", operation " << operation;
@@ -461,9 +461,9 @@ TEST_P(Skiplists, A5_NobodyFollowsTheLinksOfAnEmptiedHead) {
     }
     auto map = must(this->map<std::uint64_t>(*pool));
     EXPECT_TRUE(must(pool->check({})).ok());
-    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(must(map.insert(key_of(i), i)));
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(was_absent(map.insert(key_of(i), i)));
     for (std::uint64_t i = 0; i < 500; ++i) {
-      ASSERT_EQ(must(map.find(key_of(i))), std::optional(i)) << "key " << i;
+      ASSERT_EQ(must(map.get(key_of(i))), std::optional(i)) << "key " << i;
     }
     expect_sound(*pool);
   }
@@ -528,8 +528,8 @@ TEST_P(Skiplists, NobodyReadsWhatTheHeadHasInCommonWithNodes) {
     must(
         texts.for_each([&](std::string_view, std::uint64_t i) { return seen.push_back(i), true; }));
     EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 0, 1, 2})) << "bit " << bit;
-    ASSERT_TRUE(must(numbers.erase(0)) && must(numbers.insert(0, 0)));
-    ASSERT_TRUE(must(texts.erase("")) && must(texts.insert("", 0)));
+    ASSERT_TRUE(was_present(numbers.erase(0)) && was_absent(numbers.insert(0, 0)));
+    ASSERT_TRUE(was_present(texts.erase("")) && was_absent(texts.insert("", 0)));
     EXPECT_TRUE(must(pool.check({.deep = true})).ok()) << "bit " << bit;
   }
 }
@@ -546,9 +546,9 @@ TEST_P(Skiplists, TheWalkKnowsWhatChangesMeanwhile) {
     for (std::uint64_t n = 0; n < keys / 2; ++n) {
       const std::uint64_t key = rng.below(keys);
       if (rng.one_in(2)) {
-        ASSERT_EQ(must(map.insert(key, n)), model.emplace(key, n).second);
+        ASSERT_EQ(was_absent(map.insert(key, n)), model.emplace(key, n).second);
       } else {
-        ASSERT_EQ(must(map.erase(key)), model.erase(key) != 0);
+        ASSERT_EQ(was_present(map.erase(key)), model.erase(key) != 0);
       }
       if (round % 4 == 1 && n % 16 == 0) (void)must(pool.run_background());
     }
@@ -559,7 +559,7 @@ TEST_P(Skiplists, TheWalkKnowsWhatChangesMeanwhile) {
   expect_sound(pool);
   auto map = must(this->map<std::uint64_t>(pool));
   EXPECT_EQ(map.stats().entries, model.size());
-  for (const auto& [key, value] : model) ASSERT_EQ(must(map.find(key)), std::optional(value));
+  for (const auto& [key, value] : model) ASSERT_EQ(must(map.get(key)), std::optional(value));
 }
 
 // By threads, beside one of the pool.
@@ -569,7 +569,7 @@ TEST_P(Skiplists, TheWalkKnowsWhatThreadsChangeMeanwhile) {
   {
     Pool pool = open_pool(path_, options);
     auto map = must(this->map<std::uint64_t>(pool));
-    for (std::uint64_t key = 0; key < keys; key += 2) ASSERT_TRUE(must(map.insert(key, key)));
+    for (std::uint64_t key = 0; key < keys; key += 2) ASSERT_TRUE(was_absent(map.insert(key, key)));
     must(pool.close());
   }
   for (std::uint64_t round = 0; round < scaled(6, 2); ++round) {
@@ -581,9 +581,9 @@ TEST_P(Skiplists, TheWalkKnowsWhatThreadsChangeMeanwhile) {
         // Even and odd keys take turns at being there.
         for (std::uint64_t n = t; n < keys / 20; n += 3) {
           const std::uint64_t even = (mix(n + round) % (keys / 6) * 3 + t) * 2;
-          const bool there = map.erase(even).value_or(false);
-          EXPECT_TRUE(there || map.erase(even + 1).value_or(false));
-          EXPECT_TRUE(map.insert(even + (there ? 1 : 0), n).value_or(false));
+          const bool there = map.erase(even).present();
+          EXPECT_TRUE(there || map.erase(even + 1).present());
+          EXPECT_TRUE(map.insert(even + (there ? 1 : 0), n).absent());
         }
       });
     }
@@ -603,12 +603,12 @@ TEST_P(Skiplists, AFullPoolTakesAnEntryForEveryOneThatGoes) {
       {.durability = Durability::process, .max_size = kMinPoolSize, .background_threads = 0});
   auto map = must(this->map<std::uint64_t>(pool));
   std::uint64_t next = 0;
-  while (map.insert(key_of(next), next)) ++next;
+  while (map.insert(key_of(next), next).ok()) ++next;
   ASSERT_GT(next, 1'000U);
   for (std::uint64_t oldest = 0; oldest < 50'000; ++oldest, ++next) {
-    ASSERT_TRUE(must(map.erase(key_of(oldest))));
+    ASSERT_TRUE(was_present(map.erase(key_of(oldest))));
     const auto done = map.insert(key_of(next), next);
-    ASSERT_TRUE(done.has_value()) << "entry " << next << ": " << done.error().message();
+    ASSERT_TRUE(done.ok()) << "entry " << next << ": " << describe(done.status());
   }
   expect_sound(pool);
 }

@@ -12,6 +12,9 @@ namespace perdure::paper::versions {
 
 namespace {
 
+void must(const Found& found) {
+  if (!found.ok()) throw std::runtime_error(std::string(found.status().message()));
+}
 template <class T>
 T must(Expected<T> done) {
   if (!done) throw std::runtime_error(std::string(done.error().message()));
@@ -23,7 +26,7 @@ class PerdureStore final : public Store {
   explicit PerdureStore(std::string path) : path_(std::move(path)) { open(); }
 
   std::uint64_t insert(std::uint64_t key, std::uint64_t value) override {
-    must(map_->upsert(key, value));
+    must(map_->put(key, value));
     return must(map_->tag());
   }
   std::uint64_t remove(std::uint64_t key) override {
@@ -31,7 +34,9 @@ class PerdureStore final : public Store {
     return must(map_->tag());
   }
   bool find(std::uint64_t key, std::uint64_t version, std::uint64_t& value) override {
-    return must(map_->read(key, version, [&](std::uint64_t found) { value = found; }));
+    const Found found = map_->read(key, version, [&](std::uint64_t was) { value = was; });
+    must(found);
+    return found.present();
   }
   std::uint64_t history(std::uint64_t key,
                         FunctionRef<void(std::uint64_t, std::uint64_t, bool)> visit) override {

@@ -35,7 +35,7 @@
 //           off, value, key, token on, in one line, F S (PP). 3F 3S.
 //   update  as find -> lock of its bucket, at the version seen -> value word -> F S (PP) -> unlock
 //           (LP) -> retire. 1F 1S; by a record (k+1)F 2S. Absent: as find. After kRetries it takes
-//           the locks of an insert; an upsert that finds nothing is one.
+//           the locks of an insert; a put that finds nothing is one.
 //   .. of an array's two words (level_update.inl.h): the other slot of the line and both tokens, in
 //           one line -> F S (PP). If that slot is taken: Update line, F S (PP) -> both words, F S
 //           -> no Update, F S. 1F 1S or 3F 3S.

@@ -264,7 +264,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_once(const Probe& probe,
                          : kMode == Mode::insert ? directory_.find_likely_new(probe)
                                                  : directory_.find_maybe_new(probe);
   // A guess, so that records are made, and their fence is waited for, before the node is held.
-  if (record_values_ && number != 0 && kMode != Mode::upsert) {
+  if (record_values_ && number != 0 && kMode != Mode::put) {
     if (latest(nodes_[number]).present() == (kMode == Mode::insert)) {
       if (kMode == Mode::update) return absent();
       if (!context_.platform.poisoned()) return false;

@@ -20,16 +20,15 @@ bool insert() {
   if (!pool) return false;
   auto map = pool->map<Key, Value>("users");
   if (!map) return false;
-  auto inserted = map->insert(kKey, kValue);
-  return inserted && *inserted;
+  return map->insert(kKey, kValue).absent();
 }
 
-bool find() {
+bool get() {
   auto pool = perdure::Pool::open(kPath);
   if (!pool) return false;
   auto map = pool->map<Key, Value>("users");
   if (!map) return false;
-  auto found = map->find(kKey);
+  auto found = map->get(kKey);
   return found && *found == kValue;
 }
 
@@ -37,7 +36,7 @@ bool find() {
 
 int main() {
   if (!insert()) return std::puts("cannot insert"), 1;
-  if (!find()) return std::puts("cannot find after reopening"), 1;
+  if (!get()) return std::puts("cannot get after reopening"), 1;
   std::puts("found");
   return 0;
 }

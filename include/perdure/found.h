@@ -1,0 +1,47 @@
+// Found: the result of a call on one key: an error, or whether the key was present when the call
+// took effect.
+//
+//   auto erased = users.erase(42);
+//   if (!erased.ok()) return erased.status();   // why it failed
+//   if (erased.absent()) ...                    // there was nothing to erase
+//
+// It does not convert to bool: `if (users.erase(42))` could mean either question. present() and
+// absent() are both false after a failure.
+//
+// Thread safety: a Found is a value; distinct objects may be used from distinct threads.
+#pragma once
+
+#include <concepts>
+#include <expected>
+#include <utility>
+
+#include "perdure/status.h"
+
+namespace perdure {
+
+class [[nodiscard]] Found {
+ public:
+  // Of a call that succeeded.
+  explicit Found(std::same_as<bool> auto present) noexcept : present_(present) {}
+  // Of a call that failed; `failure` is not ok.
+  Found(Status failure) noexcept : status_(std::move(failure)) {}  // NOLINT: implicit on purpose
+  Found(std::unexpected<Status> failure) noexcept                  // NOLINT: likewise
+      : status_(std::move(failure).error()) {}
+
+  // Whether the call succeeded.
+  bool ok() const noexcept { return status_.ok(); }
+  // Why it failed; ok if it did not.
+  const Status& status() const& noexcept { return status_; }
+  Status status() && noexcept { return std::move(status_); }
+
+  // The call succeeded and the key was present.
+  bool present() const noexcept { return ok() && present_; }
+  // The call succeeded and the key was absent.
+  bool absent() const noexcept { return ok() && !present_; }
+
+ private:
+  Status status_;
+  bool present_ = false;
+};
+
+}  // namespace perdure

@@ -1,0 +1,175 @@
+// What keys and values of a map may be, and how they become the engines' words and bytes.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "perdure/index.h"
+#include "perdure/options.h"
+#include "perdure/stats.h"
+
+namespace perdure {
+
+template <class K>
+concept IntegerKey = (std::integral<K> || std::is_enum_v<K>) && sizeof(K) <= 8;
+namespace detail {
+template <class K>
+inline constexpr bool kIsByteArray = false;
+template <class B, std::size_t N>
+inline constexpr bool kIsByteArray<std::array<B, N>> =
+    N != 0 &&
+    (std::same_as<B, std::byte> || std::same_as<B, char> || std::same_as<B, unsigned char>);
+}  // namespace detail
+
+template <class K>
+concept ArrayKey = detail::kIsByteArray<K> && sizeof(K) <= kMaxArrayKeyBytes;
+template <class K>
+concept MapKey = IntegerKey<K> || ArrayKey<K> || std::same_as<K, std::string_view>;
+template <class V>
+concept WordValue =
+    std::is_trivially_copyable_v<V> && sizeof(V) <= 8 && !std::same_as<V, std::string_view>;
+template <class V>
+concept ArrayValue = std::is_trivially_copyable_v<V> && sizeof(V) >= kLeastArrayValueBytes &&
+                     sizeof(V) <= kMaxArrayValueBytes && !std::same_as<V, std::string_view>;
+template <class V>
+concept MapValue = WordValue<V> || ArrayValue<V> || std::same_as<V, std::string_view>;
+
+namespace detail {
+
+template <IntegerKey K>
+constexpr bool key_is_signed() noexcept {
+  if constexpr (std::is_enum_v<K>) {
+    return std::is_signed_v<std::underlying_type_t<K>>;
+  } else {
+    return std::is_signed_v<K>;
+  }
+}
+
+template <class T>
+std::string_view bytes_of(const T& object) noexcept {
+  return {reinterpret_cast<const char*>(&object), sizeof(T)};
+}
+// Zeros where `bytes` are too few, as damage can make them.
+template <class T>
+T object_of(std::string_view bytes) noexcept {
+  T object{};
+  std::memcpy(static_cast<void*>(&object), bytes.data(), std::min(bytes.size(), sizeof(T)));
+  return object;
+}
+
+// Integers keep their order as unsigned words: the sign bit of signed types is flipped. A key of
+// bytes looks into `key`.
+template <MapKey K>
+Key to_key(const K& key) noexcept {
+  if constexpr (std::same_as<K, std::string_view>) {
+    return {.bytes = key};
+  } else if constexpr (ArrayKey<K>) {
+    return {.bytes = bytes_of(key)};
+  } else if constexpr (key_is_signed<K>()) {
+    return {.word = static_cast<std::uint64_t>(static_cast<std::int64_t>(key)) ^ (1ULL << 63)};
+  } else {
+    return {.word = static_cast<std::uint64_t>(key)};
+  }
+}
+
+template <MapKey K>
+K from_key(const Key& key) noexcept {
+  if constexpr (std::same_as<K, std::string_view>) {
+    return key.bytes;
+  } else if constexpr (ArrayKey<K>) {
+    return object_of<K>(key.bytes);
+  } else if constexpr (key_is_signed<K>()) {
+    return static_cast<K>(static_cast<std::int64_t>(key.word ^ (1ULL << 63)));
+  } else {
+    return static_cast<K>(key.word);
+  }
+}
+
+template <MapValue V>
+Value to_value(const V& value) noexcept {
+  if constexpr (std::same_as<V, std::string_view>) {
+    return {.bytes = value};
+  } else if constexpr (ArrayValue<V>) {
+    return {.bytes = bytes_of(value)};
+  } else {
+    Value out{.word_size = sizeof(V)};
+    std::memcpy(&out.word, &value, sizeof(V));
+    return out;
+  }
+}
+
+template <MapValue V>
+V from_value(const Value& value) noexcept {
+  if constexpr (std::same_as<V, std::string_view>) {
+    return value.bytes;
+  } else if constexpr (ArrayValue<V>) {
+    return object_of<V>(value.bytes);
+  } else {
+    V out;
+    std::memcpy(static_cast<void*>(&out), &value.word, sizeof(V));
+    return out;
+  }
+}
+
+// Runs what may throw std::bad_alloc; false if it did. A program that is built without exceptions
+// ends there, as it does wherever a std::string finds no memory: read() and scan() with a callback
+// copy nothing.
+template <class F>
+bool attempt(F&& allocate) noexcept {
+#ifdef __cpp_exceptions
+  try {
+    allocate();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+#else
+  allocate();
+#endif
+  return true;
+}
+
+}  // namespace detail
+
+// What an owned copy of a value, or of a key, is: itself, or a std::string.
+template <MapValue V>
+using Owned = std::conditional_t<std::same_as<V, std::string_view>, std::string, V>;
+template <MapKey K>
+using OwnedKey = std::conditional_t<std::same_as<K, std::string_view>, std::string, K>;
+
+// What a map's keys and values are; fixed when it is created.
+struct MapTypes {
+  KeyKind key_kind = KeyKind::bytes;
+  ValueKind value_kind = ValueKind::bytes;
+  bool is_signed = false;        // integer keys order as signed numbers
+  std::uint8_t key_bytes = 0;    // integer and array keys: size of the type
+  std::uint8_t value_bytes = 0;  // word and array values: size of the type
+
+  bool operator==(const MapTypes&) const = default;
+};
+template <MapKey K, MapValue V>
+constexpr MapTypes map_types() noexcept {
+  MapTypes types{};
+  if constexpr (ArrayKey<K>) {
+    types.key_kind = KeyKind::array;
+    types.key_bytes = sizeof(K);
+  } else if constexpr (IntegerKey<K>) {
+    types.key_kind = KeyKind::integer;
+    types.is_signed = detail::key_is_signed<K>();
+    types.key_bytes = sizeof(K);
+  }
+  if constexpr (!std::same_as<V, std::string_view>) {
+    types.value_kind = WordValue<V> ? ValueKind::word : ValueKind::array;
+    types.value_bytes = sizeof(V);
+  }
+  return types;
+}
+
+}  // namespace perdure

@@ -1,0 +1,162 @@
+// UntypedMap: a map whose types are known at run time only, for tools. UntypedSnapshot: a view of
+// one of its versions. UntypedIterator: a position in either.
+//
+//   auto map = pool->untyped_map("users");          // whatever its types and its engine are
+//   if (map->info().key_kind == KeyKind::integer) {
+//     auto erased = map->erase({.word = 42});       // a Found
+//   }
+//
+// The calls are those of Map, OrderedMap and VersionedMap, with UntypedKey and UntypedValue
+// (untyped.h) in place of the types, and read() in place of get(). What does not fit the map's
+// types fails with invalid_argument.
+//
+// Thread safety, durability, errors: as Map.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "perdure/cursor.h"
+#include "perdure/found.h"
+#include "perdure/function_ref.h"
+#include "perdure/map_types.h"
+#include "perdure/stats.h"
+#include "perdure/untyped.h"
+
+namespace perdure {
+
+// As ScanOptions. `prefix` is for keys that are byte strings or arrays.
+struct UntypedScanOptions {
+  std::optional<UntypedKey> from = {};
+  std::optional<UntypedKey> to = {};
+  std::string_view prefix = {};
+  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  bool reverse = false;
+};
+
+// Callbacks; false ends the walk. Views end with the call.
+using VisitUntyped = FunctionRef<bool(const UntypedKey& key, const UntypedValue& value)>;
+using VisitUntypedVersion =
+    FunctionRef<bool(Version version, const std::optional<UntypedValue>& value)>;
+using VisitUntypedDifference =
+    FunctionRef<bool(const UntypedKey& key, const std::optional<UntypedValue>& before,
+                     const std::optional<UntypedValue>& after)>;
+
+// As Iterator. Views end with the next call that moves.
+class UntypedIterator {
+ public:
+  explicit UntypedIterator(detail::Cursor cursor) noexcept : cursor_(std::move(cursor)) {}
+
+  bool valid() const noexcept { return cursor_.valid(); }
+  UntypedKey key() const noexcept { return cursor_.entry().key; }
+  UntypedValue value() const noexcept { return cursor_.entry().value; }
+  const Status& status() const noexcept { return cursor_.status(); }
+
+  void next() noexcept { cursor_.next(); }
+  void prev() noexcept { cursor_.prev(); }
+  void first() noexcept { cursor_.first(); }
+  void last() noexcept { cursor_.last(); }
+  void seek(const UntypedKey& key) noexcept { cursor_.seek(key); }
+
+ private:
+  detail::Cursor cursor_;
+};
+
+namespace detail {
+// What keys and values are checked against, and the name for messages; owns no memory.
+struct NamedTypes {
+  MapTypes types;
+  char name[kMaxMapNameBytes + 1] = {};
+
+  explicit NamedTypes(const MapInfo& info) noexcept
+      : types{info.key_kind, info.value_kind, info.is_signed, info.key_bytes, info.value_bytes} {
+    std::string_view(info.name).copy(name, kMaxMapNameBytes);
+  }
+};
+}  // namespace detail
+
+// As Snapshot.
+class UntypedSnapshot {
+ public:
+  UntypedSnapshot(const detail::NamedTypes& types, detail::HeldVersion held) noexcept
+      : types_(types), held_(std::move(held)) {}
+
+  Version version() const noexcept { return held_.version(); }
+  Found read(const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit) const;
+  Found contains(const UntypedKey& key) const;
+  Expected<std::uint64_t> scan(const UntypedScanOptions& options, VisitUntyped visit) const;
+  UntypedIterator scan(const UntypedScanOptions& options = {}) const;
+  // Returns how many keys differ, of those visited.
+  Expected<std::uint64_t> diff(Version after, const UntypedScanOptions& options,
+                               VisitUntypedDifference visit) const;
+  // Returns how many entries were visited.
+  Expected<std::uint64_t> history(const UntypedKey& key, VisitUntypedVersion visit) const;
+
+ private:
+  detail::NamedTypes types_;
+  detail::HeldVersion held_;
+};
+
+class UntypedMap {
+ public:
+  UntypedMap(MapInfo info, std::shared_ptr<detail::Index> index,
+             std::shared_ptr<detail::OrderedIndex> ordered,
+             std::shared_ptr<detail::VersionedIndex> versioned) noexcept
+      : types_(info),
+        info_(std::move(info)),
+        index_(std::move(index)),
+        ordered_(std::move(ordered)),
+        versioned_(std::move(versioned)) {}
+
+  const MapInfo& info() const noexcept { return info_; }
+  bool ordered() const noexcept { return ordered_ != nullptr; }      // has scan()
+  bool versioned() const noexcept { return versioned_ != nullptr; }  // has versions
+
+  Found put(const UntypedKey& key, const UntypedValue& value);
+  Found insert(const UntypedKey& key, const UntypedValue& value);
+  Found update(const UntypedKey& key, const UntypedValue& value);
+  Found erase(const UntypedKey& key);
+  Found contains(const UntypedKey& key);
+  Found read(const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit);
+  // Calls visit(i, value) for every keys[i] that is present. Returns how many are.
+  Expected<std::uint64_t> read_many(std::span<const UntypedKey> keys,
+                                    FunctionRef<void(std::size_t, const UntypedValue&)> visit);
+  Expected<std::uint64_t> for_each(VisitUntyped visit);
+  MapStats stats();
+
+  // `unsupported`, as a result or as the iterator's status, if the engine keeps no order.
+  Expected<std::uint64_t> scan(const UntypedScanOptions& options, VisitUntyped visit);
+  UntypedIterator scan(const UntypedScanOptions& options = {});
+
+  // `unsupported` if the engine keeps no versions.
+  Expected<Version> tag();
+  Expected<VersionRange> versions();
+  Expected<UntypedSnapshot> snapshot(Version version);
+  Expected<UntypedSnapshot> snapshot();  // of the last closed version
+  Found read(const UntypedKey& key, Version version, FunctionRef<void(const UntypedValue&)> visit);
+  Expected<std::uint64_t> scan_at(Version version, const UntypedScanOptions& options,
+                                  VisitUntyped visit);
+  UntypedIterator scan_at(Version version, const UntypedScanOptions& options = {});
+  Expected<std::uint64_t> history(const UntypedKey& key, VisitUntypedVersion visit);
+  Expected<std::uint64_t> diff(Version from, Version to, const UntypedScanOptions& options,
+                               VisitUntypedDifference visit);
+  Expected<Version> trim(Version version);
+  Status rollback(Version version);
+
+ private:
+  Status keeps_order() const;
+  Status keeps_versions() const;
+
+  detail::NamedTypes types_;
+  MapInfo info_;
+  std::shared_ptr<detail::Index> index_;
+  std::shared_ptr<detail::OrderedIndex> ordered_;      // null if the engine keeps no order
+  std::shared_ptr<detail::VersionedIndex> versioned_;  // null if it keeps no versions
+};
+
+}  // namespace perdure
