@@ -46,15 +46,14 @@ Status accepts(const detail::NamedTypes& info, const UntypedKey& key, const Unty
   const char* kind = info.types.value_kind == ValueKind::word ? "a word" : "an array";
   return info.types.value_kind == ValueKind::bytes
              ? Status::format(StatusCode::invalid_argument,
-                              "a value of map '%s' is a byte string; this one is a word",
-                              info.name)
+                              "a value of map '%s' is a byte string; this one is a word", info.name)
              : Status::format(StatusCode::invalid_argument,
-                              "a value of map '%s' is %s of %u bytes; this one is not",
-                              info.name, kind, info.types.value_bytes);
+                              "a value of map '%s' is %s of %u bytes; this one is not", info.name,
+                              kind, info.types.value_bytes);
 }
 
-Expected<detail::ScanRange> range_of(const detail::NamedTypes& info, const UntypedScanOptions& options,
-                                     detail::PrefixEnd& end) {
+Expected<detail::ScanRange> range_of(const detail::NamedTypes& info,
+                                     const UntypedScanOptions& options, detail::PrefixEnd& end) {
   if (info.types.key_kind == KeyKind::integer) {
     if (!options.prefix.empty()) {
       return fail(StatusCode::invalid_argument,
@@ -92,7 +91,8 @@ Expected<std::uint64_t> deliver(const detail::NamedTypes& info, const UntypedSca
 }
 
 template <class Source>
-UntypedIterator iterator_of(const detail::NamedTypes& info, Source source, const UntypedScanOptions& options) {
+UntypedIterator iterator_of(const detail::NamedTypes& info, Source source,
+                            const UntypedScanOptions& options) {
   detail::PrefixEnd end;
   auto range = range_of(info, options, end);
   if (!range) return UntypedIterator(detail::Cursor(std::move(range.error())));
@@ -100,15 +100,17 @@ UntypedIterator iterator_of(const detail::NamedTypes& info, Source source, const
       detail::Cursor(std::move(source), info.types.key_kind == KeyKind::integer, *range));
 }
 
-UntypedIterator iterator_at(const detail::NamedTypes& info, std::shared_ptr<detail::VersionedIndex> index,
-                            Version version, const UntypedScanOptions& options) {
+UntypedIterator iterator_at(const detail::NamedTypes& info,
+                            std::shared_ptr<detail::VersionedIndex> index, Version version,
+                            const UntypedScanOptions& options) {
   auto held = detail::HeldVersion::of(std::move(index), version);
   if (!held) return UntypedIterator(detail::Cursor(std::move(held.error())));
   return iterator_of(info, std::move(*held), options);
 }
 
-Found read_version(const detail::NamedTypes& info, detail::VersionedIndex& index, const UntypedKey& key,
-                   Version version, FunctionRef<void(const UntypedValue&)> visit) {
+Found read_version(const detail::NamedTypes& info, detail::VersionedIndex& index,
+                   const UntypedKey& key, Version version,
+                   FunctionRef<void(const UntypedValue&)> visit) {
   if (Status s = accepts(info, key); !s.ok()) return s;
   return detail::present_if(index.read_at(key, version, visit));
 }
@@ -134,8 +136,8 @@ Expected<std::uint64_t> history_until(const detail::NamedTypes& info, detail::Ve
   return visited;
 }
 
-Expected<std::uint64_t> diff_of(const detail::NamedTypes& info, detail::VersionedIndex& index, Version from,
-                                Version to, const UntypedScanOptions& options,
+Expected<std::uint64_t> diff_of(const detail::NamedTypes& info, detail::VersionedIndex& index,
+                                Version from, Version to, const UntypedScanOptions& options,
                                 VisitUntypedDifference visit) {
   std::uint64_t visited = 0;
   if (options.limit == 0) return visited;
@@ -224,9 +226,7 @@ Expected<std::uint64_t> UntypedMap::for_each(VisitUntyped visit) {
   return visited;
 }
 
-MapStats UntypedMap::stats() {
-  return detail::stats_of(*index_);
-}
+MapStats UntypedMap::stats() { return detail::stats_of(*index_); }
 
 Status UntypedMap::keeps_order() const {
   if (ordered_ != nullptr) return {};

@@ -367,7 +367,7 @@ TEST_F(Format, EveryReservedByteIsZero) {
     const auto inspected = Pool::inspect(path_);
     ASSERT_FALSE(inspected.has_value());
     EXPECT_EQ(inspected.error(), StatusCode::corruption);
-    EXPECT_NE(inspected.error().message().get("reserved bytes"), Bytes::npos);
+    EXPECT_NE(inspected.error().message().find("reserved bytes"), Bytes::npos);
     if (place % 16 == 0) expect_refused(path_, {StatusCode::corruption});
   }
 }

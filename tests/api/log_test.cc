@@ -55,7 +55,7 @@ class Lines {
 
 void fill(Pool& pool, Engine engine, std::uint64_t entries) {
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", {.engine = engine}));
-  for (std::uint64_t i = 0; i < entries; ++i) must(map.upsert(mix(i), i));
+  for (std::uint64_t i = 0; i < entries; ++i) must(map.put(mix(i), i));
 }
 
 TEST(Log, SaysHowAPoolWasOpened) {

@@ -147,7 +147,7 @@ TEST_P(MapsTest, ModesSayWhetherAMapMayBeMade) {
   must(must(pool_->map<std::uint64_t, std::uint64_t>("m", fresh)).insert(1, 2));
   EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>("m", fresh)), StatusCode::exists);
   auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", existing));
-  EXPECT_EQ(must(map.find(1)), std::optional<std::uint64_t>(2));
+  EXPECT_EQ(must(map.get(1)), std::optional<std::uint64_t>(2));
 }
 
 // A map is read-only with its pool, and not without it.
@@ -161,7 +161,7 @@ TEST_P(MapsTest, AReadOnlyMapIsOneOfAReadOnlyPool) {
   pool_.emplace(open_pool(path_, {.mode = OpenMode::read_only}));
   for (const OpenMode mode : {OpenMode::read_only, OpenMode::existing, OpenMode::open_or_create}) {
     auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", {.mode = mode}));
-    EXPECT_EQ(must(map.find(1)), std::optional<std::uint64_t>(2));
+    EXPECT_EQ(must(map.get(1)), std::optional<std::uint64_t>(2));
     EXPECT_EQ(code_of(map.insert(2, 3)), StatusCode::read_only);
   }
   EXPECT_EQ(code_of(pool_->map<std::uint64_t, std::uint64_t>("absent", look)),
