@@ -32,7 +32,7 @@ setup-go:        ## the same for the linearizability checker, which also fetches
 
 setup-mpi:       ## the same for perdure::mpi; the next cmake finds it and builds that, too
 	@scripts/setup.sh mpi
-	@rm -f build/*/build.ninja
+	@rm -f build/release/build.ninja
 
 build: build/release/build.ninja  ## the library, and the command line at build/release/perdure
 	cmake --build --preset release --target products
@@ -107,7 +107,12 @@ paper-figures: build-release  ## parts of three papers' evaluations, measured he
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 
-ci: test         ## what every change has to pass: test, and the `san` subset under ASan and TSan
+# What every change has to pass: format, all tests with those of MPI and their budgets of processor
+# time, and the `san` subset under ASan and TSan.
+ci: format-check setup-mpi  ## what every change has to pass
+	@rm -f build/release/test_times.txt
+	$(MAKE) test
+	@scripts/budgets.py check release
 	$(MAKE) san-asan
 	$(MAKE) san-tsan
 

@@ -321,7 +321,7 @@ TEST_F(RestartAtOnce, ACloseLeavesTheRecoveryToTheNextOpen) {
     Pool pool = driven();
     EXPECT_FALSE(pool.info()->clean);
     expect_entries(pool);
-    ASSERT_TRUE(map_of(pool).insert(k, k).has_value());  // a mutation is as durable as ever
+    ASSERT_TRUE(map_of(pool).insert(k, k).absent());  // a mutation is as durable as ever
     ASSERT_TRUE(pool.close({.finish_recovery = false}).ok());
     EXPECT_FALSE(Pool::inspect(path_)->clean);
     EXPECT_FALSE(Pool::inspect(path_)->in_use);
@@ -329,7 +329,7 @@ TEST_F(RestartAtOnce, ACloseLeavesTheRecoveryToTheNextOpen) {
   {
     Pool pool = driven();
     for (std::uint64_t k = 1000; k < 1003; ++k) {
-      EXPECT_EQ(*map_of(pool).find(k), std::optional<std::uint64_t>(k));
+      EXPECT_EQ(*map_of(pool).get(k), std::optional<std::uint64_t>(k));
     }
     expect_whole(pool);  // ends the recovery, so that this close is an ordinary one
     ASSERT_TRUE(pool.close({.finish_recovery = false}).ok());

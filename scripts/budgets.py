@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Holds the tests to their budgets of processor time.
+
+    budgets.py check PRESET     compare the last run of a preset with tests/budgets/seconds.txt
+    budgets.py write PRESET     put the last run into that file
+
+tests/timed.sh writes the seconds of each test to build/PRESET/test_times.txt. A suite that takes
+more than 1.5 times its budget fails. The file also has the time of a fixed piece of work, which
+tells how fast the machine was when the budgets were written: a slower machine gets more time, a
+faster one no less.
+"""
+
+import pathlib
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUDGETS = ROOT / "tests/budgets/seconds.txt"
+MOST = 1.5
+SMALL = 2.0  # seconds that every suite may take beyond its budget
+HEADER = """\
+# Processor seconds of each suite, by preset; scripts/budgets.py writes and checks them. A feature
+# that needs more time brings its seconds here, or takes them from another suite.
+"""
+
+
+def speed():
+    """Seconds of a fixed piece of work; the fastest of five."""
+    def work():
+        began = time.process_time()
+        total = 0
+        for i in range(1_000_000):
+            total = (total * 31 + i) & 0xFFFFFFFF
+        return time.process_time() - began
+    return min(work() for _ in range(5))
+
+
+def spent(preset):
+    path = ROOT / "build" / preset / "test_times.txt"
+    if not path.exists():
+        sys.exit(f"budgets: {path} is missing; run the tests of preset {preset} first")
+    seconds = {}
+    for line in path.read_text(encoding="ascii").splitlines():
+        name, user, system = line.rsplit(" ", 2)
+        seconds[name] = float(user) + float(system)  # the last run of a test counts
+    suites = {}
+    for name, value in seconds.items():
+        suite = name.partition("/")[0]
+        if suite != "nightly":
+            suites[suite] = suites.get(suite, 0) + value
+    return suites
+
+
+def read():
+    """{(preset, suite): seconds}; preset "work" is the machine's speed."""
+    budgets = {}
+    for line in BUDGETS.read_text(encoding="ascii").splitlines():
+        if line and not line.startswith("#"):
+            preset, suite, seconds = line.split()
+            budgets[preset, suite] = float(seconds)
+    return budgets
+
+
+def check(preset):
+    budgets = read()
+    factor = max(1.0, speed() / budgets["work", preset])
+    over = []
+    print(f"{'suite':<14}{'seconds':>9}{'budget':>9}   (this machine gets {factor:.2f} of it)")
+    suites = spent(preset)
+    for suite, seconds in sorted(suites.items()):
+        budget = budgets.get((preset, suite))
+        if budget is None:
+            over.append(f"suite {suite} has no budget")
+            print(f"{suite:<14}{seconds:>9.1f}{'none':>9}")
+            continue
+        late = seconds > MOST * factor * budget + SMALL
+        print(f"{suite:<14}{seconds:>9.1f}{budget:>9.1f}{'   OVER' if late else ''}")
+        if late:
+            over.append(f"suite {suite} took {seconds:.1f} s, more than {MOST} times its budget of "
+                        f"{budget:.1f} s")
+    print(f"{'all':<14}{sum(suites.values()):>9.1f}")
+    if over:
+        sys.exit("budgets: " + "; ".join(over) + "; make it cheaper, or write the new budget with "
+                 f"scripts/budgets.py write {preset} and say why in the commit")
+
+
+def write(preset):
+    budgets = {key: value for key, value in read().items() if preset not in key}
+    budgets["work", preset] = speed()
+    for suite, seconds in spent(preset).items():
+        budgets[preset, suite] = seconds
+    lines = [f"{first} {second} {value:.{3 if first == 'work' else 1}f}\n"
+             for (first, second), value in sorted(budgets.items())]
+    BUDGETS.write_text(HEADER + "".join(lines), encoding="ascii")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] in ("check", "write"):
+        {"check": check, "write": write}[sys.argv[1]](sys.argv[2])
+    else:
+        sys.exit(__doc__)
