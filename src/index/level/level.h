@@ -299,7 +299,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
   bool lock_item(const Probe& probe, Locks& locks, Place& place) noexcept;
   Place find_locked(const ViewT& view, const Probe& probe) const noexcept;
   Place free_place(const ViewT& view, const Probe& probe) const noexcept;
-  void put(const Place& place, const Item& item) noexcept;
+  void set_item(const Place& place, const Item& item) noexcept;
   void show(const Place& place, std::uint8_t print) noexcept;
   void hide(const Place& place) noexcept;
   bool in_place(const detail::Value& before, const detail::Value& value) const noexcept;

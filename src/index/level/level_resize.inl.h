@@ -534,7 +534,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
       if (!goal.found()) return Made::again;
     }
     locks.changed(goal.tier, goal.bucket);
-    put(goal, item);
+    set_item(goal, item);
     show(goal, print);
     copied.lines[copied.count++] = &goal.line();
     copied.to_upper += goal.tier == &view.upper() ? 1 : 0;

@@ -130,7 +130,7 @@ Status Level<P, Codec, G>::finish_updates() noexcept
     Item item = load(place);
     item.value[0] = platform.load(update.value[0]);
     item.value[1] = platform.load(update.value[1]) & Form::kFirstTail;
-    put(place, item);
+    set_item(place, item);
     platform.flush(&line, sizeof(line), "level.recover.update"_site);
   }
   if (!wrote) return {};

@@ -81,8 +81,8 @@ template <Platform P, class Codec, class G>
 
 // The words of an item and its token, last; the caller writes back and fences.
 template <Platform P, class Codec, class G>
-[[gnu::always_inline]] inline void Level<P, Codec, G>::put(const Place& place,
-                                                           const Item& item) noexcept {
+[[gnu::always_inline]] inline void Level<P, Codec, G>::set_item(const Place& place,
+                                                                const Item& item) noexcept {
   Form::put(context_.platform, place.line(), place.in_line(), item);
 }
 
@@ -180,12 +180,12 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& 
   platform.store(move.to, goal.line_offset());
   platform.flush(&move, sizeof(move), "level.move.record"_site);
   if (!platform.fence("level.move.record"_site)) return Made::failed;
-  put(goal, load(victim));
+  set_item(goal, load(victim));
   platform.flush(&goal.line(), sizeof(Line), "level.move.copy"_site);
   if (!platform.fence("level.move.copy"_site)) return Made::failed;
   Line& line = victim.line();
   Form::set_tokens(platform, line, Form::tokens(platform, line) & ~victim.bit());
-  put(victim, item);
+  set_item(victim, item);
   platform.flush(&line, sizeof(line), "level.move.replace"_site);
   if (!platform.fence("level.move.replace"_site)) return Made::failed;  // PP(insert)
   show(goal, victim.meta().print(victim.slot));
@@ -206,7 +206,7 @@ template <Platform P, class Codec, class G>
     locks.changed(place.tier, place.bucket);
     // Before the write-back: a locked instruction after it would wait for it.
     const std::int64_t count = place.tier->add(1);
-    put(place, item);
+    set_item(place, item);
     platform.flush(&place.line(), sizeof(Line), "level.insert.line"_site);
     if (!platform.fence("level.insert.line"_site)) return Made::failed;  // PP(insert)
     show(place, probe.print);
