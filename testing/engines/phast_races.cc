@@ -122,6 +122,8 @@ void add_unlinks(RaceList& races) {
   add("P1g_H7_ScanBesideAnUnlink", leaf, {{erase(80)}, {scan()}}, 48);
   add("P1g_H7_ScanBackBesideAnUnlink", leaf, {{erase(80)}, {scan_back()}}, 48);
   add("P1g_H7_ScanBesideARefill", leaf, {{erase(80), insert(65, 1)}, {scan()}}, 512);
+  // What the right neighbour takes over, and is inserted there, is not delivered again to its left.
+  add("P1g_H7_ScanBackBesideARefill", leaf, {{erase(80), insert(65, 1)}, {scan_back()}}, 96);
   add("P1g_UnlinkBesideASplitToItsLeft", leaf, {{erase(80)}, {insert(25, 1)}}, 96);
   add("P1g_UnlinkBesideASplitToItsRight",
       with(leaf, {insert(100, 1), insert(110, 1), insert(120, 1)}), {{erase(80)}, {insert(95, 1)}},
@@ -162,6 +164,8 @@ void add_strings(RaceList& races) {
   const Ops leaf = nearly_empty_string_leaf();
   add("P1g_G6_ScanBesideAnUnlinkOfStrings", leaf, {{gone(80)}, {scan()}}, 192);
   add("P1g_G6_ScanBackBesideAnUnlinkOfStrings", leaf, {{gone(80)}, {scan_back()}}, 192);
+  add("P1g_H7_ScanBackBesideARefillOfStrings", leaf, {{gone(80), put(65, 'b')}, {scan_back()}},
+      384);
   add("P1g_G6_InsertBesideAnUnlinkOfStrings", leaf, {{gone(80)}, {put(65, 'b'), look(65)}}, 192);
 }
 

@@ -63,6 +63,8 @@ void add_leaves(RaceList& races) {
   add(races, "V16_UnlinkAndInsert", two, {{erase(40), erase(30)}, {insert(35, 1), find(40)}}, 192);
   add(races, "V16_UnlinkAndScan", two, {{erase(40), erase(30)}, {scan()}}, 192);
   add(races, "V16_UnlinkAndScanBack", two, {{erase(40), erase(30)}, {scan_back()}}, 192);
+  add(races, "V16_RefillAndScanBack", inserts({10, 20, 30, 40, 50, 60, 70, 80, 90, 100}),
+      {{erase(40), erase(30), insert(35, 1)}, {scan_back()}}, 192);
   add(races, "V11_SplitAndIterate", full, {{insert(25, 1)}, {iterate(30)}}, 192);
   add(races, "V11_SplitAndIterateBack", full, {{insert(25, 1)}, {iterate_back(20)}}, 192);
   add(races, "V16_UnlinkAndIterate", two, {{erase(40), erase(30)}, {iterate(40)}}, 384);

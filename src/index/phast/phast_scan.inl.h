@@ -192,6 +192,14 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     // Erased meanwhile: the slot may be taken again, and what was read there not be shown yet.
     if ((visible & ~now) != 0) return false;
   }
+  // Low falls when the left neighbour goes, without this leaf's version: what was inserted below
+  // the low that was read would be delivered again to the left of it.
+  if (reverse) {
+    if constexpr (Codec::kBytes) {
+      if (desc.separators.low.load(std::memory_order_acquire) != batch.low_separator) return false;
+    }
+    if (desc.low.load(std::memory_order_acquire) != batch.low) return false;
+  }
   return desc.version.load(std::memory_order_acquire) == entered.version;
 }
 
