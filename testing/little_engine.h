@@ -6,8 +6,9 @@
 //   work turns two words that a check finds equal, unless it runs beside a step. Thread-safe for
 //   any number of readers and one writer at a time; its work may run beside all of them.
 // LAYOUT  root   plain   magic, turns[2], slots[kSlots]; block  plain  value
-// INVARIANTS  I1 (after any crash) a slot whose key word is not 0 names a block, durable before it.
-//   I2 (between steps, and after recovery) the two turns are equal.
+// INVARIANTS  little.I1 (after any crash) a slot whose key word is not 0 names a block, durable
+//   before it.
+//   little.I2 (between steps, and after recovery) the two turns are equal.
 // RECOVERY  marks at once, or, where LittleRules::instant says so, while it serves; settles what an
 //   answer rests on (EngineContext::settle).
 //

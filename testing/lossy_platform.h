@@ -147,6 +147,12 @@ class LossyPlatform {
   static bool verifies(Site<Name>) noexcept {
     return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
   }
+  static constexpr bool kAsserts = true;
+  using Unobserved = RealPlatform::Unobserved;
+  static bool persisted(const void*, std::size_t) noexcept { return true; }
+  [[noreturn]] static void violated(const Assertion& assertion) noexcept {
+    RealPlatform::violated(assertion);
+  }
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return false; }
   Status failure() const noexcept { return StatusCode::poisoned; }

@@ -12,8 +12,8 @@ namespace perdure::testing {
 namespace {
 
 constexpr std::string_view kOrderedSites[] = {
-    "pool.root.add",   // I3: `root` last
-    "pool.root.drop",  // I3: `root` first
+    "pool.root.add",   // pool.I3: `root` last
+    "pool.root.drop",  // pool.I3: `root` first
 };
 
 constexpr Argument kArguments[] = {

@@ -538,6 +538,22 @@ LineChoice SimMemory::until(const Line& line, std::uint64_t order) const {
   return {static_cast<std::uint32_t>(end - line.entries.begin()), 0};
 }
 
+bool SimMemory::guaranteed(const void* p, std::size_t n) const {
+  const std::uint64_t offset = offset_of(p, n);
+  const std::uint64_t first = offset / 8, end = (offset + n + 7) / 8;
+  for (std::uint64_t word = first; word < end;) {
+    const std::uint64_t line = word / 8, next = std::min(end, (line + 1) * 8);
+    if (slot_of_line_[line] != 0) {
+      for (const Entry& entry : lines_[slot_of_line_[line] - 1].entries) {
+        const std::uint64_t at = line * 8 + entry.word;
+        if (at >= word && at < next) return false;
+      }
+    }
+    word = next;
+  }
+  return true;
+}
+
 std::vector<PendingLine> SimMemory::pending(bool every_subset) const {
   if (medium_ == SimMedium::page) return pending_sectors();
   std::vector<PendingLine> result;

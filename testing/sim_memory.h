@@ -145,6 +145,8 @@ class SimMemory {
   // three words is torn into prefixes, each word alone, and all but one; with `every_subset` into
   // any.
   std::vector<PendingLine> pending(bool every_subset = false) const;
+  // Whether every word that [p, p + n) touches is on the medium as it is visible.
+  bool guaranteed(const void* p, std::size_t n) const;
   std::size_t pending_lines() const { return active_.size(); }
   bool size_pending() const { return size_ != durable_size_; }
   bool punch_pending() const { return !punches_.empty(); }

@@ -1,5 +1,7 @@
 #include "testing/sim_platform.h"
 
+#include "platform/real_platform.h"
+
 namespace perdure::testing {
 
 namespace {
@@ -33,6 +35,12 @@ void SimPlatform::stuck() noexcept {
                static_cast<unsigned long long>(kMaxPauses),
                describe_context != nullptr ? describe_context() : "");
   std::abort();
+}
+
+void SimPlatform::violated(const Assertion& assertion) noexcept {
+  if (mutated() && !planted) return;
+  std::fprintf(stderr, "%s\n", describe_context != nullptr ? describe_context() : "");
+  RealPlatform::violated(assertion);
 }
 
 void SimPlatform::sync_range(const void* p, std::size_t n, SiteInfo& site) noexcept {

@@ -247,6 +247,31 @@ class SimPlatform {
   static bool verifies(Site<Name>) noexcept {
     return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
   }
+  static constexpr bool kAsserts = true;
+  // No steps, no accesses.
+  class Unobserved {
+   public:
+    Unobserved() noexcept
+        : step_hook_(std::exchange(step_hook, nullptr)),
+          access_hook_(std::exchange(access_hook, nullptr)) {}
+    ~Unobserved() {
+      step_hook = step_hook_;
+      access_hook = access_hook_;
+    }
+    Unobserved(const Unobserved&) = delete;
+    Unobserved& operator=(const Unobserved&) = delete;
+
+   private:
+    void (*step_hook_)(StepKind kind, const char* site);
+    void (*access_hook_)(const void* p, std::size_t n);
+  };
+  // While a mutant is set this does nothing: a mutant has to be noticed by what it leaves. Unless
+  // it is planted to be seen here.
+  static void violated(const Assertion& assertion) noexcept;
+  static inline bool planted = false;
+  bool persisted(const void* p, std::size_t n) const noexcept {
+    return !durable_ || memory_.guaranteed(p, n);
+  }
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return poisoned_; }
   Status failure() const noexcept { return StatusCode::poisoned; }

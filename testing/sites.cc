@@ -89,6 +89,11 @@ bool set_mutant(const std::string& text) {
   return true;
 }
 
+bool mutated() {
+  return std::ranges::any_of(registry(),
+                             [](const SiteInfo* site) { return site->mutant != Mutant::none; });
+}
+
 LineRange mutated_flush(SiteInfo& site, LineRange lines) {
   site.flush_count.fetch_add(1, std::memory_order_relaxed);
   if (lines.end - lines.first > 1) site.multi_line_count.fetch_add(1, std::memory_order_relaxed);

@@ -114,6 +114,8 @@ class ScopedMutant {
 // Sets the mutant that "SITE:op" names, e.g. "phast.insert.entry:drop_flush"; false if there is
 // none.
 bool set_mutant(const std::string& text);
+// Whether any mutant is set.
+bool mutated();
 
 // The lines [first, end) of a flush of [first, end) that the site's mutant leaves.
 struct LineRange {

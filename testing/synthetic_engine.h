@@ -12,10 +12,12 @@
 //         segment zero_on_free 16 words; a value is one word, never 0; the last non-zero one counts
 //         blob   plain         bytes of a value longer than 7; durable before the record
 // INVARIANTS
-//   I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's tag.
-//   I2 (after any crash) at most one live record per key, named by one slot, or by two while it
+//   synthetic.I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's
+//         tag.
+//   synthetic.I2 (after any crash) at most one live record per key, named by one slot, or by two
+//         while it
 //      moves.
-//   I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
+//   synthetic.I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
 // OPERATIONS (fences)  insert of a short value 1, of a long one 2; update in a segment 1; update by
 //   record 2 (+1 to let the old one go); erase 2.
 //
@@ -192,7 +194,7 @@ class SyntheticEngine final : public MarkingMap {
     return cursor_ < 2 * kSlots;
   }
 
-  // I1 and I2; true while the sweep runs, too.
+  // synthetic.I1 and synthetic.I2; true while the sweep runs, too.
   Status check() {
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) {
       const std::uint64_t word = platform_.load(slot_at(i));

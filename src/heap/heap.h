@@ -6,14 +6,14 @@
 //   blocks and the sweep rebuilds the free lists (as Makalu and Ralloc do). docs/design/heap.md.
 // LAYOUT  extent_table.h; an extent holds blocks and nothing else.
 // INVARIANTS
-//   I1  (after any crash) a reachable block lies in an extent whose word says slab or run: the
+//   heap.I1  (after any crash) a reachable block lies in an extent whose word says slab or run: the
 //       word is fenced before the first block is handed out.
-//   I2  (after any crash) a block of kind dead_on_free or zero_on_free that is not reachable is
-//       durably dead (word 0 is 0) or durably zero before it is handed out again.
-//   I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out, in a
-//       thread's cache or in limbo. Free lists are built from the bitmaps only, so a block is
+//   heap.I2  (after any crash) a block of kind dead_on_free or zero_on_free that is not reachable
+//       is durably dead (word 0 is 0) or durably zero before it is handed out again.
+//   heap.I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out,
+//       in a thread's cache or in limbo. Free lists are built from the bitmaps only, so a block is
 //       never queued twice.
-//   I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only
+//   heap.I4  (DRAM) while a sweep runs, allocation takes extents that were free at open only
 //       ("untouched"), whoever copies a persistent reference or takes one away marks its target
 //       before that store (mark_copied), and a free in a touched extent only clears the mark. Or
 //       the sweep, which sees the reference nowhere, would hand out what is reachable until the
@@ -28,9 +28,9 @@
 //   retire     through the epoch domain: finish after three epochs.
 // RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). If anything could not be
 //   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated. The sweep
-//   may go on while the pool serves (I4): mark_serving*, then sweep_some until it answers false.
-//   Every mark comes before the first sweep_some, so a bit that is set there stays until its block
-//   is freed; an extent that was swept is like any other.
+//   may go on while the pool serves (heap.I4): mark_serving*, then sweep_some until it answers
+//   false. Every mark comes before the first sweep_some, so a bit that is set there stays until its
+//   block is freed; an extent that was swept is like any other.
 // PROGRESS  blocking: a latch per class, one for extents. With no space left allocate answers
 //   pool_full; it works again once space is free, and the space watch hears of the first free after
 //   such an answer.
@@ -138,7 +138,7 @@ class Heap {
   // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
   Status mark(std::uint64_t offset) noexcept;
   // The same for a reference that is about to be copied elsewhere, or taken away, while a sweep
-  // runs (I4); idempotent.
+  // runs (heap.I4); idempotent.
   void mark_copied(std::uint64_t offset) noexcept;
   // mark() for a map that serves already; idempotent. corruption: no such block.
   Status mark_serving(std::uint64_t offset) noexcept;

@@ -81,7 +81,7 @@ Expected<std::uint64_t> Heap<P>::allocate(std::size_t n, BlockKind kind) noexcep
     if (block.has_value()) [[likely]]
       return block;
     if (block.error() != StatusCode::pool_full) return block;
-    // I4: touched extents may have free blocks, but only the sweep's end can tell.
+    // heap.I4: touched extents may have free blocks, but only the sweep's end can tell.
     if (swept_later && help_sweep()) continue;
     if (auto larger = allocate_larger(n, kind); larger.has_value()) return larger;
     // Once more after the watch is set: a free comes before that look, or is heard of.
@@ -125,8 +125,8 @@ void Heap<P>::free(std::uint64_t offset) noexcept {
     return;
   }
   if (extent.has(kTouched) && sweeping()) {
-    // I4: only the mark is cleared; the sweep's end builds the free list from the marks. The latch
-    // decides whether it has done so for this extent.
+    // heap.I4: only the mark is cleared; the sweep's end builds the free list from the marks. The
+    // latch decides whether it has done so for this extent.
     LatchGuard guard(lists_[extent.kind][extent.size_class].latch);
     if (extent.has(kTouched)) {
       const std::uint64_t block = (offset - offset_of(number)) / kClassSizes[extent.size_class];
@@ -439,9 +439,9 @@ Status Heap<P>::assign(std::uint64_t first, std::uint64_t count, const ExtentWor
   return {};
 }
 
-// Free extents may be punched (no space behind them) or hold old content (wrong for I2). What is
-// zeroed here is fenced with the extent's word: no block is handed out before, and the blocks of an
-// extent whose word a crash kept are swept.
+// Free extents may be punched (no space behind them) or hold old content (wrong for heap.I2). What
+// is zeroed here is fenced with the extent's word: no block is handed out before, and the blocks of
+// an extent whose word a crash kept are swept.
 template <Platform P>
 Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind) noexcept {
   for (std::uint64_t i = first; i < first + count; ++i) {
@@ -463,7 +463,7 @@ Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind k
 }
 
 // Returns extents without blocks. A run's inner words come first: while the head still names the
-// run they are ignored, and once it does not they must say `free`, not virgin (I2).
+// run they are ignored, and once it does not they must say `free`, not virgin (heap.I2).
 template <Platform P>
 void Heap<P>::release_extent(std::uint32_t number) noexcept {
   LatchGuard guard(extent_latch_);

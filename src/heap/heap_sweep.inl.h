@@ -109,8 +109,8 @@ void Heap<P>::mark_copied(std::uint64_t offset) noexcept {
 }
 
 // Turns one touched slab's marks into free blocks; the class latch is held, so that a free() that
-// comes meanwhile either clears its mark before or frees normally after. I2: unreachable blocks
-// that look alive are made durably dead before they can be handed out.
+// comes meanwhile either clears its mark before or frees normally after. heap.I2: unreachable
+// blocks that look alive are made durably dead before they can be handed out.
 template <Platform P>
 Status Heap<P>::sweep_slab(std::uint32_t number, bool complete) noexcept {
   Extent& extent = extents_[number];

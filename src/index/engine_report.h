@@ -35,6 +35,15 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
   report.add(line);
 }
 
+// The same where an invariant does not hold: its id is named, too.
+[[gnu::cold]] inline void add_violation(Findings& report, const char* id, const char* kind,
+                                        std::uint64_t offset, const char* what) {
+  char line[180];
+  std::snprintf(line, sizeof(line), "%s at offset %llu: %s (%s)", kind,
+                static_cast<unsigned long long>(offset), what, id);
+  report.add(line);
+}
+
 // A resize that has ended.
 [[gnu::cold]] inline void log_resize(const Log& log, const char* map, const ResizeStats& resize) {
   const auto before = static_cast<unsigned long long>(resize.slots_before);

@@ -139,7 +139,8 @@ Status LocalPool::open_data(Kinds kinds) noexcept {
   return read_versions();
 }
 
-// L1 and L2, checked: a version that is not readable would be refused only when it is asked for.
+// mpi.L1 and mpi.L2, checked: a version that is not readable would be refused only when it is asked
+// for.
 Status LocalPool::read_versions() noexcept {
   local_ = {};
   range_ = {.first = 1, .last = 0};

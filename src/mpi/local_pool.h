@@ -4,10 +4,10 @@
 //   Every step is durable when it returns, and one store commits it: each can be cut off before or
 //   after, and be done again.
 // INVARIANTS (of one rank; the store's are in perdure/mpi.h)
-//   L1  `mpi.versions` holds [first, last] without a gap. name() appends; forget_above() removes
-//       from the end, forget_below() from the beginning, one by one.
-//   L2  A version that is named is closed in `data`, and readable there: data is trimmed only below
-//       what forget_below() has left, rolled back only to what forget_above() has left.
+//   mpi.L1  `mpi.versions` holds [first, last] without a gap. name() appends; forget_above()
+//       removes from the end, forget_below() from the beginning, one by one.
+//   mpi.L2  A version that is named is closed in `data`, and readable there: data is trimmed only
+//       below what forget_below() has left, rolled back only to what forget_above() has left.
 // Thread safety: one thread; `data` any number.
 #pragma once
 

@@ -33,6 +33,11 @@
 // MUTANTS  runs(site), verifies(site): constant true, except where a test leaves out this step or
 //     this checksum.
 //
+// ASSERTIONS  kAsserts: whether PERDURE_ASSERT (assert.h) looks; violated(assertion) reports one
+//     that does not hold, and ends the process. While an Unobserved lives, the calling thread's
+//     accesses are neither steps of a schedule nor counted. persisted(p, n): whether a power
+//     failure leaves [p, p + n) as it is now; true where the platform does not know.
+//
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
 //     match_line, load_byte,          bytes that are written one by one and searched as a whole
 //     store_byte
@@ -54,6 +59,7 @@
 
 #include "perdure/function_ref.h"
 #include "perdure/status.h"
+#include "platform/assert.h"
 #include "platform/site.h"
 
 namespace perdure {
@@ -93,6 +99,10 @@ concept Platform =
       p.watch_stores(watch);
       { P::runs(Site<"example.site">{}) } -> std::same_as<bool>;
       { P::verifies(Site<"example.site">{}) } -> std::same_as<bool>;
+      { P::kAsserts } -> std::convertible_to<bool>;
+      { P::violated(Assertion{}) } -> std::same_as<void>;
+      typename P::Unobserved;
+      { p.persisted(src, n) } -> std::same_as<bool>;
       { p.durable() } -> std::same_as<bool>;
       { p.poisoned() } -> std::same_as<bool>;
       { p.failure() } -> std::same_as<Status>;

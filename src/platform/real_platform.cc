@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 
 #include "perdure/pool.h"
@@ -104,6 +106,12 @@ double ticks_per_ns() noexcept {
 
 const bool RealPlatform::kAsymmetric =
     ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+
+void RealPlatform::violated(const Assertion& assertion) noexcept {
+  std::fprintf(stderr, "perdure: %s does not hold: %s (%s:%d)\n", assertion.id, assertion.condition,
+               assertion.file, assertion.line);
+  std::abort();
+}
 
 bool RealPlatform::heavy_fence() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);

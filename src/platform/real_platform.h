@@ -203,6 +203,14 @@ class RealPlatform {
   static constexpr bool verifies(Site<Name>) noexcept {
     return true;
   }
+#ifdef NDEBUG
+  static constexpr bool kAsserts = false;
+#else
+  static constexpr bool kAsserts = true;
+#endif
+  struct Unobserved {};
+  static bool persisted(const void*, std::size_t) noexcept { return true; }
+  [[noreturn, gnu::cold]] static void violated(const Assertion& assertion) noexcept;
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return state_.poisoned.load(std::memory_order_relaxed); }
   void poison() noexcept;

@@ -7,18 +7,19 @@
 //   one: in the background, and before an answer rests on one (settle). Headers, root directory and
 //   extent table are small and always come first.
 // INVARIANTS
-//   K1  (C) What an operation that returned has seen or told lies in settled extents, or was stored
-//       since the open, under the engine's own rules: it is durable.
-//   K2  (C) Nothing is freed, reused or taken for unreachable on account of what an unsettled
+//   pool.K1  (C) What an operation that returned has seen or told lies in settled extents, or was
+//       stored since the open, under the engine's own rules: it is durable.
+//   pool.K2  (C) Nothing is freed, reused or taken for unreachable on account of what an unsettled
 //       extent says: the sweep settles everything before it marks (OpenSweep).
-//   K3  (DRAM) The bit of an extent is cleared after the thread that clears it has fenced the
+//   pool.K3  (DRAM) The bit of an extent is cleared after the thread that clears it has fenced the
 //       write-back of all its lines. Extents that were free at open have none: what is stored there
 //       later is this process's own.
 // CRASHES  The bits are DRAM. A kill in the middle: the next open begins with all of them again. A
-//   power failure after that: what was told by either process was durable when it was told (K1);
-//   what nobody asked for may be lost, as if the dead process's last operations, which had not
-//   returned or whose results nobody saw, had not been. Close and a sync settle everything first,
-//   so neither a checksum that close writes nor a seal speaks of content that is not durable.
+//   power failure after that: what was told by either process was durable when it was told
+//   (pool.K1); what nobody asked for may be lost, as if the dead process's last operations, which
+//   had not returned or whose results nobody saw, had not been. Close and a sync settle everything
+//   first, so neither a checksum that close writes nor a seal speaks of content that is not
+//   durable.
 // ORDERING  pending  cleared (release) after the fence; read (acquire) before an answer is told.
 //           left     as pending, for all at once: 0 is what everybody sees most of the time.
 // PROGRESS  settle() of an extent that is pending costs its lines and a fence, some ten

@@ -5,13 +5,13 @@
 //   pool; they are started when the first unit registers, so a pool whose engines have none never
 //   has a thread. A unit that registers at open goes on with what the last process left.
 // INVARIANTS (DRAM only; what a step stores is the unit's own crash argument)
-//   B1  At most as many threads are inside run_some() of a unit as the width it was added with: 1,
-//       unless it says more.
-//   B2  wake() is never lost: after it the unit's next step begins later than the wake.
-//   B3  After remove(unit) no step of it runs or begins; after stop() no step of any. While a
+//   pool.B1  At most as many threads are inside run_some() of a unit as the width it was added
+//       with: 1, unless it says more.
+//   pool.B2  wake() is never lost: after it the unit's next step begins later than the wake.
+//   pool.B3  After remove(unit) no step of it runs or begins; after stop() no step of any. While a
 //       BackgroundHold lives none runs or begins.
-//   B4  A step that answered blocked is followed by another one once space was freed, also if that
-//       was between its failed allocation and its answer.
+//   pool.B4  A step that answered blocked is followed by another one once space was freed, also if
+//       that was between its failed allocation and its answer.
 // ORDERING
 //   wakes, rested  A unit is due while wakes != rested. A step counts the wakes before it begins;
 //                  `rest` makes that count `rested`, then looks at wakes again. wake() adds to
@@ -321,7 +321,7 @@ class Background {
     work.runners_[work.inside_++] = self;
     ++running_;
     set_blocked(work, false);
-    // Before the step: what is announced during it counts again (B2, B4).
+    // Before the step: what is announced during it counts again (pool.B2, pool.B4).
     return {&work, work.wakes_.load(std::memory_order_seq_cst),
             freed_.load(std::memory_order_seq_cst)};
   }

@@ -6,7 +6,7 @@
 //   one will ask for, or by what an engine expects to (HeapHost::expect), in pieces of at most
 //   kPiece. PoolCore::grow() then finds it there, and only
 //   names it in the header.
-// INVARIANTS  The file is longer than the header says, by at most one growth: pool_core.h I2 allows
+// INVARIANTS  The file is longer than the header says, by at most one growth: pool.I2 allows
 //   that, as a crash inside grow() leaves it. Nothing of it is read or written before grow().
 // PROGRESS  A piece holds the pool's latch for about as long as the system takes to zero it. A full
 //   medium is no error here: the growth that needs the space says so.

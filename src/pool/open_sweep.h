@@ -6,15 +6,15 @@
 //   and ends the heap's sweep, a few extents at a time. Maps that marked at open are not its
 //   business.
 // INVARIANTS
-//   W1  (C) Nothing is freed before every map of the pool has marked all that it reaches, and not
-//       before what they read is durable: the order above. If a map cannot be enumerated, or a step
-//       finds damage, nothing is freed until an open succeeds, and neither sync nor close vouches
-//       for what is there: the pool stays unclean.
-//   W2  (DRAM) While heap.sweeping(), maps and mutators obey I4 of the heap.
-//   W3  mark_some() is called by one thread at a time, and not once the map is dropped.
+//   pool.W1  (C) Nothing is freed before every map of the pool has marked all that it reaches, and
+//       not before what they read is durable: the order above. If a map cannot be enumerated, or a
+//       step finds damage, nothing is freed until an open succeeds, and neither sync nor close
+//       vouches for what is there: the pool stays unclean.
+//   pool.W2  (DRAM) While heap.sweeping(), maps and mutators obey heap.I4.
+//   pool.W3  mark_some() is called by one thread at a time, and not once the map is dropped.
 // CASES
 //   Killed, or power lost, in the middle   nothing was freed; the next open begins again. What step
-//       3 freed is unreachable still: no reference to it is on the medium (W1).
+//       3 freed is unreachable still: no reference to it is on the medium (pool.W1).
 //   Closed in the middle                   as that, and closed cleanly.
 //   Synced in the middle                   AfterKill settles everything first.
 //   Checked                                Pool::check finishes the sweep, then holds the work.

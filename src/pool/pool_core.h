@@ -5,14 +5,14 @@
 //   very code.
 // LAYOUT  layout.h.
 // INVARIANTS
-//   I1  (after any crash) at least one header copy is valid; the valid one with the higher
+//   pool.I1  (after any crash) at least one header copy is valid; the valid one with the higher
 //       sequence counts. Copies are written in turn, each durable before the other may be touched.
-//   I2  (after any crash) file_bytes of the counting header <= bytes the medium backs; extents
+//   pool.I2  (after any crash) file_bytes of the counting header <= bytes the medium backs; extents
 //       beyond it are virgin.
-//   I3  A root line is valid iff `root` is non-zero; it is stored last into its line (same-line
-//       order).
-//   I4  The header says `dirty`, durably and in every mode, before the first mutation of an open,
-//       and again before the first store after it said `sealed`. `sealed` is written when all
+//   pool.I3  A root line is valid iff `root` is non-zero; it is stored last into its line
+//       (same-line order).
+//   pool.I4  The header says `dirty`, durably and in every mode, before the first mutation of an
+//       open, and again before the first store after it said `sealed`. `sealed` is written when all
 //       content is durable.
 // OPERATIONS
 //   create      everything but copy A, fence, then copy A: the file is a pool from its last fence

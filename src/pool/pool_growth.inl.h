@@ -58,10 +58,10 @@ std::unexpected<Status> PoolCore<P>::refuse_growth(Status why) noexcept {
   return fail(std::move(why));
 }
 
-// I2, where it is not so: a header that is lost takes growth back whose extents were used, and what
-// they hold stays. Such extents are free, so that they are zeroed where that is relied upon; those
-// of a run are known by its head. Nor has any open looked at words of extents that never were: a
-// bit that has flipped in one would be the end of a pool that lacks nothing.
+// pool.I2, where it is not so: a header that is lost takes growth back whose extents were used, and
+// what they hold stays. Such extents are free, so that they are zeroed where that is relied upon;
+// those of a run are known by its head. Nor has any open looked at words of extents that never
+// were: a bit that has flipped in one would be the end of a pool that lacks nothing.
 template <Platform P>
 Status PoolCore<P>::claim_words(std::uint64_t first, std::uint64_t count) noexcept {
   const std::uint64_t offset = header_.table_offset + first * 8;

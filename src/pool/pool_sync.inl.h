@@ -3,13 +3,15 @@
 //
 // A sealed header says: all content is durable and nobody has stored since. It may be written only
 // if that is true, and must be gone, durably, before it is not:
-//   S1  From begin_seal() on every store of anybody passes before_store(). begin_seal() returns
-//       when whoever was between that question and its store is gone: threads in epoch guards have
-//       left them, no step of background work runs, and maps are made and dropped by the caller.
-//   S2  before_store() of a seal under way voids it; of a set one it makes `dirty` durable in both
-//       header copies, under the latch, and only then lets any store go on.
-//   S3  A copy of the file that is made while it is sealed has the content whose checksum is in
-//       the header, or it was not made while it was sealed: then it is refused when it is opened.
+//   pool.S1  From begin_seal() on every store of anybody passes before_store(). begin_seal()
+//       returns when whoever was between that question and its store is gone: threads in epoch
+//       guards have left them, no step of background work runs, and maps are made and dropped by
+//       the caller.
+//   pool.S2  before_store() of a seal under way voids it; of a set one it makes `dirty` durable in
+//       both header copies, under the latch, and only then lets any store go on.
+//   pool.S3  A copy of the file that is made while it is sealed has the content whose checksum is
+//       in the header, or it was not made while it was sealed: then it is refused when it is
+//       opened.
 #pragma once
 
 #include "pool/pool_core.h"
@@ -34,7 +36,7 @@ Status PoolCore<P>::sync() noexcept {
 }
 
 // Answers whether nobody stores any more, or why nothing may vouch for the pool: a sweep that found
-// damage (W1), at the latest while it was waited for.
+// damage (pool.W1), at the latest while it was waited for.
 template <Platform P>
 Expected<bool> PoolCore<P>::begin_seal() noexcept {
   const bool quiet = come_to_rest();

@@ -3,11 +3,11 @@
 // WHAT  Epoch-based reclamation (Fraser 2004), one domain per pool, dynamic threads. WHEN NOT: a
 //   guard held for long (a slow callback of a read or scan) keeps everything retired since.
 // INVARIANTS (DRAM only; a crash turns limbo into garbage that the recovery sweep finds)
-//   I1  A thread that is pinned at epoch e keeps the global epoch at e or e + 1.
-//   I2  An object is finished kGrace epochs after retire(): whoever could have loaded a reference
-//       to it was pinned no later than one epoch after its retirement, and is gone.
-//   I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves its
-//       guard with an unfenced link, unlink or erase of its own).
+//   epoch.I1  A thread that is pinned at epoch e keeps the global epoch at e or e + 1.
+//   epoch.I2  An object is finished kGrace epochs after retire(): whoever could have loaded a
+//       reference to it was pinned no later than one epoch after its retirement, and is gone.
+//   epoch.I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves
+//       its guard with an unfenced link, unlink or erase of its own).
 // OPERATIONS
 //   pin       publishes the global epoch in the thread's slot; nests. No locked instruction: the
 //             next operation's cache misses overlap with the last one's write-back.
@@ -255,7 +255,7 @@ class EpochDomain {
     return true;
   }
 
-  // I1: the epoch moves only when every pinned thread has seen it.
+  // epoch.I1: the epoch moves only when every pinned thread has seen it.
   void try_advance() noexcept {
     std::uint64_t epoch = epoch_.load(std::memory_order_seq_cst);
     if (!all_at(epoch)) return;  // the heavy fence would be wasted

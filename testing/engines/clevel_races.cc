@@ -183,14 +183,14 @@ std::vector<Ops> erased_and_used_again(std::string key) {
   return std::vector<Ops>{ops, steps_of_background()};
 }
 // An item that was moved dies, and its block is used again, while the level that it came from still
-// drains: the old slot must not name it any more (I4, X4).
+// drains: the old slot must not name it any more (clevel.I4, X4).
 InterleaveReport reuse_beside_the_rehash(const std::string& name, bool quiet) {
   return for_each_key(name, quiet, about_to_drain(4), {}, {{0, done()}}, &erased_and_used_again);
 }
 
 // An insert moves an item up, and is stopped; another thread makes its key in a slot that it makes
 // free itself, so that the first inserts nothing, and erases the item. The old slot must not name
-// the item's block when that is used again (I4, X4).
+// the item's block when that is used again (clevel.I4, X4).
 InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
   InterleaveReport all;
   for (std::uint64_t nth = 1; nth <= 2; ++nth) {

@@ -129,7 +129,7 @@ TEST(PoolCrash, X1_ServedAtOnceAfterAKill) {
   EXPECT_EQ(killed_storing(), "");
 }
 
-// I1: a damaged header copy takes nothing from what the other one vouches for.
+// pool.I1: a damaged header copy takes nothing from what the other one vouches for.
 TEST(PoolCrash, EitherHeaderVouchesForAClosedPool) { EXPECT_EQ(either_header_closed(), ""); }
 TEST(PoolCrash, EitherHeaderVouchesForASealedPool) { EXPECT_EQ(either_header_sealed(), ""); }
 

@@ -239,6 +239,14 @@ class RelacyPlatform {
   static bool verifies(Site<Name>) noexcept {
     return true;
   }
+  static constexpr bool kAsserts = true;
+  struct Unobserved {};
+  static bool persisted(const void*, std::size_t) noexcept { return true; }
+  static void violated(const Assertion& assertion) noexcept {
+    std::fprintf(stderr, "%s does not hold: %s (%s:%d)\n", assertion.id, assertion.condition,
+                 assertion.file, assertion.line);
+    RL_ASSERT(false);
+  }
   static Status failure() noexcept { return StatusCode::poisoned; }
   static void watch_stores(StoreWatch*) noexcept {}
   static bool durable() noexcept { return false; }

@@ -12,30 +12,31 @@
 //   else; the root's ring of words names the levels, so that growing or shrinking the list is one
 //   word store.
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   I1 C  The ring's words that are not 0 are one run; each level was durably empty before its word
-//         was stored. In a table that only grows each is twice the one before it.
-//   I2 C  A slot is 0, sealed, or names an item block in a bucket that is one of the item's two of
-//         that level; sealed slots are in the last of more than two levels only. A slot whose item
-//         is not live, or not whole, is no entry.
-//   I3 C  At most one live, whole item per key. Two slots name one item only if one of them is in
-//         the last level and the other above it; and then (D) a Moving scope is alive, or the slots
-//         are not verified yet (I7).
-//   I4 C  A block is not reused before every slot that named it is durably something else, and is
-//         durably dead (state 0) by then.
-//   I5 D  The stripe of a key is not 0 from before a store to an item's state, an item's value word
-//         or a fresh slot until after the fence of it. What was seen of a key whose stripe is 0
-//         afterwards is durable; otherwise whoever saw it writes it back and fences.
-//   I6 D  A context (the list of levels) is published after the ring's word is fenced, and only
-//         then is anything stored into its new level. Contexts and levels live as long as a guard
-//         that may have loaded them.
-//   I7 D  Until mark_some() has been through the table (verified_), a found item counts only if its
-//         checksum matches and its slot still names it, and nothing is rehashed.
-//   I8 C  In a map that was closed cleanly every slot that is not 0 or sealed names a live, whole
-//         item, and the sum of all slots is the root's. A closed item, whose checksum covers its
-//         value word, is whole until it is freed, whatever happens.
-//   I9 D  While the walk of a cleanly closed map sums the slots, a slot changes under the latch of
-//         its bucket. Changes ahead of the walk are added up, to be taken out of its sum.
-//   I10 C Where the walk has found damage the root says so, and nobody answers "absent" any more.
+//   clevel.I1 C  The ring's words that are not 0 are one run; each level was durably empty before
+//         its word was stored. In a table that only grows each is twice the one before it.
+//   clevel.I2 C  A slot is 0, sealed, or names an item block in a bucket that is one of the item's
+//         two of that level; sealed slots are in the last of more than two levels only. A slot
+//         whose item is not live, or not whole, is no entry.
+//   clevel.I3 C  At most one live, whole item per key. Two slots name one item only if one of them
+//         is in the last level and the other above it; and then (D) a Moving scope is alive, or the
+//         slots are not verified yet (clevel.I7).
+//   clevel.I4 C  A block is not reused before every slot that named it is durably something else,
+//         and is durably dead (state 0) by then.
+//   clevel.I5 D  The stripe of a key is not 0 from before a store to an item's state, an item's
+//         value word or a fresh slot until after the fence of it. What was seen of a key whose
+//         stripe is 0 afterwards is durable; otherwise whoever saw it writes it back and fences.
+//   clevel.I6 D  A context (the list of levels) is published after the ring's word is fenced, and
+//         only then is anything stored into its new level. Contexts and levels live as long as a
+//         guard that may have loaded them.
+//   clevel.I7 D  Until mark_some() has been through the table (verified_), a found item counts only
+//         if its checksum matches and its slot still names it, and nothing is rehashed.
+//   clevel.I8 C  In a map that was closed cleanly every slot that is not 0 or sealed names a live,
+//         whole item, and the sum of all slots is the root's. A closed item, whose checksum covers
+//         its value word, is whole until it is freed, whatever happens.
+//   clevel.I9 D  While the walk of a cleanly closed map sums the slots, a slot changes under the
+//         latch of its bucket. Changes ahead of the walk are added up, to be taken out of its sum.
+//   clevel.I10 C Where the walk has found damage the root says so, and nobody answers "absent" any
+//         more.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of an item)
 //   find    all levels from the last to the first: tag -> state live -> key -> value (LP: the load
 //           of the state; a value that came later belongs to an update that is ordered before it
@@ -66,7 +67,7 @@
 //   copy               before the seal: who finds a seal finds the copy further up, or a new
 //                      context. A dead item's slot is not sealed: its eraser clears it first.
 //   seal               durable before the step's guard goes: blocks that sealed slots named are
-//                      reused later (I4).
+//                      reused later (clevel.I4).
 //   dead / moves       eraser: state CAS, verified_, moves_, then context and slots. Who moves:
 //                      moves_, copy CAS, then state. Locked on both sides: one of them sees the
 //                      other's store (as Dekker; a locked instruction orders both on x86, acquire
@@ -79,7 +80,7 @@
 //   those that name a dead or torn item are cleared, once the death is durable, and so is the lower
 //   one of two that name an item, as a move that was cut short leaves them; fenced in the same
 //   step, before the sweep can free the block. The others' items and blobs are marked. A rehash
-//   goes on from bucket 0. Idempotent. Damage that it finds ends it (I10): 1F 1S, once.
+//   goes on from bucket 0. Idempotent. Damage that it finds ends it (clevel.I10): 1F 1S, once.
 //   Non-authoritative pointers: slots of dead and torn items; the second slot of a moving item;
 //   bits 0..38 of a dead state; value words of dead items.
 // RECLAMATION  items through epochs, their slot written back and their state zeroed by the batch
@@ -88,8 +89,8 @@
 // PROGRESS  find, update, erase are lock-free (an allocation aside). Inserts of one stripe exclude
 //   each other across the fence. One thread expands, others that found no slot either wait for it.
 //   Nobody waits for the rehash; it waits for erases between death and slot. While the walk of a
-//   clean open goes on whoever stores into a slot takes a latch for that, as the walk does (I9).
-//   pool_full: inserts and byte updates fail, all else goes on.
+//   clean open goes on whoever stores into a slot takes a latch for that, as the walk does
+//   (clevel.I9). pool_full: inserts and byte updates fail, all else goes on.
 //   hash_overflow: an insert whose buckets are full though the table is nearly empty, since its
 //   keys were chosen to collide; other keys' inserts go on.
 #pragma once
@@ -279,7 +280,7 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   void open_item(Item* item, std::uint64_t state) noexcept;
   bool clear_slots(const Found& found, const Probe& probe) noexcept;
   bool clear_copies(const Found& found, const Probe& probe) noexcept;
-  // As compare_exchange, with I9. Where the walk may not be over.
+  // As compare_exchange, with clevel.I9. Where the walk may not be over.
   [[gnu::always_inline]] bool exchange_slot(std::uint64_t& slot, std::uint64_t& expected,
                                             std::uint64_t word) noexcept {
     if (!clean_ || verified_.load(std::memory_order_acquire)) [[likely]]
@@ -419,8 +420,8 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   bool bytes_values_ = false;
   bool clean_ = false;  // found as a close leaves it
   typename P::template Atomic<Context*> levels_{nullptr};
-  typename P::template Atomic<bool> verified_{false};  // I7
-  typename P::template Atomic<bool> damaged_{false};   // I10
+  typename P::template Atomic<bool> verified_{false};  // clevel.I7
+  typename P::template Atomic<bool> damaged_{false};   // clevel.I10
   std::unique_ptr<Stripe<P>[]> stripes_;
   typename P::Latch resize_latch_;
   // Of who adds a level; taken before the others. Held across allocations, which may wait for
@@ -453,7 +454,8 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   std::uint64_t marked_ = 0;     // entries
   std::uint64_t mark_rank_ = 0;  // buckets that are done
   std::uint64_t slots_summed_ = 0;
-  // I9: buckets that are summed, in the order of the walk; what changes ahead of it have added.
+  // clevel.I9: buckets that are summed, in the order of the walk; what changes ahead of it have
+  // added.
   typename P::template Atomic<std::uint64_t> summed_{0};
   typename P::template Atomic<std::uint64_t> added_ahead_{0};
   typename P::Latch sum_latches_[kSumLatches];

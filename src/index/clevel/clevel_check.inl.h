@@ -62,7 +62,7 @@ void Clevel<P, Codec, G>::release_blocks() {
   Base::release_blocks();
 }
 
-// I2 and I3 for one slot.
+// clevel.I2 and clevel.I3 for one slot.
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, std::uint64_t bucket,
                                      std::uint64_t word, const CheckOptions& options,

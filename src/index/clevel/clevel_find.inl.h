@@ -60,7 +60,7 @@ bool Clevel<P, Codec, G>::note_dead(const Item* item, const Probe& probe,
   return true;
 }
 
-// I7, I8.
+// clevel.I7, clevel.I8.
 template <Platform P, class Codec, class G>
 auto Clevel<P, Codec, G>::look_at(const std::uint64_t& slot, std::uint64_t word,
                                   std::uint64_t state) const noexcept -> Look {
@@ -95,7 +95,7 @@ template <Platform P, class Codec, class G>
       return false;
     }
     if (!same_key(item, state, probe)) return false;
-    if (!verified) {  // I7
+    if (!verified) {  // clevel.I7
       const Look look = look_at(slot, word, state);
       if (look == Look::changed) return again = true;
       if (look == Look::torn) return false;
@@ -141,8 +141,8 @@ template <Platform P, class Codec, class G>
   return make_durable(found, probe, own);
 }
 
-// I5: looked at after the value was loaded. An insert, an update or an erase of the stripe is under
-// way.
+// clevel.I5: looked at after the value was loaded. An insert, an update or an erase of the stripe
+// is under way.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Clevel<P, Codec, G>::make_durable(const Found& found,
                                                                        const Probe& probe,
@@ -177,7 +177,7 @@ Status Clevel<P, Codec, G>::damaged(std::uint64_t offset) noexcept {
                         static_cast<unsigned long long>(offset));
 }
 
-// I10.
+// clevel.I10.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::known_damage() noexcept {
   return Status::format(StatusCode::corruption,

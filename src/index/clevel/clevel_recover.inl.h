@@ -94,7 +94,7 @@ Status Clevel<P, Codec, G>::read_root() noexcept {
   return {};
 }
 
-// I1: the run of words in the ring, from the one behind a 0.
+// clevel.I1: the run of words in the ring, from the one behind a 0.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::read_levels() noexcept {
   const auto bad = [](const char* what) {
@@ -145,7 +145,7 @@ Expected<Recovered> Clevel<P, Codec, G>::recover(bool clean) {
 }
 
 // Slots of the levels found at open. Those made since hold what was marked when it was copied, and
-// what is new. No level goes meanwhile (I7).
+// what is new. No level goes meanwhile (clevel.I7).
 template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
   if (damaged_.load(std::memory_order_relaxed)) return fail(known_damage());
@@ -180,7 +180,7 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
     note_damage();
     wrote = true;
   }
-  // What was cleared is durable before the sweep can free what it named (I4).
+  // What was cleared is durable before the sweep can free what it named (clevel.I4).
   if (wrote && !context_.platform.fence("clevel.mark.slot"_site) && s.ok()) {
     s = StatusCode::poisoned;
   }
@@ -192,7 +192,7 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
   return false;
 }
 
-// The slots of the bucket that the walk comes to. Changes from here on do not count (I9).
+// The slots of the bucket that the walk comes to. Changes from here on do not count (clevel.I9).
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::sum_bucket(const Bucket& bucket) noexcept {
   if (summed_.load(std::memory_order_relaxed) > mark_rank_) return;  // a step failed behind it
@@ -216,8 +216,8 @@ Status Clevel<P, Codec, G>::verify_sum() const noexcept {
                         "restore a copy");
 }
 
-// I10: whoever opens the map next has no other way to know: an item, or a slot, of which nothing is
-// left looks after a crash like one that never was. A fence follows.
+// clevel.I10: whoever opens the map next has no other way to know: an item, or a slot, of which
+// nothing is left looks after a crash like one that never was. A fence follows.
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::note_damage() noexcept {
   damaged_.store(true, std::memory_order_release);
@@ -229,7 +229,7 @@ template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::mark_bucket(const Context& now, Bucket& bucket, bool& wrote) noexcept {
   P& platform = context_.platform;
   Heap<P>& heap = context_.heap;
-  // Whether a seal may be here (I2): levels that were made since the open begin no drain.
+  // Whether a seal may be here (clevel.I2): levels that were made since the open begin no drain.
   const bool drained = mark_level_ == 0 && now.growing() && now.levels[2]->inherited;
   for (std::uint32_t i = 0; i < G::kSlots; ++i) {
     std::uint64_t& slot = bucket.slots[i];
@@ -332,7 +332,7 @@ std::uint64_t Clevel<P, Codec, G>::close_level(Level& level) noexcept {
   return sum;
 }
 
-// I8. The walk comes to its end first: what a killed process left in the slots is cleared.
+// clevel.I8. The walk comes to its end first: what a killed process left in the slots is cleared.
 template <Platform P, class Codec, class G>
 Status Clevel<P, Codec, G>::close() {
   constexpr std::uint64_t kBudget = 1 << 16;

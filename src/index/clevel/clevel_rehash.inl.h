@@ -20,7 +20,7 @@ Step Clevel<P, Codec, G>::after_failure(const Status& s) noexcept {
 
 template <Platform P, class Codec, class G>
 Step Clevel<P, Codec, G>::rehash_some() noexcept {
-  // I7; mark_some wakes it.
+  // clevel.I7; mark_some wakes it.
   if (!verified_.load(std::memory_order_acquire) && P::runs("clevel.rehash.wait"_site)) {
     return Step::rest;
   }
@@ -56,7 +56,7 @@ Step Clevel<P, Codec, G>::rehash_batch(bool& waits) noexcept {
     const Bucket& bucket = last.buckets[begin + static_cast<unsigned>(__builtin_ctzll(sealed))];
     context_.platform.flush(&bucket, sizeof(bucket), "clevel.rehash.seal"_site);
   }
-  // I4: before the guard goes, which holds back the items that were named by what is sealed.
+  // clevel.I4: before the guard goes, which holds back the items that were named by what is sealed.
   if (!context_.platform.fence("clevel.rehash.seal"_site)) return Step::rest;
   if (step == Step::more && last.next == last.count) {
     if (Status s = drop_last(); !s.ok()) step = after_failure(s);
@@ -150,7 +150,7 @@ Expected<bool> Clevel<P, Codec, G>::copy_bucket(Bucket& bucket, Move (&moves)[8]
 }
 
 // Takes back the copies of items that died since: their erasers may have missed them. A fence
-// follows before the caller's guard goes (I4).
+// follows before the caller's guard goes (clevel.I4).
 template <Platform P, class Codec, class G>
 void Clevel<P, Codec, G>::undo_copies(std::span<Move> moves) noexcept {
   P& platform = context_.platform;
@@ -165,7 +165,7 @@ void Clevel<P, Codec, G>::undo_copies(std::span<Move> moves) noexcept {
 
 // Leaves every slot of the bucket sealed. What is copied is durable before its old slot is sealed.
 // `wrote`: the caller writes the seals back, as the old slots must not name a block that is used
-// again (I4). False: later.
+// again (clevel.I4). False: later.
 template <Platform P, class Codec, class G>
 Expected<bool> Clevel<P, Codec, G>::rehash_bucket(Bucket& bucket, bool& wrote) noexcept {
   P& platform = context_.platform;
@@ -235,7 +235,7 @@ Status Clevel<P, Codec, G>::drop_last() noexcept {
     last = now->levels[0];
     next->count = now->count - 1;
     std::copy(now->levels + 1, now->levels + now->count, next->levels);
-    context_.heap.mark_copied(last->offset);  // I4 of the heap
+    context_.heap.mark_copied(last->offset);  // heap.I4
     if (!store_ring(last->ring, 0)) {         // PP(drop)
       delete next;
       return StatusCode::poisoned;

@@ -309,9 +309,9 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
 
 // The slots of an item that is durably dead. The batch that frees it writes back the one that was
 // found. If nothing has moved since, that is the only one, and nobody else stores into it before it
-// is 0 (I3): a plain store. Otherwise whatever copies there are, are fenced at once. Moves are
-// looked at after the death: those that begin later see it. The walk is over before they are looked
-// at: the steps it took since the item was found are among them.
+// is 0 (clevel.I3): a plain store. Otherwise whatever copies there are, are fenced at once. Moves
+// are looked at after the death: those that begin later see it. The walk is over before they are
+// looked at: the steps it took since the item was found are among them.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline bool Clevel<P, Codec, G>::clear_slots(const Found& found,
                                                                     const Probe& probe) noexcept {
@@ -358,7 +358,7 @@ std::uint64_t Clevel<P, Codec, G>::walk_rank(const std::uint64_t& slot) const no
   return ~std::uint64_t{0};
 }
 
-// I9.
+// clevel.I9.
 template <Platform P, class Codec, class G>
 [[gnu::cold, gnu::noinline]] bool Clevel<P, Codec, G>::exchange_summed(
     std::uint64_t& slot, std::uint64_t& expected, std::uint64_t word) noexcept {

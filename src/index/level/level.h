@@ -9,25 +9,25 @@
 // LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,
 //   crc}; in maps of arrays, of 2 slots of 31 bytes and their tokens.
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   I1 C  A slot counts iff its token is set. Its key lies in one of the two buckets that its
+//   level.I1 C  A slot counts iff its token is set. Its key lies in one of the two buckets that its
 //         hashes name in that level.
-//   I2 C  A key counts once; or twice, with one value, where a Move line names both lines, or one
-//         of the two is in the level that is being drained. Recovery drops either.
-//   I3 C  Levels, records and descriptors are durable before the word that names them; a new level
-//         is durably zero. A level leaves the table when none of its tokens is set, durably.
-//   I4 D  What a returned operation has seen is durable: a bucket's lock is held from before the
-//         first store into it until after the last fence of it, and whoever read it looks at its
-//         version again.
-//   I5 D  Who adds an item holds the locks of all candidate buckets of its key, in the order of the
-//         levels, the largest first, then of buckets. Who changes an item or takes it away holds
-//         that of its bucket, taken only as it was when the item was seen there (by its version).
-//         Whoever holds a lock waits only for later ones in that order, or for none (try_lock): no
-//         deadlock.
-//   I6 D  Whoever has taken locks to add looks afterwards whether the view is still the current
-//         one, also after a try_lock, before it stores. So nothing is added to a level that has
-//         been drained: a bucket that is drained under a view was locked after that view was
+//   level.I2 C  A key counts once; or twice, with one value, where a Move line names both lines, or
+//         one of the two is in the level that is being drained. Recovery drops either.
+//   level.I3 C  Levels, records and descriptors are durable before the word that names them; a new
+//         level is durably zero. A level leaves the table when none of its tokens is set, durably.
+//   level.I4 D  What a returned operation has seen is durable: a bucket's lock is held from before
+//         the first store into it until after the last fence of it, and whoever read it looks at
+//         its version again.
+//   level.I5 D  Who adds an item holds the locks of all candidate buckets of its key, in the order
+//         of the levels, the largest first, then of buckets. Who changes an item or takes it away
+//         holds that of its bucket, taken only as it was when the item was seen there (by its
+//         version). Whoever holds a lock waits only for later ones in that order, or for none
+//         (try_lock): no deadlock.
+//   level.I6 D  Whoever has taken locks to add looks afterwards whether the view is still the
+//         current one, also after a try_lock, before it stores. So nothing is added to a level that
+//         has been drained: a bucket that is drained under a view was locked after that view was
 //         published. A bucket that has an item is not drained yet, and is not while it is locked.
-//   I7 D  Two copies of a key exist only while the buckets of both are locked.
+//   level.I7 D  Two copies of a key exist only while the buckets of both are locked.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
 //   insert  (absent? -> record, F*k, S) -> lock -> view -> absent? -> value, key, token in one
 //           line -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S; with a record (k+1)F 2S.

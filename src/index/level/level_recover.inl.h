@@ -294,7 +294,7 @@ typename Level<P, Codec, G>::Place Level<P, Codec, G>::place_of(std::uint64_t li
 
 // A key that is valid in both lines of a Move loses its slot in the first. One Move after the
 // other: a stale one may name the lines of another the other way round. Nothing else can make a
-// stale one name a key twice, and then either copy is as good (I2).
+// stale one name a key twice, and then either copy is as good (level.I2).
 template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::finish_moves() noexcept {
   P& platform = context_.platform;

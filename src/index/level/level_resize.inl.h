@@ -209,7 +209,8 @@ Status Level<P, Codec, G>::expand() noexcept {
 }
 
 // What was moved down stays legal; the new bottom level is drained instead. A batch in flight may
-// hold an item twice, in levels neither of which is drained afterwards (I2): it is waited for.
+// hold an item twice, in levels neither of which is drained afterwards (level.I2): it is waited
+// for.
 template <Platform P, class Codec, class G>
 Status Level<P, Codec, G>::undo_shrink(ViewT& view) noexcept {
   view.closed.store(true, std::memory_order_seq_cst);
@@ -460,7 +461,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_round(ViewT& view,
       } else if (!locks.try_lock(source, bucket)) {
         break;
       }
-      // I6; and a scan that began before has passed nothing that this holds.
+      // level.I6; and a scan that began before has passed nothing that this holds.
       if (current() != &view || scans_.load(std::memory_order_seq_cst) != 0) {
         made = Made::again;
         break;
@@ -528,7 +529,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
     }
     if (!locks.has(goal.tier, goal.bucket)) {
       if (!locks.try_lock(*goal.tier, goal.bucket)) return Made::again;
-      // I6; and a scan that has passed it must not miss what comes into it.
+      // level.I6; and a scan that has passed it must not miss what comes into it.
       if (current() != &view || scans_.load(std::memory_order_seq_cst) != 0) return Made::again;
       goal.slot = goal.tier->free_slot(goal.bucket, print);
       if (!goal.found()) return Made::again;

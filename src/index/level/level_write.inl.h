@@ -5,7 +5,8 @@
 
 namespace perdure::level {
 
-// Takes the locks of all candidate buckets of the key (I5), under the view that it answers (I6).
+// Takes the locks of all candidate buckets of the key (level.I5), under the view that it answers
+// (level.I6).
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename Level<P, Codec, G>::ViewT* Level<P, Codec, G>::lock_key(
     const Probe& probe, Locks& locks) noexcept {
@@ -41,8 +42,8 @@ template <Platform P, class Codec, class G>
   return {};
 }
 
-// Takes the lock of the bucket that has the key, as it was when the key was seen there (I5); those
-// of all candidates if others come between again and again. False: the key is absent.
+// Takes the lock of the bucket that has the key, as it was when the key was seen there (level.I5);
+// those of all candidates if others come between again and again. False: the key is absent.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline bool Level<P, Codec, G>::lock_item(const Probe& probe, Locks& locks,
                                                                  Place& place) noexcept {
@@ -163,7 +164,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::find_victim(const ViewT& v
   return busy ? Made::again : Made::full;
 }
 
-// The victim's copy first, recorded (I2); then its slot changes hands within one line.
+// The victim's copy first, recorded (level.I2); then its slot changes hands within one line.
 template <Platform P, class Codec, class G>
 typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& victim,
                                                                    const Place& goal,
@@ -219,7 +220,7 @@ template <Platform P, class Codec, class G>
   Place goal;
   const Made found = find_victim(view, probe, locks, victim, goal);
   if (found != Made::done) return found;
-  // I6, and no scan is on its way.
+  // level.I6, and no scan is on its way.
   if (current() != &view) return Made::again;
   if (scans_.load(std::memory_order_seq_cst) != 0) return Made::full;
   return move_and_put(victim, goal, probe, item, locks);

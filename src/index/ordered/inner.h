@@ -7,14 +7,14 @@
 //   the towers of the paper's skiplist; it is the flattened upper level, every node while there are
 //   at most 64 Ki of them, then every 2^k-th (docs/decisions/0003).
 // INVARIANTS (DRAM)
-//   N1  Whatever a lookup reads here is a hint: the leaf's descriptor decides (low < key <= bound,
-//       version).
-//   N2  Landing left of the key is harmless (walk right by descriptors). Inserting a leaf shifts
-//       leaf numbers from the end, then keys from the end, so readers land left (hazard P8).
+//   ordered.N1  Whatever a lookup reads here is a hint: the leaf's descriptor decides (low < key <=
+//       bound, version).
+//   ordered.N2  Landing left of the key is harmless (walk right by descriptors). Inserting a leaf
+//       shifts leaf numbers from the end, then keys from the end, so readers land left (hazard P8).
 //       Splitting a node publishes the new node, then `next`, then the lower maximum (hazard P7).
-//   N3  Removing a leaf may let a reader land right; it sees key <= low and tries again.
-//   N4  A node's range never grows to the left. An empty node forwards to its right neighbour
-//       until the next cache leaves it out; it is retired then.
+//   ordered.N3  Removing a leaf may let a reader land right; it sees key <= low and tries again.
+//   ordered.N4  A node's range never grows to the left. An empty node forwards to its right
+//       neighbour until the next cache leaves it out; it is retired then.
 // ORDERING  keys and leaf numbers: stored release, loaded acquire: a reader that sees a shifted
 //   key sees the shifted leaf numbers. cache: release / acquire.
 // RECLAMATION  caches and empty nodes through epochs.
@@ -74,7 +74,7 @@ class InnerIndex {
   Status reserve(const Partitioning& partitioning, std::size_t max_leaves) noexcept;
   const Partitioning& partitioning() const noexcept { return partitioning_; }
 
-  // A leaf at or left of the key's, nearly always the key's own (N1). The caller is pinned.
+  // A leaf at or left of the key's, nearly always the key's own (ordered.N1). The caller is pinned.
   std::uint32_t locate(const Probe& probe) const noexcept {
     const std::uint32_t leaf = shortcut_to(probe);
     return leaf != kNoLeaf ? leaf : search(probe);

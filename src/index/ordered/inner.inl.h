@@ -117,7 +117,7 @@ template <Platform P, class Leaves, std::uint32_t Fanout>
     return node->leaves[position].load(std::memory_order_acquire);
   }
   // The node lost its last leaves: the range belongs to the first leaf of the next node that has
-  // one (N4).
+  // one (ordered.N4).
   for (;;) {
     const std::uint32_t next = node->next.load(std::memory_order_acquire);
     if (next == 0) return part_of(probe).first;
@@ -179,7 +179,7 @@ void InnerIndex<P, Leaves, Fanout>::replace_max_separator(Node& node,
   drop_separator(before);
 }
 
-// A reader that mixes a new separator with an old maximum goes left or tries again (N1).
+// A reader that mixes a new separator with an old maximum goes left or tries again (ordered.N1).
 template <Platform P, class Leaves, std::uint32_t Fanout>
 void InnerIndex<P, Leaves, Fanout>::set_max(Node& node, const Desc& last) noexcept {
   if constexpr (kBytes) {
@@ -271,7 +271,8 @@ bool InnerIndex<P, Leaves, Fanout>::split_node(Part& part, Node& node) noexcept 
   share(separator);
   fresh.max_separator.store(separator, std::memory_order_relaxed);
   fresh.next.store(node.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  node.next.store(number, std::memory_order_release);  // N2: complete, then reachable, then needed
+  node.next.store(number,
+                  std::memory_order_release);  // ordered.N2: complete, then reachable, then needed
   // The boundary is where the first moved leaf begins, not where the last kept one ends: that one
   // may be splitting and its new right half be about to be listed here.
   const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];
@@ -333,7 +334,8 @@ Status InnerIndex<P, Leaves, Fanout>::insert_after(std::uint32_t partition, std:
   refresh_guide(*node);
   const Cache* cache = part.cache.load(std::memory_order_relaxed);
   if (part.changes > cache->count / 16 + 1) rebuild_cache(part);
-  // Once `fresh` is listed: or its intervals would name `old`, also when that is unlinked (S2).
+  // Once `fresh` is listed: or its intervals would name `old`, also when that is unlinked
+  // (ordered.S2).
   if (part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
   return {};
 }
@@ -469,7 +471,7 @@ void InnerIndex<P, Leaves, Fanout>::rebuild_cache(Part& part) noexcept {
     // The last node stays too: its maximum is the partition's.
     if (n != part.head && node.count.load(std::memory_order_relaxed) == 0 && next != 0) {
       nodes_[previous].next.store(next, std::memory_order_release);
-      // Chain the retired ones through max: next must keep forwarding readers (N4).
+      // Chain the retired ones through max: next must keep forwarding readers (ordered.N4).
       node.max.store(retired_head, std::memory_order_relaxed);
       retired_head = n;
       --part.nodes;

@@ -7,9 +7,10 @@
 // WHEN NOT  An interval in which a leaf lies whole names none, and neither does what lies outside:
 //   there the inner nodes are searched.
 // INVARIANTS (DRAM)
-//   S1  An interval's leaf is a hint, like everything above the descriptors (inner.h N1). It is the
-//       leaf of the interval's first word, or was before a split that is not listed yet.
-//   S2  No interval names an unlinked leaf: its number may be used again once nobody is pinned.
+//   ordered.S1  An interval's leaf is a hint, like everything above the descriptors (ordered.N1).
+//       It is the leaf of the interval's first word, or was before a split that is not listed yet.
+//   ordered.S2  No interval names an unlinked leaf: its number may be used again once nobody is
+//         pinned.
 // ORDERING  intervals: stored release, loaded acquire. Replaced as a whole through epochs.
 // PROGRESS  lookups are wait-free; changes take the partition's latch. A split or an unlink visits
 //   the intervals that the leaf covers: O(1) where keys are even, O(intervals) where an unlinked
@@ -72,7 +73,8 @@ class Shortcut {
       if (get(i) == old) set(i, fresh);
     }
   }
-  // Whatever names `leaf`, which holds the words from `low` to `bound`, names `heir` then (S2).
+  // Whatever names `leaf`, which holds the words from `low` to `bound`, names `heir` then
+  // (ordered.S2).
   void replace(std::uint32_t leaf, std::uint64_t low, std::uint64_t bound,
                std::uint32_t heir) noexcept {
     if (bound < low_) return;

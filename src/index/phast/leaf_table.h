@@ -5,19 +5,21 @@
 //   line 1   fingerprint of each slot, 0: nothing shown | 4 stripes
 //   line 2   (byte strings only) the separators behind low and bound
 // INVARIANTS (DRAM)
-//   D1  A slot with a fingerprint holds a durable entry (one in flight excepted) of a key that has
-//       this fingerprint: it is visible.
-//   D2  A stripe is 0, or held: kHeld, plus slot + 1 if its holder is filling that slot. A slot is
-//       free if it is neither visible nor being filled. Who claimed one by CAS on the stripes looks
-//       at its fingerprint again: the stripes may have changed and changed back before the CAS.
-//   D3  A slot does not become free before the version was raised after its entry went away.
-//   D4  bound and next change with all stripes held, low with those of the left neighbours; version
-//       rises after bound. Neither bound nor low ever rises. Bit 0 of version: unlinked for good.
+//   phast.D1  A slot with a fingerprint holds a durable entry (one in flight excepted) of a key
+//       that has this fingerprint: it is visible.
+//   phast.D2  A stripe is 0, or held: kHeld, plus slot + 1 if its holder is filling that slot. A
+//       slot is free if it is neither visible nor being filled. Who claimed one by CAS on the
+//       stripes looks at its fingerprint again: the stripes may have changed and changed back
+//       before the CAS.
+//   phast.D3  A slot does not become free before the version was raised after its entry went away.
+//   phast.D4  bound and next change with all stripes held, low with those of the left neighbours;
+//       version rises after bound. Neither bound nor low ever rises. Bit 0 of version: unlinked for
+//       good.
 // Fingerprints and stripes are written as bytes: after its fence a writer needs no locked
 // instruction, which would wait for the write-back and keep the next operation's misses waiting.
-//   D5  So an operation may have returned while its last bytes are still in its thread's store
-//       buffer, the release of its stripe the last of them. Who is to see what has returned looks
-//       at the stripe first, and lets whoever holds it go.
+//   phast.D5  So an operation may have returned while its last bytes are still in its thread's
+//       store buffer, the release of its stripe the last of them. Who is to see what has returned
+//       looks at the stripe first, and lets whoever holds it go.
 #pragma once
 
 #include <bit>
@@ -110,7 +112,7 @@ struct alignas(64) Descriptor {
   std::uint32_t holder(unsigned stripe) const noexcept {
     return search.stripes.load() >> 8 * stripe & 0xFF;
   }
-  // D5: afterwards all is visible of operations that had returned before.
+  // phast.D5: afterwards all is visible of operations that had returned before.
   void let_go(unsigned stripe) const noexcept {
     const std::uint32_t before = holder(stripe);
     if (before == 0) [[likely]]

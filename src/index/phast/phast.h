@@ -8,17 +8,18 @@
 //   deleted entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), inner.h (DRAM levels).
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to the
-//         partition's own, except that a half-done split leaves two neighbours with one bound.
-//   I2 C  An entry counts iff its commit word is not 0 and its key lies in (left bound, bound].
-//         Such keys are unique. Entries outside are garbage for ever, because a bound never rises.
-//   I3 C  A new leaf, its separator and its records are durable before the link that makes them
-//         reachable.
-//   I4 D  What a returned operation has seen is durable (docs/durability.md). Inserts publish in
-//         DRAM after their fence. Updates and erases hold the key's stripe from before the store
+//   phast.I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to
+//         the partition's own, except that a half-done split leaves two neighbours with one bound.
+//   phast.I2 C  An entry counts iff its commit word is not 0 and its key lies in (left bound,
+//         bound]. Such keys are unique. Entries outside are garbage for ever, because a bound never
+//         rises.
+//   phast.I3 C  A new leaf, its separator and its records are durable before the link that makes
+//         them reachable.
+//   phast.I4 D  What a returned operation has seen is durable (docs/durability.md). Inserts publish
+//         in DRAM after their fence. Updates and erases hold the key's stripe from before the store
 //         until after the fence; whoever took such a value, or missed because of it, finds the
 //         stripe held when it looks afterwards, and writes the line back and fences first.
-//   I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's
+//   phast.I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's
 //         descriptor. All four stripes together exclude every writer of the leaf: split and unlink
 //         hold them.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
@@ -27,8 +28,8 @@
 //   update  stripe -> value word (LP) -> F S (PP) -> release. 1F 1S; by record (k+1)F 2S.
 //   erase   stripe -> commit word 0 (LP) -> version -> F S (PP) -> fingerprint 0 -> release, and
 //           the slot is free. 1F 1S.
-//   find    version -> range -> stripe (D5) -> fingerprints -> entry -> stripe -> version again.
-//           0F 0S; when the stripe is held at the end, the candidates' lines and 1S.
+//   find    version -> range -> stripe (phast.D5) -> fingerprints -> entry -> stripe -> version
+//           again. 0F 0S; when the stripe is held at the end, the candidates' lines and 1S.
 //   split   new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
 //           -> bound -> version -> fingerprints -> version. 17F 2S. Byte strings: the separator's
 //           lines too, and moved slots are zeroed, up to 15F, fenced by the insert that follows in
@@ -44,10 +45,10 @@
 //                find loads it first and last.
 //   stripes      loaded after the value: if the store was seen, the stripe is held, unless its
 //                fence is over. Released by a plain byte store: no locked instruction between a
-//                fence and the next operation's loads. Hence also loaded before: leaf_table.h D5.
-// RECOVERY  per partition in parallel: finish half-done splits (I1) from the immutable `low` of
-//   the new leaf; byte strings: zero entries outside their leaf's range, durably, before anything
-//   is swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves).
+//                fence and the next operation's loads. Hence also loaded before: phast.D5.
+// RECOVERY  per partition in parallel: finish half-done splits (phast.I1) from the immutable `low`
+//   of the new leaf; byte strings: zero entries outside their leaf's range, durably, before
+//   anything is swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves).
 //   Non-authoritative pointers: `low` (except in a half-done split), entries outside the range.
 // RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their
 //   unlink.

@@ -5,7 +5,7 @@
 
 namespace perdure::phast {
 
-// The leaf whose range holds the key, starting from a hint. N1: the descriptor decides.
+// The leaf whose range holds the key, starting from a hint. ordered.N1: the descriptor decides.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename Phast<P, Codec, G>::Entered Phast<P, Codec, G>::enter(
     const Probe& probe, std::uint32_t number) const noexcept {
@@ -14,7 +14,8 @@ template <Platform P, class Codec, class G>
     const std::uint64_t version = desc.version.load(std::memory_order_acquire);
     __builtin_prefetch(&desc.search);
     if ((version & 1) != 0 || desc.below(probe)) [[unlikely]] {
-      // Unlinked, or landed right of the key (N3). The partition's first leaf is always left of it.
+      // Unlinked, or landed right of the key (ordered.N3). The partition's first leaf is always
+      // left of it.
       number = ++misses < 4 ? inner_.search(probe)
                             : inner_.first_leaf(inner_.partitioning().of(probe.word));
       if (misses > 4) P::pause(misses);
@@ -118,7 +119,7 @@ template <Platform P, class Codec, class G>
     detail::Value value;
     // A record stays readable: its retirement waits for this guard.
     const bool readable = !found || value_of(word, value);
-    // I4: loaded after the value. All candidates are of the key's stripe.
+    // phast.I4: loaded after the value. All candidates are of the key's stripe.
     if (desc.holder(stripe_of(probe)) != 0 && candidates != 0) [[unlikely]] {
       if (!help(desc, candidates)) return fail(StatusCode::poisoned);
       // Erased meanwhile, the slot taken again, and what was read there not shown yet.

@@ -369,7 +369,7 @@ Expected<bool> Phast<P, Codec, G>::admit_bytes(Desc& desc, Entry& entry, bool cl
   return true;
 }
 
-// The same of an integer. What is out of range is garbage (I2), and stays.
+// The same of an integer. What is out of range is garbage (phast.I2), and stays.
 template <Platform P, class Codec, class G>
 Expected<bool> Phast<P, Codec, G>::admit_word(Desc& desc, const Entry& entry,
                                               Probe& probe) noexcept {

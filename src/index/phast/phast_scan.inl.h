@@ -4,8 +4,8 @@
 // The slots' order is kept per scanned leaf and used again while version and number of entries are
 // the same. It is made and used at settled moments only, when no stripe is held: an erase raises
 // the version while it holds its stripe, so between two settled moments of one version the set of
-// visible slots has only grown, and equal numbers mean equal sets (D3). A set that was read twice
-// within one version was the set in between.
+// visible slots has only grown, and equal numbers mean equal sets (phast.D3). A set that was read
+// twice within one version was the set in between.
 #pragma once
 
 #include "index/phast/phast.h"
@@ -171,7 +171,7 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
     batch.low_separator = desc.separators.low.load(std::memory_order_acquire);
     batch.bound_separator = desc.separators.bound.load(std::memory_order_acquire);
   }
-  if (desc.search.stripes.load() != 0) {  // D5
+  if (desc.search.stripes.load() != 0) {  // phast.D5
     for (unsigned stripe = 0; stripe < P::ByteLatches::kCount; ++stripe) desc.let_go(stripe);
   }
   const bool settled = desc.search.stripes.load() == 0;  // before the slots
@@ -188,7 +188,7 @@ bool Phast<P, Codec, G>::snapshot(const Entered& entered, const Limits& limits, 
   }
   if (desc.search.stripes.load() != 0) {
     const std::uint64_t now = desc.visible();
-    (void)help(desc, visible | now);  // I4; a cached order may name slots of both
+    (void)help(desc, visible | now);  // phast.I4; a cached order may name slots of both
     // Erased meanwhile: the slot may be taken again, and what was read there not be shown yet.
     if ((visible & ~now) != 0) return false;
   }

@@ -6,7 +6,7 @@
 namespace perdure::phast {
 
 // Takes the key's stripe in the leaf that holds the key, and with it a free slot if there is one
-// and `kClaims` asks for it. One CAS (I5). Afterwards the leaf's range cannot change.
+// and `kClaims` asks for it. One CAS (phast.I5). Afterwards the leaf's range cannot change.
 // The CAS waits for the previous operation's write-back, and what comes after it for the CAS: the
 // miss of the entry that will be written, the key's own if it is likely `kPresent`, begins before.
 template <Platform P, class Codec, class G>
@@ -35,7 +35,7 @@ template <bool kClaims, bool kPresent>
     }
     const std::uint32_t held = kHeld | (slot + 1);  // kNoSlot + 1 is 0
     if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
-    const bool free = slot == kNoSlot || desc.is_free(slot);  // D2
+    const bool free = slot == kNoSlot || desc.is_free(slot);  // phast.D2
     if (free && (desc.version.load(std::memory_order_acquire) & 1) == 0 && !desc.below(probe) &&
         !desc.above(probe)) [[likely]] {
       return {number, slot};
@@ -112,7 +112,7 @@ template <Platform P, class Codec, class G>
   P& platform = context_.platform;
   Entry& entry = leaf_of(desc).entries[slot];
   platform.store(Codec::commit(entry), 0);               // LP(erase)
-  desc.version.fetch_add(2, std::memory_order_release);  // D3; locked, hence before the fence
+  desc.version.fetch_add(2, std::memory_order_release);  // phast.D3; locked, hence before the fence
   platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
   if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
   desc.set_fingerprint(slot, 0);

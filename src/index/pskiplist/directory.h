@@ -3,13 +3,13 @@
 // which most lookups of one key come to its node at once (key_hints.h).
 //
 // INVARIANTS (DRAM)
-//   D1  A leaf's version is odd while it is changed, and rises with every change; its kGone bit
-//       says that it was unlinked for good. Leaves are locked from left to right.
-//   D2  A key lies in the leaf whose range it is in: low < key <= bound, in byte strings by
-//       separators. Ranges are split, and given to the right neighbour; a bound never rises.
-//   D3  The first and the last leaf of a partition stay.
-//   D4  A node that a hint names is listed in a leaf: it is named behind that, and not any more
-//       before it is taken out.
+//   pskiplist.D1  A leaf's version is odd while it is changed, and rises with every change; its
+//       kGone bit says that it was unlinked for good. Leaves are locked from left to right.
+//   pskiplist.D2  A key lies in the leaf whose range it is in: low < key <= bound, in byte strings
+//       by separators. Ranges are split, and given to the right neighbour; a bound never rises.
+//   pskiplist.D3  The first and the last leaf of a partition stay.
+//   pskiplist.D4  A node that a hint names is listed in a leaf: it is named behind that, and not
+//       any more before it is taken out.
 // Who reads looks at the version before and after: what it read was so in between.
 // RECLAMATION  leaves through epochs.
 // PROGRESS  lookups retry while their leaf changes; a change waits for another in its leaf, or in

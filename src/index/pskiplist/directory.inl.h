@@ -173,7 +173,7 @@ Expected<std::uint32_t> Directory<P, Codec, G>::put(const Probe& probe,
     leaf.nodes[position].store(node, std::memory_order_release);
     leaf.count.store(count + 1, std::memory_order_release);
     leaf.unlock();
-    hints_.put(hash_of(probe), node);  // D4
+    hints_.put(hash_of(probe), node);  // pskiplist.D4
     hints_.grow(
         node, [this](std::uint32_t named) { return hash_of(named); },
         [this](std::uint32_t named) -> const void* { return &nodes_[named]; });
@@ -228,7 +228,7 @@ Status Directory<P, Codec, G>::split(std::uint32_t number, std::uint32_t positio
 
 template <Platform P, class Codec, class G>
 void Directory<P, Codec, G>::remove(const Probe& probe, std::uint32_t node) noexcept {
-  hints_.remove(hash_of(probe), node);  // D4
+  hints_.remove(hash_of(probe), node);  // pskiplist.D4
   const std::uint32_t number = lock_for(probe);
   LeafT& leaf = leaves_[number];
   bool found = false;

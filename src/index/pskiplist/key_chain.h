@@ -2,9 +2,10 @@
 // free.
 //
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   K1 C  A block is durably zero before it is linked, and its link is durable before one of its
-//         slots is handed out. A block leaves the chain when all its slots are free, durably.
-//   K2 D  A slot is free here only if its stamp is durably 0.
+//   pskiplist.K1 C  A block is durably zero before it is linked, and its link is durable before one
+//         of its slots is handed out. A block leaves the chain when all its slots are free,
+//         durably.
+//   pskiplist.K2 D  A slot is free here only if its stamp is durably 0.
 // PROGRESS  a latch for all; held across a fence only where a block comes or goes.
 #pragma once
 

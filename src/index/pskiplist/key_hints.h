@@ -8,13 +8,15 @@
 //   while it is divided may miss what is in it. What is not found here is asked of the directory.
 //   Keys that were chosen to collide lose their hints, and nothing else.
 // INVARIANTS (DRAM)
-//   H1  A node that is named here is listed in a leaf: named after it has come there, and no longer
-//       before it leaves. So it is not used again while anybody is pinned who has seen it here.
-//   H2  A node is named in the bucket of its key, by the number of buckets, or nowhere. Buckets
-//       change with their latch held; the number of buckets with that of the one that is divided,
-//       so that who has a latch and finds the number still leads there holds the right one.
-//   H3  A tag says which nodes are worth a look, and nothing else: it may be of the node that was
-//       there before. The key of the node decides.
+//   pskiplist.H1  A node that is named here is listed in a leaf: named after it has come there, and
+//       no longer before it leaves. So it is not used again while anybody is pinned who has seen it
+//       here.
+//   pskiplist.H2  A node is named in the bucket of its key, by the number of buckets, or nowhere.
+//       Buckets change with their latch held; the number of buckets with that of the one that is
+//       divided, so that who has a latch and finds the number still leads there holds the right
+//       one.
+//   pskiplist.H3  A tag says which nodes are worth a look, and nothing else: it may be of the node
+//       that was there before. The key of the node decides.
 // ORDERING  nodes, buckets_: stored release, loaded acquire: who sees a node sees its key, or where
 //   its record lies; who sees a new bucket sees what is in it.
 // PROGRESS  lookups are wait-free. Changes wait for another one in their bucket; a division looks
@@ -146,7 +148,7 @@ class KeyHints {
     for (;;) {
       Bucket& bucket = bucket_of(hash);
       bucket.latch.lock();
-      if (&bucket == &bucket_of(hash)) return bucket;  // H2
+      if (&bucket == &bucket_of(hash)) return bucket;  // pskiplist.H2
       bucket.latch.unlock();
     }
   }

@@ -9,15 +9,15 @@
 //     dead          the key has left the map, durably
 //   idle -> held by compare-and-swap, then the holder's; unstamped -> stamped by anyone.
 // INVARIANTS (DRAM)
-//   N1  No n comes twice in unstamped, nor in stored: a write has one of its own, and takes another
-//       if it goes back to held and stamps once more. So a compare-and-swap that was prepared for
-//       one write fails in all later ones.
-//   N2  last, value, stamp, slot and entries change in state stamped, or while nothing else runs;
-//       but in held a trim may move the last entry, `last` then names its copy, and lower entries,
-//       once those that it takes are gone: nobody counts on fewer than there are.
-//       So who has loaded them between two loads of the same state idle (N1) has loaded one
+//   pskiplist.N1  No n comes twice in unstamped, nor in stored: a write has one of its own, and
+//       takes another if it goes back to held and stamps once more. So a compare-and-swap that was
+//       prepared for one write fails in all later ones.
+//   pskiplist.N2  last, value, stamp, slot and entries change in state stamped, or while nothing
+//       else runs; but in held a trim may move the last entry, `last` then names its copy, and
+//       lower entries, once those that it takes are gone: nobody counts on fewer than there are. So
+//       who has loaded them between two loads of the same state idle (pskiplist.N1) has loaded one
 //       moment; in held or stored likewise, but for entries.
-//   N3  idle, held: what last, value and stamp say is durable.
+//   pskiplist.N3  idle, held: what last, value and stamp say is durable.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,8 @@ struct alignas(64) KeyNode {
   bool change(State expected, State desired) noexcept {
     return state.compare_exchange_strong(expected.word, desired.word, std::memory_order_seq_cst);
   }
-  // Of one moment to the holder, to others by N2. In line: a copy of it through memory stalls.
+  // Of one moment to the holder, to others by pskiplist.N2. In line: a copy of it through memory
+  // stalls.
   [[gnu::always_inline]] End end() const noexcept {
     return {last.load(std::memory_order_acquire), value.load(std::memory_order_acquire),
             stamp.load(std::memory_order_acquire), entries.load(std::memory_order_acquire)};

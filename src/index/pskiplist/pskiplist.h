@@ -8,24 +8,26 @@
 //   key's slot; leaves under PhaST's inner nodes in place of a skiplist.
 // LAYOUT  layout.h (media); key_node.h, directory.h, key_chain.h (DRAM).
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   I1 C  A slot counts iff its stamp is not 0. The versions of a history's entries rise; entries
-//         behind the first empty one are empty. A removed entry's value names nothing.
-//   I2 D  The key of every slot that counts has one node, in the directory; of a node in the
-//         directory that has no slot, the holder is writing its first entry, or taking it away.
-//   I3 D  A write's version is the clock as it was loaded after its node was `unstamped`, with a
-//         number that no other stamp of the node has (key_node.h N1). Nobody reads past an
+//   pskiplist.I1 C  A slot counts iff its stamp is not 0. The versions of a history's entries rise;
+//         entries behind the first empty one are empty. A removed entry's value names nothing.
+//   pskiplist.I2 D  The key of every slot that counts has one node, in the directory; of a node in
+//         the directory that has no slot, the holder is writing its first entry, or taking it away.
+//   pskiplist.I3 D  A write's version is the clock as it was loaded after its node was `unstamped`,
+//         with a number that no other stamp of the node has (pskiplist.N1). Nobody reads past an
 //         unstamped node without stamping it. So what is read with a write of version p + 1 is of
 //         no version up to p that comes later.
-//   I4 D  An entry changes, or goes, in `stamped(p)` and only if p is its version: no reader of a
-//         closed version has seen it as it was.
-//   I5 D  A node is dead after its slot is durably free, or where it never got one, and leaves the
-//         directory before the operation that killed it returns.
-//   I6 C  Entries that are superseded below `horizon` may be missing; those of all other versions
-//         are there. The horizon is durable, then known in DRAM, before the first of them goes.
-//   I7 C  While rollback_to is not 0, entries of versions in (from, to] do not count.
-//   I8 C  The limit is not below any version that tag() has answered; no entry's version is above
-//         the one that follows it.
-//   I9 C  Blocks of the chain and segments are durably zero before they are linked, records whole.
+//   pskiplist.I4 D  An entry changes, or goes, in `stamped(p)` and only if p is its version: no
+//         reader of a closed version has seen it as it was.
+//   pskiplist.I5 D  A node is dead after its slot is durably free, or where it never got one, and
+//         leaves the directory before the operation that killed it returns.
+//   pskiplist.I6 C  Entries that are superseded below `horizon` may be missing; those of all other
+//         versions are there. The horizon is durable, then known in DRAM, before the first of them
+//         goes.
+//   pskiplist.I7 C  While rollback_to is not 0, entries of versions in (from, to] do not count.
+//   pskiplist.I8 C  The limit is not below any version that tag() has answered; no entry's version
+//         is above the one that follows it.
+//   pskiplist.I9 C  Blocks of the chain and segments are durably zero before they are linked,
+//         records whole.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
 //   insert  (records, F*k, S) -> node held -> [new: in the directory, slot] -> unstamped -> stamped
 //           (LP, if it succeeds) -> value, stamp [new: key, more before] -> F S (PP) -> idle.

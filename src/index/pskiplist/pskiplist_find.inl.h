@@ -29,7 +29,7 @@ template <Platform P, class Codec, class G>
 }
 
 // The node's state, once no write of a version up to this one is on its way there but one that is
-// stored (I3).
+// stored (pskiplist.I3).
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline State PSkipList<P, Codec, G>::settle_state(
     Node& node, std::uint64_t version) const noexcept {
@@ -72,7 +72,7 @@ typename PSkipList<P, Codec, G>::Found PSkipList<P, Codec, G>::as_of(
   if (state.phase() == Phase::dead) return {};
   const std::uint64_t slot = node.slot.load(std::memory_order_acquire);
   const End end = node.end();
-  if (state.phase() == Phase::idle && node.load() == state) {  // N2
+  if (state.phase() == Phase::idle && node.load() == state) {  // pskiplist.N2
     if (end.version() <= version) return found_in(end);
     return end.entries != 1 ? search(slot, version, end.entries - 1) : Found{};
   }
@@ -159,7 +159,8 @@ void PSkipList<P, Codec, G>::for_each_entry(const Slot& slot, F&& visit,
   }
 }
 
-// At a version, the horizon is looked at last (I6): what was trimmed may have been reused.
+// At a version, the horizon is looked at last (pskiplist.I6): what was trimmed may have been
+// reused.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Expected<bool> PSkipList<P, Codec, G>::show(
     const Found& found, std::uint64_t version,

@@ -178,7 +178,7 @@ Status PSkipList<P, Codec, G>::load_chain(bool clean) noexcept {
     if (!s.ok()) return s;
   }
   chain_.settle();
-  clock_.store(open, std::memory_order_relaxed);  // I8
+  clock_.store(open, std::memory_order_relaxed);  // pskiplist.I8
   // A crash may also have left only `from`.
   const bool begun = platform.load(root_->rollback_to) != 0 ||
                      (!clean && platform.load(root_->rollback_from) != 0);
@@ -232,8 +232,8 @@ Status PSkipList<P, Codec, G>::load_block(std::uint32_t number, bool clean,
   if (loader.node == 0) loader.row = 0;
   for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
     Slot& slot = slot_at(Chain::slot_in(offset, i));
-    // I7, before anything is read. The segments are this key's, as far as the heap knows, before
-    // anything is stored in them; those of a key that goes are nobody's.
+    // pskiplist.I7, before anything is read. The segments are this key's, as far as the heap knows,
+    // before anything is stored in them; those of a key that goes are nobody's.
     Status s = check_segments(slot);
     if (s.ok() && outlives(slot, void_)) s = mark_segments(slot);
     if (s.ok() && void_.to != 0 && P::runs("pskiplist.recover.rollback"_site)) {
@@ -333,7 +333,7 @@ Status PSkipList<P, Codec, G>::load_key(const Slot& slot, std::uint32_t node,
   return {};
 }
 
-// Entries in order, rising, and nothing behind the first empty one (I1).
+// Entries in order, rising, and nothing behind the first empty one (pskiplist.I1).
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::load_history(const Slot& slot, bool clean, Loader& loader) noexcept {
   const P& platform = context_.platform;

@@ -27,7 +27,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::trim(std::uint64_t version) {
     for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
       horizon = std::min(horizon, pin->version);
     }
-    // I6: durable before a reader is refused, and known before the first entry goes.
+    // pskiplist.I6: durable before a reader is refused, and known before the first entry goes.
     horizon = std::max(horizon, horizon_.load(std::memory_order_relaxed));
     platform.store(root_->horizon, horizon);
     platform.flush(&root_->horizon, 8, "pskiplist.trim.horizon"_site);
@@ -112,7 +112,7 @@ Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe
   if (drop != 0 && (!removed || has_first)) --drop;
   if (drop == 0) return {};
   if (has_first) --drop;
-  // I9, W12: what stays of the segments, then its link, then the first entry.
+  // pskiplist.I9, W12: what stays of the segments, then its link, then the first entry.
   const std::uint64_t before = platform.load(slot.more);
   if (drop != 0) {
     Status s = keep_entries(node, slot, drop);
@@ -275,7 +275,7 @@ Status PSkipList<P, Codec, G>::may_roll_back(std::uint64_t version, std::uint64_
   return {};
 }
 
-// In guards, as every store: a seal waits for who is in one (S1 of pool/pool_sync.inl.h).
+// In guards, as every store: a seal waits for who is in one (pool.S1).
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::rollback(std::uint64_t version) {
   P& platform = context_.platform;

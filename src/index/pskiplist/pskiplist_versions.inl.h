@@ -9,7 +9,7 @@ namespace perdure::pskiplist {
 
 // --- versions ---
 
-// Reserves versions up to this one and more (I8).
+// Reserves versions up to this one and more (pskiplist.I8).
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::extend_limit(std::uint64_t version) noexcept {
   P& platform = context_.platform;

@@ -23,7 +23,8 @@ void PSkipList<P, Codec, G>::let_go(Node& node, State held, bool changed) noexce
 }
 
 // LP of a write that succeeds: the compare-and-swap, here or in settle_state(). The exchange is a
-// full fence: without it the clock could be loaded before others see that a write is coming (I3).
+// full fence: without it the clock could be loaded before others see that a write is coming
+// (pskiplist.I3).
 template <Platform P, class Codec, class G>
 std::uint64_t PSkipList<P, Codec, G>::stamp(Node& node, State held) noexcept {
   const State unstamped = State::of(Phase::unstamped, held.number());
@@ -69,8 +70,9 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::new_segment(const Node& node,
 
 // The version, with a segment in `fresh` if the entry begins one. What fails is not stamped: nobody
 // answers from a stamp before the stores have come. If a tag makes a segment necessary that was
-// not, the stamp is taken back; the next one has another number (N1): who has met the first may
-// still be about to stamp, with the version of then. `held` is what the node goes on from.
+// not, the stamp is taken back; the next one has another number (pskiplist.N1): who has met the
+// first may still be about to stamp, with the version of then. `held` is what the node goes on
+// from.
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t> PSkipList<P, Codec, G>::stamp_with_room(Node& node, State& held,
                                                                 bool reserved,
@@ -90,7 +92,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::stamp_with_room(Node& node, Stat
   }
 }
 
-// Durable records for the value, and for the key if it is new (I9).
+// Durable records for the value, and for the key if it is new (pskiplist.I9).
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::make_records(const Probe& probe, const detail::Value& value,
                                             bool key, Fresh& fresh) noexcept {

@@ -9,11 +9,12 @@
 //   node may lie far before the key, and a lookup that has gone some steps from it begins anew at
 //   the head. Keys beyond those that there were when the intervals were cut have no finger.
 // INVARIANTS (DRAM)
-//   F1  Who finds a node named here is pinned, and the node was in the lowest level at a moment of
-//       that guard: it is named while it is there and unnamed before its unlink is stored, both by
-//       who holds the map's latch.
-//   F2  A node is named in the interval of its own word, or nowhere.
-//   F3  A hint like any other place in the list: the lookup compares the node's key with its own.
+//   skiplist.F1  Who finds a node named here is pinned, and the node was in the lowest level at a
+//       moment of that guard: it is named while it is there and unnamed before its unlink is
+//       stored, both by who holds the map's latch.
+//   skiplist.F2  A node is named in the interval of its own word, or nowhere.
+//   skiplist.F3  A hint like any other place in the list: the lookup compares the node's key with
+//         its own.
 // ORDERING  intervals and table: stored release, loaded acquire.
 // GROWTH  A map that has outgrown its table begins another one, into which every change of the map
 //   copies some intervals; then the tables change places. Nobody waits for it, but that the latch

@@ -10,30 +10,32 @@
 // LAYOUT  layout.h, node.h. A node is key, value and tower in one block; key, value word and the
 //   lowest five links lie in its first line. The head's links are in the root block.
 // INVARIANTS  (C: after any crash; D: in DRAM)
-//   I1 C  Level 0 is a list in ascending order of whole nodes, which are durable: the map.
-//   I2 C  as: level i + 1 is a sub-list of level i. A node may be missing in the highest levels of
-//         its tower, never in one between two that it is in.
-//   I3 C  ascs: nothing is known of the levels above 0; nobody follows them.
-//   I4 D  Level i + 1 is a sub-list of level i as any thread sees them, in both engines: towers are
-//         linked from below and unlinked from above.
-//   I5 D  One writer: it holds latch_ from before its first store to a reachable word until after
-//         the fence of its last one that an answer can rest on. The latch is never held across an
-//         allocation from the heap, nor while what was retired is finished.
-//   I6 D  A node is erased (bit 63 of its state) after its unlink is durable and before the latch
-//         is free: who holds the latch and finds the bit clear has a node that is in the list.
-//   I7 D  What a returned operation has seen is durable: in_flight_ announces the word that is
-//         being changed, from before the store until after the fence; who has read it looks
+//   skiplist.I1 C  Level 0 is a list in ascending order of whole nodes, which are durable: the map.
+//   skiplist.I2 C  as: level i + 1 is a sub-list of level i. A node may be missing in the highest
+//         levels of its tower, never in one between two that it is in.
+//   skiplist.I3 C  ascs: nothing is known of the levels above 0; nobody follows them.
+//   skiplist.I4 D  Level i + 1 is a sub-list of level i as any thread sees them, in both engines:
+//         towers are linked from below and unlinked from above.
+//   skiplist.I5 D  One writer: it holds latch_ from before its first store to a reachable word
+//         until after the fence of its last one that an answer can rest on. The latch is never held
+//         across an allocation from the heap, nor while what was retired is finished.
+//   skiplist.I6 D  A node is erased (bit 63 of its state) after its unlink is durable and before
+//         the latch is free: who holds the latch and finds the bit clear has a node that is in the
+//         list.
+//   skiplist.I7 D  What a returned operation has seen is durable: in_flight_ announces the word
+//         that is being changed, from before the store until after the fence; who has read it looks
 //         afterwards, and then writes the word's line back and fences.
-//   I8 D  The links of an erased node stay as they were, and lead to what came behind it.
-//   I9 C  In a cleanly closed map the root's sum is that of all nodes. Damage that the walk behind
-//         an open of `as` finds is noted in the root, durably: from then on no answer is "absent".
+//   skiplist.I8 D  The links of an erased node stay as they were, and lead to what came behind it.
+//   skiplist.I9 C  In a cleanly closed map the root's sum is that of all nodes. Damage that the
+//         walk behind an open of `as` finds is noted in the root, durably: from then on no answer
+//         is "absent".
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a node,
 //   b of a blob, h height)
 //   insert  lookup without the latch -> node without links -> latch -> path anew from where it was
 //           -> links, F*k S -> announce -> link of level 0 (LP) -> F S (PP) -> withdraw -> as:
 //           link, F, S for each further level, of the last one both left to the next insert or
-//           erase (I2, owed_). as (k+1)F 2S, of height h > 1 (k+h-1)F hS; ascs (k+1)F 2S; + 1F
-//           after a tower. A long value: its blob's bF with the node's.
+//           erase (skiplist.I2, owed_). as (k+1)F 2S, of height h > 1 (k+h-1)F hS; ascs (k+1)F 2S;
+//           + 1F after a tower. A long value: its blob's bF with the node's.
 //   update  of a word: latch -> announce -> value and its check (LP) -> F S (PP). 1F 1S. Of bytes:
 //           blob F*b S -> latch -> announce -> value word (LP) -> F S (PP) -> retire: (b+1)F 2S.
 //   erase   lookup -> latch -> path -> as: unlink, F S for each level from the top -> announce ->
@@ -42,9 +44,9 @@
 //   close   if the last owner was killed the walk to its end -> sum of the nodes, F; the pool
 //           fences.
 //   find    down and right from the head, or right from a finger. Found: LP a moment at which the
-//           node was in the list; absent: one at which its neighbours were neighbours (I8). 0F 0S;
-//           if the key is in flight 1F 1S. as, after a kill: the write-back of each extent that
-//           nobody has come to before (AfterKill).
+//           node was in the list; absent: one at which its neighbours were neighbours
+//           (skiplist.I8). 0F 0S; if the key is in flight 1F 1S. as, after a kill: the write-back
+//           of each extent that nobody has come to before (AfterKill).
 //   scan    batches of entries from level 0; backwards each batch from a node some entries before.
 //           Not one operation.
 // ORDERING
@@ -317,7 +319,7 @@ class Skiplist final
   alignas(64) typename P::Latch latch_;  // of the writer
   const std::uint64_t* owed_ = nullptr;  // under latch_: the link that is not written back yet
   Fingers<P> fingers_;
-  typename P::template Atomic<bool> damaged_{false};  // I9
+  typename P::template Atomic<bool> damaged_{false};  // skiplist.I9
   // Changed under latch_. Until marked_ entries_, bytes_ and sum_ are of what mark_some() has
   // passed; what lies up to cursor_ is marked.
   Node* cursor_ = nullptr;

@@ -87,7 +87,8 @@ void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOption
     bad("is not what its key finds");
 }
 
-// I2, I4: what is in this level is in the one below, in the same order, and has the height.
+// skiplist.I2, skiplist.I4: what is in this level is in the one below, in the same order, and has
+// the height.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, Findings& report) {
   const Node* before = head();

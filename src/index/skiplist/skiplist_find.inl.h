@@ -181,7 +181,7 @@ template <Platform P, class Codec, class Kind, class G>
     walk = {.at = head(), .level = levels() - 1};
 }
 
-// The caller is pinned. LP(find): I4, I8.
+// The caller is pinned. LP(find): skiplist.I4, skiplist.I8.
 template <Platform P, class Codec, class Kind, class G>
 template <typename Skiplist<P, Codec, Kind, G>::Reach kReach>
 [[gnu::always_inline]] inline Status Skiplist<P, Codec, Kind, G>::search(
@@ -221,7 +221,7 @@ Status Skiplist<P, Codec, Kind, G>::damaged(std::uint64_t offset) noexcept {
                         static_cast<unsigned long long>(offset));
 }
 
-// I9.
+// skiplist.I9.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::known_damage() noexcept {
   return Status::format(StatusCode::corruption,
@@ -280,7 +280,7 @@ template <Platform P, class Codec, class Kind, class G>
   return value_of(node, value);
 }
 
-// I7, with the word that is in flight. False if the pool is poisoned.
+// skiplist.I7, with the word that is in flight. False if the pool is poisoned.
 template <Platform P, class Codec, class Kind, class G>
 [[gnu::always_inline]] inline bool Skiplist<P, Codec, Kind, G>::help(
     const std::uint64_t* word) noexcept {

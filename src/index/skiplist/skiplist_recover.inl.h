@@ -90,7 +90,7 @@ Expected<Recovered> Skiplist<P, Codec, Kind, G>::recover(bool clean) {
       levels_.store(levels, std::memory_order_release);
       return Recovered::marking;
     }
-    if (levels > 1) {  // I2
+    if (levels > 1) {  // skiplist.I2
       Status s = this->pass_over(damaged(load_link(head(), levels - 1) & kOffsetMask));
       if (!s.ok()) return fail(std::move(s));
     }
@@ -138,7 +138,7 @@ Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wro
   return height_of(state);
 }
 
-// I9. Every node that was there when the map was closed is there, or was erased since.
+// skiplist.I9. Every node that was there when the map was closed is there, or was erased since.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::verify_nodes() const noexcept {
   if (!trusted_ || sum_ == context_.platform.load(root_->nodes_sum) + changed_ ||
@@ -150,8 +150,8 @@ Status Skiplist<P, Codec, Kind, G>::verify_nodes() const noexcept {
                         "restore a copy");
 }
 
-// I9: whoever opens the map next has no other way to know: it comes after no clean close. The site
-// is visit()'s, as no crash would cross one of its own: none damages a pool.
+// skiplist.I9: whoever opens the map next has no other way to know: it comes after no clean close.
+// The site is visit()'s, as no crash would cross one of its own: none damages a pool.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::note_damage() noexcept {
   P& platform = context_.platform;
@@ -213,7 +213,8 @@ struct Skiplist<P, Codec, Kind, G>::Chunk {
   Node* nodes[G::kWalkNodes];
 };
 
-// ascs, I3. Of an empty map, too: the head's links are in several lines, and a crash keeps some.
+// ascs, skiplist.I3. Of an empty map, too: the head's links are in several lines, and a crash keeps
+// some.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::rebuild() noexcept {
   Node* last[kMaxHeight];  // so far, in each level
@@ -269,8 +270,8 @@ Status Skiplist<P, Codec, Kind, G>::gather(Node*& at, Chunk& chunk) const noexce
   return {};
 }
 
-// I3: what a link above level 0 is is of no interest, only whether it is right already. A pool that
-// was closed may be refused yet, and is not stored to before that is known.
+// skiplist.I3: what a link above level 0 is is of no interest, only whether it is right already. A
+// pool that was closed may be refused yet, and is not stored to before that is known.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::set_link(Node* node, std::uint32_t level,
                                            std::uint64_t link) noexcept {

@@ -1,10 +1,10 @@
 // Skiplist: scans. Included by skiplist.h only.
 //
 // Forward a scan goes on from the last node that it has delivered; if that was erased between two
-// batches it looks for its place anew: by its links (I8) it would come to what was erased behind
-// it, however long ago. Backwards it looks, for each batch, for a node that lies some entries
-// before the last one, and goes forward from there. A key that is there throughout lies on every
-// such way.
+// batches it looks for its place anew: by its links (skiplist.I8) it would come to what was erased
+// behind it, however long ago. Backwards it looks, for each batch, for a node that lies some
+// entries before the last one, and goes forward from there. A key that is there throughout lies on
+// every such way.
 #pragma once
 
 #include <algorithm>
@@ -153,7 +153,7 @@ Expected<void> Skiplist<P, Codec, Kind, G>::scan(
     }
     auto count = range.reverse ? collect_back(bounds, most, entries, end)
                                : collect(at, bounds, most, entries, end);
-    // I7: whatever is in flight may be among what was seen, or missed.
+    // skiplist.I7: whatever is in flight may be among what was seen, or missed.
     const bool durable = help(in_flight_.any());
     if (!durable || context_.platform.poisoned()) return fail(context_.platform.failure());
     if (!count) return fail(std::move(count.error()));

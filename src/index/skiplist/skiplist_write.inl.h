@@ -73,8 +73,8 @@ void Skiplist<P, Codec, Kind, G>::discard(const Fresh& fresh) noexcept {
 }
 
 // The latch is held. The path below `levels`, from where a lookup of this guard has seen it to
-// where it is now, and the node with the key: I6 says that what was passed and is not erased is
-// still in its levels.
+// where it is now, and the node with the key: skiplist.I6 says that what was passed and is not
+// erased is still in its levels.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::locate(const Probe& probe, std::uint32_t levels, Path& path,
                                            Node*& found) const noexcept {
@@ -96,8 +96,8 @@ Status Skiplist<P, Codec, Kind, G>::locate(const Probe& probe, std::uint32_t lev
   return {};
 }
 
-// The last upper link of an insert is not written back by it (I2): nothing that is stored later
-// relies on it before the next fence of whoever has called this.
+// The last upper link of an insert is not written back by it (skiplist.I2): nothing that is stored
+// later relies on it before the next fence of whoever has called this.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::write_back_owed() noexcept {
   if constexpr (Kind::kUpperDurable) {
@@ -160,7 +160,7 @@ Status Skiplist<P, Codec, Kind, G>::unlink(const Probe& probe, const Path& path,
   write_back_owed();
   for (std::uint32_t level = height_of(platform.load(node->state)); level-- > 1;) {
     std::uint64_t& word = link_at(path.before[level], level);
-    if (platform.load(word) != link) continue;  // missing there (I2)
+    if (platform.load(word) != link) continue;  // missing there (skiplist.I2)
     platform.store(word, load_link(node, level));
     if constexpr (Kind::kUpperDurable) {
       platform.flush(&word, sizeof(word), Kind::template site<"erase.upper">());
