@@ -186,7 +186,7 @@ std::string expand(const Recipe& recipe, const std::vector<std::string>& bases) 
     }
   }
   bytes.resize(std::min(bytes.size(), kMaxFile));
-  if ((recipe.flags & Recipe::kFixEngine) != 0) (void)testing::fix_engines(bytes);
+  if ((recipe.flags & Recipe::kFixEngine) != 0) testing::fix_engines(bytes);
   if ((recipe.flags & Recipe::kFixPool) != 0) testing::fix_pool(bytes);
   return bytes;
 }

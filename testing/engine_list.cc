@@ -6,18 +6,18 @@
 
 namespace perdure::testing {
 
-extern const EngineUnderTest kPhastUnderTest;
-extern const EngineUnderTest kLevelUnderTest;
-extern const EngineUnderTest kClevelUnderTest;
-extern const EngineUnderTest kAsUnderTest;
-extern const EngineUnderTest kAscsUnderTest;
-extern const EngineUnderTest kPskiplistUnderTest;
+// Of each engine that engines.def lists: testing/engines/<engine>.cc.
+namespace under_test {
+#define PERDURE_ENGINE(name) extern const EngineUnderTest name;
+#include "index/engines.def"
+}  // namespace under_test
 
 namespace {
 
-constexpr const EngineUnderTest* kEngines[] = {&kPhastUnderTest,  &kLevelUnderTest,
-                                               &kClevelUnderTest, &kAsUnderTest,
-                                               &kAscsUnderTest,   &kPskiplistUnderTest};
+constexpr const EngineUnderTest* kEngines[] = {
+#define PERDURE_ENGINE(name) &under_test::name,
+#include "index/engines.def"
+};
 
 }  // namespace
 

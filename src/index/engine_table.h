@@ -1,5 +1,4 @@
-// The engines of this build, a row in engine_table.cc each. docs/design/overview.md says what else
-// a new one needs.
+// What the pool knows of an engine: a row, which its folder defines. engines.def lists the engines.
 #pragma once
 
 #include <memory>
@@ -28,6 +27,12 @@ struct EngineRow {
                                                     const MapKinds&, std::uint64_t root);
   bool arrays = false;  // keeps arrays in place, if it is asked to; they are byte strings to others
 };
+
+// Of each engine that engines.def lists.
+namespace rows {
+#define PERDURE_ENGINE(name) extern const EngineRow name;
+#include "index/engines.def"
+}  // namespace rows
 
 inline constexpr std::size_t kMostEngines = 32;
 std::span<const EngineRow> engine_rows() noexcept;

@@ -10,23 +10,21 @@
 
 namespace perdure::testing {
 
-// How an engine's checksums are made right, from its root block on.
-using FixEngine = void (*)(PoolBytes& bytes, std::uint64_t root);
-void fix_phast(PoolBytes& bytes, std::uint64_t root);
-void fix_level(PoolBytes& bytes, std::uint64_t root);
-void fix_clevel(PoolBytes& bytes, std::uint64_t root);
-void fix_skiplist(PoolBytes& bytes, std::uint64_t root);
-void fix_pskiplist(PoolBytes& bytes, std::uint64_t root);
+// How an engine's checksums are made right, from its root block on: <engine>.cc.
+namespace fixers {
+#define PERDURE_ENGINE(name) void name(PoolBytes& bytes, std::uint64_t root);
+#include "index/engines.def"
+}  // namespace fixers
 
 namespace {
 
 struct EngineFix {
   Engine engine;
-  FixEngine fix;
+  void (*fix)(PoolBytes& bytes, std::uint64_t root);
 };
 constexpr EngineFix kFixes[] = {
-    {Engine::phast, fix_phast}, {Engine::level, fix_level},   {Engine::clevel, fix_clevel},
-    {Engine::as, fix_skiplist}, {Engine::ascs, fix_skiplist}, {Engine::pskiplist, fix_pskiplist},
+#define PERDURE_ENGINE(name) {Engine::name, &fixers::name},
+#include "index/engines.def"
 };
 
 // The header in force, as far as its magic and sequence tell; false if there is none.
@@ -116,12 +114,11 @@ void fix_pool(std::string& file) {
   }
 }
 
-bool fix_engines(std::string& file) {
+void fix_engines(std::string& file) {
   PoolBytes bytes(file);
   layout::Header header;
-  if (!find_header(bytes, header)) return true;
+  if (!find_header(bytes, header)) return;
   const std::uint64_t end = directory_end(bytes, header);
-  bool all = true;
   for (std::uint64_t at = layout::kDirectoryOffset; at + sizeof(layout::Root) <= end;
        at += sizeof(layout::Root)) {
     const auto root = bytes.load<layout::Root>(at);
@@ -129,9 +126,7 @@ bool fix_engines(std::string& file) {
     const auto* row =
         std::ranges::find(kFixes, static_cast<Engine>(root.engine), &EngineFix::engine);
     if (row != std::end(kFixes)) row->fix(bytes, root.root);
-    all = all && row != std::end(kFixes);
   }
-  return all;
 }
 
 }  // namespace perdure::testing

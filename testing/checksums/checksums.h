@@ -12,9 +12,8 @@ namespace perdure::testing {
 
 // Extent table, root lines, root directory, headers.
 void fix_pool(std::string& bytes);
-// The metadata and the records of every map. Before fix_pool(). False: a map's engine has no row in
-// checksums.cc.
-bool fix_engines(std::string& bytes);
+// The metadata and the records of every map. Before fix_pool().
+void fix_engines(std::string& bytes);
 
 // A pool's file, for the engines' fixers: <engine>.cc, one each.
 class PoolBytes {

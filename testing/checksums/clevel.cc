@@ -76,6 +76,8 @@ class Fixer : MapFixer {
 
 }  // namespace
 
-void fix_clevel(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+namespace fixers {
+void clevel(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+}  // namespace fixers
 
 }  // namespace perdure::testing

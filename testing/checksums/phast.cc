@@ -75,6 +75,8 @@ class Fixer : MapFixer {
 
 }  // namespace
 
-void fix_phast(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+namespace fixers {
+void phast(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+}  // namespace fixers
 
 }  // namespace perdure::testing

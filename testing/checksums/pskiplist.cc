@@ -96,6 +96,8 @@ class Fixer : MapFixer {
 
 }  // namespace
 
-void fix_pskiplist(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+namespace fixers {
+void pskiplist(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+}  // namespace fixers
 
 }  // namespace perdure::testing

@@ -86,6 +86,9 @@ class Fixer : MapFixer {
 
 }  // namespace
 
-void fix_skiplist(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+namespace fixers {
+void as(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+void ascs(PoolBytes& bytes, std::uint64_t root) { Fixer(bytes, root).run(); }
+}  // namespace fixers
 
 }  // namespace perdure::testing

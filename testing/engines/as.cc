@@ -39,7 +39,10 @@ constexpr EngineUnderTest row() {
 
 }  // namespace
 
-extern const EngineUnderTest kAsUnderTest;
-constinit const EngineUnderTest kAsUnderTest = row();
+namespace under_test {
 
+extern const EngineUnderTest as;
+constinit const EngineUnderTest as = row();
+
+}  // namespace under_test
 }  // namespace perdure::testing

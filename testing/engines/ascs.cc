@@ -38,7 +38,10 @@ constexpr EngineUnderTest row() {
 
 }  // namespace
 
-extern const EngineUnderTest kAscsUnderTest;
-constinit const EngineUnderTest kAscsUnderTest = row();
+namespace under_test {
 
+extern const EngineUnderTest ascs;
+constinit const EngineUnderTest ascs = row();
+
+}  // namespace under_test
 }  // namespace perdure::testing

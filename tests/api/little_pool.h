@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "index/engine_table.h"
-#include "index/phast/factory.h"
 #include "perdure/perdure.h"
 #include "platform/real_platform.h"
 #include "testing/little_engine.h"
@@ -26,15 +25,8 @@ inline constexpr std::uint8_t kLittleVersion = 3;  // not what a line has that n
 // Takes the place of the library's, which a static library gives to whoever has none.
 std::span<const EngineRow> engine_rows() noexcept {
   using Little = testing::LittleEngine<RealPlatform>;
-  static constexpr EngineRow kRows[] = {
-      {.engine = Engine::phast,
-       .name = "phast",
-       .version = 0,
-       .ordered = true,
-       .versioned = false,
-       .at_once = false,
-       .create = &phast::create,
-       .open = &phast::open},
+  static const EngineRow kRows[] = {
+      rows::phast,
       {.engine = testing::kLittleEngine,
        .name = "little",
        .version = kLittleVersion,

@@ -1,12 +1,14 @@
 #include "index/clevel/clevel.h"
 
-#include "index/clevel/factory.h"
+#include "index/engine_table.h"
 #include "platform/real_platform.h"
 
 namespace perdure::clevel {
 
 template class Clevel<RealPlatform, IntegerCodec>;
 template class Clevel<RealPlatform, BytesCodec>;
+
+namespace {
 
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions& options) {
@@ -21,4 +23,18 @@ Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>
                                      : Clevel<RealPlatform, IntegerCodec>::open(context, root);
 }
 
+}  // namespace
 }  // namespace perdure::clevel
+
+namespace perdure {
+
+constinit const EngineRow rows::clevel{.engine = Engine::clevel,
+                                       .name = "clevel",
+                                       .version = 1,
+                                       .ordered = false,
+                                       .versioned = false,
+                                       .at_once = true,
+                                       .create = &clevel::create,
+                                       .open = &clevel::open};
+
+}  // namespace perdure

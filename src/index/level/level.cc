@@ -1,6 +1,6 @@
 #include "index/level/level.h"
 
-#include "index/level/factory.h"
+#include "index/engine_table.h"
 #include "platform/real_platform.h"
 
 namespace perdure::level {
@@ -22,8 +22,6 @@ auto with_codec(const MapKinds& kinds, F&& f) {
   return records.key == KeyKind::bytes ? f(BytesCodec{}, records) : f(IntegerCodec{}, records);
 }
 
-}  // namespace
-
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions& options) {
   return with_codec(kinds, [&]<class Codec>(Codec, const MapKinds& own_kinds) {
@@ -43,4 +41,19 @@ Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>
   });
 }
 
+}  // namespace
 }  // namespace perdure::level
+
+namespace perdure {
+
+constinit const EngineRow rows::level{.engine = Engine::level,
+                                      .name = "level",
+                                      .version = 1,
+                                      .ordered = false,
+                                      .versioned = false,
+                                      .at_once = false,
+                                      .create = &level::create,
+                                      .open = &level::open,
+                                      .arrays = true};
+
+}  // namespace perdure

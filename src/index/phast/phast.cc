@@ -1,12 +1,14 @@
 #include "index/phast/phast.h"
 
-#include "index/phast/factory.h"
+#include "index/engine_table.h"
 #include "platform/real_platform.h"
 
 namespace perdure::phast {
 
 template class Phast<RealPlatform, IntegerCodec>;
 template class Phast<RealPlatform, BytesCodec>;
+
+namespace {
 
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions& options) {
@@ -25,4 +27,18 @@ Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>
                                      : Phast<RealPlatform, IntegerCodec>::open(context, root);
 }
 
+}  // namespace
 }  // namespace perdure::phast
+
+namespace perdure {
+
+constinit const EngineRow rows::phast{.engine = Engine::phast,
+                                      .name = "phast",
+                                      .version = 0,
+                                      .ordered = true,
+                                      .versioned = false,
+                                      .at_once = false,
+                                      .create = &phast::create,
+                                      .open = &phast::open};
+
+}  // namespace perdure

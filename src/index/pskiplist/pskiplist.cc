@@ -1,6 +1,6 @@
 #include "index/pskiplist/pskiplist.h"
 
-#include "index/pskiplist/factory.h"
+#include "index/engine_table.h"
 #include "platform/real_platform.h"
 
 namespace perdure::pskiplist {
@@ -9,6 +9,8 @@ static_assert(sizeof(KeyNode<RealPlatform>) == 64);
 
 template class PSkipList<RealPlatform, IntegerCodec>;
 template class PSkipList<RealPlatform, BytesCodec>;
+
+namespace {
 
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions&) {
@@ -23,4 +25,18 @@ Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>
                                      : PSkipList<RealPlatform, IntegerCodec>::open(context, root);
 }
 
+}  // namespace
 }  // namespace perdure::pskiplist
+
+namespace perdure {
+
+constinit const EngineRow rows::pskiplist{.engine = Engine::pskiplist,
+                                          .name = "pskiplist",
+                                          .version = 0,
+                                          .ordered = true,
+                                          .versioned = true,
+                                          .at_once = false,
+                                          .create = &pskiplist::create,
+                                          .open = &pskiplist::open};
+
+}  // namespace perdure

@@ -1,6 +1,6 @@
 #include "index/skiplist/skiplist.h"
 
-#include "index/skiplist/factory.h"
+#include "index/engine_table.h"
 #include "platform/real_platform.h"
 
 namespace perdure::skiplist {
@@ -9,6 +9,8 @@ template class Skiplist<RealPlatform, IntegerCodec, As>;
 template class Skiplist<RealPlatform, BytesCodec, As>;
 template class Skiplist<RealPlatform, IntegerCodec, Ascs>;
 template class Skiplist<RealPlatform, BytesCodec, Ascs>;
+
+namespace {
 
 template <class Kind>
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
@@ -26,13 +28,27 @@ Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>
              : Skiplist<RealPlatform, IntegerCodec, Kind>::open(context, root, kinds.value);
 }
 
-template Expected<std::uint64_t> create<As>(const EngineContext<RealPlatform>&, const MapKinds&,
-                                            const MapOptions&);
-template Expected<std::uint64_t> create<Ascs>(const EngineContext<RealPlatform>&, const MapKinds&,
-                                              const MapOptions&);
-template Expected<std::unique_ptr<EngineInstance>> open<As>(const EngineContext<RealPlatform>&,
-                                                            const MapKinds&, std::uint64_t);
-template Expected<std::unique_ptr<EngineInstance>> open<Ascs>(const EngineContext<RealPlatform>&,
-                                                              const MapKinds&, std::uint64_t);
-
+}  // namespace
 }  // namespace perdure::skiplist
+
+namespace perdure {
+
+constinit const EngineRow rows::as{.engine = Engine::as,
+                                   .name = "as",
+                                   .version = 0,
+                                   .ordered = true,
+                                   .versioned = false,
+                                   .at_once = true,
+                                   .create = &skiplist::create<skiplist::As>,
+                                   .open = &skiplist::open<skiplist::As>};
+
+constinit const EngineRow rows::ascs{.engine = Engine::ascs,
+                                     .name = "ascs",
+                                     .version = 0,
+                                     .ordered = true,
+                                     .versioned = false,
+                                     .at_once = false,
+                                     .create = &skiplist::create<skiplist::Ascs>,
+                                     .open = &skiplist::open<skiplist::Ascs>};
+
+}  // namespace perdure

@@ -1,0 +1,12 @@
+#include "index/level/level.h"
+
+#include "testing/costs.h"
+
+namespace perdure::testing {
+
+void costs_of::level() {
+  costs::print<
+      costs::Real<Engine::level, level::Level<SimPlatform, level::IntegerCodec>, LevelOptions>>();
+}
+
+}  // namespace perdure::testing

@@ -1,0 +1,12 @@
+#include "index/phast/phast.h"
+
+#include "testing/costs.h"
+
+namespace perdure::testing {
+
+void costs_of::phast() {
+  costs::print<
+      costs::Real<Engine::phast, phast::Phast<SimPlatform, phast::IntegerCodec>, PhastOptions>>();
+}
+
+}  // namespace perdure::testing
