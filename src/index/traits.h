@@ -1,0 +1,15 @@
+// Traits: what an engine is a template over, in one parameter.
+#pragma once
+
+#include "platform/platform.h"
+
+namespace perdure {
+
+template <perdure::Platform P, class C, class G>
+struct Traits {
+  using Platform = P;
+  using Codec = C;
+  using Geometry = G;
+};
+
+}  // namespace perdure
