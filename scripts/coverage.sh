@@ -10,7 +10,7 @@
 #
 # Branches that the compiler makes for exceptions do not count. A template counts as reached where
 # any of its instances is: the simulated platform runs what a real machine cannot be made to do.
-# docs/design/coverage.md says why what is left is left.
+# docs/design/testing.md gives the reasons for what is not reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
