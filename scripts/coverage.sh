@@ -19,10 +19,10 @@ if [ "${1:-}" = --engine ]; then
   engine=${2:?an engine}
   shift 2
 fi
-# As the engine table says: two engines share the folder of the skiplists, and its tests.
-folder=$(sed -n "/Engine::$engine,/,/\.create/s/.*\.create = &\([a-z0-9_]*\)::.*/\1/p" \
-  src/index/engine_table.cc)
-[ -n "$folder" ] || { echo "coverage.sh: no engine $engine" >&2; exit 2; }
+# The folder that defines its row: two engines share that of the skiplists, and its tests.
+row=$(grep -l "EngineRow rows::$engine{" src/index/*/*.cc || true)
+folder=$(basename "$(dirname "${row:-.}")")
+[ -n "$row" ] || { echo "coverage.sh: no engine $engine" >&2; exit 2; }
 mode=all
 case "${1:-}" in figures | nightly) mode=$1; shift ;; esac
 build=$PWD/build/coverage
@@ -42,8 +42,7 @@ only=()
 if [ "$mode" = figures ]; then
   others=$(ctest --preset coverage -N | sed -n 's|.*: api/bit_flip_test\.||p' |
     grep -vx "$engine" || true)
-  others+=$'\n'$(for made in src/index/*/factory.h; do basename "${made%/*}"; done |
-    grep -vx "$folder")
+  others+=$'\n'$(grep -l 'EngineRow rows::' src/index/*/*.cc | cut -d/ -f3 | grep -vx "$folder")
   only=(-E "^canary/|[/.]($(paste -sd'|' <<<"$others"))(_|\$)")
 fi
 # As many flips as without instruments.
