@@ -94,6 +94,11 @@ class EpochDomain {
   [[gnu::always_inline]] static void unpin(Slot* slot) noexcept {
     if (--slot->depth == 0) slot->pinned.store(0, std::memory_order_release);
   }
+  // For assertions. Whether the calling thread is pinned; also true if DRAM is short for its slot.
+  bool pinned() noexcept {
+    Slot* slot = this_slot();
+    return slot == nullptr || slot->depth != 0;
+  }
 
   // Hands an unlinked object of so many bytes over. The caller is pinned and has fenced the unlink.
   void retire(const Reclaimer& reclaimer, void* context, std::uint64_t object,
