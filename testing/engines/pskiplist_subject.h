@@ -20,6 +20,7 @@ struct Peek {
   template <class Codec, class G>
   static Phase phase(PSkipList<testing::SimPlatform, Codec, G>& map, const detail::Key& key) {
     auto* hook = std::exchange(testing::SimPlatform::step_hook, nullptr);
+    const EpochGuard<testing::SimPlatform> guard(map.context_.epochs);
     const Phase phase = map.nodes_[map.directory_.find(Codec::probe(key))].load().phase();
     testing::SimPlatform::step_hook = hook;
     return phase;
@@ -27,6 +28,7 @@ struct Peek {
   // Whether the slot of a key that is there is where it is likely to be.
   template <class Codec, class G>
   static bool is_likely(PSkipList<testing::SimPlatform, Codec, G>& map, const detail::Key& key) {
+    const EpochGuard<testing::SimPlatform> guard(map.context_.epochs);
     const std::uint32_t node = map.directory_.find(Codec::probe(key));
     return map.nodes_.likely_slot(node) == map.nodes_[node].slot.load();
   }

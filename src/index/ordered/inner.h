@@ -74,7 +74,8 @@ class InnerIndex {
   Status reserve(const Partitioning& partitioning, std::size_t max_leaves) noexcept;
   const Partitioning& partitioning() const noexcept { return partitioning_; }
 
-  // A leaf at or left of the key's, nearly always the key's own (ordered.N1). The caller is pinned.
+  // A leaf at or left of the key's, nearly always the key's own (ordered.N1). The caller of these
+  // functions is pinned.
   std::uint32_t locate(const Probe& probe) const noexcept {
     const std::uint32_t leaf = shortcut_to(probe);
     return leaf != kNoLeaf ? leaf : search(probe);
@@ -91,6 +92,7 @@ class InnerIndex {
     if (s != nullptr) s->prefetch(probe.word);
   }
   [[gnu::always_inline]] std::uint32_t shortcut_to(const Probe& probe) const noexcept {
+    PERDURE_ASSERT(P, "ordered.S2", epochs_.pinned());
     const auto* s = part_of(probe).shortcut.load(std::memory_order_acquire);
     return s != nullptr ? s->leaf_of(probe.word) : kNoLeaf;
   }

@@ -90,6 +90,7 @@ template <Platform P, class Leaves, std::uint32_t Fanout>
 template <Platform P, class Leaves, std::uint32_t Fanout>
 [[gnu::always_inline]] inline typename InnerIndex<P, Leaves, Fanout>::Step
 InnerIndex<P, Leaves, Fanout>::locate_node(const Probe& probe) const noexcept {
+  PERDURE_ASSERT(P, "ordered.N4", epochs_.pinned());
   const Node& node = nodes_[cache_start(part_of(probe), probe)];
   __builtin_prefetch(&node);
   __builtin_prefetch(&node.guide[0]);
@@ -101,7 +102,11 @@ template <Platform P, class Leaves, std::uint32_t Fanout>
 [[gnu::always_inline]] inline void InnerIndex<P, Leaves, Fanout>::locate_group(
     const Probe& probe, Step& step) const noexcept {
   const auto* node = static_cast<const Node*>(step.node);
-  while (above(*node, probe)) node = &nodes_[node->next.load(std::memory_order_acquire)];
+  while (above(*node, probe)) {
+    const std::uint32_t next = node->next.load(std::memory_order_acquire);
+    PERDURE_ASSERT(P, "ordered.N4", next != 0);  // the last node reaches as far as the partition
+    node = &nodes_[next];
+  }
   step.node = node;
   step.group = group_of(*node, probe.word);
   __builtin_prefetch(&node->keys[step.group * kGroup]);
@@ -132,7 +137,9 @@ template <Platform P, class Leaves, std::uint32_t Fanout>
 std::uint32_t InnerIndex<P, Leaves, Fanout>::search(const Probe& probe) const noexcept {
   Step step = locate_node(probe);
   locate_group(probe, step);
-  return locate_leaf(probe, step);
+  const std::uint32_t leaf = locate_leaf(probe, step);
+  PERDURE_ASSERT(P, "ordered.N1", leaf != kNoLeaf);
+  return leaf;
 }
 
 // --- changes; the partition's latch is held ---
@@ -277,6 +284,7 @@ bool InnerIndex<P, Leaves, Fanout>::split_node(Part& part, Node& node) noexcept 
   // may be splitting and its new right half be about to be listed here.
   const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];
   const std::uint64_t boundary = right.low.load(std::memory_order_acquire);
+  PERDURE_ASSERT(P, "ordered.N2", boundary <= node.max.load(std::memory_order_relaxed));
   if constexpr (kBytes) {
     replace_max_separator(node, right.separators.low.load(std::memory_order_acquire));
     node.max.store(boundary, std::memory_order_release);
@@ -298,6 +306,9 @@ Status InnerIndex<P, Leaves, Fanout>::insert_after(std::uint32_t partition, std:
   LatchGuard guard(part.latch);
   const Desc& left = leaves_[old];
   Probe hint{.word = left.bound.load(std::memory_order_relaxed)};
+  PERDURE_ASSERT(
+      P, "ordered.N2",
+      leaves_[fresh].low.load(std::memory_order_relaxed) == hint.word + (kBytes ? 0 : 1));
   if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
     const std::uint64_t low = left.low.load(std::memory_order_relaxed);
     shortcut->split(old, kBytes || low == 0 ? low : low - 1, hint.word, fresh,
@@ -346,6 +357,9 @@ void InnerIndex<P, Leaves, Fanout>::remove(std::uint32_t partition, std::uint32_
   Part& part = partitions_[partition];
   LatchGuard guard(part.latch);
   const Desc& desc = leaves_[leaf];
+  PERDURE_ASSERT(P, "ordered.N3",
+                 leaves_[heir].low.load(std::memory_order_relaxed) ==
+                     desc.low.load(std::memory_order_relaxed));
   if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
     shortcut->replace(leaf, desc.low.load(std::memory_order_relaxed),
                       desc.bound.load(std::memory_order_relaxed), heir);

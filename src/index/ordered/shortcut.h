@@ -57,6 +57,7 @@ class Shortcut {
   // While it is made, for every other leaf in order: `leaf` holds the words behind `before` and up
   // to `bound`.
   void fill(std::uint32_t leaf, std::uint64_t before, std::uint64_t bound) noexcept {
+    PERDURE_ASSERT(P, "ordered.S1", before <= bound);
     const auto [first, last] = begun_in(before, bound);
     if (first > last) return clear(last);
     for (std::uint64_t i = first; i <= last && i < count_; ++i) set(i, leaf);
@@ -65,6 +66,7 @@ class Shortcut {
   // behind it, up to `bound`.
   void split(std::uint32_t old, std::uint64_t before, std::uint64_t middle, std::uint32_t fresh,
              std::uint64_t bound) noexcept {
+    PERDURE_ASSERT(P, "ordered.S1", before <= middle && middle <= bound);
     const auto [kept, kept_last] = begun_in(before, middle);
     if (kept > kept_last) clear(kept_last);
     const auto [first, last] = begun_in(middle, bound);
@@ -78,11 +80,12 @@ class Shortcut {
   void replace(std::uint32_t leaf, std::uint64_t low, std::uint64_t bound,
                std::uint32_t heir) noexcept {
     if (bound < low_) return;
+    const std::uint64_t first = low < low_ ? 0 : (low - low_) >> shift_;
     const std::uint64_t last = (bound - low_) >> shift_;
-    for (std::uint64_t i = low < low_ ? 0 : (low - low_) >> shift_; i <= last && i < count_;
-         ++i, ++visits_) {
+    for (std::uint64_t i = first; i <= last && i < count_; ++i, ++visits_) {
       if (get(i) == leaf) set(i, heir);
     }
+    PERDURE_ASSERT(P, "ordered.S2", !names(first - 1, leaf) && !names(last + 1, leaf));
   }
   bool spent() const noexcept { return visits_ > std::uint64_t{kVisits} * count_; }
 
@@ -107,6 +110,10 @@ class Shortcut {
   }
   std::uint32_t get(std::uint64_t i) const noexcept {
     return intervals()[i].load(std::memory_order_relaxed);
+  }
+  // For assertions; no interval behind the last one names a leaf.
+  bool names(std::uint64_t i, std::uint32_t leaf) const noexcept {
+    return i < count_ && get(i) == leaf;
   }
   void set(std::uint64_t i, std::uint32_t leaf) noexcept {
     intervals()[i].store(leaf, std::memory_order_release);
