@@ -38,7 +38,7 @@ void SimPlatform::stuck() noexcept {
 }
 
 void SimPlatform::violated(const Assertion& assertion) noexcept {
-  if (mutated() && !planted) return;
+  if ((mutated() || latches_stuck) && !planted) return;
   std::fprintf(stderr, "%s\n", describe_context != nullptr ? describe_context() : "");
   RealPlatform::violated(assertion);
 }

@@ -265,8 +265,8 @@ class SimPlatform {
     void (*step_hook_)(StepKind kind, const char* site);
     void (*access_hook_)(const void* p, std::size_t n);
   };
-  // While a mutant is set this does nothing: a mutant has to be noticed by what it leaves. Unless
-  // it is planted to be seen here.
+  // While a mutant or latches_stuck is set this does nothing: it has to be noticed by what it
+  // leaves. Unless it is planted to be seen here.
   static void violated(const Assertion& assertion) noexcept;
   static inline bool planted = false;
   bool persisted(const void* p, std::size_t n) const noexcept {

@@ -124,7 +124,13 @@ struct alignas(64) Descriptor {
       P::pause(spins);
     }
   }
-  void unlatch_all() noexcept { search.stripes.store(0); }
+  void unlatch_all() noexcept {
+    PERDURE_ASSERT(P, "phast.D2", all_held());
+    search.stripes.store(0);
+  }
+  // For assertions: by the caller, that is.
+  bool all_held() const noexcept { return search.stripes.load() == kAllHeld; }
+  bool linked() const noexcept { return (version.load(std::memory_order_acquire) & 1) == 0; }
 
   bool is_free(std::uint32_t slot) const noexcept {
     return P::load_byte(search.fingerprints[slot]) == 0;

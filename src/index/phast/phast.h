@@ -74,10 +74,13 @@
 
 namespace perdure::phast {
 
+struct Peek;
+
 template <Platform P, class Codec, class G = DefaultGeometry>
 class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::OrderedIndex> {
   using Base = MapEngine<P, Codec, Phast<P, Codec, G>, detail::OrderedIndex>;
   friend Base;
+  friend struct Peek;  // of tests, into leaves
 
  public:
   using Leaf = layout::Leaf<G>;
@@ -163,6 +166,10 @@ class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::Order
   bool records() const noexcept { return Codec::kBytes || record_values_; }
   static unsigned stripe_of(const Probe& probe) noexcept {
     return probe.fingerprint % P::ByteLatches::kCount;
+  }
+  // For assertions: the caller holds the key's stripe in its leaf, which is linked.
+  static bool holds(const Desc& desc, std::uint8_t fingerprint) noexcept {
+    return (desc.holder(fingerprint % P::ByteLatches::kCount) & kHeld) != 0 && desc.linked();
   }
 
   // --- lookups ---

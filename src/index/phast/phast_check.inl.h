@@ -39,37 +39,39 @@ void Phast<P, Codec, G>::check_leaf(std::uint32_t number, Findings& report) {
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
   const std::uint64_t visible = desc.visible();
-  const auto bad = [&](const char* what) {
-    add_violation(report, "phast block", leaf_offset(desc), what);
+  const auto bad = [&](const char* id, const char* what) {
+    add_violation(report, id, "phast block", leaf_offset(desc), what);
   };
   ++report.objects;
   report.entries += static_cast<std::uint64_t>(__builtin_popcountll(visible));
   report.bytes += sizeof(Leaf);
-  if ((desc.version.load(std::memory_order_acquire) & 1) != 0) bad("is linked but dead");
-  if (desc.search.stripes.load() != 0) bad("is latched");
+  if ((desc.version.load(std::memory_order_acquire) & 1) != 0)
+    bad("phast.D4", "is linked but dead");
+  if (desc.search.stripes.load() != 0) bad("phast.D2", "is latched");
   const std::uint32_t next = desc.next.load(std::memory_order_acquire);
   if (platform.load(leaf.next) != (next == kNoLeaf ? 0 : leaf_offset(table_[next]))) {
-    bad("next differs from its descriptor's");
+    bad("phast.I1", "next differs from its descriptor's");
   }
   const std::uint64_t bound = platform.load(leaf.bound);
   if constexpr (Codec::kBytes) {
     const Separator<P>* s = desc.separators.bound.load(std::memory_order_acquire);
-    if (bound != (s == nullptr ? 0 : s->record)) bad("bound differs from its descriptor's");
+    if (bound != (s == nullptr ? 0 : s->record))
+      bad("phast.I1", "bound differs from its descriptor's");
     if (bound != 0) {
       ++report.objects;
       if (s == nullptr || !check_record(bound, true).ok() ||
           RecordView::read(platform, record_at(bound)).key() != s->view()) {
-        bad("has a damaged bound");
+        add_violation(report, "phast block", leaf_offset(desc), "has a damaged bound");
       }
     }
   } else if (bound != desc.bound.load(std::memory_order_acquire)) {
-    bad("bound differs from its descriptor's");
+    bad("phast.I1", "bound differs from its descriptor's");
   }
   for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
     const bool empty = platform.load(Codec::commit(const_cast<Entry&>(leaf.entries[slot]))) == 0;
     const bool shown = (visible >> slot & 1) != 0;
-    if (empty && shown) bad("shows an empty slot");
-    if (Codec::kBytes && !empty && !shown) bad("hides an entry");
+    if (empty && shown) bad("phast.D1", "shows an empty slot");
+    if (Codec::kBytes && !empty && !shown) bad("phast.I2", "hides an entry");
   }
 }
 
@@ -81,8 +83,8 @@ void Phast<P, Codec, G>::check_entries(std::uint32_t number, Findings& report) {
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
   const std::uint64_t visible = desc.visible();
-  const auto bad = [&](const char* what) {
-    add_violation(report, "phast block", leaf_offset(desc), what);
+  const auto bad = [&](const char* id, const char* what) {
+    add_violation(report, id, "phast block", leaf_offset(desc), what);
   };
   bool readable = true;
   for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
@@ -95,19 +97,23 @@ void Phast<P, Codec, G>::check_entries(std::uint32_t number, Findings& report) {
       report.bytes += context_.heap.block_bytes(word & kOffsetMask);
     }
     if (records() && (shown || Codec::kBytes) && !check_record(word, true).ok()) {
-      bad("names a damaged record");
+      add_violation(report, "phast block", leaf_offset(desc), "names a damaged record");
       readable = false;
       continue;
     }
     const Probe probe = probe_of(entry);
     const bool inside = !desc.below(probe) && !desc.above(probe);
-    if (shown && !inside) bad("shows a key outside its range");
-    if (!shown && (inside || desc.below(probe))) bad("hides an entry");
+    if (shown && !inside) bad("phast.I2", "shows a key outside its range");
+    if (!shown && (inside || desc.below(probe))) bad("phast.I2", "hides an entry");
     if (!shown) continue;
-    if ((desc.matches(probe.fingerprint) >> slot & 1) == 0) bad("has a wrong fingerprint");
-    if (Codec::kBytes && Codec::fingerprint_of(probe) != probe.fingerprint) bad("has a wrong hash");
-    if (Codec::kBytes && head_word(probe.bytes) != probe.word) bad("has a wrong head");
-    if (inside && enter(probe, inner_.locate(probe)).number != number) bad("hides from lookups");
+    if ((desc.matches(probe.fingerprint) >> slot & 1) == 0)
+      bad("phast.D1", "has a wrong fingerprint");
+    if (Codec::kBytes && Codec::fingerprint_of(probe) != probe.fingerprint)
+      bad("phast.D1", "has a wrong hash");
+    if (Codec::kBytes && head_word(probe.bytes) != probe.word)
+      add_violation(report, "phast block", leaf_offset(desc), "has a wrong head");
+    if (inside && enter(probe, inner_.locate(probe)).number != number)
+      bad("ordered.N1", "hides from lookups");
   }
   if (readable) check_order(number, report);
 }
@@ -117,8 +123,8 @@ template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::check_order(std::uint32_t number, Findings& report) {
   const Desc& desc = table_[number];
   const Leaf& leaf = leaf_of(desc);
-  const auto bad = [&](const char* what) {
-    add_violation(report, "phast block", leaf_offset(desc), what);
+  const auto bad = [&](const char* id, const char* what) {
+    add_violation(report, id, "phast block", leaf_offset(desc), what);
   };
   const std::uint64_t visible = desc.visible();
   std::uint8_t order[64];
@@ -126,7 +132,7 @@ void Phast<P, Codec, G>::check_order(std::uint32_t number, Findings& report) {
   for (std::uint32_t i = 1; i < count; ++i) {
     const Probe a = probe_of(leaf.entries[order[i - 1]]);
     const Probe b = probe_of(leaf.entries[order[i]]);
-    if (a.word == b.word && a.bytes == b.bytes) bad("holds a key twice");
+    if (a.word == b.word && a.bytes == b.bytes) bad("phast.I2", "holds a key twice");
   }
   // Valid as ordered_slots() has it: for this version and number of entries.
   const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
@@ -134,7 +140,7 @@ void Phast<P, Codec, G>::check_order(std::uint32_t number, Findings& report) {
       desc.version.load(std::memory_order_acquire) << 6 << 26 | std::uint64_t{count} << 26;
   if (cached == 0 || (cached & ~kOrderNumber) != stamp) return;
   const auto* slots = table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots;
-  if (std::memcmp(slots, order, count) != 0) bad("has a wrong scan order");
+  if (std::memcmp(slots, order, count) != 0) bad("phast.D3", "has a wrong scan order");
 }
 
 template <Platform P, class Codec, class G>
@@ -161,7 +167,8 @@ void Phast<P, Codec, G>::check(const CheckOptions& options, Findings& report) {
       left = &table_[n];
     }
     if (left == nullptr || left->bound.load(std::memory_order_acquire) != partitioning.bound(p)) {
-      add_violation(report, "phast block", 0, "a partition's chain does not end at its bound");
+      add_violation(report, "phast.I1", "phast block", 0,
+                    "a partition's chain does not end at its bound");
     }
   }
 }
@@ -172,29 +179,31 @@ template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::check_place(std::uint32_t number, const Desc* left,
                                      std::uint32_t partition, Findings& report) {
   const Desc& desc = table_[number];
-  const auto bad = [&](const char* what) {
-    add_violation(report, "phast block", leaf_offset(desc), what);
+  const auto bad = [&](const char* id, const char* what) {
+    add_violation(report, id, "phast block", leaf_offset(desc), what);
   };
   const std::uint64_t low = desc.low.load(std::memory_order_acquire);
   const std::uint64_t expected =
       left == nullptr ? inner_.partitioning().low(partition)
                       : left->bound.load(std::memory_order_acquire) + (Codec::kBytes ? 0 : 1);
-  if (low != expected) bad("does not meet its neighbour");
+  if (low != expected) bad("phast.I1", "does not meet its neighbour");
   Probe bound{.word = desc.bound.load(std::memory_order_acquire)};
-  if (bound.word < low) bad("has its bound below its low");
+  if (bound.word < low) bad("phast.I1", "has its bound below its low");
   if constexpr (Codec::kBytes) {
     const Separator<P>* s = desc.separators.bound.load(std::memory_order_acquire);
     if (s != nullptr) bound.bytes = s->view();
     if (s == nullptr) bound.last = true;
     if (left != nullptr) {
       const Separator<P>* l = left->separators.bound.load(std::memory_order_acquire);
-      if (desc.separators.low.load(std::memory_order_acquire) != l) bad("has a foreign low");
+      if (desc.separators.low.load(std::memory_order_acquire) != l)
+        bad("phast.I1", "has a foreign low");
       if (s != nullptr && l != nullptr && bound.word == low && s->view() <= l->view()) {
-        bad("has its bound below its low");
+        bad("phast.I1", "has its bound below its low");
       }
     }
   }
-  if (enter(bound, inner_.locate(bound)).number != number) bad("is not found by its bound");
+  if (enter(bound, inner_.locate(bound)).number != number)
+    bad("ordered.N1", "is not found by its bound");
 }
 
 template <Platform P, class Codec, class G>

@@ -12,6 +12,13 @@
 
 namespace perdure::phast {
 
+// For assertions: the set of the slots that an order lists.
+inline std::uint64_t slots_of(const std::uint8_t* order, std::uint32_t count) noexcept {
+  std::uint64_t slots = 0;
+  for (std::uint32_t i = 0; i < count; ++i) slots |= 1ULL << order[i];
+  return slots;
+}
+
 template <Platform P, class Codec, class G>
 std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
                                                 const Entered& entered, std::uint64_t visible,
@@ -22,6 +29,9 @@ std::uint32_t Phast<P, Codec, G>::ordered_slots(Desc& desc, const Leaf& leaf,
   if (settled && cached != 0 && (cached & ~kOrderNumber) == stamp) {
     std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots,
                 count);
+    PERDURE_ASSERT(P, "phast.D3",
+                   desc.version.load(std::memory_order_acquire) != entered.version ||
+                       slots_of(order, count) == visible);
     return count;
   }
   const std::uint32_t sorted = sort_slots(leaf, visible, order);

@@ -193,13 +193,19 @@ bool Phast<P, Codec, G>::build_leaf(const Desc& old, SplitPlan& plan, Leaf& fres
   return platform.fence("phast.split.leaf"_site);
 }
 
-// All stripes of `number` are held. Errors leave everything as it was.
+// Errors leave everything as it was.
 template <Platform P, class Codec, class G>
 Status Phast<P, Codec, G>::split_latched(std::uint32_t number, SplitPlan& plan) noexcept {
   P& platform = context_.platform;
   Heap<P>& heap = context_.heap;
   Desc& desc = table_[number];
+  PERDURE_ASSERT(P, "phast.I5", desc.all_held() && desc.linked());
   const Probe middle = probe_of(leaf_of(desc).entries[plan.order[plan.keep - 1]]);
+  // Of words: of a byte string recovery has not seen the rest. Lost pages read as 0.
+  PERDURE_ASSERT(P, "phast.I1",
+                 middle.word >= desc.low.load(std::memory_order_relaxed) || platform.poisoned());
+  PERDURE_ASSERT(P, "phast.D4",
+                 middle.word <= desc.bound.load(std::memory_order_relaxed) || platform.poisoned());
   auto block = heap.allocate(sizeof(Leaf), BlockKind::plain);
   if (!block) return std::move(block.error());
   const std::uint32_t fresh = table_.take();
@@ -235,6 +241,10 @@ Status Phast<P, Codec, G>::split_latched(std::uint32_t number, SplitPlan& plan) 
     table_.give(fresh);
     return StatusCode::poisoned;
   }
+  PERDURE_ASSERT(P, "phast.I3", platform.persisted(heap.template at<Leaf>(*block), sizeof(Leaf)));
+  PERDURE_ASSERT(P, "phast.I3",
+                 !Codec::kBytes || platform.persisted(record_at(low),
+                                                      RecordView::bytes_needed(middle.bytes, {})));
   platform.store(leaf.next, *block);  // same line, in this order: nothing, next only, or both
   platform.store(leaf.bound, low);
   platform.flush(&leaf, kLine, "phast.split.link"_site);
@@ -271,6 +281,7 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
                                  std::memory_order_relaxed);
   }
   right.next.store(desc.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  PERDURE_ASSERT(P, "phast.D4", !right.linked() || right.version.load() == 0);
   right.version.store((right.version.load(std::memory_order_relaxed) | 1) + 1,
                       std::memory_order_release);
 
@@ -338,7 +349,7 @@ void Phast<P, Codec, G>::try_unlink(std::uint32_t number) noexcept {
   left_desc.unlatch_all();
 }
 
-// All stripes of both are held. The range goes to the right neighbour, so no bound ever rises.
+// The range goes to the right neighbour, so no bound ever rises.
 template <Platform P, class Codec, class G>
 bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t number) noexcept {
   P& platform = context_.platform;
@@ -350,6 +361,11 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
   }
   Desc& left = table_[left_number];
   Desc& right = table_[right_number];
+  PERDURE_ASSERT(P, "phast.I5", left.all_held() && desc.all_held());
+  PERDURE_ASSERT(
+      P, "phast.D4",
+      left.linked() && right.linked() &&
+          desc.low.load(std::memory_order_relaxed) <= right.low.load(std::memory_order_relaxed));
   Leaf& left_leaf = leaf_of(left);
   platform.store(left_leaf.next, platform.load(leaf_of(desc).next));
   platform.flush(&left_leaf, kLine, "phast.unlink.next"_site);
@@ -383,6 +399,7 @@ bool Phast<P, Codec, G>::unlink_latched(std::uint32_t left_number, std::uint32_t
 template <Platform P, class Codec, class G>
 void Phast<P, Codec, G>::free_leaf(std::uint32_t number) noexcept {
   Desc& desc = table_[number];
+  PERDURE_ASSERT(P, "phast.D4", !desc.linked());
   const auto order =
       static_cast<std::uint32_t>(desc.order.exchange(0, std::memory_order_acq_rel) & kOrderNumber);
   if (order != 0) table_.give_order(order);

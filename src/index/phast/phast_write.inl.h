@@ -51,14 +51,21 @@ template <Platform P, class Codec, class G>
   if (!records()) return value.word;
   auto record = records_.make(probe.bytes, value, "phast.record.write"_site);
   if (!record) return record;
+  PERDURE_ASSERT(P, "phast.I3",
+                 context_.platform.persisted(record_at(*record),
+                                             RecordView::bytes_needed(probe.bytes, value)));
   return Codec::kBytes ? *record | std::uint64_t{probe.fingerprint} << 56 : *record;
 }
 
-// Insert into a claimed slot, stripe held.
+// Insert into a claimed slot.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Phast<P, Codec, G>::fill_slot(
     Desc& desc, std::uint32_t slot, const Probe& probe, const detail::Value& value) noexcept {
   P& platform = context_.platform;
+  PERDURE_ASSERT(P, "phast.I5", holds(desc, probe.fingerprint));
+  PERDURE_ASSERT(P, "phast.D2", desc.holder(stripe_of(probe)) == (kHeld | (slot + 1)));
+  PERDURE_ASSERT(P, "phast.D2", desc.is_free(slot));
+  PERDURE_ASSERT(P, "phast.I2", !desc.below(probe) && !desc.above(probe));
   auto word = stored_value(probe, value);
   if (!word) return std::move(word.error());
   Entry& entry = leaf_of(desc).entries[slot];
@@ -71,16 +78,18 @@ template <Platform P, class Codec, class G>
   }
   platform.flush(&entry, sizeof(entry), "phast.insert.entry"_site);
   if (!platform.fence("phast.insert.entry"_site)) return StatusCode::poisoned;  // PP(insert)
-  desc.set_fingerprint(slot, probe.fingerprint);                                // LP(insert)
+  PERDURE_ASSERT(P, "phast.D1", platform.persisted(&entry, sizeof(entry)));
+  desc.set_fingerprint(slot, probe.fingerprint);  // LP(insert)
   return {};
 }
 
-// Replaces the value of a visible slot, stripe held.
+// Replaces the value of a visible slot.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Phast<P, Codec, G>::replace_value(
     Desc& desc, std::uint32_t slot, std::uint64_t before, const Probe& probe,
     const detail::Value& value) noexcept {
   P& platform = context_.platform;
+  PERDURE_ASSERT(P, "phast.I5", holds(desc, probe.fingerprint));
   std::uint64_t* target = &leaf_of(desc).entries[slot].value;
   std::uint64_t word = value.word;
   bool replaces_record = false;
@@ -99,22 +108,25 @@ template <Platform P, class Codec, class G>
   platform.store(*target, word);  // LP(update)
   platform.flush(target, 8, "phast.update.value"_site);
   if (!platform.fence("phast.update.value"_site)) return StatusCode::poisoned;  // PP(update)
+  PERDURE_ASSERT(P, "phast.I4", platform.persisted(target, 8));
   if (replaces_record && P::runs("phast.update.retire"_site)) {
     context_.heap.retire(before & kOffsetMask);
   }
   return {};
 }
 
-// Removes a visible slot's entry, stripe held; the slot is free afterwards.
+// Removes a visible slot's entry; the slot is free afterwards.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline Status Phast<P, Codec, G>::clear_slot(Desc& desc, std::uint32_t slot,
                                                                     std::uint64_t before) noexcept {
   P& platform = context_.platform;
+  PERDURE_ASSERT(P, "phast.I5", holds(desc, P::load_byte(desc.search.fingerprints[slot])));
   Entry& entry = leaf_of(desc).entries[slot];
   platform.store(Codec::commit(entry), 0);               // LP(erase)
   desc.version.fetch_add(2, std::memory_order_release);  // phast.D3; locked, hence before the fence
   platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
   if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
+  PERDURE_ASSERT(P, "phast.I4", platform.persisted(&Codec::commit(entry), 8));
   desc.set_fingerprint(slot, 0);
   if (records() && P::runs("phast.erase.retire"_site)) {
     context_.heap.retire(before & kOffsetMask);
@@ -239,6 +251,7 @@ Expected<bool> Phast<P, Codec, G>::write_zero(const detail::Value& value, Mode m
   platform.store(root_->zero_present, 1);
   platform.flush(&root_->zero_value, 16, "phast.zero.write"_site);
   if (!platform.fence("phast.zero.write"_site)) return fail(StatusCode::poisoned);
+  PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_value, 16));
   if (present && records() && P::runs("phast.zero.retire"_site)) context_.heap.retire(before);
   return mode == Mode::update || !present;
 }
@@ -252,6 +265,7 @@ Expected<bool> Phast<P, Codec, G>::erase_zero() noexcept {
   platform.store(root_->zero_present, 0);
   platform.flush(&root_->zero_present, 8, "phast.zero.erase"_site);
   if (!platform.fence("phast.zero.erase"_site)) return fail(StatusCode::poisoned);
+  PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_present, 8));
   if (records()) context_.heap.retire(platform.load(root_->zero_value));
   return true;
 }
