@@ -620,6 +620,7 @@ class SkiplistFingers : public ::testing::Test {
   using Fingers = skiplist::Fingers<RealPlatform>;
   void TearDown() override { epochs_.drain_all(); }
   std::uint64_t nearest(std::uint64_t word) {
+    const EpochGuard<RealPlatform> guard(epochs_);
     std::uint64_t places[Fingers::kNear];
     fingers_.near(word, places);
     return places[0] != 0 ? places[0] : places[1];
@@ -637,6 +638,7 @@ TEST_F(SkiplistFingers, AWordBeforeTheFirstHasNone) {
     Fingers fingers(epochs_);
     fingers.grow(16'384, margin, kEnd - margin);
     ASSERT_TRUE(fingers.any());
+    const EpochGuard<RealPlatform> guard(epochs_);
     std::uint64_t places[Fingers::kNear];
     for (const std::uint64_t word : {std::uint64_t{0}, std::uint64_t{5}, margin - 1}) {
       fingers.name(word, 64);

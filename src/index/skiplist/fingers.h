@@ -61,6 +61,7 @@ class Fingers {
   static constexpr std::uint32_t kNear = 2;
   [[gnu::always_inline]] void near(std::uint64_t word,
                                    std::uint64_t (&places)[kNear]) const noexcept {
+    PERDURE_ASSERT(P, "skiplist.F1", epochs_.pinned());
     places[0] = places[1] = 0;
     const Table* table = now_.load(std::memory_order_acquire);
     if (table == nullptr) return;
@@ -108,6 +109,13 @@ class Fingers {
       if (table->place(i) == place) table->set(i, 0);
     }
   }
+  // For assertions: whether a node with this word is named in its interval.
+  bool names(std::uint64_t word, std::uint64_t place) const noexcept {
+    for (const Table* table : {now_.load(std::memory_order_relaxed), next_}) {
+      if (table != nullptr && table->place(table->interval_of(word)) == place) return true;
+    }
+    return false;
+  }
   // Whether a map of so many entries wants a table that there is not.
   bool outgrown(std::uint64_t entries) const noexcept {
     return next_ == nullptr && entries >= wanted_at_.load(std::memory_order_relaxed);
@@ -126,14 +134,16 @@ class Fingers {
     copied_ = 0;
     if (!any()) (void)publish();
   }
-  // Some intervals of the table that is outgrown; `word_at` answers the key word of a node. The
-  // table itself when all are copied: for retire().
+  // Some intervals of the table that is outgrown; `word_at` returns the key word of a node. The
+  // table itself when all are copied: for retire(). `verified`: no damage, and no other process,
+  // changes the words meanwhile.
   template <class F>
-  [[nodiscard]] Outgrown copy_some(F&& word_at) noexcept {
+  [[nodiscard]] Outgrown copy_some(F&& word_at, [[maybe_unused]] bool verified = true) noexcept {
     if (next_ == nullptr) return nullptr;
     const Table& from = *now_.load(std::memory_order_relaxed);
     for (std::uint32_t n = 0; n < kCopies && copied_ < from.count; ++n, ++copied_) {
       if (const std::uint64_t place = from.place(copied_); place != 0) {
+        PERDURE_ASSERT(P, "skiplist.F2", !verified || from.interval_of(word_at(place)) == copied_);
         const std::uint64_t i = next_->interval_of(word_at(place));
         if (next_->place(i) == 0) next_->set(i, place);
       }

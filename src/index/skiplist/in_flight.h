@@ -1,8 +1,8 @@
 // InFlight: which word the one writer is changing, for lookups that may rest on it. In DRAM.
 //
-// INVARIANT  A word that decides what a key's answer is (a link of level 0, a value) is announced
-//   from before its store until after its fence. So who has seen a store finds it announced
-//   afterwards, or its fence is over; and there is never more than one.
+// INVARIANT  skiplist.I7: a word that decides what a lookup of a key returns (a link of level 0, a
+//   value) is announced from before its store until after its fence. So a thread that has seen a
+//   store finds it announced afterwards, or its fence is over; and there is never more than one.
 // ORDERING  key before word (release); a reader loads word (acquire), then key. A reader that finds
 //   the word of one change and the key of the next: the first is fenced, the second was not seen.
 #pragma once
@@ -16,8 +16,9 @@ namespace perdure::skiplist {
 template <Platform P>
 class alignas(64) InFlight {
  public:
-  // The writer's; it holds the latch.
+  // By the writer, which holds the latch.
   void announce(std::uint64_t key, const std::uint64_t* word) noexcept {
+    PERDURE_ASSERT(P, "skiplist.I7", any() == nullptr);
     key_.store(key, std::memory_order_relaxed);
     word_.store(word, std::memory_order_release);
   }

@@ -85,16 +85,20 @@
 #include "index/skiplist/kinds.h"
 #include "index/skiplist/layout.h"
 #include "index/skiplist/node.h"
+#include "index/skiplist/writer_latch.h"
 #include "perdure/index.h"
 #include "perdure/options.h"
 
 namespace perdure::skiplist {
+
+struct Peek;
 
 template <Platform P, class Codec, class Kind, class G = DefaultGeometry>
 class Skiplist final
     : public MapEngine<P, Codec, Skiplist<P, Codec, Kind, G>, detail::OrderedIndex> {
   using Base = MapEngine<P, Codec, Skiplist<P, Codec, Kind, G>, detail::OrderedIndex>;
   friend Base;
+  friend struct Peek;  // of tests, which break invariants with it
 
  public:
   // Writes an empty map and answers the offset of its root block; durable, not yet named.
@@ -184,6 +188,17 @@ class Skiplist final
   bool erased(const Node* node) const noexcept {
     return node != head() && (context_.platform.load(node->state) & kErased) != 0;
   }
+  // For assertions: whether this process has looked at, or has made, every link that is followed,
+  // and is the only one that changes the map.
+  bool verified() const noexcept { return !Kind::kUpperDurable && !context_.read_only; }
+  bool precedes(const Node* a, const Node* b) const noexcept {
+    const std::uint64_t left = context_.platform.load(a->key);
+    const std::uint64_t right = context_.platform.load(b->key);
+    return a == head() || left < right || (Codec::kBytes && left == right);
+  }
+  bool between(const Node* before, const Node* node, std::uint64_t after) const noexcept {
+    return precedes(before, node) && (after == 0 || precedes(node, node_at(after & kOffsetMask)));
+  }
   std::uint32_t height_for(const Probe& probe) const noexcept;
   static Status damaged(std::uint64_t offset) noexcept;
   static Status known_damage() noexcept;
@@ -259,11 +274,14 @@ class Skiplist final
   template <Mode kMode>
   Expected<Made> write_latched(const Probe& probe, const detail::Value& value, Path& path,
                                Node* found, Fresh& fresh) noexcept;
+  void retire(std::uint64_t node, std::uint64_t blob) noexcept;
   void discard(const Fresh& fresh) noexcept;
   Expected<std::uint64_t> make_blob(std::string_view value) noexcept;
   Status make_node(const Probe& probe, const detail::Value& value, std::uint32_t most,
                    Fresh& fresh) noexcept;
   Status locate(const Probe& probe, std::uint32_t levels, Path& path, Node*& found) const noexcept;
+  void redirect(Node* before, std::uint32_t level, std::uint64_t link) noexcept;
+  void withdraw(bool durable) noexcept;
   Status link(const Probe& probe, const Path& path, const Fresh& fresh) noexcept;
   Status link_upper(const Path& path, std::uint64_t link, std::uint32_t height) noexcept;
   Status unlink(const Probe& probe, const Path& path, Node* node) noexcept;
@@ -305,6 +323,7 @@ class Skiplist final
   bool step(const Node*& at) const noexcept;
   void check_node(const Node* node, const CheckOptions& options, Findings& report);
   void check_level(std::uint32_t level, Findings& report);
+  void check_sum(std::uint64_t sum, Findings& report);
 
   std::uint64_t root_offset_;
   layout::Root* root_;
@@ -316,7 +335,7 @@ class Skiplist final
   typename P::template Atomic<std::uint32_t> levels_{1};  // that are not empty, at least
   typename P::template Atomic<bool> marked_{false};       // every node was looked at
   InFlight<P> in_flight_;
-  alignas(64) typename P::Latch latch_;  // of the writer
+  alignas(64) WriterLatch<P> latch_;
   const std::uint64_t* owed_ = nullptr;  // under latch_: the link that is not written back yet
   Fingers<P> fingers_;
   typename P::template Atomic<bool> damaged_{false};  // skiplist.I9

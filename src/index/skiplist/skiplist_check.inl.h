@@ -52,15 +52,19 @@ void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOption
   const P& platform = context_.platform;
   const std::uint64_t offset = offset_of(node);
   const auto bad = [&](const char* what) { add_violation(report, Kind::kBlock, offset, what); };
+  const auto broken = [&](const char* id, const char* what) {
+    add_violation(report, id, Kind::kBlock, offset, what);
+  };
   const std::uint64_t state = platform.load(node->state);
   const std::uint64_t word = platform.load(node->value);
   const std::size_t room = context_.heap.is_block(offset) ? context_.heap.block_bytes(offset) : 0;
   ++report.objects;
   ++report.entries;
   report.bytes += room;
-  if (shape_.node_bytes(state) > room) return bad("does not fit its block");
-  if (height_of(state) == 0 || height_of(state) > kMaxHeight) bad("has no height");
-  if ((state & kErased) != 0) bad("is erased but linked");
+  if (shape_.node_bytes(state) > room) return broken("skiplist.I1", "does not fit its block");
+  if (height_of(state) == 0 || height_of(state) > kMaxHeight)
+    broken("skiplist.I1", "has no height");
+  if ((state & kErased) != 0) broken("skiplist.I6", "is erased but linked");
   if (!value_checks(node) && P::verifies(Kind::template site<"value.check">())) {
     bad("has a damaged value (check)");
   }
@@ -72,7 +76,8 @@ void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOption
     report.bytes += context_.heap.block_bytes(word & kOffsetMask);
   }
   if (!options.deep) return;
-  if (!sound(node, platform.load(node->state))) return bad("is damaged (checksum)");
+  if (!sound(node, platform.load(node->state)))
+    return broken("skiplist.I1", "is damaged (checksum)");
   if (blob && P::verifies(Kind::template site<"blob.crc">()) &&
       platform.load(context_.heap.template at<layout::Blob>(word & kOffsetMask)->crc) !=
           blob_crc(word & kOffsetMask, value.bytes)) {
@@ -87,10 +92,10 @@ void Skiplist<P, Codec, Kind, G>::check_node(const Node* node, const CheckOption
     bad("is not what its key finds");
 }
 
-// skiplist.I2, skiplist.I4: what is in this level is in the one below, in the same order, and has
-// the height.
+// What is in this level is in the one below, in the same order, and has the height.
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, Findings& report) {
+  constexpr const char* kId = Kind::kUpperDurable ? "skiplist.I2" : "skiplist.I4";
   const Node* before = head();
   const Node* below = head();
   std::uint64_t link = load_link(head(), level);
@@ -98,7 +103,7 @@ void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, Findings& rep
     const Node* node = place(link, level);
     const std::uint64_t offset = link & kOffsetMask;
     if (node == nullptr || !ascends(before, node)) {
-      return add_violation(report, Kind::kBlock, offset,
+      return add_violation(report, kId, Kind::kBlock, offset,
                            "is linked but no node of this level in its place");
     }
     before = node;
@@ -109,7 +114,8 @@ void Skiplist<P, Codec, Kind, G>::check_level(std::uint32_t level, Findings& rep
       below = to != nullptr && ascends(below, to) ? to : nullptr;
     }
     if (below == nullptr) {
-      return add_violation(report, Kind::kBlock, offset, "is in a level and not in the one below");
+      return add_violation(report, kId, Kind::kBlock, offset,
+                           "is in a level and not in the one below");
     }
     link = load_link(node, level);
   }
@@ -127,13 +133,16 @@ void Skiplist<P, Codec, Kind, G>::check(const CheckOptions& options, Findings& r
   }
   const std::uint64_t before = report.entries;
   const Node* at = head();
+  std::uint64_t sum = 0;
   for (std::uint64_t link = load_link(at, 0); link != 0; link = load_link(at, 0)) {
     const Node* node = place(link, 0);
     if (node == nullptr || !ascends(at, node)) {
-      add_violation(report, Kind::kBlock, link & kOffsetMask, "is no node, or out of order");
+      add_violation(report, "skiplist.I1", Kind::kBlock, link & kOffsetMask,
+                    "is no node, or out of order");
       return;
     }
     check_node(node, options, report);
+    sum += shape_.closed_term(offset_of(node), context_.platform.load(node->state));
     tell_progress(options, report, report.entries, 4096);
     at = node;
   }
@@ -146,8 +155,21 @@ void Skiplist<P, Codec, Kind, G>::check(const CheckOptions& options, Findings& r
   if (marked_.load(std::memory_order_acquire) && report.entries - before != entries_.load()) {
     add_violation(report, Kind::kBlock, root_offset_, "the number of entries is wrong");
   }
+  check_sum(sum, report);
   if (in_flight_.any() != nullptr) {
-    add_violation(report, Kind::kBlock, root_offset_, "a word is in flight");
+    add_violation(report, "skiplist.I7", Kind::kBlock, root_offset_, "a word is in flight");
+  }
+}
+
+// What close() would write into the root is the sum of the nodes that are there.
+template <Platform P, class Codec, class Kind, class G>
+void Skiplist<P, Codec, Kind, G>::check_sum(std::uint64_t sum, Findings& report) {
+  const LatchGuard latch(latch_);
+  const bool whole = !marked_.load(std::memory_order_relaxed) || sum == sum_;
+  const bool closed = !trusted_ || sum == context_.platform.load(root_->nodes_sum) + changed_;
+  if ((!whole || !closed) && P::verifies(Kind::template site<"nodes.sum">())) {
+    add_violation(report, "skiplist.I9", Kind::kBlock, root_offset_,
+                  "the sum of the nodes is wrong: entries are lost");
   }
 }
 

@@ -43,7 +43,7 @@ bool Skiplist<P, Codec, Kind, G>::sound(const Node* node, std::uint64_t state) c
          !P::verifies(Kind::template site<"node.crc">());
 }
 
-// The latch is held. Whether what an operation on `height` levels is about to store to are links of
+// Whether what an operation on `height` levels is about to store to are links of
 // nodes that are in the list: the walk has followed level 0 only, and a link above it with two
 // flipped bits may have led anywhere.
 template <Platform P, class Codec, class Kind, class G>
@@ -186,6 +186,7 @@ template <Platform P, class Codec, class Kind, class G>
 template <typename Skiplist<P, Codec, Kind, G>::Reach kReach>
 [[gnu::always_inline]] inline Status Skiplist<P, Codec, Kind, G>::search(
     const Probe& probe, Path* path, Node*& found) const noexcept {
+  PERDURE_ASSERT(P, "skiplist.I3", !stale_);
   Walk walk{.at = head(), .level = levels() - 1};
   if constexpr (kReach == Reach::whole) {
     std::fill(path->before, path->before + kMaxHeight, head());
@@ -371,10 +372,11 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::read_many(
   return present;
 }
 
-// The latch is held, the node is in the list. It has a finger from now on, if the map has any.
-// Answers what Fingers::retire() takes when the latch is free.
+// The node is in the list. It has a finger from now on, if the map has any. Returns what
+// Fingers::retire() takes when the latch is free.
 template <Platform P, class Codec, class Kind, class G>
 auto Skiplist<P, Codec, Kind, G>::tend(const Node* node) noexcept -> Outgrown {
+  PERDURE_ASSERT(P, "skiplist.F1", latch_.mine() && (!verified() || !erased(node)));
   const P& platform = context_.platform;
   const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
   if (entries >= G::kFingersFrom && fingers_.outgrown(entries)) {
@@ -385,8 +387,8 @@ auto Skiplist<P, Codec, Kind, G>::tend(const Node* node) noexcept -> Outgrown {
     }
   }
   fingers_.name(platform.load(node->key), offset_of(node));
-  return fingers_.copy_some(
-      [&](std::uint64_t place) { return platform.load(node_at(place)->key); });
+  return fingers_.copy_some([&](std::uint64_t place) { return platform.load(node_at(place)->key); },
+                            verified());
 }
 
 // By a lookup that had to come down from the head. It does not wait for a writer.

@@ -21,6 +21,7 @@ template <Platform P, class Codec, class Kind, class G>
 // Written back, not fenced.
 template <Platform P, class Codec, class Kind, class G>
 Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::make_blob(std::string_view value) noexcept {
+  PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
   P& platform = context_.platform;
   auto block = context_.heap.allocate(sizeof(layout::Blob) + value.size(), BlockKind::plain);
   if (!block) return block;
@@ -36,6 +37,7 @@ Expected<std::uint64_t> Skiplist<P, Codec, Kind, G>::make_blob(std::string_view 
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::make_node(const Probe& probe, const detail::Value& value,
                                               std::uint32_t most, Fresh& fresh) noexcept {
+  PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
   P& platform = context_.platform;
   const bool apart = shape_.bytes_values && value.bytes.size() > kInlineValue;
   const std::string_view inside = shape_.bytes_values && !apart ? value.bytes : std::string_view();
@@ -64,20 +66,31 @@ Status Skiplist<P, Codec, Kind, G>::make_node(const Probe& probe, const detail::
   return {};
 }
 
+// Of an entry that is erased.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline void Skiplist<P, Codec, Kind, G>::retire(
+    std::uint64_t node, std::uint64_t blob) noexcept {
+  PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
+  context_.heap.retire(node);
+  if (blob != 0) context_.heap.retire(blob);
+}
+
 template <Platform P, class Codec, class Kind, class G>
 void Skiplist<P, Codec, Kind, G>::discard(const Fresh& fresh) noexcept {
+  PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
   if (fresh.node != 0) context_.heap.free(fresh.node);
   if (fresh.blob != 0) context_.heap.free(fresh.blob);
   if (fresh.retired != 0) context_.heap.retire(fresh.retired);
   fingers_.retire(fresh.outgrown);
 }
 
-// The latch is held. The path below `levels`, from where a lookup of this guard has seen it to
-// where it is now, and the node with the key: skiplist.I6 says that what was passed and is not
-// erased is still in its levels.
+// The path below `levels`, from where a lookup of this guard has seen it to where it is now, and
+// the node with the key: skiplist.I6 says that what was passed and is not erased is still in its
+// levels.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::locate(const Probe& probe, std::uint32_t levels, Path& path,
                                            Node*& found) const noexcept {
+  PERDURE_ASSERT(P, "skiplist.I6", latch_.mine());
   for (std::uint32_t level = levels; level-- > 0;) {
     Node*& at = path.before[level];
     if (erased(at)) return search<Reach::whole>(probe, &path, found);
@@ -107,7 +120,27 @@ void Skiplist<P, Codec, Kind, G>::write_back_owed() noexcept {
   }
 }
 
-// The key is absent, the latch is held.
+// All stores to links that lookups follow, but those of recovery.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline void Skiplist<P, Codec, Kind, G>::redirect(
+    Node* before, std::uint32_t level, std::uint64_t link) noexcept {
+  std::uint64_t& word = link_at(before, level);
+  PERDURE_ASSERT(P, "skiplist.I5", latch_.mine());
+  PERDURE_ASSERT(P, "skiplist.I7", level > 0 || in_flight_.any() == &word);
+  PERDURE_ASSERT(P, "skiplist.I8", !erased(before));
+  context_.platform.store(word, link);
+}
+
+// Of the word that is announced; `durable`: its fence has succeeded.
+template <Platform P, class Codec, class Kind, class G>
+[[gnu::always_inline]] inline void Skiplist<P, Codec, Kind, G>::withdraw(
+    [[maybe_unused]] bool durable) noexcept {
+  PERDURE_ASSERT(P, "skiplist.I7",
+                 !durable || context_.platform.persisted(in_flight_.any(), sizeof(std::uint64_t)));
+  in_flight_.withdraw();
+}
+
+// The key is absent.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::link(const Probe& probe, const Path& path,
                                          const Fresh& fresh) noexcept {
@@ -122,11 +155,13 @@ Status Skiplist<P, Codec, Kind, G>::link(const Probe& probe, const Path& path,
   platform.flush(node, fresh.bytes, Kind::template site<"insert.node">());
   if (!platform.fence(Kind::template site<"insert.node">())) return StatusCode::poisoned;
   std::uint64_t& lowest = link_at(path.before[0], 0);
+  PERDURE_ASSERT(P, "skiplist.I1", platform.persisted(node, fresh.bytes));
+  PERDURE_ASSERT(P, "skiplist.I1", between(path.before[0], node, load_link(path.before[0], 0)));
   in_flight_.announce(probe.word, &lowest);
-  platform.store(lowest, link_to(fresh.node));  // LP(insert)
+  redirect(path.before[0], 0, link_to(fresh.node));  // LP(insert)
   platform.flush(&lowest, sizeof(lowest), Kind::template site<"insert.link">());
   const bool durable = platform.fence(Kind::template site<"insert.link">());  // PP(insert)
-  in_flight_.withdraw();
+  withdraw(durable);
   if (!durable) return StatusCode::poisoned;
   return height > 1 ? link_upper(path, link_to(fresh.node), height) : Status();
 }
@@ -138,7 +173,11 @@ Status Skiplist<P, Codec, Kind, G>::link_upper(const Path& path, std::uint64_t l
   if (height > levels()) levels_.store(height, std::memory_order_release);
   for (std::uint32_t level = 1; level < height; ++level) {
     std::uint64_t& word = link_at(path.before[level], level);
-    platform.store(word, link);
+    PERDURE_ASSERT(P, "skiplist.I4", load_link(path.before[level - 1], level - 1) == link);
+    PERDURE_ASSERT(
+        P, "skiplist.I2",
+        !Kind::kUpperDurable || platform.persisted(&link_at(path.before[level - 1], level - 1), 8));
+    redirect(path.before[level], level, link);
     if constexpr (Kind::kUpperDurable) {
       if (level + 1 == height) {
         owed_ = &word;
@@ -151,7 +190,6 @@ Status Skiplist<P, Codec, Kind, G>::link_upper(const Path& path, std::uint64_t l
   return {};
 }
 
-// The latch is held.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::unlink(const Probe& probe, const Path& path,
                                            Node* node) noexcept {
@@ -160,26 +198,33 @@ Status Skiplist<P, Codec, Kind, G>::unlink(const Probe& probe, const Path& path,
   write_back_owed();
   for (std::uint32_t level = height_of(platform.load(node->state)); level-- > 1;) {
     std::uint64_t& word = link_at(path.before[level], level);
-    if (platform.load(word) != link) continue;  // missing there (skiplist.I2)
-    platform.store(word, load_link(node, level));
+    if (const std::uint64_t next = platform.load(word); next != link) {
+      // Missing there (skiplist.I2), not behind another one.
+      PERDURE_ASSERT(P, "skiplist.I4",
+                     next == 0 || platform.load(node_at(next & kOffsetMask)->key) >= probe.word);
+      continue;
+    }
+    redirect(path.before[level], level, load_link(node, level));
     if constexpr (Kind::kUpperDurable) {
       platform.flush(&word, sizeof(word), Kind::template site<"erase.upper">());
       if (!platform.fence(Kind::template site<"erase.upper">())) return StatusCode::poisoned;
+      PERDURE_ASSERT(P, "skiplist.I2", platform.persisted(&word, sizeof(word)));
     }
   }
   std::uint64_t& lowest = link_at(path.before[0], 0);
   fingers_.unname(probe.word, offset_of(node));
   in_flight_.announce(probe.word, &lowest);
-  platform.store(lowest, load_link(node, 0));  // LP(erase)
+  PERDURE_ASSERT(P, "skiplist.F1", !fingers_.names(platform.load(node->key), offset_of(node)));
+  redirect(path.before[0], 0, load_link(node, 0));  // LP(erase)
   platform.flush(&lowest, sizeof(lowest), Kind::template site<"erase.link">());
   const bool durable = platform.fence(Kind::template site<"erase.link">());  // PP(erase)
-  in_flight_.withdraw();
+  withdraw(durable);
   if (!durable) return StatusCode::poisoned;
   platform.store(node->state, platform.load(node->state) | kErased);
   return {};
 }
 
-// The node is in the list, the latch is held. A blob is durable.
+// The node is in the list. A blob is durable.
 template <Platform P, class Codec, class Kind, class G>
 Status Skiplist<P, Codec, Kind, G>::replace(const Probe& probe, Node* node,
                                             const detail::Value& value, Fresh& fresh) noexcept {
@@ -191,13 +236,14 @@ Status Skiplist<P, Codec, Kind, G>::replace(const Probe& probe, Node* node,
     context_.heap.mark_copied(before & kOffsetMask);
   }
   in_flight_.announce(probe.word, &node->value);
+  PERDURE_ASSERT(P, "skiplist.I5", latch_.mine());
   platform.store(node->value, word);  // LP(update)
   if (!shape_.bytes_values) {
     platform.store(node->state, shape_.with_value(platform.load(node->state), word));
   }
   platform.flush(node, sizeof(*node), Kind::template site<"update.value">());
   const bool durable = platform.fence(Kind::template site<"update.value">());  // PP(update)
-  in_flight_.withdraw();
+  withdraw(durable);
   if (!durable) return StatusCode::poisoned;
   if (!shape_.bytes_values) return {};
   if (passed(probe)) {
@@ -238,6 +284,7 @@ template <typename Skiplist<P, Codec, Kind, G>::Mode kMode>
     if (Status s = locate(probe, height, path, found); !s.ok()) return fail(std::move(s));
   }
   if (found != nullptr) {
+    PERDURE_ASSERT(P, "skiplist.I6", !verified() || !erased(found));
     if (kMode == Mode::insert) return Made::exists;
     if (shape_.bytes_values && (fresh.blob == 0 || fresh.node != 0)) return Made::again;
     if (Status s = replace(probe, found, value, fresh); !s.ok()) return fail(std::move(s));
@@ -341,6 +388,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
       if (Status s = search<Reach::whole>(probe, &path, node); !s.ok()) return fail(std::move(s));
     }
     if (node == nullptr) return missing();
+    PERDURE_ASSERT(P, "skiplist.I6", !verified() || !erased(node));
     const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
     const std::uint64_t state = platform.load(node->state);
     if (!sound(node, state) || !names_blob(value)) return fail(damaged(offset_of(node)));
@@ -357,8 +405,7 @@ Expected<bool> Skiplist<P, Codec, Kind, G>::erase(const detail::Key& key) {
     }
     if (cursor_ == node) cursor_ = path.before[0];
   }
-  context_.heap.retire(offset_of(node));
-  if (blob != 0) context_.heap.retire(blob);
+  retire(offset_of(node), blob);
   return true;
 }
 
