@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "index/engine.h"
+#include "index/engine_report.h"
 #include "perdure/index.h"
 
 namespace perdure::testing {
@@ -217,7 +218,8 @@ class LittleEngine final : public EngineInstance, public detail::Index {
     // For long enough to meet a step.
     for (int i = 0; i < 300; ++i) {
       if (context_.platform.load(root_->turns[0]) != context_.platform.load(root_->turns[1])) {
-        return report.add("little: the check runs beside a step");
+        return add_violation(report, "little.I2", "little root", offset_,
+                             "the check runs beside a step");
       }
       P::pause(static_cast<unsigned>(i));
     }
@@ -226,7 +228,7 @@ class LittleEngine final : public EngineInstance, public detail::Index {
       if (key == 0) continue;
       ++report.entries;
       if (!context_.heap.is_block(context_.platform.load(slot.block))) {
-        report.add("little: a slot names no block");
+        add_violation(report, "little.I1", "little root", offset_, "a slot names no block");
       }
     }
   }

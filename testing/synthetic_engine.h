@@ -194,21 +194,22 @@ class SyntheticEngine final : public MarkingMap {
     return cursor_ < 2 * kSlots;
   }
 
-  // synthetic.I1 and synthetic.I2; true while the sweep runs, too.
+  // Also while the sweep runs.
   Status check() {
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) {
       const std::uint64_t word = platform_.load(slot_at(i));
       Record* record = live(word);
       if (record == nullptr) continue;
       if (word != tagged(platform_.load(record->key), target(word))) {
-        return Status::format(StatusCode::corruption, "synthetic: slot %u names a foreign record",
-                              i);
+        return Status::format(StatusCode::corruption, "slot %u names a foreign record (%s)", i,
+                              "synthetic.I1");
       }
       for (std::uint32_t j = 0; j < i; ++j) {
         Record* other = live(platform_.load(slot_at(j)));
         if (other != nullptr && other != record &&
             platform_.load(other->key) == platform_.load(record->key)) {
-          return Status::format(StatusCode::corruption, "synthetic: two records of one key");
+          return Status::format(StatusCode::corruption, "two records of one key (%s)",
+                                "synthetic.I2");
         }
       }
     }

@@ -23,6 +23,11 @@ Status corrupt(const char* path, const char* what) noexcept {
   return Status::format(StatusCode::corruption, "%s: %s; restore it from a backup", path, what);
 }
 
+Status broken(const char* path, const char* id, const char* what) noexcept {
+  return Status::format(StatusCode::corruption, "%s: %s (%s); restore it from a backup", path, what,
+                        id);
+}
+
 bool same_kinds(const MapInfo& a, const MapTypes& b) noexcept {
   return a.key_kind == b.key_kind && a.value_kind == b.value_kind;
 }
@@ -139,8 +144,8 @@ Status LocalPool::open_data(Kinds kinds) noexcept {
   return read_versions();
 }
 
-// mpi.L1 and mpi.L2, checked: a version that is not readable would be refused only when it is asked
-// for.
+// Verifies what it reads: a version that is not readable would be refused only when a caller asks
+// for it.
 Status LocalPool::read_versions() noexcept {
   local_ = {};
   range_ = {.first = 1, .last = 0};
@@ -151,9 +156,10 @@ Status LocalPool::read_versions() noexcept {
   auto done = names_->scan({}, [&](std::uint64_t version, std::uint64_t local) {
     const bool first = local_.empty();
     if (first) base_ = range_.first = version;
-    if ((!first && (version != range_.last + 1 || local <= before)) || local < readable->first ||
-        local > readable->last) {
-      status = corrupt(path(), "map `mpi.versions` names a version that is not there");
+    if (!first && version != range_.last + 1) {
+      status = broken(path(), "mpi.L1", "map `mpi.versions` has a gap");
+    } else if ((!first && local <= before) || local < readable->first || local > readable->last) {
+      status = broken(path(), "mpi.L2", "map `mpi.versions` names a version that is not there");
     } else if (!local_.push_back(local)) {
       status = StatusCode::out_of_memory;
     }
