@@ -16,6 +16,7 @@
 namespace perdure::pskiplist {
 
 struct Peek {
+  struct Plant;  // what breaks invariants: tests/unit/pskiplist_assert_test.cc
   // The phase of a key that is there; no step of a schedule.
   template <class Codec, class G>
   static Phase phase(PSkipList<testing::SimPlatform, Codec, G>& map, const detail::Key& key) {

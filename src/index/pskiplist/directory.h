@@ -35,6 +35,8 @@ using ordered::kNoLeaf;
 using ordered::Probe;
 using ordered::Separator;
 
+struct Peek;
+
 template <Platform P, class Codec, class G>
 struct alignas(64) Leaf {
   template <class T>
@@ -64,13 +66,18 @@ struct alignas(64) Leaf {
       __builtin_prefetch(bytes + line);
     }
   }
+  bool locked() const noexcept {
+    return (version.load(std::memory_order_relaxed) & (kLocked | kGone)) == kLocked;
+  }
   bool try_lock(std::uint64_t seen) noexcept {
     return version.compare_exchange_strong(seen, seen | kLocked, std::memory_order_acq_rel);
   }
   void unlock() noexcept {
+    PERDURE_ASSERT(P, "pskiplist.D1", locked());
     version.store((version.load(std::memory_order_relaxed) | 3) + 1, std::memory_order_release);
   }
   void unlock_gone() noexcept {
+    PERDURE_ASSERT(P, "pskiplist.D1", locked());
     version.store(((version.load(std::memory_order_relaxed) | 3) + 1) | kGone,
                   std::memory_order_release);
   }
@@ -108,6 +115,8 @@ class LeafArena {
   }
   void give(std::uint32_t number) noexcept {
     LatchGuard guard(latch_);
+    PERDURE_ASSERT(P, "pskiplist.D1",
+                   (leaves_[number].version.load(std::memory_order_relaxed) & Desc::kGone) != 0);
     leaves_[number].next.store(free_, std::memory_order_relaxed);
     free_ = number;
   }
@@ -131,6 +140,8 @@ struct Listed {
 
 template <Platform P, class Codec, class G>
 class Directory {
+  friend struct Peek;  // of tests, into leaves
+
  public:
   using LeafT = Leaf<P, Codec, G>;
   using Inner = ordered::InnerIndex<P, LeafArena<P, Codec, G>, G::kInnerLeaves>;
@@ -215,6 +226,15 @@ class Directory {
   std::uint64_t hash_of(std::uint32_t node) const noexcept {
     if constexpr (Codec::kBytes) return KeyHints<P>::template hash<true>(0, key_of(node));
     return KeyHints<P>::template hash<false>(nodes_[node].key, {});
+  }
+  // Whether the hints name the node under the key that it has.
+  bool is_hinted(std::uint32_t node) const noexcept {
+    return hints_.find(hash_of(node), [&](std::uint32_t named) { return named == node; }) != 0;
+  }
+  bool adjoin(const LeafT& left, const LeafT& right) const noexcept;
+  bool is_first(const LeafT& leaf, std::uint32_t number) const noexcept {
+    const std::uint64_t bound = leaf.bound.load(std::memory_order_relaxed);
+    return number == inner_.first_leaf(inner_.partitioning().of(bound));
   }
   bool is_of(std::uint32_t node, const Probe& probe) const noexcept {
     if constexpr (Codec::kBytes) return key_of(node) == probe.bytes;

@@ -188,6 +188,10 @@ Status Directory<P, Codec, G>::split(std::uint32_t number, std::uint32_t positio
   LeafT& leaf = leaves_[number];
   const std::uint32_t keep = position == kKeys ? kKeys - 1 : kKeys / 2;
   const std::uint64_t middle = leaf.words[keep - 1].load(std::memory_order_relaxed);
+  PERDURE_ASSERT(P, "pskiplist.D1", leaf.locked());
+  PERDURE_ASSERT(P, "pskiplist.D2",
+                 leaf.low.load(std::memory_order_relaxed) <= middle &&
+                     middle <= leaf.bound.load(std::memory_order_relaxed));
   Separator<P>* separator = nullptr;
   if constexpr (Codec::kBytes) {
     separator = Separator<P>::make(key_of(leaf.nodes[keep - 1].load(std::memory_order_relaxed)), 0);
@@ -229,6 +233,7 @@ Status Directory<P, Codec, G>::split(std::uint32_t number, std::uint32_t positio
 template <Platform P, class Codec, class G>
 void Directory<P, Codec, G>::remove(const Probe& probe, std::uint32_t node) noexcept {
   hints_.remove(hash_of(probe), node);  // pskiplist.D4
+  PERDURE_ASSERT(P, "pskiplist.D4", !is_hinted(node));
   const std::uint32_t number = lock_for(probe);
   LeafT& leaf = leaves_[number];
   bool found = false;
@@ -275,13 +280,28 @@ void Directory<P, Codec, G>::try_unlink(std::uint32_t number) noexcept {
   left.unlock();
 }
 
-// Both are locked, and they are neighbours. The range goes to the right neighbour: no bound rises.
+// Whether the range of one ends where that of the other begins. The left one is locked.
+template <Platform P, class Codec, class G>
+bool Directory<P, Codec, G>::adjoin(const LeafT& left, const LeafT& right) const noexcept {
+  const std::uint64_t bound = left.bound.load(std::memory_order_relaxed);
+  const std::uint64_t low = right.low.load(std::memory_order_relaxed);
+  if constexpr (Codec::kBytes) {
+    return bound == low && left.separators.bound.load(std::memory_order_relaxed) ==
+                               right.separators.low.load(std::memory_order_relaxed);
+  }
+  return bound + 1 == low;
+}
+
+// The range goes to the right neighbour: no bound rises.
 template <Platform P, class Codec, class G>
 bool Directory<P, Codec, G>::unlink_locked(LeafT& left, std::uint32_t number) noexcept {
   LeafT& leaf = leaves_[number];
   const std::uint32_t right_number = leaf.next.load(std::memory_order_relaxed);
   if (right_number == kNoLeaf || leaf.count.load(std::memory_order_relaxed) != 0) return false;
   LeafT& right = leaves_[right_number];
+  PERDURE_ASSERT(P, "pskiplist.D1", left.locked() && leaf.locked());
+  PERDURE_ASSERT(P, "pskiplist.D3", !is_first(leaf, number));
+  PERDURE_ASSERT(P, "pskiplist.D2", adjoin(left, leaf) && adjoin(leaf, right));
   // Disowned first: while this leaf answers for the range nobody may insert on its right.
   leaf.unlock_gone();
   if constexpr (Codec::kBytes) {
@@ -388,6 +408,8 @@ Status Directory<P, Codec, G>::build_partition(std::uint32_t partition, const Li
     LeafT& leaf = leaves_[numbers[l]];
     const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(kFill, count - l * kFill));
     for (std::uint32_t i = 0; i < n; ++i) {
+      PERDURE_ASSERT(P, "pskiplist.D2",
+                     l + i == 0 || keys[l * kFill + i - 1].word <= keys[l * kFill + i].word);
       leaf.words[i].store(keys[l * kFill + i].word, std::memory_order_relaxed);
       leaf.nodes[i].store(keys[l * kFill + i].node, std::memory_order_relaxed);
     }

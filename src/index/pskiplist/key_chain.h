@@ -17,8 +17,12 @@
 
 namespace perdure::pskiplist {
 
+struct Peek;
+
 template <Platform P, class G>
 class KeyChain {
+  friend struct Peek;  // of tests, into blocks
+
  public:
   static constexpr std::uint32_t kSlots = G::kBlockSlots;
   static constexpr std::size_t kBlockBytes = sizeof(layout::Block) + kSlots * sizeof(layout::Slot);
@@ -91,6 +95,10 @@ class KeyChain {
   void remove_partial(std::uint32_t number) noexcept;
   Status grow() noexcept;
   void unlink(std::uint32_t number) noexcept;
+  bool is_free(const Place& place) const noexcept {
+    const auto& stamp = heap_.template at<layout::Slot>(place.slot)->first.stamp;
+    return platform_.load(stamp) == 0 && platform_.persisted(&stamp, sizeof(stamp));
+  }
   layout::Block& block(std::uint32_t number) const noexcept {
     return *heap_.template at<layout::Block>(blocks_[number].offset);
   }
@@ -173,9 +181,12 @@ Status KeyChain<P, G>::grow() noexcept {
   auto offset = heap_.allocate(kBlockBytes, BlockKind::zero_on_free);
   if (!offset) return std::move(offset.error());
   std::uint64_t& link = link_to_next(last_);
+  PERDURE_ASSERT(P, "pskiplist.K1",
+                 platform_.persisted(heap_.template at<void>(*offset), kBlockBytes));
   platform_.store(link, *offset);
   platform_.flush(&link, 8, "pskiplist.chain.link"_site);
   if (!platform_.fence("pskiplist.chain.link"_site)) return StatusCode::poisoned;
+  PERDURE_ASSERT(P, "pskiplist.K1", platform_.persisted(&link, sizeof(link)));
   add_partial(link_last(*offset));
   return {};
 }
@@ -204,6 +215,7 @@ void KeyChain<P, G>::release(const Place& place) noexcept {
   BlockDesc& block = blocks_[place.block];
   const auto i = static_cast<std::uint32_t>((place.slot - block.offset - sizeof(layout::Block)) /
                                             sizeof(layout::Slot));
+  PERDURE_ASSERT(P, "pskiplist.K2", (block.free[i / 64] >> i % 64 & 1) == 0 && is_free(place));
   block.free[i / 64] |= 1ULL << i % 64;
   ++free_slots_;
   if (++block.free_count == 1) add_partial(place.block);
@@ -211,10 +223,11 @@ void KeyChain<P, G>::release(const Place& place) noexcept {
   if (block.free_count == kSlots && free_slots_ >= 2 * kSlots) unlink(place.block);
 }
 
-// All its slots are free, and the latch is held.
+// The latch is held.
 template <Platform P, class G>
 void KeyChain<P, G>::unlink(std::uint32_t number) noexcept {
   BlockDesc& desc = blocks_[number];
+  PERDURE_ASSERT(P, "pskiplist.K1", desc.free_count == kSlots);
   std::uint64_t& link = link_to_next(desc.prev);
   platform_.store(link, platform_.load(block(number).next));
   platform_.flush(&link, 8, "pskiplist.chain.unlink"_site);

@@ -177,6 +177,7 @@ class KeyHints {
       put_locked(fresh, tag_of(hash), node);
       named.store(0, std::memory_order_release);
     }
+    PERDURE_ASSERT(P, "pskiplist.H2", buckets_.load(std::memory_order_relaxed) == count);
     buckets_.store(count + 1, std::memory_order_release);
     from.latch.unlock();
     fresh.latch.unlock();

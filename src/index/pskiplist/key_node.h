@@ -130,6 +130,7 @@ class NodeTable {
   }
   void give(std::uint32_t number) noexcept {
     LatchGuard guard(latch_);
+    PERDURE_ASSERT(P, "pskiplist.I5", is_nobodys(nodes_[number].load().phase()));
     nodes_[number].block = free_;
     free_ = number;
   }
@@ -155,6 +156,10 @@ class NodeTable {
  private:
   static constexpr std::uint32_t kNear = 16;  // nodes that share a guess
 
+  // Dead, or never in the directory.
+  static bool is_nobodys(Phase phase) noexcept {
+    return phase == Phase::dead || phase == Phase::held;
+  }
   static void begin(Node& node) noexcept {
     node.set(State::of(Phase::held, 0));
     node.set_end({});

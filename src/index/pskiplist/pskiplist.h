@@ -194,6 +194,10 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   static std::uint64_t stamp_of(std::uint64_t version, bool removed) noexcept {
     return version << layout::kStampShift | (removed ? layout::kRemoved : 0);
   }
+  // For assertions: what a power failure leaves.
+  bool persisted(std::uint64_t offset, std::size_t bytes) const noexcept {
+    return context_.platform.persisted(context_.heap.template at<void>(offset), bytes);
+  }
   Entry& entry_at(std::uint64_t offset) const noexcept {
     return *context_.heap.template at<Entry>(offset);
   }
@@ -278,6 +282,7 @@ class PSkipList final : public MapEngine<P, Codec, PSkipList<P, Codec, G>, detai
   Status append(Node& node, State held, std::uint64_t version, std::uint64_t value, bool removed,
                 Fresh& fresh) noexcept;
   Status give_back(std::uint32_t number, const Probe& probe) noexcept;
+  bool has_no_slot(const Node& node) const noexcept;
   void bury(std::uint32_t number, const Probe& probe) noexcept;
   template <class Site>
   void retire_value(std::uint64_t value, std::uint64_t stamp, Site site) noexcept;

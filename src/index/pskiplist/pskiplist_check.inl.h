@@ -61,10 +61,12 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
                                        std::uint64_t& hinted, Findings& report) noexcept {
   const P& platform = context_.platform;
   Node& node = nodes_[number];
-  const auto bad = [&](const char* what) {
+  // With the id of the invariant that does not hold, if it is one.
+  const auto bad = [&](const char* what, const char* id = nullptr) {
     char line[160];
-    std::snprintf(line, sizeof(line), "pskiplist key %llx: %s",
-                  static_cast<unsigned long long>(word), what);
+    std::snprintf(line, sizeof(line), "pskiplist key %llx: %s%s%s%s",
+                  static_cast<unsigned long long>(word), what, id != nullptr ? " (" : "",
+                  id != nullptr ? id : "", id != nullptr ? ")" : "");
     report.add(line);
   };
   if (node.load().phase() != Phase::idle) return bad("is being written");
@@ -76,7 +78,8 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
   for_each_entry(slot,
                  [&](std::uint64_t offset, std::uint64_t stamp) {
                    const std::uint64_t version = version_of(stamp);
-                   if (version <= before || version > clock()) bad("has versions that do not rise");
+                   if (version <= before) bad("has versions that do not rise", "pskiplist.I1");
+                   if (version > clock()) bad("has a version that was never open", "pskiplist.I8");
                    before = version;
                    last = offset;
                    its_stamp = stamp;
@@ -89,21 +92,24 @@ void PSkipList<P, Codec, G>::check_key(std::uint32_t number, std::uint64_t word,
                    return true;
                  },
                  {.wary = true});
-  if (entries == 0 || entries != node.end().entries)
-    bad("has another number of entries than in DRAM");
-  if (last != node.last.load(std::memory_order_relaxed)) bad("ends elsewhere than in DRAM");
-  if (its_stamp != node.stamp.load(std::memory_order_relaxed)) bad("ends otherwise than in DRAM");
+  const End end = node.end();
+  if (entries == 0 || entries != end.entries) {
+    bad("has another number of entries than in DRAM", "pskiplist.N3");
+  }
+  if (last != end.entry) bad("ends elsewhere than in DRAM", "pskiplist.N3");
+  if (its_stamp != end.stamp) bad("ends otherwise than in DRAM", "pskiplist.N3");
   if (last != 0 && (its_stamp & layout::kRemoved) == 0) {
     ++report.entries;
-    if (platform.load(entry_at(last).value) != node.value.load(std::memory_order_relaxed)) {
-      bad("has another value than in DRAM");
+    if (platform.load(entry_at(last).value) != end.value) {
+      bad("has another value than in DRAM", "pskiplist.N3");
     }
   }
   if (!deep) return;
   if (Codec::kBytes && !check_record(node.key, true).ok()) return bad("has a damaged name");
   const Probe probe = Codec::probe(key_of(word, number));
   const std::uint32_t hint = directory_.find_hinted(probe);
-  if (directory_.find_listed(probe) != number || (hint != 0 && hint != number)) bad("is not found");
+  if (directory_.find_listed(probe) != number) bad("is not found", "pskiplist.I2");
+  if (hint != 0 && hint != number) bad("is found elsewhere by a hint", "pskiplist.H1");
   hinted += hint == number ? 1 : 0;
 }
 
@@ -114,7 +120,8 @@ void PSkipList<P, Codec, G>::check(const CheckOptions& options, Findings& report
   report.bytes += sizeof(layout::Root) + chain_.blocks() * Chain::kBlockBytes;
   if (!root_intact(*root_)) report.add("pskiplist: damaged root block");
   if (context_.platform.load(root_->limit) + 1 < clock()) {
-    report.add("pskiplist: the limit of versions is below the clock");
+    add_violation(report, "pskiplist.I8", "pskiplist root", root_offset_,
+                  "the limit of versions is below the clock");
   }
   std::uint64_t keys = 0;
   std::uint64_t hinted = 0;
@@ -122,7 +129,9 @@ void PSkipList<P, Codec, G>::check(const CheckOptions& options, Findings& report
   auto done = for_each_leaf({}, [&](const Listing& listing) {
     for (std::uint32_t i = 0; i < listing.count; ++i) {
       const Listed key{listing.words[i], listing.nodes[i]};
-      if (keys++ != 0 && !comes_before(before, key)) report.add("pskiplist: keys out of order");
+      if (keys++ != 0 && !comes_before(before, key)) {
+        report.add("pskiplist: keys out of order");
+      }
       before = key;
       check_key(key.node, key.word, options.deep, hinted, report);
       tell_progress(options, report, keys, 4096);
@@ -130,9 +139,13 @@ void PSkipList<P, Codec, G>::check(const CheckOptions& options, Findings& report
     return true;
   });
   if (!done) report.add(done.error().message());
-  if (keys != chain_.used_slots()) report.add("pskiplist: keys and slots differ in number");
+  if (keys != chain_.used_slots()) {
+    add_violation(report, "pskiplist.I2", "pskiplist root", root_offset_,
+                  "keys and slots differ in number");
+  }
   if (options.deep && report.ok() && hinted != directory_.hints()) {  // else not all were counted
-    report.add("pskiplist: hints name nodes that no leaf lists");
+    add_violation(report, "pskiplist.D4", "pskiplist root", root_offset_,
+                  "hints name nodes that no leaf lists");
   }
 }
 

@@ -32,6 +32,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::trim(std::uint64_t version) {
     platform.store(root_->horizon, horizon);
     platform.flush(&root_->horizon, 8, "pskiplist.trim.horizon"_site);
     if (!platform.fence("pskiplist.trim.horizon"_site)) return fail(StatusCode::poisoned);
+    PERDURE_ASSERT(P, "pskiplist.I6", platform.persisted(&root_->horizon, sizeof(root_->horizon)));
     horizon_.store(horizon, std::memory_order_seq_cst);
   }
   for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
@@ -85,14 +86,16 @@ Status PSkipList<P, Codec, G>::trim_slot(std::uint64_t offset, Trim& trim) noexc
   return s;
 }
 
-// The node is held. Of the entries up to the horizon the last stays; if it is a removed one, only
+// Of the entries up to the horizon the last stays; if it is a removed one, only
 // as long as the first is there, which would be read without it.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::trim_key(std::uint32_t number, const Probe& probe, Trim& trim,
                                         bool& gone) noexcept {
   P& platform = context_.platform;
   if (platform.poisoned()) return platform.failure();
+  PERDURE_ASSERT(P, "pskiplist.I6", trim.horizon <= horizon_.load(std::memory_order_relaxed));
   Node& node = nodes_[number];
+  PERDURE_ASSERT(P, "pskiplist.N2", node.load().phase() == Phase::held);
   Slot& slot = slot_at(node.slot.load(std::memory_order_relaxed));
   std::uint32_t drop = 0;
   bool removed = false;
@@ -180,7 +183,9 @@ Status PSkipList<P, Codec, G>::keep_entries(Node& node, Slot& slot, std::uint32_
   });
   platform.flush(&segment_at(*block), bytes, "pskiplist.trim.segment"_site);
   if (!platform.fence("pskiplist.trim.segment"_site)) return StatusCode::poisoned;
+  PERDURE_ASSERT(P, "pskiplist.I9", copied == kept && persisted(*block, bytes));
   if (Status s = relink(slot, *block); !s.ok()) return s;
+  PERDURE_ASSERT(P, "pskiplist.N3", platform.persisted(&slot.more, sizeof(slot.more)));
   node.last.store(entry_offset(*block, kept - 1), std::memory_order_release);
   node.tail = *block;
   return {};
@@ -290,6 +295,9 @@ Status PSkipList<P, Codec, G>::rollback(std::uint64_t version) {
       if (Status s = extend_limit(open); !s.ok()) return s;
     }
     if (Status s = set_rollback(version, open); !s.ok()) return s;  // PP(rollback)
+    PERDURE_ASSERT(P, "pskiplist.I7",
+                   platform.persisted(&root_->rollback_from, 2 * sizeof(root_->rollback_to)));
+    PERDURE_ASSERT(P, "pskiplist.I8", open <= limit_.load(std::memory_order_relaxed));
   }
   for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
     EpochGuard<P> guard(context_.epochs);

@@ -16,9 +16,11 @@ Status PSkipList<P, Codec, G>::extend_limit(std::uint64_t version) noexcept {
   LatchGuard guard(limit_latch_);
   if (limit_.load(std::memory_order_relaxed) >= version) return {};
   const std::uint64_t limit = std::min(version + G::kReservedVersions - 1, kLastVersion);
+  PERDURE_ASSERT(P, "pskiplist.I8", limit >= version);
   platform.store(root_->limit, limit);
   platform.flush(&root_->limit, 8, "pskiplist.tag.limit"_site);
   if (!platform.fence("pskiplist.tag.limit"_site)) return StatusCode::poisoned;
+  PERDURE_ASSERT(P, "pskiplist.I8", platform.persisted(&root_->limit, sizeof(root_->limit)));
   limit_.store(limit, std::memory_order_release);
   return {};
 }
@@ -33,6 +35,7 @@ Expected<std::uint64_t> PSkipList<P, Codec, G>::tag() {
       if (Status s = extend_limit(version); !s.ok()) return fail(std::move(s));
     }
     if (clock_.compare_exchange_strong(version, version + 1, std::memory_order_seq_cst)) {  // LP
+      PERDURE_ASSERT(P, "pskiplist.I8", version <= limit_.load(std::memory_order_relaxed));
       reserve_.try_refill();  // a closed version makes erases append
       return version;
     }

@@ -19,6 +19,7 @@ template <Platform P, class Codec, class G>
 
 template <Platform P, class Codec, class G>
 void PSkipList<P, Codec, G>::let_go(Node& node, State held, bool changed) noexcept {
+  PERDURE_ASSERT(P, "pskiplist.N1", changed || node.load() == held);
   node.set(State::of(Phase::idle, held.number() + (changed ? 1 : 0)));
 }
 
@@ -27,10 +28,13 @@ void PSkipList<P, Codec, G>::let_go(Node& node, State held, bool changed) noexce
 // (pskiplist.I3).
 template <Platform P, class Codec, class G>
 std::uint64_t PSkipList<P, Codec, G>::stamp(Node& node, State held) noexcept {
+  PERDURE_ASSERT(P, "pskiplist.N1", node.load() == held);
   const State unstamped = State::of(Phase::unstamped, held.number());
   node.state.exchange(unstamped.word, std::memory_order_seq_cst);
   const std::uint64_t version = clock();
   if (node.change(unstamped, State::of(Phase::stamped, version))) return version;
+  PERDURE_ASSERT(P, "pskiplist.I3",
+                 node.load().phase() == Phase::stamped && node.load().number() <= clock());
   return node.load().number();
 }
 
@@ -110,7 +114,11 @@ Status PSkipList<P, Codec, G>::make_records(const Probe& probe, const detail::Va
     fresh.key = *block;
     made = true;
   }
-  return !made || platform.fence("pskiplist.record.write"_site) ? Status() : StatusCode::poisoned;
+  if (made && !platform.fence("pskiplist.record.write"_site)) return StatusCode::poisoned;
+  for ([[maybe_unused]] const std::uint64_t record : {fresh.key, fresh.value}) {
+    PERDURE_ASSERT(P, "pskiplist.I9", record == 0 || persisted(record, sizeof(RecordPrefix)));
+  }
+  return {};
 }
 
 // In a poisoned pool the medium may name them.
@@ -134,6 +142,7 @@ Status PSkipList<P, Codec, G>::write_first(Node& node, State held, std::uint64_t
   P& platform = context_.platform;
   const std::uint64_t offset = node.slot.load(std::memory_order_relaxed);
   Slot& slot = slot_at(offset);
+  PERDURE_ASSERT(P, "pskiplist.N2", node.load() == State::of(Phase::stamped, version));
   platform.store(slot.key, Codec::kBytes ? fresh.key : probe.word);
   platform.store(slot.more, 0);
   platform.store(slot.first.value, value);
@@ -151,6 +160,9 @@ Status PSkipList<P, Codec, G>::write_in_place(Node& node, State held, std::uint6
   const std::uint64_t offset = node.last.load(std::memory_order_relaxed);
   Entry& entry = entry_at(offset);
   const std::uint64_t stamp = stamp_of(version, removed);
+  PERDURE_ASSERT(
+      P, "pskiplist.I4",
+      node.load() == State::of(Phase::stamped, version) && node.end().version() == version);
   // All of the entry before any of the node: who answers by the node has the whole line to write.
   if (!removed) platform.store(entry.value, value);
   if (platform.load(entry.stamp) != stamp) platform.store(entry.stamp, stamp);
@@ -168,6 +180,11 @@ Status PSkipList<P, Codec, G>::append(Node& node, State held, std::uint64_t vers
   const std::uint32_t position = fresh.segment != 0 ? 0 : used_in_tail(node);
   const std::uint64_t offset = entry_offset(segment, position);
   Entry& entry = entry_at(offset);
+  PERDURE_ASSERT(P, "pskiplist.N2", node.load() == State::of(Phase::stamped, version));
+  PERDURE_ASSERT(P, "pskiplist.I1",
+                 version > node.end().version() && position < capacity_of(segment));
+  PERDURE_ASSERT(P, "pskiplist.I9",
+                 fresh.segment == 0 || persisted(segment, context_.heap.block_bytes(segment)));
   platform.store(entry.value, value);
   platform.store(entry.stamp, stamp_of(version, removed));
   if (fresh.segment != 0) {
@@ -203,14 +220,17 @@ void PSkipList<P, Codec, G>::retire_segments(std::uint64_t first, std::uint64_t 
   }
 }
 
-// No version that can be read sees the key, and its node is held: the slot goes, and all that it
-// leads to.
+// No version that can be read sees the key: the slot goes, and all that it leads to. The node is
+// held by a trim, or stamped by an erase.
 template <Platform P, class Codec, class G>
 Status PSkipList<P, Codec, G>::give_back(std::uint32_t number, const Probe& probe) noexcept {
   P& platform = context_.platform;
   Node& node = nodes_[number];
   const std::uint64_t offset = node.slot.load(std::memory_order_relaxed);
   Slot& slot = slot_at(offset);
+  PERDURE_ASSERT(P, "pskiplist.I4",
+                 node.load().phase() == Phase::held ||
+                     node.load() == State::of(Phase::stamped, node.end().version()));
   const std::uint64_t first = platform.load(slot.first.stamp);
   platform.store(slot.first.stamp, 0);
   platform.flush(&slot.first.stamp, 8, "pskiplist.erase.slot"_site);
@@ -233,9 +253,19 @@ Status PSkipList<P, Codec, G>::give_back(std::uint32_t number, const Probe& prob
   return {};
 }
 
+// Whether the node's slot is durably free, or it never got one.
+template <Platform P, class Codec, class G>
+bool PSkipList<P, Codec, G>::has_no_slot(const Node& node) const noexcept {
+  const std::uint64_t slot = node.slot.load(std::memory_order_relaxed);
+  if (slot == 0) return true;
+  const std::uint64_t& stamp = slot_at(slot).first.stamp;
+  return context_.platform.load(stamp) == 0 && context_.platform.persisted(&stamp, sizeof(stamp));
+}
+
 // A node that is nobody's key any more.
 template <Platform P, class Codec, class G>
 void PSkipList<P, Codec, G>::bury(std::uint32_t number, const Probe& probe) noexcept {
+  PERDURE_ASSERT(P, "pskiplist.I5", has_no_slot(nodes_[number]));
   nodes_[number].set(State::of(Phase::dead, 0));
   directory_.remove(probe, number);
   context_.epochs.retire(kNodeReclaimer, this, number);
@@ -329,6 +359,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
     return false;
   }
   const bool is_new = node.slot.load(std::memory_order_relaxed) == 0;
+  PERDURE_ASSERT(P, "pskiplist.I2", is_new == (node.end().entry == 0));
   Status s = make_records(probe, value, is_new, fresh);
   if (is_new && s.ok()) {
     auto place = chain_.claim();
@@ -371,6 +402,7 @@ Expected<bool> PSkipList<P, Codec, G>::write_held(std::uint32_t number, const Pr
     s = append(node, held, version, word, false, fresh);
   }
   fresh.value = 0;
+  PERDURE_ASSERT(P, "pskiplist.N3", !s.ok() || persisted(node.end().entry, sizeof(Entry)));
   let_go(node, held, true);
   if (!s.ok()) return fail(std::move(s));
   return kMode == Mode::update ? present : !present;
@@ -419,6 +451,7 @@ Expected<bool> PSkipList<P, Codec, G>::erase_once(const Probe& probe, bool full)
     if (record_values_) fresh.replaced = value;
     s = write_in_place(node, held, *version, 0, true);
   }
+  PERDURE_ASSERT(P, "pskiplist.N3", !s.ok() || persisted(node.end().entry, sizeof(Entry)));
   let_go(node, held, true);
   discard(fresh);
   if (!s.ok()) return fail(std::move(s));
