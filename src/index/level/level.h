@@ -101,10 +101,13 @@
 
 namespace perdure::level {
 
+struct Peek;
+
 template <Platform P, class Codec, class G = DefaultGeometry>
 class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index> {
   using Base = MapEngine<P, Codec, Level<P, Codec, G>, detail::Index>;
   friend Base;
+  friend struct Peek;  // of tests, which plant what no operation does
 
  public:
   using Form = typename Codec::Form;
@@ -203,7 +206,14 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
       }
       return false;
     }
+    // Whether all of them come before this one in the order of locks.
+    bool precede(const TierT& tier, std::uint64_t bucket) const noexcept {
+      return std::all_of(held, held + count, [&](const Held& h) {
+        return h.tier == &tier ? h.bucket < bucket : h.tier->log > tier.log;
+      });
+    }
     void lock(TierT& tier, std::uint64_t bucket) noexcept {
+      PERDURE_ASSERT(P, "level.I5", precede(tier, bucket));
       tier.metas[bucket].lock();
       held[count++] = {&tier, bucket, false};
     }
@@ -218,6 +228,7 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
       return true;
     }
     void changed(const TierT* tier, std::uint64_t bucket) noexcept {
+      PERDURE_ASSERT(P, "level.I5", has(tier, bucket));
       for (std::uint32_t i = 0; i < count; ++i) {
         if (held[i].tier == tier && held[i].bucket == bucket) held[i].changed = true;
       }
@@ -263,6 +274,33 @@ class Level final : public MapEngine<P, Codec, Level<P, Codec, G>, detail::Index
     return Form::load(context_.platform, place.line(), place.in_line());
   }
   Item item_of(const Probe& probe, const detail::Value& value, std::uint64_t record) const noexcept;
+  // What assertions ask.
+  static bool may_hold(const TierT& tier, std::uint64_t bucket, const Probe& probe) noexcept {
+    return tier.index(probe.hashes[0]) == bucket || tier.index(probe.hashes[1]) == bucket;
+  }
+  static bool all_held(const Locks& locks, const ViewT& view, const Probe& probe) noexcept {
+    return std::all_of(view.tiers, view.tiers + view.levels, [&](const TierT* tier) {
+      return locks.has(tier, tier->index(probe.hashes[0])) &&
+             locks.has(tier, tier->index(probe.hashes[1]));
+    });
+  }
+  bool in_table(const TierT* tier) const noexcept {
+    const ViewT& view = *current();
+    return std::find(view.tiers, view.tiers + view.levels, tier) != view.tiers + view.levels;
+  }
+  bool persisted(const Line& line) const noexcept {
+    return context_.platform.persisted(&line, sizeof(line));
+  }
+  // No token is set, durably; of a level whose every bucket was looked at. Inserts, erases and
+  // batches count before they give their locks back.
+  bool is_drained(const TierT& tier) const noexcept {
+    return tier.items() == 0 &&
+           context_.platform.persisted(tier.lines, TierT::line_bytes(tier.log));
+  }
+  bool record_persisted(std::uint64_t record) const noexcept {
+    const auto* prefix = record_at(record);
+    return context_.platform.persisted(prefix, RecordView::read(context_.platform, prefix).size());
+  }
   Status takes(const detail::Key& key) const noexcept;
   Status takes(const detail::Key& key, const detail::Value& value) const noexcept;
 

@@ -42,9 +42,10 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
                                       bool deep, Findings& report) noexcept {
   const P& platform = context_.platform;
   const MetaT& meta = tier.metas[bucket];
-  const auto bad = [&](const char* what) {
-    const std::uint64_t offset = tier.offset + bucket * TierT::kLines * sizeof(Line);
-    add_violation(report, "level bucket", offset, what);
+  const std::uint64_t offset = tier.offset + bucket * TierT::kLines * sizeof(Line);
+  const auto bad = [&](const char* what) { add_violation(report, "level bucket", offset, what); };
+  const auto violates = [&](const char* id, const char* what) {
+    add_violation(report, id, "level bucket", offset, what);
   };
   if ((meta.version.load(std::memory_order_acquire) & 1) != 0) bad("is locked");
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
@@ -52,7 +53,7 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
     const std::uint64_t tokens = Form::tokens(platform, place.line());
     if (slot % Form::kSlots == 0 && tokens >> Form::kSlots != 0) bad("has unknown tokens");
     const bool counts = (tokens & place.bit()) != 0;
-    if (counts != (meta.print(slot) != 0)) bad("differs from its fingerprints");
+    if (counts != (meta.print(slot) != 0)) violates("level.I1", "differs from its fingerprints");
     if (!counts) continue;
     ++report.entries;
     const Item item = load(place);
@@ -75,13 +76,13 @@ void Level<P, Codec, G>::check_bucket(const ViewT& view, TierT& tier, std::uint6
     }
     if (meta.print(slot) != probe.print) bad("has a wrong fingerprint");
     if (tier.index(probe.hashes[0]) != bucket && tier.index(probe.hashes[1]) != bucket) {
-      bad("holds a foreign key");
+      violates("level.I1", "holds a foreign key");
       continue;
     }
     // The first that a lookup meets; of two copies one is not.
     const Place first = find_locked(view, probe);
     if (first.tier != &tier || first.bucket != bucket || first.slot != slot) {
-      bad("holds a key that is elsewhere too");
+      violates("level.I2", "holds a key that is elsewhere too");
     }
   }
 }

@@ -396,7 +396,7 @@ Status Level<P, Codec, G>::recover_bucket(TierT& tier, std::uint64_t bucket, boo
         continue;
       }
     }
-    show(place, probe.print);
+    place.meta().set_print(slot, probe.print);
     ++count;
   }
   if (clean && word_records_) {

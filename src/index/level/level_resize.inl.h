@@ -80,6 +80,11 @@ Status Level<P, Codec, G>::publish(ViewT& before, TierT* const* tiers, std::uint
   platform.flush(descriptor, sizeof(image), "level.resize.descriptor"_site);
   bool durable = platform.fence("level.resize.descriptor"_site);
   if (durable) {
+    PERDURE_ASSERT(P, "level.I3", platform.persisted(descriptor, sizeof(image)));
+    PERDURE_ASSERT(P, "level.I3", std::all_of(tiers, tiers + levels, [&](const TierT* tier) {
+                     return in_table(tier) ||
+                            platform.persisted(tier->lines, TierT::bytes_of(tier->log));
+                   }));
     platform.store(root_->descriptor, *block);
     platform.flush(&root_->descriptor, 8, "level.resize.root"_site);
     durable = platform.fence("level.resize.root"_site);  // PP(resize)
@@ -88,6 +93,7 @@ Status Level<P, Codec, G>::publish(ViewT& before, TierT* const* tiers, std::uint
     delete view;
     return StatusCode::poisoned;
   }
+  PERDURE_ASSERT(P, "level.I3", platform.persisted(&root_->descriptor, 8));
   turn_search(*view);
   view_.store(view, std::memory_order_release);  // LP(resize)
   for (std::uint32_t i = 0; i < before.levels; ++i) {
@@ -374,6 +380,7 @@ Step Level<P, Codec, G>::finish_drain(ViewT& view, Status& failure) noexcept {
   if (!view.failed.load(std::memory_order_relaxed) && !scanned) {
     const bool top = view.drain == Drain::top;
     const std::uint32_t levels = view.levels - 1;
+    PERDURE_ASSERT(P, "level.I3", is_drained(view.source()) || context_.platform.poisoned());
     Status s = publish(view, view.tiers + (top ? 1 : 0), levels,
                        levels == 2 ? Drain::none : Drain::bottom);
     if (s.ok()) {
@@ -478,6 +485,9 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_round(ViewT& view,
         platform.flush(copied.lines[i], sizeof(Line), "level.drain.copy"_site);
       }
       if (!platform.fence("level.drain.copy"_site)) return Made::failed;
+      PERDURE_ASSERT(P, "level.I4",
+                     std::all_of(copied.lines, copied.lines + copied.count,
+                                 [&](const Line* line) { return persisted(*line); }));
       for (std::uint64_t b = begin; b < std::min(begin + kBatchBuckets, end); ++b) {
         clear_slots(source, b, copied.slots[b - begin]);
       }
@@ -486,7 +496,9 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::drain_round(ViewT& view,
     for (std::uint64_t b = begin; b < end; ++b) {
       if (copied.slots[b - begin] != 0) locks.changed(&source, b);
       for (std::uint32_t m = copied.slots[b - begin]; m != 0; m &= m - 1) {
-        hide({&source, b, static_cast<std::uint32_t>(__builtin_ctz(m))});
+        const Place from{&source, b, static_cast<std::uint32_t>(__builtin_ctz(m))};
+        PERDURE_ASSERT(P, "level.I4", persisted(from.line()));
+        hide(from);
       }
     }
     if (copied.count != 0) source.add(-static_cast<std::int64_t>(copied.count));
@@ -534,6 +546,8 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::copy_bucket(ViewT& view, s
       goal.slot = goal.tier->free_slot(goal.bucket, print);
       if (!goal.found()) return Made::again;
     }
+    PERDURE_ASSERT(P, "level.I2", goal.tier != &source);
+    PERDURE_ASSERT(P, "level.I7", locks.has(&source, bucket));
     locks.changed(goal.tier, goal.bucket);
     set_item(goal, item);
     show(goal, print);
@@ -569,6 +583,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::relocate(ViewT& view, std:
   if (made != Made::done) return made;
   clear_slots(source, bucket, 1U << slot);
   if (!platform.fence("level.drain.clear"_site)) return Made::failed;
+  PERDURE_ASSERT(P, "level.I4", persisted(from.line()));
   locks.changed(&source, bucket);
   hide(from);
   source.add(-1);

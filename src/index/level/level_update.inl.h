@@ -41,6 +41,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::replace_value(const Place&
     return store_word(place, const_cast<RecordPrefix*>(record_at(link))->value, value.word, locks);
   }
   if (fresh.record == 0) return Made::wants_record;
+  PERDURE_ASSERT(P, "level.I3", record_persisted(fresh.record));
   const Made made = store_word(place, head, fresh.record, locks);
   if (made == Made::done) {
     fresh.record = 0;
@@ -57,7 +58,9 @@ template <Platform P, class Codec, class G>
   locks.changed(place.tier, place.bucket);
   platform.store(target, word);
   platform.flush(&target, sizeof(target), "level.update.value"_site);
-  return platform.fence("level.update.value"_site) ? Made::done : Made::failed;  // PP(update)
+  if (!platform.fence("level.update.value"_site)) return Made::failed;  // PP(update)
+  PERDURE_ASSERT(P, "level.I4", platform.persisted(&target, sizeof(target)));
+  return Made::done;
 }
 
 // A value of two words. If only the first differs, as one. If the line's other slot is free, into
@@ -81,6 +84,7 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::replace_array(const Place&
   Form::put(platform, line, other.in_line(), item, place.bit());
   platform.flush(&line, sizeof(line), "level.update.slot"_site);
   if (!platform.fence("level.update.slot"_site)) return Made::failed;  // PP(update)
+  PERDURE_ASSERT(P, "level.I4", persisted(line));
   show(other, place.meta().print(place.slot));
   hide(place);
   return Made::done;
@@ -102,12 +106,16 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::replace_in_place(const Pla
   platform.store(update.place, place.line_offset() | place.in_line());
   platform.flush(&update, sizeof(update), "level.update.record"_site);
   if (!platform.fence("level.update.record"_site)) return Made::failed;  // PP(update)
+  PERDURE_ASSERT(P, "level.I3", platform.persisted(&update, sizeof(update)));
   Form::put(platform, place.line(), place.in_line(), item);
   platform.flush(&place.line(), sizeof(Line), "level.update.array"_site);
   if (!platform.fence("level.update.array"_site)) return Made::failed;
+  PERDURE_ASSERT(P, "level.I4", persisted(place.line()));
   platform.store(update.place, 0);
   platform.flush(&update.place, 8, "level.update.clear"_site);
-  return platform.fence("level.update.clear"_site) ? Made::done : Made::failed;
+  if (!platform.fence("level.update.clear"_site)) return Made::failed;
+  PERDURE_ASSERT(P, "level.I4", platform.persisted(&update.place, 8));
+  return Made::done;
 }
 
 // What an Update names gets its value, whether it has it already or not; then, durably, none is
@@ -130,7 +138,7 @@ Status Level<P, Codec, G>::finish_updates() noexcept
     Item item = load(place);
     item.value[0] = platform.load(update.value[0]);
     item.value[1] = platform.load(update.value[1]) & Form::kFirstTail;
-    set_item(place, item);
+    Form::put(platform, line, place.in_line(), item);
     platform.flush(&line, sizeof(line), "level.recover.update"_site);
   }
   if (!wrote) return {};

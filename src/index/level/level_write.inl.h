@@ -57,7 +57,10 @@ template <Platform P, class Codec, class G>
                place = {&tier, bucket, slot};
                return locks.try_lock(tier, bucket, version) ? Looked::found : Looked::again;
              });
-    if (looked != Looked::again) return looked == Looked::found;
+    if (looked == Looked::absent) return false;
+    if (looked == Looked::again) continue;
+    PERDURE_ASSERT(P, "level.I6", in_table(place.tier));
+    return true;
   }
   const ViewT& view = *lock_key(probe, locks);
   place = find_locked(view, probe);
@@ -84,6 +87,10 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline void Level<P, Codec, G>::set_item(const Place& place,
                                                                 const Item& item) noexcept {
+  PERDURE_ASSERT(P, "level.I1", may_hold(*place.tier, place.bucket, probe_of(item)));
+  PERDURE_ASSERT(P, "level.I1", (Form::tokens(context_.platform, place.line()) & place.bit()) == 0);
+  PERDURE_ASSERT(P, "level.I4", place.meta().locked());
+  PERDURE_ASSERT(P, "level.I6", in_table(place.tier));
   Form::put(context_.platform, place.line(), place.in_line(), item);
 }
 
@@ -103,10 +110,12 @@ template <Platform P, class Codec, class G>
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline void Level<P, Codec, G>::show(const Place& place,
                                                             std::uint8_t print) noexcept {
+  PERDURE_ASSERT(P, "level.I4", place.meta().locked());
   place.meta().set_print(place.slot, print);
 }
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline void Level<P, Codec, G>::hide(const Place& place) noexcept {
+  PERDURE_ASSERT(P, "level.I4", place.meta().locked());
   place.meta().set_print(place.slot, 0);
 }
 
@@ -172,6 +181,8 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& 
                                                                    const Item& item,
                                                                    Locks& locks) noexcept {
   P& platform = context_.platform;
+  PERDURE_ASSERT(P, "level.I7",
+                 locks.has(victim.tier, victim.bucket) && locks.has(goal.tier, goal.bucket));
   const std::uint32_t number = P::thread_slot() % kMoveLines;
   LatchGuard latch(move_latches_[number]);
   layout::Move& move = root_->moves[number];
@@ -181,27 +192,31 @@ typename Level<P, Codec, G>::Made Level<P, Codec, G>::move_and_put(const Place& 
   platform.store(move.to, goal.line_offset());
   platform.flush(&move, sizeof(move), "level.move.record"_site);
   if (!platform.fence("level.move.record"_site)) return Made::failed;
+  PERDURE_ASSERT(P, "level.I2", platform.persisted(&move, sizeof(move)));
   set_item(goal, load(victim));
   platform.flush(&goal.line(), sizeof(Line), "level.move.copy"_site);
   if (!platform.fence("level.move.copy"_site)) return Made::failed;
+  PERDURE_ASSERT(P, "level.I4", persisted(goal.line()));
   Line& line = victim.line();
   Form::set_tokens(platform, line, Form::tokens(platform, line) & ~victim.bit());
   set_item(victim, item);
   platform.flush(&line, sizeof(line), "level.move.replace"_site);
   if (!platform.fence("level.move.replace"_site)) return Made::failed;  // PP(insert)
+  PERDURE_ASSERT(P, "level.I4", persisted(line));
   show(goal, victim.meta().print(victim.slot));
   show(victim, probe.print);
   goal.tier->add(1);
   return Made::done;
 }
 
-// The key is absent and its locks are held; its record, if it has one, is durable. Who has not
-// helped yet with a drain moves nothing while one is under way: or the levels that it fills would
-// be full before it is over.
+// The key is absent, or only in the level that is being drained. A caller that has not helped yet
+// with a drain moves nothing while one is under way: otherwise the levels that it fills would be
+// full before it is over.
 template <Platform P, class Codec, class G>
 [[gnu::always_inline]] inline typename Level<P, Codec, G>::Made Level<P, Codec, G>::insert_locked(
     const ViewT& view, const Probe& probe, const Item& item, bool helped, Locks& locks) noexcept {
   P& platform = context_.platform;
+  PERDURE_ASSERT(P, "level.I5", all_held(locks, view, probe));
   const Place place = free_place(view, probe);
   if (place.found()) [[likely]] {
     locks.changed(place.tier, place.bucket);
@@ -210,6 +225,7 @@ template <Platform P, class Codec, class G>
     set_item(place, item);
     platform.flush(&place.line(), sizeof(Line), "level.insert.line"_site);
     if (!platform.fence("level.insert.line"_site)) return Made::failed;  // PP(insert)
+    PERDURE_ASSERT(P, "level.I4", persisted(place.line()));
     show(place, probe.print);
     if (count % 64 == 0) [[unlikely]]
       after_insert(const_cast<ViewT&>(view));
@@ -304,6 +320,7 @@ template <typename Level<P, Codec, G>::Mode kMode>
   }
   if (too_many_clash(view, probe)) return Made::overflow;
   if (records() && fresh.record == 0) return Made::wants_record;
+  PERDURE_ASSERT(P, "level.I3", fresh.record == 0 || record_persisted(fresh.record));
   const Made made = insert_locked(view, probe, item_of(probe, value, fresh.record), helped, locks);
   if (made == Made::done) fresh.record = 0;
   if (made == Made::full) no_room = view.generation;
@@ -365,6 +382,7 @@ Expected<bool> Level<P, Codec, G>::erase(const detail::Key& key) {
   Form::set_tokens(platform, line, Form::tokens(platform, line) & ~place.bit());
   platform.flush(&line.tokens, 8, "level.erase.token"_site);
   if (!platform.fence("level.erase.token"_site)) return fail(StatusCode::poisoned);  // PP(erase)
+  PERDURE_ASSERT(P, "level.I4", platform.persisted(&line.tokens, 8));
   hide(place);
   locks.release();
   if (records() && P::runs("level.erase.retire"_site)) context_.heap.retire(before);

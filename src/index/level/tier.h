@@ -29,9 +29,11 @@ struct Meta {
   void lock() noexcept {
     for (unsigned spins = 0; !try_lock();) P::pause(spins++);
   }
+  bool locked() const noexcept { return (version.load(std::memory_order_relaxed) & 1) != 0; }
   // Whoever looked before is told, or need not be, that something has changed.
   void unlock(bool changed) noexcept {
     const std::uint64_t held = version.load(std::memory_order_relaxed);
+    PERDURE_ASSERT(P, "level.I4", (held & 1) != 0);
     version.store(changed ? held + 1 : held - 1, std::memory_order_release);
   }
   // The slots whose byte is `print`, as the top bits of their bytes. Exactly those: a slot that
