@@ -219,6 +219,21 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
   Stripe<P>& stripe_of(const Probe& probe) const noexcept {
     return stripes_[probe.stripe() % G::kStripes];
   }
+  // What assertions ask.
+  bool state_persisted(std::uint64_t item) const noexcept {
+    return context_.platform.persisted(&item_at(item)->state, sizeof(std::uint64_t));
+  }
+  bool seals_persisted(const Bucket& bucket) const noexcept {
+    const P& platform = context_.platform;
+    return std::ranges::all_of(bucket.slots, [&](const std::uint64_t& slot) {
+      return platform.load(slot) != kSealed || platform.persisted(&slot, sizeof(slot));
+    });
+  }
+  bool ring_persisted(std::uint32_t index, std::uint64_t word) const noexcept {
+    const std::uint64_t& place = root_->levels[index];
+    return context_.platform.load(place) == word &&
+           context_.platform.persisted(&place, sizeof(place));
+  }
   static Status damaged(std::uint64_t offset) noexcept;
   static Status known_damage() noexcept;
   bool plausible(std::uint64_t word) const noexcept {
@@ -377,7 +392,9 @@ class Clevel final : public MapEngine<P, Codec, Clevel<P, Codec, G>, detail::Ind
     static_cast<Clevel*>(self)->kill_item(item);
   }
   static void finish_item(void* self, std::uint64_t item) {
-    static_cast<Clevel*>(self)->context_.heap.finish_free(item);
+    auto& map = *static_cast<Clevel*>(self);
+    PERDURE_ASSERT(P, "clevel.I4", map.state_persisted(item) || map.context_.platform.poisoned());
+    map.context_.heap.finish_free(item);
   }
   static void finish_level(void*, std::uint64_t level) { delete reinterpret_cast<Level*>(level); }
   static void finish_context(void*, std::uint64_t context) {

@@ -70,15 +70,18 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
   const auto bad = [&](const char* what) {
     add_violation(report, "clevel block", word & kOffsetMask, what);
   };
+  const auto violates = [&](const char* id, const char* what) {
+    add_violation(report, id, "clevel block", word & kOffsetMask, what);
+  };
   if (word == kSealed) {
     if (level != 0 || !now.growing()) {
-      add_violation(report, "clevel block", now.levels[level]->offset,
+      add_violation(report, "clevel.I2", "clevel block", now.levels[level]->offset,
                     "is sealed but does not drain");
     }
     return;
   }
   if (!plausible(word) || !is_item_block(word & kOffsetMask)) {
-    return bad("is named by a slot but is no item");
+    return violates("clevel.I2", "is named by a slot but is no item");
   }
   const Item* item = item_at(word);
   const std::uint64_t state = context_.platform.load(item->state);
@@ -98,9 +101,13 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
   if (!whole(word, state)) return bad("is damaged (checksum)");
   if (word >> kOffsetBits != probe.tag()) bad("has a wrong tag");
   const std::uint64_t mask = now.levels[level]->mask();
-  if (bucket != probe.first(mask) && bucket != probe.second(mask)) bad("is in a wrong bucket");
+  if (bucket != probe.first(mask) && bucket != probe.second(mask)) {
+    violates("clevel.I2", "is in a wrong bucket");
+  }
   Found found;
-  if (!search(probe, 0, found).ok() || found.item != item) bad("is not what its key finds");
+  if (!search(probe, 0, found).ok() || found.item != item) {
+    violates("clevel.I3", "is not what its key finds");
+  }
   std::uint32_t here = 0;
   for (std::uint32_t i = level; i < now.count; ++i) {
     for_each_match(probe, *now.levels[i], [&](const std::uint64_t& slot) {
@@ -108,7 +115,7 @@ void Clevel<P, Codec, G>::check_slot(const Context& now, std::uint32_t level, st
       return false;
     });
   }
-  if (here != (moving ? 2U : 1U)) bad("is named by too many slots");
+  if (here != (moving ? 2U : 1U)) violates("clevel.I3", "is named by too many slots");
   if (!bytes_values_) return;
   detail::Value value;
   const std::uint64_t blob = context_.platform.load(item->value);
@@ -139,13 +146,14 @@ void Clevel<P, Codec, G>::check(const CheckOptions& options, Findings& report) {
   std::uint32_t used = 0;
   for (const std::uint64_t word : image.levels) used += word != 0 ? 1 : 0;
   if (used != now.count)
-    add_violation(report, "clevel block", root_offset_, "levels differ from the list");
+    add_violation(report, "clevel.I1", "clevel block", root_offset_, "levels differ from the list");
   for (std::uint32_t i = 0; i < now.count; ++i) {
     const Level& level = *now.levels[i];
     ++report.objects;
     report.bytes += level.count * sizeof(Bucket);
     if (platform.load(root_->levels[level.ring]) != level_word(level.offset, level.count)) {
-      add_violation(report, "clevel block", level.offset, "is a level that its word does not name");
+      add_violation(report, "clevel.I1", "clevel block", level.offset,
+                    "is a level that its word does not name");
     }
     for (std::uint64_t b = 0; b < level.count; ++b) {
       for (std::uint32_t s = 0; s < G::kSlots; ++s) {

@@ -22,7 +22,9 @@ template <Platform P, class Codec, class G>
 bool Clevel<P, Codec, G>::store_ring(std::uint32_t index, std::uint64_t word) noexcept {
   context_.platform.store(root_->levels[index], word);
   context_.platform.flush(&root_->levels[index], sizeof(word), "clevel.ring.word"_site);
-  return context_.platform.fence("clevel.ring.word"_site);
+  if (!context_.platform.fence("clevel.ring.word"_site)) return false;
+  PERDURE_ASSERT(P, "clevel.I6", ring_persisted(index, word));
+  return true;
 }
 
 // Whether so many of the level's slots are used that a full bucket is no wonder. A key whose
@@ -188,6 +190,8 @@ Status Clevel<P, Codec, G>::append(const Context& seen, std::span<const std::uin
     if (levels_.load(std::memory_order_relaxed) == &seen) {
       for (std::uint32_t i = seen.count; i < next->count && s.ok(); ++i) {
         const Level& level = *next->levels[i];
+        PERDURE_ASSERT(P, "clevel.I1",
+                       context_.platform.persisted(level.buckets, level.count * sizeof(Bucket)));
         if (!store_ring(level.ring, level_word(level.offset, level.count))) {  // PP(expand)
           s = StatusCode::poisoned;
         }

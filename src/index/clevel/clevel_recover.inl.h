@@ -184,6 +184,9 @@ Expected<bool> Clevel<P, Codec, G>::mark_some(std::uint64_t budget) noexcept {
   if (wrote && !context_.platform.fence("clevel.mark.slot"_site) && s.ok()) {
     s = StatusCode::poisoned;
   }
+  PERDURE_ASSERT(P, "clevel.I10",
+                 s != StatusCode::corruption || context_.platform.poisoned() ||
+                     context_.platform.persisted(&root_->damaged, sizeof(root_->damaged)));
   if (!s.ok()) return fail(std::move(s));
   if (!over) return true;
   found_.store(marked_ - gained(), std::memory_order_relaxed);
@@ -325,6 +328,7 @@ std::uint64_t Clevel<P, Codec, G>::close_level(Level& level) noexcept {
     }
     items_of(b, [&](Item* item) {
       const std::uint64_t state = platform.load(item->state);
+      PERDURE_ASSERT(P, "clevel.I8", is_live(state) || platform.poisoned());
       if (!is_live(state) || is_closed(state)) return;
       platform.store(item->state, toggle_closed(state, platform.load(item->value)));
     });

@@ -52,12 +52,17 @@ Step Clevel<P, Codec, G>::rehash_batch(bool& waits) noexcept {
     waits = done.has_value();
     break;
   }
-  for (; sealed != 0; sealed &= sealed - 1) {
-    const Bucket& bucket = last.buckets[begin + static_cast<unsigned>(__builtin_ctzll(sealed))];
+  for (std::uint64_t m = sealed; m != 0; m &= m - 1) {
+    const Bucket& bucket = last.buckets[begin + static_cast<unsigned>(__builtin_ctzll(m))];
     context_.platform.flush(&bucket, sizeof(bucket), "clevel.rehash.seal"_site);
   }
   // clevel.I4: before the guard goes, which holds back the items that were named by what is sealed.
   if (!context_.platform.fence("clevel.rehash.seal"_site)) return Step::rest;
+  for (std::uint64_t m = P::kAsserts ? sealed : 0; m != 0; m &= m - 1) {
+    PERDURE_ASSERT(
+        P, "clevel.I4",
+        seals_persisted(last.buckets[begin + static_cast<unsigned>(__builtin_ctzll(m))]));
+  }
   if (step == Step::more && last.next == last.count) {
     if (Status s = drop_last(); !s.ok()) step = after_failure(s);
   }
@@ -86,6 +91,8 @@ void Clevel<P, Codec, G>::prefetch_above(const Bucket& bucket, const Context& no
 template <Platform P, class Codec, class G>
 Expected<std::uint64_t*> Clevel<P, Codec, G>::copy_above(const Probe& probe, std::uint64_t word,
                                                          const Context& now) noexcept {
+  PERDURE_ASSERT(P, "clevel.I9", !clean_ || verified_.load(std::memory_order_acquire));
+  PERDURE_ASSERT(P, "clevel.I7", verified_.load(std::memory_order_acquire));
   for (;;) {
     // A level that will be the last one soon is left alone.
     std::uint64_t* slot = free_slot(probe, now, now.growing() ? now.count - 2 : 1);

@@ -129,6 +129,9 @@ template <Platform P, class Codec, class G>
     platform.flush(item_at(block), bytes, "clevel.insert.item"_site);
     platform.flush(slot, sizeof(*slot), "clevel.insert.slot"_site);
     const bool durable = platform.fence("clevel.insert.slot"_site);  // PP(insert)
+    // All of it that never changes.
+    PERDURE_ASSERT(P, "clevel.I5",
+                   !durable || platform.persisted(item_at(block) + 1, bytes - sizeof(Item)));
     leave(Added::done);
     if (!durable) return fail(StatusCode::poisoned);
     return Added::done;
@@ -290,6 +293,8 @@ Expected<bool> Clevel<P, Codec, G>::erase(const detail::Key& key) {
     stripe.count_erased();
     platform.flush(found.item, sizeof(Item), "clevel.erase.state"_site);
     bool durable = platform.fence("clevel.erase.state"_site);  // PP(erase)
+    PERDURE_ASSERT(P, "clevel.I5",
+                   !durable || platform.persisted(&found.item->state, sizeof(found.item->state)));
     if (durable && bytes_values_) {  // whoever takes the blob out of the word retires it
       std::uint64_t blob = platform.load(found.item->value);
       do {
