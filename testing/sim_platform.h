@@ -270,7 +270,7 @@ class SimPlatform {
   static void violated(const Assertion& assertion) noexcept;
   static inline bool planted = false;
   bool persisted(const void* p, std::size_t n) const noexcept {
-    return !durable_ || memory_.guaranteed(p, n);
+    return !durable_ || memory_.mode() == SimMode::frozen || memory_.guaranteed(p, n);
   }
   bool durable() const noexcept { return durable_; }
   bool poisoned() const noexcept { return poisoned_; }
