@@ -115,6 +115,7 @@ class Heap {
   void touch_free(std::uint64_t offset) const noexcept;
   // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
   void retire(std::uint64_t offset) noexcept {
+    PERDURE_ASSERT(P, "epoch.I2", epochs_.pinned());
     mark_copied(offset);  // limbo holds it: the end of a sweep must not free it
     epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset,
                    block_bytes(offset));
@@ -303,6 +304,10 @@ class Heap {
   }
 
   Status locate(std::uint64_t offset, std::uint64_t& extent, std::uint32_t& block) const noexcept;
+  // For assertions, of a block that the caller owns: its bit is set; it is durably dead if its kind
+  // wants that.
+  bool is_used(std::uint64_t offset) noexcept;
+  bool is_dead(std::uint64_t offset) noexcept;
   bool set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) noexcept;
   void tear_down(Extent& extent) noexcept;
 

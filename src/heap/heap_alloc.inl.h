@@ -117,7 +117,27 @@ template <Platform P>
 }
 
 template <Platform P>
+bool Heap<P>::is_used(std::uint64_t offset) noexcept {
+  std::uint64_t number = 0;
+  std::uint32_t block = 0;
+  return locate(offset, number, block).ok() &&
+         (bits_of(extents_[number])[block / 64].load(std::memory_order_acquire) >> (block % 64) &
+          1) != 0;
+}
+
+// A run that must be zero is zeroed when its extents are used again.
+template <Platform P>
+bool Heap<P>::is_dead(std::uint64_t offset) noexcept {
+  const Extent& extent = extents_[extent_of(offset)];
+  const bool run = extent.state == static_cast<std::uint8_t>(ExtentState::run);
+  const bool whole = extent.kind == static_cast<std::uint8_t>(BlockKind::zero_on_free);
+  return is_plain(offset) || (whole && run) || platform_.poisoned() ||
+         platform_.persisted(at<std::byte>(offset), whole ? block_bytes(offset) : 8);
+}
+
+template <Platform P>
 void Heap<P>::free(std::uint64_t offset) noexcept {
+  PERDURE_ASSERT(P, "heap.I2", is_dead(offset));
   const std::uint64_t number = extent_of(offset);
   Extent& extent = extents_[number];
   if (extent.state == static_cast<std::uint8_t>(ExtentState::run)) {
@@ -129,11 +149,13 @@ void Heap<P>::free(std::uint64_t offset) noexcept {
     // latch decides whether it has done so for this extent.
     LatchGuard guard(lists_[extent.kind][extent.size_class].latch);
     if (extent.has(kTouched)) {
+      PERDURE_ASSERT(P, "heap.I4", is_used(offset));
       const std::uint64_t block = (offset - offset_of(number)) / kClassSizes[extent.size_class];
       bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_acq_rel);
       return;
     }
   }
+  PERDURE_ASSERT(P, "heap.I3", is_used(offset));
   Cache* cache = this_cache();
   Magazine* m = nullptr;
   if (cache != nullptr) {
@@ -254,6 +276,7 @@ template <Platform P>
 std::uint32_t Heap<P>::take_from(std::uint32_t number, std::uint64_t* items,
                                  std::uint32_t want) noexcept {
   Extent& extent = extents_[number];
+  PERDURE_ASSERT(P, "heap.I4", !extent.has(kTouched));
   Bits* bits = bits_of(extent);
   const std::uint32_t blocks = blocks_in(extent);
   const std::uint32_t size = kClassSizes[extent.size_class];
@@ -270,6 +293,7 @@ std::uint32_t Heap<P>::take_from(std::uint32_t number, std::uint64_t* items,
   }
   // Hand out low addresses first: magazines pop from the end.
   for (std::uint32_t i = 0; i < taken / 2; ++i) std::swap(items[i], items[taken - 1 - i]);
+  PERDURE_ASSERT(P, "heap.I3", taken != 0 && taken <= extent.count());
   extent.set_count(extent.count() - taken);
   if (extent.count() == 0) {
     unlink_partial(lists_[extent.kind][extent.size_class], number);
@@ -288,6 +312,7 @@ void Heap<P>::give_back(const std::uint64_t* items, std::uint32_t count) noexcep
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t number = extent_of(items[i]);
     Extent& extent = extents_[number];
+    PERDURE_ASSERT(P, "heap.I3", is_used(items[i]) && extent.count() < blocks_in(extent));
     const std::uint64_t block = (items[i] - offset_of(number)) / kClassSizes[extent.size_class];
     bits_of(extent)[block / 64].fetch_and(~(1ULL << (block % 64)), std::memory_order_relaxed);
     extent.set_count(extent.count() + 1);
@@ -435,6 +460,10 @@ Status Heap<P>::assign(std::uint64_t first, std::uint64_t count, const ExtentWor
   platform_.store(slot, word.encode(first));
   platform_.flush(&slot, 8, "heap.extent.assign"_site);
   if (!platform_.fence("heap.extent.assign"_site)) return StatusCode::poisoned;
+  PERDURE_ASSERT(P, "heap.I1", platform_.persisted(&slot, 8));
+  PERDURE_ASSERT(P, "heap.I2",
+                 word.kind == BlockKind::plain ||
+                     platform_.persisted(at<std::byte>(offset_of(first)), count << extent_shift_));
   for (std::uint64_t i = first; i < first + count; ++i) set_in_use(i, true);
   return {};
 }
@@ -446,6 +475,7 @@ template <Platform P>
 Status Heap<P>::make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind) noexcept {
   for (std::uint64_t i = first; i < first + count; ++i) {
     Extent& extent = extents_[i];
+    PERDURE_ASSERT(P, "heap.I4", !extent.has(kTouched));
     ExtentWord word;
     (void)ExtentWord::decode(platform_.load(table_word(i)), i, word);
     if (extent.has(kPunched) || extent.has(kMaybeHole)) {

@@ -3,7 +3,8 @@
 // WHAT  Epoch-based reclamation (Fraser 2004), one domain per pool, dynamic threads. WHEN NOT: a
 //   guard held for long (a slow callback of a read or scan) keeps everything retired since.
 // INVARIANTS (DRAM only; a crash turns limbo into garbage that the recovery sweep finds)
-//   epoch.I1  A thread that is pinned at epoch e keeps the global epoch at e or e + 1.
+//   epoch.I1  While a thread is pinned the global epoch moves at most once: from the epoch of its
+//       pin, or not at all where that was an old one already when the pin was published.
 //   epoch.I2  An object is finished kGrace epochs after retire(): whoever could have loaded a
 //       reference to it was pinned no later than one epoch after its retirement, and is gone.
 //   epoch.I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves
@@ -42,6 +43,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "platform/platform.h"
@@ -88,11 +90,17 @@ class EpochDomain {
       slot->pinned.store(epoch_.load(std::memory_order_acquire) << 1 | 1,
                          std::memory_order_relaxed);
       P::light_fence();
+      if constexpr (P::kAsserts) {
+        const typename P::Unobserved unobserved{};
+        slot->seen = epoch();
+      }
     }
     return slot;
   }
-  [[gnu::always_inline]] static void unpin(Slot* slot) noexcept {
-    if (--slot->depth == 0) slot->pinned.store(0, std::memory_order_release);
+  [[gnu::always_inline]] void unpin(Slot* slot) noexcept {
+    if (--slot->depth != 0) return;
+    PERDURE_ASSERT(P, "epoch.I1", epoch() <= slot->seen + 1);
+    slot->pinned.store(0, std::memory_order_release);
   }
   // For assertions. Whether the calling thread is pinned; also true if DRAM is short for its slot.
   bool pinned() noexcept {
@@ -113,8 +121,10 @@ class EpochDomain {
       lost_.fetch_add(1, std::memory_order_relaxed);  // leaked until the next open's sweep
       return;
     }
-    slot->limbo[tail & (slot->capacity - 1)] = {&reclaimer, context, object,
-                                                epoch_.load(std::memory_order_seq_cst)};
+    const std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
+    PERDURE_ASSERT(P, "epoch.I2",
+                   slot->depth == 0 || tag >= slot->pinned.load(std::memory_order_relaxed) >> 1);
+    slot->limbo[tail & (slot->capacity - 1)] = {&reclaimer, context, object, tag};
     slot->tail.store(tail + 1, std::memory_order_release);
     slot->since_collect += 1 + static_cast<std::uint32_t>(bytes / kBytesOfOne);
     if (slot->since_collect < kCollectEvery || slot->collecting) [[likely]]
@@ -210,6 +220,9 @@ class EpochDomain {
     Retired* limbo = nullptr;
     typename P::Latch latch;
     typename P::template Atomic<std::uint64_t> pinned_before{0};  // statistics only
+    // For the assertion of epoch.I1: the global epoch after the pin. Owner only.
+    struct None {};
+    [[no_unique_address]] std::conditional_t<P::kAsserts, std::uint64_t, None> seen{};
   };
   static constexpr std::uint32_t kChunk = 16;
 
@@ -324,6 +337,7 @@ class EpochDomain {
     for (; taken < room && taken < count; ++taken) {
       const Retired& next = slot.limbo[(head + taken) & (slot.capacity - 1)];
       if (next.epoch + kGrace > now) break;
+      PERDURE_ASSERT(P, "epoch.I2", taken == 0 || batch[taken - 1].epoch <= next.epoch);
       batch[taken] = next;
     }
     slot.head.store(head + taken, std::memory_order_release);
@@ -347,7 +361,7 @@ class [[nodiscard]] EpochGuard {
       : domain_(domain), slot_(domain.pin()) {}
   [[gnu::always_inline]] ~EpochGuard() {
     if (slot_ != nullptr) [[likely]]
-      EpochDomain<P>::unpin(slot_);
+      domain_.unpin(slot_);
   }
   EpochGuard(const EpochGuard&) = delete;
   EpochGuard& operator=(const EpochGuard&) = delete;
