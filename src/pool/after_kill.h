@@ -44,6 +44,8 @@ class AfterKill {
 
   // From now on every extent that is assigned is pending. Nobody else knows the pool yet.
   Status begin() noexcept {
+    PERDURE_ASSERT(P, "pool.K2", heap_.sweeping());
+    PERDURE_ASSERT(P, "pool.K3", extents_ == 0);
     first_ = heap_.data_offset();
     extents_ = heap_.extent_count();
     if (Status s = pending_.reserve(extents_ / 64 + 1); !s.ok()) return s;

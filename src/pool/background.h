@@ -106,6 +106,7 @@ class Background {
     bool start = false;
     {
       LatchGuard guard(latch_);
+      PERDURE_ASSERT(P, "pool.B1", work.inside_ == 0);
       work.next_ = first_;
       first_ = &work;
       work.width_ = std::clamp(width, 1U, Work::kMaxWidth);
@@ -297,7 +298,9 @@ class Background {
   // A hold waits for the steps under way, and those may need a step of another unit.
   bool may_run(std::uint32_t self) const noexcept {
     if (stopped_.load(std::memory_order_relaxed)) return false;
-    if (holds_ == 0) return true;
+    return holds_ == 0 || is_in_step(self);
+  }
+  bool is_in_step(std::uint32_t self) const noexcept {
     for (const Work* work = first_; work != nullptr; work = work->next_) {
       if (is_inside(*work, self)) return true;
     }
@@ -327,6 +330,7 @@ class Background {
   }
   void set_blocked(Work& work, bool blocked) noexcept {
     if (work.blocked_ == blocked) return;
+    PERDURE_ASSERT(P, "pool.B4", blocked || blocked_.load(std::memory_order_relaxed) != 0);
     work.blocked_ = blocked;
     blocked_.fetch_add(blocked ? 1 : ~std::uint32_t{0}, std::memory_order_seq_cst);
   }
@@ -339,6 +343,7 @@ class Background {
   void leave(const Taken& taken, Step step) noexcept {
     Work& work = *taken.work;
     const std::uint32_t self = P::thread_slot();
+    PERDURE_ASSERT(P, "pool.B1", work.inside_ <= work.width_ && is_inside(work, self));
     --running_;
     *std::find(work.runners_, work.runners_ + work.inside_, self) = work.runners_[work.inside_ - 1];
     --work.inside_;
@@ -380,6 +385,7 @@ class Background {
     const std::uint32_t self = P::thread_slot();
     {
       LatchGuard guard(latch_);
+      PERDURE_ASSERT(P, "pool.B3", !is_in_step(self));
       ++holds_;
       holder_ = self;
     }
@@ -388,6 +394,7 @@ class Background {
   void release() noexcept {
     {
       LatchGuard guard(latch_);
+      PERDURE_ASSERT(P, "pool.B3", running_ == 0);
       --holds_;
     }
     signal();

@@ -30,6 +30,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "heap/heap.h"
@@ -77,6 +78,7 @@ class OpenSweep final : public BackgroundWork<P> {
 
   // Before begin(): a map whose recovery left its marks to mark_some().
   void add(MarkingMap& map) noexcept {
+    PERDURE_ASSERT(P, "pool.W1", heap_.sweeping() && !served_);
     map.next_ = first_;
     first_ = &map;
   }
@@ -113,7 +115,7 @@ class OpenSweep final : public BackgroundWork<P> {
       return after_kill_.settle_some() ? Step::more : stop(StatusCode::poisoned);
     }
     if (first_ != nullptr) {
-      auto more = first_->mark_some(kMarks);
+      auto more = mark_some(*first_);
       if (!more) {
         complete_ = false;
         failure_ = first_->failure_ = std::move(more.error());
@@ -136,6 +138,17 @@ class OpenSweep final : public BackgroundWork<P> {
   static constexpr std::uint64_t kMarks = 2048;  // references per step
   static constexpr std::uint64_t kExtents = 64;  // extents per step
 
+  Expected<bool> mark_some(MarkingMap& map) noexcept {
+    if constexpr (!P::kAsserts) {
+      return map.mark_some(kMarks);
+    } else {
+      PERDURE_ASSERT(P, "pool.W3", !marking_);
+      marking_ = true;
+      auto more = map.mark_some(kMarks);
+      marking_ = false;
+      return more;
+    }
+  }
   Step stop(Status why) noexcept {
     failure_ = std::move(why);
     stuck_ = true;
@@ -158,6 +171,8 @@ class OpenSweep final : public BackgroundWork<P> {
   bool complete_ = true;
   bool stuck_ = false;
   bool served_ = false;
+  struct None {};
+  [[no_unique_address]] std::conditional_t<P::kAsserts, bool, None> marking_{};
   std::uint64_t served_at_ = 0;
 };
 

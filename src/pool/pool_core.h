@@ -202,6 +202,11 @@ class PoolCore final : public HeapHost, private StoreWatch {
   template <FixedString Second>
   Status write_headers(Site<Second> second) noexcept;
   Status write_dirty() noexcept;
+  // For assertions, with the latch held: the pool may be stored to.
+  bool is_dirty() const noexcept {
+    return open_ && header_.close_state == layout::CloseState::dirty &&
+           platform_.persisted(storage_.base(), layout::kDirectoryOffset);
+  }
   Status sync_storage(std::uint64_t offset, std::uint64_t length) noexcept;
   std::unexpected<Status> refuse_growth(Status why) noexcept;
   Status claim_words(std::uint64_t first, std::uint64_t count) noexcept;
@@ -299,6 +304,9 @@ Status PoolCore<P>::create(P& platform, Storage& storage, const PoolShape& shape
 
 template <Platform P>
 Status PoolCore<P>::write_header(bool sync) noexcept {
+  PERDURE_ASSERT(P, "pool.I1",
+                 platform_.persisted(storage_.base() + (next_copy_ ^ 1) * layout::kHeaderBytes,
+                                     sizeof(header_)));
   ++header_.sequence;
   header_.crc = header_crc(header_);
   std::byte* copy = storage_.base() + static_cast<std::uint64_t>(next_copy_) * layout::kHeaderBytes;

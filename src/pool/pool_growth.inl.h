@@ -9,6 +9,7 @@ template <Platform P>
 Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
   LatchGuard guard(latch_);
   unseal();
+  PERDURE_ASSERT(P, "pool.I4", is_dirty());
   const std::uint64_t now = extents_in(header_.file_bytes);
   const std::uint64_t max = extents_in(header_.max_bytes);
   if (extents > max - now) {
@@ -32,6 +33,7 @@ Expected<std::uint64_t> PoolCore<P>::grow(std::uint64_t extents) noexcept {
     want = extents;  // the medium is nearly full: ask for no more than is needed
   }
   const std::uint64_t bytes = header_.file_bytes + want * header_.extent_bytes;
+  PERDURE_ASSERT(P, "pool.I2", bytes <= storage_.size());
   if (platform_.durable()) {  // the new length must not be lost after the header names it
     if (Status s = sync_storage(header_.file_bytes, bytes - header_.file_bytes); !s.ok()) {
       return fail(std::move(s));

@@ -62,9 +62,11 @@ Expected<std::uint32_t> PoolCore<P>::free_root(std::string_view name) const noex
 
 template <Platform P>
 Status PoolCore<P>::add_root(layout::Root root) noexcept {
+  PERDURE_ASSERT(P, "pool.I3", root.root != 0);
   root.crc = root_crc(root);
   LatchGuard guard(latch_);
   unseal();
+  PERDURE_ASSERT(P, "pool.I4", is_dirty());
   auto free_slot = free_root(root.name);
   if (!free_slot) return std::move(free_slot.error());
   layout::Root* line = root_line(*free_slot);
@@ -83,6 +85,7 @@ template <Platform P>
 Status PoolCore<P>::drop_root(std::uint32_t slot) noexcept {
   LatchGuard guard(latch_);
   unseal();
+  PERDURE_ASSERT(P, "pool.I4", is_dirty());
   layout::Root* line = root_line(slot);
   auto* words = reinterpret_cast<std::uint64_t*>(line);
   platform_.store(line->root, 0);  // first into the line: what follows is of a free slot

@@ -83,6 +83,7 @@ template <Platform P>
 Status PoolCore<P>::end_seal(std::uint64_t content) noexcept {
   LatchGuard guard(latch_);
   if (!open_ || !watching()) return {};
+  PERDURE_ASSERT(P, "pool.S1", platform_.persisted(storage_.base(), header_.file_bytes));
   header_.close_state = layout::CloseState::sealed;
   header_.directory_crc = directory_crc();
   header_.seal = content;
@@ -108,8 +109,10 @@ void PoolCore<P>::unseal() noexcept {
   if (seal == Seal::set) {
     header_.close_state = layout::CloseState::dirty;
     header_.seal = 0;
+    [[maybe_unused]] const std::uint64_t sequence = header_.sequence;
     // If this fails the pool is poisoned: what comes now is stored, but never acknowledged.
-    (void)write_dirty();
+    [[maybe_unused]] const bool dirty = write_dirty().ok();
+    PERDURE_ASSERT(P, "pool.S2", !dirty || (header_.sequence == sequence + 2 && is_dirty()));
   }
   seal_.store(Seal::none, std::memory_order_release);
   platform_.watch_stores(nullptr);
