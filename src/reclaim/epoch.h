@@ -91,7 +91,7 @@ class EpochDomain {
                          std::memory_order_relaxed);
       P::light_fence();
       if constexpr (P::kAsserts) {
-        const typename P::Unobserved unobserved{};
+        [[maybe_unused]] const typename P::Unobserved unobserved{};
         slot->seen = epoch();
       }
     }

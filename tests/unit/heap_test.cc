@@ -190,7 +190,10 @@ TEST(Heap, ARunIsZeroWhenItIsHandedOutAndNotBefore) {
     ASSERT_EQ(std::count(bytes, bytes + 3 * kExtent, 0), 3 * kExtent);
     std::memset(f.heap->at<void>(*run), 0xAA, 3 * kExtent);
     const Counters before = thread_counters();
-    f.heap->retire(*run);
+    {
+      const EpochGuard<RealPlatform> guard(*f.epochs);
+      f.heap->retire(*run);
+    }
     f.epochs->drain_all();
     EXPECT_LT(thread_counters().flushes - before.flushes, 20U);
   }
