@@ -20,11 +20,9 @@ struct Peek {
   // The phase of a key that is there; no step of a schedule.
   template <class Codec, class G>
   static Phase phase(PSkipList<testing::SimPlatform, Codec, G>& map, const detail::Key& key) {
-    auto* hook = std::exchange(testing::SimPlatform::step_hook, nullptr);
+    const testing::SimPlatform::Unobserved unobserved;  // outlives the guard
     const EpochGuard<testing::SimPlatform> guard(map.context_.epochs);
-    const Phase phase = map.nodes_[map.directory_.find(Codec::probe(key))].load().phase();
-    testing::SimPlatform::step_hook = hook;
-    return phase;
+    return map.nodes_[map.directory_.find(Codec::probe(key))].load().phase();
   }
   // Whether the slot of a key that is there is where it is likely to be.
   template <class Codec, class G>
