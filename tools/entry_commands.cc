@@ -96,7 +96,8 @@ void register_entry_commands(CLI::App& app, Action& action) {
   };
   add("put", "insert or replace one entry; makes the pool and the map if they are absent",
       R"(
---engine, --max-size, --key and --value say what is made; an existing map keeps its own.
+--engine, --max-size, --key and --value say how a new pool or map is made. For a map that exists
+leave them out: another engine, or other types, are refused.
 
 EXAMPLES
   perdure put inventory.perdure apple 3
