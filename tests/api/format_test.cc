@@ -298,6 +298,18 @@ void use_in_every_way(const std::string& path) {
   must(pool.close({.sync = false}));
 }
 
+// What `set` does to a header is still there in both copies after all use of the pool.
+template <class Set>
+void expect_kept(const std::string& path, const Set& set) {
+  use_in_every_way(path);
+  for (int copy = 0; copy < 2; ++copy) {
+    const Header header = header_at(read_bytes(path), copy);
+    Header expected = header;
+    set(expected);
+    EXPECT_EQ(std::memcmp(&header, &expected, sizeof(header)), 0) << "copy " << copy;
+  }
+}
+
 TEST_F(Format, UnknownCompatibleFeaturesAreKept) {
   make_pool(path_);
   constexpr std::uint64_t kBits = 1ULL << 5 | 1ULL << 62;
@@ -312,13 +324,7 @@ TEST_F(Format, UnknownCompatibleFeaturesAreKept) {
   };
   change_headers(path_, set);
   EXPECT_EQ(must(Pool::inspect(path_)).compatible_features, kBits);
-  use_in_every_way(path_);
-  for (int copy = 0; copy < 2; ++copy) {
-    const Header header = header_at(read_bytes(path_), copy);
-    Header expected = header;
-    set(expected);
-    EXPECT_EQ(std::memcmp(&header, &expected, sizeof(header)), 0) << "copy " << copy;
-  }
+  expect_kept(path_, set);
 }
 
 TEST_F(Format, TheIdentityOfALogIsKept) {
@@ -330,13 +336,7 @@ TEST_F(Format, TheIdentityOfALogIsKept) {
     header.log_incarnation = 0x1122334455667788;
   };
   change_headers(path_, set);
-  use_in_every_way(path_);
-  for (int copy = 0; copy < 2; ++copy) {
-    const Header header = header_at(read_bytes(path_), copy);
-    Header expected = header;
-    set(expected);
-    EXPECT_EQ(std::memcmp(&header, &expected, sizeof(header)), 0) << "copy " << copy;
-  }
+  expect_kept(path_, set);
 }
 
 // A build that has batches sets an incompatible bit with the root of their log. Without one
