@@ -17,15 +17,15 @@ AnswerChain::AnswerChain(const Phase& phase, const WorkBlock& block, const Value
   const std::size_t operations = (block.size() + length - 1) / length;
   links_.resize(operations);
   for (std::size_t number = 0; number < operations; ++number) {
-    std::uint64_t answer =
+    std::uint64_t result =
         phase.kind == OpKind::read_missing ? digest(Outcome::no) : digest(Outcome::yes);
     if (!waits_) {
-      answer = 0;
+      result = 0;
       const std::size_t end = std::min(block.size(), (number + 1) * length);
-      for (std::size_t i = number * length; i < end; ++i) answer += value_of(i);
+      for (std::size_t i = number * length; i < end; ++i) result += value_of(i);
     }
     // The last leads back to the first.
-    links_[number] = static_cast<std::uint32_t>((number + 1) % operations) ^ fold(answer);
+    links_[number] = static_cast<std::uint32_t>((number + 1) % operations) ^ fold(result);
   }
 }
 

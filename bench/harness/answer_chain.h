@@ -2,11 +2,11 @@
 // returned.
 //
 // Operations are numbered from 0 in the order of their block; a batch is one. Beside each stands a
-// link: the number of the next one, combined (exclusive or) with the answer that must come. So the
-// next key is known when the answer is, and not before; a wrong answer leads elsewhere. The links
+// link: the number of the next one, combined (exclusive or) with the result that must come. So the
+// next key is known when the result is, and not before; a wrong result leads elsewhere. The links
 // exist before the clock starts.
 //
-// An answer is the digest of the value, or 1 for yes and 0 for no. A processor predicts a yes or no
+// A result is the digest of the value, or 1 for yes and 0 for no. A processor predicts a yes or no
 // and goes on; where nothing else is returned, wait_for_loads() makes it wait (see waits()).
 #pragma once
 
@@ -36,17 +36,17 @@ class AnswerChain {
   AnswerChain(const Phase& phase, const WorkBlock& block, const ValueCodec& values,
               const Ledger& ledger);
 
-  // The number of the operation behind number `at`, whose answer was this. After a wrong answer it
+  // The number of the operation behind number `at`, whose result was this. After a wrong result it
   // may be beyond the last.
-  std::uint32_t next(std::size_t at, std::uint64_t answer) const noexcept {
-    return links_[at] ^ fold(answer);
+  std::uint32_t next(std::size_t at, std::uint64_t result) const noexcept {
+    return links_[at] ^ fold(result);
   }
-  // Whether answers are a mere yes or no.
+  // Whether results are a mere yes or no.
   bool waits() const noexcept { return waits_; }
 
  private:
-  static std::uint32_t fold(std::uint64_t answer) noexcept {
-    return static_cast<std::uint32_t>(answer ^ answer >> 32);
+  static std::uint32_t fold(std::uint64_t result) noexcept {
+    return static_cast<std::uint32_t>(result ^ result >> 32);
   }
 
   std::vector<std::uint32_t> links_;

@@ -278,8 +278,8 @@ bool InnerIndex<P, Leaves, Fanout>::split_node(Part& part, Node& node) noexcept 
   share(separator);
   fresh.max_separator.store(separator, std::memory_order_relaxed);
   fresh.next.store(node.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  node.next.store(number,
-                  std::memory_order_release);  // ordered.N2: complete, then reachable, then needed
+  // ordered.N2: complete, then reachable, then needed.
+  node.next.store(number, std::memory_order_release);
   // The boundary is where the first moved leaf begins, not where the last kept one ends: that one
   // may be splitting and its new right half be about to be listed here.
   const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];

@@ -296,8 +296,8 @@ void Phast<P, Codec, G>::publish_split(std::uint32_t number, std::uint32_t fresh
     moved |= 1ULL << plan.order[i];
     desc.set_fingerprint(plan.order[i], 0);
   }
-  desc.version.fetch_add(
-      2, std::memory_order_release);  // a scan order of the old set is void (phast.D3)
+  // phast.D3: a scan order of the old set is void.
+  desc.version.fetch_add(2, std::memory_order_release);
   if constexpr (Codec::kBytes) {
     // Stale entries would name records that may be freed (1h iv). The fence is that
     // of the insert that follows in this guard; write() sees to it that there is one.
