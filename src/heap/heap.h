@@ -120,6 +120,10 @@ class Heap {
     epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset,
                    block_bytes(offset));
   }
+  template <FixedString Name>
+  void retire(std::uint64_t offset, Site<Name> site) noexcept {
+    if (P::runs(site)) retire(offset);
+  }
   // Frees a block that was never published. Kinds other than plain go through limbo for their
   // fence.
   void discard(std::uint64_t offset) noexcept {
@@ -138,11 +142,19 @@ class Heap {
   Status begin_sweep() noexcept;
   // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
   Status mark(std::uint64_t offset) noexcept;
+  template <FixedString Name>
+  Status mark(std::uint64_t offset, Site<Name> site) noexcept {
+    return P::runs(site) ? mark(offset) : Status();
+  }
   // The same for a reference that is about to be copied elsewhere, or taken away, while a sweep
   // runs (heap.I4); idempotent.
   void mark_copied(std::uint64_t offset) noexcept;
   // mark() for a map that serves already; idempotent. corruption: no such block.
   Status mark_serving(std::uint64_t offset) noexcept;
+  template <FixedString Name>
+  Status mark_serving(std::uint64_t offset, Site<Name> site) noexcept {
+    return P::runs(site) ? mark_serving(offset) : Status();
+  }
   bool sweeping() const noexcept { return sweeping_.load(std::memory_order_acquire); }
   // Builds the free lists. `complete` is false if some map could not be enumerated.
   Status end_sweep(bool complete) noexcept;

@@ -26,22 +26,20 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
   return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
 }
 
-// `kind`: what lies there, such as "level bucket".
-[[gnu::cold]] inline void add_violation(Findings& report, const char* kind, std::uint64_t offset,
-                                        const char* what) {
-  char line[160];
-  std::snprintf(line, sizeof(line), "%s at offset %llu: %s", kind,
-                static_cast<unsigned long long>(offset), what);
-  report.add(line);
-}
-
-// The same where an invariant does not hold: its id is named, too.
+// Adds a violation. `id`: the invariant that does not hold, if it has one. `kind`: the object at
+// this offset, such as "level bucket".
 [[gnu::cold]] inline void add_violation(Findings& report, const char* id, const char* kind,
                                         std::uint64_t offset, const char* what) {
   char line[180];
-  std::snprintf(line, sizeof(line), "%s at offset %llu: %s (%s)", kind,
-                static_cast<unsigned long long>(offset), what, id);
+  const bool named = id[0] != '\0';
+  std::snprintf(line, sizeof(line), "%s at offset %llu: %s%s%s%s", kind,
+                static_cast<unsigned long long>(offset), what, named ? " (" : "", id,
+                named ? ")" : "");
   report.add(line);
+}
+[[gnu::cold]] inline void add_violation(Findings& report, const char* kind, std::uint64_t offset,
+                                        const char* what) {
+  add_violation(report, "", kind, offset, what);
 }
 
 // A resize that has ended.

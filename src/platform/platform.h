@@ -127,6 +127,12 @@ concept Platform =
       P::unpark(event);
     };
 
+// Whether a checksum matches; also true where a mutant leaves out the comparison.
+template <Platform P, FixedString Name>
+constexpr bool matches(bool equal, Site<Name> site) {
+  return equal || !P::verifies(site);
+}
+
 // Scope of a latch. Latches are held for a bounded time and never across a callback.
 template <class L>
 class [[nodiscard]] LatchGuard {

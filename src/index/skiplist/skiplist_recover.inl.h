@@ -122,15 +122,17 @@ Expected<std::uint32_t> Skiplist<P, Codec, Kind, G>::visit(Node* node, bool& wro
     platform.flush(&node->state, sizeof(node->state), Kind::template site<"visit.check">());
     wrote = true;
   }
-  const auto mark = Kind::kUpperDurable ? &Heap<P>::mark_serving : &Heap<P>::mark;
+  const auto mark = [&heap](std::uint64_t block) {
+    return Kind::kUpperDurable ? heap.mark_serving(block) : heap.mark(block);
+  };
   if (P::runs(Kind::template site<"visit.mark">())) {
-    if (Status s = (heap.*mark)(offset); !s.ok()) return fail(std::move(s));
+    if (Status s = mark(offset); !s.ok()) return fail(std::move(s));
   }
   std::size_t blob_room = 0;
   if (shape_.bytes_values && word != 0) {
     detail::Value value;
     if (!value_of(node, value)) return fail(damaged(offset));
-    if (Status s = (heap.*mark)(word & kOffsetMask); !s.ok()) return fail(std::move(s));
+    if (Status s = mark(word & kOffsetMask); !s.ok()) return fail(std::move(s));
     blob_room = heap.block_bytes(word & kOffsetMask);
   }
   count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room));
