@@ -97,8 +97,8 @@ fuzz: build-fuzz ## libFuzzer on pools of ENGINE, TSV and the command line: two 
 coverage: build-coverage  ## lines and branches that the fast tests reach, of ENGINE and below it
 	@scripts/coverage.sh --engine $(ENGINE)
 
-bench-figures: build-release bench-compare  ## figures of the benchmarks: half an hour, 16 GB
-	@scripts/figures.sh
+bench-figures: build-release bench-compare  ## measure all engines and other libraries: half an hour
+	@scripts/benchmarks.py
 
 paper-figures: build-release  ## parts of three papers' evaluations, measured here: a long run
 	@build/release/perdure-paper-hash
