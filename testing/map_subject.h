@@ -65,7 +65,7 @@ class MapSubject : public Subject {
 
   Expected<bool> apply(const Op& op) override {
     // Reclamation keeps up, so that leaves and records are reused within a short workload.
-    pool_->epochs().drain();
+    pool_->epochs().drain_all();
     switch (op.kind) {
       case OpKind::sync: {
         if (Status s = pool_->core().sync(); !s.ok()) return fail(std::move(s));

@@ -3,6 +3,11 @@
 
 namespace perdure {
 
+template class heap::State<testing::SimPlatform>;
+template class heap::Extents<testing::SimPlatform>;
+template class heap::Slabs<testing::SimPlatform>;
+template class heap::Sweep<testing::SimPlatform>;
+template class heap::Audit<testing::SimPlatform>;
 template class Heap<testing::SimPlatform>;
 template class EpochDomain<testing::SimPlatform>;
 template class Background<testing::SimPlatform>;

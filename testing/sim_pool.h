@@ -97,6 +97,11 @@ class SimPool {
 // sim_pool.cc has the instantiations that tests share.
 namespace perdure {
 
+extern template class heap::State<testing::SimPlatform>;
+extern template class heap::Extents<testing::SimPlatform>;
+extern template class heap::Slabs<testing::SimPlatform>;
+extern template class heap::Sweep<testing::SimPlatform>;
+extern template class heap::Audit<testing::SimPlatform>;
 extern template class Heap<testing::SimPlatform>;
 extern template class EpochDomain<testing::SimPlatform>;
 extern template class Background<testing::SimPlatform>;

@@ -64,7 +64,7 @@ class SyntheticSubject : public Subject {
   Expected<bool> apply(const Op& op) override {
     engine_->step();
     // Reclamation keeps up, so that blocks are reused within a short workload.
-    pool_->epochs().drain();
+    pool_->epochs().drain_all();
     const std::uint64_t key = integer_of(op.key);
     std::string value;
     switch (op.kind) {

@@ -15,7 +15,7 @@ inline constexpr std::array<std::uint32_t, 46> kClassSizes = {
 inline constexpr std::uint32_t kClassCount = kClassSizes.size();
 
 // The smallest class that holds n bytes, or kClassCount if none does.
-inline std::uint32_t class_of(std::size_t n) noexcept {
+inline std::uint32_t class_of(std::size_t n) {
   static constexpr auto kSmall = [] {
     std::array<std::uint8_t, 65> table{};  // by 16-byte steps up to 1024
     for (std::uint32_t step = 0; step <= 64; ++step) {

@@ -156,7 +156,6 @@ class EpochDomain {
     for (std::uint64_t i = 0; i < kGrace; ++i) try_advance();
     for_each_slot([this](Slot& slot) { collect(slot); });
   }
-  void drain() noexcept { drain_all(); }
   // The same for a thread that needs room in the pool or in its limbo: readers that have only lost
   // their core get kBriefPatienceNs to leave their guards (kPatienceNs if this thread's limbo is at
   // its bound), so that a full pool is not refused for what a preempted thread holds back.

@@ -565,7 +565,7 @@ Expected<std::uint64_t> PoolImpl::compact() {
       return fail(wrap(std::move(done.error())));
     }
   }
-  core_.epochs().drain();
+  core_.epochs().drain_all();
   auto bytes = core_.heap().punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
   if (platform_.poisoned()) return fail(platform_.failure());

@@ -230,7 +230,7 @@ Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) 
 
 // Blocks that are allocated though no map reaches them.
 Status PoolImpl::count_leaks(Findings& report) {
-  core_.epochs().drain();
+  core_.epochs().drain_all();
   core_.heap().flush_caches();
   if (Status s = core_.heap().begin_audit(); !s.ok()) return s;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {

@@ -71,7 +71,7 @@ class VersionedSubject : public PskiplistSubject<Codec, pskiplist::TinyGeometry>
     if (op.kind != OpKind::tag && op.kind != OpKind::trim && op.kind != OpKind::rollback) {
       return Base::apply(op);
     }
-    this->pool().epochs().drain();
+    this->pool().epochs().drain_all();
     return call(op);
   }
   Expected<bool> call(const Op& op) override {

@@ -492,14 +492,14 @@ TEST(Epochs, AReaderInAnyChunkOfSlotsIsSeen) {
     while (pinned <= i) std::this_thread::yield();
   }
   for (int i = 0; i < kReaders; ++i) {
-    epochs.drain();
+    epochs.drain_all();
     EXPECT_EQ(finished, 0) << i << " readers of " << kReaders << " have left";
     EXPECT_EQ(epochs.limbo_count(), kReaders);
     leave = i + 1;
     while (left <= i) std::this_thread::yield();
   }
   for (std::thread& reader : readers) reader.join();
-  epochs.drain();
+  epochs.drain_all();
   EXPECT_EQ(finished, kReaders);
 }
 
@@ -516,7 +516,7 @@ TEST(Epochs, NothingIsFinishedUnderAGuard) {
     EXPECT_EQ(finished, 0);
     EXPECT_EQ(epochs.limbo_count(), 500U);
   }
-  epochs.drain();
+  epochs.drain_all();
   EXPECT_EQ(finished, 500);
 }
 

@@ -1,0 +1,243 @@
+// Extents: the heap takes them from the file and gives them back. Responsible for heap.I1, and for
+// heap.I2 where an extent changes its use.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "heap/state.h"
+
+namespace perdure::heap {
+
+template <Platform P>
+class Extents : public State<P> {
+  using Base = State<P>;
+
+ public:
+  using Base::Base;
+
+  // A hint: an allocation will soon need a block of n bytes. The pool gets space for it in the
+  // background.
+  [[gnu::noinline]] void expect(std::size_t n) {
+    if (class_of(n) < max_class_) return;
+    const std::uint64_t count = extents_for(n);
+    LatchGuard guard(extent_latch_);
+    std::uint64_t first = 0;
+    if (!find_free(count, first, false)) host_->expect(count - std::min(count, free_at_end()));
+  }
+  // Calls visit(first byte, length) for every range of assigned extents.
+  template <class F>
+  [[gnu::noinline]] void for_each_assigned(F&& visit) {
+    const std::uint64_t count = this->extent_count();
+    for (std::uint64_t i = 0, end = 0; i < count; i = end + 1) {
+      {
+        LatchGuard guard(extent_latch_);
+        while (i < count && !assigned(i)) ++i;
+        end = i;
+        while (end < count && assigned(end)) ++end;
+      }
+      if (end > i) visit(this->template at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
+    }
+  }
+  // The next such range at or after extent `cursor`, of at most `most` extents. Moves the cursor
+  // behind the range. False: there is none.
+  bool next_assigned(std::uint64_t& cursor, std::uint64_t most, std::uint64_t& offset,
+                     std::uint64_t& bytes) {
+    LatchGuard guard(extent_latch_);
+    const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+    while (cursor < count && !assigned(cursor)) ++cursor;
+    const std::uint64_t first = cursor;
+    while (cursor < count && cursor - first < most && assigned(cursor)) ++cursor;
+    offset = offset_of(first);
+    bytes = (cursor - first) << extent_shift_;
+    return bytes != 0;
+  }
+  // Calls bad(what) if a word of the extent table is damaged or differs from the state in DRAM.
+  template <class F>
+  void verify_table(F&& bad) {
+    LatchGuard guard(extent_latch_);
+    for (std::uint64_t i = 0; i < extent_count_.load(std::memory_order_relaxed); ++i) {
+      if (extents_[i].has(kInside)) continue;  // its word is not read while the run lives
+      ExtentWord word;
+      if (!decode(i, word)) {
+        bad("a word of the extent table is damaged");
+        continue;
+      }
+      const bool says = word.state == ExtentState::slab || word.state == ExtentState::run;
+      if (says != assigned(i)) bad("a word of the extent table differs from its extent's use");
+    }
+  }
+
+ protected:
+  using Base::assigned, Base::assigned_, Base::bitmap_bytes_, Base::blocks_in, Base::extent_count_,
+      Base::extent_latch_, Base::extent_shift_, Base::extents_, Base::first_free_, Base::geometry_,
+      Base::host_, Base::in_use_, Base::kInside, Base::kMaybeHole, Base::kNone, Base::kPartial,
+      Base::kPunched, Base::kTouched, Base::max_class_, Base::offset_of, Base::platform_,
+      Base::storage_, Base::table_word;
+  using typename Base::Bits, typename Base::Extent;
+
+  std::uint64_t extents_for(std::size_t n) const {
+    return (n + geometry_.extent_bytes - 1) >> extent_shift_;
+  }
+  bool decode(std::uint64_t extent, ExtentWord& word) const {
+    return ExtentWord::decode(platform_.load(table_word(extent)), extent, word,
+                              P::verifies("heap.extent.crc"_site));
+  }
+  bool set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) {
+    extent.size_class = static_cast<std::uint8_t>(size_class);
+    extent.kind = kind;
+    extent.state = ExtentState::slab;
+    extent.next = extent.prev = kNone;
+    extent.set_count(blocks_in(extent));
+    extent.inline_bits.store(0, std::memory_order_relaxed);
+    std::free(static_cast<void*>(extent.used));
+    extent.used = nullptr;
+    const std::uint32_t words = (extent.count() + 63) / 64;
+    if (words == 1) return true;
+    extent.used = static_cast<Bits*>(std::calloc(words, sizeof(Bits)));
+    if (extent.used == nullptr) return false;
+    bitmap_bytes_.fetch_add(words * sizeof(Bits), std::memory_order_relaxed);
+    return true;
+  }
+  void set_in_use(std::uint64_t extent, bool in_use) {
+    const std::uint64_t bit = 1ULL << (extent % 64);
+    if (in_use) {
+      in_use_[extent / 64] |= bit;
+      ++assigned_;
+    } else {
+      in_use_[extent / 64] &= ~bit;
+      --assigned_;
+      if (extent < first_free_) first_free_ = extent;
+    }
+  }
+  // Assigns `count` adjacent extents; the pool grows if it has to.
+  [[gnu::noinline]] Expected<std::uint64_t> take_extents(std::uint64_t count,
+                                                         const ExtentWord& word) {
+    LatchGuard guard(extent_latch_);
+    std::uint64_t first = 0;
+    if (!find_free(count, first, false)) {
+      auto grown = host_->grow(count - std::min(count, free_at_end()));
+      if (!grown) return grown;
+      extent_count_.store(*grown, std::memory_order_release);
+      if (!find_free(count, first, false)) return fail(StatusCode::pool_full);
+    }
+    Status s = assign(first, count, word);
+    // The medium has no space for these extents; others may have theirs already.
+    if (s == StatusCode::pool_full && find_free(count, first, true)) s = assign(first, count, word);
+    if (!s.ok()) return fail(std::move(s));
+    return first;
+  }
+  // Returns extents without blocks. A run's inner words come first. They are ignored while the head
+  // names the run; after that they must say `free`, not virgin (heap.I2).
+  [[gnu::noinline]] void release_extent(std::uint32_t number) {
+    LatchGuard guard(extent_latch_);
+    Extent& extent = extents_[number];
+    const std::uint64_t count = extent.state == ExtentState::run ? extent.count() : 1;
+    const auto release = [&](std::uint64_t i) {
+      std::uint64_t& slot = table_word(i);
+      platform_.store(slot, ExtentWord{.state = ExtentState::free}.encode(i));
+      platform_.flush(&slot, 8, "heap.extent.release"_site);
+    };
+    for (std::uint64_t i = number + std::uint64_t{1}; i < number + count; ++i) {
+      release(i);
+      extents_[i].clear(kInside);
+    }
+    if (count > 1) (void)platform_.fence("heap.run.release"_site);
+    release(number);
+    (void)platform_.fence("heap.extent.release"_site);
+    tear_down(extent);
+    extent.state = ExtentState::free;
+    for (std::uint64_t i = number; i < number + count; ++i) set_in_use(i, false);
+  }
+
+ private:
+  void tear_down(Extent& extent) {
+    if (extent.used != nullptr) {
+      bitmap_bytes_.fetch_sub((blocks_in(extent) + 63) / 64 * sizeof(Bits),
+                              std::memory_order_relaxed);
+      std::free(static_cast<void*>(extent.used));
+      extent.used = nullptr;
+    }
+    extent.clear(kTouched | kPartial | kInside);
+    extent.set_count(0);
+  }
+  // The first run of `count` free extents in the file. `backed_only`: every one has space on the
+  // medium. The extent latch is held.
+  [[gnu::noinline]] bool find_free(std::uint64_t count, std::uint64_t& first, bool backed_only) {
+    const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
+    std::uint64_t run = 0;
+    for (std::uint64_t i = first_free_; i < end; ++i) {
+      if (i % 64 == 0 && in_use_[i / 64] == ~std::uint64_t{0}) {
+        run = 0;
+        i += 63;
+        continue;
+      }
+      if (assigned(i) || (backed_only && extents_[i].has(kPunched | kMaybeHole))) {
+        run = 0;
+      } else if (++run == count) {
+        first = i + 1 - count;
+        if (count == 1 && !backed_only) first_free_ = first;
+        return true;
+      }
+    }
+    return false;
+  }
+  // The number of free extents at the end of the file, which growth continues.
+  std::uint64_t free_at_end() const {
+    const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
+    std::uint64_t n = 0;
+    while (n < end && !assigned(end - 1 - n)) ++n;
+    return n;
+  }
+  // Persist point: the word of the first extent. The extent latch is held.
+  [[gnu::noinline]] Status assign(std::uint64_t first, std::uint64_t count,
+                                  const ExtentWord& word) {
+    if (Status s = make_ready(first, count, word.kind); !s.ok()) return s;
+    Extent& head = extents_[first];
+    if (word.state == ExtentState::slab) {
+      if (!set_up_slab(head, word.size_class, word.kind)) return StatusCode::out_of_memory;
+    } else {
+      head.kind = word.kind;
+      head.state = ExtentState::run;
+      head.set_count(static_cast<std::uint32_t>(count));  // a run's length
+      head.inline_bits.store(1, std::memory_order_relaxed);
+      for (std::uint64_t i = first + 1; i < first + count; ++i) extents_[i].set(kInside);
+    }
+    std::uint64_t& slot = table_word(first);
+    platform_.store(slot, word.encode(first));
+    platform_.flush(&slot, 8, "heap.extent.assign"_site);
+    if (!platform_.fence("heap.extent.assign"_site)) return StatusCode::poisoned;
+    PERDURE_ASSERT(P, "heap.I1", platform_.persisted(&slot, 8));
+    PERDURE_ASSERT(P, "heap.I2",
+                   word.kind == BlockKind::plain ||
+                       platform_.persisted(this->template at<std::byte>(offset_of(first)),
+                                           count << extent_shift_));
+    for (std::uint64_t i = first; i < first + count; ++i) set_in_use(i, true);
+    return {};
+  }
+  // A free extent may be punched (it has no space) or hold old content (wrong for heap.I2). The
+  // fence of the extent's word also covers what is zeroed here: no block is handed out before it,
+  // and if a crash keeps the word, the sweep handles the extent's blocks.
+  [[gnu::noinline]] Status make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind) {
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      Extent& extent = extents_[i];
+      PERDURE_ASSERT(P, "heap.I4", !extent.has(kTouched));
+      ExtentWord word;
+      (void)ExtentWord::decode(platform_.load(table_word(i)), i, word);
+      if (extent.has(kPunched | kMaybeHole)) {
+        Status s = storage_.allocate(offset_of(i), geometry_.extent_bytes);
+        if (!s.ok()) return s;
+        extent.clear(kPunched | kMaybeHole);
+      }
+      if (kind != BlockKind::plain && word.state != ExtentState::virgin) {
+        auto* bytes = this->template at<std::byte>(offset_of(i));
+        platform_.zero(bytes, geometry_.extent_bytes);
+        platform_.flush(bytes, geometry_.extent_bytes, "heap.extent.zero"_site);
+      }
+      tear_down(extent);
+    }
+    return {};
+  }
+};
+
+}  // namespace perdure::heap

@@ -1,0 +1,277 @@
+// The lowest layer of the heap: its state in DRAM, and the place of a block. Responsible for the
+// `used` bitmaps of heap.I3.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "heap/extent_table.h"
+#include "heap/size_classes.h"
+#include "perdure/status.h"
+#include "platform/platform.h"
+#include "platform/storage.h"
+#include "reclaim/epoch.h"
+#include "util/arena.h"
+
+namespace perdure {
+
+// Where the heap's parts lie in the pool; fixed when the pool is created.
+struct HeapGeometry {
+  std::uint64_t extent_bytes = 0;  // power of two
+  std::uint64_t table_offset = 0;
+  std::uint64_t data_offset = 0;  // first extent; a multiple of extent_bytes
+  std::uint64_t max_extents = 0;
+};
+
+// Lengthens the pool. Implemented by the pool, which owns the header.
+class HeapHost {
+ public:
+  virtual ~HeapHost() = default;
+  // Adds at least `extents` extents at the end, durably. Returns the new count, or pool_full.
+  virtual Expected<std::uint64_t> grow(std::uint64_t extents) = 0;
+  // A hint: allocations will soon need so many extents.
+  virtual void expect(std::uint64_t /*extents*/) {}
+};
+
+}  // namespace perdure
+
+namespace perdure::heap {
+
+template <Platform P>
+class State {
+ public:
+  State(P& platform, Storage& storage, EpochDomain<P>& epochs)
+      : platform_(platform), storage_(storage), epochs_(epochs) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    for (auto& slot : caches_) {
+      Cache* cache = slot.load(std::memory_order_acquire);
+      if (cache == nullptr) continue;
+      for (auto& row : cache->magazines) {
+        for (Magazine* m : row) std::free(m);
+      }
+      delete cache;
+    }
+    for (std::uint64_t i = 0; extents_.data() != nullptr && i < extent_count(); ++i) {
+      std::free(static_cast<void*>(extents_[i].used));
+    }
+  }
+
+  // Reserves DRAM for a pool of this shape with `extents` extents in the file.
+  [[gnu::noinline]] Status attach(const HeapGeometry& geometry, std::uint64_t extents,
+                                  HeapHost& host) {
+    base_ = storage_.base();
+    geometry_ = geometry;
+    host_ = &host;
+    extent_shift_ = static_cast<std::uint32_t>(__builtin_ctzll(geometry.extent_bytes));
+    max_class_ = 0;
+    while (max_class_ < kClassCount && kClassSizes[max_class_] * 2 <= geometry.extent_bytes) {
+      ++max_class_;
+    }
+    if (Status s = extents_.reserve(geometry.max_extents); !s.ok()) return s;
+    if (Status s = in_use_.reserve((geometry.max_extents + 63) / 64); !s.ok()) return s;
+    extent_count_.store(extents, std::memory_order_release);
+    return {};
+  }
+
+  bool contains(std::uint64_t offset, std::size_t n) const {
+    const std::uint64_t end = data_end();
+    return offset >= geometry_.data_offset && offset < end && n <= end - offset;
+  }
+  template <class T>
+  T* at(std::uint64_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+  std::uint64_t extent_bytes() const { return geometry_.extent_bytes; }
+  std::uint64_t extent_count() const { return extent_count_.load(std::memory_order_acquire); }
+  std::uint64_t data_offset() const { return geometry_.data_offset; }
+  std::uint64_t max_data_bytes() const { return geometry_.max_extents * geometry_.extent_bytes; }
+  // Whether a block of an assigned extent starts here.
+  bool is_block(std::uint64_t offset) const {
+    std::uint64_t number = 0;
+    std::uint32_t block = 0;
+    return locate(offset, number, block).ok();
+  }
+  // Whether the heap promises nothing about the block's content after it was freed.
+  bool is_plain(std::uint64_t offset) const {
+    return extents_[extent_of(offset)].kind == BlockKind::plain;
+  }
+  // 0 if no extent lies there.
+  [[gnu::noinline]] std::size_t block_bytes(std::uint64_t offset) const {
+    if (!contains(offset, 16)) return 0;
+    const Extent& extent = extents_[extent_of(offset)];
+    if (extent.state == ExtentState::run) {
+      return static_cast<std::size_t>(extent.count()) << extent_shift_;
+    }
+    return kClassSizes[extent.size_class];
+  }
+  // True while blocks of extents that were assigned before the open may still be unmarked.
+  bool sweeping() const { return sweeping_.load(std::memory_order_acquire); }
+
+ protected:
+  using Bits = typename P::template Atomic<std::uint64_t>;
+  using Count = typename P::template Atomic<std::uint32_t>;
+  using Flags = typename P::template Atomic<std::uint8_t>;
+  static constexpr std::uint32_t kNone = ~0U;
+  static constexpr std::uint32_t kMagazine = 24;
+
+  // DRAM state of one extent. `used` has a bit per block; inline_bits replaces it when 64 bits are
+  // enough.
+  struct Extent {
+    Bits* used = nullptr;
+    Bits inline_bits{0};
+    Count free_count{0};         // changed under the class latch; a run's length
+    std::uint32_t next = kNone;  // in the class's list of partial extents
+    std::uint32_t prev = kNone;
+    ExtentState state = ExtentState::virgin;
+    std::uint8_t size_class = 0;
+    BlockKind kind = BlockKind::plain;
+    Flags flags{0};
+
+    bool has(std::uint8_t flag) const {
+      return (flags.load(std::memory_order_relaxed) & flag) != 0;
+    }
+    void set(std::uint8_t flag) { flags.fetch_or(flag, std::memory_order_relaxed); }
+    void clear(std::uint8_t flag) {
+      flags.fetch_and(static_cast<std::uint8_t>(~flag), std::memory_order_relaxed);
+    }
+    std::uint32_t count() const { return free_count.load(std::memory_order_relaxed); }
+    void set_count(std::uint32_t n) { free_count.store(n, std::memory_order_relaxed); }
+  };
+  static constexpr std::uint8_t kTouched = 1;     // assigned before this open
+  static constexpr std::uint8_t kPartial = 2;     // in a partial list
+  static constexpr std::uint8_t kPunched = 4;     // space given back
+  static constexpr std::uint8_t kInside = 8;      // inside a run, not its head
+  static constexpr std::uint8_t kMaybeHole = 16;  // free since open, maybe punched earlier
+
+  struct alignas(64) ClassList {
+    typename P::Latch latch;
+    std::uint32_t partial = kNone;
+  };
+  struct Magazine {
+    std::uint32_t count = 0;
+    std::uint64_t items[kMagazine];
+  };
+  struct Cache {
+    typename P::Latch latch;
+    bool takes_larger = false;  // owner only
+    Magazine* magazines[kBlockKinds][kClassCount] = {};
+  };
+
+  std::uint64_t data_end() const {
+    return geometry_.data_offset + extent_count() * geometry_.extent_bytes;
+  }
+  std::uint64_t extent_of(std::uint64_t offset) const {
+    return (offset - geometry_.data_offset) >> extent_shift_;
+  }
+  std::uint64_t offset_of(std::uint64_t extent) const {
+    return geometry_.data_offset + (extent << extent_shift_);
+  }
+  std::uint64_t& table_word(std::uint64_t extent) const {
+    return *at<std::uint64_t>(geometry_.table_offset + extent * 8);
+  }
+  std::uint32_t blocks_in(const Extent& extent) const {
+    return static_cast<std::uint32_t>(geometry_.extent_bytes / kClassSizes[extent.size_class]);
+  }
+  Bits* bits_of(Extent& extent) const {
+    return extent.used != nullptr ? extent.used : &extent.inline_bits;
+  }
+  // The extent belongs to a slab or a run; under the extent latch.
+  bool assigned(std::uint64_t extent) const {
+    return (in_use_[extent / 64] >> (extent % 64) & 1) != 0;
+  }
+  static bool is_set(Bits* bits, std::uint64_t n, std::memory_order order) {
+    return (bits[n / 64].load(order) >> (n % 64) & 1) != 0;
+  }
+  static void clear_bit(Bits* bits, std::uint64_t n, std::memory_order order) {
+    bits[n / 64].fetch_and(~(1ULL << (n % 64)), order);
+  }
+  static Status twice(std::uint64_t offset) {
+    return Status::format(StatusCode::corruption, "the block at offset %llu is reached twice",
+                          static_cast<unsigned long long>(offset));
+  }
+  ClassList& list_of(BlockKind kind, std::uint32_t size_class) {
+    return lists_[static_cast<std::uint32_t>(kind)][size_class];
+  }
+
+  // Finds the block at `offset`, or returns what is wrong with the offset.
+  [[gnu::noinline]] Status locate(std::uint64_t offset, std::uint64_t& number,
+                                  std::uint32_t& block) const {
+    const auto bad = [offset](const char* what) {
+      return Status::format(StatusCode::corruption, "offset %llu %s",
+                            static_cast<unsigned long long>(offset), what);
+    };
+    if (!contains(offset, 16)) return bad("lies outside the pool's extents");
+    number = extent_of(offset);
+    const Extent& extent = extents_[number];
+    const std::uint64_t inside = offset - offset_of(number);
+    if (extent.state == ExtentState::run) {
+      if (inside != 0) return bad("points into a large object");
+      block = 0;
+      return {};
+    }
+    if (extent.state != ExtentState::slab || extent.has(kInside)) {
+      return bad("points into a free extent");
+    }
+    const std::uint32_t size = kClassSizes[extent.size_class];
+    if (inside % size != 0 || inside / size >= blocks_in(extent)) {
+      return bad("is not a block's start");
+    }
+    block = static_cast<std::uint32_t>(inside / size);
+    return {};
+  }
+  // For assertions about a block that the caller owns: its bit is set.
+  bool is_used(std::uint64_t offset) {
+    std::uint64_t number = 0;
+    std::uint32_t block = 0;
+    return locate(offset, number, block).ok() &&
+           is_set(bits_of(extents_[number]), block, std::memory_order_acquire);
+  }
+  // Likewise: it is durably dead if its kind requires that. A run that must be zero is zeroed when
+  // its extents are used again.
+  bool is_dead(std::uint64_t offset) {
+    const Extent& extent = extents_[extent_of(offset)];
+    const bool whole = extent.kind == BlockKind::zero_on_free;
+    return is_plain(offset) || (whole && extent.state == ExtentState::run) ||
+           platform_.poisoned() ||
+           platform_.persisted(at<std::byte>(offset), whole ? block_bytes(offset) : 8);
+  }
+  // Call after memory was freed.
+  void tell_space_freed() {
+    P::light_fence();  // orders the free before the load; allocate() does it the other way round
+    if (!starved_.load(std::memory_order_relaxed)) [[likely]]
+      return;
+    if (starved_.exchange(false, std::memory_order_seq_cst)) space_watch_(watch_context_);
+  }
+
+  P& platform_;
+  Storage& storage_;
+  std::byte* base_ = nullptr;  // the storage's, from attach() on: the range is reserved as a whole
+  EpochDomain<P>& epochs_;
+  HeapHost* host_ = nullptr;
+  HeapGeometry geometry_;
+  std::uint32_t extent_shift_ = 0;
+  std::uint32_t max_class_ = 0;  // classes that fit an extent at least twice
+  typename P::template Atomic<std::uint64_t> extent_count_{0};
+  typename P::template Atomic<bool> sweeping_{false};
+  void* helper_context_ = nullptr;
+  bool (*helper_)(void*) = nullptr;
+  void* watch_context_ = nullptr;
+  void (*space_watch_)(void*) = nullptr;
+  // An allocation has failed with pool_full, and nothing was freed since.
+  typename P::template Atomic<bool> starved_{false};
+  std::uint64_t sweep_cursor_ = 0;
+
+  Arena<Extent> extents_;
+  Arena<std::uint64_t> in_use_;   // bit per extent; under extent_latch_
+  std::uint64_t first_free_ = 0;  // no free extent lies before it
+  std::uint64_t assigned_ = 0;
+  typename P::Latch extent_latch_;
+  ClassList lists_[kBlockKinds][kClassCount];
+  typename P::template Atomic<Cache*> caches_[kMaxThreadSlots] = {};
+  typename P::template Atomic<std::uint64_t> bitmap_bytes_{0};
+  Arena<Bits> audit_;  // bit per 16 bytes of the data area, during an audit
+};
+
+}  // namespace perdure::heap

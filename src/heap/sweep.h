@@ -1,0 +1,191 @@
+// Sweep: marks and the recovery of the free lists. Responsible for heap.I4, and for heap.I2 of
+// blocks that no map reaches.
+#pragma once
+
+#include <utility>
+
+#include "heap/slabs.h"
+
+namespace perdure::heap {
+
+template <Platform P>
+class Sweep : public Slabs<P> {
+  using Base = Slabs<P>;
+
+ public:
+  using Base::Base, Base::sweeping;
+
+  // Reads the extent table. Afterwards no block of the old extents is allocated until it is marked.
+  [[gnu::noinline]] Status begin_sweep() {
+    const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto number = static_cast<unsigned long long>(i);
+      ExtentWord word;
+      if (!this->decode(i, word)) {
+        return Status::format(StatusCode::corruption, "extent table: word %llu is damaged", number);
+      }
+      Extent& extent = extents_[i];
+      if (word.state == ExtentState::virgin || word.state == ExtentState::free) {
+        if (P::runs("heap.sweep.holes"_site)) extent.set(this->kMaybeHole);
+        continue;
+      }
+      std::uint64_t length = 1;
+      if (word.state == ExtentState::slab) {
+        if (word.size_class >= this->max_class_) {
+          return Status::format(StatusCode::corruption,
+                                "extent table: word %llu names size class %u", number,
+                                word.size_class);
+        }
+        if (!this->set_up_slab(extent, word.size_class, word.kind)) {
+          return StatusCode::out_of_memory;
+        }
+      } else {
+        length = word.run;
+        if (length == 0 || length > count - i) {
+          return Status::format(StatusCode::corruption, "extent table: run at %llu is too long",
+                                number);
+        }
+        extent.state = ExtentState::run;
+        extent.kind = word.kind;
+        extent.set_count(word.run);
+        extent.inline_bits.store(0, std::memory_order_relaxed);
+      }
+      extent.set(kTouched);
+      for (std::uint64_t j = i; j < i + length; ++j) {
+        this->set_in_use(j, true);
+        if (j != i) extents_[j].set(this->kInside);
+      }
+      i += length - 1;
+    }
+    sweeping_.store(true, std::memory_order_release);
+    return {};
+  }
+  // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
+  [[gnu::noinline]] Status mark(std::uint64_t offset) noexcept {
+    std::uint64_t number = 0;
+    std::uint32_t block = 0;
+    if (Status s = this->locate(offset, number, block); !s.ok()) return s;
+    // A map that was made since the open has allocated its blocks already, also during a sweep.
+    if (!sweeping() || !extents_[number].has(kTouched)) return {};
+    const std::uint64_t bit = 1ULL << (block % 64);
+    const std::uint64_t before =
+        bits_of(extents_[number])[block / 64].fetch_or(bit, std::memory_order_acq_rel);
+    if (!matches<P>((before & bit) == 0, "heap.mark.once"_site)) return this->twice(offset);
+    return {};
+  }
+  template <FixedString Name>
+  Status mark(std::uint64_t offset, Site<Name> site) {
+    return P::runs(site) ? mark(offset) : Status();
+  }
+  // mark() for a map that serves already; idempotent. corruption: no such block.
+  [[gnu::noinline]] Status mark_serving(std::uint64_t offset) noexcept {
+    std::uint64_t number = 0;
+    std::uint32_t block = 0;
+    if (Status s = this->locate(offset, number, block); !s.ok()) return s;
+    if (!extents_[number].has(kTouched)) return {};
+    bits_of(extents_[number])[block / 64].fetch_or(1ULL << (block % 64), std::memory_order_acq_rel);
+    return {};
+  }
+  template <FixedString Name>
+  Status mark_serving(std::uint64_t offset, Site<Name> site) {
+    return P::runs(site) ? mark_serving(offset) : Status();
+  }
+  // The same before a reference is copied or removed while a sweep runs (heap.I4); idempotent.
+  void mark_copied(std::uint64_t offset) {
+    if (sweeping()) (void)mark_serving(offset);
+  }
+  // Builds the free lists. `complete` is false if some map could not be enumerated.
+  Status end_sweep(bool complete) {
+    auto more = sweep_some(complete, ~std::uint64_t{0});
+    return more ? Status() : std::move(more.error());
+  }
+  // Sweeps up to `extents` more extents. True: there are more. One thread at a time.
+  [[gnu::noinline]] Expected<bool> sweep_some(bool complete, std::uint64_t extents) {
+    if (!sweeping()) return false;
+    const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+    const std::uint64_t end = std::min(count, sweep_cursor_ + std::min(extents, count));
+    for (; sweep_cursor_ < end; ++sweep_cursor_) {
+      if (!extents_[sweep_cursor_].has(kTouched)) continue;
+      Status s = sweep_extent(static_cast<std::uint32_t>(sweep_cursor_), complete);
+      if (!s.ok()) return fail(std::move(s));
+    }
+    if (end < count) return true;
+    sweeping_.store(false, std::memory_order_release);
+    this->tell_space_freed();
+    return false;
+  }
+  // What an allocation calls during a background sweep when no untouched extent is left; it holds
+  // no latch of the heap then. The helper must finish the sweep or return false. What it runs may
+  // allocate, retire and free, and must not wait for a latch that its caller's engine holds.
+  void set_sweep_helper(void* context, bool (*help)(void* context)) {
+    this->helper_context_ = context;
+    this->helper_ = help;
+  }
+
+ protected:
+  using Base::bits_of, Base::blocks_in, Base::extent_count_, Base::extent_latch_, Base::extents_,
+      Base::kTouched, Base::list_of, Base::offset_of, Base::platform_, Base::release_extent;
+  using typename Base::Bits, typename Base::ClassList, typename Base::Extent;
+
+ private:
+  using Base::sweep_cursor_, Base::sweeping_;
+
+  // Turns one touched slab's marks into free blocks. The class latch is held: a concurrent free()
+  // clears its mark before this, or frees normally after it. heap.I2: an unreachable block that
+  // looks alive is made durably dead before it can be handed out.
+  [[gnu::noinline]] Status sweep_slab(std::uint32_t number, bool complete) {
+    Extent& extent = extents_[number];
+    const std::uint32_t blocks = blocks_in(extent);
+    const std::uint32_t size = kClassSizes[extent.size_class];
+    Bits* bits = bits_of(extent);
+    std::uint32_t used = 0;
+    bool wrote = false;
+    for (std::uint32_t b = 0; b < blocks; ++b) {
+      if (!complete) bits[b / 64].fetch_or(1ULL << (b % 64), std::memory_order_relaxed);
+      if (Base::is_set(bits, b, std::memory_order_acquire)) {
+        ++used;
+        continue;
+      }
+      if (extent.kind == BlockKind::plain) continue;
+      if (!P::runs("heap.sweep.dead"_site)) continue;
+      auto* words = this->template at<std::uint64_t>(offset_of(number) + std::uint64_t{b} * size);
+      const std::size_t count = extent.kind == BlockKind::dead_on_free ? 1 : size / 8;
+      bool alive = false;
+      for (std::size_t w = 0; w < count; ++w) {
+        if (platform_.load(words[w]) == 0) continue;
+        platform_.store(words[w], 0);
+        alive = true;
+      }
+      if (alive) platform_.flush(words, count * 8, "heap.sweep.dead"_site);
+      wrote = wrote || alive;
+    }
+    if (wrote && !platform_.fence("heap.sweep.dead"_site)) return StatusCode::poisoned;
+    extent.set_count(blocks - used);
+    extent.clear(kTouched);
+    return {};
+  }
+  [[gnu::noinline]] Status sweep_extent(std::uint32_t number, bool complete) {
+    Extent& extent = extents_[number];
+    if (extent.state == ExtentState::run) {
+      bool reached = true;
+      {
+        LatchGuard guard(extent_latch_);
+        extent.clear(kTouched);
+        reached = extent.inline_bits.load(std::memory_order_acquire) != 0;
+      }
+      if (!reached && complete && P::runs("heap.sweep.run"_site)) release_extent(number);
+      return {};
+    }
+    ClassList& list = list_of(extent.kind, extent.size_class);
+    LatchGuard guard(list.latch);
+    if (Status s = sweep_slab(number, complete); !s.ok()) return s;
+    if (extent.count() == blocks_in(extent)) {
+      if (P::runs("heap.sweep.slab"_site)) release_extent(number);
+    } else if (extent.count() > 0 && P::runs("heap.sweep.partial"_site)) {
+      this->link_partial(list, number);
+    }
+    return {};
+  }
+};
+
+}  // namespace perdure::heap
