@@ -41,7 +41,7 @@ class Scenario {
     if (!pool_->open(boot).ok()) wrong_ = "open";
   }
   void finish() {
-    if (!pool_->core().finish_open(true).ok()) wrong_ = "finish_open";
+    if (!pool_->core().complete(true).ok()) wrong_ = "complete";
   }
   void power_fails() { memory_.settle(); }
   SimPool& pool() { return *pool_; }
@@ -97,7 +97,7 @@ class Scenario {
   }
   void after_a_crash(SimMemory& scratch, const char* site) {
     SimPool after(scratch);
-    if (!after.open(2).ok() || !after.core().finish_open(true).ok()) {
+    if (!after.open_whole(2).ok()) {
       wrong_ = std::string("no open after a crash before ") + site;
       return;
     }
@@ -173,7 +173,7 @@ std::string killed_pool() {
   {
     if (!SimPool::create(memory, kTinyShape).ok()) return "create";
     SimPool pool(memory);
-    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    if (!pool.open_whole(1).ok()) return "open";
     // Every line of several extents, and a root, none of it written back.
     for (std::uint64_t i = 0; i < 3 * kPage / kLine; ++i) {
       const auto block = pool.heap().allocate(kLine, BlockKind::plain);
@@ -198,7 +198,7 @@ std::string durable_roots() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
   SimPool pool(memory);
-  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  if (!pool.open_whole(1).ok()) return "open";
   SimMemory medium(kCapacity);
   const auto on_the_medium = [&](std::uint64_t root) {
     medium.load_image(memory, memory.image({}, {}, true, false));
@@ -258,11 +258,11 @@ std::string reused_holes() {
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
   {
     SimPool pool(memory);
-    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    if (!pool.open_whole(1).ok()) return "open";
     if (!pool.heap().punch_free() || !pool.core().close(true).ok()) return "close";
   }
   SimPool pool(memory);
-  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "reopen";
+  if (!pool.open_whole(1).ok()) return "reopen";
   const auto block = pool.heap().allocate(64, BlockKind::plain);
   if (!block) return "allocate";
   pool.platform().store(*pool.heap().at<std::uint64_t>(*block), 1);
@@ -277,7 +277,7 @@ std::string punched_run() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
   SimPool pool(memory);
-  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  if (!pool.open_whole(1).ok()) return "open";
   const auto run = pool.heap().allocate(3 * kPage, BlockKind::plain);
   if (!run) return "allocate";
   pool.heap().free(*run);
@@ -285,7 +285,7 @@ std::string punched_run() {
   SimMemory next(kCapacity);
   next.load_image(memory, memory.image({}, {}, true, true));
   SimPool after(next);
-  if (!after.open(2).ok() || !after.core().finish_open(true).ok()) return "reopen";
+  if (!after.open_whole(2).ok()) return "reopen";
   const auto again = after.heap().allocate(3 * kPage, BlockKind::plain);
   if (!again) return "allocate again";
   after.platform().store(*after.heap().at<std::uint64_t>(*again), 1);
@@ -301,7 +301,7 @@ std::string entered_power() {
   std::string wrong;
   {
     SimPool pool(memory, Durability::process);
-    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    if (!pool.open_whole(1).ok()) return "open";
     const std::uint64_t before = memory.size();
     while (memory.size() == before) {
       if (!pool.heap().allocate(kPage, BlockKind::plain)) return "allocate";
@@ -324,7 +324,7 @@ std::string unfenced_data() {
     SimMemory memory(kCapacity);
     if (!SimPool::create(memory, kTinyShape).ok()) return "create";
     SimPool pool(memory);
-    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    if (!pool.open_whole(1).ok()) return "open";
     const auto block = pool.heap().allocate(64, BlockKind::plain);
     if (!block) return "allocate";
     auto* word = pool.heap().at<std::uint64_t>(*block);
@@ -347,7 +347,7 @@ std::string torn_copy() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
   SimPool pool(memory);
-  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  if (!pool.open_whole(1).ok()) return "open";
   const auto block = pool.heap().allocate(64, BlockKind::plain);
   if (!block) return "allocate";
   auto* word = pool.heap().at<std::uint64_t>(*block);
@@ -386,7 +386,7 @@ std::string damaged_root() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
   SimPool pool(memory);
-  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  if (!pool.open_whole(1).ok()) return "open";
   layout::Root line{};
   std::memcpy(line.name, "map", 4);
   line.root = 3 * kLine;
@@ -407,7 +407,7 @@ std::string lost_root() {
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
   {
     SimPool pool(memory);
-    if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+    if (!pool.open_whole(1).ok()) return "open";
     layout::Root line{};
     std::memcpy(line.name, "map", 4);
     line.root = 3 * kLine;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "index/engine_table.h"
-#include "pool/pool_core.h"
+#include "pool/opening.h"
 #include "testing/lossy_platform.h"
 #include "testing/root_line.h"
 #include "testing/torture_runner.h"
@@ -15,7 +15,7 @@ namespace perdure::testing {
 
 // `E`: Map<bytes> is the engine over LossyPlatform, with small nodes; create<bytes>() makes one.
 template <class E, bool Bytes>
-class LossyTarget : public TortureTarget {
+class LossyTarget : public TortureTarget, private PoolMaps {
  public:
   Status open(const TortureOptions& options, const std::string& file, LossyJournal* journal) {
     if (options.durability != Durability::automatic) durability_ = options.durability;
@@ -142,9 +142,11 @@ class LossyTarget : public TortureTarget {
   Status open_map() {
     core_ = std::make_unique<PoolCore<LossyPlatform>>(*platform_, storage_);
     OpenReport report;
-    Status s = core_->open(
-        {.identity = identity(), .mode = durability_, .at_once = &restarts_at_once}, report);
-    if (!s.ok()) return s;
+    return open_pool(*core_,
+                     {.identity = identity(), .mode = durability_, .at_once = &restarts_at_once},
+                     report, *this);
+  }
+  Status recover(const OpenReport& report, bool& /*whole*/) override {
     auto slot = core_->find_root("torture");
     if (!slot) return std::move(slot.error());
     if (*slot < core_->root_slots()) {
@@ -158,11 +160,11 @@ class LossyTarget : public TortureTarget {
       if (!recovered) return std::move(recovered.error());
       if (*recovered == Recovered::marking) core_->sweep().add(*map_);
     }
-    s = core_->finish_open(true);
-    if (s.ok() && map_ != nullptr) s = map_->complete();
-    if (s.ok()) core_->serve();
-    if (s.ok() && map_ != nullptr) map_->start();
-    return s;
+    return {};
+  }
+  Status complete() override { return map_ != nullptr ? map_->complete() : Status(); }
+  void serve() override {
+    if (map_ != nullptr) map_->start();
   }
   Status make_map() {
     const MapKinds kinds{.key = Bytes ? KeyKind::bytes : KeyKind::integer,

@@ -39,7 +39,7 @@ struct MapSetup {
 };
 
 template <class Traits>
-class MapSubject : public Subject {
+class MapSubject : public Subject, private PoolMaps {
  public:
   using Map = typename Traits::Map;
   static constexpr bool kBytes = Traits::kBytes;
@@ -282,7 +282,9 @@ class MapSubject : public Subject {
     pool_->core().background().set_threads(setup_.background_thread ? 1 : 0);
     const EngineRow* row = find_engine(Traits::kEngine);
     if (row != nullptr && row->at_once) pool_->restart_at_once();
-    if (Status s = pool_->open(boot_); !s.ok()) return s;
+    return pool_->open(boot_, *this);
+  }
+  Status recover(const OpenReport& report, bool& /*whole*/) override {
     for (std::uint32_t i = 0; i < setup_.maps; ++i) {
       auto slot = pool_->core().find_root(name_of(i));
       if (!slot) return std::move(slot.error());
@@ -293,20 +295,23 @@ class MapSubject : public Subject {
       auto instance = Map::open(context(), root.root);
       if (!instance) return std::move(instance.error());
       maps_[i] = std::move(*instance);
-      auto recovered = maps_[i]->recover(pool_->report().was_clean);
+      auto recovered = maps_[i]->recover(report.was_clean);
       if (!recovered) return std::move(recovered.error());
       if (*recovered == Recovered::marking) pool_->core().sweep().add(*maps_[i]);
     }
-    if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
+    return {};
+  }
+  Status complete() override {
     for (const auto& map : maps_) {
       if (map == nullptr) continue;
       if (Status s = map->complete(); !s.ok()) return s;
     }
-    pool_->core().serve();
+    return {};
+  }
+  void serve() override {
     for (const auto& map : maps_) {
       if (map != nullptr) map->start();
     }
-    return {};
   }
   Status close_maps() {
     pool_->core().background().stop();

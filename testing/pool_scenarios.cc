@@ -28,7 +28,7 @@ class Succession {
  public:
   Succession() {
     expect(SimPool::create(before_, kShape).ok(), "create");
-    expect(first_.open(1).ok() && first_.core().finish_open(true).ok(), "open");
+    expect(first_.open_whole(1).ok(), "open");
     expect(first_.core().add_root(named("kept")).ok(), "add_root");
     expect(first_.core().add_root(named("dropped")).ok(), "add_root");
   }
@@ -58,7 +58,7 @@ class Succession {
     if (site.empty()) after_.load_killed(before_);
     expect(killed || site.empty(), "the site is not passed");
     second_.restart_at_once();
-    expect(second_.open(1).ok() && second_.core().finish_open(true).ok(), "open after the kill");
+    expect(second_.open_whole(1).ok(), "open after the kill");
     expect(second_.report().at_once, "it does not serve at once");
   }
   // The power fails, and nothing happens to have reached the medium by itself; holes have.
@@ -82,7 +82,7 @@ std::string either_header(bool closes) {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kShape).ok()) return "create";
   SimPool pool(memory);
-  if (!pool.open(1).ok() || !pool.core().finish_open(true).ok()) return "open";
+  if (!pool.open_whole(1).ok()) return "open";
   if (!pool.core().add_root(named("map")).ok()) return "add_root";
   if (!(closes ? pool.core().close(true) : pool.core().sync()).ok()) return "close or sync";
   std::string wrong;
@@ -108,7 +108,7 @@ std::string nothing_left_to_sync() {
   SimMemory before(kCapacity), after(kCapacity);
   if (!SimPool::create(before, kShape, Durability::process).ok()) return "create";
   SimPool first(before, Durability::process);
-  if (!first.open(1).ok() || !first.core().finish_open(true).ok()) return "open";
+  if (!first.open_whole(1).ok()) return "open";
   if (!first.core().add_root(named("map")).ok()) return "add_root";
   const std::uint64_t block = run_of(first, 1);
   if (block == 0) return "allocate";
@@ -137,7 +137,7 @@ std::string untrusted() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kShape, Durability::process).ok()) return "create";
   SimPool first(memory, Durability::process);
-  if (!first.open(1).ok() || !first.core().finish_open(true).ok()) return "open";
+  if (!first.open_whole(1).ok()) return "open";
   SimMemory after(kCapacity);
   after.load_killed(memory);
   memory.set_mode(SimMode::frozen);
@@ -178,7 +178,7 @@ std::string killed_releasing() {
   SimMemory medium(kCapacity);
   s.power_fails(medium);
   SimPool third(medium);
-  s.expect(third.open(2).ok() && third.core().finish_open(true).ok(), "open after the power cut");
+  s.expect(third.open_whole(2).ok(), "open after the power cut");
   medium.set_disk_limit(medium.size());
   for (auto block = third.heap().allocate(kPage, BlockKind::plain); block;
        block = third.heap().allocate(kPage, BlockKind::plain)) {

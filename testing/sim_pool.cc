@@ -13,6 +13,11 @@ template class EpochDomain<testing::SimPlatform>;
 template class Background<testing::SimPlatform>;
 template class OpenSweep<testing::SimPlatform>;
 template class AfterKill<testing::SimPlatform>;
+template class format::State<testing::SimPlatform>;
+template class format::Seal<testing::SimPlatform>;
+template class format::Roots<testing::SimPlatform>;
+template class format::Growth<testing::SimPlatform>;
+template class format::Recovery<testing::SimPlatform>;
 template class PoolCore<testing::SimPlatform>;
 
 }  // namespace perdure

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pool/pool_core.h"
+#include "pool/opening.h"
 #include "testing/sim_platform.h"
 
 namespace perdure::testing {
@@ -31,21 +31,23 @@ class SimPool {
     Status s = PoolCore<SimPlatform>::create(platform, storage, shape, identity(1), uuid, mode);
     return s.ok() ? storage.publish() : std::move(s);
   }
-  // Up to, not including, the maps: they recover next, then finish_open().
-  // Another inode than that of the file that was created: a copy.
+  // The whole opening, with these maps.
+  Status open(std::uint64_t boot, PoolMaps& maps) {
+    return open_pool(core_, request(boot, false, kInode), report_, maps);
+  }
+  // For a pool whose maps are not opened: up to complete.
+  Status open_whole(std::uint64_t boot) {
+    Status s = open(boot);
+    return s.ok() ? core_.complete(true) : s;
+  }
+  // The first phase only. Another inode than that of the file that was created: a copy.
   Status open(std::uint64_t boot, bool accept_untrusted = false, std::uint64_t inode = kInode) {
-    return core_.open({.identity = identity(boot, inode),
-                       .mode = mode_,
-                       .accept_untrusted = accept_untrusted,
-                       .write_back_by_sync = platform_.memory().medium() == SimMedium::page,
-                       .at_once = at_once_,
-                       .threads = 2},
-                      report_);
+    return core_.open(request(boot, accept_untrusted, inode), report_);
   }
 
   // Before open(): all its maps restart at once.
   void restart_at_once() {
-    at_once_ = [](const layout::Root&) noexcept { return true; };
+    at_once_ = [](const layout::Root&) { return true; };
   }
 
   PoolCore<SimPlatform>& core() { return core_; }
@@ -83,9 +85,17 @@ class SimPool {
     std::strcpy(id.host, "simulated");
     return id;
   }
+  OpenRequest request(std::uint64_t boot, bool accept_untrusted, std::uint64_t inode) {
+    return {.identity = identity(boot, inode),
+            .mode = mode_,
+            .accept_untrusted = accept_untrusted,
+            .write_back_by_sync = platform_.memory().medium() == SimMedium::page,
+            .at_once = at_once_,
+            .threads = 2};
+  }
 
   Durability mode_;
-  bool (*at_once_)(const layout::Root&) noexcept = nullptr;
+  bool (*at_once_)(const layout::Root&) = nullptr;
   SimPlatform platform_;
   SimStorage storage_;
   PoolCore<SimPlatform> core_;
@@ -107,6 +117,11 @@ extern template class EpochDomain<testing::SimPlatform>;
 extern template class Background<testing::SimPlatform>;
 extern template class OpenSweep<testing::SimPlatform>;
 extern template class AfterKill<testing::SimPlatform>;
+extern template class format::State<testing::SimPlatform>;
+extern template class format::Seal<testing::SimPlatform>;
+extern template class format::Roots<testing::SimPlatform>;
+extern template class format::Growth<testing::SimPlatform>;
+extern template class format::Recovery<testing::SimPlatform>;
 extern template class PoolCore<testing::SimPlatform>;
 
 }  // namespace perdure

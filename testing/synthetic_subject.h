@@ -23,7 +23,7 @@ inline std::uint64_t integer_of(const std::string& key) {
   return __builtin_bswap64(word);
 }
 
-class SyntheticSubject : public Subject {
+class SyntheticSubject : public Subject, private PoolMaps {
  public:
   explicit SyntheticSubject(const SyntheticRules& rules = {}, const PoolShape& shape = kTinyShape,
                             SimMedium medium = SimMedium::line)
@@ -36,31 +36,36 @@ class SyntheticSubject : public Subject {
   Status open(SimMemory& memory, std::uint64_t boot) override {
     pool_ = std::make_unique<SimPool>(memory);
     pool_->restart_at_once();
-    if (Status s = pool_->open(boot); !s.ok()) return s;
+    return pool_->open(boot, *this);
+  }
+  Status recover(const OpenReport& /*report*/, bool& /*whole*/) override {
     engine_ = std::make_unique<SyntheticEngine<SimPlatform>>(
         pool_->platform(), pool_->heap(), pool_->epochs(), pool_->core(), rules_);
     auto slot = pool_->core().find_root("synthetic");
     if (!slot) return std::move(slot.error());
+    recovered_ = *slot < pool_->core().root_slots();
+    if (!recovered_) return {};
     layout::Root root{};
-    if (*slot < pool_->core().root_slots()) {
-      if (auto used = pool_->core().read_root(*slot, root); !used) return std::move(used.error());
-      if (Status s = engine_->open(root.root); !s.ok()) return s;
-      pool_->core().sweep().add(*engine_);
-      if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
-    } else {
-      if (Status s = pool_->core().finish_open(true); !s.ok()) return s;
+    if (auto used = pool_->core().read_root(*slot, root); !used) return std::move(used.error());
+    if (Status s = engine_->open(root.root); !s.ok()) return s;
+    pool_->core().sweep().add(*engine_);
+    return {};
+  }
+  Status complete() override {
+    if (!recovered_) {
       auto offset = engine_->create();
       if (!offset) return std::move(offset.error());
+      layout::Root root{};
       std::strcpy(root.name, "synthetic");
       root.root = *offset;
       if (Status s = pool_->core().add_root(root); !s.ok()) return s;
       if (Status s = engine_->open(*offset); !s.ok()) return s;
     }
     if (!rules_.help_sweep) pool_->heap().set_sweep_helper(nullptr, nullptr);
-    engine_->start();
-    pool_->core().serve();  // the first in turn
+    engine_->start();  // before the sweep is added: that one is then the first in turn
     return {};
   }
+  void serve() override {}
   Expected<bool> apply(const Op& op) override {
     engine_->step();
     // Reclamation keeps up, so that blocks are reused within a short workload.
@@ -111,6 +116,7 @@ class SyntheticSubject : public Subject {
   SyntheticEngine<SimPlatform>& engine() { return *engine_; }
 
  private:
+  bool recovered_ = false;  // the engine was there
   SyntheticRules rules_;
   PoolShape shape_;
   SimMedium medium_;

@@ -2,31 +2,31 @@
 // serves, a rehash, a shrink.
 //
 // WHAT  Units of work, each a bounded step at a time, on up to kMaxBackgroundThreads threads of the
-//   pool; they are started when the first unit registers, so a pool whose engines have none never
-//   has a thread. A unit that registers at open goes on with what the last process left.
+//   pool. The first unit that registers starts the threads: a pool whose engines have none never
+//   has a thread. A unit that registers at open continues what the last process left.
 // INVARIANTS (DRAM only; what a step stores is the unit's own crash argument)
 //   pool.B1  At most as many threads are inside run_some() of a unit as the width it was added
 //       with: 1, unless it says more.
 //   pool.B2  wake() is never lost: after it the unit's next step begins later than the wake.
 //   pool.B3  After remove(unit) no step of it runs or begins; after stop() no step of any. While a
 //       BackgroundHold lives none runs or begins.
-//   pool.B4  A step that answered blocked is followed by another one once space was freed, also if
-//       that was between its failed allocation and its answer.
+//   pool.B4  After a step that returned `blocked`, another one follows once space is freed, also if
+//       that was between the step's failed allocation and its return.
 // ORDERING
 //   wakes, rested  A unit is due while wakes != rested. A step counts the wakes before it begins;
 //                  `rest` makes that count `rested`, then looks at wakes again. wake() adds to
 //                  wakes, then looks at rested: one of the two sees the other (both seq_cst), so
 //                  either the unit stays due or the waker signals.
-//   freed, blocked the same between space_freed() and a step that answers blocked.
-//   signal         read before a thread looks for work and waited for after it: what is announced
-//                  in between ends the park.
-//   latch          everything else; taken last, by whoever holds latches of the heap, too.
-// WITHOUT A THREAD  (background_threads 0, or the system refuses one) whoever calls run_some() runs
-//   a step: Pool::run_background(), and mutations, which engines begin with help(). What is not
+//   freed, blocked the same between space_freed() and a step that returns blocked.
+//   signal         read before a thread looks for work and waited for after it: a signal in
+//                  between ends the park.
+//   latch          everything else; taken last, also by threads that hold latches of the heap.
+// WITHOUT A THREAD  (background_threads 0, or the system refuses one) callers of run_some() run the
+//   steps: Pool::run_background(), and mutations, which engines begin with help(). Work that is not
 //   done at close goes on at the next open. Under SimPlatform there is never a thread: tests and
 //   schedulers call run_some().
 // PROGRESS  blocking; one latch, held for a walk over the units, never over a step. remove(),
-//   finish() and a hold wait for steps under way, so a step may not wait for a thread that calls
+//   finish() and a hold wait for steps under way: a step must not wait for a thread that calls
 //   them. A step may finish() another unit if that one never waits for its own.
 #pragma once
 
@@ -42,10 +42,10 @@ namespace perdure {
 template <Platform P>
 class Background;
 
-// What a step has come to.
+// The result of a step.
 enum class Step : std::uint8_t {
   more,     // there is more to do
-  rest,     // nothing is left until somebody wakes the unit
+  rest,     // nothing is left until the unit is woken
   blocked,  // it needs space that the pool does not have: until some is freed, or a wake
 };
 
@@ -60,10 +60,10 @@ class BackgroundWork {
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
-  // One step of at most about a millisecond, by a thread that is in no epoch guard of its own
-  // making. It fences what it has stored before it returns. With a width of more than 1, as many
-  // threads are in it at once.
-  virtual Step run_some() noexcept = 0;
+  // One step of at most about a millisecond. The calling thread is in no epoch guard. The step
+  // fences what it has stored before it returns. With a width of more than 1, as many threads may
+  // be in it at once.
+  virtual Step run_some() = 0;
 
  private:
   friend class Background<P>;
@@ -90,19 +90,19 @@ class Background {
   Background& operator=(const Background&) = delete;
   ~Background() { stop(); }
 
-  // How many threads of its own it may have, at most kMaxBackgroundThreads. Before the first add().
-  void set_threads(std::uint32_t threads) noexcept {
+  // The number of its own threads, at most kMaxBackgroundThreads. Before the first add().
+  void set_threads(std::uint32_t threads) {
     wanted_ = std::min(threads, kMaxBackgroundThreads);
     driven_.store(wanted_ == 0, std::memory_order_relaxed);
   }
 
-  // Where the pool speaks. Must stay valid. Before the first add().
-  void set_log(const Log& log) noexcept { log_ = &log; }
-  const Log& log() const noexcept { return *log_; }
+  // The pool's log. It must stay valid. Before the first add().
+  void set_log(const Log& log) { log_ = &log; }
+  const Log& log() const { return *log_; }
 
-  // Registers a unit, due at once; up to `width` threads may be inside it. Starts the threads if it
-  // is the first.
-  void add(Work& work, std::uint32_t width = 1) noexcept {
+  // Registers a unit, due at once; up to `width` threads may be inside it. The first unit starts
+  // the threads.
+  void add(Work& work, std::uint32_t width = 1) {
     bool start = false;
     {
       LatchGuard guard(latch_);
@@ -118,8 +118,8 @@ class Background {
     signal();
   }
 
-  // The unit's owner is going. Waits for steps under way; not to be called from a step of it.
-  void remove(Work& work) noexcept {
+  // For a unit whose owner ends. Waits for steps under way; must not be called from a step of it.
+  void remove(Work& work) {
     {
       LatchGuard guard(latch_);
       Work** link = &first_;
@@ -133,14 +133,14 @@ class Background {
     set_blocked(work, false);
   }
 
-  // More is to be done. Any thread, also from within a step.
-  void wake(Work& work) noexcept {
+  // There is more to do. Any thread, also from within a step.
+  void wake(Work& work) {
     const std::uint64_t before = work.wakes_.fetch_add(1, std::memory_order_seq_cst);
     if (before == work.rested_.load(std::memory_order_seq_cst)) signal();
   }
 
-  // Memory of the pool was freed: what was blocked is due again. Any thread; cheap if nothing is.
-  void space_freed() noexcept {
+  // Memory of the pool was freed: blocked units are due again. Any thread; cheap if there are none.
+  void space_freed() {
     freed_.fetch_add(1, std::memory_order_seq_cst);
     if (blocked_.load(std::memory_order_seq_cst) == 0) return;
     {
@@ -154,9 +154,9 @@ class Background {
     signal();
   }
 
-  // Runs a step of one unit that is due, in turn, on the calling thread. False: nothing was left to
-  // do, or others are doing it.
-  bool run_some() noexcept {
+  // Runs a step of one unit that is due, in turn, on the calling thread. False: nothing is left to
+  // do, or other threads do it.
+  bool run_some() {
     const std::uint32_t self = P::thread_slot();  // may wait for one: not under the latch
     Taken taken;
     {
@@ -168,10 +168,10 @@ class Background {
     return true;
   }
 
-  // A step of this unit, now, on the calling thread, whether there are threads or not. False: it
-  // rests or is blocked, enough threads are at it, this thread is in one of its steps, or nothing
-  // may run.
-  bool help(Work& work) noexcept {
+  // Runs a step of this unit on the calling thread, whether there are threads or not. False: the
+  // unit rests or is blocked, it has no room, this thread is in one of its steps, or nothing may
+  // run.
+  bool help(Work& work) {
     const std::uint32_t self = P::thread_slot();
     Taken taken;
     {
@@ -185,10 +185,10 @@ class Background {
     return true;
   }
 
-  // Runs this unit on the calling thread until it rests; for an operation that cannot go on
-  // without its result. False: it is blocked, the caller is in a step of it, which cannot be waited
-  // for, or holds the background, or it was stopped.
-  bool finish(Work& work) noexcept {
+  // Runs this unit on the calling thread until it rests, for an operation that needs its result.
+  // False: the unit is blocked, the caller is in a step of it or holds the background, or the
+  // background was stopped.
+  bool finish(Work& work) {
     const std::uint32_t self = P::thread_slot();
     for (unsigned spins = 0;;) {
       Taken taken;
@@ -209,15 +209,16 @@ class Background {
     }
   }
 
-  // Returns when every unit rests or is blocked. Endless if others keep waking them.
-  void settle() noexcept {
+  // Returns when every unit rests or is blocked. Endless if other threads keep waking them.
+  void settle() {
     for (unsigned spins = 0; !at_rest();) {
       if (!run_some()) P::pause(spins++);
     }
   }
 
-  // No unit is due and none is being run; whatever begins later sees what happened before the call.
-  bool at_rest() noexcept {
+  // Whether no unit is due and none runs. A step that begins later sees all that came before the
+  // call.
+  bool at_rest() {
     LatchGuard guard(latch_);
     if (stopped_.load(std::memory_order_relaxed)) return true;
     for (Work* work = first_; work != nullptr; work = work->next_) {
@@ -226,17 +227,17 @@ class Background {
     return true;
   }
 
-  // For the beginning of a mutation: a step, if no thread does the work.
-  void help() noexcept {
+  // For the beginning of a mutation: runs a step if there are no threads.
+  void help() {
     if (driven()) [[unlikely]]
       (void)run_some();
   }
-  // No thread of its own does the work.
-  bool driven() const noexcept { return driven_.load(std::memory_order_relaxed); }
+  // Whether there are no threads.
+  bool driven() const { return driven_.load(std::memory_order_relaxed); }
 
-  // Ends the threads, each after its present step, and waits for steps that others run; nothing
-  // runs afterwards. Idempotent. Not to be called from a step.
-  void stop() noexcept {
+  // Ends the threads, each after its present step, and waits for steps on other threads; nothing
+  // runs afterwards. Idempotent. Must not be called from a step.
+  void stop() {
     if (abandoned_) return;
     {
       LatchGuard guard(latch_);
@@ -248,7 +249,7 @@ class Background {
     for (unsigned spins = 0; running() != 0;) P::pause(spins++);
   }
   // A child of fork has no such threads and may have inherited a latch that is held.
-  void abandon() noexcept { abandoned_ = true; }
+  void abandon() { abandoned_ = true; }
 
  private:
   template <Platform>
@@ -256,16 +257,16 @@ class Background {
 
   struct Loop {
     Background* service;
-    void operator()() const noexcept { service->serve(); }
+    void operator()() const { service->serve(); }
   };
-  // A unit that this thread has entered, and what it knew before its step.
+  // A unit that this thread has entered, and the counts before its step.
   struct Taken {
     Work* work = nullptr;
     std::uint64_t wakes = 0;
     std::uint64_t freed = 0;
   };
 
-  void start_threads() noexcept {
+  void start_threads() {
     while (started_ < wanted_ && threads_[started_].start(loop_)) ++started_;
     if (started_ == wanted_) return;
     if (started_ == 0) driven_.store(true, std::memory_order_relaxed);
@@ -273,41 +274,41 @@ class Background {
               wanted_ - started_, wanted_,
               started_ == 0 ? "; mutations and Pool::run_background do their work" : "");
   }
-  void serve() noexcept {
+  void serve() {
     while (!stopped_.load(std::memory_order_acquire)) {
       const std::uint32_t seen = signal_.load(std::memory_order_acquire);
       if (stopped_.load(std::memory_order_acquire)) return;
       if (!run_some()) P::park(signal_, seen);
     }
   }
-  void signal() noexcept {
+  void signal() {
     signal_.fetch_add(1, std::memory_order_release);
     P::unpark(signal_);
   }
 
   // --- the latch is held ---
-  static bool due(const Work& work) noexcept {
+  static bool due(const Work& work) {
     return work.wakes_.load(std::memory_order_seq_cst) !=
            work.rested_.load(std::memory_order_seq_cst);
   }
-  static bool has_room(const Work& work) noexcept { return work.inside_ < work.width_; }
-  static bool is_inside(const Work& work, std::uint32_t self) noexcept {
+  static bool has_room(const Work& work) { return work.inside_ < work.width_; }
+  static bool is_inside(const Work& work, std::uint32_t self) {
     return std::find(work.runners_, work.runners_ + work.inside_, self) !=
            work.runners_ + work.inside_;
   }
   // A hold waits for the steps under way, and those may need a step of another unit.
-  bool may_run(std::uint32_t self) const noexcept {
+  bool may_run(std::uint32_t self) const {
     if (stopped_.load(std::memory_order_relaxed)) return false;
     return holds_ == 0 || is_in_step(self);
   }
-  bool is_in_step(std::uint32_t self) const noexcept {
+  bool is_in_step(std::uint32_t self) const {
     for (const Work* work = first_; work != nullptr; work = work->next_) {
       if (is_inside(*work, self)) return true;
     }
     return false;
   }
   // The next unit in turn that is due and has room for this thread, entered.
-  Taken take_next(std::uint32_t self) noexcept {
+  Taken take_next(std::uint32_t self) {
     Work* const begin = cursor_ != nullptr ? cursor_ : first_;
     for (Work* work = begin; work != nullptr;) {
       Work* const next = work->next_ != nullptr ? work->next_ : first_;
@@ -320,27 +321,27 @@ class Background {
     }
     return {};
   }
-  Taken take(Work& work, std::uint32_t self) noexcept {
+  Taken take(Work& work, std::uint32_t self) {
     work.runners_[work.inside_++] = self;
     ++running_;
     set_blocked(work, false);
-    // Before the step: what is announced during it counts again (pool.B2, pool.B4).
+    // Read before the step: a wake or a free during it counts again (pool.B2, pool.B4).
     return {&work, work.wakes_.load(std::memory_order_seq_cst),
             freed_.load(std::memory_order_seq_cst)};
   }
-  void set_blocked(Work& work, bool blocked) noexcept {
+  void set_blocked(Work& work, bool blocked) {
     if (work.blocked_ == blocked) return;
     PERDURE_ASSERT(P, "pool.B4", blocked || blocked_.load(std::memory_order_relaxed) != 0);
     work.blocked_ = blocked;
     blocked_.fetch_add(blocked ? 1 : ~std::uint32_t{0}, std::memory_order_seq_cst);
   }
-  // Nothing is left of what was announced before the step that is over.
-  static void rest(Work& work, std::uint64_t wakes) noexcept {
+  // The unit has handled all wakes before the step that is over.
+  static void rest(Work& work, std::uint64_t wakes) {
     if (work.rested_.load(std::memory_order_relaxed) < wakes) {
       work.rested_.store(wakes, std::memory_order_seq_cst);
     }
   }
-  void leave(const Taken& taken, Step step) noexcept {
+  void leave(const Taken& taken, Step step) {
     Work& work = *taken.work;
     const std::uint32_t self = P::thread_slot();
     PERDURE_ASSERT(P, "pool.B1", work.inside_ <= work.width_ && is_inside(work, self));
@@ -357,31 +358,31 @@ class Background {
         step = Step::more;
       }
     }
-    // Another thread's step may have said meanwhile that nothing is left.
+    // Another thread's step may have returned `rest` meanwhile.
     if (step == Step::more && !due(work)) work.wakes_.fetch_add(1, std::memory_order_seq_cst);
   }
 
-  void run(const Taken& taken) noexcept {
+  void run(const Taken& taken) {
     const Step step = taken.work->run_some();
     bool again = false;
     {
       LatchGuard guard(latch_);
       leave(taken, step);
-      again = due(*taken.work);  // it may be gone when the latch is
+      again = due(*taken.work);  // the unit may be gone once the latch is released
     }
     // A step may have hidden the unit from a thread that then went to sleep.
     if (again && !driven()) signal();
   }
-  std::uint32_t inside(const Work& work) noexcept {
+  std::uint32_t inside(const Work& work) {
     LatchGuard guard(latch_);
     return work.inside_;
   }
-  std::uint32_t running() noexcept {
+  std::uint32_t running() {
     LatchGuard guard(latch_);
     return running_;
   }
 
-  void hold() noexcept {
+  void hold() {
     const std::uint32_t self = P::thread_slot();
     {
       LatchGuard guard(latch_);
@@ -391,7 +392,7 @@ class Background {
     }
     for (unsigned spins = 0; running() != 0;) P::pause(spins++);
   }
-  void release() noexcept {
+  void release() {
     {
       LatchGuard guard(latch_);
       PERDURE_ASSERT(P, "pool.B3", running_ == 0);
@@ -402,7 +403,7 @@ class Background {
 
   typename P::Latch latch_;
   Work* first_ = nullptr;
-  Work* cursor_ = nullptr;     // whose turn it is; null: the first one's
+  Work* cursor_ = nullptr;     // the next in turn; null: the first
   std::uint32_t running_ = 0;  // steps under way
   std::uint32_t holds_ = 0;
   std::uint32_t holder_ = 0;
@@ -420,12 +421,12 @@ class Background {
   bool abandoned_ = false;
 };
 
-// Scope in which no step of any unit runs or begins; whoever stores nothing meanwhile sees a pool
-// that stands still. One at a time, not from within a step. What is blocked or due stays so.
+// Scope in which no step of any unit runs or begins: the pool does not change unless a caller
+// stores. One at a time, not from within a step. Units that are blocked or due stay so.
 template <Platform P>
 class [[nodiscard]] BackgroundHold {
  public:
-  explicit BackgroundHold(Background<P>& background) noexcept : background_(background) {
+  explicit BackgroundHold(Background<P>& background) : background_(background) {
     background_.hold();
   }
   ~BackgroundHold() { background_.release(); }

@@ -1,15 +1,14 @@
-// GrowthAhead: has the space of a pool's next growth ready before an operation needs it.
+// GrowthAhead: gets the space of a pool's next growth before an operation needs it.
 //
 // WHAT  Getting space from the system takes a tenth of an insert's time (tmpfs zeroes it and makes
-//   huge pages of it), all of it in the operation that meets the end of the file. Behind every
-//   growth of a pool of kFrom bytes or more, background work lengthens the file by what the next
-//   one will ask for, or by what an engine expects to (HeapHost::expect), in pieces of at most
-//   kPiece. PoolCore::grow() then finds it there, and only
-//   names it in the header.
-// INVARIANTS  The file is longer than the header says, by at most one growth: pool.I2 allows
-//   that, as a crash inside grow() leaves it. Nothing of it is read or written before grow().
+//   huge pages of it), all of it in the operation that reaches the end of the file. After every
+//   growth of a pool of kFrom bytes or more, background work lengthens the file by the next growth,
+//   or by what an engine expects to need (HeapHost::expect), in pieces of at most kPiece. grow()
+//   then finds the space, and only names it in the header.
+// INVARIANTS  The file is longer than the header says, by at most one growth. pool.I2 allows that:
+//   a crash inside grow() leaves the same. The space is neither read nor written before grow().
 // PROGRESS  A piece holds the pool's latch for about as long as the system takes to zero it. A full
-//   medium is no error here: the growth that needs the space says so.
+//   medium is no error here: the growth that needs the space fails.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +23,20 @@ class GrowthAhead final : public BackgroundWork<P> {
   static constexpr std::uint64_t kFrom = std::uint64_t{64} << 20;
   static constexpr std::uint64_t kPiece = std::uint64_t{2} << 20;
 
-  explicit GrowthAhead(Core& core) noexcept : core_(core) {}
+  explicit GrowthAhead(Core& core) : core_(core) {}
 
   // After a growth to `bytes`; the pool's latch is held.
-  void grown(Background<P>& background, std::uint64_t bytes) noexcept {
+  void grown(Background<P>& background, std::uint64_t bytes) {
     if (bytes >= kFrom) prepare(background);
   }
-  // `bytes` more will be asked for; likewise.
-  void expected(Background<P>& background, std::uint64_t bytes) noexcept {
+  // Operations will need `bytes` more; likewise.
+  void expected(Background<P>& background, std::uint64_t bytes) {
     if (bytes >= kPiece) prepare(background);
   }
-  Step run_some() noexcept override {
-    return core_.prepare_growth(kPiece) ? Step::more : Step::rest;
-  }
+  Step run_some() override { return core_.prepare_growth(kPiece) ? Step::more : Step::rest; }
 
  private:
-  void prepare(Background<P>& background) noexcept {
+  void prepare(Background<P>& background) {
     if (added_) return background.wake(*this);
     added_ = true;
     background.add(*this);

@@ -1,8 +1,10 @@
+#include "pool/header.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
-#include "pool/pool_core.h"
+#include "platform/platform.h"
 
 namespace perdure {
 
@@ -10,13 +12,13 @@ namespace {
 
 enum class Copy { valid, foreign, damaged, absent };
 
-bool same_machine(const layout::Header& header) noexcept {
+bool same_machine(const layout::Header& header) {
   return header.endian_tag == layout::kEndianTag && header.word_bytes == sizeof(void*) &&
          header.header_bytes == sizeof(layout::Header);
 }
 
 // A copy that carries the magic but not our tags is foreign, not damaged.
-Copy classify(const layout::Header& header, bool verify) noexcept {
+Copy classify(const layout::Header& header, bool verify) {
   if (header.magic != layout::kMagic) return Copy::absent;
   if (!verify || header.crc == header_crc(header)) {
     const bool ours = same_machine(header) && header.format_version == layout::kFormatVersion;
@@ -25,7 +27,7 @@ Copy classify(const layout::Header& header, bool verify) noexcept {
   return Copy::damaged;
 }
 
-Status refuse_foreign(const layout::Header& header) noexcept {
+Status refuse_foreign(const layout::Header& header) {
   if (!same_machine(header)) {
     return Status::format(StatusCode::unsupported_format,
                           "written on another kind of machine (endian tag %x, %u-byte words, "
@@ -46,8 +48,8 @@ Status refuse_foreign(const layout::Header& header) noexcept {
       header.format_version, layout::kFormatVersion);
 }
 
-// Of features that this build does not know the data may be lost when it opens the pool.
-Status check_features(const layout::Header& header) noexcept {
+// A build that opens a pool may lose the data of features that it does not know.
+Status check_features(const layout::Header& header) {
   const std::uint64_t unknown = header.incompatible & ~layout::kIncompatibleFeatures;
   if (unknown == 0) return {};
   char bits[64 * 4 + 1];
@@ -63,15 +65,16 @@ Status check_features(const layout::Header& header) noexcept {
                         bits);
 }
 
-// Not a feature's that this build does not know: it may keep something there.
-bool reserved_is_zero(const layout::Header& h) noexcept {
+// True also if the header has a feature that this build does not know: it may keep something
+// there.
+bool reserved_is_zero(const layout::Header& h) {
   if ((h.compatible & ~layout::kCompatibleFeatures) != 0) return true;
   return h.reserved0 == 0 && h.reserved1 == 0 && h.reserved2 == 0 &&
          std::ranges::all_of(h.reserved, [](std::uint8_t byte) { return byte == 0; });
 }
 
 // A checksum proves that these are the bytes that were written, not that they make sense.
-Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
+Status check_shape(const layout::Header& h, std::uint64_t bytes) {
   const auto bad = [](const char* what) {
     return Status::format(StatusCode::corruption,
                           "the header is inconsistent (%s); restore a copy of the file", what);
@@ -114,7 +117,7 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) noexcept {
 }  // namespace
 
 Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out, int* copy,
-                   bool verify) noexcept {
+                   bool verify) {
   if (bytes < layout::kDirectoryOffset) {
     return Status::format(StatusCode::corruption,
                           "not a perdure pool: %llu bytes are too few for its headers",
@@ -152,7 +155,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
 
 namespace {
 
-bool same_boot_as(const layout::Identity& there, const layout::Identity& here) noexcept {
+bool same_boot_as(const layout::Identity& there, const layout::Identity& here) {
   static constexpr std::uint8_t kUnknown[16] = {};
   return std::memcmp(here.boot_id, kUnknown, 16) != 0 &&
          std::memcmp(there.boot_id, here.boot_id, 16) == 0;
@@ -160,13 +163,13 @@ bool same_boot_as(const layout::Identity& there, const layout::Identity& here) n
 
 }  // namespace
 
-bool is_copy(const layout::Header& header, const layout::Identity& here) noexcept {
+bool is_copy(const layout::Header& header, const layout::Identity& here) {
   const layout::Identity& there = header.identity;
   return there.inode != here.inode || there.filesystem_id != here.filesystem_id ||
          (same_boot_as(there, here) && there.device != here.device);
 }
 
-const char* distrust(const layout::Header& header, const layout::Identity& here) noexcept {
+const char* distrust(const layout::Header& header, const layout::Identity& here) {
   if (header.close_state >= layout::CloseState::synced) return nullptr;
   static constexpr std::uint8_t kUnknown[16] = {};
   const bool known = std::memcmp(here.boot_id, kUnknown, 16) != 0;
@@ -183,7 +186,7 @@ const char* distrust(const layout::Header& header, const layout::Identity& here)
              : "the machine went down while the pool was open in a mode that does not survive it";
 }
 
-Status shape_header(const PoolShape& shape, layout::Header& h) noexcept {
+Status shape_header(const PoolShape& shape, layout::Header& h) {
   const std::uint64_t e = shape.extent_bytes;
   if (e < kPage || (e & (e - 1)) != 0) {
     return Status::format(StatusCode::invalid_argument,

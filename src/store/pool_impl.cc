@@ -198,41 +198,23 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
     (void)platform_.handle_lost_pages(storage_.base(), storage_.capacity());
   }
   owner_pid_ = getpid();
-  layout::Identity identity;
-  if (Status s = storage_.identity(identity); !s.ok()) return wrap(std::move(s));
-  const OpenRequest request{.identity = identity,
+  if (Status s = storage_.identity(identity_); !s.ok()) return wrap(std::move(s));
+  const OpenRequest request{.identity = identity_,
                             .mode = durability_,
                             .accept_untrusted = options.accept_untrusted,
                             .allow_damage = allow_damage_,
                             .write_back_by_sync = platform_.mode() == FlushMode::page,
+                            .serve = !read_only_,
                             .at_once = read_only_ ? nullptr : &restarts_at_once,
                             .threads = threads_};
-  if (Status s = core_.open(request, report_); !s.ok()) return wrap(std::move(s));
-  if (report_.directory_damaged) damage_.add("the root directory is damaged: a map may be missing");
-  if (storage_.medium().medium == Medium::volatile_ram && !report_.at_once) {
-    core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
-      storage_.populate(static_cast<std::uint64_t>(p - storage_.base()), n);
-    });
-  }
-  bool complete = true;
-  Status s = open_maps(report_.was_clean, complete);
-  if (s.ok()) s = core_.finish_open(complete);
-  for (std::uint32_t i = 0; i < core_.root_slots() && s.ok(); ++i) {
-    if (slots_[i].instance != nullptr) s = slots_[i].instance->complete();
-  }
-  // A look finds out now what it cannot serve; what it finds is told by check().
-  if (s.ok() && read_only_) finish_marking();
-  open_ = s.ok();
-  if (s.ok() && !report_.trusted && !allow_damage_) s = accept_untrusted(identity);
-  if (platform_.lost()) s = platform_.failure();  // whatever the zeros in its place looked like
-  if (!s.ok()) {
-    open_ = false;
+  if (Status s = open_pool(core_, request, report_, *this); !s.ok()) {
     core_.background().stop();
     // Not closed: the file stays as it was.
     slots_.reset();
-    return platform_.lost() ? s : wrap(std::move(s));
+    // Lost pages read as zeros: no error that these have caused counts.
+    return platform_.lost() ? platform_.failure() : wrap(std::move(s));
   }
-  if (!read_only_) start_background();
+  open_ = true;
   recovery_ns_ = RealPlatform::now_ns() - begin;
   tell_opened();
   return {};
@@ -267,9 +249,24 @@ void PoolImpl::finish_marking() {
   }
 }
 
-// The pool serves: what its open has left to do, and what its maps have, goes on without it.
-void PoolImpl::start_background() {
-  core_.serve();
+Status PoolImpl::complete() {
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    if (Status s = slots_[i].instance->complete(); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status PoolImpl::accept(const OpenReport& report) {
+  // A reader finds damaged maps now; check() reports them.
+  if (read_only_) finish_marking();
+  if (!report.trusted && !allow_damage_) {
+    if (Status s = accept_untrusted(); !s.ok()) return s;
+  }
+  return platform_.lost() ? platform_.failure() : Status();
+}
+
+void PoolImpl::serve() {
   if (storage_.medium().medium == Medium::volatile_ram && report_.at_once) {
     core_.background().add(populate_);
   }
@@ -278,7 +275,7 @@ void PoolImpl::start_background() {
   }
 }
 
-Step PoolImpl::Populate::run_some() noexcept {
+Step PoolImpl::Populate::run_some() {
   constexpr std::uint64_t kStepBytes = std::uint64_t{4} << 20;
   Heap<RealPlatform>& heap = pool_.core_.heap();
   const std::uint64_t most = std::max<std::uint64_t>(kStepBytes / heap.extent_bytes(), 1);
@@ -289,25 +286,30 @@ Step PoolImpl::Populate::run_some() noexcept {
   return Step::more;
 }
 
-// Every map is opened with the pool: what is allocated is what the maps can reach.
-Status PoolImpl::open_maps(bool clean, bool& complete) {
+// Every map is opened with the pool: a block is allocated if the maps can reach it.
+Status PoolImpl::recover(const OpenReport& report, bool& whole) {
+  if (report.directory_damaged) damage_.add("the root directory is damaged: a map may be missing");
+  if (storage_.medium().medium == Medium::volatile_ram && !report.at_once) {
+    core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
+      storage_.populate(static_cast<std::uint64_t>(p - storage_.base()), n);
+    });
+  }
   slots_.reset(new (std::nothrow) Slot[core_.root_slots()]);
   if (slots_ == nullptr) return StatusCode::out_of_memory;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     auto used = core_.read_root(i, slots_[i].root);
     if (!used && !allow_damage_) return std::move(used.error());
-    if (!used) complete = false;  // check() names the line
+    if (!used) whole = false;  // check() names the line
     if (!used || !*used) continue;
     slots_[i].used = true;
-    auto recovered = open_slot(i, clean);
+    auto recovered = open_slot(i, report.was_clean);
     if (!recovered) {
       slots_[i].error = std::move(recovered.error());
-      complete = false;  // nothing in the pool may be freed
+      whole = false;  // nothing in the pool may be freed
     } else if (*recovered == Recovered::marking) {
       core_.sweep().add(*slots_[i].instance);
     }
-    // Damage stops an owner: what it would write could bury it. An observer can still read the
-    // other maps.
+    // Damage stops an owner, whose stores could hide it. An observer can still read the other maps.
     const StatusCode code = slots_[i].error.code();
     if (code == StatusCode::out_of_memory || (code == StatusCode::corruption && !read_only_)) {
       return slots_[i].error;
@@ -357,10 +359,10 @@ bool PoolImpl::looks_torn(const Status& opened) const noexcept {
 }
 
 // PoolOptions::accept_untrusted: served only if a full check finds nothing.
-Status PoolImpl::accept_untrusted(const layout::Identity& identity) {
+Status PoolImpl::accept_untrusted() {
   const std::uint64_t begin = RealPlatform::now_ns();
   if (Status s = verify_untrusted(); !s.ok()) return s;
-  if (Status s = core_.accept(identity); !s.ok()) return s;
+  if (Status s = core_.accept(identity_); !s.ok()) return s;
   log_.say(LogLevel::warning,
            "was not trusted (%s), and is accepted: a full check of %.1f ms "
            "found nothing",
@@ -503,7 +505,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
 
 // A damaged map may name a block twice, or another's. It gives nothing back: the next open frees
 // what is nobody's.
-bool PoolImpl::names_its_own(EngineInstance& map) noexcept {
+bool PoolImpl::names_its_own(EngineInstance& map) {
   if (!map.mark_failure().ok() || !core_.heap().begin_audit().ok()) return false;
   const bool own = map.audit().ok();
   (void)core_.heap().end_audit();

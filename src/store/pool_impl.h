@@ -8,13 +8,13 @@
 #include "perdure/pool.h"
 #include "platform/real_platform.h"
 #include "pool/file_storage.h"
-#include "pool/pool_core.h"
+#include "pool/opening.h"
 #include "util/containers.h"
 #include "util/path.h"
 
 namespace perdure::detail {
 
-class PoolImpl {
+class PoolImpl final : private PoolMaps {
  public:
   // Of an open pool, for tests.
   static PoolImpl& of(Pool& pool) noexcept { return *pool.impl_; }
@@ -22,7 +22,7 @@ class PoolImpl {
   PoolImpl() noexcept : core_(platform_, storage_) {}
   PoolImpl(const PoolImpl&) = delete;
   PoolImpl& operator=(const PoolImpl&) = delete;
-  ~PoolImpl();
+  ~PoolImpl() override;
 
   Status open(std::string_view path, const PoolOptions& options);
   // An open that was only a look, at a pool in use, and found what seems damaged: the pool, or a
@@ -60,8 +60,8 @@ class PoolImpl {
   // The pages of a pool that restarted at once, where they are RAM: mapped before they are missed.
   class Populate final : public BackgroundWork<RealPlatform> {
    public:
-    explicit Populate(PoolImpl& pool) noexcept : pool_(pool) {}
-    Step run_some() noexcept override;
+    explicit Populate(PoolImpl& pool) : pool_(pool) {}
+    Step run_some() override;
 
    private:
     PoolImpl& pool_;
@@ -77,13 +77,17 @@ class PoolImpl {
   Status open_file(const PoolOptions& options);
   Status create_file(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);
-  Status open_maps(bool clean, bool& complete);
+  // --- PoolMaps ---
+  Status recover(const OpenReport& report, bool& whole) override;
+  Status complete() override;
+  Status accept(const OpenReport& report) override;
+  void serve() override;
+
   Expected<Recovered> open_slot(std::uint32_t number, bool clean);
   void finish_marking();
-  Status accept_untrusted(const layout::Identity& identity);
+  Status accept_untrusted();
   void tell_opened() const;
-  bool names_its_own(EngineInstance& map) noexcept;
-  void start_background();
+  bool names_its_own(EngineInstance& map);
   Expected<Slot*> make_map(std::string_view name, Engine engine, const MapOptions& options,
                            const MapTypes& spec);
   Status may_open(const Slot* slot, std::string_view name, const MapOptions& options) const;
@@ -117,6 +121,7 @@ class PoolImpl {
   RealPlatform::Latch maintenance_;
   mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
   Durability durability_ = Durability::process;
+  layout::Identity identity_{};
   OpenReport report_;
   Findings damage_;  // passed over at open
   std::uint32_t threads_ = 1;

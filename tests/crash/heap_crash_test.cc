@@ -58,7 +58,7 @@ TEST(HeapCrash, H4b_ExtentWordIsDurableBeforeItsFirstBlock) {
   SimMemory memory(2 << 20);
   ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
   OpenPool p(memory);
-  ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+  ASSERT_TRUE(p.pool.core().complete(true).ok());
   for (const std::size_t n : {16, 48, 64, 200, 1000, 5000, 13000}) {
     for (const BlockKind kind :
          {BlockKind::plain, BlockKind::dead_on_free, BlockKind::zero_on_free}) {
@@ -68,7 +68,7 @@ TEST(HeapCrash, H4b_ExtentWordIsDurableBeforeItsFirstBlock) {
       SimPool after(scratch);
       ASSERT_TRUE(after.open(2).ok());
       EXPECT_TRUE(after.heap().mark(block).ok()) << n;
-      EXPECT_TRUE(after.core().finish_open(true).ok());
+      EXPECT_TRUE(after.core().complete(true).ok());
     }
   }
   memory.set_mode(SimMode::frozen);
@@ -84,7 +84,7 @@ TEST(HeapCrash, H4a_RetiredDuringTheSweepIsHandedOutOnce) {
     std::vector<std::uint64_t> blocks;
     {
       OpenPool p(memory);
-      ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+      ASSERT_TRUE(p.pool.core().complete(true).ok());
       for (int i = 0; i < 8; ++i) blocks.push_back(p.allocate(64, kind));
       memory.settle();
     }
@@ -94,7 +94,7 @@ TEST(HeapCrash, H4a_RetiredDuringTheSweepIsHandedOutOnce) {
     {
       const EpochGuard<SimPlatform> guard(p.pool.epochs());
       heap.retire(blocks[0]);  // unlinked before the marker came
-      ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+      ASSERT_TRUE(p.pool.core().complete(true).ok());
       // A reader may still hold it.
       std::set<std::uint64_t> handed_out;
       for (int i = 0; i < 60; ++i) handed_out.insert(p.allocate(64, kind));
@@ -115,7 +115,7 @@ TEST(HeapCrash, H4e_PunchedExtentsAreBackedAgainAfterAReopen) {
   ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
   {
     OpenPool p(memory);
-    ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+    ASSERT_TRUE(p.pool.core().complete(true).ok());
     std::vector<std::uint64_t> blocks;
     for (int i = 0; i < 200; ++i) blocks.push_back(p.allocate(1024, BlockKind::plain));
     for (const std::uint64_t block : blocks) p.pool.heap().free(block);
@@ -127,7 +127,7 @@ TEST(HeapCrash, H4e_PunchedExtentsAreBackedAgainAfterAReopen) {
     memory.settle();
   }
   OpenPool p(memory, 2);
-  ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+  ASSERT_TRUE(p.pool.core().complete(true).ok());
   for (int i = 0; i < 200; ++i) fill(p, p.allocate(1024, BlockKind::plain), 1024);
   EXPECT_EQ(memory.hole_stores(), 0U) << "in the process after it: on a full disk a signal";
   memory.set_mode(SimMode::frozen);
@@ -140,7 +140,7 @@ TEST(HeapCrash, H4d_AllocationHelpsTheSweepBeforePoolFull) {
   ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
   {
     OpenPool p(memory);
-    ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+    ASSERT_TRUE(p.pool.core().complete(true).ok());
     memory.set_disk_limit(memory.size());
     while (p.pool.heap().allocate(64, BlockKind::plain)) {
     }
@@ -154,7 +154,7 @@ TEST(HeapCrash, H4d_AllocationHelpsTheSweepBeforePoolFull) {
   p.pool.heap().set_sweep_helper(&sweep, [](void* context) {
     auto& self = *static_cast<Sweep*>(context);
     ++self.calls;
-    return self.core.finish_open(true).ok();
+    return self.core.complete(true).ok();
   });
   EXPECT_TRUE(p.pool.heap().allocate(64, BlockKind::plain).has_value());
   EXPECT_EQ(sweep.calls, 1);
@@ -171,7 +171,7 @@ TEST(HeapCrash, H4c_AnIncompleteEnumerationFreesNothing) {
   std::set<std::uint64_t> blocks;
   {
     OpenPool p(memory);
-    ASSERT_TRUE(p.pool.core().finish_open(true).ok());
+    ASSERT_TRUE(p.pool.core().complete(true).ok());
     for (int i = 0; i < 40; ++i) {
       blocks.insert(p.allocate(64, BlockKind::dead_on_free));
       blocks.insert(p.allocate(200, BlockKind::plain));
@@ -181,7 +181,7 @@ TEST(HeapCrash, H4c_AnIncompleteEnumerationFreesNothing) {
   }
   OpenPool p(memory, 2);
   ASSERT_TRUE(p.pool.heap().mark(*blocks.begin()).ok());
-  ASSERT_TRUE(p.pool.core().finish_open(false).ok());
+  ASSERT_TRUE(p.pool.core().complete(false).ok());
   for (int i = 0; i < 40; ++i) {
     for (const auto& [n, kind] : {std::pair{64, BlockKind::dead_on_free},
                                   {200, BlockKind::plain},

@@ -29,7 +29,7 @@ class HeapAssertions : public ::testing::Test {
   void open(bool finish) {
     pool_ = std::make_unique<SimPool>(memory_);
     EXPECT_TRUE(pool_->open(1).ok());
-    EXPECT_TRUE(!finish || pool_->core().finish_open(true).ok());
+    EXPECT_TRUE(!finish || pool_->core().complete(true).ok());
   }
   Heap<SimPlatform>& heap() { return pool_->heap(); }
   EpochDomain<SimPlatform>& epochs() { return pool_->epochs(); }

@@ -140,7 +140,7 @@ class Table {
     pool_ = std::make_unique<SimPool>(memory_);
     pool_->core().background().set_threads(0);
     EXPECT_TRUE(pool_->open(1).ok());
-    EXPECT_TRUE(pool_->core().finish_open(true).ok());
+    EXPECT_TRUE(pool_->core().complete(true).ok());
     pool_->core().serve();
     const EngineContext<SimPlatform> context{.platform = pool_->platform(),
                                              .heap = pool_->heap(),

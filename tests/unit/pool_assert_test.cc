@@ -60,7 +60,7 @@ class PoolAssertions : public ::testing::Test {
   PoolCore<SimPlatform>& core() { return *core_; }
   Background<SimPlatform>& background() { return core_->background(); }
   void serve() {
-    EXPECT_TRUE(core().finish_open(true).ok());
+    EXPECT_TRUE(core().complete(true).ok());
     core().serve();
   }
 

@@ -32,7 +32,7 @@ class Core : public ::testing::Test {
     pool_ = std::make_unique<SimPool>(memory_);
     if (poisoned) pool_->platform().poison();
     opened_ = pool_->open(1);
-    if (opened_.ok()) opened_ = pool_->core().finish_open(true);
+    if (opened_.ok()) opened_ = pool_->core().complete(true);
   }
   PoolCore<SimPlatform>& core() { return pool_->core(); }
 
@@ -174,7 +174,7 @@ class AfterAKill : public Core {
     memory_.set_mode(SimMode::frozen);
     pool_ = std::make_unique<SimPool>(next_);
     pool_->restart_at_once();
-    EXPECT_TRUE(pool_->open(1).ok() && core().finish_open(true).ok());
+    EXPECT_TRUE(pool_->open(1).ok() && core().complete(true).ok());
     EXPECT_FALSE(core().after_kill().done());
   }
   ~AfterAKill() override {
@@ -218,7 +218,7 @@ TEST_F(Core, ASweepWithoutMarksFreesEverything) {
     ASSERT_TRUE(pool_->open(1).ok());
     core().sweep().add(first);
     core().sweep().add(second);
-    ASSERT_TRUE(core().finish_open(true).ok());
+    ASSERT_TRUE(core().complete(true).ok());
     EXPECT_TRUE(core().heap().sweeping());
     if (poisoned) pool_->platform().poison();
     // A block that looks alive is made dead first, and that may fail.

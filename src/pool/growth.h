@@ -1,0 +1,133 @@
+// Growth: on demand and ahead of it. Responsible for pool.I2.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "pool/growth_ahead.h"
+#include "pool/roots.h"
+
+namespace perdure::format {
+
+template <Platform P>
+class Growth : public Roots<P> {
+  using Base = Roots<P>;
+
+ public:
+  using Base::Base;
+
+  Expected<std::uint64_t> grow(std::uint64_t extents) override {
+    LatchGuard guard(latch_);
+    this->unseal();
+    PERDURE_ASSERT(P, "pool.I4", this->is_dirty());
+    const std::uint64_t now = extents_in(header_.file_bytes);
+    const std::uint64_t max = extents_in(header_.max_bytes);
+    if (extents > max - now) {
+      return refuse_growth(
+          Status::format(StatusCode::pool_full,
+                         "the pool is full: %llu of %llu bytes; erase entries, or load into a pool "
+                         "with a larger max_size",
+                         static_cast<unsigned long long>(header_.file_bytes),
+                         static_cast<unsigned long long>(header_.max_bytes)));
+    }
+    std::uint64_t want = std::min(std::max(extents, growth_of(now)), max - now);
+    for (;;) {
+      const std::uint64_t table_begin = header_.table_offset + now * 8;
+      Status s =
+          storage_.allocate(table_begin / kPage * kPage,
+                            align_up(table_begin + want * 8, kPage) - table_begin / kPage * kPage);
+      if (s.ok()) s = storage_.allocate(header_.file_bytes, want * header_.extent_bytes);
+      if (s.ok()) break;
+      if (s == StatusCode::poisoned) platform_.poison();  // the file lacks what the pool has
+      if (want == extents || s != StatusCode::pool_full) return refuse_growth(std::move(s));
+      want = extents;  // the medium is nearly full: ask for no more than is needed
+    }
+    const std::uint64_t bytes = header_.file_bytes + want * header_.extent_bytes;
+    PERDURE_ASSERT(P, "pool.I2", bytes <= storage_.size());
+    if (platform_.durable()) {  // the new length must not be lost after the header names it
+      if (Status s = this->sync_storage(header_.file_bytes, bytes - header_.file_bytes); !s.ok()) {
+        return fail(std::move(s));
+      }
+    }
+    if (Status s = claim_words(now, want); !s.ok()) return fail(std::move(s));
+    header_.file_bytes = bytes;
+    expected_ -= std::min(expected_, want);
+    if (Status s = this->write_header(false); !s.ok()) return fail(std::move(s));
+    growth_refused_ = false;
+    growth_ahead_.grown(background_, bytes);
+    return extents_in(bytes);
+  }
+  void expect(std::uint64_t extents) override {
+    LatchGuard guard(latch_);
+    expected_ = std::max(expected_, extents);
+    growth_ahead_.expected(background_, expected_ * header_.extent_bytes);
+  }
+  // Allocates up to `bytes` of the space that the next growth will need. False: all of it is there,
+  // or there is no more.
+  bool prepare_growth(std::uint64_t bytes) {
+    LatchGuard guard(latch_);
+    if (!this->open_ || platform_.poisoned()) return false;
+    const std::uint64_t now = extents_in(header_.file_bytes);
+    const std::uint64_t want =
+        std::min(std::max(growth_of(now), expected_), extents_in(header_.max_bytes) - now);
+    const std::uint64_t begin = std::max(storage_.size(), header_.file_bytes);
+    const std::uint64_t end = header_.file_bytes + want * header_.extent_bytes;
+    if (begin >= end) return false;
+    // Pieces end at multiples: each is huge pages where the system has them.
+    const std::uint64_t piece = std::min(end, (begin / bytes + 1) * bytes) - begin;
+    return storage_.allocate(begin, piece).ok();
+  }
+
+ protected:
+  using Base::background_, Base::extents_in, Base::header_, Base::latch_, Base::platform_,
+      Base::storage_;
+
+ private:
+  // The number of extents by which a pool of so many grows: an eighth more, which amortises growth,
+  // but bounded, which keeps a step short.
+  std::uint64_t growth_of(std::uint64_t extents) const {
+    return std::min(extents / 8 + 1, 64_MiB / header_.extent_bytes + 1);
+  }
+  // Logs the refusal once until the pool grows again: every insert into a full pool fails here.
+  std::unexpected<Status> refuse_growth(Status why) {
+    if (!growth_refused_) {
+      const std::string_view text = why.message();
+      background_.log().say(LogLevel::warning, "growth was refused: %.*s",
+                            static_cast<int>(text.size()), text.data());
+    }
+    growth_refused_ = true;
+    return fail(std::move(why));
+  }
+  // Words of new extents are virgin (pool.I2), with two exceptions. A header that is lost takes
+  // back growth whose extents were used, and their content stays; the head of a run says how far it
+  // reaches. And no open has read the words of extents that never were: a bit may have flipped in
+  // one. Such extents become free, and are zeroed where zeros are relied upon.
+  [[gnu::noinline]] Status claim_words(std::uint64_t first, std::uint64_t count) {
+    const std::uint64_t offset = header_.table_offset + first * 8;
+    auto* words = reinterpret_cast<std::uint64_t*>(storage_.base() + offset);
+    bool wrote = false;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint64_t extent = first + i;
+      const std::uint64_t found = platform_.load(words[i]);
+      ExtentWord word;
+      if (ExtentWord::decode(found, extent, word) && word.state == ExtentState::run) {
+        used_until_ = std::max(used_until_, extent + word.run);
+      }
+      if (found == 0 && extent >= used_until_) continue;
+      platform_.store(words[i], ExtentWord{.state = ExtentState::free}.encode(extent));
+      wrote = true;
+    }
+    if (!wrote || !platform_.durable()) return {};
+    const std::uint64_t begin = offset / kPage * kPage;
+    return this->sync_storage(begin, align_up(offset + count * 8, kPage) - begin);
+  }
+
+  // Under the latch:
+  bool growth_refused_ = false;   // and logged
+  std::uint64_t expected_ = 0;    // extents, by expect()
+  std::uint64_t used_until_ = 0;  // extent, by a lost header; see claim_words()
+  GrowthAhead<Growth, P> growth_ahead_{*this};
+};
+
+}  // namespace perdure::format

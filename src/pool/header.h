@@ -1,0 +1,43 @@
+// The pool's header: which copy counts, whether it is trusted, and its shape.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "perdure/options.h"
+#include "perdure/status.h"
+#include "pool/layout.h"
+#include "util/crc32c.h"
+
+namespace perdure {
+
+// The shape of a new pool.
+struct PoolShape {
+  std::uint64_t max_bytes = 64_GiB;
+  std::uint64_t extent_bytes = 64_KiB;
+  std::uint32_t root_slots = 256;
+  std::uint64_t initial_extents = 8;
+};
+
+inline std::uint32_t header_crc(const layout::Header& header) {
+  return crc32c(0, &header, offsetof(layout::Header, crc));
+}
+inline std::uint32_t root_crc(const layout::Root& root) {
+  layout::Root copy = root;
+  copy.crc = 0;
+  return crc32c(0, &copy, sizeof(copy));
+}
+// Sizes are multiples of the system page: every part can be synced and punched on its own.
+inline std::uint64_t align_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
+
+// Reads the counting header of a pool of `bytes` bytes. Otherwise returns what is wrong.
+Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
+                   int* copy = nullptr, bool verify = true);
+// Whether the header names another file than this one.
+bool is_copy(const layout::Header& header, const layout::Identity& here);
+// Why an unclean or moved pool is not trusted; null if it is (a sealed copy: if its seal fits).
+const char* distrust(const layout::Header& header, const layout::Identity& here);
+// The header of a new pool. Fails if the shape is impossible.
+Status shape_header(const PoolShape& shape, layout::Header& out);
+
+}  // namespace perdure
