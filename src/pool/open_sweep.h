@@ -29,7 +29,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 
 #include "heap/heap.h"
@@ -138,15 +137,11 @@ class OpenSweep final : public BackgroundWork<P> {
   static constexpr std::uint64_t kExtents = 64;  // extents per step
 
   Expected<bool> mark_some(MarkingMap& map) {
-    if constexpr (!P::kAsserts) {
-      return map.mark_some(kMarks);
-    } else {
-      PERDURE_ASSERT(P, "pool.W3", !marking_);
-      marking_ = true;
-      auto more = map.mark_some(kMarks);
-      marking_ = false;
-      return more;
-    }
+    PERDURE_ASSERT(P, "pool.W3", !marking_);
+    marking_ = true;
+    auto more = map.mark_some(kMarks);
+    marking_ = false;
+    return more;
   }
   Step stop(Status why) {
     failure_ = std::move(why);
@@ -170,8 +165,7 @@ class OpenSweep final : public BackgroundWork<P> {
   bool complete_ = true;
   bool stuck_ = false;
   bool served_ = false;
-  struct None {};
-  [[no_unique_address]] std::conditional_t<P::kAsserts, bool, None> marking_{};
+  bool marking_ = false;  // a map is inside mark_some()
   std::uint64_t served_at_ = 0;
 };
 
