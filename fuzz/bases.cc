@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
+#include "format/pool_core.h"
+#include "platform/file_storage.h"
 #include "platform/real_platform.h"
-#include "pool/file_storage.h"
-#include "pool/pool_core.h"
 #include "testing/checksums/checksums.h"
 
 namespace perdure::fuzz {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "format/layout.h"
 #include "fuzz/bases.h"
-#include "pool/layout.h"
 
 namespace perdure::fuzz {
 

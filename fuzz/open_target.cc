@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "format/pool_core.h"
 #include "fuzz/bases.h"
-#include "pool/pool_core.h"
 
 namespace perdure::fuzz {
 

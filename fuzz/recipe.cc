@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pool/layout.h"
+#include "format/layout.h"
 #include "testing/checksums/checksums.h"
 
 namespace perdure::fuzz {

@@ -33,9 +33,9 @@ find "$build" -name '*.gcda' -delete
 status=0
 # figures NAME-PREFIX BAR
 figures() {
-  python3 scripts/coverage_figures.py "$build" "$engine.$1" "$2" 'src/(pool|heap)/.*' \
-      'src/store/pool_(impl|report)\..*' 'src/index/records?\.h' \
-      "src/index/$folder/.*(recover|check|layout).*"
+  python3 scripts/coverage_figures.py "$build" "$engine.$1" "$2" \
+      'src/(format|pool|heap|background)/.*' 'src/platform/(file_storage|medium)\..*' \
+      'src/index/records?\.h' "src/index/$folder/.*(recover|check|layout).*"
 }
 # In figures, without what only other engines run, and without the planted bugs of all of them.
 only=()

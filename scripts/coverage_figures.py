@@ -42,7 +42,9 @@ def folded(branches, instances):
     return [sum(branches[i::size]) for i in range(size)]
 
 
-PARTS = {"src/heap/": "heap", "src/pool/": "pool", "src/store/pool_": "pool"}
+PARTS = {"src/heap/": "heap", "src/format/": "pool", "src/pool/": "pool",
+         "src/background/": "pool", "src/platform/file_storage": "pool",
+         "src/platform/medium": "pool"}
 LAMBDA = "a lambda in a template"
 
 

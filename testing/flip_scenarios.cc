@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "pool/layout.h"
+#include "format/layout.h"
 #include "testing/sim_memory.h"
 #include "testing/sim_platform.h"
 

@@ -30,9 +30,9 @@
 #include <string_view>
 #include <utility>
 
+#include "format/pool_core.h"
 #include "heap/heap.h"
 #include "perdure/status.h"
-#include "pool/pool_core.h"
 #include "reclaim/epoch.h"
 #include "util/crc32c.h"
 

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "background/background.h"
+#include "format/after_kill.h"
+#include "format/open_sweep.h"
 #include "heap/heap.h"
 #include "index/findings.h"
 #include "perdure/index.h"
 #include "platform/platform.h"
-#include "pool/after_kill.h"
-#include "pool/background.h"
-#include "pool/open_sweep.h"
 #include "reclaim/epoch.h"
 #include "util/log.h"
 

@@ -5,10 +5,10 @@
 #include <span>
 #include <string_view>
 
+#include "format/layout.h"
 #include "index/engine.h"
 #include "perdure/options.h"
 #include "platform/real_platform.h"
-#include "pool/layout.h"
 
 namespace perdure {
 

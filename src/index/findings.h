@@ -1,5 +1,5 @@
 // What an engine reports of itself, collected without exceptions: what does not fit in DRAM is left
-// out, and counted or noted. src/store/pool_report.cc turns it into the public structs.
+// out, and counted or noted. src/pool/pool_report.cc turns it into the public structs.
 #pragma once
 
 #include <cstdint>

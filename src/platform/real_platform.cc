@@ -16,8 +16,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "perdure/pool.h"
-
 namespace perdure {
 
 FlushInstruction best_flush_instruction() noexcept {
@@ -84,8 +82,6 @@ std::uint32_t acquire_thread_slot() noexcept {
 }
 
 }  // namespace detail
-
-Counters thread_counters() noexcept { return detail::thread_state.counters; }
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Storage: the file under a pool, as narrow as it can be. FileStorage (src/pool) is the real one;
+// Storage: the file under a pool, as narrow as it can be. FileStorage is the real one;
 // testing/ has one in memory.
 //
 // The whole capacity is mapped at one address for the life of the object, so growth moves nothing;

@@ -34,7 +34,7 @@
 // A pool that a phase has refused is not closed: the file stays as a crash would leave it.
 #pragma once
 
-#include "pool/pool_core.h"
+#include "format/pool_core.h"
 
 namespace perdure {
 

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "store/pool_impl.h"
+#include "pool/pool_impl.h"
 
 namespace perdure {
 

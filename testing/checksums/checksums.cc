@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "format/pool_core.h"
 #include "heap/extent_table.h"
 #include "heap/size_classes.h"
 #include "index/record.h"
-#include "pool/pool_core.h"
 #include "util/crc32c.h"
 
 namespace perdure::testing {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "pool/layout.h"
+#include "format/layout.h"
 
 namespace perdure::testing {
 

@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "format/layout.h"
 #include "heap/extent_table.h"
 #include "index/engine_table.h"
 #include "index/phast/layout.h"
-#include "pool/layout.h"
 #include "testing/checksums/checksums.h"
 #include "tests/conformance/engines.h"
 #include "tests/conformance/support.h"

@@ -15,8 +15,8 @@
 
 #include <gtest/gtest.h>
 
-#include "pool/layout.h"
-#include "pool/pool_core.h"
+#include "format/layout.h"
+#include "format/pool_core.h"
 #include "tests/conformance/small_pool.h"
 
 namespace perdure::test {

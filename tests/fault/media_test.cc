@@ -13,9 +13,9 @@
 #include <string>
 #include <thread>
 
+#include "platform/file_storage.h"
+#include "platform/medium.h"
 #include "platform/real_platform.h"
-#include "pool/file_storage.h"
-#include "pool/medium.h"
 #include "tests/conformance/engines.h"
 #include "tests/conformance/support.h"
 #include "tests/fault/inject.h"

@@ -88,7 +88,8 @@ def matches(pattern, files, complaint):
 
 # ---- layers -------------------------------------------------------------------------------------
 
-CORE = {"util", "platform", "heap", "reclaim", "pool", "index", "store"}
+CORE = {"util", "platform", "background", "heap", "reclaim", "format", "index", "pool", "store"}
+BELOW_INDEX = {"util", "platform", "background", "heap", "reclaim", "format"}
 # What a layer may include besides itself and the public headers. heap and reclaim may know each
 # other in one direction, whichever it is.
 LAYERS = {
@@ -97,10 +98,12 @@ LAYERS = {
     "platform": {"util"},
     "heap": {"util", "platform", "reclaim"},
     "reclaim": {"util", "platform", "heap"},
-    "pool": {"util", "platform", "heap", "reclaim"},
+    "background": {"util", "platform"},
+    "format": BELOW_INDEX - {"format"},
     "ordered": {"util", "platform", "reclaim"},
-    "engine": {"util", "platform", "heap", "reclaim", "pool", "index", "ordered"},
-    "index": {"util", "platform", "heap", "reclaim", "pool", "engine"},
+    "engine": BELOW_INDEX | {"index", "ordered"},
+    "index": BELOW_INDEX | {"engine"},
+    "pool": BELOW_INDEX | {"index"},
     "store": CORE - {"store"},
     "mpi": {"util", "platform"},
     "tools": CORE | {"bench"},
@@ -355,6 +358,10 @@ PLANTED = [
     (layering, {"src/util/a.h": '#include "pool/b.h"\n', "src/pool/b.h": HEADER}, "src/util/a.h:1"),
     (layering, {"src/heap/a.h": '\n#include "pool/b.h"\n', "src/pool/b.h": HEADER},
      "src/heap/a.h:2"),
+    (layering, {"src/format/a.h": '#include "index/b.h"\n', "src/index/b.h": HEADER},
+     "src/format/a.h:1"),
+    (layering, {"src/index/a.h": '#include "pool/b.h"\n', "src/pool/b.h": HEADER},
+     "src/index/a.h:1"),
     (layering, {"src/index/phast/a.cc": '#include "index/level/b.h"\n',
                 "src/index/level/b.h": HEADER}, "src/index/phast/a.cc:1"),
     (layering, {"src/index/phast/a.cc": '#include "../level/b.h"\n',
@@ -449,7 +456,7 @@ CLEAN = {
     "src/index/phast/b.h": HEADER + "auto n = 1'000; platform.rand(); // std::mutex\n",
     "src/index/index.h": HEADER + 'auto text = "std::mutex"; _mm_prefetch(p, 0); '
                          "_mm_cmpeq_epi8(a, b);\n",
-    "src/pool/layout.h": HEADER + "namespace perdure::layout {\nstruct Later;\n"
+    "src/format/layout.h": HEADER + "namespace perdure::layout {\nstruct Later;\n"
                          "enum class E : int { a };\n"
                          "struct A { union { int a; }; struct { int b; } c; };\n"
                          "static_assert(std::is_standard_layout_v<A> && sizeof(A) == 8);\n}\n",

@@ -12,10 +12,10 @@
 
 #include <unistd.h>
 
+#include "background/background.h"
 #include "perdure/pool.h"
 #include "platform/real_platform.h"
-#include "pool/background.h"
-#include "store/pool_impl.h"
+#include "pool/pool_impl.h"
 
 namespace perdure {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "index/level/layout.h"
 #include "platform/real_platform.h"
-#include "store/pool_impl.h"
+#include "pool/pool_impl.h"
 #include "tests/conformance/support.h"
 
 namespace perdure::test {

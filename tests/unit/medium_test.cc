@@ -1,5 +1,5 @@
 // Which block devices take `power` by msync, on a made-up sysfs.
-#include "pool/medium.h"
+#include "platform/medium.h"
 
 #include <gtest/gtest.h>
 #include <sys/sysmacros.h>

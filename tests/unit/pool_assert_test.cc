@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "pool/pool_core.h"
+#include "format/pool_core.h"
 #include "testing/sim_memory.h"
 #include "testing/sim_pool.h"
 #include "testing/sites.h"

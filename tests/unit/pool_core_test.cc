@@ -1,6 +1,6 @@
 // PoolCore over a simulated machine: shapes that nobody asks for, a full root directory, a platform
 // whose write-backs fail, and a sync that finds background work to be done.
-#include "pool/pool_core.h"
+#include "format/pool_core.h"
 
 #include <gtest/gtest.h>
 

@@ -198,7 +198,7 @@ class InGuards final : public StoreWatch {
   SimPool& pool_;
 };
 
-// S1 of pool/seal.h.
+// S1 of format/seal.h.
 TEST(PskiplistSeal, S1_ARollbackStoresInGuards) {
   SimMemory memory(2 << 20);
   PskiplistSubject<IntegerCodec> subject(words());

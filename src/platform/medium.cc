@@ -1,4 +1,4 @@
-#include "pool/medium.h"
+#include "platform/medium.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "pool/file_storage.h"
+#include "platform/file_storage.h"
 
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "pool/medium.h"
+#include "platform/medium.h"
 #include "util/arena.h"
 
 #ifndef MADV_POPULATE_READ
@@ -192,20 +192,7 @@ Status FileStorage::lock() noexcept {
   request.l_whence = SEEK_SET;
   if (fcntl(fd_, F_OFD_SETLK, &request) == 0) return {};
   if (errno != EAGAIN && errno != EACCES) return system_error(StatusCode::io, "cannot lock");
-  // OFD locks do not tell their owner; the header does.
-  layout::Header headers[2] = {};
-  (void)read(&headers[0], sizeof(headers[0]), 0);
-  (void)read(&headers[1], sizeof(headers[1]), layout::kHeaderBytes);
-  const layout::Header& newer =
-      headers[1].magic == layout::kMagic && headers[1].sequence > headers[0].sequence ? headers[1]
-                                                                                      : headers[0];
-  char host[sizeof(newer.identity.host) + 1] = {};
-  std::memcpy(host, newer.identity.host, sizeof(newer.identity.host));
-  return Status::format(StatusCode::busy,
-                        "in use by process %llu on %s; close it there first (info and stats work "
-                        "meanwhile)",
-                        static_cast<unsigned long long>(newer.identity.pid),
-                        host[0] != '\0' ? host : "this host");
+  return StatusCode::busy;
 }
 
 std::int64_t FileStorage::lock_holder() const noexcept {

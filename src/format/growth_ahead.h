@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "pool/background.h"
+#include "background/background.h"
 
 namespace perdure {
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <new>
 
-#include "store/pool_impl.h"
+#include "pool/pool_impl.h"
 
 namespace perdure {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "pool/growth.h"
+#include "format/growth.h"
 
 namespace perdure {
 
@@ -98,11 +98,7 @@ class Recovery : public Growth<P> {
   // Reads header, root directory and extent table, stores nothing, and refuses the pool.
   Status examine(const OpenRequest& request, OpenReport& report) {
     int copy = 0;
-    if (Status s = read_header(storage_.base(), storage_.size(), header_, &copy,
-                               P::verifies("pool.header.crc"_site));
-        !s.ok()) {
-      return s;
-    }
+    if (Status s = this->read_counting(header_, &copy); !s.ok()) return s;
     this->next_copy_ = copy ^ 1;
     threads_ = std::max(request.threads, 1U);
     const bool sealed = header_.close_state == layout::CloseState::sealed;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "pool/seal.h"
+#include "format/seal.h"
 
 namespace perdure::format {
 

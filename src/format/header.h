@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "format/layout.h"
 #include "perdure/options.h"
 #include "perdure/status.h"
-#include "pool/layout.h"
 #include "util/crc32c.h"
 
 namespace perdure {

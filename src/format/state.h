@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
+#include "background/background.h"
+#include "format/after_kill.h"
+#include "format/header.h"
+#include "format/open_sweep.h"
 #include "heap/heap.h"
-#include "pool/after_kill.h"
-#include "pool/background.h"
-#include "pool/header.h"
-#include "pool/open_sweep.h"
 
 namespace perdure::format {
 
@@ -40,6 +40,10 @@ class State : public HeapHost {
  protected:
   std::uint64_t extents_in(std::uint64_t bytes) const {
     return (bytes - header_.data_offset) / header_.extent_bytes;
+  }
+  Status read_counting(layout::Header& out, int* copy) const {
+    return read_header(storage_.base(), storage_.size(), out, copy,
+                       P::verifies("pool.header.crc"_site));
   }
   // For assertions, with the latch held: the pool may be stored to.
   bool is_dirty() const {

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "platform/identity.h"
+
 namespace perdure::layout {
 
 inline constexpr std::uint64_t kMagic = 0x3165727564726570;  // "perdure1"
@@ -21,9 +23,9 @@ inline constexpr std::uint32_t kEndianTag = 0x01020304;
 inline constexpr std::uint64_t kHeaderBytes = 4096;
 inline constexpr std::uint64_t kDirectoryOffset = 2 * kHeaderBytes;
 
-// Features that this build knows, a bit each. Of a pool with an unknown compatible bit everything
-// else is as ever: it is opened, and written, and the bit is kept. One with an unknown incompatible
-// bit is refused. A feature whose data this build would free, change or not replay is incompatible.
+// Features that this build knows, a bit each. A pool with an unknown compatible bit is opened and
+// written as usual, and the bit is kept. A pool with an unknown incompatible bit is refused. A
+// feature is incompatible if this build would free or change its data, or not replay it.
 inline constexpr std::uint64_t kCompatibleFeatures = 0;
 inline constexpr std::uint64_t kIncompatibleFeatures = 0;
 
@@ -35,17 +37,6 @@ enum class CloseState : std::uint32_t {
   sealed = 3,  // open, written back whole, nothing stored since; trusted anywhere, a copy of it if
                // its content has the checksum `seal`
 };
-
-// Who had the pool open, and where: decides whether an unclean pool can be trusted.
-struct Identity {
-  std::uint8_t boot_id[16];
-  std::uint64_t device;
-  std::uint64_t inode;
-  std::uint64_t filesystem_id;
-  std::uint64_t pid;
-  char host[64];
-};
-static_assert(sizeof(Identity) == 112);
 
 // Two copies; the valid one with the higher sequence counts. Written whole, then made durable.
 struct Header {
@@ -76,11 +67,11 @@ struct Header {
   std::uint64_t compatible;    // bits; see kCompatibleFeatures
   std::uint64_t incompatible;  // bits; see kIncompatibleFeatures
   std::uint64_t batch_log;     // offset of the root of a log of batches; 0: none
-  // Of the log beside the file that belongs to it; 0: there never was one. Both are kept for good,
-  // so that what an older incarnation left behind is not taken for the present one.
+  // Identify the log beside the file; 0: there never was one. Both are kept for good: the remains
+  // of an older incarnation must not be taken for the present log.
   std::uint8_t log_id[16];
   std::uint64_t log_incarnation;
-  // All reserved bytes are zero; where an unknown compatible bit is set they may be its feature's.
+  // All reserved bytes are zero, unless an unknown compatible bit is set: its feature may use them.
   std::uint8_t reserved[216];
   std::uint32_t reserved2;
   std::uint32_t crc;  // CRC32C of all bytes before it

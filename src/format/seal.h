@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "pool/state.h"
+#include "format/state.h"
 
 namespace perdure::format {
 

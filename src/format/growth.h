@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "pool/growth_ahead.h"
-#include "pool/roots.h"
+#include "format/growth_ahead.h"
+#include "format/roots.h"
 
 namespace perdure::format {
 

@@ -1,4 +1,4 @@
-#include "pool/header.h"
+#include "format/header.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,11 +3,13 @@
 #include <new>
 
 #include "perdure/version.h"
-#include "store/pool_impl.h"
+#include "pool/pool_impl.h"
 
 namespace perdure {
 
 std::string_view version() noexcept { return PERDURE_VERSION; }
+
+Counters thread_counters() noexcept { return detail::thread_state.counters; }
 
 Pool::Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept : impl_(std::move(impl)) {}
 Pool::Pool(Pool&&) noexcept = default;

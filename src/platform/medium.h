@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include "pool/file_storage.h"
+#include "platform/file_storage.h"
 
 namespace perdure {
 

@@ -7,9 +7,9 @@
 
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "platform/identity.h"
 #include "platform/real_platform.h"
 #include "platform/storage.h"
-#include "pool/layout.h"
 #include "util/path.h"
 
 namespace perdure {
@@ -34,8 +34,8 @@ class FileStorage final : public Storage {
   FileStorage& operator=(const FileStorage&) = delete;
   ~FileStorage() override;
 
-  // Opens an existing regular file and takes the lock. Errors: not_found, busy (naming the owner),
-  // invalid_argument (not a regular file), io.
+  // Opens an existing regular file and takes the lock. Errors: not_found, busy (the file stays
+  // readable), invalid_argument (not a regular file), io.
   Status open(std::string_view path, Access access) noexcept;
   // Makes a new, empty, locked file beside `path`; publish() gives it its name once it is a pool,
   // so that a kill in between leaves no half-made pool. Errors: exists, busy (being created), io.

@@ -31,11 +31,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "background/background.h"
+#include "format/after_kill.h"
 #include "heap/heap.h"
 #include "perdure/status.h"
 #include "platform/platform.h"
-#include "pool/after_kill.h"
-#include "pool/background.h"
 
 namespace perdure {
 

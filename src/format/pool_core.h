@@ -40,7 +40,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pool/recovery.h"
+#include "format/recovery.h"
 
 namespace perdure {
 
@@ -122,8 +122,7 @@ class PoolCore final : public format::Recovery<P> {
     {
       LatchGuard guard(latch_);
       layout::Header found;
-      const Status s = read_header(this->storage_.base(), this->storage_.size(), found, nullptr,
-                                   P::verifies("pool.header.crc"_site));
+      const Status s = this->read_counting(found, nullptr);
       if (!s.ok() || found.sequence != header_.sequence) bad("the header in force is damaged");
       layout::Root root;
       for (std::uint32_t slot = 0; slot < header_.root_slots; ++slot) {

@@ -6,8 +6,8 @@
 
 #include "index/engine_table.h"
 #include "perdure/pool.h"
+#include "platform/file_storage.h"
 #include "platform/real_platform.h"
-#include "pool/file_storage.h"
 #include "pool/opening.h"
 #include "util/containers.h"
 #include "util/path.h"
@@ -75,6 +75,7 @@ class PoolImpl final : private PoolMaps {
   };
 
   Status open_file(const PoolOptions& options);
+  Status tell_owner() const;
   Status create_file(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);
   // --- PoolMaps ---

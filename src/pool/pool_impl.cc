@@ -1,4 +1,4 @@
-#include "store/pool_impl.h"
+#include "pool/pool_impl.h"
 
 #include <unistd.h>
 
@@ -138,6 +138,23 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   return s;
 }
 
+// A file's lock does not name its owner; the header does.
+Status PoolImpl::tell_owner() const {
+  layout::Header headers[2] = {};
+  (void)storage_.read(&headers[0], sizeof(headers[0]), 0);
+  (void)storage_.read(&headers[1], sizeof(headers[1]), layout::kHeaderBytes);
+  const layout::Header& newer =
+      headers[1].magic == layout::kMagic && headers[1].sequence > headers[0].sequence ? headers[1]
+                                                                                      : headers[0];
+  char host[sizeof(newer.identity.host) + 1] = {};
+  std::memcpy(host, newer.identity.host, sizeof(newer.identity.host));
+  return Status::format(StatusCode::busy,
+                        "in use by process %llu on %s; close it there first (info and stats work "
+                        "meanwhile)",
+                        static_cast<unsigned long long>(newer.identity.pid),
+                        host[0] != '\0' ? host : "this host");
+}
+
 Status PoolImpl::open_file(const PoolOptions& options) {
   if (Status s = known(options.mode); !s.ok()) return s;
   if (options.mode != OpenMode::create_new) {
@@ -164,6 +181,7 @@ Status PoolImpl::open_file(const PoolOptions& options) {
       const bool durable = !read_only_ && durability_ == Durability::power;
       return durable ? storage_.sync_name() : Status();
     }
+    if (s == StatusCode::busy) return tell_owner();
     if (s != StatusCode::not_found || options.mode != OpenMode::open_or_create) return s;
   }
   return create_file(options);

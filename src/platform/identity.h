@@ -1,0 +1,19 @@
+// Identity: a file of a machine in one of its boots. On media, in the pool's header.
+#pragma once
+
+#include <cstdint>
+
+namespace perdure::layout {
+
+// Who had the pool open, and where: decides whether an unclean pool can be trusted.
+struct Identity {
+  std::uint8_t boot_id[16];
+  std::uint64_t device;
+  std::uint64_t inode;
+  std::uint64_t filesystem_id;
+  std::uint64_t pid;
+  char host[64];
+};
+static_assert(sizeof(Identity) == 112);
+
+}  // namespace perdure::layout
