@@ -15,6 +15,19 @@ namespace perdure::testing {
 inline constexpr PoolShape kTinyShape{
     .max_bytes = 1 << 20, .extent_bytes = kPage, .root_slots = 8, .initial_extents = 4};
 
+// A heap's host that passes everything on to its pool. For tests that change a part of it.
+class PassingHost : public HeapHost {
+ public:
+  explicit PassingHost(PoolCore<SimPlatform>& core) : core_(core) { core.heap().set_host(*this); }
+  Expected<std::uint64_t> grow(std::uint64_t extents) override { return core_.grow(extents); }
+  void expect(std::uint64_t extents) override { core_.expect(extents); }
+  void space_freed() override { core_.space_freed(); }
+  bool help_sweep() override { return core_.help_sweep(); }
+
+ protected:
+  PoolCore<SimPlatform>& core_;
+};
+
 class SimPool {
  public:
   explicit SimPool(SimMemory& memory, Durability mode = Durability::power)

@@ -61,7 +61,7 @@ class SyntheticSubject : public Subject, private PoolMaps {
       if (Status s = pool_->core().add_root(root); !s.ok()) return s;
       if (Status s = engine_->open(*offset); !s.ok()) return s;
     }
-    if (!rules_.help_sweep) pool_->heap().set_sweep_helper(nullptr, nullptr);
+    if (!rules_.help_sweep) no_help_ = std::make_unique<NoHelp>(pool_->core());
     engine_->start();  // before the sweep is added: that one is then the first in turn
     return {};
   }
@@ -117,9 +117,15 @@ class SyntheticSubject : public Subject, private PoolMaps {
 
  private:
   bool recovered_ = false;  // the engine was there
+  struct NoHelp final : PassingHost {
+    using PassingHost::PassingHost;
+    bool help_sweep() override { return false; }
+  };
+
   SyntheticRules rules_;
   PoolShape shape_;
   SimMedium medium_;
+  std::unique_ptr<NoHelp> no_help_;  // goes after its pool
   std::unique_ptr<SimPool> pool_;
   std::unique_ptr<SyntheticEngine<SimPlatform>> engine_;  // goes before its pool
 };

@@ -17,7 +17,8 @@ class Growth : public Roots<P> {
  public:
   using Base::Base;
 
-  Expected<std::uint64_t> grow(std::uint64_t extents) override {
+  // --- HeapHost ---
+  Expected<std::uint64_t> grow(std::uint64_t extents) final {
     LatchGuard guard(latch_);
     this->unseal();
     PERDURE_ASSERT(P, "pool.I4", this->is_dirty());
@@ -58,7 +59,7 @@ class Growth : public Roots<P> {
     growth_ahead_.grown(background_, bytes);
     return extents_in(bytes);
   }
-  void expect(std::uint64_t extents) override {
+  void expect(std::uint64_t extents) final {
     LatchGuard guard(latch_);
     expected_ = std::max(expected_, extents);
     growth_ahead_.expected(background_, expected_ * header_.extent_bytes);

@@ -84,8 +84,7 @@ class OpenSweep final : public BackgroundWork<P> {
   // From now on the heap may serve. `complete`: every other map could be enumerated.
   void begin(bool complete) {
     complete_ = complete;
-    heap_.set_sweep_helper(this,
-                           [](void* self) { return static_cast<OpenSweep*>(self)->finish(); });
+    begun_ = true;
   }
   // Adds the rest of the sweep to the background.
   void serve() {
@@ -103,6 +102,8 @@ class OpenSweep final : public BackgroundWork<P> {
     }
     return over();
   }
+  // finish() for an allocation. False: the heap does not serve yet.
+  bool help() { return begun_ && finish(); }
   bool over() const { return !heap_.sweeping(); }
   // Why the sweep will not end, or frees nothing. Call it while no step runs.
   const Status& failure() const { return failure_; }
@@ -164,6 +165,7 @@ class OpenSweep final : public BackgroundWork<P> {
   Status failure_;
   bool complete_ = true;
   bool stuck_ = false;
+  bool begun_ = false;
   bool served_ = false;
   bool marking_ = false;  // a map is inside mark_some()
   std::uint64_t served_at_ = 0;

@@ -49,10 +49,7 @@ class PoolCore final : public format::Recovery<P> {
   using Base = format::Recovery<P>;
 
  public:
-  PoolCore(P& platform, Storage& storage) : Base(platform, storage) {
-    heap_.set_space_watch(&background_,
-                          [](void* work) { static_cast<Background<P>*>(work)->space_freed(); });
-  }
+  using Base::Base;
   ~PoolCore() override {
     background_.stop();
     if (!abandoned_) epochs_.drain_all();

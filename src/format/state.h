@@ -23,6 +23,10 @@ class State : public HeapHost {
         after_kill_(platform, heap_),
         sweep_(heap_, after_kill_, background_) {}
 
+  // --- HeapHost ---
+  void space_freed() final { background_.space_freed(); }
+  bool help_sweep() final { return sweep_.help(); }
+
   P& platform() { return platform_; }
   Storage& storage() { return storage_; }
   EpochDomain<P>& epochs() { return epochs_; }

@@ -32,8 +32,8 @@
 //   false. Every mark comes before the first sweep_some: a bit that is set then stays set until its
 //   block is freed. An extent that was swept is like any other.
 // PROGRESS  blocking: a latch per class, one for extents. With no space left allocate returns
-//   pool_full. It works again once space is free; the first free after such a failure calls the
-//   space watch.
+//   pool_full. It works again once space is free; the first free after such a failure calls
+//   HeapHost::space_freed.
 // LAYERS  state.h, extents.h, slabs.h, sweep.h, audit.h, and here allocation and freeing.
 #pragma once
 
@@ -62,12 +62,12 @@ class Heap final : public heap::Audit<P> {
         return block;
       if (block.error() != StatusCode::pool_full) return block;
       // heap.I4: touched extents may have free blocks, but only the sweep's end can tell.
-      if (swept_later && help_sweep()) continue;
+      // No latch is held: a step of the sweep frees and allocates, and may wait for another thread
+      // that needs this thread's cache.
+      if (swept_later && (!sweeping() || this->host_->help_sweep())) continue;
       if (auto larger = allocate_larger(n, kind); larger.has_value()) return larger;
-      // Tries once more after the watch is set: a free comes before that, or calls the watch.
-      if (this->space_watch_ == nullptr || starved_.exchange(true, std::memory_order_seq_cst)) {
-        return block;
-      }
+      // Tries once more after `starved_` is set: a free comes before that, or calls the host.
+      if (starved_.exchange(true, std::memory_order_seq_cst)) return block;
       (void)P::heavy_fence();
     }
   }
@@ -167,12 +167,6 @@ class Heap final : public heap::Audit<P> {
     discard(offset);
     return {};
   }
-  // Set before the heap is shared. Called, with latches of the heap held, when memory is freed
-  // after an allocation failed with pool_full.
-  void set_space_watch(void* context, void (*freed)(void* context)) {
-    this->watch_context_ = context;
-    this->space_watch_ = freed;
-  }
 
  private:
   using Base::epochs_, Base::extent_of, Base::extents_, Base::give_back, Base::kTouched,
@@ -192,11 +186,6 @@ class Heap final : public heap::Audit<P> {
 
   std::uint64_t block_in(const Extent& extent, std::uint64_t number, std::uint64_t offset) const {
     return (offset - offset_of(number)) / kClassSizes[extent.size_class];
-  }
-  // The caller holds no latch: a step of the sweep frees and allocates, and may wait for another
-  // thread that needs this thread's cache.
-  bool help_sweep() {
-    return !sweeping() || (this->helper_ != nullptr && this->helper_(this->helper_context_));
   }
   [[gnu::always_inline]] Expected<std::uint64_t> allocate_now(std::size_t n, BlockKind kind) {
     const std::uint32_t size_class = class_of(n);

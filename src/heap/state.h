@@ -23,7 +23,7 @@ struct HeapGeometry {
   std::uint64_t max_extents = 0;
 };
 
-// Lengthens the pool. Implemented by the pool, which owns the header.
+// The pool, as the heap calls it: the only way up from the heap. None of it is on a fast path.
 class HeapHost {
  public:
   virtual ~HeapHost() = default;
@@ -31,6 +31,13 @@ class HeapHost {
   virtual Expected<std::uint64_t> grow(std::uint64_t extents) = 0;
   // A hint: allocations will soon need so many extents.
   virtual void expect(std::uint64_t /*extents*/) {}
+  // Memory was freed after an allocation failed with pool_full. The caller holds latches of the
+  // heap.
+  virtual void space_freed() {}
+  // An allocation calls this during a sweep when no untouched extent is left; it holds no latch of
+  // the heap then. The host must finish the sweep or return false. What it runs may allocate,
+  // retire and free, and must not wait for a latch that its caller's engine holds.
+  virtual bool help_sweep() { return false; }
 };
 
 }  // namespace perdure
@@ -74,6 +81,9 @@ class State {
     extent_count_.store(extents, std::memory_order_release);
     return {};
   }
+
+  // For tests: another host than that of attach().
+  void set_host(HeapHost& host) { host_ = &host; }
 
   bool contains(std::uint64_t offset, std::size_t n) const {
     const std::uint64_t end = data_end();
@@ -242,7 +252,7 @@ class State {
     P::light_fence();  // orders the free before the load; allocate() does it the other way round
     if (!starved_.load(std::memory_order_relaxed)) [[likely]]
       return;
-    if (starved_.exchange(false, std::memory_order_seq_cst)) space_watch_(watch_context_);
+    if (starved_.exchange(false, std::memory_order_seq_cst)) host_->space_freed();
   }
 
   P& platform_;
@@ -255,10 +265,6 @@ class State {
   std::uint32_t max_class_ = 0;  // classes that fit an extent at least twice
   typename P::template Atomic<std::uint64_t> extent_count_{0};
   typename P::template Atomic<bool> sweeping_{false};
-  void* helper_context_ = nullptr;
-  bool (*helper_)(void*) = nullptr;
-  void* watch_context_ = nullptr;
-  void (*space_watch_)(void*) = nullptr;
   // An allocation has failed with pool_full, and nothing was freed since.
   typename P::template Atomic<bool> starved_{false};
   std::uint64_t sweep_cursor_ = 0;

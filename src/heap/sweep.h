@@ -114,13 +114,6 @@ class Sweep : public Slabs<P> {
     this->tell_space_freed();
     return false;
   }
-  // What an allocation calls during a background sweep when no untouched extent is left; it holds
-  // no latch of the heap then. The helper must finish the sweep or return false. What it runs may
-  // allocate, retire and free, and must not wait for a latch that its caller's engine holds.
-  void set_sweep_helper(void* context, bool (*help)(void* context)) {
-    this->helper_context_ = context;
-    this->helper_ = help;
-  }
 
  protected:
   using Base::bits_of, Base::blocks_in, Base::extent_count_, Base::extent_latch_, Base::extents_,

@@ -51,7 +51,9 @@
 namespace perdure {
 
 // What to do with a retired object. `prepare` may be null; `finish` gives the memory back. `touch`
-// may be null: it prefetches what the other two come to, for a whole batch before its first.
+// may be null: it prefetches what the other two read, for a whole batch before its first. A struct
+// of functions, not an interface as HeapHost: an owner has one for each kind of object, constant,
+// and a batch needs to know which functions are null.
 struct Reclaimer {
   void (*prepare)(void* context, std::uint64_t object);
   void (*finish)(void* context, std::uint64_t object);

@@ -147,20 +147,20 @@ TEST(HeapCrash, H4d_AllocationHelpsTheSweepBeforePoolFull) {
     memory.settle();
   }
   OpenPool p(memory, 2);  // nothing is reachable, nothing is untouched
-  struct Sweep {
-    PoolCore<SimPlatform>& core;
+  struct Sweep final : testing::PassingHost {
+    using PassingHost::PassingHost;
+    bool help_sweep() override {
+      ++calls;
+      return core_.complete(true).ok();
+    }
     int calls = 0;
-  } sweep{p.pool.core()};
-  p.pool.heap().set_sweep_helper(&sweep, [](void* context) {
-    auto& self = *static_cast<Sweep*>(context);
-    ++self.calls;
-    return self.core.complete(true).ok();
-  });
+  } sweep(p.pool.core());
   EXPECT_TRUE(p.pool.heap().allocate(64, BlockKind::plain).has_value());
   EXPECT_EQ(sweep.calls, 1);
   while (p.pool.heap().allocate(64, BlockKind::plain)) {
   }
   EXPECT_EQ(p.pool.heap().allocate(64, BlockKind::plain).error(), StatusCode::pool_full);
+  p.pool.heap().set_host(p.pool.core());  // before `sweep` goes
   memory.set_mode(SimMode::frozen);
 }
 
