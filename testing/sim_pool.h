@@ -69,7 +69,7 @@ class SimPool {
   EpochDomain<SimPlatform>& epochs() { return core_.epochs(); }
   const OpenReport& report() const { return report_; }
 
-  // Runs `mark` between the two ends of an audit and reports leaks and what it answers.
+  // Runs `mark` between the two ends of an audit. Reports leaks and the error of `mark`.
   template <class F>
   void audit(F&& mark, std::vector<std::string>& violations) {
     epochs().drain_all();

@@ -81,7 +81,7 @@ void FileStorage::refresh_size() noexcept {
 
 Status FileStorage::open(std::string_view path, Access access) noexcept {
   if (!path_.assign(path)) return bad_path();
-  // O_NONBLOCK: a FIFO must answer, not hang.
+  // O_NONBLOCK: opening a FIFO must fail, not hang.
   const int flags = (access == Access::owner ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
   const int fd = ::open(path_.c_str(), flags);
   if (fd < 0) {
@@ -115,7 +115,7 @@ Status FileStorage::create(std::string_view path) noexcept {
                             "cannot create: no such directory; make it first");
     }
     if (errno != EEXIST) return system_error(StatusCode::io, "cannot create");
-    // Somebody is creating this pool, or was killed while doing so: the lock tells.
+    // Another process creates this pool, or was killed while it did: the lock tells which.
     const int other = ::open(new_path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (other < 0) continue;
     fd_ = other;
@@ -131,7 +131,7 @@ Status FileStorage::create(std::string_view path) noexcept {
 }
 
 Status FileStorage::publish() noexcept {
-  // link() fails where rename() would replace what somebody else has made meanwhile.
+  // link() fails where rename() would replace a file that was made meanwhile.
   if (::link(new_path_.c_str(), path_.c_str()) != 0) {
     return errno == EEXIST ? Status::format(StatusCode::exists, "the file exists")
                            : system_error(StatusCode::io, "cannot name the new pool");
@@ -142,8 +142,8 @@ Status FileStorage::publish() noexcept {
   return s;
 }
 
-// The name must survive what its content does. File systems that sync no folders, and folders that
-// may not be read, are those of pools that promise less than `power`.
+// The name must survive whenever the content does. File systems that sync no folders, and folders
+// that may not be read, hold only pools that promise less than `power`.
 Status FileStorage::sync_name() const noexcept {
   const bool promised = medium_.msync_is_ordered || medium_.medium == Medium::cache_line ||
                         medium_.medium == Medium::eadr;
@@ -184,8 +184,8 @@ Status FileStorage::adopt(int fd, Access access) noexcept {
   return {};
 }
 
-// An open-file-description lock: also held against another open in this process, gone with the last
-// holder.
+// An open-file-description lock: it also excludes another open in this process, and ends with the
+// last descriptor of this open.
 Status FileStorage::lock() noexcept {
   struct flock request{};
   request.l_type = F_WRLCK;
@@ -213,7 +213,7 @@ std::int64_t FileStorage::read(void* buffer, std::size_t n, std::uint64_t offset
 }
 
 Status FileStorage::map(std::uint64_t capacity) noexcept {
-  // A huge page can be used only where file offset and address agree modulo its size.
+  // A huge page is possible only where file offset and address agree modulo its size.
   const std::uint64_t padded = capacity + kHugePage;
   void* reserved =
       mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -250,9 +250,9 @@ Status FileStorage::map(std::uint64_t capacity) noexcept {
   return {};
 }
 
-// tmpfs gives huge pages by mount option only, which is `never` nearly everywhere; but it
-// collapses small ones on request. One small page is enough to make a huge page of otherwise empty
-// space. Best effort.
+// tmpfs gives huge pages by mount option only, which is `never` nearly everywhere, but it collapses
+// small pages on request. One small page is enough: the rest of the huge page may be empty. Best
+// effort.
 void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
   if (to < kHugeFrom) return;
   for (std::uint64_t chunk = from / kHugePage * kHugePage; chunk + kHugePage <= to;
@@ -270,7 +270,7 @@ void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
 }
 
 void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept {
-  // The range is assigned, so the file is not shorter; if somebody has cut it, this has no effect.
+  // The range is assigned: the file is not shorter. If it was cut short, this has no effect.
   madvise(base_ + offset / 4096 * 4096, offset % 4096 + length, MADV_POPULATE_READ);
 }
 
@@ -282,14 +282,14 @@ Status FileStorage::full(const char* what) const noexcept {
       what, static_cast<unsigned long long>(size()));
 }
 
-// Growing, or setting the size back after a failure, would put zeros where somebody has cut the
-// file short, and hide it.
+// The file was cut short. Growing it, or setting the size back after a failure, would put zeros
+// there and hide that.
 Status FileStorage::shortened() const noexcept {
   return Status::format(StatusCode::poisoned, "the file became shorter; restore a copy of it");
 }
 
-// Takes back what an allocation has added, and nothing else: its range may begin with live content.
-// False: the file is shorter than it was before.
+// Removes only the space that an allocation has added: its range may begin with live content.
+// False: the file is shorter than before.
 bool FileStorage::take_back(std::uint64_t before, std::uint64_t end) noexcept {
   if (!backs(before)) return false;
   if (end > before && backs(before + 1) && ftruncate(fd_, static_cast<off_t>(before)) == 0) {
@@ -313,7 +313,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_.store(std::max(before, end), std::memory_order_release);
     make_huge(before, end);
-    // Populating is an allocation that answers an error where a plain access would be killed.
+    // Populating allocates, and returns an error where a plain access would end the process.
     if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
     if (errno != EINVAL) {
       if (!take_back(before, end)) return shortened();

@@ -37,12 +37,12 @@ class FileStorage final : public Storage {
   // Opens an existing regular file and takes the lock. Errors: not_found, busy (the file stays
   // readable), invalid_argument (not a regular file), io.
   Status open(std::string_view path, Access access) noexcept;
-  // Makes a new, empty, locked file beside `path`; publish() gives it its name once it is a pool,
-  // so that a kill in between leaves no half-made pool. Errors: exists, busy (being created), io.
+  // Makes a new, empty, locked file beside `path`. publish() gives it its name once it is a pool: a
+  // kill in between leaves no half-made pool. Errors: exists, busy (being created), io.
   Status create(std::string_view path) noexcept;
   Status publish() noexcept;  // durably; if that fails the name is not there
-  // Makes the file's name durable. An open for `power` asks for it as well: who made the pool may
-  // have died between the two steps of publish().
+  // Makes the file's name durable. An open for `power` calls it, too: the creator may have died
+  // between the two steps of publish().
   Status sync_name() const noexcept;
   void discard_new() noexcept;  // removes what create() made and publish() did not name
   // Maps `capacity` bytes of address space over the file.
@@ -64,17 +64,16 @@ class FileStorage final : public Storage {
   // The file has at least so many bytes now.
   bool backs(std::uint64_t bytes) const noexcept;
   const MediumReport& medium() const noexcept { return medium_; }
-  // Is told once that the system gives no huge pages; must stay valid.
+  // The log for one message, if the system gives no huge pages. It must stay valid.
   void set_log(const Log& log) noexcept { log_ = &log; }
-  // Device, inode, file system, boot, process and host, as of now. Fails with io rather than answer
-  // a part of it, which would pass for another place.
+  // Device, inode, file system, boot, process and host, as of now. Fails with io instead of
+  // returning a part of it, which would look like another place.
   Status identity(layout::Identity& out) const noexcept;
   // Reads the start of the file without mapping it.
   std::int64_t read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept;
-  // Pid of the lock's holder, 0 if nobody holds it.
+  // Pid of the lock's holder; 0 if there is none.
   std::int64_t lock_holder() const noexcept;
-  // Brings [offset, offset+length) into the page tables, so that recovery does not fault page by
-  // page.
+  // Brings [offset, offset+length) into the page tables: recovery then does not fault page by page.
   void populate(std::uint64_t offset, std::uint64_t length) noexcept;
 
  private:
@@ -96,10 +95,10 @@ class FileStorage final : public Storage {
   std::uint64_t capacity_ = 0;
   MediumReport medium_;
   const Log* log_ = &kSilent;
-  bool huge_refused_ = false;  // and told; under latch_
+  bool huge_refused_ = false;  // and logged; under latch_
 };
 
-// This boot's id; zero where the system has none. False if it cannot be read just now.
+// This boot's id; zero if the system has none. False: it cannot be read now.
 bool read_boot_id(std::uint8_t (&id)[16]) noexcept;
 
 }  // namespace perdure

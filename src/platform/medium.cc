@@ -53,7 +53,7 @@ constexpr Filesystem kFilesystems[] = {
 };
 
 // A synchronous mapping is possible on DAX only: stores reach the medium without the kernel.
-bool is_dax(int fd) noexcept {
+bool is_dax(int fd) {
   struct stat info{};
   if (fstat(fd, &info) != 0) return false;
   void* p = mmap(nullptr, 4096, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
@@ -63,7 +63,7 @@ bool is_dax(int fd) noexcept {
 }
 
 // libpmem2 knows whether the platform flushes its caches on power loss. It refuses empty files.
-bool is_eadr(int fd) noexcept {
+bool is_eadr(int fd) {
 #ifdef PERDURE_HAVE_LIBPMEM2
   pmem2_source* source = nullptr;
   pmem2_config* config = nullptr;
@@ -84,8 +84,8 @@ bool is_eadr(int fd) noexcept {
 #endif
 }
 
-// What fits, cut to whole bytes read; false if the file cannot be read or is empty.
-bool read_text(const char* path, char* text, std::size_t size) noexcept {
+// Reads as much as fits. False: the file cannot be read, or is empty.
+bool read_text(const char* path, char* text, std::size_t size) {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const auto n = ::read(fd, text, size - 1);
@@ -94,14 +94,14 @@ bool read_text(const char* path, char* text, std::size_t size) noexcept {
   return n > 0;
 }
 
-// A disk, or a partition of one, that is written by DMA from the page.
-bool is_disk(const char* name) noexcept {
+// Whether DMA from the page writes this disk, or the disk of this partition.
+bool is_disk(const char* name) {
   return std::strncmp(name, "nvme", 4) == 0 || std::strncmp(name, "sd", 2) == 0 ||
          std::strncmp(name, "vd", 2) == 0;
 }
 
 // The mount options of a device, from mountinfo; "" if they cannot be read.
-bool journals_data(unsigned device_major, unsigned device_minor) noexcept {
+bool journals_data(unsigned device_major, unsigned device_minor) {
   std::FILE* file = std::fopen("/proc/self/mountinfo", "re");
   if (file == nullptr) return true;  // cannot tell
   char device[32];
@@ -117,9 +117,9 @@ bool journals_data(unsigned device_major, unsigned device_minor) noexcept {
   return journals;
 }
 
-// `power` by msync needs sectors written whole, by DMA from the page: ext4 or xfs on a plain block
-// device.
-void judge_msync(int fd, MediumReport& report) noexcept {
+// With msync, `power` needs whole sectors written by DMA from the page: ext4 or xfs on a plain
+// block device.
+void judge_msync(int fd, MediumReport& report) {
   const bool ext4 = std::strcmp(report.filesystem, "ext4") == 0;
   if (!ext4 && std::strcmp(report.filesystem, "xfs") != 0) {
     report.msync_note = "only ext4 and xfs are known to write pages back without copying them";
@@ -137,10 +137,10 @@ void judge_msync(int fd, MediumReport& report) noexcept {
 
 }  // namespace
 
-// A device-mapper device tells its table to root only, but its parts to everyone. LVM's linear and
+// Only root can read a device-mapper device's table, but every user its parts. LVM's linear and
 // striped volumes lie on disks themselves and have a name without suffix; thin, cached, mirrored
 // and snapshot volumes, and those on encryption or RAID, lie on other mapped devices.
-const char* judge_block_device(const char* sys, dev_t device) noexcept {
+const char* judge_block_device(const char* sys, dev_t device) {
   char path[1024];
   char target[512] = {};
   std::snprintf(path, sizeof(path), "%s/dev/block/%u:%u", sys, major(device), minor(device));
@@ -170,7 +170,7 @@ const char* judge_block_device(const char* sys, dev_t device) noexcept {
   return disks == 0 ? "the LVM volume cannot be told" : why;
 }
 
-MediumReport detect(int fd) noexcept {
+MediumReport detect(int fd) {
   MediumReport report;
   struct statfs info{};
   if (fstatfs(fd, &info) == 0) {

@@ -7,10 +7,11 @@
 
 namespace perdure {
 
-MediumReport detect(int fd) noexcept;
+MediumReport detect(int fd);
 
-// Why msync to this device is not known to write whole sectors by DMA from the page; "" if it is.
+// Returns "" if msync to this device is known to write whole sectors by DMA from the page,
+// otherwise why not.
 // `sys`: where sysfs is mounted.
-const char* judge_block_device(const char* sys, dev_t device) noexcept;
+const char* judge_block_device(const char* sys, dev_t device);
 
 }  // namespace perdure

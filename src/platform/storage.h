@@ -20,8 +20,8 @@ class Storage {
   virtual std::uint64_t size() const noexcept = 0;      // bytes backed by the medium
   virtual std::uint64_t capacity() const noexcept = 0;  // bytes mapped
   // Backs [offset, offset+length) with real space that reads as zero where it is new, and lengthens
-  // the file if it ends before. Never sparse: a full medium answers pool_full here, not a signal
-  // later.
+  // the file if it ends before. Never sparse: on a full medium this fails with pool_full; there is
+  // no signal later.
   virtual Status allocate(std::uint64_t offset, std::uint64_t length) noexcept = 0;
   // Gives the space of a range back; it reads as zero and must be allocated again before use.
   virtual Status punch(std::uint64_t offset, std::uint64_t length) noexcept = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kSmallPool = std::uint64_t{64} << 20;
 
-// Small pools get small extents, so that a few size classes do not fill them.
+// Small pools get small extents: otherwise a few size classes would fill them.
 PoolShape shape_of(const PoolOptions& options) noexcept {
   PoolShape shape{.max_bytes = options.max_size};
   if (options.max_size < kSmallPool) {
@@ -29,7 +29,7 @@ Status known(OpenMode mode) {
                         static_cast<unsigned>(mode));
 }
 
-// Of a new map whose options name none.
+// The engine of a new map whose options name none.
 constexpr Engine natural_engine(PoolImpl::View view) noexcept {
   return view == PoolImpl::View::versioned ? Engine::pskiplist : Engine::phast;
 }
@@ -67,12 +67,12 @@ Status PoolImpl::usable() const {
   return lost() ? platform_.failure() : Status();
 }
 
-bool PoolImpl::lost() const noexcept {
+bool PoolImpl::lost() const {
   return platform_.lost() || (platform_.poisoned() && !storage_.backs(core_.header().file_bytes));
 }
 
-// Which durability this open gives, and with which instructions. `last`: that of the last open, or
-// automatic for a new pool; a pool must not lose it because an open does not repeat it.
+// Chooses the durability of this open, and its instructions. `last`: that of the last open, or
+// automatic for a new pool. An open that does not repeat the durability keeps it.
 Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) {
   if (static_cast<std::uint8_t>(options.durability) > 3) {
     return Status::format(StatusCode::invalid_argument, "durability %u is none",
@@ -405,9 +405,9 @@ PoolImpl::Slot* PoolImpl::find(std::string_view name) const noexcept {
   return nullptr;
 }
 
-// Makes a map: blocks, root line, instance. If it fails after the line was written, the line goes
-// again; what create() made is found by the next open, and by check() as leaked: only an instance
-// could name it, and DRAM was too short for one.
+// Makes a map: blocks, root line, instance. If it fails after the line was written, the line is
+// removed. The next open frees the blocks that create() made, and check() reports them as leaked:
+// only an instance could name them, and DRAM was too short for one.
 Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engine,
                                              const MapOptions& options, const MapTypes& spec) {
   const EngineRow* row = find_engine(engine);
@@ -415,7 +415,7 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engin
     return fail(StatusCode::unsupported, "engine %s is not in this build",
                 EngineText(engine_name(engine)).c_str());
   }
-  // Asked before there are blocks that nothing would name.
+  // Checked first: later, there would be blocks that nothing names.
   if (auto slot = core_.free_root(name); !slot) return fail(std::move(slot.error()));
   MapKinds kinds{spec.key_kind, spec.value_kind, spec.key_bytes, spec.value_bytes};
   if (!row->arrays) kinds = kinds.without_arrays();
@@ -445,7 +445,7 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engin
   Slot* slot = &slots_[*number];
   auto used = core_.read_root(*number, slot->root);
   Status s = used ? Status() : std::move(used.error());
-  // A new map is recovered like any other; its blocks are allocated, not to be marked.
+  // A new map is recovered like any other. Its blocks are allocated: they need no marks.
   if (s.ok()) {
     if (auto recovered = open_slot(*number, false); !recovered) s = std::move(recovered.error());
   }
@@ -459,7 +459,7 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engin
   return slot;
 }
 
-// What the options say of a map that is there, or of one that is not: `slot` is null.
+// Whether the options allow this map, or, if `slot` is null, a new one.
 Status PoolImpl::may_open(const Slot* slot, std::string_view name,
                           const MapOptions& options) const {
   if (Status s = known(options.mode); !s.ok()) return wrap(std::move(s));
@@ -501,7 +501,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
   if (Status s = may_open(slot, name, options); !s.ok()) return fail(std::move(s));
   const Engine engine = slot != nullptr ? static_cast<Engine>(slot->root.engine)
                                         : options.engine.value_or(natural_engine(view));
-  // Before a map is made that could not be used.
+  // Checked before a map is made that could not be used.
   if (Status s = offers(engine, view); !s.ok()) return fail(wrap(std::move(s)));
   if (slot == nullptr) {
     auto made = make_map(name, engine, options, spec);
@@ -521,8 +521,8 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
   return slot->instance.get();
 }
 
-// A damaged map may name a block twice, or another's. It gives nothing back: the next open frees
-// what is nobody's.
+// A damaged map may name a block twice, or a block of another map. It gives nothing back: the next
+// open frees the blocks that no map reaches.
 bool PoolImpl::names_its_own(EngineInstance& map) {
   if (!map.mark_failure().ok() || !core_.heap().begin_audit().ok()) return false;
   const bool own = map.audit().ok();
@@ -542,7 +542,7 @@ Status PoolImpl::drop(std::string_view name) {
   }
   std::unique_ptr<Dropped> dropped(new (std::nothrow) Dropped);
   if (dropped == nullptr) return wrap(StatusCode::out_of_memory);
-  // A walk that is over knows whether the map is damaged.
+  // Only after a whole walk it is known whether the map is damaged.
   if (!core_.sweep().finish()) {
     const BackgroundHold<RealPlatform> hold(core_.background());
     return wrap(core_.sweep().failure());
@@ -580,7 +580,7 @@ Expected<std::uint64_t> PoolImpl::compact() {
   const std::uint64_t begin = RealPlatform::now_ns();
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].instance == nullptr) continue;
-    // Where there is no room to get smaller, other maps may have some, and free extents go anyway.
+    // Passes over a map without room to shrink: others may have room, and free extents go anyway.
     if (auto done = slots_[i].instance->compact(); !done && done.error() != StatusCode::pool_full) {
       return fail(wrap(std::move(done.error())));
     }
@@ -618,8 +618,8 @@ Status PoolImpl::close(const CloseOptions& options) {
   core_.epochs().drain_all();
   Status s;
   if (!read_only_) s = core_.sweep().failure();
-  // A file that lost a part of itself is left as it is; so is one found damaged after its open: no
-  // new checksum may bury that, and no header vouch for it.
+  // A file that lost a part of itself is left as it is, and so is one found damaged after its open.
+  // No new checksum may hide the damage, and no header may vouch for the content.
   const bool leaves = !options.finish_recovery && !report_.was_clean && !core_.sweep().over();
   const bool writes = !read_only_ && !lost() && s.ok() && !leaves;
   for (std::uint32_t i = 0; i < core_.root_slots() && writes; ++i) {

@@ -16,7 +16,7 @@ namespace perdure::detail {
 
 class PoolImpl final : private PoolMaps {
  public:
-  // Of an open pool, for tests.
+  // The implementation of an open pool, for tests.
   static PoolImpl& of(Pool& pool) noexcept { return *pool.impl_; }
 
   PoolImpl() noexcept : core_(platform_, storage_) {}
@@ -25,12 +25,12 @@ class PoolImpl final : private PoolMaps {
   ~PoolImpl() override;
 
   Status open(std::string_view path, const PoolOptions& options);
-  // An open that was only a look, at a pool in use, and found what seems damaged: the pool, or a
-  // map of it. It may be whole the next time.
+  // Whether an open without the lock, of a pool in use, found the pool or a map of it damaged. The
+  // next attempt may find it whole.
   bool looks_torn(const Status& opened) const noexcept;
-  // Open, in the process that opened it, and not lost.
+  // Whether the pool is open, in the process that opened it, and not lost.
   Status usable() const;
-  // What a map is opened as. Decides the engine of a new map whose options name none.
+  // How a map is opened. Decides the engine of a new map whose options name none.
   enum class View : std::uint8_t { plain, ordered, versioned };
   // The instance lives as long as the pool is open, and offers what the view needs.
   Expected<EngineInstance*> open_map(std::string_view name, const MapOptions& options,
@@ -57,7 +57,7 @@ class PoolImpl final : private PoolMaps {
     bool used = false;
   };
 
-  // The pages of a pool that restarted at once, where they are RAM: mapped before they are missed.
+  // Maps the pages of a pool that restarted at once, if they are RAM, before an access faults.
   class Populate final : public BackgroundWork<RealPlatform> {
    public:
     explicit Populate(PoolImpl& pool) : pool_(pool) {}
@@ -104,7 +104,7 @@ class PoolImpl final : private PoolMaps {
             .after_kill = core_.after_kill().done() ? nullptr : &core_.after_kill()};
   }
   Status wrap(Status status) const;  // puts the path in front
-  bool lost() const noexcept;        // the file no longer has what the pool has
+  bool lost() const;                 // the file no longer has all of the pool
   Slot* find(std::string_view name) const noexcept;
   Status find_violations(const CheckOptions& options, Findings& findings);
   Status count_leaks(Findings& findings);
@@ -117,8 +117,8 @@ class PoolImpl final : private PoolMaps {
   PoolCore<RealPlatform> core_;  // its destruction ends all background work
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Dropped> dropped_;
-  // What stores outside epoch guards, one at a time: sync, check, compact, and where maps are made
-  // and dropped. Taken before latch_.
+  // One at a time: operations that store outside epoch guards (sync, check, compact, and making and
+  // dropping maps). Taken before latch_.
   RealPlatform::Latch maintenance_;
   mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
   Durability durability_ = Durability::process;
@@ -129,8 +129,8 @@ class PoolImpl final : private PoolMaps {
   std::uint64_t recovery_ns_ = 0;
   std::int64_t owner_pid_ = 0;
   bool read_only_ = false;
-  bool created_ = false;  // a file that is no pool yet
-  bool made_ = false;     // by this open
+  bool created_ = false;  // the file is no pool yet
+  bool made_ = false;     // this open has made the pool
   bool open_ = false;
   bool allow_damage_ = false;
   bool observed_ = false;  // read-only, and another process has it

@@ -1,5 +1,5 @@
-// What a pool says about itself: info, stats, check, inspect. Built with exceptions: the public
-// structs hold std::string and std::vector, which are filled within attempt().
+// Reports about a pool: info, stats, check, inspect. Built with exceptions: the public structs hold
+// std::string and std::vector, which are filled within attempt().
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -15,7 +15,8 @@ namespace detail {
 
 namespace {
 
-// What a header says, for info() and inspect(). Throws std::bad_alloc, as all that return no error.
+// Describes a header, for info() and inspect(). Throws std::bad_alloc, as do all functions here
+// that return no error.
 void describe(const layout::Header& header, PoolInfo& out) {
   char text[40];
   int n = 0;
@@ -144,7 +145,7 @@ Expected<PoolInfo> PoolImpl::info() const {
 Expected<PoolStats> PoolImpl::stats() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   {
-    // What is allocated is known when the sweep of an open is over.
+    // Only the end of the open's sweep tells which blocks are allocated.
     LatchGuard guard(maintenance_);
     (void)core_.sweep().finish();
   }
@@ -197,7 +198,7 @@ Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) 
   if (const Status& s = core_.sweep().failure(); !s.ok()) report.add(s.message());
   for (const auto& what : damage_.violations) report.add(what);
   core_.verify([&](const char* what) { report.add(what); });
-  // Engines know how far they are, the pool knows how far there is to go.
+  // Engines know their progress, the pool knows the total.
   struct Share {
     const CheckOptions& user;
     std::uint64_t total;
@@ -228,7 +229,7 @@ Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) 
   return {};
 }
 
-// Blocks that are allocated though no map reaches them.
+// Counts the blocks that are allocated although no map reaches them.
 Status PoolImpl::count_leaks(Findings& report) {
   core_.epochs().drain_all();
   core_.heap().flush_caches();
@@ -247,7 +248,7 @@ Status PoolImpl::count_leaks(Findings& report) {
 
 namespace {
 
-// One look at the header and the root directory. Torn: its owner was writing one of them.
+// Reads the header and the root directory once. Torn: the pool's owner was writing one of them.
 Status look(FileStorage& storage, std::string_view path, PoolInfo& out, bool& torn) {
   auto head = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
   if (head == nullptr) return StatusCode::out_of_memory;
@@ -302,7 +303,7 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   };
   FileStorage storage;
   if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
-  // The owner may be writing a header or a root line just now: what is torn is read again.
+  // The owner may be writing a header or a root line: a torn one is read again.
   for (int attempt = 0;; ++attempt) {
     PoolInfo out;
     bool torn = false;

@@ -1,12 +1,12 @@
-// EpochDomain: when memory that readers may still look at can be reused.
+// EpochDomain: when memory that readers may hold can be reused.
 //
 // WHAT  Epoch-based reclamation (Fraser 2004), one domain per pool, dynamic threads. WHEN NOT: a
 //   guard held for long (a slow callback of a read or scan) keeps everything retired since.
 // INVARIANTS (DRAM only; a crash turns limbo into garbage that the recovery sweep finds)
 //   epoch.I1  While a thread is pinned the global epoch moves at most once: from the epoch of its
 //       pin, or not at all where that was an old one already when the pin was published.
-//   epoch.I2  An object is finished kGrace epochs after retire(): whoever could have loaded a
-//       reference to it was pinned no later than one epoch after its retirement, and is gone.
+//   epoch.I2  An object is finished kGrace epochs after retire(): every thread that could have
+//       loaded a reference to it was pinned at most one epoch after its retirement, and has left.
 //   epoch.I3  retire() comes after the unlink is durable (the caller fences first: no thread leaves
 //       its guard with an unfenced link, unlink or erase of its own).
 // OPERATIONS
@@ -24,20 +24,20 @@
 //   slot.pinned   stored, then light_fence(), then any load of shared state; the advancer does
 //                 heavy_fence() before it reads the slots: either it sees the pin, or the pin's
 //                 loads come after the fence and see everything unlinked before it.
-//   chunks_made_  raised before a chunk is published: whoever uses a slot has seen it raised, so
-//                 the heavy fence that shows a pin to the advancer shows the slot's chunk, too.
-//   epoch         loaded (acquire) before the pin: whoever is pinned at e sees all that was
-//                 unlinked before the advance to e.
-//   retire        tags the object with an epoch e that is the retiring thread's or one more. Who is
-//                 pinned at e + 2 saw the advance from e + 1, which saw that thread gone, and so
-//                 the unlink. Who is pinned at e + 1 may have seen an advance that came before the
-//                 unlink did, which may still be in that thread's store buffer: retiring has no
-//                 locked instruction (docs/decisions/0006). So kGrace is 3, not 2.
+//   chunks_made_  raised before a chunk is published: a thread that uses a slot has seen it raised.
+//                 The heavy fence that shows a pin to the advancer shows the slot's chunk, too.
+//   epoch         loaded (acquire) before the pin: a thread pinned at e sees all that was unlinked
+//                 before the advance to e.
+//   retire        tags the object with an epoch e that is the retiring thread's or one more. A
+//                 thread pinned at e + 2 saw the advance from e + 1, which saw the retiring thread
+//                 gone, and so the unlink. A thread pinned at e + 1 may have seen an advance before
+//                 the unlink, which may still be in the retiring thread's store buffer: retiring
+//                 has no locked instruction (docs/decisions/0006). So kGrace is 3, not 2.
 // RECLAMATION  is what this is. Limbo lists are DRAM, per thread slot, inherited by the slot's
 //   next thread.
 // PROGRESS  pin is wait-free. A stalled reader stops reclamation, not other operations, until
-//   limbo_full() says that a thread's limbo is at its bound; then mutations answer pool_full and
-//   name the reason.
+//   limbo_full() says that a thread's limbo is at its bound; then mutations fail with pool_full
+//   and name the reason.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +79,7 @@ class EpochDomain {
   explicit EpochDomain(P& platform) noexcept : platform_(platform) {}
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
-  // Finishes everything: nobody may be pinned any more.
+  // No thread may be pinned any more.
   ~EpochDomain() {
     for_each_slot([](Slot& slot) { std::free(slot.limbo); });
     for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_acquire);
@@ -166,7 +166,7 @@ class EpochDomain {
     const std::uint64_t wanted = epoch() + kGrace;  // then all that is in limbo now is due
     drain_all();
     Slot* slot = this_slot();
-    if (slot == nullptr || slot->depth != 0) return;  // nobody can wait for itself
+    if (slot == nullptr || slot->depth != 0) return;  // a thread cannot wait for itself
     for (;;) {
       const std::uint64_t waited = P::now_ns() - begin;
       const bool full = size_of(*slot) >= kMaxLimbo && waited < kPatienceNs;
@@ -316,7 +316,7 @@ class EpochDomain {
       }
     }
   }
-  // Threads end or fall idle with something in limbo: whoever collects looks after one more chunk.
+  // Threads end or fall idle with something in limbo: each collection also handles one more chunk.
   void collect_others() noexcept {
     const std::uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
     const std::uint32_t made = chunks_made_.load(std::memory_order_acquire);
