@@ -1,12 +1,13 @@
-// Cursor: a position in the entries of a range, what the iterators of all maps are made of. Users
-// need map.h; this header is installed because its iterator is a template over Cursor.
+// Cursor: a position in the entries of a range; the base of all iterators. Users need map.h. This
+// header is installed because its iterator is a template over Cursor.
 //
-// A cursor copies entries in batches and keeps no guard between calls, so it may live long, and any
-// mutation may go on beside it. Its batch is in one direction, up or down, and covers its part of
-// the range without a gap: what lies between its first and its last key, and was there throughout,
-// is in it. So a step inside the batch needs no look at the map, in either direction. A step out of
-// it scans the map anew, strictly beyond the key where it stands.
+// A cursor copies entries in batches and holds no guard between calls. So it may live long, and
+// mutations may run beside it. A batch has one direction and no gap: it contains every entry
+// between its first and its last key that was present throughout. So a step inside the batch does
+// not read the map, in either direction. A step out of the batch scans the map again, strictly
+// beyond the current key.
 //
+// Complexity: a step is O(1) amortized; first(), last() and seek() cost a lookup and a short scan.
 // Thread safety: one thread at a time.
 #pragma once
 
@@ -21,7 +22,7 @@
 
 namespace perdure::detail {
 
-// Keeps trim() and rollback() off a version while it lives.
+// While a HeldVersion lives, trim() keeps its version and rollback() does not go below it.
 class HeldVersion {
  public:
   HeldVersion() noexcept = default;
@@ -34,10 +35,12 @@ class HeldVersion {
   ~HeldVersion() {
     if (pin_ != nullptr) index_->unpin(*pin_);
   }
-  // Errors: invalid_argument if the version cannot be read, out_of_memory.
+  // Holds `version`.
+  // Errors: invalid_argument if the version cannot be read; out_of_memory.
   static Expected<HeldVersion> of(std::shared_ptr<VersionedIndex> index,
                                   std::uint64_t version) noexcept;
-  // The last closed version. Errors: invalid_argument if none can be read, out_of_memory.
+  // Holds the last closed version.
+  // Errors: invalid_argument if no version can be read; out_of_memory.
   static Expected<HeldVersion> of_last(std::shared_ptr<VersionedIndex> index) noexcept;
 
   bool held() const noexcept { return pin_ != nullptr; }
@@ -49,11 +52,11 @@ class HeldVersion {
   std::unique_ptr<VersionPin> pin_;
 };
 
-// The bytes of one key, owned. Memory that it has it keeps.
+// An owned copy of one key. It keeps its memory for the next assign().
 class KeyCopy {
  public:
-  // Copies the key or, with `above`, the least key above it, of which there is one. False: out of
-  // memory. `words`: keys are integers.
+  // Copies the key; with `above`, the least key above it, which must exist. Returns false if memory
+  // is short. `words`: keys are integers.
   [[nodiscard]] bool assign(const Key& key, bool words, bool above) noexcept;
   const Key& key() const noexcept { return key_; }
 
@@ -63,8 +66,8 @@ class KeyCopy {
   std::size_t capacity_ = 0;
 };
 
-// Entries of a batch: as many at first, twice as many each time after that. A batch of large values
-// ends earlier.
+// The number of entries in a batch: `first` in the first one, then twice as many each time, up to
+// `most`. A batch of large values ends earlier.
 struct BatchSize {
   std::uint32_t first = 16;
   std::uint32_t most = 128;
@@ -72,12 +75,12 @@ struct BatchSize {
 
 class Cursor {
  public:
-  // Has no entry, and that status.
+  // A cursor without entries whose status() is `failure`.
   explicit Cursor(Status failure) noexcept;
-  // Stands on the first entry of the range. The bounds are copied. `words`: keys are integers.
+  // Moves to the first entry of the range. Copies the bounds. `words`: keys are integers.
   Cursor(std::shared_ptr<OrderedIndex> index, bool words, const ScanRange& range,
          BatchSize size = {}) noexcept;
-  // The same at a version.
+  // The same at the held version.
   Cursor(HeldVersion held, bool words, const ScanRange& range, BatchSize size = {}) noexcept;
   Cursor(Cursor&&) noexcept = default;
   Cursor& operator=(Cursor&&) noexcept = default;
@@ -93,7 +96,7 @@ class Cursor {
   void prev() noexcept { step(!range_.reverse); }
 
  private:
-  // Where its bytes are in `bytes_`.
+  // An entry of the batch; the bytes of its key and value begin at `begin` of bytes_.
   struct Item {
     std::uint64_t key = 0;
     std::uint64_t value = 0;
@@ -102,7 +105,7 @@ class Cursor {
     std::uint32_t key_bytes = 0;
     std::uint32_t word_size = 0;
   };
-  static constexpr std::size_t kBatchBytes = 64 << 10;  // a batch ends behind so many
+  static constexpr std::size_t kBatchBytes = 64 << 10;  // a batch ends once it has so many bytes
 
   void begin(const ScanRange& range) noexcept;
   void place(bool descending, const ScanRange& range) noexcept;
@@ -116,26 +119,27 @@ class Cursor {
   bool less(const Key& a, const Key& b) const noexcept {
     return words_ ? a.word < b.word : a.bytes < b.bytes;
   }
-  // Whether a key of the map lies above this one, whatever the range says.
+  // True if a greater key can exist in the map, whatever the range is.
   bool has_above(const Key& key) const noexcept { return !words_ || ~key.word != 0; }
 
-  std::shared_ptr<OrderedIndex> index_;  // null: of a version, or failed from the start
+  std::shared_ptr<OrderedIndex>
+      index_;  // null for a cursor at a version, or one that failed from the start
   HeldVersion held_;
-  ScanRange range_;  // its bounds are `from_` and `to_`
+  ScanRange range_;  // its bounds point into from_ and to_
   KeyCopy from_, to_;
-  KeyCopy edge_;  // a bound of the fetch that goes on
+  KeyCopy edge_;  // a bound of the current fetch
   bool words_ = false;
-  bool failed_ = false;  // from the start: no call can help
+  bool failed_ = false;  // from the start, so no call can help
   Status status_;
 
   BatchSize size_;
-  std::uint64_t left_ = 0;  // entries that may be delivered behind this one
+  std::uint64_t left_ = 0;  // entries that the limit still allows behind this one
   std::unique_ptr<Item[]> items_;
   std::uint32_t capacity_ = 0;  // of items_
   std::uint32_t count_ = 0;
   std::uint32_t position_ = 0;
-  std::uint32_t batch_ = 0;  // the next fetch's number of entries
-  bool descending_ = false;  // the batch's direction
+  std::uint32_t batch_ = 0;  // entries of the next fetch
+  bool descending_ = false;  // direction of the batch
   bool exhausted_ = false;   // the range had no more entries in that direction
   std::unique_ptr<char[]> bytes_;
   std::size_t bytes_capacity_ = 0;

@@ -1,12 +1,12 @@
-// Found: the result of a call on one key: an error, or whether the key was present when the call
-// took effect.
+// Found: the result of a call on one key. It holds an error, or whether the key was present when
+// the call took effect.
 //
 //   auto erased = users.erase(42);
 //   if (!erased.ok()) return erased.status();   // why it failed
 //   if (erased.absent()) ...                    // there was nothing to erase
 //
-// It does not convert to bool: `if (users.erase(42))` could mean either question. present() and
-// absent() are both false after a failure.
+// It does not convert to bool, because `if (users.erase(42))` could mean either question. After a
+// failure present() and absent() are both false.
 //
 // Thread safety: a Found is a value; distinct objects may be used from distinct threads.
 #pragma once
@@ -21,22 +21,22 @@ namespace perdure {
 
 class [[nodiscard]] Found {
  public:
-  // Of a call that succeeded.
+  // The result of a call that succeeded.
   explicit Found(std::same_as<bool> auto present) noexcept : present_(present) {}
-  // Of a call that failed; `failure` is not ok.
+  // The result of a call that failed; `failure` must not be ok.
   Found(Status failure) noexcept : status_(std::move(failure)) {}  // NOLINT: implicit on purpose
   Found(std::unexpected<Status> failure) noexcept                  // NOLINT: likewise
       : status_(std::move(failure).error()) {}
 
-  // Whether the call succeeded.
+  // True if the call succeeded.
   bool ok() const noexcept { return status_.ok(); }
-  // Why it failed; ok if it did not.
+  // Why the call failed; ok if it succeeded.
   const Status& status() const& noexcept { return status_; }
   Status status() && noexcept { return std::move(status_); }
 
-  // The call succeeded and the key was present.
+  // True if the call succeeded and the key was present.
   bool present() const noexcept { return ok() && present_; }
-  // The call succeeded and the key was absent.
+  // True if the call succeeded and the key was absent.
   bool absent() const noexcept { return ok() && !present_; }
 
  private:

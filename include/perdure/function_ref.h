@@ -1,5 +1,5 @@
-// FunctionRef: a borrowed callable, two words, no allocation. Valid for the duration of the call
-// that receives it and no longer.
+// FunctionRef: a reference to a callable, in two words, without allocation. It is valid only during
+// the call that receives it.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,13 @@
-// Index: what an engine offers to Map and Store. Users need map.h and store.h; this header is
-// installed because Map is a template over it.
+// Index: the interface of an engine, which Map and Store call. Users need map.h and store.h. This
+// header is installed because Map is a template over it.
 //
-// Thread safety: every method may be called by any number of threads at once, except where said.
-// Durability: when a mutation returns, its effect has survived what the pool's durability promises;
-// so has everything a read returned (docs/durability.md).
+// Thread safety: any number of threads may call every method at once, except where a comment
+// forbids it.
+// Durability: when a mutation returns, its effect is durable as the pool's durability guarantees.
+// The same holds for every state that a read has returned (docs/durability.md).
+// Errors of every method that returns an Expected or a Status: poisoned, out_of_memory, and
+// corruption if the call reads damaged content. Mutations also: read_only, invalid_argument (a key
+// or value is too long), pool_full, hash_overflow.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +36,16 @@ struct Entry {
   Value value;
 };
 
-// Half-open interval [from, to); absent bounds are open. `reverse` visits it in descending order.
+// The half-open interval [from, to). An absent bound is open. With `reverse`, a scan visits it in
+// descending order.
 struct ScanRange {
   std::optional<Key> from = {};
   std::optional<Key> to = {};
   bool reverse = false;
-  std::uint64_t limit = ~std::uint64_t{0};  // a hint: the visitor stops the scan
+  std::uint64_t limit = ~std::uint64_t{0};  // a hint; the visitor ends the scan
 };
 
-// What a key was from a version on; no value: it was removed.
+// The value that a key has from `version` on; no value means that the key was removed.
 struct VersionedValue {
   std::uint64_t version = 0;
   std::optional<Value> value = {};
@@ -66,36 +71,38 @@ class Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  // True: inserted. False: the key exists and nothing changed.
+  // Returns true if it inserted the key. Returns false, and changes nothing, if the key exists.
   virtual Expected<bool> insert(const Key& key, const Value& value) = 0;
-  // True: inserted. False: an existing value was replaced.
+  // Returns true if it inserted the key, false if it replaced the value.
   virtual Expected<bool> put(const Key& key, const Value& value) = 0;
-  // True: replaced. False: the key is absent and nothing changed.
+  // Returns true if it replaced the value. Returns false, and changes nothing, if the key is
+  // absent.
   virtual Expected<bool> update(const Key& key, const Value& value) = 0;
-  // True: removed. False: the key was absent.
+  // Returns true if it removed the key, false if the key was absent.
   virtual Expected<bool> erase(const Key& key) = 0;
-  // Calls `visit` with the value, under the reader's guard, and returns true; false if absent.
-  // Views in the value end with the call. `visit` must not call into the same pool's mutating
-  // functions.
+  // Calls visit(value) under the reader's guard and returns true; returns false if the key is
+  // absent. Views in the value end with the callback. `visit` must not call a mutating function of
+  // the same pool.
   virtual Expected<bool> read(const Key& key, FunctionRef<void(const Value&)> visit) = 0;
-  // Looks up all keys with their cache misses overlapped; visit(i, value) for those that are
-  // present. Returns how many were.
+  // Looks up all keys, with their cache misses overlapped. Calls visit(i, value) for each keys[i]
+  // that is present, and returns how many are present.
   virtual Expected<std::uint64_t> read_many(std::span<const Key> keys,
                                             FunctionRef<void(std::size_t, const Value&)> visit) = 0;
 
-  // Visits every entry once, in the engine's order, in batches; views end with the callback, which
-  // answers whether to go on. Entries that are inserted or removed meanwhile may be missed or seen.
+  // Visits every entry once, in batches, in the engine's order. Views end with the callback. The
+  // callback returns false to end the walk. Entries that are inserted or removed meanwhile may be
+  // visited or not.
   virtual Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) = 0;
 
   virtual void stats(EngineStats& out) = 0;
-  // Verifies what CheckOptions says; call with no mutation in flight.
+  // Verifies what `options` asks for and adds violations to `report`. No mutation may be in flight.
   virtual void check(const CheckOptions& options, Findings& report) = 0;
 };
 
 class OrderedIndex : public Index {
  public:
-  // Visits the range in key order, one batch per leaf; views end with the callback, which returns
-  // whether to go on. Each entry is linearizable and durable on its own; a scan is not a snapshot.
+  // Visits the range in key order, in batches. Views end with the callback, which returns false to
+  // end the scan. Each entry is linearizable and durable on its own; a scan is not a snapshot.
   virtual Expected<void> scan(const ScanRange& range,
                               FunctionRef<bool(std::span<const Entry>)> visit) = 0;
   Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) final {
@@ -103,39 +110,45 @@ class OrderedIndex : public Index {
   }
 };
 
-// An ordered index that keeps what its keys were. The open version is what mutations write to;
-// tag() closes it. Closed versions do not change. OrderedIndex reads the latest state, the open
+// An ordered index that keeps the history of its keys. Mutations write to the open version, and
+// tag() closes it. A closed version does not change. The methods of OrderedIndex read the open
 // version.
 class VersionedIndex : public OrderedIndex {
  public:
-  // Closes the open version and returns its number: what was done before it, and nothing after.
+  // Closes the open version and returns its number. That version contains everything that was done
+  // before the call and nothing later.
   virtual Expected<std::uint64_t> tag() = 0;
   virtual VersionRange versions() = 0;
-  // Calls below that name a version fail with invalid_argument unless versions() holds it.
+  // A method below that takes a version fails with invalid_argument unless versions() contains it.
+  // trim() also accepts any older version and the open one.
   virtual Expected<bool> read_at(const Key& key, std::uint64_t version,
                                  FunctionRef<void(const Value&)> visit) = 0;
   virtual Expected<void> scan_at(std::uint64_t version, const ScanRange& range,
                                  FunctionRef<bool(std::span<const Entry>)> visit) = 0;
-  // What the key was, oldest first; the open version last, if it has changed there. Views end with
-  // the callback.
+  // Visits the entries of the key's history, the oldest first. The open version comes last, if the
+  // key was written there. Views end with the callback.
   virtual Expected<void> history(const Key& key,
                                  FunctionRef<bool(const VersionedValue&)> visit) = 0;
-  // The keys of the range that differ between the two versions, in order. Views end with the
-  // callback.
+  // Visits the keys of the range whose values differ between the two versions, in key order. Views
+  // end with the callback.
   virtual Expected<void> diff(std::uint64_t from, std::uint64_t to, const ScanRange& range,
                               FunctionRef<bool(const Difference&)> visit) = 0;
-  // Forgets the versions below this one, or below the lowest that is pinned; returns below which.
-  // Space that only they needed is freed.
+  // Forgets the versions below `version`, or below the lowest pinned one if that is lower. Returns
+  // the first version that remains. Frees the space that only forgotten versions needed.
+  // Errors: invalid_argument if `version` is above the open one.
   virtual Expected<std::uint64_t> trim(std::uint64_t version) = 0;
-  // Makes the state of that version the latest; what was written since is lost. No other operation
-  // may be in flight. Errors: busy if a later version is pinned.
+  // Makes the state of `version` the latest one. Later writes are lost. No other operation may be
+  // in flight.
+  // Errors: busy if a later version is pinned.
   virtual Status rollback(std::uint64_t version) = 0;
-  // Keeps trim() and rollback() off the version until unpin(). `pin` stays where it is.
+  // Until unpin(), trim() keeps the version and rollback() does not go below it. `pin` must not
+  // move meanwhile.
   virtual Status pin(VersionPin& pin, std::uint64_t version) = 0;
   virtual void unpin(VersionPin& pin) noexcept = 0;
 };
 
-// What stats() says, as Map::stats() returns it; `partial` if DRAM was too short for all of it.
+// Returns the figures of Index::stats() in the form of Map::stats(). `partial` is set if DRAM was
+// too short for all of them.
 MapStats stats_of(Index& index) noexcept;
 
 }  // namespace detail

@@ -4,21 +4,27 @@
 //   Found put = users->put(42, 7);                 // ok(), absent(): inserted, present(): replaced
 //   auto value = users->get(42);                   // Expected<std::optional<std::uint64_t>>
 //
-// K: an integer or enum of up to 8 bytes, a std::array of up to 16 bytes (std::byte, unsigned char,
-//    char), or std::string_view (up to 64 KiB, any bytes, "" too).
+// K: an integer or enum of up to 8 bytes; a std::array of up to 16 bytes (std::byte, unsigned char,
+//    char); or std::string_view (up to 65,535 bytes of any value, also "").
 // V: a trivially copyable type of up to 15 bytes, or std::string_view (up to 1 GiB).
-// Arrays order as byte strings do. Only engine `level` stores arrays, and values of 9 to 15 bytes,
-// inline, and only if neither side is a std::string_view. A map's types are fixed when it is
-// created; opening it with others fails with invalid_argument.
 //
-// Thread safety: all methods, from any number of threads. A Map must not outlive its Pool.
-// Durability: when a call returns, what it did, and what it has seen, has survived what the pool's
-// durability promises (docs/durability.md).
-// Absence is not an error: get returns an empty optional, and calls on one key return a Found,
-// which tells an error, present and absent apart (found.h).
-// Errors of every call: out_of_memory, poisoned, and corruption where damage is met. Of those that
-// change the map: read_only, invalid_argument for a key or value that is too long; pool_full and
-// hash_overflow where space is needed.
+// Order: integers order as numbers, byte strings and arrays as unsigned bytes. Only engine `level`
+// stores arrays, and values of 9 to 15 bytes, inline, and only if neither K nor V is a
+// std::string_view. Other engines store them as byte strings. A map's types are fixed when it is
+// created; opening it with other types fails with invalid_argument.
+//
+// Thread safety: any number of threads may call all methods. A Map must not outlive its Pool.
+// Durability: when a call returns, its effect, and every state that it has returned, is durable as
+// the pool's durability guarantees (docs/durability.md). Each call is atomic; a crash leaves its
+// effect whole or absent.
+// Complexity: a call on one key is O(log n) in an ordered engine and expected O(1) in a hash table
+// (`level`, `clevel`). An insert that finds a hash table full waits until it has grown.
+// Absence of a key is not an error: get() returns an empty optional, and calls on one key return a
+// Found, which distinguishes an error, present and absent (found.h).
+// Errors of every call: out_of_memory, poisoned, and corruption if the call reads damaged content.
+// Errors of calls that change the map: also read_only, invalid_argument (a key or value is too
+// long), pool_full and hash_overflow (the call needs space). After out_of_memory, corruption,
+// pool_full and hash_overflow the entry is unchanged.
 #pragma once
 
 #include <algorithm>
@@ -41,22 +47,22 @@ class Map {
  public:
   explicit Map(std::shared_ptr<detail::Index> index) noexcept : index_(std::move(index)) {}
 
-  // Inserts or replaces. Absent: inserted. Present: replaced.
+  // Inserts the key or replaces its value. absent(): inserted. present(): replaced.
   Found put(const K& key, const V& value) {
     return detail::absent_if(index_->put(detail::to_key(key), detail::to_value(value)));
   }
-  // Absent: inserted. Present: nothing changed.
+  // Inserts the key unless it exists. absent(): inserted. present(): nothing changed.
   Found insert(const K& key, const V& value) {
     return detail::absent_if(index_->insert(detail::to_key(key), detail::to_value(value)));
   }
-  // Present: replaced. Absent: nothing changed.
+  // Replaces the value if the key exists. present(): replaced. absent(): nothing changed.
   Found update(const K& key, const V& value) {
     return detail::present_if(index_->update(detail::to_key(key), detail::to_value(value)));
   }
-  // Present: removed. Absent: nothing changed.
+  // Removes the key. present(): removed. absent(): nothing changed.
   Found erase(const K& key) { return detail::present_if(index_->erase(detail::to_key(key))); }
 
-  // A copy of the value, or nothing.
+  // Returns a copy of the value, or nothing if the key is absent.
   Expected<std::optional<Owned<V>>> get(const K& key) {
     return detail::owned_copy<V>(
         [&](auto visit) { return index_->read(detail::to_key(key), visit); });
@@ -64,17 +70,19 @@ class Map {
   Found contains(const K& key) {
     return detail::present_if(index_->read(detail::to_key(key), [](const detail::Value&) {}));
   }
-  // Calls `visit(value)` without copying, if the key is present; the view ends with the call.
-  // `visit` must not change a map of the same pool.
+  // Calls visit(value) if the key is present. Copies nothing; the view ends with the callback.
+  // `visit` must not change a map of the same pool, must not call Pool::sync() and must not throw.
+  // While it runs, no freed block is reused, so it must be short.
   template <class F>
   Found read(const K& key, F&& visit) {
     return detail::present_if(index_->read(detail::to_key(key), [&](const detail::Value& value) {
       visit(detail::from_value<V>(value));
     }));
   }
-  // Copies the value of keys[i] into values[i], nothing where it is absent; cache misses overlap.
-  // Returns how many are present. Batches of 8 to 64 pay best. Errors: invalid_argument if `values`
-  // is shorter than `keys`.
+  // Copies the value of each keys[i] into values[i]; values[i] is empty if the key is absent.
+  // Returns how many keys are present. The cache misses of up to 64 lookups overlap; batches of 8
+  // to 64 keys gain most. The lookups are not one atomic operation.
+  // Errors: invalid_argument if `values` is shorter than `keys`.
   Expected<std::uint64_t> get_many(std::span<const K> keys,
                                    std::span<std::optional<Owned<V>>> values) {
     if (values.size() < keys.size()) {
@@ -103,10 +111,11 @@ class Map {
     return present;
   }
 
-  // Calls visit(key, value) for every entry once, in the engine's order. `visit` may return void,
-  // or bool: false ends it. Returns how many entries were visited. Views end with the callback.
-  // Entries that are inserted or removed meanwhile may be missed or seen; in an engine that keeps
-  // no order, one that is removed and inserted again may be seen twice.
+  // Calls visit(key, value) for every entry once, in the engine's order. `visit` returns void, or
+  // bool where false ends the walk. Returns how many entries were visited. Views end with the
+  // callback, which has the limits of that of read(). Entries that are inserted or removed
+  // meanwhile may be visited or not. In a hash table, an entry that is removed and inserted again
+  // may be visited twice. O(n).
   template <class F>
   Expected<std::uint64_t> for_each(F&& visit) {
     std::uint64_t visited = 0;
@@ -124,6 +133,7 @@ class Map {
     return visited;
   }
 
+  // Figures of this map, without its name (stats.h). May read the whole map: O(n).
   MapStats stats() { return detail::stats_of(*index_); }
 
  private:
@@ -139,9 +149,10 @@ class OrderedMap : public Map<K, V> {
   explicit OrderedMap(std::shared_ptr<detail::OrderedIndex> index) noexcept
       : Map<K, V>(index), ordered_(std::move(index)) {}
 
-  // Calls visit(key, value) in order for every entry of the range. `visit` may return void, or
-  // bool: false ends the scan. Returns how many entries were visited. Views end with the callback.
-  // Entries that are inserted or removed meanwhile may be missed or seen.
+  // Calls visit(key, value) for every entry of the range, in order. `visit` returns void, or bool
+  // where false ends the scan. Returns how many entries were visited. Views end with the callback,
+  // which has the limits of that of read(). Entries that are inserted or removed meanwhile may be
+  // visited or not: a scan is not a snapshot. O(log n) and O(1) for each entry.
   template <class F>
   Expected<std::uint64_t> scan(const ScanOptions<K>& options, F&& visit) {
     return detail::scan_entries<K, V>(
@@ -151,7 +162,7 @@ class OrderedMap : public Map<K, V> {
   Expected<std::uint64_t> scan(const K& from, const K& to, F&& visit) {
     return scan(ScanOptions<K>{.from = from, .to = to}, std::forward<F>(visit));
   }
-  // An iterator that stands on the first entry of the range.
+  // Returns an iterator on the first entry of the range. See Iterator in scan.h.
   Iterator scan(const ScanOptions<K>& options = {}) {
     return Iterator(detail::cursor_of(ordered_, options));
   }

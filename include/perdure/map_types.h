@@ -1,4 +1,5 @@
-// What keys and values of a map may be, and how they become the engines' words and bytes.
+// The types that keys and values of a map may have, and their conversion to the words and bytes of
+// the engines.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@ template <class T>
 std::string_view bytes_of(const T& object) noexcept {
   return {reinterpret_cast<const char*>(&object), sizeof(T)};
 }
-// Zeros where `bytes` are too few, as damage can make them.
+// Missing bytes read as zero: a damaged record can have fewer than T has.
 template <class T>
 T object_of(std::string_view bytes) noexcept {
   T object{};
@@ -65,8 +66,8 @@ T object_of(std::string_view bytes) noexcept {
   return object;
 }
 
-// Integers keep their order as unsigned words: the sign bit of signed types is flipped. A key of
-// bytes looks into `key`.
+// Converts a key. Words order as the keys do: the sign bit of signed types is flipped. A key of
+// bytes refers to `key`.
 template <MapKey K>
 Key to_key(const K& key) noexcept {
   if constexpr (std::same_as<K, std::string_view>) {
@@ -119,9 +120,9 @@ V from_value(const Value& value) noexcept {
   }
 }
 
-// Runs what may throw std::bad_alloc; false if it did. A program that is built without exceptions
-// ends there, as it does wherever a std::string finds no memory: read() and scan() with a callback
-// copy nothing.
+// Calls allocate(). Returns false if it threw std::bad_alloc. A program that is built without
+// exceptions ends there, as it does wherever a std::string finds no memory. read() and scan() with
+// a callback copy nothing, so they do not call this.
 template <class F>
 bool attempt(F&& allocate) noexcept {
 #ifdef __cpp_exceptions
@@ -138,22 +139,24 @@ bool attempt(F&& allocate) noexcept {
 
 }  // namespace detail
 
-// What an owned copy of a value, or of a key, is: itself, or a std::string.
+// The type of an owned copy of a value or of a key: std::string for std::string_view, otherwise the
+// type itself.
 template <MapValue V>
 using Owned = std::conditional_t<std::same_as<V, std::string_view>, std::string, V>;
 template <MapKey K>
 using OwnedKey = std::conditional_t<std::same_as<K, std::string_view>, std::string, K>;
 
-// What a map's keys and values are; fixed when it is created.
+// The types of a map's keys and values. They are fixed when the map is created.
 struct MapTypes {
   KeyKind key_kind = KeyKind::bytes;
   ValueKind value_kind = ValueKind::bytes;
   bool is_signed = false;        // integer keys order as signed numbers
-  std::uint8_t key_bytes = 0;    // integer and array keys: size of the type
-  std::uint8_t value_bytes = 0;  // word and array values: size of the type
+  std::uint8_t key_bytes = 0;    // integer and array keys: size of the type; otherwise 0
+  std::uint8_t value_bytes = 0;  // word and array values: size of the type; otherwise 0
 
   bool operator==(const MapTypes&) const = default;
 };
+// The MapTypes of a Map<K, V>.
 template <MapKey K, MapValue V>
 constexpr MapTypes map_types() noexcept {
   MapTypes types{};

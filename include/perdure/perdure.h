@@ -1,4 +1,5 @@
-// Everything a program needs: pools, maps, stores.
+// Includes every public header that a program needs: pools, maps, stores. Programs over MPI also
+// include mpi.h.
 #pragma once
 
 #include "perdure/found.h"

@@ -1,4 +1,4 @@
-// The range of a scan, and the iterator over it.
+// ScanOptions: the range of a scan. Iterator: a position in the entries of that range.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@
 
 namespace perdure {
 
-// What a scan visits: the keys in [from, to) that start with `prefix` (byte strings), in ascending
-// order or, with `reverse`, in descending order; at most `limit` of them.
+// What a scan visits: the keys in [from, to) that begin with `prefix` (byte strings only), at most
+// `limit` of them. The order is ascending; with `reverse`, descending. `from` is included and `to`
+// is not, in both directions. Views are borrowed for the call.
 template <MapKey K>
 struct ScanOptions {
   std::optional<K> from = {};
@@ -35,15 +36,16 @@ struct ScanOptions<std::string_view> {
 };
 
 namespace detail {
-// The bound behind all keys with a prefix.
+// The memory of the bound behind all keys with a prefix.
 struct PrefixEnd {
   char in_place[64];
-  std::unique_ptr<char[]> allocated;  // of a longer one
+  std::unique_ptr<char[]> allocated;  // for a bound that does not fit in_place
 };
 }  // namespace detail
 
-// The half-open key interval that an options object means; `end` owns a bound that it had to
-// compute. Errors: out_of_memory.
+// The half-open key interval of `options`. `end` owns a bound that had to be computed, and must
+// outlive the range.
+// Errors: out_of_memory.
 Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& options,
                                        detail::PrefixEnd& end) noexcept;
 template <MapKey K>
@@ -54,43 +56,51 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<K>& options, detail::Pr
   return range;
 }
 
-// A position in the entries of a range, which moves both ways.
+// Iterator: a position in the entries of a range. It moves both ways.
 //
 //   for (auto it = store->scan({.prefix = "user:"}); it.valid(); it.next()) use(it.key());
 //
-// It holds what it needs: the map object, the options and the keys that it was given may go. It
-// must not outlive the pool. It keeps no guard between calls, so it may live long, and any thread
-// may insert, erase and replace meanwhile: an entry that is present from one positioning call
-// (first, last, seek) to the end of the walk is delivered once; one that comes or goes meanwhile is
-// delivered or not. Keys rise, or fall, strictly while the direction stays the same. Entries are
-// copied in batches, so a value may be as old as the last call that left a batch.
+// It owns what it needs: the map object, the options and the keys that it was given may go. It must
+// not outlive the pool. It holds no guard between calls, so it may live long, and any thread may
+// insert, erase and replace entries meanwhile.
 //
-// `first`, `next` and `seek` go in the direction of the scan, `last` and `prev` against it: with
-// `reverse`, first() stands on the greatest key, and seek(key) on the greatest one that is not
-// above `key`. `limit` counts the entries that were delivered since the last positioning call.
+// An entry that is present from a positioning call (first, last, seek) to the end of the walk is
+// delivered once. An entry that is inserted or erased meanwhile may be delivered or not. While the
+// direction stays the same, keys strictly rise, or strictly fall. Entries are copied in batches, so
+// a value may be as old as the last call that loaded a batch.
 //
-// Errors end it: valid() is false, and status() says why. Where status() is ok, the range or the
-// limit has ended. Either way next() and prev() do nothing until first(), last() or seek() tries
-// anew. Complexity: a step is O(1) on average, a positioning call costs a lookup and a short scan.
+// `first`, `next` and `seek` move in the direction of the scan, `last` and `prev` against it. With
+// `reverse`, first() moves to the greatest key, and seek(key) to the greatest key that is not above
+// `key`. `limit` counts the entries that were delivered since the last positioning call.
+//
+// Errors: valid() becomes false and status() returns the error. If valid() is false and status() is
+// ok, the range or the limit has ended. In both cases next() and prev() do nothing until first(),
+// last() or seek() starts anew.
+// Complexity: a step is O(1) amortized; a positioning call costs a lookup and a short scan.
 // Thread safety: one thread at a time.
 template <MapKey K, MapValue V>
 class Iterator {
  public:
-  // Stands on the first entry of the scan.
+  // Users get an iterator from scan(). It is on the first entry of the scan.
   explicit Iterator(detail::Cursor cursor) noexcept : cursor_(std::move(cursor)) {}
 
+  // True if the iterator is on an entry.
   bool valid() const noexcept { return cursor_.valid(); }
-  // The entry; views of byte strings end with the next call that moves. Zero or "" if not valid().
+  // The key and the value of the entry; zero or "" if not valid(). Views of byte strings end with
+  // the next call that moves.
   K key() const noexcept { return detail::from_key<K>(cursor_.entry().key); }
   V value() const noexcept { return detail::from_value<V>(cursor_.entry().value); }
+  // The error that ended the walk, or ok.
   const Status& status() const noexcept { return cursor_.status(); }
 
+  // Moves one entry in the direction of the scan, or against it.
   void next() noexcept { cursor_.next(); }
   void prev() noexcept { cursor_.prev(); }
-  // The first and the last entry of the range, in the direction of the scan.
+  // Moves to the first or the last entry of the range, in the direction of the scan.
   void first() noexcept { cursor_.first(); }
   void last() noexcept { cursor_.last(); }
-  // The first entry at `key` or behind it, in the direction of the scan; none outside the range.
+  // Moves to the first entry at or behind `key`, in the direction of the scan. Not valid() if the
+  // range has none.
   void seek(const K& key) noexcept { cursor_.seek(detail::to_key(key)); }
 
  private:
@@ -99,7 +109,7 @@ class Iterator {
 
 namespace detail {
 
-// Calls visit(arguments...), which may return void, or bool: false ends the walk.
+// Calls visit(arguments...), which returns void, or bool. Returns false if it returned false.
 template <class F, class... Arguments>
 bool goes_on(F& visit, const Arguments&... arguments) {
   if constexpr (std::is_void_v<std::invoke_result_t<F&, const Arguments&...>>) {
@@ -110,8 +120,8 @@ bool goes_on(F& visit, const Arguments&... arguments) {
   }
 }
 
-// Calls visit(key, value) for the entries of the range that scan(range, visit_batch) delivers.
-// Returns how many were visited.
+// Calls visit(key, value) for the entries that scan(range, visit_batch) delivers. Returns how many
+// entries were visited.
 template <MapKey K, MapValue V, class Scan, class F>
 Expected<std::uint64_t> scan_entries(const ScanOptions<K>& options, Scan&& scan, F& visit) {
   std::uint64_t left = options.limit;
@@ -141,7 +151,7 @@ Cursor cursor_of(Source source, const ScanOptions<K>& options) noexcept {
   return Cursor(std::move(source), IntegerKey<K>, *range);
 }
 
-// A copy of the value that read(visit) shows, or nothing.
+// Returns a copy of the value that read(visit) visits, or nothing if it visits none.
 template <MapValue V, class Read>
 Expected<std::optional<Owned<V>>> owned_copy(Read&& read) {
   std::optional<Owned<V>> out;

@@ -1,4 +1,6 @@
-// What a pool, a map and a check report about themselves. Counts and bytes unless said otherwise.
+// The results of info(), stats() and check(). Numbers are counts, or bytes where the name ends in
+// _bytes, unless a comment gives another unit.
+// Thread safety: values.
 #pragma once
 
 #include <cstdint>
@@ -10,120 +12,131 @@
 
 namespace perdure {
 
-// How the medium under the file was classified at open.
+// The class of the medium under the file, determined at open.
 enum class Medium : std::uint8_t {
-  page = 1,      // page cache over a block device: power-safe by msync only
-  volatile_ram,  // tmpfs, hugetlbfs, ramfs: gone with the machine
-  cache_line,    // DAX, flush-on-fail does not cover CPU caches
-  eadr,          // DAX, CPU caches are flushed by the platform on power loss
-  network,       // NFS, FUSE and the like: refused for `power`
+  page = 1,      // page cache over a block device: durable by msync only
+  volatile_ram,  // tmpfs, hugetlbfs, ramfs: lost with the machine
+  cache_line,    // DAX: durable by write-back of cache lines
+  eadr,          // DAX, and the machine saves the CPU caches on a power loss
+  network,       // NFS, FUSE and the like; `power` is refused
 };
 const char* medium_name(Medium medium) noexcept;
 
-// One key kind and value kind per map, fixed at creation. On media: never renumber.
+// A map has one kind of keys and one of values, fixed at creation. On media: never renumber.
 enum class KeyKind : std::uint8_t { integer = 1, bytes = 2, array = 3 };
 enum class ValueKind : std::uint8_t { word = 1, bytes = 2, array = 3 };
 
+// A map as the root directory of the pool describes it.
 struct MapInfo {
   std::string name;
   Engine engine = Engine::phast;
-  std::uint32_t engine_version = 0;
+  std::uint32_t engine_version = 0;  // of the engine's format on media
   KeyKind key_kind = KeyKind::bytes;
   ValueKind value_kind = ValueKind::bytes;
   bool is_signed = false;        // integer keys order as signed numbers
-  std::uint8_t key_bytes = 0;    // size of the type of integer keys: 1, 2, 4, 8; of arrays
-  std::uint8_t value_bytes = 0;  // size of the type of word values: 1 to 8; of arrays: 9 to 15
+  std::uint8_t key_bytes = 0;    // integer keys: 1, 2, 4 or 8; array keys: 1 to 16; otherwise 0
+  std::uint8_t value_bytes = 0;  // word values: 1 to 8; array values: 9 to 15; otherwise 0
 };
 
+// The result of Pool::info() (a pool that is open here) and of Pool::inspect() (any file).
 struct PoolInfo {
   std::string path;
   std::string uuid;
   std::uint32_t format_version = 0;
-  std::uint64_t compatible_features = 0;    // a bit each; of a pool that newer builds have used
-  std::uint64_t incompatible_features = 0;  // those that this build knows; others are refused
+  // Bits. A build opens a pool with unknown compatible features; it refuses unknown incompatible
+  // ones.
+  std::uint64_t compatible_features = 0;
+  std::uint64_t incompatible_features = 0;
   std::uint64_t file_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::uint64_t extent_bytes = 0;
-  std::string filesystem;  // name of the file system type
+  std::string filesystem;  // type of the file system
   Medium medium = Medium::page;
-  Durability durability = Durability::process;    // of this open, or of the last one
-  Durability weakest_mode = Durability::process;  // since the last full write-back
-  std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync", "none"
-  bool clean = false;             // closed properly (of an open pool: by its last owner)
-  bool synced = false;            // written back whole, and nothing stored since: a copy is trusted
-  bool trusted = true;            // may be served without `accept_untrusted`
-  std::string trust_note;         // why not, in words
-  bool in_use = false;            // a process holds it, maybe this one
-  std::int64_t owner_pid = 0;
-  std::string owner_host;
+  Durability durability = Durability::process;  // info(): of this open; inspect(): of the last open
+  Durability weakest_mode = Durability::process;  // of any store since the last full write-back
+  std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync"; "none" from inspect()
+  // True if the last owner closed it; of an open pool, its owner before this one.
+  bool clean = false;
+  // True if the whole file is written back and nothing was stored since. A copy is then trusted.
+  bool synced = false;
+  bool trusted = true;         // an open serves it without `accept_untrusted`
+  std::string trust_note;      // inspect() only: why it is not trusted, in words
+  bool in_use = false;         // a process has it open, perhaps this one
+  std::int64_t owner_pid = 0;  // of the present or last owner
+  std::string owner_host;      // the same; may be empty
   std::vector<MapInfo> maps;
 };
 
-// One level of a table, the newest first.
+// One level of a hash table.
 struct LevelStats {
   std::uint64_t slots = 0;
   std::uint64_t entries = 0;
 };
 
-// A growth or a shrink of a table.
+// A growth or a shrink of a hash table.
 struct ResizeStats {
-  std::uint64_t begin_ns = 0;  // since the map was opened, or made
-  std::uint64_t end_ns = 0;    // 0: it goes on
+  std::uint64_t begin_ns = 0;  // nanoseconds since the map was opened or created
+  std::uint64_t end_ns = 0;    // the same unit; 0: it is not finished
   std::uint64_t slots_before = 0;
   std::uint64_t slots_after = 0;
-  std::uint64_t entries = 0;  // stored when it began
+  std::uint64_t entries = 0;  // in the table when the resize began
   std::uint64_t buckets = 0;  // rehashed
   std::uint64_t moved = 0;    // entries
   bool shrink = false;
 };
 
-// Figures of structures that an engine does not have are 0, or empty.
+// The figures of one map. Figures of structures that its engine does not have are 0 or empty.
 struct MapStats {
   std::string name;
   Engine engine = Engine::phast;
-  std::uint64_t entries = 0;  // exact while nobody changes the map
+  std::uint64_t entries = 0;  // exact if no thread changes the map meanwhile
   double load_factor = 0;     // entries / slots
-  std::uint64_t height = 0;   // levels walked by a lookup, leaf included
+  std::uint64_t height = 0;   // levels that a lookup walks, with the leaf
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;
-  std::uint64_t pm_bytes = 0;          // blocks the map can reach, records included
-  std::uint64_t dram_bytes = 0;        // index structures in DRAM
-  std::uint64_t scan_order_bytes = 0;  // part of dram_bytes: sorted orders of scanned leaves
-  std::uint64_t splits = 0;            // since open
-  std::uint64_t merges = 0;            // leaves unlinked since open
-  std::vector<LevelStats> levels;
+  std::uint64_t pm_bytes = 0;    // in the file: blocks that the map can reach, with its records
+  std::uint64_t dram_bytes = 0;  // of structures in DRAM
+  // Part of dram_bytes: the sorted orders of leaves that were scanned.
+  std::uint64_t scan_order_bytes = 0;
+  std::uint64_t splits = 0;        // of leaves, since open
+  std::uint64_t merges = 0;        // of leaves that became empty, since open
+  std::vector<LevelStats> levels;  // the newest first
   static constexpr std::size_t kMaxResizes = 64;
-  std::vector<ResizeStats> resizes;  // since open, the last kMaxResizes of them, in order
-  bool partial = false;  // of what could be read of a damaged map, or of one that was changing
+  std::vector<ResizeStats> resizes;  // the last kMaxResizes since open, oldest first
+  // True if the figures cover a part only: the map is damaged, was changing, or DRAM was short.
+  bool partial = false;
 };
 
+// The result of Pool::stats().
 struct PoolStats {
   std::uint64_t file_bytes = 0;
-  std::uint64_t assigned_bytes = 0;   // extents in use
-  std::uint64_t free_bytes = 0;       // extents free inside the file
-  std::uint64_t allocated_bytes = 0;  // blocks handed out, by class size
-  std::uint64_t punched_bytes = 0;    // free extents given back to the file system
-  double fragmentation = 0;           // 1 - allocated / assigned
+  std::uint64_t assigned_bytes = 0;   // in extents that are in use
+  std::uint64_t free_bytes = 0;       // in extents that are free inside the file
+  std::uint64_t allocated_bytes = 0;  // in allocated blocks, each rounded up to its size class
+  std::uint64_t punched_bytes = 0;    // in free extents whose space was returned to the file system
+  double fragmentation = 0;           // 1 - allocated_bytes / assigned_bytes
   std::uint64_t heap_dram_bytes = 0;
-  std::uint64_t limbo_blocks = 0;  // unlinked, waiting for readers to move on
-  std::uint64_t epoch = 0;
-  std::uint64_t stalled_readers = 0;  // threads that keep an old epoch pinned
-  std::uint64_t recovery_ns = 0;      // what the last open spent on recovery
+  std::uint64_t limbo_blocks = 0;  // unlinked blocks that wait for readers before they are reused
+  std::uint64_t epoch = 0;         // of memory reclamation; it rises while readers move on
+  std::uint64_t stalled_readers = 0;  // threads in a callback that keep blocks from being reused
+  std::uint64_t recovery_ns = 0;      // nanoseconds that the open took
   std::vector<MapStats> maps;
 };
 
-// What `check` found. No violations: every invariant of the format and the engines holds.
+// The result of Pool::check(). Without violations, every invariant of the format and of the engines
+// holds.
 struct CheckReport {
-  std::uint64_t objects = 0;  // leaves, records and roots looked at
+  std::uint64_t objects = 0;  // leaves, records and root blocks that were checked
   std::uint64_t entries = 0;
-  std::uint64_t bytes = 0;  // of what was looked at
+  std::uint64_t bytes = 0;  // of the checked objects
   std::uint64_t leaked_blocks = 0;
   std::uint64_t violation_count = 0;
-  // The first of them, each one line; fewer where DRAM is short.
+  // The first violations, one line each; fewer if DRAM was short.
   static constexpr std::size_t kMaxViolations = 100;
   std::vector<std::string> violations;
 
   bool ok() const noexcept { return violation_count == 0; }
+  // The first violation, "" if there is none. Valid as long as this object.
   std::string_view first() const noexcept {
     if (violations.empty()) return ok() ? "" : kNoMemory;
     return violations.front();
@@ -131,12 +144,13 @@ struct CheckReport {
   static constexpr std::string_view kNoMemory = "(no memory to say what)";
 };
 
-// Persistence work counted per thread; see perdure::thread_counters().
+// The persistence work of one thread; see perdure::thread_counters().
 struct Counters {
-  std::uint64_t flushes = 0;        // cache-line (or page) write-backs issued
-  std::uint64_t fences = 0;         // store fences (or msync batches)
-  std::uint64_t written_lines = 0;  // distinct consecutive persistent lines stored to
-  std::uint64_t allocations = 0;    // heap blocks handed out
+  std::uint64_t flushes = 0;  // write-backs of cache lines, or of pages
+  std::uint64_t fences = 0;   // store fences, or batches of msync
+  // Lines of persistent memory that were stored to. Consecutive stores to one line count once.
+  std::uint64_t written_lines = 0;
+  std::uint64_t allocations = 0;  // blocks allocated from the heap
 };
 
 }  // namespace perdure

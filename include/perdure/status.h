@@ -1,7 +1,8 @@
-// Status: why a call failed. One machine word; a bare code never allocates.
+// Status: ok, or why a call failed. One machine word; a code without a message never allocates.
 //
-// The library throws nothing. Calls that can fail return Expected<T>, a std::expected<T, Status>;
-// absence of a key is no failure (see map.h). A message names the file, what is wrong, what to do.
+// The library throws no exceptions. Calls that can fail return Status, Found, or Expected<T>, which
+// is a std::expected<T, Status>. Absence of a key is no failure (map.h). A message names the file,
+// what is wrong and what to do.
 // Thread safety: a Status is a value; distinct objects may be used from distinct threads.
 #pragma once
 
@@ -13,23 +14,28 @@
 
 namespace perdure {
 
-// What kind of failure it is. Programs branch on the code, people read the message.
+// The kind of failure. Programs branch on the code; people read the message.
 enum class StatusCode : std::uint8_t {
   ok = 0,
-  invalid_argument,    // the caller passed something the contract rules out
-  not_found,           // no such file or map (never: no such key)
-  exists,              // a file or map of that name exists and the call asked for a new one
-  busy,                // another process owns the pool
-  corruption,          // the file's content violates the format; nothing was changed
-  unsupported_format,  // written by a newer or foreign build
-  untrusted,  // the file may lack acknowledged data (see docs/durability.md); `accept` clears it
-  pool_full,  // no space: reads and erases go on, inserts work again once space is free
-  out_of_memory,  // DRAM, not the pool
-  io,             // the operating system refused
-  poisoned,       // an earlier write-back failed: nothing more is acknowledged; close and reopen
-  unsupported,    // the engine or medium lacks the capability; said at open, never later
-  read_only,      // a mutation on a pool opened read-only
-  hash_overflow,  // more keys of one hash than its table takes; nothing changed, others go on
+  invalid_argument,    // the call breaks a rule of its documentation
+  not_found,           // there is no such file or map; never: no such key
+  exists,              // the file or map exists, and the call asked for a new one
+  busy,                // another process owns the pool; rollback(): a later version is held
+  corruption,          // the content of the file breaks the format; nothing was changed
+  unsupported_format,  // another format version, unknown features, or another kind of machine
+  // The file may lack acknowledged data (docs/durability.md). PoolOptions::accept_untrusted serves
+  // it if a full check passes.
+  untrusted,
+  // No space in the pool or on the disk. Reads and erases work, inserts again once space is free.
+  pool_full,
+  out_of_memory,  // DRAM is short, not the pool
+  io,             // the operating system refused an operation
+  // A write-back failed, or the file became shorter. No call is acknowledged any more: close the
+  // pool and open it again.
+  poisoned,
+  unsupported,    // the engine, the medium or this build cannot do it
+  read_only,      // a mutation of a pool that was opened read-only
+  hash_overflow,  // more keys of one hash than the table takes; nothing was changed
 };
 
 // The code's name in lower case, e.g. "pool_full". Never null.
@@ -51,7 +57,8 @@ class [[nodiscard]] Status {
     if ((word_ & 1) == 0) release();
   }
 
-  // A status with a printf-formatted message; falls back to the bare code if memory is short.
+  // A status with a printf-formatted message, of which 1,023 bytes are kept. Without memory for it,
+  // a bare code.
   [[gnu::format(printf, 2, 3)]] static Status format(StatusCode code, const char* format,
                                                      ...) noexcept;
   [[gnu::format(printf, 2, 0)]] static Status format_list(StatusCode code, const char* format,
@@ -61,7 +68,7 @@ class [[nodiscard]] Status {
   StatusCode code() const noexcept {
     return (word_ & 1) != 0 ? static_cast<StatusCode>(word_ >> 1) : message_code();
   }
-  // The message, or the code's name where there is none. Valid as long as this object.
+  // The message, or the name of the code if there is none. Valid until this object changes.
   std::string_view message() const noexcept;
 
   friend bool operator==(const Status& status, StatusCode code) noexcept {
@@ -78,17 +85,19 @@ class [[nodiscard]] Status {
   std::uintptr_t word_;  // odd: a bare code; even: a pointer to an owned message
 };
 
+// A value, or why there is none. value() of one without a value throws, or ends a program without
+// exceptions; ask has_value() or ok-ness (`if (result)`) first.
 template <class T>
 class [[nodiscard]] Expected : public std::expected<T, Status> {
  public:
   using std::expected<T, Status>::expected;
 };
 
-// The failing side of an Expected.
+// Makes the error of an Expected; `status` must not be ok.
 inline std::unexpected<Status> fail(Status status) noexcept {
   return std::unexpected<Status>(std::move(status));
 }
-// The same with a message, as Status::format. Not a template: the compiler checks the format.
+// The same with a message, as Status::format. It is no template, so the compiler checks the format.
 [[gnu::cold, gnu::format(printf, 2, 3)]] std::unexpected<Status> fail(StatusCode code,
                                                                       const char* format,
                                                                       ...) noexcept;

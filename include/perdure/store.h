@@ -1,14 +1,15 @@
-// Store: an embedded key-value store of byte strings over one map of a pool.
+// Store: an embedded key-value store of byte strings, which is one map of a pool.
 //
 //   auto store = perdure::Store::open("inventory.perdure");
 //   if (auto put = store->put("apple", "3"); !put.ok()) return put.status();
 //   auto apples = store->get("apple");         // Expected<std::optional<std::string>>
 //   for (auto it = store->scan({.prefix = "user:"}); it.valid(); it.next()) use(it.key());
 //
-// The calls are those of Map, OrderedMap and VersionedMap. Those that need an engine that keeps
-// order, or versions, fail with `unsupported` on others.
+// Keys have up to 65,535 bytes, values up to 1 GiB, of any content. The calls are those of Map
+// (map.h), OrderedMap and VersionedMap (versioned_map.h). A call that needs an engine with order or
+// with versions fails with `unsupported` on other engines.
 //
-// Thread safety, durability, errors: as Map and Pool.
+// Thread safety, durability, complexity, errors: as Map and Pool.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 
 namespace perdure {
 
-//   Store::open(path, {.map = {.engine = Engine::clevel}, .pool = {.max_size = 4_GiB}});
+// Example: Store::open(path, {.map = {.engine = Engine::clevel}, .pool = {.max_size = 4_GiB}});
 struct StoreOptions {
   std::string_view map_name = "default";
   MapOptions map = {};
@@ -33,55 +34,60 @@ class Store {
  public:
   using Bytes = std::string_view;
 
+  // Opens or creates the pool `path` and its map. Errors: those of Pool::open() and Pool::map().
   static Expected<Store> open(std::string_view path, const StoreOptions& options = {});
 
-  // Inserts or replaces. Absent: inserted. Present: replaced.
+  // Inserts the key or replaces its value. absent(): inserted. present(): replaced.
   Found put(std::string_view key, std::string_view value) { return map_->put(key, value); }
-  // Absent: inserted. Present: nothing changed.
+  // Inserts the key unless it exists. absent(): inserted. present(): nothing changed.
   Found insert(std::string_view key, std::string_view value) { return map_->insert(key, value); }
-  // Present: replaced. Absent: nothing changed.
+  // Replaces the value if the key exists. present(): replaced. absent(): nothing changed.
   Found update(std::string_view key, std::string_view value) { return map_->update(key, value); }
-  // Present: removed. Absent: nothing changed.
+  // Removes the key. present(): removed. absent(): nothing changed.
   Found erase(std::string_view key) { return map_->erase(key); }
 
-  // A copy of the value, or nothing.
+  // Returns a copy of the value, or nothing if the key is absent.
   Expected<std::optional<std::string>> get(std::string_view key) { return map_->get(key); }
   Found contains(std::string_view key) { return map_->contains(key); }
-  // Calls visit(std::string_view) without copying, if the key is present.
+  // Calls visit(std::string_view) if the key is present. Copies nothing; as Map::read().
   template <class F>
   Found read(std::string_view key, F&& visit) {
     return map_->read(key, std::forward<F>(visit));
   }
-  // As that of Map.
+  // As Map::get_many().
   Expected<std::uint64_t> get_many(std::span<const Bytes> keys,
                                    std::span<std::optional<std::string>> values) {
     return map_->get_many(keys, values);
   }
 
-  // Calls visit(key, value) in order for every entry of the range; as that of OrderedMap. Errors:
-  // `unsupported` if the engine keeps no order.
+  // Calls visit(key, value) for every entry of the range, in order; as OrderedMap::scan().
+  // Errors: unsupported if the engine keeps no order.
   template <class F>
   Expected<std::uint64_t> scan(const ScanOptions<Bytes>& options, F&& visit) {
     if (!ordered_) return fail(keeps_no_order());
     return ordered_->scan(options, std::forward<F>(visit));
   }
-  // An iterator that stands on the first entry of the range. If the engine keeps no order it is
-  // never valid, and its status() is `unsupported`.
+  // Returns an iterator on the first entry of the range. If the engine keeps no order, it is never
+  // valid and its status() is unsupported.
   Iterator<Bytes, Bytes> scan(const ScanOptions<Bytes>& options = {}) {
     if (!ordered_) return Iterator<Bytes, Bytes>(detail::Cursor(keeps_no_order()));
     return ordered_->scan(options);
   }
-  // A view of a closed version, or of the last one; versioned()->tag() closes the open one. Errors:
-  // `unsupported` if the engine keeps no versions; as those of VersionedMap.
+  // Returns a view of the last closed version, or of `version`. versioned()->tag() closes the open
+  // version.
+  // Errors: unsupported if the engine keeps no versions; those of VersionedMap::snapshot().
   Expected<Snapshot<Bytes, Bytes>> snapshot();
   Expected<Snapshot<Bytes, Bytes>> snapshot(Version version);
 
-  // The map with what its engine can do; `unsupported` if it cannot.
+  // The same map with the calls of OrderedMap or of VersionedMap.
+  // Errors: unsupported if the engine lacks them.
   Expected<OrderedMap<Bytes, Bytes>> ordered();
   Expected<VersionedMap<Bytes, Bytes>> versioned();
 
+  // The map and the pool of this store. Both end with it.
   Map<Bytes, Bytes>& map() noexcept { return *map_; }
   Pool& pool() noexcept { return pool_; }
+  // As Pool::sync() and Pool::close(). After close() only destruction is allowed.
   Status sync() { return pool_.sync(); }
   Status close(const CloseOptions& options = {}) { return pool_.close(options); }
 
@@ -93,7 +99,7 @@ class Store {
 
   Pool pool_;
   std::optional<Map<Bytes, Bytes>> map_;
-  std::optional<OrderedMap<Bytes, Bytes>> ordered_;  // nothing if the engine keeps no order
+  std::optional<OrderedMap<Bytes, Bytes>> ordered_;  // empty if the engine keeps no order
   std::string name_;
 };
 

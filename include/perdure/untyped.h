@@ -1,5 +1,5 @@
-// Keys and values of maps whose types are known at run time only (untyped_map.h), as the engines
-// have them. Views: they own nothing.
+// Keys and values of maps whose types are known at run time only (untyped_map.h), in the form that
+// engines take. They own nothing: `bytes` is borrowed.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,26 @@
 
 namespace perdure {
 
-// An integer is a word whose unsigned order is that of the keys: signed integers are widened to 64
-// bits, and their sign bit is flipped. Byte strings and arrays are `bytes`, and `word` is not read.
+// An integer key is a word whose unsigned order is the order of the keys. Signed integers are
+// widened to 64 bits, and their sign bit is flipped. Byte strings and arrays are in `bytes`; `word`
+// is ignored.
 struct UntypedKey {
   std::uint64_t word = 0;
   std::string_view bytes = {};
 };
 
-// A word of `word_size` bytes, little-endian in `word`; or, with `word_size` 0, bytes.
+// If `word_size` is not 0, a word of that many bytes, little-endian in `word`. If it is 0, `bytes`.
 struct UntypedValue {
   std::uint64_t word = 0;
   std::string_view bytes = {};
   std::uint32_t word_size = 0;
 };
 
+// The number of a version of a map (versioned_map.h).
 using Version = std::uint64_t;
 
-// The closed versions that can be read: [first, last]; none if last < first.
+// The closed versions that can be read: first to last, both included. If last < first, there is
+// none.
 struct VersionRange {
   Version first = 0;
   Version last = 0;

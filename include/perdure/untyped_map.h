@@ -7,10 +7,10 @@
 //   }
 //
 // The calls are those of Map, OrderedMap and VersionedMap, with UntypedKey and UntypedValue
-// (untyped.h) in place of the types, and read() in place of get(). What does not fit the map's
+// (untyped.h) as types, and read() in place of get(). A key or a value that does not fit the map's
 // types fails with invalid_argument.
 //
-// Thread safety, durability, errors: as Map.
+// Thread safety, durability, complexity, errors: as Map.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@
 
 namespace perdure {
 
-// As ScanOptions. `prefix` is for keys that are byte strings or arrays.
+// As ScanOptions. `prefix` is for keys that are byte strings or arrays; a scan of integer keys with
+// a prefix fails with invalid_argument. A bound of array keys may have any length.
 struct UntypedScanOptions {
   std::optional<UntypedKey> from = {};
   std::optional<UntypedKey> to = {};
@@ -39,7 +40,8 @@ struct UntypedScanOptions {
   bool reverse = false;
 };
 
-// Callbacks; false ends the walk. Views end with the call.
+// Callbacks. They return false to end the walk. Views end with the callback. `value`, `before` and
+// `after` are empty where the key is absent.
 using VisitUntyped = FunctionRef<bool(const UntypedKey& key, const UntypedValue& value)>;
 using VisitUntypedVersion =
     FunctionRef<bool(Version version, const std::optional<UntypedValue>& value)>;
@@ -47,7 +49,7 @@ using VisitUntypedDifference =
     FunctionRef<bool(const UntypedKey& key, const std::optional<UntypedValue>& before,
                      const std::optional<UntypedValue>& after)>;
 
-// As Iterator. Views end with the next call that moves.
+// As Iterator (scan.h). Views end with the next call that moves.
 class UntypedIterator {
  public:
   explicit UntypedIterator(detail::Cursor cursor) noexcept : cursor_(std::move(cursor)) {}
@@ -68,7 +70,7 @@ class UntypedIterator {
 };
 
 namespace detail {
-// What keys and values are checked against, and the name for messages; owns no memory.
+// The types that keys and values must fit, and the map's name for messages. Owns no memory.
 struct NamedTypes {
   MapTypes types;
   char name[kMaxMapNameBytes + 1] = {};
@@ -80,7 +82,7 @@ struct NamedTypes {
 };
 }  // namespace detail
 
-// As Snapshot.
+// As Snapshot (versioned_map.h): holds its version.
 class UntypedSnapshot {
  public:
   UntypedSnapshot(const detail::NamedTypes& types, detail::HeldVersion held) noexcept
@@ -91,10 +93,10 @@ class UntypedSnapshot {
   Found contains(const UntypedKey& key) const;
   Expected<std::uint64_t> scan(const UntypedScanOptions& options, VisitUntyped visit) const;
   UntypedIterator scan(const UntypedScanOptions& options = {}) const;
-  // Returns how many keys differ, of those visited.
+  // Returns how many keys were visited: those that differ, until the callback returned false.
   Expected<std::uint64_t> diff(Version after, const UntypedScanOptions& options,
                                VisitUntypedDifference visit) const;
-  // Returns how many entries were visited.
+  // Returns how many entries were visited. Ends at this version.
   Expected<std::uint64_t> history(const UntypedKey& key, VisitUntypedVersion visit) const;
 
  private:
@@ -114,8 +116,8 @@ class UntypedMap {
         versioned_(std::move(versioned)) {}
 
   const MapInfo& info() const noexcept { return info_; }
-  bool ordered() const noexcept { return ordered_ != nullptr; }      // has scan()
-  bool versioned() const noexcept { return versioned_ != nullptr; }  // has versions
+  bool ordered() const noexcept { return ordered_ != nullptr; }      // scan() works
+  bool versioned() const noexcept { return versioned_ != nullptr; }  // the calls with versions work
 
   Found put(const UntypedKey& key, const UntypedValue& value);
   Found insert(const UntypedKey& key, const UntypedValue& value);
@@ -123,17 +125,19 @@ class UntypedMap {
   Found erase(const UntypedKey& key);
   Found contains(const UntypedKey& key);
   Found read(const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit);
-  // Calls visit(i, value) for every keys[i] that is present. Returns how many are.
+  // Calls visit(i, value) for each keys[i] that is present. Returns how many are present.
   Expected<std::uint64_t> read_many(std::span<const UntypedKey> keys,
                                     FunctionRef<void(std::size_t, const UntypedValue&)> visit);
   Expected<std::uint64_t> for_each(VisitUntyped visit);
   MapStats stats();
 
-  // `unsupported`, as a result or as the iterator's status, if the engine keeps no order.
+  // As OrderedMap::scan(). If the engine keeps no order: `unsupported`, as the error or as the
+  // iterator's status().
   Expected<std::uint64_t> scan(const UntypedScanOptions& options, VisitUntyped visit);
   UntypedIterator scan(const UntypedScanOptions& options = {});
 
-  // `unsupported` if the engine keeps no versions.
+  // As VersionedMap. If the engine keeps no versions: `unsupported`, as the error or as the
+  // iterator's status(). history() and diff() return how many entries, or keys, were visited.
   Expected<Version> tag();
   Expected<VersionRange> versions();
   Expected<UntypedSnapshot> snapshot(Version version);

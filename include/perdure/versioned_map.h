@@ -1,5 +1,6 @@
-// VersionedMap<K, V>: an ordered map that keeps what its keys were (engine pskiplist). Snapshot<K,
-// V>: a view of one closed version.
+// VersionedMap<K, V>: an ordered map that keeps the history of its keys (engine pskiplist).
+// Snapshot<K, V>: a view of one closed version. The operations are those of the multi-version
+// dictionary of Nicolae (IPDPS 2022, section II); docs/design/pskiplist.md names the differences.
 //
 //   auto layers = pool->versioned_map<std::string_view, std::string_view>("layers");
 //   if (!layers->put("conv1", weights).ok()) ...
@@ -9,15 +10,18 @@
 //   auto was = before->get("conv1");            // the weights
 //
 // Mutations write to the open version; get(key), scan(..) and the other methods of OrderedMap read
-// it. tag() closes it and returns its number: the state with everything that was done before, and
-// nothing after. A closed version does not change, whatever is written or crashes, until it is
-// trimmed. A key that is written several times in one version has one entry in its history.
+// it. tag() closes it and returns its number. That version contains everything that was done before
+// the tag, and nothing later. A closed version does not change until it is trimmed, whatever is
+// written and whatever crashes. Several writes of one key in one version leave one entry in its
+// history.
 //
-// Version numbers rise; after a crash some are skipped, and a skipped version reads like its
-// predecessor. A call that names a version that is not closed, or was trimmed, fails with
-// invalid_argument. A Snapshot cannot fail so: it holds its version.
+// Version numbers rise. After a crash some are skipped; a skipped version reads like its
+// predecessor. A call with a version that is not closed, or was trimmed, fails with
+// invalid_argument. A call of a Snapshot cannot fail so, because the snapshot holds its version.
 //
-// Thread safety: as Map, but rollback(): no other operation may be in flight.
+// Thread safety: as Map. During rollback() no other operation may be in flight.
+// Durability, errors: as Map.
+// Complexity: a read at a version costs a lookup and a search of the key's history.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +58,7 @@ Expected<void> diff_entries(VersionedIndex& index, Version from, Version to,
   });
 }
 
-// Up to and with version `last`.
+// Visits the history of `key` up to version `last`, which is included.
 template <MapKey K, MapValue V, class F>
 Expected<void> history_entries(VersionedIndex& index, const K& key, Version last, F& visit) {
   return index.history(to_key(key), [&](const VersionedValue& entry) {
@@ -64,9 +68,9 @@ Expected<void> history_entries(VersionedIndex& index, const K& key, Version last
 
 }  // namespace detail
 
-// A view of a version. It holds the version: while it lives no trim() forgets it, and no rollback()
-// passes it. It must not outlive the pool; the map object may go. Thread safety: reads from any
-// number of threads.
+// A view of one closed version. While it lives, trim() keeps its version and rollback() does not go
+// below it. It must not outlive the pool; the map object may go.
+// Thread safety: any number of threads may read it.
 template <MapKey K, MapValue V>
 class Snapshot {
  public:
@@ -74,21 +78,22 @@ class Snapshot {
 
   Version version() const noexcept { return held_.version(); }
 
-  // A copy of the value that the key had, or nothing.
+  // Returns a copy of the value that the key had, or nothing if it was absent.
   Expected<std::optional<Owned<V>>> get(const K& key) const {
     return detail::owned_copy<V>([&](auto visit) { return read_at(key, visit); });
   }
   Found contains(const K& key) const {
     return detail::present_if(read_at(key, [](const detail::Value&) {}));
   }
-  // Calls `visit(value)` without copying, if the key was present; the view ends with the call.
+  // Calls visit(value) if the key was present. Copies nothing; as Map::read().
   template <class F>
   Found read(const K& key, F&& visit) const {
     return detail::present_if(
         read_at(key, [&](const detail::Value& value) { visit(detail::from_value<V>(value)); }));
   }
-  // Copies the value that keys[i] had into values[i], nothing where it was absent. Returns how many
-  // were present. Errors: invalid_argument if `values` is shorter than `keys`.
+  // Copies the value that each keys[i] had into values[i]; values[i] is empty if it was absent.
+  // Returns how many were present. Cache misses do not overlap.
+  // Errors: invalid_argument if `values` is shorter than `keys`.
   Expected<std::uint64_t> get_many(std::span<const K> keys,
                                    std::span<std::optional<Owned<V>>> values) const {
     if (values.size() < keys.size()) {
@@ -105,7 +110,7 @@ class Snapshot {
     return present;
   }
 
-  // As those of OrderedMap.
+  // As OrderedMap::scan().
   template <class F>
   Expected<std::uint64_t> scan(const ScanOptions<K>& options, F&& visit) const {
     return detail::scan_entries<K, V>(
@@ -115,27 +120,28 @@ class Snapshot {
         },
         visit);
   }
-  // Holds the version for itself: the Snapshot may go.
+  // The iterator holds the version itself, so the Snapshot may go.
   Iterator<K, V> scan(const ScanOptions<K>& options = {}) const {
     auto held = detail::HeldVersion::of(held_.index(), version());
     return Iterator<K, V>(held ? detail::cursor_of(std::move(*held), options)
                                : detail::Cursor(std::move(held.error())));
   }
 
-  // Calls visit(key, before, after) in order for every key of the range whose value differs between
-  // this version and the other one; both are const std::optional<V>&, nothing where it was absent.
-  // `visit` may return void, or bool: false ends it. Views end with the callback.
+  // Calls visit(key, before, after) in key order for every key of the range whose value differs
+  // between this version and `after`. Both are const std::optional<V>&, empty where the key was
+  // absent. `visit` returns void, or bool where false ends the walk. Views end with the callback.
+  // Errors: invalid_argument if version `after` cannot be read.
   template <class F>
   Expected<void> diff(Version after, const ScanOptions<K>& options, F&& visit) const {
     return detail::diff_entries<K, V>(*held_.index(), version(), after, options, visit);
   }
-  // The other one is of the same map.
+  // `after` must be a snapshot of the same map.
   template <class F>
   Expected<void> diff(const Snapshot& after, const ScanOptions<K>& options, F&& visit) const {
     return diff(after.version(), options, std::forward<F>(visit));
   }
 
-  // As that of VersionedMap, up to this version.
+  // As VersionedMap::history(), up to this version.
   template <class F>
   Expected<void> history(const K& key, F&& visit) const {
     return detail::history_entries<K, V>(*held_.index(), key, version(), visit);
@@ -159,23 +165,27 @@ class VersionedMap : public OrderedMap<K, V> {
   explicit VersionedMap(std::shared_ptr<detail::VersionedIndex> index) noexcept
       : OrderedMap<K, V>(index), versioned_(std::move(index)) {}
 
-  // Closes the open version; durable when it returns, as mutations are.
+  // Closes the open version and returns its number; the paper's tag. The tag is durable when it
+  // returns, as mutations are. Any thread may call it beside mutations: each of them falls on one
+  // side. O(1).
+  // Errors: pool_full if no version number is left.
   Expected<Version> tag() { return versioned_->tag(); }
+  // The closed versions that can be read.
   VersionRange versions() { return versioned_->versions(); }
 
-  // A view of the version, or of the last closed one. Errors: invalid_argument if it cannot be
-  // read; out_of_memory.
+  // Returns a view of `version`, or of the last closed version.
+  // Errors: invalid_argument if it cannot be read; out_of_memory.
   Expected<Snapshot> snapshot(Version version) {
     return view(detail::HeldVersion::of(versioned_, version));
   }
   Expected<Snapshot> snapshot() { return view(detail::HeldVersion::of_last(versioned_)); }
 
-  // A copy of the value that the key had, or nothing.
+  // Returns a copy of the value that the key had, or nothing if it was absent.
   Expected<std::optional<Owned<V>>> get(const K& key, Version version) {
     return detail::owned_copy<V>(
         [&](auto visit) { return versioned_->read_at(detail::to_key(key), version, visit); });
   }
-  // Calls `visit(value)` without copying, if the key was present; the view ends with the call.
+  // Calls visit(value) if the key was present. Copies nothing; as Map::read().
   template <class F>
   Found read(const K& key, Version version, F&& visit) {
     return detail::present_if(versioned_->read_at(
@@ -183,8 +193,8 @@ class VersionedMap : public OrderedMap<K, V> {
         [&](const detail::Value& value) { visit(detail::from_value<V>(value)); }));
   }
 
-  // scan() at a version: the paper's extract_snapshot. Not named scan: of integer keys,
-  // `scan(7, {}, visit)` could mean the keys from 7 to 0.
+  // As scan(), but visits the entries of `version`: the paper's extract_snapshot. It is not named
+  // scan because, with integer keys, scan(7, {}, visit) could mean the keys from 7 to 0.
   template <class F>
   Expected<std::uint64_t> scan_at(Version version, const ScanOptions<K>& options, F&& visit) {
     return detail::scan_entries<K, V>(
@@ -192,34 +202,37 @@ class VersionedMap : public OrderedMap<K, V> {
         [&](const auto& range, auto each) { return versioned_->scan_at(version, range, each); },
         visit);
   }
-  // An iterator, which holds the version.
+  // Returns an iterator, which holds the version.
   Iterator<K, V> scan_at(Version version, const ScanOptions<K>& options = {}) {
     auto held = detail::HeldVersion::of(versioned_, version);
     return Iterator<K, V>(held ? detail::cursor_of(std::move(*held), options)
                                : detail::Cursor(std::move(held.error())));
   }
 
-  // The paper's extract_history: calls visit(version, value) for every version in which the key was
-  // written, oldest first; value is a const std::optional<V>&, nothing where it was removed.
-  // `visit` may return void, or bool: false ends it. Views end with the callback.
+  // Calls visit(version, value) for every version in which the key was written, the oldest first;
+  // the paper's extract_history. `value` is a const std::optional<V>&, empty where the key was
+  // removed. Includes the open version. `visit` returns void, or bool where false ends the walk.
+  // Views end with the callback.
   template <class F>
   Expected<void> history(const K& key, F&& visit) {
     return detail::history_entries<K, V>(*versioned_, key, ~Version{0}, visit);
   }
 
-  // As that of Snapshot, between two versions.
+  // As Snapshot::diff(), between two versions.
   template <class F>
   Expected<void> diff(Version from, Version to, const ScanOptions<K>& options, F&& visit) {
     return detail::diff_entries<K, V>(*versioned_, from, to, options, visit);
   }
 
-  // Forgets the versions below this one, or below the lowest that a Snapshot or an iterator holds;
-  // returns below which. What only they needed is freed; in a full pool not all of it, but by the
-  // next trim.
+  // Forgets the versions below `version`, or below the lowest one that a Snapshot or an iterator
+  // holds if that is lower. Returns the first version that remains. Frees the space that only
+  // forgotten versions needed; in a full pool some of it is freed by the next trim only. O(keys).
+  // Errors: invalid_argument if `version` is above the open one.
   Expected<Version> trim(Version version) { return versioned_->trim(version); }
-  // Makes the state of that version the latest one, in one step, whatever crashes. What was written
-  // since is lost, and versions above it read as it does. No other operation may be in flight.
-  // Errors: busy if a Snapshot or an iterator holds a later version.
+  // Makes the state of `version` the latest one, in one step, whatever crashes. Later writes are
+  // lost, and later versions read as this one. No other operation may be in flight.
+  // Errors: invalid_argument if the version cannot be read; busy if a Snapshot or an iterator holds
+  // a later version; pool_full if no version number is left.
   Status rollback(Version version) { return versioned_->rollback(version); }
 
  private:
