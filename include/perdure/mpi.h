@@ -1,61 +1,65 @@
 // DistributedVersionedStore<K, V>: an ordered map with versions, spread over the ranks of an MPI
-// communicator. Link perdure::mpi; MPI_Init comes first, MPI_Finalize after the last store is gone.
+// communicator. Link perdure::mpi. Call MPI_Init before the first open, and MPI_Finalize after the
+// last store is destroyed.
 //
 //   auto store = perdure::mpi::IntegerStore::open(MPI_COMM_WORLD, "layers");   // collective
-//   if (store->owner(42) == store->rank()) auto put = store->put(42, 7);   // Found
+//   if (store->owner(42) == store->rank()) auto put = store->put(42, 7);       // Found
 //   auto v = store->tag();                                                     // collective
 //   auto was = store->get(42, *v);                                             // collective
 //   auto all = store->extract_snapshot(*v);                                    // collective
 //
-// WHAT  One pool per rank, `directory/rank-00000.perdure` and so on, and a key in the pool of the
-//   rank that owns it: by a hash of the key, or by equal ranges of it (Partition). Reads of closed
-//   versions go to all ranks; writes are of the owner alone and cost no message.
-// LAYOUT  Each pool has three maps: `data` (engine pskiplist); `mpi.versions`, version of the store
-//   -> version of `data`; `mpi.manifest`: the run's id, its number of ranks, this pool's rank, the
-//   partition, what keys and values are, whether all pools are complete, the rollback under way.
-//   The ranks of a directory may be on one file system or each on their own.
+// WHAT  The distributed part of Nicolae (IPDPS 2022, section IV.A). Each rank has one pool,
+//   `directory/rank-00000.perdure` and so on. A key lives in the pool of the rank that owns it, by
+//   a hash of the key or by equal ranges of the keys (Partition). Reads of closed versions involve
+//   all ranks. Writes involve the owner alone and send no message.
+// LAYOUT  Each pool has three maps. `data` (engine pskiplist) has the keys of the rank.
+//   `mpi.versions` maps each version of the store to the version of `data`. `mpi.manifest` holds
+//   the id of the run, its number of ranks, the rank of this pool, the partition, the types of keys
+//   and values, whether all pools are complete, and a rollback under way. The ranks of a directory
+//   may share a file system or have one each.
 // INVARIANTS
-//   D1  A version v of the store exists if every rank's `mpi.versions` names it. So a tag is there
+//   D1  A version v of the store exists if `mpi.versions` of every rank names it. So a tag exists
 //       on all ranks or on none, wherever the run is killed.
-//   D2  While the store is open all ranks have the same versions, [first, last] without a gap. What
-//       one rank alone has named is taken back before its number can be used again.
-//   D3  No pool is complete before all have their manifest; nothing is written before all are
-//       complete. So a run that is killed while it creates the directory leaves no data behind.
-//   D4  A rollback is written down by all ranks before the first one does it. So the next open can
-//       tell whether it has to be finished, on all, or was never begun.
-// COLLECTIVES  open, tag, get, get_many, extract_snapshot, rollback, trim and close are called by
-//   all ranks, in the same order, with the same version; the queries of rank 0 count. They answer
-//   the same on every rank: an error of one is an error of all, and names the rank. To destroy a
-//   store that is not closed is collective, too.
-// VERSIONS  Version 0 is the empty store. open() agrees: a version that some ranks closed and
-//   others did not (killed between the two) is dropped; what was written stays in the open one.
-//   With Resume::last_version the writes behind the last version are rolled back instead, so that
-//   the ranks begin with one state. For a tag to be a consistent cut no writes may be in flight on
-//   any rank between its begin and its end; otherwise each falls on either side.
-// FAILURE  of one rank's pool (no space, no memory, poisoned), answered by all ranks:
-//     tag       no version is added; what was written stays in the open one. If a rank could not
-//               take back what it has written down, the store is of no more use.
-//     rollback  not begun, and nothing is lost; or begun, and the store is of no more use. The
-//               next open finishes what all have written down.
-//     trim      some of the versions are forgotten, and the store is of no more use; or all are,
-//               and the space of some is not given back: trim to the same version tries again.
-//     get, extract_snapshot  nothing has happened.
-//   After such a failure every collective, write and get_own returns `io`, on all ranks, until the
-//   store is opened again; the next open says what is done of the call that failed. versions()
-//   means nothing until then.
-//   An error of MPI is answered as `io` by the ranks that meet it, for which the store is of no
-//   more use. Others may wait for these for ever: a program that has such an answer ends the run
-//   (MPI_Abort).
-//   A killed rank is no error of a call: in OpenMPI 4, which has no ULFM, the others are not told.
-//   mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
-//   next run of as many ranks opens every pool at the agreed version.
-//   A pool that is missing, of another run, of another number of ranks or at another rank's place
-//   is refused by all ranks, and nothing is changed.
-// THREADS  Writes, get_own and owner: any number, beside collectives too, but for rollback and
-//   close. Collectives and versions(): one thread of each rank at a time (MPI_THREAD_FUNNELED, if
-//   it is the one that called MPI_Init).
-// COST  n queries, P ranks: get: a broadcast and an all-reduce; byte strings: a broadcast of the
-//   values, too. tag: an all-reduce. extract_snapshot: log2 P rounds (docs/design/mpi.md).
+//   D2  While the store is open, all ranks have the same versions, first to last without a gap. A
+//       version that only some ranks have named is taken back before its number is used again.
+//   D3  No pool is complete before all pools have their manifest, and nothing is written before all
+//       pools are complete. So a run that is killed while it creates the directory leaves no data.
+//   D4  All ranks record a rollback before the first one performs it. So the next open knows
+//       whether it must be finished on all ranks or was never begun.
+// COLLECTIVES  All ranks must call open, tag, get, get_many, extract_snapshot, rollback, trim and
+//   close, in the same order and with the same version. Only the queries of rank 0 count. All ranks
+//   return the same result: an error of one rank is returned by all and names that rank. Destroying
+//   a store that is not closed is also collective.
+// VERSIONS  Version 0 is the empty store. open() drops a version that some ranks closed and others
+//   did not, because the run was killed in between; the writes of that version stay in the open
+//   one. With Resume::last_version, open() also rolls back the writes after the last version, so
+//   that all ranks begin with one state. A tag is a consistent cut if no rank writes between its
+//   begin and its end; otherwise each write falls on either side.
+// FAILURE  The pool of one rank fails (no space, no memory, poisoned). All ranks return the error:
+//     tag       No version is added; the writes stay in the open version. If a rank cannot take
+//               back what it has recorded, the store must be reopened.
+//     rollback  Either it was not begun and nothing is lost, or it was begun. If it was begun, or
+//               if a rank cannot take back what it has recorded, the store must be reopened. The
+//               next open finishes a rollback that all ranks have recorded.
+//     trim      Either some of the versions are forgotten, and the store must be reopened. Or all
+//               are forgotten, and some space is not freed; trim to the same version tries again.
+//     get, get_many, extract_snapshot  Nothing has changed.
+//    If the store must be reopened, every later collective, write and get_own returns `io` on all
+//     ranks until they have opened it again, and versions() has no meaning. The next open decides
+//     the outcome of the call that failed.
+//    If an MPI call fails, the rank where it failed returns `io` from then on. Other ranks may wait
+//     for it forever. So a program that gets such an error must end the run (MPI_Abort).
+//    A killed rank is no error of a call: OpenMPI 4 has no ULFM and does not tell the others.
+//     mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
+//     next run with the same number of ranks opens every pool at the agreed version.
+//    All ranks refuse a pool that is missing, or that belongs to another run, another number of
+//     ranks or another rank. Nothing is changed then.
+// THREADS  Any number of threads may call writes, get_own and owner, also beside a collective,
+//   except rollback and close. One thread of each rank at a time may call collectives and
+//   versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
+// COST  n queries, P ranks. get, get_many: a broadcast and an all-reduce; for byte strings also a
+//   broadcast of the values. tag: an all-reduce. extract_snapshot: log2 P rounds
+//   (docs/design/mpi.md).
 #pragma once
 
 #ifndef OMPI_SKIP_MPICXX
@@ -77,31 +81,36 @@
 
 namespace perdure::mpi {
 
-// Who owns a key. On media: never renumber.
+// How keys are assigned to ranks. On media: never renumber.
 enum class Partition : std::uint8_t {
-  hash = 1,   // evenly, whatever the keys
-  range = 2,  // equal ranges of the integer, or of a string's first 8 bytes: neighbours together
+  hash = 1,   // by a hash: even for any keys
+  range = 2,  // by equal ranges of the integer, or of a string's first 8 bytes
 };
-// What open() does with writes behind the last version.
+// What open() does with the writes after the last version: it keeps them in the open version, or
+// rolls back to the last version.
 enum class Resume : std::uint8_t { keep_writes, last_version };
+// How extract_snapshot() merges.
 enum class Merge : std::uint8_t {
-  recursive_doubling,  // the paper's OptMerge: log2 P rounds of merges of two, by all threads
-  naive,               // gather, then one merge of P at rank 0
+  recursive_doubling,  // the paper's OptMerge: log2 P rounds of pairwise merges by all threads
+  naive,               // the paper's NaiveMerge: a gather, then one merge of P runs at rank 0
 };
 
 struct Options {
   Partition partition = Partition::hash;  // must match if the directory exists
   Resume resume = Resume::keep_writes;
-  // Of a pairwise merge. 0: the cores of the machine, shared among those of its ranks that merge.
+  // Threads of a pairwise merge. 0: the cores of the machine, shared among those of its ranks that
+  // merge.
   std::uint32_t merge_threads = 0;
-  // Larger messages are cut into pieces of so many bytes; 64 bytes to 1 GiB.
+  // The most bytes in one message; longer ones are sent in pieces. 64 bytes to 1 GiB; equal on all
+  // ranks.
   std::uint64_t max_message = 1_GiB;
-  // Of every rank's pool. `mode` is the store's: `existing` fails with not_found if no rank has a
-  // store, create_new with exists if one has; read_only is refused with invalid_argument.
+  // Options of each rank's pool. `mode` applies to the store: `existing` fails with not_found if no
+  // rank has a store, create_new fails with exists if one has; read_only fails with
+  // invalid_argument.
   PoolOptions pool = {};
 };
 
-// What an extract_snapshot took at this rank.
+// The durations, in nanoseconds, of the parts of an extract_snapshot() at this rank.
 struct SnapshotTimes {
   std::uint64_t extract_ns = 0, transfer_ns = 0, merge_ns = 0;
 };
@@ -115,7 +124,7 @@ struct Query {
   UntypedKey key;
   Version version = 0;
 };
-struct Answer {
+struct Result {
   std::size_t query = 0;
   UntypedValue value;
 };
@@ -128,7 +137,8 @@ using Buffer = std::unique_ptr<T[], FreeBuffer>;
 struct WordItem {
   std::uint64_t key, value;
 };
-// `head`: the first 8 bytes of the key, big-endian. Key and value lie at `begin` of `bytes`.
+// `head`: the first 8 bytes of the key, big-endian. The key is at `begin` of `bytes`, the value
+// after it.
 struct BytesItem {
   std::uint64_t head, begin;
   std::uint32_t key_bytes, value_bytes;
@@ -153,13 +163,14 @@ Expected<CorePointer> open_core(MPI_Comm comm, std::string_view directory, const
 int rank_of(const Core& core) noexcept;
 int ranks_of(const Core& core) noexcept;
 int owner_of(const Core& core, const UntypedKey& key) noexcept;
-// Of a write or read of this rank alone.
+// Whether a write or read of this rank alone is allowed: the store is usable and the rank owns the
+// key.
 Status refused(const Core& core, const UntypedKey& key) noexcept;
 UntypedMap& data_of(Core& core) noexcept;
 VersionRange versions_of(const Core& core) noexcept;
 Expected<Version> tag(Core& core);
 Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
-                                 FunctionRef<void(const Answer&)> visit);
+                                 FunctionRef<void(const Result&)> visit);
 Status extract(Core& core, Version version, Merge merge, SnapshotData& out);
 Status roll_back(Core& core, Version version);
 Status trim(Core& core, Version version);
@@ -167,14 +178,16 @@ Status close(Core& core);
 
 }  // namespace detail
 
-// The entries of a version in key order: at rank 0 all of them, at the others none.
+// The result of extract_snapshot(): the entries of a version in key order. Rank 0 has all of them,
+// the other ranks have none. A copy in memory; views are valid as long as this object.
 template <class K, class V>
 class Snapshot {
  public:
   explicit Snapshot(detail::SnapshotData data) noexcept : data_(std::move(data)) {}
   std::uint64_t size() const noexcept { return data_.size; }
-  std::uint64_t total() const noexcept { return data_.total; }  // on every rank
+  std::uint64_t total() const noexcept { return data_.total; }  // of the version, on every rank
   const SnapshotTimes& times() const noexcept { return data_.times; }
+  // The i-th entry; i must be below size().
   std::pair<K, V> operator[](std::uint64_t i) const noexcept {
     if constexpr (std::same_as<K, std::string_view>) {
       const detail::BytesItem& item = data_.items[i];
@@ -184,7 +197,7 @@ class Snapshot {
       return {data_.words[i].key, data_.words[i].value};
     }
   }
-  // Calls visit(key, value) in order.
+  // Calls visit(key, value) for each entry at this rank, in key order.
   template <class F>
   void for_each(F&& visit) const {
     for (std::uint64_t i = 0; i < size(); ++i) {
@@ -197,7 +210,7 @@ class Snapshot {
   detail::SnapshotData data_;
 };
 
-// K and V: both std::uint64_t, or both std::string_view.
+// K and V are both std::uint64_t or both std::string_view.
 template <class K, class V>
   requires(std::same_as<K, V> &&
            (std::same_as<K, std::uint64_t> || std::same_as<K, std::string_view>))
@@ -209,9 +222,12 @@ class DistributedVersionedStore {
     Version version;
   };
 
-  // Collective. Opens or creates. Errors: those of Pool::open; not_found: a pool is missing;
-  // invalid_argument: the directory is of another number of ranks, or its pools do not belong
-  // together, or to this partition; io: MPI.
+  // Collective. Opens or creates the store in `directory`, which is created if it is absent.
+  // Recovers and agrees on the versions, see VERSIONS. All ranks must pass the same partition,
+  // mode, resume and max_message.
+  // Errors: those of Pool::open(); not_found (a pool is missing); invalid_argument (the options
+  // differ; the directory belongs to another number of ranks, partition or types; its pools do not
+  // belong together; MPI is not running); corruption; io (MPI failed).
   static Expected<DistributedVersionedStore> open(MPI_Comm comm, std::string_view directory,
                                                   const Options& options = {}) {
     auto core = detail::open_core(comm, directory, options, {std::same_as<K, std::string_view>});
@@ -219,14 +235,16 @@ class DistributedVersionedStore {
     return DistributedVersionedStore(std::move(*core));
   }
 
+  // This rank, the number of ranks, and the rank that owns a key. No communication.
   int rank() const noexcept { return detail::rank_of(*core_); }
   int ranks() const noexcept { return detail::ranks_of(*core_); }
   int owner(const K& key) const noexcept {
     return detail::owner_of(*core_, perdure::detail::to_key(key));
   }
 
-  // Of keys that this rank owns; with others they fail with invalid_argument. As those of
-  // VersionedMap, and `io` after a failure that needs the store to be opened again (FAILURE).
+  // Writes, and get_own(), take a key that this rank owns and fail with invalid_argument on others.
+  // They are those of VersionedMap, durable when they return, and communicate nothing.
+  // Errors: also io if the store must be reopened (FAILURE).
   Found put(const K& key, const V& value) {
     return own(key, [&](UntypedMap& data, const UntypedKey& k) {
       return data.put(k, perdure::detail::to_value(value));
@@ -245,7 +263,7 @@ class DistributedVersionedStore {
   Found erase(const K& key) {
     return own(key, [&](UntypedMap& data, const UntypedKey& k) { return data.erase(k); });
   }
-  // A copy of the value that the key has in the open version, or nothing.
+  // Returns a copy of the value that the key has in the open version, or nothing if it is absent.
   Expected<std::optional<Owned>> get_own(const K& key) {
     std::optional<Owned> out;
     auto found = own(key, [&](UntypedMap& data, const UntypedKey& k) {
@@ -256,39 +274,44 @@ class DistributedVersionedStore {
   }
 
   // The closed versions, the same on every rank. A new store has version 0, which is empty. After
-  // close() those that it had.
+  // close(): the versions that the store had.
   VersionRange versions() const noexcept { return detail::versions_of(*core_); }
 
-  // Collective. Closes the open version on all ranks or, with an error, on none.
+  // Collective. Closes the open version on all ranks and returns its number. With an error it is
+  // closed on none.
   Expected<Version> tag() { return detail::tag(*core_); }
 
-  // Collective: rank 0 asks, all are told. What the others pass is not looked at.
+  // Collective. Returns the value that the key of rank 0 had in the version of rank 0, on all
+  // ranks. The arguments of other ranks are ignored.
+  // Errors: invalid_argument if the version cannot be read.
   Expected<std::optional<Owned>> get(const K& key, Version version) {
     const detail::Query query{perdure::detail::to_key(key), version};
     std::optional<Owned> out;
     auto found = detail::get_many(*core_, std::span(&query, 1),
-                                  [&](const detail::Answer& answer) { assign(out, answer.value); });
+                                  [&](const detail::Result& result) { assign(out, result.value); });
     if (!found) return fail(std::move(found.error()));
     return out;
   }
-  // Collective: many queries in one broadcast and one reduction. Answers in the order of rank 0's
-  // queries, on every rank.
+  // Collective. As get() for many queries of rank 0, in one broadcast and one reduction. Returns
+  // the values in the order of the queries, on all ranks.
   Expected<std::vector<std::optional<Owned>>> get_many(std::span<const Query> queries) {
     std::vector<detail::Query> raw;
     std::vector<std::optional<Owned>> out;
     if (rank() == 0) {
       for (const Query& q : queries) raw.push_back({perdure::detail::to_key(q.key), q.version});
     }
-    auto asked = detail::get_many(*core_, raw, [&](const detail::Answer& answer) {
-      if (out.size() <= answer.query) out.resize(answer.query + 1);
-      assign(out[answer.query], answer.value);
+    auto count = detail::get_many(*core_, raw, [&](const detail::Result& result) {
+      if (out.size() <= result.query) out.resize(result.query + 1);
+      assign(out[result.query], result.value);
     });
-    if (!asked) return fail(std::move(asked.error()));
-    out.resize(*asked);
+    if (!count) return fail(std::move(count.error()));
+    out.resize(*count);
     return out;
   }
 
-  // Collective. The entries of a version, merged, at rank 0.
+  // Collective. Returns the entries of a version, merged at rank 0; the paper's extract_snapshot.
+  // Rank 0 needs memory for twice the entries.
+  // Errors: invalid_argument if the version cannot be read; out_of_memory.
   Expected<Snapshot<K, V>> extract_snapshot(Version version,
                                             Merge merge = Merge::recursive_doubling) {
     detail::SnapshotData data;
@@ -297,14 +320,16 @@ class DistributedVersionedStore {
     return Snapshot<K, V>(std::move(data));
   }
 
-  // Collective. Makes the state of that version the present one and the last; later versions and
-  // what was written since are lost. No write in flight.
+  // Collective. Makes the state of `version` the present one, and `version` the last one. Later
+  // versions and later writes are lost. No write may be in flight.
+  // Errors: invalid_argument if the version cannot be read.
   Status rollback(Version version) { return detail::roll_back(*core_, version); }
-  // Collective. Forgets the versions below this one. Cut short, it is finished by the next open as
-  // soon as one rank has begun it.
+  // Collective. Forgets the versions below `version` and frees the space that only they needed. If
+  // it is interrupted after one rank has begun it, the next open finishes it.
+  // Errors: invalid_argument if the version cannot be read.
   Status trim(Version version) { return detail::trim(*core_, version); }
-  // Collective. Closes the pools; afterwards only destruction is allowed. The destructor does it
-  // too, but says nothing of errors.
+  // Collective. Closes the pools. Afterwards the store may only be destroyed. The destructor closes
+  // too, but cannot report an error.
   Status close() { return detail::close(*core_); }
 
  private:

@@ -1,4 +1,4 @@
-// Grown: memory that grows by doubling, of trivial items, and says so where there is none.
+// Grown: an array of trivial items that grows by doubling, without exceptions.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Grown {
   const T* data() const noexcept { return items_.get(); }
   T& operator[](std::uint64_t i) noexcept { return items_[i]; }
 
-  // False: out of memory, and nothing changed.
+  // Returns false, and changes nothing, if memory is short.
   [[nodiscard]] bool reserve(std::uint64_t count) noexcept {
     if (count <= capacity_) return true;
     if (count > SIZE_MAX / sizeof(T)) return false;
@@ -41,7 +41,7 @@ class Grown {
     size_ += count;
     return true;
   }
-  // Within what was reserved; what is new has any content.
+  // `count` must not exceed what was reserved. New items are not initialized.
   void resize(std::uint64_t count) noexcept { size_ = count; }
   Buffer<T> take() noexcept {
     size_ = capacity_ = 0;

@@ -10,7 +10,7 @@ namespace perdure::mpi::detail {
 namespace {
 constexpr int kTag = 0;
 constexpr std::uint64_t kOk = std::numeric_limits<std::uint64_t>::max();
-// What agree() sends around of an error.
+// The form in which agree() broadcasts an error.
 struct Spoken {
   std::uint64_t code;
   char message[504];
@@ -25,7 +25,7 @@ Status Comm::checked(int result, const char* call) noexcept {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(result, text, &length);
-  return Status::format(StatusCode::io, "rank %d of %d: %s: %.*s; the run has to be started again",
+  return Status::format(StatusCode::io, "rank %d of %d: %s failed: %.*s; start the run again",
                         rank_, size_, call, length, text);
 }
 
@@ -56,7 +56,7 @@ Status Comm::duplicate(MPI_Comm comm, std::uint64_t max_message) noexcept {
   return checked(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
 }
 
-// Not after an error: freeing is collective, and the others may be gone.
+// Frees nothing after an error: freeing is collective, and the other ranks may be gone.
 void Comm::release() noexcept {
   int over = 0;
   if (comm_ == MPI_COMM_NULL) return;
@@ -115,7 +115,7 @@ Status Comm::gather(const void* mine, void* all, std::span<const std::uint64_t> 
   const auto ranks = static_cast<std::size_t>(size_);
   std::unique_ptr<int[]> counts(total <= max_message_ ? new (std::nothrow) int[2 * ranks]
                                                       : nullptr);
-  // Whoever has no memory for the counts must not choose another way than the others.
+  // All ranks must take the same way, also if one has no memory for the counts.
   std::uint64_t whole = counts != nullptr ? 1 : 0;
   if (Status s = reduce(&whole, 1, MPI_MIN); !s.ok()) return s;
   if (whole != 0) {
@@ -187,7 +187,7 @@ Status Comm::agree_after_work(Status mine, bool idle) noexcept {
   return s.ok() ? speak(std::move(mine), speaker) : std::move(s);
 }
 
-// The lowest rank that does not say ok says what it has met.
+// The rank `speaker` broadcasts its status.
 Status Comm::speak(Status mine, std::uint64_t speaker) noexcept {
   if (speaker == kOk) return {};
   Spoken spoken{};

@@ -1,8 +1,9 @@
-// Comm: the few MPI calls that the store makes, as Status, in pieces that fit an int.
+// Comm: the MPI calls of the store. They return a Status, and cut messages into pieces whose size
+// fits an int.
 //
-// A communicator of our own, whose errors are returned. After the first one it is lost(): the ranks
-// may disagree on what has happened, so nothing is sent any more.
-// Thread safety: one thread at a time, but lost().
+// It is a duplicate of the user's communicator and returns errors. After the first error it is
+// lost(): the ranks may disagree on what has happened, so it sends nothing any more.
+// Thread safety: one thread at a time, except lost().
 #pragma once
 
 #include <cstdint>
@@ -26,22 +27,24 @@ class Comm {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   bool lost() const noexcept { return lost_; }
-  // How many ranks are on this machine, this one included.
+  // The number of ranks on this machine, with this one.
   Expected<int> neighbours() noexcept;
 
   Status broadcast(void* bytes, std::uint64_t count, int root) noexcept;
-  // Every rank gets the result, in place.
+  // An all-reduce in place: every rank gets the result.
   Status reduce(std::uint64_t* words, std::uint64_t count, MPI_Op op) noexcept;
   Status all_gather(const void* mine, int count, void* all) noexcept;
-  // Rank 0 gets the parts one behind the other; part[r] bytes of rank r.
+  // Rank 0 gets the parts one after the other; rank r sends part[r] bytes.
   Status gather(const void* mine, void* all, std::span<const std::uint64_t> part) noexcept;
   Status send(const void* bytes, std::uint64_t count, int to) noexcept;
   Status receive(void* bytes, std::uint64_t count, int from) noexcept;
 
-  // ok if all ranks say ok; otherwise what the lowest rank says that does not, on all of them.
+  // Returns ok if all ranks pass ok. Otherwise all ranks return the status of the lowest rank that
+  // does not.
   Status agree(Status mine) noexcept;
-  // The same, for ranks that wait for others' work: MPI's own calls spin, and here who has nothing
-  // to do leaves its core to who has. The rank that is waited for is not `idle`.
+  // The same, when other ranks still work. Calls of MPI wait by polling, so an idle rank sleeps
+  // between polls and leaves its core to a rank that works. The rank that the others wait for is
+  // not `idle`.
   Status agree_after_work(Status mine, bool idle) noexcept;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kLeastMessage = 64;
 
-// FNV-1a. On media, as what decides in which pool a key is: never change.
+// FNV-1a. It decides in which pool a key is, so it is on media: never change.
 std::uint64_t hash_of(std::string_view bytes) noexcept {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
@@ -36,7 +36,7 @@ int Core::owner(const UntypedKey& key) const noexcept {
   } else {
     place = kinds_.bytes ? head_of(key.bytes) : key.word;
   }
-  // place * ranks / 2^64, by halves.
+  // place * ranks / 2^64, in two halves.
   const auto ranks = static_cast<std::uint64_t>(comm_.size());
   return static_cast<int>(((place >> 32) * ranks + ((place & 0xFFFFFFFF) * ranks >> 32)) >> 32);
 }
@@ -47,21 +47,23 @@ std::uint64_t Core::merge_threads(std::uint64_t joined) const noexcept {
 }
 
 Status Core::usable() const noexcept {
-  if (closed_) return Status::format(StatusCode::invalid_argument, "the store is closed");
+  if (closed_) {
+    return Status::format(StatusCode::invalid_argument, "the store is closed; open it again");
+  }
   if (!broken_ && !comm_.lost()) [[likely]]
     return {};
   return Status::format(StatusCode::io,
-                        "an earlier collective failed half-way; open the store again");
+                        "an earlier collective failed on some ranks; open the store again on all");
 }
 
 Status Core::readable(Version version) const noexcept {
   const VersionRange range = pool_.versions();
   if (version >= range.first && version <= range.last) [[likely]]
     return {};
-  return Status::format(StatusCode::invalid_argument, "version %llu: there are %llu to %llu",
-                        static_cast<unsigned long long>(version),
-                        static_cast<unsigned long long>(range.first),
-                        static_cast<unsigned long long>(range.last));
+  return Status::format(
+      StatusCode::invalid_argument, "version %llu cannot be read; versions %llu to %llu can",
+      static_cast<unsigned long long>(version), static_cast<unsigned long long>(range.first),
+      static_cast<unsigned long long>(range.last));
 }
 
 // --- open ---
@@ -70,7 +72,7 @@ Status Core::open(MPI_Comm comm, std::string_view directory, const Options& opti
                   Kinds kinds) noexcept {
   kinds_ = kinds;
   partition_ = options.partition;
-  // Every rank has to come as far as the first agreement, whatever is wrong with its options.
+  // Every rank must reach the first agreement, whatever its options are.
   const std::uint64_t message = std::clamp(options.max_message, kLeastMessage, 1_GiB);
   if (Status s = comm_.duplicate(comm, message); !s.ok()) return s;
   if (Status s = same_arguments(options); !s.ok()) return s;
@@ -87,35 +89,38 @@ Status Core::same_arguments(const Options& options) noexcept {
                          static_cast<std::uint64_t>(options.resume), options.max_message};
   std::uint64_t high[std::size(low)];
   std::copy(std::begin(low), std::end(low), high);
-  // One message each, though the ranks may not agree on how long one may be.
+  // Each fits one message, because the ranks may have passed different limits.
   static_assert(sizeof(low) <= kLeastMessage);
   if (Status s = comm_.reduce(low, std::size(low), MPI_MIN); !s.ok()) return s;
   if (Status s = comm_.reduce(high, std::size(high), MPI_MAX); !s.ok()) return s;
   if (!std::equal(std::begin(low), std::end(low), high)) {
     return Status::format(StatusCode::invalid_argument,
-                          "the ranks open the store with different options");
+                          "the ranks open the store with different options; pass the same types, "
+                          "partition, mode, resume and max_message on all");
   }
   const bool known = partition_ == Partition::hash || partition_ == Partition::range;
   if (known && options.max_message >= kLeastMessage && options.max_message <= 1_GiB) return {};
-  return Status::format(StatusCode::invalid_argument, "no such partition, or max_message");
+  return Status::format(StatusCode::invalid_argument,
+                        "the partition is unknown, or max_message is outside 64 bytes to 1 GiB");
 }
 
 Status Core::look(std::string_view directory, const Options& options) noexcept {
   if (options.pool.mode == OpenMode::read_only) {
-    return Status::format(StatusCode::invalid_argument, "a distributed store is not read-only");
+    return Status::format(StatusCode::invalid_argument,
+                          "a distributed store cannot be opened read-only; use another mode");
   }
   bool present = false;
   if (Status s = pool_.look(directory, comm_.rank(), options.pool, present); !s.ok()) return s;
   return belongs();
 }
 
-// Whether this pool, if it has a manifest, is the one that this rank opens.
+// ok unless this pool has a complete manifest that does not match this rank and these options.
 Status Core::belongs() const noexcept {
   if (!pool_.manifest() || !pool_.manifest()->complete) return {};
   const Manifest& m = *pool_.manifest();
   if (m.ranks != static_cast<std::uint64_t>(comm_.size())) {
     return Status::format(StatusCode::invalid_argument,
-                          "%s is of a run of %llu ranks; start as many, not %d", pool_.path(),
+                          "%s belongs to a run of %llu ranks; start as many, not %d", pool_.path(),
                           static_cast<unsigned long long>(m.ranks), comm_.size());
   }
   if (m.rank != static_cast<std::uint64_t>(comm_.rank())) {
@@ -124,47 +129,53 @@ Status Core::belongs() const noexcept {
   }
   if (m.partition != static_cast<std::uint64_t>(partition_)) {
     return Status::format(
-        StatusCode::invalid_argument, "%s has keys partitioned by %s", pool_.path(),
+        StatusCode::invalid_argument, "%s has keys partitioned by %s; open it with that partition",
+        pool_.path(),
         m.partition == static_cast<std::uint64_t>(Partition::hash) ? "hash" : "range");
   }
   if ((m.kinds == Manifest::kBytes) == kinds_.bytes) return {};
-  return Status::format(StatusCode::invalid_argument, "%s has keys and values that are %s",
+  return Status::format(StatusCode::invalid_argument,
+                        "%s has keys and values that are %s; open it with those types",
                         pool_.path(), kinds_.bytes ? "integers" : "byte strings");
 }
 
-// Nobody has a complete pool: they are made. Some have: so must the others, or have been killed
-// between the two (D3).
+// Creates the pools if no rank has a complete one. If some ranks have one, the others must have a
+// manifest of the same run: the run was killed before they were complete (D3).
 Status Core::settle(std::string_view directory, const Options& options) noexcept {
   const bool complete = pool_.manifest() && pool_.manifest()->complete;
-  std::uint64_t anybody = complete ? 1 : 0;
-  if (Status s = comm_.reduce(&anybody, 1, MPI_MAX); !s.ok()) return s;
+  std::uint64_t any_complete = complete ? 1 : 0;
+  if (Status s = comm_.reduce(&any_complete, 1, MPI_MAX); !s.ok()) return s;
   std::uint64_t run =
-      anybody != 0 ? (complete ? pool_.manifest()->run : 0) : RealPlatform::random();
-  if (anybody != 0) {
+      any_complete != 0 ? (complete ? pool_.manifest()->run : 0) : RealPlatform::random();
+  if (any_complete != 0) {
     if (Status s = comm_.reduce(&run, 1, MPI_MAX); !s.ok()) return s;
   } else if (Status s = comm_.broadcast(&run, sizeof(run), 0); !s.ok()) {
     return s;
   }
   Status mine;
-  if (anybody != 0 && !pool_.manifest()) {
+  if (any_complete != 0 && !pool_.manifest()) {
     mine = Status::format(StatusCode::not_found,
-                          "%s is missing or empty, and others are there; put it back, or start as "
+                          "%s is missing or empty, but other pools exist; put it back, or start as "
                           "many ranks as there are pools",
                           pool_.path());
-  } else if (anybody != 0 && (pool_.manifest()->run != run ||
-                              pool_.manifest()->rank != static_cast<std::uint64_t>(comm_.rank()))) {
-    mine = Status::format(StatusCode::invalid_argument,
-                          "%s does not belong to the pools of the other ranks", pool_.path());
-  } else if (anybody == 0 && options.pool.mode == OpenMode::existing) {
-    mine = Status::format(StatusCode::not_found, "%s: there is no store", pool_.path());
-  } else if (anybody != 0 && options.pool.mode == OpenMode::create_new) {
+  } else if (any_complete != 0 &&
+             (pool_.manifest()->run != run ||
+              pool_.manifest()->rank != static_cast<std::uint64_t>(comm_.rank()))) {
+    mine = Status::format(
+        StatusCode::invalid_argument,
+        "%s does not belong to the run of the other pools; put the right one back", pool_.path());
+  } else if (any_complete == 0 && options.pool.mode == OpenMode::existing) {
+    mine = Status::format(StatusCode::not_found,
+                          "%s: there is no store; name its directory, or let open create one",
+                          pool_.path());
+  } else if (any_complete != 0 && options.pool.mode == OpenMode::create_new) {
     mine =
         Status::format(StatusCode::exists,
                        "%s: there is a store; choose another directory, or open it", pool_.path());
   }
   if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
   Status made;
-  if (anybody == 0) {
+  if (any_complete == 0) {
     made = pool_.create(directory, options.pool,
                         {.run = run,
                          .ranks = static_cast<std::uint64_t>(comm_.size()),
@@ -183,7 +194,7 @@ Status Core::finish_rollback() noexcept {
   const LocalPool::Rollback own = last ? *last : LocalPool::Rollback{};
   if (Status s = comm_.agree(last ? Status() : std::move(last.error())); !s.ok()) return s;
   std::uint64_t lowest = own.number, highest = own.number;
-  // All that are pending are the same one, or all but that one are done.
+  // All ranks with a pending rollback have the same one.
   std::uint64_t version = own.pending ? own.version + 1 : 0;
   if (Status s = comm_.reduce(&lowest, 1, MPI_MIN); !s.ok()) return s;
   if (Status s = comm_.reduce(&highest, 1, MPI_MAX); !s.ok()) return s;
@@ -192,7 +203,7 @@ Status Core::finish_rollback() noexcept {
   if (lowest == highest) {
     return version == 0 ? Status() : carry_out_rollback(highest, version - 1);
   }
-  // Struck out by those that have it: who has not is the sign that nobody began.
+  // The ranks that have recorded it discard it: the rank that has not shows that no rank began it.
   return comm_.agree(own.pending ? pool_.end_rollback(own.number - 1) : Status());
 }
 
@@ -202,7 +213,8 @@ Status Core::agree_on_versions() noexcept {
   if (Status s = comm_.reduce(&range.last, 1, MPI_MIN); !s.ok()) return s;
   if (range.last < range.first) {
     return Status::format(StatusCode::corruption,
-                          "the pools of the ranks have no version in common");
+                          "the pools of the ranks have no version in common; restore them from one "
+                          "backup");
   }
   Status mine = pool_.forget_above(range.last);
   if (mine.ok()) mine = pool_.forget_below(range.first);
@@ -227,7 +239,7 @@ Expected<Version> Core::tag() noexcept {
   auto local = pool_.data().tag();
   Status agreed = comm_.agree(local ? pool_.name(version, *local) : std::move(local.error()));
   if (agreed.ok()) return version;
-  // Not after an error of MPI: the others may have the answer that this rank has not, and go on.
+  // Nothing is taken back after an error of MPI: other ranks may have got the result, and continue.
   broken_ = comm_.lost() || !comm_.agree(pool_.forget_above(version - 1)).ok();
   return fail(std::move(agreed));
 }
@@ -292,8 +304,9 @@ Status refused(const Core& core, const UntypedKey& key) noexcept {
   const int owner = core.owner(key);
   if (owner == core.comm().rank()) [[likely]]
     return {};
-  return Status::format(StatusCode::invalid_argument, "the key belongs to rank %d, not to %d",
-                        owner, core.comm().rank());
+  return Status::format(StatusCode::invalid_argument,
+                        "rank %d owns the key, this is rank %d; write it there", owner,
+                        core.comm().rank());
 }
 UntypedMap& data_of(Core& core) noexcept { return core.pool().data(); }
 VersionRange versions_of(const Core& core) noexcept { return core.pool().versions(); }

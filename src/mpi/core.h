@@ -1,16 +1,16 @@
-// Core: the collectives of a distributed store (perdure/mpi.h says what they promise).
+// Core: the collectives of a distributed store. perdure/mpi.h states their guarantees.
 //
-// ORDERING  Between two ranks there is one tool, agree(): who has its answer knows that every rank
-//   has done what it does before it, durably.
-//   tag       name(v) everywhere; agree. On an error: forget_above(v - 1) everywhere; agree, before
-//             v is used again (D2). If that fails the store is of no more use.
-//   rollback  the n-th: written down as pending everywhere; agree; forget_above, roll back, no
-//             longer pending; agree. open() finds n, the highest, pending on some rank: if all have
-//             written down n, done or not, it is carried out by all. If one has not, nobody can
-//             have begun (D4), and it is struck out: their last is n - 1 again.
-//   trim      forget_below everywhere, agree, then trim of the data: a version that one rank
-//             still names and another one does not is in no rank's range after open().
-// Thread safety: one thread, but owner(), usable() and data().
+// ORDERING  Ranks synchronize only through agree(): when it returns, every rank has finished,
+//   durably, all that it does before its own agree().
+//   tag       All ranks name(v), then agree. On an error: all ranks forget_above(v - 1), then
+//             agree, before v is used again (D2). If that fails, the store must be reopened.
+//   rollback  The n-th one: all ranks record it as pending, then agree; forget_above, roll back, no
+//             longer pending; agree. open() takes the highest n that a rank has recorded. If all
+//             ranks have recorded n, finished or not, all of them carry it out. If one rank has
+//             not, no rank has begun it (D4), and the others discard it: their last is n - 1 again.
+//   trim      All ranks forget_below, then agree, then trim their data. A version that only some
+//             ranks still name is in no rank's range after open().
+// Thread safety: one thread, except owner(), usable() and data().
 #pragma once
 
 #include "mpi/local_pool.h"
@@ -29,13 +29,14 @@ class Core {
   LocalPool& pool() noexcept { return pool_; }
   const LocalPool& pool() const noexcept { return pool_; }
   bool has_bytes() const noexcept { return kinds_.bytes; }
-  // Of a merge whose result is of `joined` ranks: the others of them have nothing to do.
+  // The threads of a merge that joins the parts of `joined` ranks. The other ranks among them are
+  // idle.
   std::uint64_t merge_threads(std::uint64_t joined) const noexcept;
   int owner(const UntypedKey& key) const noexcept;
 
-  // invalid_argument unless all ranks have that version; the same on all.
+  // invalid_argument unless all ranks have that version. The same on all ranks.
   Status readable(Version version) const noexcept;
-  // Neither closed nor of no more use.
+  // ok unless the store is closed or must be reopened.
   Status usable() const noexcept;
 
   Expected<Version> tag() noexcept;
@@ -57,12 +58,12 @@ class Core {
   LocalPool pool_;
   Kinds kinds_;
   Partition partition_ = Partition::hash;
-  std::uint64_t merge_threads_ = 0;  // 0: cores_ for neighbours_
+  std::uint64_t merge_threads_ = 0;  // 0: neighbours_ ranks share cores_
   std::uint64_t cores_ = 1;
   std::uint64_t neighbours_ = 1;
-  std::uint64_t rollbacks_ = 0;  // so many were begun; the same on all ranks
-  // What the ranks have on their media may differ until the next open. A write is refused then: the
-  // next open may carry out a rollback, and would take it away.
+  std::uint64_t rollbacks_ = 0;  // the number of rollbacks begun; the same on all ranks
+  // True if the ranks' media may differ until the next open. Writes are refused then, because the
+  // next open may carry out a rollback, which would remove them.
   RealPlatform::Atomic<bool> broken_{false};
   RealPlatform::Atomic<bool> closed_{false};
 };

@@ -1,11 +1,11 @@
-// get and get_many: rank 0's queries go to all ranks, the owners look them up, and an all-reduce
-// tells everybody what was found: a rank that is not a key's owner contributes zeros.
+// get and get_many. Rank 0 broadcasts its queries and the owners look them up. An all-reduce gives
+// all ranks the results: a rank that does not own a key contributes zeros.
 //
-// MESSAGES  One header of 256 bytes, which has the queries in it if they are short: {queries,
-//   bytes, queries: {version, [length of key,] key}}. Then words:
+// MESSAGES  One header of 256 bytes, which contains the queries if they are short:
+//   {queries, bytes, queries: {version, [length of key,] key}}. Then words:
 //     integers      errors | a bit per query, found | value per query
 //     byte strings  errors | length + 1 per query, 0: absent; then, owner by owner, their values
-//   `errors` is 1 if a rank met one; then all agree on which.
+//   `errors` is 1 if a rank had an error; then all ranks agree on which.
 #include <bit>
 #include <cstring>
 
@@ -22,8 +22,9 @@ struct Header {
   std::uint64_t bytes;
   char in_place[kInPlace];
 };
-constexpr std::size_t kFew = Header::kInPlace / 16;    // so many queries fit into it at most
-constexpr std::uint64_t kRefused = ~std::uint64_t{0};  // queries: rank 0 could not send them
+constexpr std::size_t kFew = Header::kInPlace / 16;  // the most queries that fit into a header
+constexpr std::uint64_t kRefused =
+    ~std::uint64_t{0};  // value of `queries` if rank 0 had no memory to send them
 constexpr std::uint64_t kInPlaceValues = 4096;
 
 class Finder {
@@ -31,7 +32,7 @@ class Finder {
   explicit Finder(Core& core) noexcept : core_(core) {}
 
   Expected<std::uint64_t> run(std::span<const Query> queries,
-                              FunctionRef<void(const Answer&)> visit) noexcept {
+                              FunctionRef<void(const Result&)> visit) noexcept {
     if (Status s = core_.usable(); !s.ok()) return fail(std::move(s));
     if (Status s = spread(queries); !s.ok()) return fail(std::move(s));
     for (std::uint64_t q = 0; q < count_; ++q) {
@@ -50,7 +51,7 @@ class Finder {
            packed_.append(query.key.bytes.data(), query.key.bytes.size());
   }
 
-  // What fits into the header needs no memory, so nobody has to ask whether all ranks have it.
+  // Queries that fit into the header need no memory, so the ranks need not agree that all have it.
   Status spread(std::span<const Query> queries) noexcept {
     Comm& comm = core_.comm();
     Header header{};
@@ -77,11 +78,11 @@ class Finder {
       if (Status s = comm.agree(room ? Status() : StatusCode::out_of_memory); !s.ok()) return s;
       if (Status s = comm.broadcast(packed_.data(), header.bytes, 0); !s.ok()) return s;
       queries_ = many_.data();
-      answer_ = many_words_.data();
+      results_ = many_words_.data();
       decode(packed_.data());
     }
     words_ = words;
-    std::fill_n(answer_, words, 0);
+    std::fill_n(results_, words, 0);
     return {};
   }
 
@@ -107,16 +108,16 @@ class Finder {
     if (!found.ok()) note(std::move(found).status());
   }
   void note(Status met) noexcept {
-    answer_[0] = 1;
+    results_[0] = 1;
     met_ = std::move(met);
   }
   Status reduce() noexcept {
-    if (Status s = core_.comm().reduce(answer_, words_, MPI_BOR); !s.ok()) return s;
-    return answer_[0] == 0 ? Status() : core_.comm().agree(std::move(met_));
+    if (Status s = core_.comm().reduce(results_, words_, MPI_BOR); !s.ok()) return s;
+    return results_[0] == 0 ? Status() : core_.comm().agree(std::move(met_));
   }
 
-  Status find_words(FunctionRef<void(const Answer&)> visit) noexcept {
-    std::uint64_t* found = answer_ + 1;
+  Status find_words(FunctionRef<void(const Result&)> visit) noexcept {
+    std::uint64_t* found = results_ + 1;
     std::uint64_t* values = found + bitmap_words();
     for (std::uint64_t q = 0; q < count_; ++q) {
       if (!mine(queries_[q])) continue;
@@ -133,9 +134,9 @@ class Finder {
     return {};
   }
 
-  Status find_bytes(FunctionRef<void(const Answer&)> visit) noexcept {
-    std::uint64_t* lengths = answer_ + 1;
-    Grown<char> values;  // of the queries that are this rank's, in order
+  Status find_bytes(FunctionRef<void(const Result&)> visit) noexcept {
+    std::uint64_t* lengths = results_ + 1;
+    Grown<char> values;  // of the queries whose keys this rank owns, in order
     for (std::uint64_t q = 0; q < count_; ++q) {
       if (!mine(queries_[q])) continue;
       look_up(queries_[q], [&](const UntypedValue& value) {
@@ -147,9 +148,9 @@ class Finder {
     return spread_values(lengths, values, visit);
   }
 
-  // Everybody knows how much comes from whom.
+  // All ranks know from `lengths` how many bytes each owner broadcasts.
   Status spread_values(const std::uint64_t* lengths, Grown<char>& values,
-                       FunctionRef<void(const Answer&)> visit) noexcept {
+                       FunctionRef<void(const Result&)> visit) noexcept {
     Comm& comm = core_.comm();
     char in_place[kInPlaceValues];
     Grown<char> received;
@@ -181,22 +182,22 @@ class Finder {
 
   Core& core_;
   std::uint64_t count_ = 0;
-  std::uint64_t words_ = 0;  // of answer_
+  std::uint64_t words_ = 0;  // of results_
   char header_bytes_[Header::kInPlace];
   Query few_[kFew];
   std::uint64_t few_words_[2 + kFew];
-  Status met_;  // what this rank has to say, if anything
+  Status met_;  // the error of this rank, if any
   Grown<char> packed_;
   Grown<Query> many_;
   Grown<std::uint64_t> many_words_;
   Query* queries_ = few_;
-  std::uint64_t* answer_ = few_words_;
+  std::uint64_t* results_ = few_words_;
 };
 
 }  // namespace
 
 Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
-                                 FunctionRef<void(const Answer&)> visit) {
+                                 FunctionRef<void(const Result&)> visit) {
   return Finder(core).run(queries, visit);
 }
 

@@ -38,7 +38,8 @@ Status LocalPool::set_path(std::string_view directory, int rank) noexcept {
   char name[32];
   std::snprintf(name, sizeof(name), "/rank-%05d.perdure", rank);
   if (path_.assign(directory, name)) return {};
-  return Status::format(StatusCode::invalid_argument, "the path of the directory is too long");
+  return Status::format(StatusCode::invalid_argument,
+                        "the path of the directory is too long or contains a NUL");
 }
 
 Status LocalPool::look(std::string_view directory, int rank, const PoolOptions& options,
@@ -67,7 +68,8 @@ Status LocalPool::read_manifest() noexcept {
     if (!maps) return std::move(maps.error());
     if (maps->empty()) return {};
     return Status::format(StatusCode::invalid_argument,
-                          "%s is no pool of a distributed store; choose another directory", path());
+                          "%s is not a pool of a distributed store; choose another directory",
+                          path());
   }
   fields_.emplace(std::move(*fields));
   Manifest m;
@@ -78,11 +80,12 @@ Status LocalPool::read_manifest() noexcept {
   for (const auto& [field, word] : wanted) {
     auto value = fields_->get(field);
     if (!value) return std::move(value.error());
-    if (!*value) return {};  // killed while it was written: it is written again
+    if (!*value) return {};  // the run was killed while it wrote this; it is written again
     *word = **value;
   }
   if (format != kFormatVersion) {
-    return Status::format(StatusCode::unsupported_format, "%s: manifest of format %llu", path(),
+    return Status::format(StatusCode::unsupported_format,
+                          "%s: its manifest has format %llu; use the release that wrote it", path(),
                           static_cast<unsigned long long>(format));
   }
   auto done = fields_->get(kComplete);
@@ -107,7 +110,8 @@ Status LocalPool::create(std::string_view directory, const PoolOptions& options,
     if (!pool) return std::move(pool.error());
     pool_.emplace(std::move(*pool));
   }
-  // A run that was killed while it created them has left them without data, perhaps of other kinds.
+  // A run that was killed while it created these maps left them without data, perhaps with other
+  // types.
   for (const std::string_view left : {kData, kNames}) {
     if (Status s = pool_->drop(left); !s.ok() && s != StatusCode::not_found) return s;
   }
@@ -138,14 +142,13 @@ Status LocalPool::open_data(Kinds kinds) noexcept {
                                  create ? std::optional(spec) : std::nullopt);
   if (!data) return std::move(data.error());
   if (!data->versioned() || !same_kinds(data->info(), spec)) {
-    return corrupt(path(), "map `data` is not what the manifest says");
+    return corrupt(path(), "map `data` does not have the types of the manifest");
   }
   data_.emplace(std::move(*data));
   return read_versions();
 }
 
-// Verifies what it reads: a version that is not readable would be refused only when a caller asks
-// for it.
+// Verifies what it reads. Otherwise a version that cannot be read would fail only when it is used.
 Status LocalPool::read_versions() noexcept {
   local_ = {};
   range_ = {.first = 1, .last = 0};
@@ -177,7 +180,7 @@ Status LocalPool::put(Field field, std::uint64_t value) noexcept {
   return fields_->put(field, value).status();
 }
 
-// The place in DRAM first: after the store nothing may fail.
+// Takes the place in DRAM first, because nothing may fail after the store.
 Status LocalPool::name(Version version, Version local) noexcept {
   if (range_.last < range_.first) {
     local_ = {};
@@ -189,7 +192,7 @@ Status LocalPool::name(Version version, Version local) noexcept {
   } else if (!local_.push_back(local)) {
     return StatusCode::out_of_memory;
   }
-  range_.last = version;  // whatever the store answers, see name()
+  range_.last = version;  // also if the store fails; see the header
   return names_->put(version, local).status();
 }
 

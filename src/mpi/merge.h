@@ -1,8 +1,9 @@
-// Merges of sorted runs: of two by several threads, and of many by one.
+// Merges of sorted runs: of two by several threads, and of many by one thread.
 //
-// merge_two    The paper's: each thread has an even share of the longer run and finds what belongs
-//   to it in the shorter one by binary search, so that all know where their part of the result
-//   begins. O((n + m) / threads + log m) each. No key is in both runs.
+// merge_two    The paper's (section IV.A). Each thread takes an even share of the longer run and
+//              finds its share of the shorter run by binary search. So every thread knows where its
+//              part of the result begins. O((n + m) / threads + log m) for each. No key is in both
+//              runs.
 // merge_many   The baseline: a heap of the runs. O(n log runs).
 #pragma once
 
@@ -15,7 +16,7 @@
 
 namespace perdure::mpi::detail {
 
-// Shorter ones are not worth a thread.
+// The items of a share below which another thread does not pay.
 inline constexpr std::uint64_t kLeastShare = 4096;
 
 template <class T, class Before>
@@ -25,7 +26,7 @@ void merge_two(std::span<const T> a, std::span<const T> b, T* out, std::uint64_t
   const std::span<const T> shorter = a.size() >= b.size() ? b : a;
   const std::uint64_t shares =
       std::clamp<std::uint64_t>((a.size() + b.size()) / kLeastShare, 1, std::max(threads, 1UL));
-  // Where the share begins: in the longer run, and in the shorter.
+  // Where the share begins, in the longer run and in the shorter one.
   const auto begins = [&](std::uint64_t share) -> std::pair<std::uint64_t, std::uint64_t> {
     const std::uint64_t i =
         longer.size() / shares * share + std::min(longer.size() % shares, share);
@@ -48,10 +49,10 @@ struct RunCursor {
   const T* end;
 };
 
-// `runs` are not empty; they are used up.
+// No run may be empty. Consumes them.
 template <class T, class Before>
 void merge_many(std::span<RunCursor<T>> runs, T* out, Before before) noexcept {
-  // A heap whose first run has the lowest item.
+  // A heap: the first run has the lowest item.
   std::size_t count = runs.size();
   const auto sift = [&](std::size_t place) {
     const RunCursor<T> moved = runs[place];

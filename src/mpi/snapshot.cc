@@ -1,11 +1,13 @@
-// extract_snapshot: every rank scans its part, and the parts are merged into rank 0.
+// extract_snapshot. Every rank scans its part, and the parts are merged into rank 0.
 //
-// RECURSIVE DOUBLING  In round d = 1, 2, 4, .. rank r with r mod 2d = d sends what it has to r - d
-//   and is done; r with r mod 2d = 0 receives from r + d, if there is one, and merges. So any
-//   number of ranks will do, and rank r ends with the ranks [r, r + lowest bit of r).
-// MEMORY  Everybody learns all sizes first, and takes all the memory it will need, or nobody sends:
-//   twice the items it ends with, since a merge goes from one buffer into the other, and once the
-//   bytes. Byte strings do not move: what is merged is items of 24 bytes that say where they lie.
+// RECURSIVE DOUBLING  In round d = 1, 2, 4, .. rank r with r mod 2d = d sends all it has to r - d
+//   and is done. Rank r with r mod 2d = 0 receives from r + d, if that rank exists, and merges. So
+//   any number of ranks works, and rank r ends with the parts of the ranks [r, r + lowest bit of
+//   r).
+// MEMORY  All ranks learn all sizes and reserve all memory that they will need before any rank
+//   sends. A rank reserves twice the items it ends with, since a merge goes from one buffer into
+//   the other, and once the bytes. Byte strings do not move: a merge moves items of 24 bytes that
+//   say where they lie.
 #include <array>
 #include <bit>
 #include <cstring>
@@ -112,7 +114,7 @@ class Extraction {
     return items_.append(&item, 1);
   }
 
-  // What the ranks [first, end) have.
+  // The sizes of the parts of the ranks [first, end).
   Size sum(std::uint64_t first, std::uint64_t end) noexcept {
     Size all{0, 0};
     for (std::uint64_t r = first; r < std::min(end, ranks()); ++r) {
@@ -140,7 +142,7 @@ class Extraction {
       return WordsBefore{};
     }
   }
-  // Received items name places in their sender's bytes, which now lie behind others.
+  // Received items refer to their sender's bytes, which now lie after others.
   void rebase(std::uint64_t first, std::uint64_t end, std::uint64_t bytes) noexcept {
     if constexpr (kBytes) {
       for (std::uint64_t i = first; i < end; ++i) items_[i].begin += bytes;
@@ -180,8 +182,8 @@ class Extraction {
     rebase(items, items_.size(), bytes);
     return {};
   }
-  // Merges the items before `middle` with those behind it; of neighbouring ranges there is nothing
-  // to do.
+  // Merges the items before `middle` with those after it. If all of the first lie before all of the
+  // second, there is nothing to do.
   void join(std::uint64_t middle, std::uint64_t ranks) noexcept {
     const std::uint64_t end = items_.size();
     if (middle == 0 || middle == end || before()(items_[middle - 1], items_[middle])) return;
@@ -195,7 +197,7 @@ class Extraction {
   Status gather() noexcept {
     for (std::uint64_t r = 0; r < ranks(); ++r) parts_[r] = sizes_[r].items * sizeof(Item);
     const std::span<const std::uint64_t> parts(parts_.data(), ranks());
-    // spare_ takes what is gathered, items_ the result.
+    // Gathers into spare_; the result goes into items_.
     if (Status s = comm_.gather(items_.data(), spare_.data(), parts); !s.ok()) return s;
     if constexpr (kBytes) {
       for (std::uint64_t r = 0; r < ranks(); ++r) parts_[r] = sizes_[r].bytes;
