@@ -1,20 +1,21 @@
-// PERDURE_ASSERT(P, "phast.D2", condition): the invariant of that id holds here.
+// PERDURE_ASSERT(P, "phast.D2", condition) asserts that the invariant of that id holds here.
 //
-// The Platform's type decides, never a macro of a target: SimPlatform and LossyPlatform always
-// look, in every build; RealPlatform looks unless NDEBUG is defined. A condition that does not hold
-// ends the process, with the id, the condition and the place; under the simulator with the replay
-// line.
+// The type of the Platform decides whether it checks, never a macro of a target. SimPlatform and
+// LossyPlatform always check, in every build. RealPlatform checks unless NDEBUG is defined. A
+// condition that does not hold ends the process, with the id, the condition and the place; under
+// the simulator also with the replay line.
 //
-// The condition is about what the calling thread owns, or what only ever moves one way: other
-// threads go on meanwhile, except under the simulator. It may read through the platform, where it
-// is no step of a schedule and no access that is counted. It is never about content of the medium
-// that recovery has not verified: a damaged file gets an error. tests/tidy requires that the header
-// of the component numbers the id; docs/design/invariants.md says where each one is looked at.
+// The condition must be about what the calling thread owns, or about what moves one way only,
+// because other threads run meanwhile, except under the simulator. It may read through the
+// platform: such reads are no steps of a schedule and are not counted. It must not be about content
+// of the medium that recovery has not verified, because a damaged file must give an error.
+// tests/tidy requires that the header of the component numbers the id. docs/design/invariants.md
+// lists where each one is checked.
 #pragma once
 
 namespace perdure {
 
-// Where an assertion stands, and what it says.
+// The place and the text of an assertion.
 struct Assertion {
   const char* id;
   const char* condition;
@@ -24,7 +25,7 @@ struct Assertion {
 
 }  // namespace perdure
 
-// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): the condition has to be text, too.
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): the condition is also used as text.
 #define PERDURE_ASSERT(P, id, ...)                                                 \
   do {                                                                             \
     if constexpr (P::kAsserts) {                                                   \

@@ -12,7 +12,7 @@ namespace perdure {
 
 namespace {
 
-// `state` is stored last and cleared first: a handler that sees it sees the range that it is for.
+// `state` is stored last and cleared first, so a handler that sees it also sees its range.
 struct Mapping {
   std::atomic<MappingState*> state{nullptr};
   std::atomic<std::uintptr_t> begin{0};
@@ -21,18 +21,18 @@ struct Mapping {
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 
 Mapping mappings[kMaxBusMappings];
-RealPlatform::Latch latch;  // changes of `mappings`; never taken by the handler
+RealPlatform::Latch latch;  // guards changes of `mappings`; the handler never takes it
 bool installed = false;
-struct sigaction before;  // whose signal it is if it is not ours
+struct sigaction before;  // the handler of other SIGBUS signals
 
-// Answers whether the address is in a mapping of ours and can be used from now on.
+// Returns whether the address lies in a registered mapping and can be used from now on.
 bool replace_lost_pages(std::uintptr_t address) noexcept {
   for (Mapping& mapping : mappings) {
     MappingState* state = mapping.state.load(std::memory_order_acquire);
     if (state == nullptr) continue;
     const std::uintptr_t end = mapping.end.load(std::memory_order_relaxed);
     if (address < mapping.begin.load(std::memory_order_relaxed) || address >= end) continue;
-    // First: who goes on must find that it has failed.
+    // Marks first: a thread that continues must see the failure.
     state->lost.store(true, std::memory_order_relaxed);
     state->poisoned.store(true, std::memory_order_relaxed);
     const std::uintptr_t page = address & ~(kPage - 1);
@@ -51,10 +51,11 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     return before.sa_handler(signal);
   }
-  ::signal(signal, SIG_DFL);  // the access is repeated, and ends the process as it would have
+  ::signal(signal,
+           SIG_DFL);  // the access is repeated and ends the process, as without this handler
 }
 
-// Latch held.
+// Requires the latch.
 bool install() noexcept {
   if (installed) return true;
   struct sigaction action{};

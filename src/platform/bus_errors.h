@@ -1,12 +1,12 @@
-// BusErrors: SIGBUS of pool mappings, answered by errors.
+// Turns SIGBUS in the mapping of a pool into errors.
 //
 // A load or store behind the end of a file that became shorter, or on a medium that fails, raises
-// SIGBUS. For mappings registered here a handler of the process puts zero pages of DRAM in place of
-// what is lost, so that the access and all later ones go on, and marks the mapping, so that
-// operations on it fail: what they read or stored since is nowhere. Every other SIGBUS goes to the
-// handler that was there before.
+// SIGBUS. For registered mappings, a handler of the process maps zero pages of DRAM over the lost
+// ones, so that the access and later ones succeed. It also marks the mapping, so that operations on
+// it fail: what they have read since is wrong, and what they have stored is lost. Every other
+// SIGBUS goes to the previous handler.
 //
-// Thread safety: any thread. The handler itself is lock-free and calls nothing but mmap.
+// Thread safety: any thread. The handler is lock-free and calls only mmap.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,18 @@
 
 namespace perdure {
 
-// Set by the handler.
+// The handler sets both.
 struct MappingState {
-  std::atomic<bool> poisoned{false};  // by whatever: nothing is acknowledged any more
-  std::atomic<bool> lost{false};      // part of the mapping is no longer the file's
+  std::atomic<bool> poisoned{false};  // for any cause: nothing is acknowledged any more
+  std::atomic<bool> lost{false};      // a part of the mapping is no longer backed by the file
 };
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// Registers [base, base + bytes), and on first use installs the handler. False: too many mappings
-// (kMaxBusMappings), or the system refused.
+// Registers [base, base + bytes). The first call installs the handler. Returns false if there are
+// too many mappings (kMaxBusMappings), or if the system refuses.
 inline constexpr std::size_t kMaxBusMappings = 256;
 bool watch_bus_errors(const void* base, std::size_t bytes, MappingState& state) noexcept;
-// Before the mapping goes, and after its last use. Idempotent.
+// Unregisters the mapping. Call it after the last use and before munmap. Idempotent.
 void ignore_bus_errors(const MappingState& state) noexcept;
 
 }  // namespace perdure

@@ -1,5 +1,5 @@
-// Gives the core away for a while: for who waits for another process that cannot wake it. Not for
-// what the simulator drives, and so no member of Platform.
+// nap() sleeps for 50 microseconds, for a thread that waits for another process that cannot wake
+// it. The simulator does not drive such code, so nap() is no member of Platform.
 #pragma once
 
 #include <unistd.h>

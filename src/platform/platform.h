@@ -1,17 +1,18 @@
 // Platform: the one seam between the indexes and the machine.
 //
-// WHAT  A Platform decides what a store to persistent memory is, what a write-back and a fence are,
-//   and what DRAM synchronisation primitives are. Heap, reclamation and indexes are templates:
+// WHAT  A Platform defines what a store to persistent memory is, what a write-back and a fence are,
+//   and the synchronisation primitives of DRAM. Heap, reclamation and indexes are templates over
+//   it:
 //     RealPlatform   src/platform   the machine itself
 //     SimPlatform    testing/       records every store, write-back and fence; makes crash images
 //     LossyPlatform  testing/       keeps only what was written back and fenced: kill = power loss
-//   Outside src/platform nobody names std::atomic, a mutex, the time, a thread, a random source, or
-//   a write-back or fence instruction (tests/tidy checks it).
+//   Outside src/platform no code names std::atomic, a mutex, the time, a thread, a random source,
+//   or an instruction that writes back or fences (tests/tidy checks it).
 //
-// PERSISTENT WORDS are std::uint64_t, 8-aligned, in the pool, read and written through here only:
+// PERSISTENT WORDS are std::uint64_t, 8-aligned, in the pool. They are read and written only by:
 //     load(w)            acquire: what was stored before the word was published is visible
-//     peek(w)            of any memory, even beside a copy() into it: whatever is read then must be
-//                        thrown away
+//     peek(w)            reads any memory, also during a copy() into it; what is read then must be
+//                        discarded
 //     store(w, v)        release
 //     compare_exchange   acq_rel
 //     copy(dst, src, n)  into unpublished memory only, in no particular order
@@ -20,36 +21,38 @@
 //
 // PERSISTENCE
 //     flush(p, n, site)  starts the write-back of every line of [p, p+n)
-//     fence(site)        waits for this thread's write-backs; false once the pool is poisoned (a
-//                        write-back failed): then nothing may be acknowledged any more. A thread
-//                        that ends waits for those that it has not fenced, unless the pool was
-//                        closed; no engine rests on that.
-//     durable()          false in `process` mode, where both are no-ops
-//     sync(p, n, site)   durable against power loss in every mode (msync where needed): headers
-//     watch_stores(w)    from now on w->before_store() precedes every store, copy, zero and
+//     fence(site)        waits for this thread's write-backs. Returns false once the pool is
+//                        poisoned (a write-back failed): then nothing may be acknowledged any
+//                        more. When a thread ends, its write-backs without a fence are completed,
+//                        unless the pool was closed; no engine depends on that.
+//     durable()          false in `process` mode, where flush and fence are no-ops
+//     sync(p, n, site)   makes a range durable against power loss in every mode (msync if needed);
+//                        for headers
+//     watch_stores(w)    from now on, w->before_store() precedes every store, copy, zero and
 //                        compare_exchange; null ends it. For what must be durable before the next
-//                        store, whoever makes it.
+//                        store of any thread.
 //
-// MUTANTS  runs(site), verifies(site): constant true, except where a test leaves out this step or
-//     this checksum.
+// MUTANTS  runs(site), verifies(site): constant true, except if a test leaves out this step or this
+//   checksum.
 //
-// ASSERTIONS  kAsserts: whether PERDURE_ASSERT (assert.h) looks; violated(assertion) reports one
-//     that does not hold, and ends the process. While an Unobserved lives, the calling thread's
-//     accesses are neither steps of a schedule nor counted. persisted(p, n): whether a power
-//     failure leaves [p, p + n) as it is now; true where the platform does not know.
+// ASSERTIONS  kAsserts: PERDURE_ASSERT (assert.h) checks. violated(assertion) reports a violation
+//   and ends the process. While an Unobserved lives, the accesses of the calling thread are no
+//   steps of a schedule and are not counted. persisted(p, n): true if a power failure leaves [p, p
+//   + n) as it is now, or if the platform does not know.
 //
 // DRAM  Atomic<T>, Latch, counters(), thread_slot(), pause(), parallel(), now_ns(), random(), and
 //     match_line, load_byte,          bytes that are written one by one and searched as a whole
 //     store_byte
 //     match_words                     words of a line, stored whole, searched by their upper bits
-//     ByteLatches                     four latches in a word, released without a locked
+//     ByteLatches                     four latches in a word. Their release is no locked
 //                                     instruction, which would wait for the write-back before it
-//     light_fence() / heavy_fence()   a store-load barrier between a thread that does the first
-//                                     often and one that does the second seldom, if it answers true
-//     full_light_fences()             the first is one by itself
+//     light_fence() / heavy_fence()   a store-load barrier between a thread that often calls the
+//                                     first and one that rarely calls the second, if the second
+//                                     returns true
+//     full_light_fences()             light_fence() is a full barrier by itself
 //     kPatience                       pauses after which a lookup no longer waits for a writer
-//   Thread: start(FunctionRef<void()>) answers false where no thread can be had; join().
-//   park(word, seen) sleeps while word == seen, unpark(word) ends that (after a change of word).
+//   Thread: start(FunctionRef<void()>) returns false if no thread can be created; join().
+//   park(word, seen) sleeps while word == seen; unpark(word) wakes it after a change of word.
 #pragma once
 
 #include <atomic>  // memory orders
@@ -66,9 +69,9 @@ namespace perdure {
 
 inline constexpr std::size_t kLine = 64;                // write-back unit of cache-line media
 inline constexpr std::size_t kPage = 4096;              // write-back unit of page media
-inline constexpr std::uint32_t kMaxThreadSlots = 4096;  // threads alive that have used the library
+inline constexpr std::uint32_t kMaxThreadSlots = 4096;  // live threads that have used the library
 
-// Lines that [p, p+n) touches.
+// The number of lines that [p, p+n) touches.
 inline std::size_t lines_of(const void* p, std::size_t n) {
   const auto begin = reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1);
   return (reinterpret_cast<std::uintptr_t>(p) + n - begin + kLine - 1) / kLine;
@@ -127,13 +130,14 @@ concept Platform =
       P::unpark(event);
     };
 
-// Whether a checksum matches; also true where a mutant leaves out the comparison.
+// True if a checksum matches, or if a mutant leaves out the comparison.
 template <Platform P, FixedString Name>
 constexpr bool matches(bool equal, Site<Name> site) {
   return equal || !P::verifies(site);
 }
 
-// Scope of a latch. Latches are held for a bounded time and never across a callback.
+// Holds a latch during its scope. Latches that operations on entries take are held for a bounded
+// time, and never across a callback of a read or a scan.
 template <class L>
 class [[nodiscard]] LatchGuard {
  public:

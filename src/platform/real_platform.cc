@@ -24,7 +24,7 @@ FlushInstruction best_flush_instruction() noexcept {
     if ((b & (1U << 24)) != 0) return FlushInstruction::clwb;
     if ((b & (1U << 23)) != 0) return FlushInstruction::clflushopt;
   }
-  return FlushInstruction::clflush;  // every x86-64
+  return FlushInstruction::clflush;  // every x86-64 processor has it
 }
 
 const char* flush_instruction_name(FlushInstruction instruction) noexcept {
@@ -45,11 +45,10 @@ thread_local constinit ThreadState thread_state;
 
 namespace {
 
-// Slots are a bitmap of live threads: dense, reused when a thread ends.
+// A bitmap of the slots of live threads. Slots are dense and are reused when a thread ends.
 std::atomic<std::uint64_t> slot_words[kMaxThreadSlots / 64];
 
-// Gives the slot back when the thread ends; constructed only on a thread's first use of the
-// library.
+// Frees the slot when the thread ends. Constructed only on a thread's first use of the library.
 struct SlotReleaser {
   ~SlotReleaser() {
     const std::uint32_t slot = thread_state.slot;
@@ -72,12 +71,12 @@ std::uint32_t acquire_thread_slot() noexcept {
                                                 std::memory_order_acquire)) {
           thread_state.slot = w * 64 + bit;
           static thread_local SlotReleaser releaser;
-          asm volatile("" ::"r"(&releaser));  // odr-use: registers the destructor
+          asm volatile("" ::"r"(&releaser));  // an odr-use, which registers the destructor
           return thread_state.slot;
         }
       }
     }
-    RealPlatform::pause(round);  // more threads than slots: wait for one to end
+    RealPlatform::pause(round);  // more threads than slots: waits until one ends
   }
 }
 
@@ -128,14 +127,14 @@ void RealPlatform::poison() noexcept {
   (void)tell_failure();
 }
 
-// Why the pool is poisoned.
+// Returns why the pool is poisoned, and logs it the first time.
 const char* RealPlatform::tell_failure() const noexcept {
   const char* why =
       lost()
           ? "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
             "the pool, then restore a copy of the file, or run `perdure check` on it"
           : "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
-            "close the pool, check the disk and the kernel's log, then open it anew";
+            "close the pool, check the disk and the kernel's log, then open it again";
   if (!told_.exchange(true, std::memory_order_relaxed)) log_->say(LogLevel::error, "%s", why);
   return why;
 }
@@ -149,19 +148,19 @@ void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {
   while (__rdtsc() < end) _mm_pause();
 }
 
-// A thread notes the pages of one pool at a time. It may go on to another pool, or end, before a
-// fence; meanwhile the first one may have been closed by another thread: its object is gone, its
-// mapping too, or there are others in their places. So pools have ids, and whoever finds pages of
-// another one asks here whether it is still mapped.
+// A thread notes the pages of one pool at a time. Before a fence it may continue with another pool,
+// or end. Meanwhile another thread may close the first pool. Then its object and its mapping are
+// gone, or others have taken their places. So every pool has an id, and a thread that finds pages
+// of another id looks it up here.
 struct RealPlatform::PagePools {
-  Latch latch;  // held while pages are written back: the mapping must not go meanwhile
+  Latch latch;  // held during a write-back of pages, so that the mapping stays
   RealPlatform* first = nullptr;
   std::uint64_t last_id = 0;
 };
 constinit RealPlatform::PagePools RealPlatform::page_pools;
 
 void RealPlatform::enter_page_pools() noexcept {
-  // A child of fork owns no pool, and has no thread that could let go of the latch.
+  // A child of fork owns no pool, and no thread of it could release the latch.
   static const int once = pthread_atfork(nullptr, nullptr, [] {
     detail::thread_state.page_count = 0;
     page_pools.first = nullptr;
@@ -194,7 +193,7 @@ void RealPlatform::write_back_noted() noexcept {
 }
 
 void RealPlatform::write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept {
-  if (mode_ != FlushMode::page) return;  // eADR: the cache is durable
+  if (mode_ != FlushMode::page) return;  // eADR: the caches are durable
   auto& state = detail::thread_state;
   if (state.pages_of != id_) write_back_noted();
   state.pages_of = id_;
@@ -295,7 +294,8 @@ bool BackgroundThread::start(FunctionRef<void()> run) noexcept {
     static_cast<Body*>(body)->run();
     return nullptr;
   };
-  // The application's handlers must not run here; what the thread itself raises must reach them.
+  // The application's handlers must not run on this thread. Signals that the thread itself raises
+  // must reach them.
   sigset_t all{};
   sigset_t before{};
   sigfillset(&all);

@@ -1,7 +1,8 @@
-// RealPlatform: the machine itself. One object per pool, since two pools of a process can lie on
-// different media; every call branches on the pool's mode, which a predictor learns.
+// RealPlatform: the machine itself. A pool has one object, because two pools of a process can lie
+// on different media. Every call branches on the pool's mode; the branch predictor learns it.
 //
-// Thread safety: configure() before the pool is shared; everything else from any thread.
+// Thread safety: configure() must be called before the pool is shared. Any thread may call the
+// rest.
 #pragma once
 
 #ifndef __SSE2__
@@ -22,10 +23,10 @@
 
 namespace perdure {
 
-// What a write-back is on this pool's medium.
+// What a write-back is on the medium of this pool.
 enum class FlushMode : std::uint8_t {
   none,        // `process`: nothing
-  fence_only,  // eADR: the caches are in the power-fail domain
+  fence_only,  // eADR: the caches survive a power loss
   cache_line,  // clwb, clflushopt or clflush, then sfence
   page,        // msync of the page
 };
@@ -35,7 +36,7 @@ FlushInstruction best_flush_instruction() noexcept;  // by cpuid
 const char* flush_instruction_name(FlushInstruction instruction) noexcept;
 
 namespace detail {
-// Per-thread state, in one place so that the hot path touches one TLS line.
+// The state of a thread, in one struct so that the hot path touches one TLS line.
 struct alignas(64) ThreadState {
   Counters counters;
   std::uintptr_t last_line = 0;  // last persistent line stored to, for written_lines
@@ -49,12 +50,12 @@ extern thread_local constinit ThreadState thread_state [[gnu::tls_model("initial
 std::uint32_t acquire_thread_slot() noexcept;
 }  // namespace detail
 
-// A background thread of a pool; signals of the application are handled elsewhere.
+// A background thread of a pool. It blocks the application's signals.
 class BackgroundThread {
  public:
-  // False if the thread could not be created. `run` must stay valid until join().
+  // Returns false if the thread could not be created. `run` must stay valid until join().
   bool start(FunctionRef<void()> run) noexcept;
-  // At once if none was started, or it was joined already.
+  // Returns at once if no thread was started, or if it was joined.
   void join() noexcept;
 
  private:
@@ -69,8 +70,9 @@ class RealPlatform {
   using Atomic = std::atomic<T>;
   using Thread = BackgroundThread;
 
-  // A test-and-set latch that yields under contention; never held across a system call of ours but
-  // msync.
+  // A test-and-set latch that yields under contention. The latches that operations on entries take
+  // are not held across system calls, except msync. The latch of the extents is also held while the
+  // file grows or is punched, and the pool's maintenance latch during sync, check and compact.
   class Latch {
    public:
     void lock() noexcept {
@@ -88,28 +90,28 @@ class RealPlatform {
     std::atomic<bool> taken_{false};
   };
 
-  // Four latches in one word, a byte each: 0 is free, and who takes one may leave a number in it.
+  // Four latches in one word, a byte each. 0 is free; a holder may store a number in its byte.
   class ByteLatches {
    public:
     static constexpr unsigned kCount = 4;
     std::uint32_t load() const noexcept {
       return std::atomic_ref(const_cast<std::uint32_t&>(word_)).load(std::memory_order_acquire);
     }
-    // Takes latches: acquire.
+    // Acquires latches. Acquire order.
     bool compare_exchange(std::uint32_t& expected, std::uint32_t desired) noexcept {
       return std::atomic_ref(word_).compare_exchange_strong(
           expected, desired, std::memory_order_acquire, std::memory_order_acquire);
     }
-    // The caller holds latch i. Release.
+    // Requires latch i. Release order.
     void release(unsigned i) noexcept {
-#ifdef PERDURE_TSAN  // knows accesses of one size to one address
+#ifdef PERDURE_TSAN  // TSan knows accesses of one size to one address
       std::atomic_ref(word_).fetch_and(~(0xFFU << (8 * i)), std::memory_order_release);
 #else
       std::atomic_ref(reinterpret_cast<std::uint8_t*>(&word_)[i])
           .store(0, std::memory_order_release);
 #endif
     }
-    // The caller holds all of them, or nobody else knows the word.
+    // Requires all four latches, or that no other thread knows the word.
     void store(std::uint32_t word) noexcept {
       std::atomic_ref(word_).store(word, std::memory_order_release);
     }
@@ -125,21 +127,21 @@ class RealPlatform {
 
   void configure(FlushMode mode, FlushInstruction instruction,
                  std::uint32_t write_latency_ns) noexcept;
-  // The pool's file, for messages; must stay valid.
+  // The path of the pool's file, for messages; it must stay valid.
   void name(const char* path) noexcept { name_ = path; }
-  // Is told once that the pool is poisoned; must stay valid. Not from the handler of SIGBUS, but
-  // by the first call that finds it.
+  // The log gets one message when the pool is poisoned; it must stay valid. The handler of SIGBUS
+  // does not log: the first call that finds the pool poisoned does.
   void set_log(const Log& log) noexcept { log_ = &log; }
-  // From now on SIGBUS in the pool's mapping poisons the pool instead of ending the process. False:
-  // the system refused. Until leave_mapping(), or the end of this object.
+  // From now on, until leave_mapping() or the end of this object, SIGBUS in the pool's mapping
+  // poisons the pool instead of ending the process. Returns false if the system refused.
   bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
     return watch_bus_errors(base, bytes, state_);
   }
-  // Before the mapping goes: nobody looks after it any more, and what a thread has noted of it for
-  // a fence that did not come is dropped.
+  // Call it before munmap. Ends the handling of SIGBUS, and drops the pages of this pool that
+  // threads have noted for a fence that did not come.
   void leave_mapping() noexcept;
-  // On a thread that ends: what it has written back and not fenced, on media that pages are written
-  // back to, if the pool is still mapped.
+  // Called when a thread ends: writes back the pages that it has noted and not fenced, if their
+  // pool is still mapped. Only on page media.
   static void write_back_noted() noexcept;
   FlushMode mode() const noexcept { return mode_; }
   FlushInstruction instruction() const noexcept { return instruction_; }
@@ -148,7 +150,8 @@ class RealPlatform {
   std::uint64_t load(const std::uint64_t& word) const noexcept {
     return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
   }
-  // In C++ copy() races with any other access, atomic or not; here nothing depends on what is read.
+  // In C++, copy() races with any other access, atomic or not. Here no result depends on the value
+  // read.
   __attribute__((no_sanitize("thread"))) std::uint64_t peek(
       const std::uint64_t& word) const noexcept {
     return *static_cast<const volatile std::uint64_t*>(&word);
@@ -168,7 +171,7 @@ class RealPlatform {
   void copy(void* dst, const void* src, std::size_t n) noexcept {
     announce_store();
     count_range(dst, n);
-    // memcpy into memory nobody else can reach yet; the publishing store orders it.
+    // No other thread can reach this memory yet; the publishing store orders the copy.
     std::memcpy(dst, src, n);
   }
   void zero(void* dst, std::size_t n) noexcept {
@@ -214,14 +217,14 @@ class RealPlatform {
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return state_.poisoned.load(std::memory_order_relaxed); }
   void poison() noexcept;
-  // Part of the mapping is no longer the file's: what is read may be wrong.
+  // True if a part of the mapping is no longer backed by the file, so that reads may be wrong.
   bool lost() const noexcept { return state_.lost.load(std::memory_order_relaxed); }
-  // Why a poisoned pool answers nothing any more; names the file.
+  // The error of every call on a poisoned pool; it names the file.
   Status failure() const noexcept;
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
-  // --- DRAM side ---
-  // The bytes of a line, which others write one by one, that equal `byte`, as bits.
+  // --- DRAM side --- Returns a bit for each byte of a line that equals `byte`. Other threads write
+  // the bytes one by one.
   static std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
     const __m128i wanted = _mm_set1_epi8(static_cast<char>(byte));
     std::uint64_t mask = 0;
@@ -232,8 +235,8 @@ class RealPlatform {
     }
     return mask;
   }
-  // Those of the first `n` words of a line, which others store whole, whose upper 16 bits are
-  // `tag`, as bits. Acquire, as loads of the words one by one.
+  // Returns a bit for each of the first `n` words of a line whose upper 16 bits are `tag`. Other
+  // threads store the words whole. Acquire order, like loads of the words one by one.
   static std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
                                    std::uint16_t tag) noexcept {
     const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));
@@ -252,11 +255,11 @@ class RealPlatform {
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
     std::atomic_ref(byte).store(value, std::memory_order_relaxed);
   }
-  // Asymmetric barrier (membarrier(2)): of two threads, one of which stores, does light_fence() and
-  // loads, the other stores, does heavy_fence() and loads, at least one sees the other's store.
-  // Where the kernel has refused from the start, light fences are full ones. heavy_fence answers
-  // whether every thread of the process has done a full fence within it; then it holds for plain
-  // stores of others too, that no light_fence() follows.
+  // An asymmetric barrier (membarrier(2)). One thread stores, calls light_fence() and loads;
+  // another stores, calls heavy_fence() and loads: at least one of them sees the other's store. If
+  // the kernel refused it at the start, light fences are full ones. heavy_fence() returns whether
+  // every thread of the process has executed a full fence during the call. Then it also holds for
+  // plain stores of others that no light_fence() follows.
   static void light_fence() noexcept {
     if (kAsymmetric) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -265,19 +268,19 @@ class RealPlatform {
     }
   }
   static bool heavy_fence() noexcept;
-  static constexpr unsigned kPatience = 200;  // more than a write-back takes
+  static constexpr unsigned kPatience = 200;  // longer than a write-back
   static bool full_light_fences() noexcept { return !kAsymmetric; }
   static std::uint32_t thread_slot() noexcept {
     const std::uint32_t slot = detail::thread_state.slot;
     return slot != ~0U ? slot : detail::acquire_thread_slot();
   }
   static Counters& counters() noexcept { return detail::thread_state.counters; }
-  // Backs off in a spin loop: pause first, give the core away after a while.
+  // Backs off in a spin loop: pauses, and yields the core at every 64th call.
   static void pause(unsigned spins) noexcept;
   static std::uint64_t now_ns() noexcept;
   static std::uint64_t random() noexcept;
   static unsigned cores() noexcept;
-  // Runs task(0) .. task(n-1), on up to n threads; on fewer where threads cannot be had. Returns
+  // Runs task(0) .. task(n-1) on up to n threads, or fewer if the system refuses threads. Returns
   // when all are done.
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept;
   static void park(const std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
@@ -293,19 +296,19 @@ class RealPlatform {
     const std::uint64_t high = std::atomic_ref(words[1]).load(std::memory_order_relaxed);
     return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
 #else
-    // A vector load: each byte is whole, which is all that is needed; the loads before it are
-    // acquire, and those after it must not be hoisted.
+    // A vector load. Each byte is read whole, which is enough here. Earlier loads are acquire;
+    // later loads must not be hoisted.
     const __m128i value = _mm_load_si128(reinterpret_cast<const __m128i*>(part));
     std::atomic_signal_fence(std::memory_order_acquire);
     return value;
 #endif
   }
   void announce_store() noexcept {
-    // Acquire: null again means that what had to be durable first is.
+    // Acquire: if it is null again, what had to be durable first is durable.
     if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) [[unlikely]]
       watch->before_store();
   }
-  // Word after word of a line counts once.
+  // Consecutive words of one line count once.
   static void count_word(const void* word) noexcept {
     auto& state = detail::thread_state;
     const std::uintptr_t line = reinterpret_cast<std::uintptr_t>(word) / kLine;
@@ -348,9 +351,9 @@ class RealPlatform {
   bool sync_range(const void* p, std::size_t n) noexcept;
   static void spin_ticks(std::uint64_t ticks) noexcept;
 
-  static const bool kAsymmetric;  // set before main; until then both are full fences
+  static const bool kAsymmetric;  // set before main; until then both fences are full
 
-  // Those that write pages back, while they are mapped: a list, under the latch.
+  // The list of mapped pools whose write-back is msync, under a latch.
   struct PagePools;
   static PagePools page_pools;
   void enter_page_pools() noexcept;
@@ -360,11 +363,11 @@ class RealPlatform {
   FlushInstruction instruction_ = FlushInstruction::clwb;
   std::uint64_t latency_ticks_ = 0;
   MappingState state_;
-  std::uint64_t id_ = 0;  // of no other pool, ever; 0: pages are not written back
+  std::uint64_t id_ = 0;  // unique for the life of the process; 0: no page media
   RealPlatform* next_page_pool_ = nullptr;
   const char* name_ = "";
   const Log* log_ = &kSilent;
-  mutable std::atomic<bool> told_{false};  // that it is poisoned
+  mutable std::atomic<bool> told_{false};  // the log has the message that the pool is poisoned
   std::atomic<StoreWatch*> watch_{nullptr};
 };
 

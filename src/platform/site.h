@@ -1,5 +1,6 @@
-// Site: the compile-time name of one place that writes back or fences, e.g.
-// "phast.insert.entry"_site, of a step (of recovery, or a free), or of a checksum that is verified.
+// Site: the compile-time name of a place that writes back or fences, e.g.
+// "phast.insert.entry"_site; of a step, such as a step of recovery or a free; or of a checksum that
+// is verified.
 //
 // RealPlatform ignores it, so it costs nothing in a release. The platforms in testing/ turn it into
 // a number and list every site that was compiled in, so that a test can remove each one in turn.

@@ -1,12 +1,12 @@
-// wait_for_loads(): for benchmarks that measure one operation at a time.
+// wait_for_loads(), for benchmarks that measure one operation at a time.
 #pragma once
 
 #include <emmintrin.h>
 
 namespace perdure {
 
-// Returns when every earlier load has its value and every earlier branch is decided; no later
-// instruction begins before. Orders no stores: it is no fence of a Platform.
+// Returns when every earlier load has its value and every earlier branch is decided. No later
+// instruction begins before that. Does not order stores: it is no fence of a Platform.
 inline void wait_for_loads() noexcept { _mm_lfence(); }
 
 }  // namespace perdure
