@@ -1,8 +1,9 @@
-// Arena<T>: an array that grows without moving, in DRAM, on huge pages where the system has them.
+// Arena<T>: an array in DRAM that grows without moving, on huge pages if the system has them.
 //
-// Address space for `capacity` elements is reserved at once; memory is taken as elements are
-// touched. What costs an index time is TLB and cache misses, so nodes are named by number and lie
-// densely. Thread safety: operator[] from any thread; reserve and release by one.
+// reserve() takes address space for `capacity` elements at once; memory is taken as elements are
+// touched. Nodes are named by number and lie densely, because TLB and cache misses cost an index
+// most of its time.
+// Thread safety: operator[] from any thread; reserve and release by one thread.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,7 +20,7 @@ namespace perdure {
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct GiveBack {
-  std::size_t mapped = 0;  // bytes; 0: from the C library
+  std::size_t mapped = 0;  // bytes of the mapping; 0: malloc'ed
   void operator()(void* p) const noexcept {
     if (mapped == 0) {
       std::free(p);
@@ -30,9 +31,9 @@ struct GiveBack {
 };
 using Dram = std::unique_ptr<void, GiveBack>;
 
-// At least `bytes` of zeroed DRAM from `begin` on, reserved but not yet taken; null if the address
-// space is refused. What is too small to be worth a mapping comes from the C library, in whole
-// pairs of cache lines; what is larger than a huge page begins with one.
+// Reserves at least `bytes` of zeroed DRAM from `begin` on; memory is taken when it is touched.
+// Returns null if the address space is refused. Less than 64 KiB comes from the C library, aligned
+// to a pair of cache lines. A huge page or more is aligned to huge pages.
 inline Dram reserve_dram(std::size_t bytes, void*& begin) noexcept {
   const bool small = bytes < (std::size_t{64} << 10);
   const std::size_t alignment = small ? 128 : bytes < kHugePage ? 1 : kHugePage;

@@ -1,5 +1,5 @@
-// Text and Array: std::string and std::vector of the sources that are built without exceptions. A
-// Text never allocates; an Array returns whether it could.
+// Text and Array: std::string and std::vector for the sources that are built without exceptions. A
+// Text never allocates. An Array returns whether it could allocate.
 //
 // Thread safety: values; distinct objects may be used from distinct threads.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace perdure {
 
-// Up to N bytes of text in place, NUL-terminated; what is longer is cut.
+// Up to N bytes of text in place, NUL-terminated. Longer text is cut.
 template <std::size_t N>
 class Text {
  public:
@@ -47,7 +47,7 @@ class Text {
   char bytes_[N + 1] = {};
 };
 
-// A vector that is moved, not copied; growth returns false where memory is short.
+// A vector that can be moved and not copied. push_back() returns false if memory is short.
 template <class T>
 class Array {
  public:
@@ -63,7 +63,7 @@ class Array {
     return *this;
   }
 
-  // False: out of memory, and nothing changed. Amortised O(1).
+  // Returns false, and changes nothing, if memory is short. Amortised O(1).
   [[nodiscard]] bool push_back(T item) noexcept {
     if (size_ == capacity_) {
       const std::size_t capacity = std::max<std::size_t>(2 * capacity_, 4);

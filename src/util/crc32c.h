@@ -1,4 +1,4 @@
-// CRC32C (Castagnoli) with the instruction that every x86-64-v2 processor has. On media: never
+// CRC32C (Castagnoli), by the instruction that every x86-64-v2 processor has. On media: never
 // change.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Log: what the library tells an operator, through PoolOptions::log. Silent without a callback.
+// Log: messages for an operator, through PoolOptions::log. Without a callback it is silent.
 //
-// Thread safety: any number of threads; the callback is called by the one that speaks.
+// Thread safety: any number of threads. The thread that calls say() calls the callback.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ class Log {
   using Function = void (*)(void* context, LogLevel level, std::string_view message);
 
   constexpr Log() noexcept = default;
-  // Messages begin with the path, which must stay valid.
+  // Messages begin with `path`, which must stay valid.
   constexpr Log(Function function, void* context, const char* path) noexcept
       : function_(function), context_(context), path_(path) {}
 
-  // One line, printf-formatted. Allocates nothing. Not for hot paths.
+  // Reports one line, printf-formatted. Allocates nothing. Not for hot paths.
   [[gnu::cold, gnu::format(printf, 3, 4)]] void say(LogLevel level, const char* format,
                                                     ...) const noexcept;
 
@@ -29,7 +29,7 @@ class Log {
   const char* path_ = "";
 };
 
-inline constexpr Log kSilent;  // where there is no pool that could speak
+inline constexpr Log kSilent;  // for code without a pool
 
 inline double milliseconds(std::uint64_t ns) noexcept { return static_cast<double>(ns) / 1e6; }
 

@@ -1,8 +1,8 @@
-// merge_sort: sorts, and stays in bounds whatever the order answers.
+// merge_sort: sorts, and stays in bounds also if the comparison is inconsistent.
 //
-// WHEN  What is compared may change meanwhile, so that the order is none. std::sort() relies on one
-//   throughout, and runs out of its range otherwise; this ends with some permutation. Comparisons:
-//   fewer than std::sort()'s. Takes as much DRAM again.
+// WHEN  The items may change while they are compared, so that the comparison is no order.
+//   std::sort() relies on an order and otherwise leaves its range. This one ends with some
+//   permutation. It needs fewer comparisons than std::sort(), and DRAM for a second array.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace perdure {
 
-// False, and nothing is changed, if DRAM is short.
+// Returns false, and changes nothing, if DRAM is short.
 template <class T, class Before>
 bool merge_sort(T* items, std::size_t count, Before before) noexcept {
   static_assert(std::is_trivially_copyable_v<T>);

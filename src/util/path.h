@@ -1,4 +1,4 @@
-// PathText: a path with no allocation behind it, since the core has to answer when memory is short.
+// PathText: a path that needs no allocation, for code that must work when memory is short.
 #pragma once
 
 #include <climits>
@@ -8,7 +8,7 @@ namespace perdure {
 
 class PathText {
  public:
-  // False if it is longer than the system takes, or would end early at a NUL.
+  // Returns false if the path is too long for the system, or contains a NUL.
   bool assign(std::string_view path, std::string_view suffix = {}) noexcept {
     if (path.size() + suffix.size() >= sizeof(text_)) return false;
     if (path.find('\0') != std::string_view::npos) return false;
