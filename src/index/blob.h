@@ -1,5 +1,5 @@
-// Blob: the bytes of a value in a block of the heap of their own; the entry names the block.
-// Durable before it is named. On media: format version 1.
+// Blob: the bytes of a value in a heap block of their own, which the entry names. A blob is durable
+// before it is named. On media: format version 1.
 #pragma once
 
 #include <cstdint>

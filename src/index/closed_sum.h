@@ -1,13 +1,14 @@
-// The sum by which a close binds the words of a table together: slots, or the checksums of lines.
-// On its own a line that has become zero is as good as one that was never used, and one of another
-// place, or of the past, as good as any. On media: never change.
+// The sum that a close writes over the words of a table: slots, or checksums of lines. A checksum
+// per line cannot notice a line that has become zero, that is from another place, or that is old.
+// On media: never change.
 #pragma once
 
 #include <cstdint>
 
 namespace perdure {
 
-// What the word at an offset of the pool adds, modulo 2^64, in any order; a word of 0 nothing.
+// The term of the word at this offset of the pool. Terms are added modulo 2^64, in any order. The
+// term of a word 0 is 0.
 inline std::uint64_t closed_term(std::uint64_t offset, std::uint64_t word) noexcept {
   if (word == 0) return 0;
   std::uint64_t x = (word ^ offset * 0x9E3779B97F4A7C15ULL) * 0xD6E8FEB86659FD93ULL;
@@ -15,7 +16,7 @@ inline std::uint64_t closed_term(std::uint64_t offset, std::uint64_t word) noexc
   return x ^ x >> 32;
 }
 
-// Where there is room for half of a sum.
+// A sum folded to 32 bits, for places that have no room for 64.
 inline std::uint32_t short_sum(std::uint64_t sum) noexcept {
   return static_cast<std::uint32_t>(sum ^ sum >> 32);
 }

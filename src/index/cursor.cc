@@ -29,7 +29,7 @@ Expected<HeldVersion> HeldVersion::of_last(std::shared_ptr<VersionedIndex> index
     }
     auto held = of(index, range.last);
     if (held || held.error() != StatusCode::invalid_argument) return held;
-    // Unless it was trimmed, or rolled back, since versions() was read.
+    // Retries if a trim or a rollback has removed the version since versions() was read.
     const VersionRange now = index->versions();
     if (now.first == range.first && now.last == range.last) return held;
   }
@@ -101,7 +101,7 @@ void Cursor::seek(const Key& key) noexcept {
   if (failed_) return;
   ScanRange range = range_;
   if (!range.reverse || has_above(key)) {
-    // A copy: the key may be this cursor's own, which goes with the batch.
+    // A copy: the key may be in the batch, which is about to be replaced.
     if (!edge_.assign(key, words_, range.reverse)) return stop(StatusCode::out_of_memory);
     const Key& edge = edge_.key();
     if (range.reverse) {
@@ -113,7 +113,7 @@ void Cursor::seek(const Key& key) noexcept {
   place(range.reverse, range);
 }
 
-// Stands on the first entry of the range in that direction.
+// Moves to the first entry of the range in that direction.
 void Cursor::place(bool descending, const ScanRange& range) noexcept {
   if (failed_) return;
   status_ = {};
@@ -145,7 +145,7 @@ void Cursor::step(bool descending) noexcept {
     count_ = position_ = 0;
     return;
   }
-  // A copy: the batch that `here` lies in is about to go.
+  // A copy: `here` is in the batch, which is about to be replaced.
   if (!edge_.assign(here, words_, !descending)) return stop(StatusCode::out_of_memory);
   (descending ? range.to : range.from) = edge_.key();
   fetch(descending, range);
@@ -157,7 +157,7 @@ void Cursor::fetch(bool descending, ScanRange range) noexcept {
   descending_ = descending;
   exhausted_ = true;
   if (range.from && range.to && !less(*range.from, *range.to)) return;
-  // The entry that this call delivers, and those that may follow it.
+  // The entry that this call delivers, and those that the limit still allows.
   const auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(batch_, left_ + 1));
   if (capacity_ < most) {
     items_.reset(new (std::nothrow) Item[most]);
@@ -186,7 +186,7 @@ Expected<void> Cursor::scan(const ScanRange& range,
   return index_->scan(range, visit);
 }
 
-// False: out of memory.
+// Returns false if memory is short.
 bool Cursor::append(const Entry& entry) noexcept {
   const std::string_view key = words_ ? std::string_view() : entry.key.bytes;
   const std::string_view value = entry.value.bytes;

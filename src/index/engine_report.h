@@ -1,4 +1,4 @@
-// What engines say of damage, of a root block when a map is opened and of anything in a check.
+// Messages of engines: a damaged root block, violations of a check, the log of a resize, progress.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace perdure {
 
-// Before a byte of it is read. `bytes`: what every root block of the engine has.
+// Verifies the place of a root block before its first byte is read. `bytes`: the size that every
+// root block of the engine has.
 template <Platform P>
 Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& heap) noexcept {
   if (heap.contains(root, bytes) && root % kLine == 0) return {};
@@ -26,8 +27,8 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
   return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
 }
 
-// Adds a violation. `id`: the invariant that does not hold, if it has one. `kind`: the object at
-// this offset, such as "level bucket".
+// Adds a violation. `id`: the violated invariant, or "". `kind`: the object at this offset, such as
+// "level bucket".
 [[gnu::cold]] inline void add_violation(Findings& report, const char* id, const char* kind,
                                         std::uint64_t offset, const char* what) {
   char line[180];
@@ -42,7 +43,7 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
   add_violation(report, "", kind, offset, what);
 }
 
-// A resize that has ended.
+// Logs a resize that has ended.
 [[gnu::cold]] inline void log_resize(const Log& log, const char* map, const ResizeStats& resize) {
   const auto before = static_cast<unsigned long long>(resize.slots_before);
   const auto after = static_cast<unsigned long long>(resize.slots_after);
@@ -57,7 +58,7 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
   }
 }
 
-// Of `done` things looked at so far, at every `stride`th one.
+// Reports the progress of a check at every `stride`th of `done` objects.
 inline void tell_progress(const CheckOptions& options, const Findings& report, std::uint64_t done,
                           std::uint64_t stride) {
   if (options.progress == nullptr || done % stride != 0) return;

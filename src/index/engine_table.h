@@ -1,4 +1,5 @@
-// What the pool knows of an engine: a row, which its folder defines. engines.def lists the engines.
+// EngineRow: what the pool knows of an engine. The engine's folder defines its row; engines.def
+// lists the engines.
 #pragma once
 
 #include <memory>
@@ -14,21 +15,22 @@ namespace perdure {
 
 struct EngineRow {
   Engine engine;
-  std::string_view name;  // its enumerator; as the command line prints and takes it
-  std::uint8_t version;   // of its on-media format
-  bool ordered;           // offers detail::OrderedIndex
-  bool versioned;         // offers detail::VersionedIndex
-  // Its maps may answer Recovered::marking, and settle what their answers rest on. A pool that has
-  // no others opens in a time that does not grow with its content.
+  std::string_view name;  // the name of its enumerator, which the command line prints and takes
+  std::uint8_t version;   // of its format on media
+  bool ordered;           // implements detail::OrderedIndex
+  bool versioned;         // implements detail::VersionedIndex
+  // Its maps may return Recovered::marking, and settle what their results depend on. If all maps of
+  // a pool are of such engines, the duration of its open does not grow with its content.
   bool at_once;
   Expected<std::uint64_t> (*create)(const EngineContext<RealPlatform>&, const MapKinds&,
                                     const MapOptions&);
   Expected<std::unique_ptr<EngineInstance>> (*open)(const EngineContext<RealPlatform>&,
                                                     const MapKinds&, std::uint64_t root);
-  bool arrays = false;  // keeps arrays in place, if it is asked to; they are byte strings to others
+  // Stores arrays inline. Other engines get arrays as byte strings.
+  bool arrays = false;
 };
 
-// Of each engine that engines.def lists.
+// The row of each engine that engines.def lists.
 namespace rows {
 #define PERDURE_ENGINE(name) extern const EngineRow name;
 #include "index/engines.def"
@@ -37,7 +39,7 @@ namespace rows {
 inline constexpr std::size_t kMostEngines = 32;
 std::span<const EngineRow> engine_rows() noexcept;
 
-// Null if this build does not have the engine.
+// Returns null if this build does not have the engine.
 const EngineRow* find_engine(Engine engine) noexcept;
 
 inline MapKinds kinds_of(const layout::Root& root) noexcept {
@@ -45,7 +47,7 @@ inline MapKinds kinds_of(const layout::Root& root) noexcept {
           root.key_bytes, root.value_bytes};
 }
 
-// OpenRequest::at_once.
+// For OpenRequest::at_once.
 inline bool restarts_at_once(const layout::Root& root) noexcept {
   const EngineRow* row = find_engine(static_cast<Engine>(root.engine));
   return row != nullptr && row->version == root.engine_version && row->at_once;

@@ -1,4 +1,4 @@
-// What is asked of the engine table. Apart from it, as a test links a table of its own.
+// Queries of the engine table. They have a file of their own because a test links another table.
 #include <algorithm>
 #include <array>
 

@@ -1,5 +1,6 @@
-// What an engine reports of itself, collected without exceptions: what does not fit in DRAM is left
-// out, and counted or noted. src/pool/pool_report.cc turns it into the public structs.
+// EngineStats and Findings: figures and violations of an engine, collected without exceptions. What
+// does not fit in DRAM is left out, and `partial` or violation_count says so.
+// src/pool/pool_report.cc converts them to the public structs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace perdure {
 
-// Of a MapStats everything but the name.
+// A MapStats without the name.
 struct EngineStats {
   Engine engine = Engine::phast;
   std::uint64_t entries = 0;
@@ -25,17 +26,17 @@ struct EngineStats {
   std::uint64_t merges = 0;
   Array<LevelStats> levels;
   Array<ResizeStats> resizes;
-  bool partial = false;  // also where DRAM was short
+  bool partial = false;  // also set if DRAM was short
 };
 
-// Of a check, or of a recovery that passes over damage; as CheckReport.
+// A CheckReport: the result of a check, or of a recovery that skips damage.
 struct Findings {
   std::uint64_t objects = 0;
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
   std::uint64_t leaked_blocks = 0;
   std::uint64_t violation_count = 0;
-  Array<Text<255>> violations;  // the first of them; fewer where DRAM is short
+  Array<Text<255>> violations;  // the first ones; fewer if DRAM was short
 
   bool ok() const noexcept { return violation_count == 0; }
   void add(std::string_view violation) noexcept {

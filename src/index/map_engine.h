@@ -1,5 +1,5 @@
-// MapEngine: what the maps of all engines have in common; an engine derives from it and names
-// itself (CRTP). It offers enumerate(mark) and write<Mode>(key, value).
+// MapEngine: the common base of all engines. An engine derives from it and names itself (CRTP). It
+// must have enumerate(mark) and write<Mode>(key, value).
 #pragma once
 
 #include <concepts>
@@ -42,7 +42,7 @@ class MapEngine : public Interface, public EngineInstance {
 
   explicit MapEngine(const EngineContext<P>& context) noexcept : context_(context) {}
 
-  // What an operation begins with, under its guard.
+  // Every operation begins with one of these two, under its guard.
   [[gnu::always_inline]] Status begin_read(EpochGuard<P>& guard) const noexcept {
     if (!guard.ok()) return StatusCode::out_of_memory;
     if (context_.platform.poisoned()) return context_.platform.failure();
@@ -61,9 +61,9 @@ class MapEngine : public Interface, public EngineInstance {
     return {};
   }
 
-  // What one mutation tries when the pool is full, outside any guard, before it says so. In this
-  // order: what this and other threads have freed; extents that are empty (one that is given back
-  // may go to blocks of another size, and be the only one that its size had); larger blocks.
+  // What a mutation tries when the pool is full, outside any guard, before it fails. In this order:
+  // reclaim what this and other threads have freed; return empty extents, which blocks of another
+  // size may then use (the only extent of a size may be among them); take larger blocks.
   class Room {
    public:
     explicit Room(MapEngine& map) noexcept : context_(map.context_) {}
@@ -73,7 +73,7 @@ class MapEngine : public Interface, public EngineInstance {
       if (last()) [[unlikely]]
         context_.heap.take_larger(false);
     }
-    // False: nothing is left to try.
+    // Returns false if nothing is left to try.
     bool find() noexcept {
       switch (++tried_) {
         case 1:
@@ -95,8 +95,8 @@ class MapEngine : public Interface, public EngineInstance {
     EngineContext<P>& context_;
     int tried_ = 0;
   };
-  // attempt(), which guards itself, for as long as the pool is full and room is found; before the
-  // last time, modest().
+  // Repeats attempt(), which takes its own guard, while the pool is full and room is found. Calls
+  // modest() before the last attempt.
   template <class Attempt, class Modest>
   [[gnu::always_inline]] auto with_room(Attempt&& attempt, Modest&& modest) {
     for (Room room(*this);;) {
@@ -111,7 +111,7 @@ class MapEngine : public Interface, public EngineInstance {
     return with_room(std::forward<Attempt>(attempt), [] {});
   }
 
-  // Before a mutation: sizes, and whether the map takes such keys and values.
+  // Before a mutation: verifies the sizes, and that the map takes such keys and values.
   [[gnu::always_inline]] static Status validate(const detail::Key& key) noexcept {
     if (Codec::kBytes && key.bytes.size() > kMaxKeyBytes) {
       return too_long("key", key.bytes.size(), kMaxKeyBytes);
@@ -129,14 +129,16 @@ class MapEngine : public Interface, public EngineInstance {
     return {};
   }
 
-  // The answer where a key was not found; pages that were lost meanwhile read as zeros.
+  // The result if a key was not found. An error if pages were lost meanwhile, because they read as
+  // zeros.
   Expected<bool> absent() const noexcept {
     if (context_.platform.poisoned()) [[unlikely]]
       return fail(context_.platform.failure());
     return false;
   }
 
-  // In recover(). Ok if the damage may be passed over, and is noted.
+  // For recover(). Returns ok if the damage may be skipped; it is then added to the context's
+  // findings.
   Status pass_over(Status damage) noexcept {
     if (damage != StatusCode::corruption || context_.damage == nullptr) return damage;
     LatchGuard guard(damage_latch_);
@@ -154,7 +156,7 @@ class MapEngine : public Interface, public EngineInstance {
                           what, bytes, static_cast<unsigned long long>(most));
   }
 
-  typename P::Latch damage_latch_;  // of context_.damage
+  typename P::Latch damage_latch_;  // guards *context_.damage
 };
 
 }  // namespace perdure

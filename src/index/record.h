@@ -1,13 +1,13 @@
-// Record: a key and a value of any size in one block of the heap, for phast, level and pskiplist.
+// Record: a key and a value of any size in one heap block, for phast, level and pskiplist.
 //
-// LAYOUT  0   state   bits 0..31 CRC32C, 32..47 key bytes, 48..51 value size if it is a word
-//                     (1..8), 0 if it is bytes; 52 live; never 0 in a written record
+// LAYOUT  0   state   bits 0..31 CRC32C; 32..47 key bytes; 48..51 value size if it is a word
+//                     (1..8), 0 if it is bytes; 52 live. Never 0 in a written record
 //         8   value   the word, or the length of the value in bytes
 //        16   key bytes, padded to 8
 //         .   value bytes
 //   The CRC covers lengths, key and value bytes. A word value is updated in place and not covered.
-// Same-line order: state is stored last into the first line, so a record whose other lines are
-// durable is whole iff its state is.
+// Same-line order: state is stored last into the first line. So if the other lines of a record are
+// durable, it is whole if and only if its state is.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class RecordView {
   std::size_t size() const noexcept {
     return key_end(key_size()) + (word_size() == 0 ? value_ : 0);
   }
-  // Fits a block of n bytes and matches its checksum.
+  // True if the record is live and its lengths fit a block of n bytes.
   bool plausible(std::size_t n) const noexcept {
     return (state_ & kLive) != 0 && word_size() <= 8 && key_end(key_size()) <= n &&
            (word_size() != 0 || value_ <= n - key_end(key_size()));
@@ -63,7 +63,7 @@ class RecordView {
            checksum(key(), state_ >> 32, value_, value().bytes);
   }
 
-  // Writes a record into an unpublished block of at least bytes_needed(); no write-back yet.
+  // Writes a record into an unpublished block of at least bytes_needed(). Writes nothing back.
   template <Platform P>
   static void write(P& platform, void* block, std::string_view key,
                     const detail::Value& value) noexcept {

@@ -1,4 +1,5 @@
-// Records: the records of a map in its heap: made, read, checked. An engine names its own sites.
+// Records: makes, reads and checks the records of a map in its heap. The engine passes its own
+// sites.
 #pragma once
 
 #include "index/engine.h"
@@ -16,8 +17,8 @@ class Records {
     return heap_.template at<RecordPrefix>(offset);
   }
 
-  // The offset of a new record, which the caller fences: its block is a plain one, so its fence
-  // comes before its link.
+  // Writes a record and returns its offset. The caller must fence before it links the record,
+  // because its block is a plain one.
   template <class WriteSite>
   Expected<std::uint64_t> write(std::string_view key, const detail::Value& value,
                                 WriteSite site) const noexcept {
@@ -29,7 +30,7 @@ class Records {
     platform_.flush(memory, bytes, site);
     return block;
   }
-  // The offset of a durable record.
+  // Writes a record, fences, and returns its offset.
   template <class WriteSite>
   Expected<std::uint64_t> make(std::string_view key, const detail::Value& value,
                                WriteSite site) const noexcept {
@@ -38,7 +39,7 @@ class Records {
     return block;
   }
 
-  // False if the offset names no record whose lengths fit its block.
+  // Returns false if the offset names no record whose lengths fit its block.
   [[gnu::always_inline]] bool read(std::uint64_t offset, detail::Value& value) const noexcept {
     const std::size_t room = heap_.block_bytes(offset);
     if (room == 0) return false;
@@ -47,7 +48,7 @@ class Records {
     return record.plausible(room);
   }
 
-  // Whether the offset names a record. `deep`: in a block of its own, and intact.
+  // ok if the offset can name a record. `deep`: also that it has a block of its own and is intact.
   template <class CrcSite>
   Status check(std::uint64_t offset, bool deep, CrcSite crc) const noexcept {
     const auto bad = [offset](const char* what) {
@@ -63,7 +64,7 @@ class Records {
     return {};
   }
 
-  // The answer to an operation that needed it.
+  // The error of an operation that needed the record.
   static Status damaged(std::uint64_t offset) noexcept {
     return Status::format(
         StatusCode::corruption,

@@ -1,4 +1,4 @@
-// Traits: what an engine is a template over, in one parameter.
+// Traits: the template parameters of an engine, as one type.
 #pragma once
 
 #include "platform/platform.h"

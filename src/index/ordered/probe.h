@@ -1,8 +1,8 @@
-// Probe: a key on its way to a leaf of an ordered engine; Separator: a bound between two leaves.
+// Probe: a key that an ordered engine looks up. Separator: a bound between two leaves.
 //
-// For integers the word says everything. For byte strings the word is the first 8 bytes
-// (big-endian, so that words order as strings do) and equal words need the full bytes: "ab" and
-// "ab\0" have equal words.
+// For integers the word is the whole key. For byte strings the word is the first 8 bytes,
+// big-endian, so that words order as strings do. Equal words need a comparison of the full bytes:
+// "ab" and "ab\0" have equal words.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,13 @@ namespace perdure::ordered {
 
 inline constexpr std::uint32_t kNoLeaf = 0;  // leaf number 0 is never used
 
-// A byte-string bound, immutable, counted: leaves, inner nodes and index caches share it.
+// A byte-string bound. Immutable and reference-counted: leaves, inner nodes and index caches share
+// it.
 template <Platform P>
 struct Separator {
   typename P::template Atomic<std::uint32_t> references{1};
   std::uint32_t size = 0;
-  std::uint64_t record = 0;  // the persistent copy, owned by the leaf whose bound this is, or 0
+  std::uint64_t record = 0;  // the persistent copy, owned by the leaf whose bound this is; or 0
   char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
   std::string_view view() const noexcept { return {reinterpret_cast<const char*>(this + 1), size}; }
   static Separator* make(std::string_view key, std::uint64_t record) noexcept {
@@ -37,7 +38,7 @@ struct Separator {
   }
 };
 
-// Of a leaf in DRAM, behind its words `low` and `bound`: null means that the word alone decides.
+// The separators of a leaf's words `low` and `bound`, in DRAM. Null: the word alone decides.
 template <Platform P, bool kBytes>
 struct Separators {
   typename P::template Atomic<Separator<P>*> low{nullptr};
@@ -49,8 +50,9 @@ struct Separators<P, false> {};
 struct Probe {
   std::uint64_t word = 0;
   std::string_view bytes = {};
-  std::uint8_t fingerprint = 0;  // of a key, where the engine has one: never 0
-  // Byte strings, for positions that are no keys: just past the key; past every key of this word.
+  std::uint8_t fingerprint = 0;  // of a key, in engines that have fingerprints: never 0
+  // Byte strings, for positions that are no keys. `after`: just behind the key. `last`: behind
+  // every key of this word.
   bool after = false;
   bool last = false;
 };
@@ -62,14 +64,14 @@ inline std::uint64_t head_word(std::string_view key) noexcept {
   return __builtin_bswap64(word);
 }
 
-// < 0, 0, > 0 as the probe lies before, at or behind the full key.
+// Returns < 0, 0 or > 0 if the probe lies before, at or behind the full key.
 inline int compare(const Probe& probe, std::string_view key) noexcept {
   if (probe.last) return 1;
   const int order = probe.bytes.compare(key);
   return order != 0 ? order : (probe.after ? 1 : 0);
 }
 
-// What the two forms of a key are to an engine that has no fingerprints.
+// The codecs of integer and byte-string keys, for engines without fingerprints.
 struct IntegerCodec {
   static constexpr bool kBytes = false;
   static Probe probe(const detail::Key& key) noexcept { return {.word = key.word}; }
@@ -81,7 +83,7 @@ struct BytesCodec {
   }
 };
 
-// Whether the probe lies before, or behind, the range of a leaf: low < key <= bound.
+// True if the probe lies below, or above, the range of a leaf: low < key <= bound.
 template <bool kBytes, class Leaf>
 [[gnu::always_inline]] inline bool lies_below(const Leaf& leaf, const Probe& probe) noexcept {
   const std::uint64_t word = leaf.low.load(std::memory_order_acquire);

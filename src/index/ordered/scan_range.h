@@ -1,6 +1,5 @@
-// Limits: what is left of the range of a scan that goes from leaf to leaf. `Batch` is what an
-// engine has copied of a leaf: its range low < key <= bound, and the separators, null where the
-// word alone decides.
+// Limits: the rest of the range of a scan that goes from leaf to leaf. `Batch` is an engine's copy
+// of a leaf: its range low < key <= bound and the separators, null where the word alone decides.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +20,13 @@ struct Limits {
     if (has_to) to = Codec::probe(*range.to);
   }
 
-  // The position that the first leaf contains.
+  // The position of the first leaf.
   Probe start(bool reverse) const noexcept {
     if (!reverse) return has_from ? from : Probe{};
     return has_to ? to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
   }
-  // What has been passed stays passed: an unlink may give its range to the leaf that comes next.
-  // `position`: behind the leaf; `low`: of the leaf.
+  // Shrinks the range behind a visited leaf. Otherwise an unlink could give the visited range to
+  // the next leaf. `position`: behind the leaf; `low`: of the leaf.
   void pass(const Probe& position, std::uint64_t low, bool reverse) noexcept {
     if (!reverse) {
       from = position;
@@ -42,7 +41,7 @@ struct Limits {
       to.word = low;
     }
   }
-  // Whether nothing of the range lies at the position or beyond.
+  // True if the range ends before the position.
   bool end_before(const Probe& position, bool reverse) const noexcept {
     if (reverse) {
       if (!has_from) return false;
@@ -55,7 +54,7 @@ struct Limits {
   }
 };
 
-// The position just past a leaf; `end` if the key space ends there.
+// The position just behind a leaf. Sets `end` if the key space ends there.
 template <class Codec, class Batch>
 Probe behind(const Batch& batch, bool reverse, bool& end) noexcept {
   if constexpr (Codec::kBytes) {

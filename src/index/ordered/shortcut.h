@@ -1,21 +1,24 @@
-// Shortcut: from a key's word straight to a leaf, for one partition.
+// Shortcut: a table from a key's word to a leaf, for one partition.
 //
-// WHAT  The part of the key space in which the partition's leaves lie, cut into intervals of equal
-//   width, 4 to 8 of them per leaf; each names the leaf in which it begins. Keys that are spread
-//   evenly on the scale of a leaf (random, hashed, counted) are found with one cache miss, without
-//   the search through the levels above; for other distributions WHEN NOT says so itself.
-// WHEN NOT  An interval in which a leaf lies whole names none, and neither does what lies outside:
-//   there the inner nodes are searched.
+// WHAT  The part of the key space in which the partition's leaves lie is cut into intervals of
+//   equal width, 4 to 8 for each leaf. An interval names the leaf in which it begins. If keys are
+//   spread evenly at the scale of a leaf (random, hashed, counted), a lookup takes one cache miss
+//   and does not search the levels above. For other distributions most intervals name no leaf, and
+//   useful() returns false.
+// WHEN NOT  An interval that contains a whole leaf names none. Words outside all intervals have
+//   none either. Lookups search the inner nodes there.
 // INVARIANTS (DRAM)
-//   ordered.S1  An interval's leaf is a hint, like everything above the descriptors (ordered.N1).
-//       It is the leaf of the interval's first word, or was before a split that is not listed yet.
-//   ordered.S2  No interval names an unlinked leaf: its number may be used again once nobody is
-//         pinned.
-// ORDERING  intervals: stored release, loaded acquire. Replaced as a whole through epochs.
-// PROGRESS  lookups are wait-free; changes take the partition's latch. A split or an unlink visits
-//   the intervals that the leaf covers: O(1) where keys are even, O(intervals) where an unlinked
-//   run of leaves has left one with a long range. Once all of them together have visited kVisits
-//   times as many as there are, it has cost more than it saves: spent().
+//   ordered.S1  The leaf of an interval is a hint, like everything above the descriptors
+//       (ordered.N1). It is the leaf of the interval's first word, or was before a split that is
+//       not listed yet.
+//   ordered.S2  No interval names an unlinked leaf, because its number may be used again when no
+//       thread is pinned.
+// ORDERING  Intervals are stored release and loaded acquire. A table is replaced as a whole through
+//   epochs.
+// PROGRESS  Lookups are wait-free; changes hold the partition's latch. A split or an unlink visits
+//   the intervals that the leaf covers: O(1) if keys are even, O(intervals) if an unlinked run of
+//   leaves has left a leaf with a long range. When these visits exceed kVisits times the number of
+//   intervals, the table has cost more than it saves: spent().
 #pragma once
 
 #include <cstdint>
@@ -30,7 +33,8 @@ namespace perdure::ordered {
 template <Platform P>
 class Shortcut {
  public:
-  // For `leaves` leaves, of which all but the `first` begin in [low, high]. Null if DRAM is short.
+  // Makes a table for `leaves` leaves. All but the leaf `first` begin in [low, high]. Returns null
+  // if DRAM is short.
   static Shortcut* make(std::uint64_t low, std::uint64_t high, std::uint32_t leaves,
                         std::uint32_t first) noexcept {
     std::uint32_t shift = 0;
@@ -44,9 +48,9 @@ class Shortcut {
   }
   static void free(Shortcut* shortcut) noexcept { std::free(static_cast<void*>(shortcut)); }
 
-  // Where to look for the word first, or kNoLeaf.
+  // Returns the leaf to try first, or kNoLeaf.
   [[gnu::always_inline]] std::uint32_t leaf_of(std::uint64_t word) const noexcept {
-    const std::uint64_t i = (word - low_) >> shift_;  // words below low_ are far behind the end
+    const std::uint64_t i = (word - low_) >> shift_;  // words below low_ wrap to a large number
     return i < count_ ? intervals()[i].load(std::memory_order_acquire) : kNoLeaf;
   }
   [[gnu::always_inline]] void prefetch(std::uint64_t word) const noexcept {
@@ -54,16 +58,16 @@ class Shortcut {
     __builtin_prefetch(intervals() + (i < count_ ? i : 0));  // words outside have no interval
   }
 
-  // While it is made, for every other leaf in order: `leaf` holds the words behind `before` and up
-  // to `bound`.
+  // Called for every other leaf, in order, while the table is made. `leaf` holds the words above
+  // `before` up to `bound`.
   void fill(std::uint32_t leaf, std::uint64_t before, std::uint64_t bound) noexcept {
     PERDURE_ASSERT(P, "ordered.S1", before <= bound);
     const auto [first, last] = begun_in(before, bound);
     if (first > last) return clear(last);
     for (std::uint64_t i = first; i <= last && i < count_; ++i) set(i, leaf);
   }
-  // `old`, which held the words behind `before`, keeps those up to `middle`; `fresh` holds those
-  // behind it, up to `bound`.
+  // `old` held the words above `before` and keeps those up to `middle`; `fresh` holds those above
+  // `middle` up to `bound`.
   void split(std::uint32_t old, std::uint64_t before, std::uint64_t middle, std::uint32_t fresh,
              std::uint64_t bound) noexcept {
     PERDURE_ASSERT(P, "ordered.S1", before <= middle && middle <= bound);
@@ -75,8 +79,8 @@ class Shortcut {
       if (get(i) == old) set(i, fresh);
     }
   }
-  // Whatever names `leaf`, which holds the words from `low` to `bound`, names `heir` then
-  // (ordered.S2).
+  // Every interval that names `leaf`, which holds the words from `low` to `bound`, then names
+  // `heir` (ordered.S2).
   void replace(std::uint32_t leaf, std::uint64_t low, std::uint64_t bound,
                std::uint32_t heir) noexcept {
     if (bound < low_) return;
@@ -89,7 +93,8 @@ class Shortcut {
   }
   bool spent() const noexcept { return visits_ > std::uint64_t{kVisits} * count_; }
 
-  // Whether half of the intervals name a leaf: else it costs more than it saves.
+  // True if at least half of the intervals name a leaf. Otherwise the table costs more than it
+  // saves.
   bool useful() const noexcept {
     std::uint32_t named = 0;
     for (std::uint32_t i = 0; i < count_; ++i) named += get(i) != kNoLeaf ? 1 : 0;
@@ -111,19 +116,19 @@ class Shortcut {
   std::uint32_t get(std::uint64_t i) const noexcept {
     return intervals()[i].load(std::memory_order_relaxed);
   }
-  // For assertions; no interval behind the last one names a leaf.
+  // For assertions. An index behind the last interval names no leaf.
   bool names(std::uint64_t i, std::uint32_t leaf) const noexcept {
     return i < count_ && get(i) == leaf;
   }
   void set(std::uint64_t i, std::uint32_t leaf) noexcept {
     intervals()[i].store(leaf, std::memory_order_release);
   }
-  // No interval begins in a leaf that ends in interval i: it lies whole in it.
+  // Interval i contains a whole leaf, in which no interval begins.
   void clear(std::uint64_t i) noexcept {
     if (i < count_) set(i, kNoLeaf);
   }
-  // The first and the last interval that begin behind `before` and not behind `bound`; if there is
-  // none, the first lies behind the last.
+  // The first and the last interval that begin above `before` and not above `bound`. If there is
+  // none, the first is greater than the last.
   std::pair<std::uint64_t, std::uint64_t> begun_in(std::uint64_t before,
                                                    std::uint64_t bound) const noexcept {
     if (bound < low_) return {~std::uint64_t{0}, ~std::uint64_t{0} - 1};
@@ -135,7 +140,8 @@ class Shortcut {
   std::uint64_t low_;
   std::uint32_t shift_;
   std::uint32_t count_;
-  std::uint64_t visits_ = 0;  // of intervals by splits and unlinks; the partition's latch is held
+  std::uint64_t visits_ =
+      0;  // of intervals by splits and unlinks; guarded by the partition's latch
 };
 
 }  // namespace perdure::ordered
