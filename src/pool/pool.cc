@@ -17,7 +17,7 @@ Pool& Pool::operator=(Pool&&) noexcept = default;
 Pool::~Pool() = default;
 
 Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
-  // A pool in use is read while its owner writes: an inconsistent read is repeated.
+  // The owner of a pool in use writes meanwhile, so inconsistent reads are retried.
   constexpr int kAttempts = 5;
   for (int attempt = 1;; ++attempt) {
     std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
@@ -34,7 +34,7 @@ Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
                                                           const MapTypes& spec) {
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
-  // The pointer owns nothing: the instance belongs to the pool, which outlives its maps.
+  // Shares no ownership: the instance belongs to the pool, which outlives its maps.
   return std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
 }
 
@@ -67,7 +67,7 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
   if (!instance) return fail(std::move(instance.error()));
   if (!exists) found = impl_->describe_map(name, info);
   if (!found) return fail(std::move(found.error()));
-  // The pointers own nothing: the instance belongs to the pool, which outlives its maps.
+  // They share no ownership: the instance belongs to the pool, which outlives its maps.
   const std::shared_ptr<void> none;
   return UntypedMap(std::move(info), {none, &(*instance)->index()}, {none, (*instance)->ordered()},
                     {none, (*instance)->versioned()});

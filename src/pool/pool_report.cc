@@ -1,5 +1,5 @@
-// Reports about a pool: info, stats, check, inspect. Built with exceptions: the public structs hold
-// std::string and std::vector, which are filled within attempt().
+// info, stats, check and inspect. Built with exceptions: the public structs hold std::string and
+// std::vector, which attempt() fills.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -15,8 +15,7 @@ namespace detail {
 
 namespace {
 
-// Describes a header, for info() and inspect(). Throws std::bad_alloc, as do all functions here
-// that return no error.
+// Fills `out` from a header. Throws std::bad_alloc, as all functions here that return no error.
 void describe(const layout::Header& header, PoolInfo& out) {
   char text[40];
   int n = 0;
@@ -91,7 +90,7 @@ MapStats stats_of(Index& index) noexcept {
   stats.levels = {};
   stats.resizes = {};
   stats.partial = true;
-  return to_public(stats);  // allocates nothing any more
+  return to_public(stats);  // allocates nothing
 }
 
 MapTypes spec_of(const MapInfo& info) noexcept {
@@ -145,7 +144,7 @@ Expected<PoolInfo> PoolImpl::info() const {
 Expected<PoolStats> PoolImpl::stats() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   {
-    // Only the end of the open's sweep tells which blocks are allocated.
+    // Only after the sweep of the open is it known which blocks are allocated.
     LatchGuard guard(maintenance_);
     (void)core_.sweep().finish();
   }
@@ -198,7 +197,7 @@ Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) 
   if (const Status& s = core_.sweep().failure(); !s.ok()) report.add(s.message());
   for (const auto& what : damage_.violations) report.add(what);
   core_.verify([&](const char* what) { report.add(what); });
-  // Engines know their progress, the pool knows the total.
+  // Engines report the bytes checked; the pool adds the total.
   struct Share {
     const CheckOptions& user;
     std::uint64_t total;
@@ -229,7 +228,7 @@ Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) 
   return {};
 }
 
-// Counts the blocks that are allocated although no map reaches them.
+// Counts the blocks that are allocated and that no map reaches.
 Status PoolImpl::count_leaks(Findings& report) {
   core_.epochs().drain_all();
   core_.heap().flush_caches();
@@ -248,8 +247,9 @@ Status PoolImpl::count_leaks(Findings& report) {
 
 namespace {
 
-// Reads the header and the root directory once. Torn: the pool's owner was writing one of them.
-Status look(FileStorage& storage, std::string_view path, PoolInfo& out, bool& torn) {
+// Reads the header and the root directory once. `torn`: the header was inconsistent, perhaps
+// because the owner was writing it.
+Status read_info(FileStorage& storage, std::string_view path, PoolInfo& out, bool& torn) {
   auto head = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
   if (head == nullptr) return StatusCode::out_of_memory;
   const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
@@ -303,11 +303,11 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   };
   FileStorage storage;
   if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
-  // The owner may be writing a header or a root line: a torn one is read again.
+  // The owner may be writing a header or a root line meanwhile, so a torn read is repeated.
   for (int attempt = 0;; ++attempt) {
     PoolInfo out;
     bool torn = false;
-    Status s = look(storage, path, out, torn);
+    Status s = read_info(storage, path, out, torn);
     if (s.ok()) return out;
     if (!torn || attempt == 3) return wrap(s);
   }

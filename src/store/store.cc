@@ -1,4 +1,4 @@
-// Built with exceptions: a store owns a std::string, which is filled within attempt().
+// Built with exceptions: a Store owns a std::string, which attempt() fills.
 #include "perdure/store.h"
 
 #include <new>
@@ -14,7 +14,7 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& opti
   std::optional<std::string_view> to = options.to;
   if (!options.prefix.empty()) {
     if (!from || *from < options.prefix) from = options.prefix;
-    // The smallest string behind every string with the prefix; behind "\xff\xff" there is none.
+    // The smallest string behind every string with the prefix. Behind "\xff\xff" there is none.
     const std::size_t size = options.prefix.find_last_not_of('\xff') + 1;
     if (size > 0) {
       char* bytes = end.in_place;

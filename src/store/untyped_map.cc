@@ -14,7 +14,7 @@ std::uint64_t largest(unsigned bytes) {
   return bytes >= 8 ? ~std::uint64_t{0} : (1ULL << (8 * bytes)) - 1;
 }
 
-// Whether the integer type of the map's keys has this one.
+// True if the integer type of the map's keys can hold the word.
 bool fits(const detail::NamedTypes& info, std::uint64_t word) {
   if (!info.types.is_signed) return word <= largest(info.types.key_bytes);
   const std::uint64_t half = (largest(info.types.key_bytes) >> 1) + 1;
@@ -24,7 +24,7 @@ bool fits(const detail::NamedTypes& info, std::uint64_t word) {
 Status accepts(const detail::NamedTypes& info, const UntypedKey& key) {
   if (info.types.key_kind == KeyKind::integer && !fits(info, key.word)) {
     return Status::format(StatusCode::invalid_argument,
-                          "a key of map '%s' is %s integer of %u bytes; this word lies outside it",
+                          "a key of map '%s' is %s integer of %u bytes; this word is out of range",
                           info.name, info.types.is_signed ? "a signed" : "an unsigned",
                           info.types.key_bytes);
   }
@@ -70,7 +70,8 @@ Expected<detail::ScanRange> range_of(const detail::NamedTypes& info,
   return scan_range(bytes, end);
 }
 
-// What scan(range, visit_batch) delivers of the range; returns how many entries.
+// Calls `visit` for the entries that scan(range, visit_batch) delivers. Returns how many entries
+// were visited.
 template <class Scan>
 Expected<std::uint64_t> deliver(const detail::NamedTypes& info, const UntypedScanOptions& options,
                                 VisitUntyped visit, Scan&& scan) {
