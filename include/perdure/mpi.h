@@ -44,15 +44,15 @@
 //     trim      Either some of the versions are forgotten, and the store must be reopened. Or all
 //               are forgotten, and some space is not freed; trim to the same version tries again.
 //     get, get_many, extract_snapshot  Nothing has changed.
-//    If the store must be reopened, every later collective, write and get_own returns `io` on all
+//     If the store must be reopened, every later collective, write and get_own returns `io` on all
 //     ranks until they have opened it again, and versions() has no meaning. The next open decides
 //     the outcome of the call that failed.
-//    If an MPI call fails, the rank where it failed returns `io` from then on. Other ranks may wait
+//     If an MPI call fails, the rank where it failed returns `io` from then on. Other ranks may wait
 //     for it forever. So a program that gets such an error must end the run (MPI_Abort).
-//    A killed rank is no error of a call: OpenMPI 4 has no ULFM and does not tell the others.
+//     A killed rank is no error of a call: OpenMPI 4 has no ULFM and does not tell the others.
 //     mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
 //     next run with the same number of ranks opens every pool at the agreed version.
-//    All ranks refuse a pool that is missing, or that belongs to another run, another number of
+//     All ranks refuse a pool that is missing, or that belongs to another run, another number of
 //     ranks or another rank. Nothing is changed then.
 // THREADS  Any number of threads may call writes, get_own and owner, also beside a collective,
 //   except rollback and close. One thread of each rank at a time may call collectives and
