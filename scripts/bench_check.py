@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Compares the speed and the costs of this tree with those of a base commit, in turns.
+"""Compares the speed and the costs of this tree with those of a base commit.
 
   scripts/bench_check.py [--base COMMIT]   default: HEAD if files were changed, else HEAD~1
   scripts/bench_check.py --self 10         ten checks of the tree against itself: all must pass
 
-Only `perdure bench` of the base is built, under build/bench-check/COMMIT, and kept. Every turn runs
-both programs one after the other, the base first in one turn, the tree in the next. A row, which is
-a phase of an engine, gets the ratio tree / base of each turn.
+The script builds `perdure bench` of the base, and nothing else of it, in build/bench-check/COMMIT,
+and keeps it. Each turn runs both programs one after the other, and turns alternate which one is
+first. A row is a phase of an engine. Each turn gives it a ratio, tree / base.
 
   FAIL        the upper end of the 95 % interval of the row's median ratio is below 0.95, after
               twice as many turns as the other rows
-  unresolved  the interval holds 0.95: this number of turns cannot tell
+  unresolved  the interval contains 0.95, so this number of turns cannot decide
   ok          the whole interval is 0.95 or more
 
 Write-backs, fences, allocations, written bytes, and the lines that the simulator counts
 (tests/budgets/costs.txt) must not rise by more than 2 % per operation.
 
-Exit status: 0 no row fails; 1 a row fails, or a key was lost; 2 a mistake in the arguments, or
-something is missing; 3 the machine is busy.
+Exit status: 0 no row fails; 1 a row fails, or a key was lost; 2 wrong arguments, or something is
+missing; 3 the machine is busy.
 """
 import argparse
 import json
@@ -42,7 +42,7 @@ MEMORY_WANTED = 1 << 30
 COUNTS = {"flushes_per_op": "write-backs", "fences_per_op": "fences",
           "allocs_per_op": "allocations", "bytes_written_per_op": "written bytes"}
 
-# Phases that are over sooner are repeated, and count as one.
+# Short phases are listed several times; their results are merged into one row.
 POINTS = "load,read,read_batch,read_batch,read_batch,read_missing,read_missing,update,delete"
 
 
@@ -64,19 +64,19 @@ RUNS = {
     "pskiplist ordered": bench_options("pskiplist", "load,scan", "150K", "50K"),
     "as ordered": bench_options("as", "load,scan", "50K", "20K"),
 }
-# Where both programs know --dependent.
+# Only if both programs have --dependent.
 DEPENDENT_RUNS = {
     f"{engine} dependent": bench_options(engine, "load,read,read,read_missing,update", "300K",
                                          "150K", "--dependent")
     for engine in ("phast", "level", "clevel")
 }
-# Their `load` is no row: another run has it.
+# Runs whose `load` is no row, because another run has that row.
 PREPARED = {"phast ordered", "pskiplist ordered", "as ordered", *DEPENDENT_RUNS}
 COMMON = ["--durability", "emulated", "--threads", "1", "--touch", "128M", "--json"]
 
 
 class Trouble(Exception):
-    """Ends the check; args: exit status, message."""
+    """Ends the check. args: exit status, message."""
 
 
 def git(*arguments):
@@ -95,7 +95,7 @@ def base_commit(wanted):
         wanted = "HEAD" if git("status", "--porcelain").strip() else "HEAD~1"
     commit = git("rev-parse", "--verify", "--quiet", f"{wanted}^{{commit}}")
     if commit is None:
-        raise Trouble(2, f"no commit '{wanted}' here; name one that `git log` shows, or fetch it "
+        raise Trouble(2, f"there is no commit '{wanted}'; name one of `git log`, or fetch it "
                          "(git fetch --unshallow, if the clone is shallow)")
     return commit.strip()
 
@@ -113,14 +113,14 @@ def has_tests(folder):
 
 
 def build(source, target, log, options=()):
-    """Configures, if need be, with the preset of the source's own, and builds targets."""
+    """Configures with the preset of the source, if necessary, and builds the targets."""
     if options or not has_tests(source / "build" / "release"):
         run_quietly(["cmake", "--preset", "release", *options], source, log)
     run_quietly(["cmake", "--build", "--preset", "release", "--target", *target], source, log)
 
 
 def build_base(commit):
-    """The base's program; its sources are unpacked beside it."""
+    """Returns the program of the base. Builds it from unpacked sources if it is not there."""
     folder = CHECKS / commit
     program = folder / "perdure"
     if program.exists():
@@ -137,7 +137,7 @@ def build_base(commit):
     part = folder / "perdure.part"
     shutil.copy2(source / "build" / "release" / "perdure", part)
     part.rename(program)
-    shutil.rmtree(source)  # 100 MB of objects, which nothing needs again
+    shutil.rmtree(source)  # 100 MB of objects, which are not needed again
     return program
 
 
@@ -155,7 +155,7 @@ def knows(program, option):
 
 
 def merged(phases):
-    """{phase: speed and counts}; of one that was repeated, of all its operations together."""
+    """Returns {phase: speed and counts}. A repeated phase counts all its operations together."""
     results = {}
     for phase in phases:
         results.setdefault(phase["name"], []).append(phase)
@@ -166,7 +166,7 @@ def merged(phases):
 
 
 def bench(program, options):
-    """{phase: speed and counts} of one run."""
+    """Runs once and returns {phase: speed and counts}."""
     pool = MEMORY / f"perdure-bench-check.{os.getpid()}.perdure"
     command = [str(program), "bench", *options, *COMMON, "--path", str(pool)]
     try:
@@ -181,7 +181,7 @@ def bench(program, options):
 
 
 class Row:
-    """A phase of an engine: what both programs did in every turn."""
+    """A phase of an engine: the results of both programs in every turn."""
 
     def __init__(self, name):
         self.name = name
@@ -223,7 +223,7 @@ class Comparison:
         self.turns = dict.fromkeys(runs, 0)
 
     def turn(self, name):
-        """One run of each program; again if others used the machine meanwhile."""
+        """Runs each program once. Repeats that if other processes used the machine meanwhile."""
         order = ["base", "tree"] if self.turns[name] % 2 == 0 else ["tree", "base"]
         results = self.watch.undisturbed(
             lambda: {side: bench(self.programs[side], self.runs[name]) for side in order})
@@ -239,7 +239,7 @@ class Comparison:
             for name in self.runs:
                 show(f"turn {number + 1} of {turns}: {name}")
                 self.turn(name)
-        # What would fail gets as many turns again: noise seldom comes twice.
+        # A row that would fail gets as many turns again, because noise seldom repeats.
         doubtful = {name for (name, _), row in self.rows.items() if row.judge()[3] == stats.FAIL}
         for name in self.runs:
             for number in range(turns if name in doubtful else 0):
@@ -248,7 +248,7 @@ class Comparison:
         show("")
 
     def report(self):
-        """Prints the table; returns whether a row fails."""
+        """Prints the table. Returns whether a row fails."""
         print(f"{'row':<30}{'median':>8}   {'95 % interval':<16}{'base M/s':>9}{'tree M/s':>10}"
               "   verdict")
         verdicts = []
@@ -278,18 +278,19 @@ def show(text):
 
 
 def base_ledger(commit):
-    """The simulator's figures of the base, and where they come from."""
+    """Returns the simulator's figures of the base, and where they come from."""
     text = git("show", f"{commit}:{LEDGER}")
     if text is not None:
         return text, f"{LEDGER} of {commit[:7]}"
-    # The base is older than the ledger, whose first version has the figures of the commit before.
+    # If the base is older than the ledger: the first ledger has the figures of the commit before
+    # it.
     first = (git("log", "--diff-filter=A", "--format=%H", "--", LEDGER) or "").split()
     text = git("show", f"{first[-1]}:{LEDGER}") if first else (ROOT / LEDGER).read_text()
     return text, f"the first {LEDGER}"
 
 
 def check_costs(commit):
-    """Compares what the simulator counts; returns whether a figure rose."""
+    """Compares the simulator's figures. Returns whether a figure rose."""
     text, origin = base_ledger(commit)
     program = TREE_BUILD / "testing" / "perdure-costs"
     done = subprocess.run([program], text=True, capture_output=True, check=False)
@@ -314,7 +315,7 @@ def check_memory():
 
 
 def self_checks(arguments):
-    """The tree against a copy of itself: every check must pass."""
+    """Checks the tree against a copy of itself. Every check must pass."""
     tree = build_tree()
     copy = CHECKS / "perdure-copy"
     shutil.copy2(tree, copy)
@@ -333,7 +334,7 @@ def compare(base, tree, arguments):
     if arguments.only:
         runs = {name: options for name, options in runs.items() if name.startswith(arguments.only)}
         if not runs:
-            raise Trouble(2, f"--only {arguments.only}: no such row; there are "
+            raise Trouble(2, f"--only {arguments.only}: there is no such run; the runs are "
                              f"{', '.join([*RUNS, *DEPENDENT_RUNS])}")
     watch = Watch(arguments.force)
     watch.require_idle()
@@ -359,7 +360,7 @@ def parse(arguments):
                         help="N checks of the tree against itself")
     parser.add_argument("--only", help="the runs whose names begin with this")
     parser.add_argument("--force", action="store_true",
-                        help="on a busy machine, too: such ratios decide nothing")
+                        help="run on a busy machine too; its ratios decide nothing")
     parsed = parser.parse_args(arguments)
     if parsed.turns < 1 or (parsed.turns < stats.LEAST_TURNS and not parsed.force):
         parser.error(f"--turns {parsed.turns}: use {stats.LEAST_TURNS} or more")

@@ -1,29 +1,29 @@
-"""How much of the machine other processes use, for scripts/bench_check.py: what /proc/stat says the
-processors did, less what this process and its children did."""
+"""The processor time that other processes use, for scripts/bench_check.py: the busy time of
+/proc/stat, less the time of this process and its children."""
 
 import os
 import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
 LOOK_SECONDS = 1.5
-IDLE_LOOKS = 4  # of which one must find the machine idle
-# Processors that others may use: the kernel's own threads take some hundredths.
+IDLE_LOOKS = 4  # one of them must find the machine idle
+# The number of processors that other processes may use. Threads of the kernel use some hundredths.
 MOST_BEFORE = 0.15
 MOST_BESIDE = 0.25
 MOST_REPEATED = 10  # turns, before the machine counts as busy
 
 
 class BusyMachine(Exception):
-    """Others use the machine, so that what would be measured decides nothing."""
+    """Other processes use the machine, so a measurement would decide nothing."""
 
     def __init__(self, others):
         super().__init__(
-            f"the machine is busy: others use {others:.2f} processors. Stop what else runs (top "
-            "shows it) and start again; --force measures all the same, and decides nothing")
+            f"the machine is busy: other processes use {others:.2f} processors. Stop them (top "
+            "lists them) and start again; --force measures anyway, and decides nothing")
 
 
 def busy_seconds(text):
-    """Processor seconds that were not idle, of all processors, from the text of /proc/stat."""
+    """Returns the busy seconds of all processors, from the text of /proc/stat."""
     fields = [int(field) for field in text.split("\n", 1)[0].split()[1:]]
     user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
     # Guest time is part of user and nice. Stolen time is another virtual machine's.
@@ -49,7 +49,7 @@ class Watch:
         self.shares = []
 
     def others(self, action):
-        """(what action() returns, processors that others used meanwhile)."""
+        """Returns (the result of action(), the processors that others used meanwhile)."""
         begin, busy, own = self.clock(), self.busy(), self.own()
         result = action()
         elapsed = max(self.clock() - begin, 1e-3)
@@ -57,7 +57,7 @@ class Watch:
         return result, max(0.0, used / elapsed)
 
     def require_idle(self):
-        """Looks for a second or two, a few times if need be."""
+        """Measures for one or two seconds, several times if necessary. Raises BusyMachine."""
         for _ in range(1 if self.force else IDLE_LOOKS):
             _, others = self.others(lambda: self.sleep(LOOK_SECONDS))
             if self.force or others <= MOST_BEFORE:
@@ -65,7 +65,7 @@ class Watch:
         raise BusyMachine(others)
 
     def undisturbed(self, action):
-        """What action() returns, from a time when others left the machine alone."""
+        """Returns the result of action() from a time when others did not use the machine."""
         while True:
             result, others = self.others(action)
             if self.force or others <= MOST_BESIDE:

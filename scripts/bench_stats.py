@@ -1,25 +1,25 @@
-"""What scripts/bench_check.py decides with: the interval of a median, and verdicts on ratios and
-on counts. No assumption about the distribution of the ratios is made."""
+"""Statistics for scripts/bench_check.py: the interval of a median, and verdicts on ratios and on
+counts. They assume nothing about the distribution of the ratios."""
 
 import math
 import statistics
 
 LEAST_TURNS = 15
-BOUND = 0.95  # a row whose median ratio is surely below it fails
+BOUND = 0.95  # a row fails if its median ratio is below it with that confidence
 LEVEL = 0.95  # of the interval
 COUNT_TOLERANCE = 0.02  # a count per operation may rise by this share
-# What a real program counts differs by so much from run to run: an extent is taken or not.
+# The counts of a real program vary by this much between runs: an extent is taken or not.
 COUNT_SLACK = 0.003
-# The simulator counts the same every time; its figures are rounded to four digits.
+# The simulator counts the same every time. Its figures are rounded to four digits.
 SIMULATED_SLACK = 0.0001
 
 OK, UNRESOLVED, FAIL = "ok", "unresolved", "FAIL"
 
 
 def interval_rank(n, level=LEVEL):
-    """The largest k for which [k-th smallest, k-th largest] of n values covers the median with at
-    least this probability; 0: n is too small for any. The number of values below the median is
-    binomial (n, 1/2)."""
+    """Returns the largest k for which [k-th smallest, k-th largest] of n values covers the median
+    with at least this probability, or 0 if n is too small. The number of values below the median
+    is binomial (n, 1/2)."""
     tail, k = 0, 0
     total = 2 ** n
     while k < n // 2:
@@ -31,7 +31,7 @@ def interval_rank(n, level=LEVEL):
 
 
 def median_interval(values, level=LEVEL):
-    """(median, lower, upper): the interval covers the true median with at least `level`."""
+    """Returns (median, lower, upper). The interval covers the true median with at least `level`."""
     values = sorted(values)
     k = interval_rank(len(values), level)
     if k == 0:
@@ -46,25 +46,25 @@ def verdict(lower, upper, bound=BOUND):
 
 
 def judge_ratios(ratios):
-    """(median, lower, upper, verdict) of the ratios tree / base of one row."""
+    """Returns (median, lower, upper, verdict) of the ratios tree / base of one row."""
     median, lower, upper = median_interval(ratios)
     return median, lower, upper, verdict(lower, upper)
 
 
 def count_rose(before, after, slack=COUNT_SLACK):
-    """Whether a count per operation rose by more than the tolerance."""
+    """Returns whether a count per operation rose by more than the tolerance."""
     return after > before * (1 + COUNT_TOLERANCE) + slack
 
 
 def risen_counts(before, after, slack=COUNT_SLACK):
-    """[(name, before, after)] of the counts that rose, of two dictionaries. What only one of them
-    has is a new or a removed row, and no rise."""
+    """Returns [(name, before, after)] of the counts that rose. A count that only one of the two
+    dictionaries has is a new or a removed row, and no rise."""
     return [(name, before[name], after[name]) for name in sorted(before)
             if name in after and count_rose(before[name], after[name], slack)]
 
 
 def parse_ledger(text):
-    """{name: value} of lines name=value; comments begin with #."""
+    """Parses lines name=value into {name: value}. Comments begin with #."""
     figures = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()

@@ -5,9 +5,9 @@
     budgets.py write PRESET     put the last run into that file
 
 tests/timed.sh writes the seconds of each test to build/PRESET/test_times.txt. A suite that takes
-more than 1.5 times its budget fails. The file also has the time of a fixed piece of work, which
-tells how fast the machine was when the budgets were written: a slower machine gets more time, a
-faster one no less.
+more than 1.5 times its budget, and 2 seconds more, fails. tests/budgets/seconds.txt also has the
+time of a fixed piece of work, which gives the speed of the machine on which the budgets were
+written. A slower machine gets more time, a faster one no less.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUDGETS = ROOT / "tests/budgets/seconds.txt"
 MOST = 1.5
-SMALL = 2.0  # seconds that every suite may take beyond its budget
+SMALL = 2.0  # seconds that every suite may take beyond 1.5 times its budget
 HEADER = """\
 # Processor seconds of each suite, by preset; scripts/budgets.py writes and checks them. A feature
 # that needs more time brings its seconds here, or takes them from another suite.
@@ -25,7 +25,7 @@ HEADER = """\
 
 
 def speed():
-    """Seconds of a fixed piece of work; the fastest of five."""
+    """Returns the seconds of a fixed piece of work, the fastest of five runs."""
     def work():
         began = time.process_time()
         total = 0
@@ -52,7 +52,7 @@ def spent(preset):
 
 
 def read():
-    """{(preset, suite): seconds}; preset "work" is the machine's speed."""
+    """Returns {(preset, suite): seconds}. Preset "work" is the speed of the machine."""
     budgets = {}
     for line in BUDGETS.read_text(encoding="ascii").splitlines():
         if line and not line.startswith("#"):

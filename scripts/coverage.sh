@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Lines and branches of pool, heap, recovery and check that the fast tests (faults and fuzz corpora
-# are among them) reach, measured with gcov; figures leaves out what only other engines run; nightly
-# adds what the mutants do that skip a step or a check, and prints both counts. Prints name=value
-# lines and, on standard error, what is not reached. Exit status 0: the tests are green and, in
-# nightly, the bar of 95% is met.
+# Measures, with gcov, the lines and branches of pool, heap, recovery and check that the fast tests
+# reach, fault sweeps and fuzz corpora included. `figures` leaves out tests that run other engines
+# only. `nightly` adds the mutants that skip a step or a check, and prints both counts. Prints
+# name=value lines and, on standard error, the lines that are not reached. Exit status 0: the tests
+# are green and, in nightly, at least 95 % are reached.
 #
 #   scripts/coverage.sh [--engine E] [figures|nightly] [CTEST-OPTION...]
 #     e.g. -L 'api|fault' to measure a part
 #
-# Branches that the compiler makes for exceptions do not count. A template counts as reached where
-# any of its instances is: the simulated platform runs what a real machine cannot be made to do.
-# docs/design/testing.md gives the reasons for what is not reached.
+# Branches that the compiler makes for exceptions do not count. A template counts as reached if one
+# of its instances is, because the simulated platform runs states that a real machine cannot be
+# brought into. docs/design/testing.md gives the reasons for the lines that are not reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ if [ "${1:-}" = --engine ]; then
   engine=${2:?an engine}
   shift 2
 fi
-# The folder that defines its row: two engines share that of the skiplists, and its tests.
+# The folder that defines the engine's row. Both skiplists share a folder and its tests.
 row=$(grep -l "EngineRow rows::$engine{" src/index/*/*.cc || true)
 folder=$(basename "$(dirname "${row:-.}")")
 [ -n "$row" ] || { echo "coverage.sh: no engine $engine" >&2; exit 2; }
@@ -37,7 +37,7 @@ figures() {
       'src/(format|pool|heap|background)/.*' 'src/platform/(file_storage|medium)\..*' \
       'src/index/records?\.h' "src/index/$folder/.*(recover|check|layout).*"
 }
-# In figures, without what only other engines run, and without the planted bugs of all of them.
+# In figures, without the tests of other engines only, and without planted bugs.
 only=()
 if [ "$mode" = figures ]; then
   others=$(ctest --preset coverage -N | sed -n 's|.*: api/bit_flip_test\.||p' |
@@ -45,7 +45,7 @@ if [ "$mode" = figures ]; then
   others+=$'\n'$(grep -l 'EngineRow rows::' src/index/*/*.cc | cut -d/ -f3 | grep -vx "$folder")
   only=(-E "^canary/|[/.]($(paste -sd'|' <<<"$others"))(_|\$)")
 fi
-# As many flips as without instruments.
+# As many flips as in a build that is not instrumented.
 PERDURE_FLIPS=3000 ctest --preset coverage "${only[@]}" "$@" >"$out/ctest.log" 2>&1 ||
   { tail -20 "$out/ctest.log" >&2; status=1; }
 if [ "$mode" != nightly ]; then

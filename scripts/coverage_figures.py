@@ -1,13 +1,13 @@
-"""Coverage from gcov's JSON: percentages on standard output, what is missing on standard error.
+"""Coverage from gcov's JSON: percentages on standard output, missing lines on standard error.
 
     coverage_figures.py BUILD PREFIX BAR PATTERN...     exit status 1: below the bar
 
-PREFIX is `ENGINE.` or `ENGINE.what_`; of the first also those of heap and pool are printed alone.
-Counts the lines and branches of the sources whose path matches a pattern. Branches that the
-compiler makes for exceptions do not count. The instances of a template are one: a line or branch is
-reached if it is in any of them; where instances differ (if constexpr) those with equally many
-branches on a line are held to be the same code, and an instance that never ran counts only if no
-other one did.
+PREFIX is `ENGINE.` or `ENGINE.what_`. With `ENGINE.` it also prints heap and pool separately.
+It counts the lines and branches of the sources whose path matches a pattern. Branches that the
+compiler makes for exceptions do not count. The instances of a template count as one: a line or
+branch is reached if it is reached in any of them. If instances differ (if constexpr), those with
+equally many branches on a line are taken as the same code. An instance that never ran counts only
+if no other one did.
 """
 
 import collections
@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def own_branches(branches):
-    """The counts without calls that may throw: a branch to the next instruction, and one to the
-    handler. Code that is compiled without exceptions has neither."""
+    """Returns the counts without the branches of calls that may throw: one to the next
+    instruction, one to the handler. Code that is compiled without exceptions has neither."""
     counts = []
     for i, branch in enumerate(branches):
         beside = branches[max(i - 1, 0):i + 2]
@@ -35,7 +35,7 @@ def own_branches(branches):
 
 
 def folded(branches, instances):
-    """Branches of as many instances, one after the other, as those of one; counts added."""
+    """Adds up the branches of several instances, which are listed one after the other."""
     if instances < 2 or len(branches) % instances != 0:
         return branches
     size = len(branches) // instances
@@ -49,9 +49,10 @@ LAMBDA = "a lambda in a template"
 
 
 def place_of(number, functions):
-    """Of a line without a function's name: the first line of its function, LAMBDA if it is known to
-    be in one, and how many instances it stands for. gcov holds a lambda to be one line long; the
-    others of a lambda in a template come without a name, those of all instances in one."""
+    """For a line without a function's name, returns the first line of its function, LAMBDA if it is
+    known to be in one, and the number of instances that it stands for. gcov takes a lambda to be
+    one line long. The other lines of a lambda in a template have no name, and one entry stands for
+    all instances."""
     around = [f["start_line"] for f in functions if f["start_line"] <= number <= f["end_line"]]
     if not around:
         return 0, "", 1
@@ -63,7 +64,7 @@ def place_of(number, functions):
 
 
 def read(data, patterns):
-    """Of one file: (path, start line of the function, function) -> {line: (count, branches)}."""
+    """Reads one file: (path, first line of the function, function) -> {line: (count, branches)}."""
     out = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", data],
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
     found = {}
@@ -85,7 +86,7 @@ def read(data, patterns):
                     start, name, count = place_of(line["line_number"], source["functions"])
                     branches = folded(branches, count)
                 key = (path, start, name)
-                # One line of one function comes once per block of it: the parts are added up.
+                # A line of a function has an entry for each of its blocks, so entries are added up.
                 lines = found.setdefault(key, {})
                 count, before = lines.get(line["line_number"], (0, []))
                 lines[line["line_number"]] = (count + line["count"], before + branches)
@@ -93,9 +94,9 @@ def read(data, patterns):
 
 
 def fold_inlined(parts):
-    """A function that is inlined everywhere (always_inline) has no entry of its own, and on its
-    lines stand the branches of all its copies: what one copy has divides what each object file has.
-    """
+    """A function that is inlined everywhere (always_inline) has no entry of its own, and its lines
+    have the branches of all its copies. So the branches of one copy divide those of each object
+    file."""
     sizes = collections.defaultdict(int)
     inlined = [(path, number, lines)
                for part in parts for (path, start, name), lines in part.items()
@@ -109,7 +110,7 @@ def fold_inlined(parts):
 
 
 def merged(parts):
-    """The same over all object files: counts added where a function is compiled more than once."""
+    """Merges all object files. Adds the counts of a function that is compiled more than once."""
     total = {}
     for part in parts:
         for key, lines in part.items():
@@ -125,12 +126,12 @@ def merged(parts):
 
 
 def instances(total):
-    """path -> {line: (reached, [reached branches])} with the instances of a template as one."""
+    """Returns path -> {line: (reached, [reached branches])}; instances of a template are one."""
     lambdas = {(path, number): start for (path, start, name), lines in total.items()
                if name == LAMBDA for number in lines}
     functions = collections.defaultdict(list)
     for (path, start, _), lines in total.items():
-        # Where there is one instance of a template only, its lambdas' lines pass for its own.
+        # If a template has one instance only, the lines of its lambdas count as its own.
         parts = collections.defaultdict(dict)
         for number, counts in lines.items():
             parts[lambdas.get((path, number), start)][number] = counts

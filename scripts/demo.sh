@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Part 1 loads real data (Debian's package index and the paths of all installed packages), kills the
-# loader at a random moment, reopens the pool, and lets an independent program compare it with the
-# input. Part 2 loads 5 million records, kills the process, and times the next one to its end.
-# Status 1 if anything acknowledged is missing. DEMO_SEED=N repeats a run; DEMO_RECORDS=N shrinks
-# part 2.
+# Part 1 loads real data: Debian's package index and the paths of all installed packages. It kills
+# the loader at a random moment, reopens the pool, and an independent program compares it with the
+# input. Part 2 loads 5 million records, kills the process, and measures how long the next process
+# takes. Exit status 1: an acknowledged record is missing. DEMO_SEED=N repeats a run. DEMO_RECORDS=N
+# shrinks part 2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,8 @@ case $records in
   '' | *[!0-9]* | 0*) echo "demo: DEMO_RECORDS=$records is not a number of records" >&2; exit 2 ;;
 esac
 
-# Main memory where 2 GiB of it are free (containers often have 64 MiB there), else the build tree.
+# Main memory if 2 GiB of it are free (containers often have 64 MiB there), otherwise the build
+# tree.
 scratch=build
 if [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -ge $((2 << 20)) ] 2>/dev/null; then
   scratch=/dev/shm
@@ -51,7 +52,7 @@ if [ "$(packages)" -lt 1000 ]; then
   echo "The package lists are empty: apt-get update"
   ${as_root[@]+"${as_root[@]}"} apt-get -q update >/dev/null || echo "(that failed)"
   if [ "$(packages)" -lt 1000 ]; then
-    echo "No package index: the records of the installed packages have to do"
+    echo "There is no package index: the records of the installed packages are used instead"
     cp /var/lib/dpkg/status "$index"
   fi
 fi
@@ -74,7 +75,7 @@ run dump "$pool" "$folder/killed.tsv"
 "${helper[@]}" verify "$input" "$acknowledged" "$folder/killed.tsv"
 rm "$folder/killed.tsv"
 
-section "Finish the load: it goes on where it was killed"
+section "Finish the load: it continues where it was killed"
 run load "$pool" "$input" --threads "$threads" | grep -v '^acknowledged'
 run dump "$pool" "$folder/whole.tsv"
 LC_ALL=C sort "$input" >"$folder/expected.tsv"
@@ -84,20 +85,20 @@ rm "$folder/whole.tsv" "$folder/expected.tsv"
 
 # ---- queries ------------------------------------------------------------------------------------
 
-section "Ask it: a prefix scan, the last keys, one lookup"
+section "Query it: a prefix scan, the last keys, one lookup"
 run scan "$pool" --prefix /usr/bin/ --limit 5 | short
 run scan "$pool" --prefix python3- --limit 3 | short
 run scan "$pool" --prefix zsh --reverse --limit 3 | short
 key=$("$cli" scan "$pool" --prefix bash/ --limit 1 | cut -f1)
 run get "$pool" "$key" | head -4 | short
 
-section "Check every invariant and every checksum; where the space goes"
+section "Check every invariant and every checksum, and show the use of space"
 run check "$pool" --deep
 run stats "$pool"
 
 # ---- restart ------------------------------------------------------------------------------------
 
-section "Restart: $records records, kill -9, and the next process's first answer"
+section "Restart: $records records, kill -9, and the first lookup of the next process"
 "${helper[@]}" records "$folder/records.tsv" "$records"
 for engine in clevel phast; do
   run create "$folder/$engine.perdure" --engine "$engine" --key u64 --value u64 --max-size 4G |
@@ -108,6 +109,6 @@ for engine in clevel phast; do
 done
 "${helper[@]}" sqlite "$folder/records.tsv" "$sqlite_records" "$folder/sqlite.figures"
 
-section "What was shown (DEMO_SEED=$seed repeats this run)"
+section "Results (DEMO_SEED=$seed repeats this run)"
 echo "killed while it loaded real data: $acknowledged of $lines records acknowledged, 0 lost"
 "${helper[@]}" table "$folder"/{clevel,phast,sqlite}.figures

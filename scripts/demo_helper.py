@@ -1,13 +1,13 @@
-"""What the demo needs beside the command line: input, killer, and an independent comparison.
+"""Helper of scripts/demo.sh: makes inputs, kills loaders, and compares independently of perdure.
 
     demo_helper.py input OUT.tsv                  package stanzas on standard input -> TSV
-    demo_helper.py kill SEED LINES FILE COMMAND...  start a load, SIGKILL it, last line -> FILE
-    demo_helper.py verify INPUT N DUMP            are input lines 1..N in the dump?
+    demo_helper.py kill SEED LINES FILE COMMAND...  starts a load, SIGKILLs it, last line -> FILE
+    demo_helper.py verify INPUT N DUMP            verifies that input lines 1..N are in the dump
     demo_helper.py records OUT.tsv N              N records of integers -> TSV
     demo_helper.py restart CLI POOL INPUT N THREADS FIGURES
                       loads, SIGKILLs the loader, and times the next process until it has ended
-    demo_helper.py sqlite INPUT N FIGURES         the same N records in SQLite
-    demo_helper.py table FIGURES...               the figures as a table
+    demo_helper.py sqlite INPUT N FIGURES         does the same with N records in SQLite
+    demo_helper.py table FIGURES...               prints the figures as a table
 """
 
 import glob
@@ -27,7 +27,7 @@ def escape(text):
 
 
 def packages(stream):
-    """(name/version/architecture, stanza) of each package."""
+    """Yields (name/version/architecture, stanza) of each package."""
     for stanza in stream.read().split(b"\n\n"):
         fields = {}
         for line in stanza.split(b"\n"):
@@ -41,7 +41,7 @@ def packages(stream):
 
 
 def paths():
-    """(path, packages that own it) of each installed path."""
+    """Yields (path, packages that own it) of each installed path."""
     owners = {}
     for name in sorted(glob.glob("/var/lib/dpkg/info/*.list")):
         package = os.path.basename(name)[:-len(".list")].encode()
@@ -72,14 +72,14 @@ def make_input(out):
 
 
 def kill(seed, lines, out, command):
-    # The loader reports every few milliseconds and does some more before the signal arrives: aiming
-    # at 70 at most leaves it room below 80.
+    # The loader reports every few milliseconds, and loads some more before the signal arrives. With
+    # an aim of at most 70 % it is killed before 80 %.
     percent = random.Random(int(seed)).uniform(20, 70)
     target = int(int(lines) * percent / 100)
     loader = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     acknowledged = 0
     killed = False
-    # What the loader said before it died is still in the pipe: read it to the end.
+    # The last reports of the loader are still in the pipe, so read it to the end.
     for line in loader.stderr:
         words = line.split()
         if words[:1] != [b"acknowledged"] or not line.endswith(b"\n"):
@@ -91,16 +91,16 @@ def kill(seed, lines, out, command):
             killed = True
     status = loader.wait()
     if status != -signal.SIGKILL:
-        sys.exit(f"demo: the loader was to be killed at line {target:,} but ended with status "
+        sys.exit(f"demo: the loader should be killed at line {target:,}, but ended with status "
                  f"{status}; run the demo again")
-    print(f"aim: {percent:.0f}% of {int(lines):,} records. SIGKILL. Its last words: acknowledged "
+    print(f"aim: {percent:.0f}% of {int(lines):,} records. SIGKILL. Its last line: acknowledged "
           f"{acknowledged:,} ({100 * acknowledged / int(lines):.0f}%)")
     with open(out, "w", encoding="ascii") as file:
         file.write(str(acknowledged))
 
 
 def key_of(line):
-    """The bytes of a line's key."""
+    """Returns the bytes of a line's key."""
     out = bytearray()
     escaped = False
     for byte in line.partition(b"\t")[0]:
@@ -129,8 +129,8 @@ def verify(path, count, dump):
     unordered = sum(a >= b for a, b in zip(keys, keys[1:]))
     found = len(acknowledged) - len(missing)
     print(f"{len(acknowledged):,} acknowledged records: {found:,} there, {len(missing):,} missing; "
-          f"{len(foreign):,} that nobody wrote")
-    print(f"{len(there) - len(foreign) - found:,} more were complete but not yet "
+          f"{len(foreign):,} that were never written")
+    print(f"{len(there) - len(foreign) - found:,} more are complete and were not yet "
           "acknowledged; that is allowed")
     print(f"{len(dumped):,} entries in the dump, {unordered:,} out of order")
     for line in missing[:3]:
@@ -143,7 +143,7 @@ MASK = (1 << 64) - 1
 
 
 def key_number(number):
-    """A 64-bit key: the numbers, scattered over all keys."""
+    """Returns a 64-bit key; consecutive numbers are scattered over all keys."""
     return number * 0x9E3779B97F4A7C15 & MASK
 
 
@@ -155,7 +155,7 @@ def make_records(out, count):
 
 
 def feed(path, pipe):
-    """Writes the file into the pipe, and leaves it open: the loader waits for more."""
+    """Writes the file into the pipe and leaves the pipe open, so that the loader waits for more."""
     try:
         with open(path, "rb") as file:
             while chunk := file.read(1 << 20):
@@ -186,18 +186,18 @@ def restart(cli, pool, path, count, threads, out):
     began = time.perf_counter()
     first = subprocess.run([cli, "get", pool, str(key_number(count))], stdout=subprocess.PIPE,
                            check=False)
-    answered = time.perf_counter() - began
+    elapsed = time.perf_counter() - began
     if first.stdout != b"%d\n" % count:
         sys.exit(f"demo: THE POOL IS WRONG: key {key_number(count)} has {first.stdout!r}")
     name = os.path.basename(pool).partition(".")[0]
-    print(f"{name}: loaded in {loaded:.1f} s; killed; the next process printed its answer and "
-          f"ended in {1000 * answered:.1f} ms")
+    print(f"{name}: loaded in {loaded:.1f} s; killed; the next process printed the value and "
+          f"ended in {1000 * elapsed:.1f} ms")
     with open(out, "w", encoding="ascii") as file:
-        file.write(f"perdure, {name}\t{count:,}\t{loaded:.1f}\t{1000 * answered:.1f}\n")
+        file.write(f"perdure, {name}\t{count:,}\t{loaded:.1f}\t{1000 * elapsed:.1f}\n")
 
 
 def sqlite(path, count, out):
-    """One transaction; then a new process that opens the file and looks one key up."""
+    """Loads in one transaction, closes, then opens the file again and looks one key up."""
     folder = tempfile.mkdtemp(dir=os.path.dirname(path))
     database = os.path.join(folder, "records.sqlite")
 
@@ -221,21 +221,21 @@ def sqlite(path, count, out):
     connection = sqlite3.connect(database)
     found = connection.execute("SELECT value FROM records WHERE key = ?", (key,)).fetchone()
     connection.close()
-    answered = time.perf_counter() - began
+    elapsed = time.perf_counter() - began
     if found != (count,):
         sys.exit(f"demo: SQLite has {found} for key {key}")
     with open(out, "w", encoding="ascii") as file:
-        file.write(f"SQLite, one transaction\t{count:,}\t{loaded:.1f}\t{1000 * answered:.1f} (*)\n")
+        file.write(f"SQLite, one transaction\t{count:,}\t{loaded:.1f}\t{1000 * elapsed:.1f} (*)\n")
 
 
 def table(paths):
-    print(f"{'store':<26}{'records':>12}{'load s':>10}{'first answer ms':>18}")
+    print(f"{'store':<26}{'records':>12}{'load s':>10}{'first lookup ms':>18}")
     for path in paths:
         with open(path, encoding="ascii") as file:
-            name, count, loaded, answered = file.read().rstrip("\n").split("\t")
-        print(f"{name:<26}{count:>12}{loaded:>10}{answered:>18}")
-    print("first answer: from the start of a process after kill -9 until it has ended")
-    print("(*) SQLite: open and look up in a running process, after a close and not after a kill")
+            name, count, loaded, elapsed = file.read().rstrip("\n").split("\t")
+        print(f"{name:<26}{count:>12}{loaded:>10}{elapsed:>18}")
+    print("first lookup: from the start of a process after kill -9 until it has ended")
+    print("(*) SQLite: open and lookup in a running process, after a close and not after a kill")
 
 
 if __name__ == "__main__":

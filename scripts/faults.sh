@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The figures of failed calls and flipped bits: every k-th failure, and single-bit flips in a pool
-# that was closed, in one whose process died, in both as `perdure check` opens them, and under the
-# hands of an open one. In every run a bug is planted in the failures and in the flips. Prints
-# name=value lines; exit status 0: nothing was lost, silent or ended by a signal, and the planted
-# bugs were seen.
+# Counts what failed calls and flipped bits do. Every k-th call fails. Single bits flip in a pool
+# that was closed, in one whose process died, in both as `perdure check` opens them, and in an open
+# one. Every run plants a bug in the failures and one in the flips. Prints name=value lines. Exit
+# status 0: nothing was lost, no damage was silent, no signal ended a program, and the planted bugs
+# were seen.
 #
 #   scripts/faults.sh [--engine E] [figures|nightly|FLIPS]
-#     figures: 65,536 flips per pool; nightly: of the closed pool and of the dead process' each bit
-#     of each line in use and part of those of zeros, 131,072 of the others, and each k on the disk
+#     figures: 65,536 flips per pool
+#     nightly: in the closed pool and in that of the dead process, each bit of each line in use and
+#       part of those of zeros; 131,072 flips in the other pools; and each k on the disk
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,17 +27,18 @@ sampled=$flips
 [ "$flips" != all ] || sampled=131072
 build=$PWD/${PERDURE_BUILD:-build/release}
 export PERDURE_BUILD_DIR=$build
-[ -x "$build/tests/fault_fault_sweep_test" ] || { echo "faults: run make build first" >&2; exit 2; }
+[ -x "$build/tests/fault_fault_sweep_test" ] ||
+  { echo "faults: run make build-release first" >&2; exit 2; }
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
 status=0
-# figures NAME: the name=value lines of a log; all of it if its program failed.
+# figures NAME: prints the name=value lines of a log, or all of it if its program failed.
 figures() {
   grep -E '^(faults|flips)\.' "$logs/$1" | sed "s/^/$engine./" || true
   [ -e "$logs/$1.ok" ] || { status=1; cat "$logs/$1"; }
 }
-# run NAME PROGRAM FILTER: into a log.
+# run NAME PROGRAM FILTER: runs tests into a log.
 run() { "$build/tests/$2" --gtest_filter="$3" >"$logs/$1" 2>&1 && touch "$logs/$1.ok" || true; }
 
 start=$EPOCHREALTIME
@@ -52,7 +54,7 @@ figures faults
 awk -F= -v e="$engine" '/^faults\.points\./ {n += $2} END {printf "%s.fault_points=%d\n", e, n}' \
     "$logs/faults"
 
-# The slow kinds on different cores.
+# The slow kinds run on different cores.
 kinds="clean open observed unclean observed_unclean"
 {
   PERDURE_FLIPS=$flips run clean api_bit_flip_test '*InACleanlyClosedPool*'
@@ -65,7 +67,7 @@ kinds="clean open observed unclean observed_unclean"
 } &
 wait
 for kind in $kinds; do figures "$kind"; done
-# sum NAME PATTERN: of the lines of the pools.
+# sum NAME PATTERN: prints the sum of the matching lines of all pools.
 sum() {
   for kind in $kinds; do cat "$logs/$kind"; done |
     awk -F= -v e="$engine" -v name="$1" -v pattern="$2" \

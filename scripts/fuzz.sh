@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Fuzzing: runs every target of build/fuzz with libFuzzer, two at a time, after each has found a bug
-# that is planted in it. Prints name=value lines; inputs that found something stay in
-# build/fuzz/work. Exit status 0: nothing found, every planted bug was, and the number of executions
-# was reached.
+# Fuzzing. Runs every target of build/fuzz with libFuzzer, two at a time, after each has found a bug
+# that is planted in it. Prints name=value lines. Inputs that found something stay in
+# build/fuzz/work. Exit status 0: nothing was found, every planted bug was, and the number of
+# executions was reached.
 #
 #   scripts/fuzz.sh figures [--engine E]   about 2 minutes on 2 cores
 #   scripts/fuzz.sh nightly [--engine E]   1 M executions of the parsers, 200 k of the pool targets
 #   scripts/fuzz.sh merge [--engine E]     puts what the last run found new into fuzz/corpus
 #
-# PERDURE_FUZZ_SEED replays the choices of a run as far as libFuzzer can.
+# PERDURE_FUZZ_SEED repeats the choices of a run as far as libFuzzer can.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ work=$PWD/build/fuzz/work/$engine
 seed=${PERDURE_FUZZ_SEED:-$((RANDOM * 32768 + RANDOM + 1))}
 parsers="tsv cli"
 pools="open check ops"
-declare -A plants=([ops]="1 2")  # memory, and a wrong answer
+declare -A plants=([ops]="1 2")  # a memory error, and a wrong result
 [ -x "$bin/fuzz_ops" ] || { echo "fuzz: run make build-fuzz first" >&2; exit 2; }
 
 case "$mode" in
@@ -31,17 +31,18 @@ case "$mode" in
   *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
-# The sanitizers print to a descriptor of their own; allocations that are refused are the library's
-# to handle. The limit of time is the target's own, in processor time.
+# The sanitizers print to a descriptor of their own. The library must handle allocations that are
+# refused. The target has its own limit, in processor time.
 ASAN_OPTIONS=allocator_may_return_null=1:allocator_release_to_os_interval_ms=-1
 export ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=16:detect_leaks=1
 options=(-max_len=1024 -timeout=0 -rss_limit_mb=3000 -malloc_limit_mb=512 -close_fd_mask=1
          -print_final_stats=1 -verbosity=1)
 
-# dictionary TARGET: the option that names one, if there is one.
+# dictionary TARGET: prints the option that names its dictionary, if it has one.
 dictionary() { [ ! -e "fuzz/$1.dict" ] || echo "-dict=fuzz/$1.dict"; }
 
-# canary TARGET PLANT: processor seconds until the planted bug was found, from no corpus at all.
+# canary TARGET PLANT: measures the processor seconds until the planted bug is found, from an empty
+# corpus.
 canary() {
   local folder=$work/$1/canary$2 seconds
   mkdir -p "$folder/corpus"
@@ -55,7 +56,7 @@ canary() {
     echo "fuzz: $1: planted bug $2 was not found; see $folder/log" >&2
     return 1
   fi
-  # It was the planted one: without it the input does nothing.
+  # It must be the planted bug: without it the input finds nothing.
   "$bin/fuzz_$1_replay" "$found" >"$folder/replay_log" 2>&1 || return 1
   echo "$seconds" >>"$work/$1/canary_seconds"
   awk -v s="$seconds" 'BEGIN {exit !(s < 10)}' && return 0

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a folder of fuzzer inputs as a corpus file: one input a line, in hexadecimal.
+"""Writes a folder of fuzzer inputs as a corpus file: one input on a line, in hexadecimal.
 
     scripts/fuzz_corpus.py fuzz/corpus/open.hex FOLDER
     scripts/fuzz_corpus.py fuzz/corpus/open.hex --add FILE 'what it found'
 
-Lines with a comment are regressions: they stay. The others are replaced by what is in the folder,
+Lines with a comment are regressions and stay. The inputs of the folder replace the other lines, the
 smallest first, as many as fit a corpus of MAX_BYTES.
 """
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs every machine that could lose data or find that something is lost, and holds what each
-prints against its bars.
+"""Runs every guard: a program that tries to lose data, or to find lost data. Compares the figures
+that each prints with its bars.
 
   scripts/guards.py figures|nightly [--engine E] [--only NAME[,NAME]] [--list]
 
 figures takes up to 20 minutes per engine, nightly up to 95, on 2 cores, after the builds. Each
-machine plants a bug of its own and must see it. A machine prints `PART.name=value` lines, where
-PART is the engine or what it rests on (heap, pool, relacy), and exits with 0; its whole output is
-in build/guards/ENGINE/MODE/NAME.log, the lines of all of them in figures.txt beside it. Exit
-status 1: a machine failed, ran out of time, did not print a figure that has a bar, or printed one
-that is below it.
+guard plants a bug of its own and must see it. A guard prints `PART.name=value` lines and exits with
+0. PART is the engine or a part below it (heap, pool, relacy). The output of a guard is in
+build/guards/ENGINE/MODE/NAME.log; the lines of all guards are in figures.txt beside it. Exit
+status 1: a guard failed, ran out of time, did not print a figure that has a bar, or printed one
+that misses its bar.
 """
 
 import argparse
@@ -25,16 +25,17 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RELEASE = "build/release"
 
-# Figure: comparison, bar in figures, bar in nightly; a text is another figure. None: printed only.
+# (comparison, bar in figures, bar in nightly). A bar that is a text names another figure. None: the
+# figure is only printed.
 Bar = tuple[str, float | str | None, float | str | None]
 CANARY: Bar = ("<", 10, 10)
 NONE: Bar = ("==", 0, 0)
 SHOWN: Bar = (">=", None, None)
-OF_VERSIONS: Bar = (">=", "keeps_versions", "keeps_versions")  # 0 only of engines without
+OF_VERSIONS: Bar = (">=", "keeps_versions", "keeps_versions")  # 0 only for engines without versions
 
 
 class Machine:
-    """One command with its budgets in minutes and the figures it owes."""
+    """A guard: one command, its budgets in minutes, and the figures that it must print."""
 
     def __init__(self, name: str, command: str, budgets: tuple[float, float],
                  bars: dict[str, Bar], at_night: dict[str, str] | None = None,
@@ -48,7 +49,7 @@ class Machine:
 
 
 def of_parts(bars: dict[str, Bar]) -> dict[str, Bar]:
-    """The same for the engine, whose name is left out, and for heap and pool below it."""
+    """Returns the bars for the engine, whose name is omitted, and for heap and pool below it."""
     out = dict(bars)
     for part in ("heap", "pool"):
         for name, (comparison, *limits) in bars.items():
@@ -57,7 +58,7 @@ def of_parts(bars: dict[str, Bar]) -> dict[str, Bar]:
     return out
 
 
-# {E}: the engine, {M}: figures or nightly. A new engine needs nothing here.
+# {E} is the engine, {M} is figures or nightly. A new engine needs no change here.
 MACHINES = [
     Machine("explore", RELEASE + "/testing/perdure-explore --engine {E} --preset {M}", (6, 38),
             of_parts({
@@ -138,7 +139,7 @@ MACHINES = [
         "faults.points.reopen_power": (">=", 1, 1),
         "faults.power_pretended": SHOWN,
         "faults.planted_seen": ("==", "faults.planted", "faults.planted"),
-        # The pool that was closed cleanly alone.
+        # Of the pool that was closed cleanly.
         "flips.clean": (">=", 65_536, 524_288),
         "flips.clean.unused": SHOWN,
         "flips.clean.lived_on": ("==", "flips.clean.unused", "flips.clean.unused"),
@@ -167,7 +168,7 @@ MACHINES = [
     }, build="build/coverage"),
 ]
 PRESETS = ("figures", "nightly")
-TOTAL = (20, 95)  # minutes; in nightly what `make ci` runs comes on top
+TOTAL = (20, 95)  # minutes; nightly also runs `make ci`, which comes on top
 COMPARE = {
     ">=": lambda value, bar: value >= bar,
     "==": lambda value, bar: value == bar,
@@ -176,7 +177,7 @@ COMPARE = {
 
 
 def make_current(builds: set[str]) -> None:
-    """What runs is what the tree says."""
+    """Builds the programs from the tree as it is."""
     for build in sorted(builds):
         if not (ROOT / build / "build.ninja").exists():
             sys.exit(f"guards: there is no {build}; run `make guard-builds`")
@@ -186,7 +187,7 @@ def make_current(builds: set[str]) -> None:
 
 def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
         left: float) -> tuple[str, float]:
-    """What went wrong with the command itself, or nothing; and its seconds."""
+    """Runs a guard. Returns the problem of the command itself, or "", and its seconds."""
     command = machine.command.format(E=engine, M=mode).split()
     if not (ROOT / command[0]).exists():
         return f"there is no {command[0]}", 0
@@ -195,7 +196,7 @@ def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
         return "no time was left", 0
     start = time.monotonic()
     with log.open("wb") as out:
-        # A group of its own, so that no child outlives the budget.
+        # In a process group of its own, so that no child outlives the budget.
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT,
                                    start_new_session=True,
                                    env=os.environ | (machine.at_night if mode == "nightly" else {}))
@@ -215,7 +216,7 @@ def run(machine: Machine, engine: str, mode: str, log: pathlib.Path,
 
 
 def figures_in(log: pathlib.Path, engine: str) -> dict[str, str]:
-    """Name to value; a name begins with the part that it is of, if that is not the engine."""
+    """Returns name -> value. A name begins with its part, unless the part is the engine."""
     line = re.compile(rf"(?:{re.escape(engine)}\.)?([\w.]+)=(-?[\d.]+)")
     text = log.read_text(errors="replace") if log.exists() else ""
     matches = (line.fullmatch(row.strip()) for row in text.splitlines())
@@ -224,7 +225,7 @@ def figures_in(log: pathlib.Path, engine: str) -> dict[str, str]:
 
 
 def judge(bar: Bar, mode: str, name: str, figures: dict[str, str]) -> tuple[str, str]:
-    """The bar as text, and what is wrong with the figure."""
+    """Returns the bar as text, and what is wrong with the figure."""
     comparison, limit = bar[0], bar[1 + PRESETS.index(mode)]
     text = "" if limit is None else f"{comparison} {limit}"
     if name not in figures:
@@ -239,14 +240,14 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("mode", choices=PRESETS)
     parser.add_argument("--engine", default="phast")
-    parser.add_argument("--only", default="", help="these machines, separated by commas")
-    parser.add_argument("--list", action="store_true", help="only say what would be run")
+    parser.add_argument("--only", default="", help="names of guards, separated by commas")
+    parser.add_argument("--list", action="store_true", help="only print the commands")
     arguments = parser.parse_args()
     names = {machine.name for machine in MACHINES}
     unknown = set(filter(None, arguments.only.split(","))) - names
     if unknown:
-        parser.error(f"no machine {', '.join(sorted(unknown))}; "
-                     f"there are {', '.join(sorted(names))}")
+        parser.error(f"there is no guard {', '.join(sorted(unknown))}; "
+                     f"the guards are {', '.join(sorted(names))}")
     return arguments
 
 

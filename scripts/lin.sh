@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Linearizability: records concurrent and killed runs (perdure-lin) and has porcupine judge them.
-# First come planted bugs, which the checker has to find. Histories that are not linearizable stay
-# in build/lin, drawn as HTML. Prints name=value lines; exit status 0: every history is linearizable
-# and every planted bug was seen.
+# Linearizability. Records concurrent and killed runs (perdure-lin), and porcupine judges them.
+# First come planted bugs, which the checker must find. Histories that are not linearizable stay in
+# build/lin, with an HTML drawing. Prints name=value lines. Exit status 0: every history is
+# linearizable and every planted bug was found.
 #
 #   scripts/lin.sh [--engine E] [figures|nightly]          100 of 100,000 operations and 1000
 #                                                          crashed; four times that
@@ -24,8 +24,9 @@ crashes=${2:-1000}
 seed=${3:-1}
 batch=50  # histories on disk at a time, 3 MB each
 recorder=${PERDURE_LIN:-build/release/perdure-lin}
-[ -x "$recorder" ] || { echo "lin: $recorder is not there; run make build first" >&2; exit 2; }
-command -v go >/dev/null || { echo "lin: no go; run make setup-go first" >&2; exit 2; }
+[ -x "$recorder" ] ||
+  { echo "lin: $recorder is missing; run make build-release first" >&2; exit 2; }
+command -v go >/dev/null || { echo "lin: go is missing; run make setup-go first" >&2; exit 2; }
 out=$PWD/build/lin
 checker=$out/porcupine
 rm -rf "$out"
@@ -39,15 +40,15 @@ fi
 folder=$(mktemp -d "$scratch/perdure-lin.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 
-# value NAME TEXT: what follows NAME= in TEXT.
+# value NAME TEXT: prints the number after NAME= in TEXT.
 value() { sed -n "s/.*\b$1=\([0-9]*\).*/\1/p" <<<"$2"; }
 
-# canary EXPECTED RECORDER-OPTIONS...: these histories must be found wrong, all or some.
+# canary EXPECTED RECORDER-OPTIONS...: the checker must find all, or some, of these histories wrong.
 canary() {
   local expected=$1 report status=0 start=$EPOCHREALTIME
   shift
   rm -rf "$folder"/*
-  # Recovery itself may notice a mutant: the recorder reports such crashed runs as failed.
+  # Recovery itself may notice a mutant. The recorder reports such crashed runs as failed.
   "$recorder" --engine "$engine" --seed "$seed" --out "$folder" --pool "$folder" "$@" \
     >"$folder/log" || true
   report=$("$checker" -expect "$expected" "$folder"/*.lin) || status=1
@@ -56,7 +57,7 @@ canary() {
   echo "canary $*: $(tail -n 1 <<<"$report") refused=${refused:-0}"
   if [ "$status" -ne 0 ] && [ "${refused:-0}" -eq 0 ]; then
     echo "$report" >&2
-    echo "lin: the checker did not see a planted bug" >&2
+    echo "lin: the checker did not find a planted bug" >&2
     exit 1
   fi
   slowest=$(echo "$slowest $start $EPOCHREALTIME" |
@@ -79,7 +80,7 @@ tags=(0 0)         # concurrent, crashed
 reads=(0 0)        # at versions; likewise
 trims=(0 0)        # and reads of what they have forgotten
 judged=(0 0)       # histories that the checker has read: whole ones, crashed ones
-# judge: the histories in the folder; those that are wrong are kept.
+# judge: checks the histories in the folder and keeps the wrong ones.
 judge() {
   local report
   files=0
@@ -91,7 +92,7 @@ judge() {
   fi
   files=$(value files "$(tail -n 1 <<<"$report")")
 }
-# record COUNT-FLAG COUNT SEED: one batch; its totals are in $line.
+# record COUNT-FLAG COUNT SEED: records and judges one batch. Its totals are in $line.
 record() {
   rm -rf "$folder"/*
   "$recorder" --engine "$engine" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" \
@@ -100,8 +101,8 @@ record() {
   line=$(tail -n 1 "$folder/log")
   judge
 }
-versioned=0        # whether there must be any
-# count_versions WHICH: those of $line.
+versioned=0        # 1 if the engine keeps versions
+# count_versions WHICH: adds the counts of versions in $line.
 count_versions() {
   versioned=$(value versioned "$line")
   tags[$1]=$((tags[$1] + $(value tags "$line")))
@@ -143,6 +144,6 @@ echo "$engine.not_linearizable=$wrong"
 echo "$engine.linearizability_unknown=$unknown"
 if [ "$wrong" -ne 0 ] || [ "$failed" -ne 0 ]; then
   again="scripts/lin.sh --engine $engine $histories $crashes $seed"
-  echo "lin: see build/lin; again with: $again" >&2
+  echo "lin: see build/lin; repeat with: $again" >&2
   exit 1
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for one purpose, and no others:
+# Installs the Debian packages that are missing for one purpose:
 #   setup.sh tools    the library, the command line and the demo
 #   setup.sh tests    the same and the tests (the default)
 #   setup.sh clang    the sanitizers and the fuzzers
@@ -7,7 +7,7 @@
 #   setup.sh compare  the comparison with other engines
 #   setup.sh go       the linearizability checker
 #   setup.sh mpi      perdure::mpi
-# It asks only dpkg, so a call that finds nothing missing costs nothing.
+# If nothing is missing, it only asks dpkg.
 set -euo pipefail
 
 tools=(g++ cmake ninja-build pkg-config python3 libcli11-dev libfmt-dev nlohmann-json3-dev
@@ -49,7 +49,7 @@ for package in "${packages[@]}"; do
   [ "$state" = installed ] || missing+=("$package")
 done
 
-# The demo loads the package index, so an empty one is fetched even when nothing is missing.
+# The demo loads the package index, so an empty index is fetched even if no package is missing.
 updated=no
 if ! has_lists && apt update; then updated=yes; fi
 [ "${#missing[@]}" -gt 0 ] || exit 0
@@ -58,6 +58,6 @@ echo "setup: installing ${missing[*]}"
 install() { apt install -y --no-install-recommends "${missing[@]}"; }
 if ! install; then
   [ "$updated" = no ] || exit 1
-  apt update  # the lists were stale: the versions they name are gone from the server
+  apt update  # the lists were old: the server no longer has the versions that they name
   install
 fi
