@@ -1,5 +1,5 @@
-# Everything a contributor or a machine runs, by name. `make help` lists it.
-# Each target installs what is missing, configures and builds; a second call is incremental.
+# The targets for contributors and for CI. `make help` lists them. Each target installs missing
+# packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi build demo \
         test check format format-check tidy asan tsan nightly bench bench-check bench-compare \
@@ -9,13 +9,13 @@ SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
 
-help:            ## list the targets; those that name ENGINE take ENGINE=level and so on (phast)
+help:            ## list the targets; those that name ENGINE take ENGINE=level and so on, or phast
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
 
-setup:           ## install what is missing to build and test (Debian packages)
+setup:           ## install the Debian packages that the build and the tests need
 	@scripts/setup.sh tests
 
-setup-tools:     ## the same to build the library, the command line and the demo, and no more
+setup-tools:     ## the same for the library, the command line and the demo only
 	@scripts/setup.sh tools
 
 setup-clang:     ## the same for the sanitizers and the fuzzers
@@ -30,21 +30,21 @@ setup-compare:   ## the same for the comparison with RocksDB and LMDB
 setup-go:        ## the same for the linearizability checker, which also fetches a Go module
 	@scripts/setup.sh go
 
-setup-mpi:       ## the same for perdure::mpi; the next cmake finds it and builds that, too
+setup-mpi:       ## the same for perdure::mpi, which the next build then includes
 	@scripts/setup.sh mpi
 	@rm -f build/release/build.ninja
 
-build: build/release/build.ninja  ## the library, and the command line at build/release/perdure
+build: build/release/build.ninja  ## build the library and the command line, build/release/perdure
 	cmake --build --preset release --target products
 
-demo: build/release/build.ninja  ## kill loaders, reopen their pools, lose nothing
+demo: build/release/build.ninja  ## kill loaders, reopen their pools, and show that nothing is lost
 	cmake --build --preset release --target perdure_cli
 	@scripts/demo.sh
 
-test: build-release  ## the fast tests
+test: build-release  ## run the fast tests
 	ctest --preset release
 
-check: format-check tidy test  ## what to run before a commit
+check: format-check tidy test  ## run what a commit needs: format check, clang-tidy, tests
 
 format: | setup-lint  ## format the sources in place
 	@clang-format-19 -i $(CXX_FILES)
@@ -52,64 +52,64 @@ format: | setup-lint  ## format the sources in place
 format-check: | setup-lint  ## fail if a source is not formatted
 	@clang-format-19 --dry-run --Werror $(CXX_FILES)
 
-# Tests are left out: their macros drown the findings. Nothing has to be built for it.
-tidy: setup setup-lint  ## clang-tidy over library, tools, benchmark and testing
+# Leaves out the tests, whose macros would hide the findings. Needs no build.
+tidy: setup setup-lint  ## run clang-tidy over library, tools, benchmark and testing
 	@cmake --preset tidy >/dev/null
 	@run-clang-tidy-19 -quiet -p build/tidy \
 	    '^$(CURDIR)/(src|tools|testing|bench/(harness|workloads))/.*\.cc$$'
 
-asan: build-asan ## all fast tests under AddressSanitizer and UndefinedBehaviorSanitizer
+asan: build-asan ## run all fast tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	ctest --preset asan
 
-tsan: build-tsan ## all fast tests under ThreadSanitizer
+tsan: build-tsan ## run all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: ci guard-builds  ## what CI runs, and the figures of ENGINE at length: two hours
+nightly: ci guard-builds  ## run what CI runs, and the figures of ENGINE at length: two hours
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 
-figures: guard-builds  ## what crashes, kills, faults, flips and fuzzers do to ENGINE: 20 minutes
+figures: guard-builds  ## count what crashes, kills, faults, flips, fuzzers do to ENGINE: 20 minutes
 	@scripts/guards.py figures --engine $(ENGINE)
 
-# What scripts/guards.py runs; a machine whose program is missing fails there.
+# The programs that scripts/guards.py runs. A guard fails if its program is missing.
 guard-builds: build-release setup-go build-fuzz build-coverage
 
-bench: build     ## one benchmark run of 1 M records, in about a minute
+bench: build     ## run one benchmark of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
 
-# On an idle machine. The script builds what it needs, and no more.
-bench-check: setup  ## speed and costs against BASE=commit, in turns
+# Needs an idle machine. The script builds only what it needs.
+bench-check: setup  ## compare speed and costs with BASE=commit
 	@scripts/bench_check.py $(if $(BASE),--base $(BASE))
 
-lin: build-release setup-go  ## check recorded concurrent and killed runs of ENGINE
+lin: build-release setup-go  ## check recorded runs of ENGINE for linearizability
 	@scripts/lin.sh --engine $(ENGINE)
 
-mutants: build-release  ## break what ENGINE relies on, one thing at a time: a test must see it
+mutants: build-release  ## break what ENGINE relies on, one thing at a time; a test must notice it
 	@build/release/testing/perdure-mutants --engine $(ENGINE)
 
-faults: build-release  ## count failed calls and flipped bits that ENGINE survived
+faults: build-release  ## count failed calls and flipped bits that ENGINE survives
 	@scripts/faults.sh --engine $(ENGINE)
 
-fuzz: build-fuzz ## libFuzzer on pools of ENGINE, TSV and the command line: two minutes
+fuzz: build-fuzz ## fuzz pools of ENGINE, TSV and the command line: two minutes
 	@scripts/fuzz.sh figures --engine $(ENGINE)
 
-coverage: build-coverage  ## lines and branches that the fast tests reach, of ENGINE and below it
+coverage: build-coverage  ## measure the lines and branches of ENGINE that the fast tests reach
 	@scripts/coverage.sh --engine $(ENGINE)
 
 bench-figures: build-release bench-compare  ## measure all engines and other libraries: half an hour
 	@scripts/benchmarks.py
 
-paper-figures: build-release  ## parts of three papers' evaluations, measured here: a long run
+paper-figures: build-release  ## measure parts of three papers' evaluations: a long run
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 
-# What every change has to pass: format, all tests with those of MPI and their budgets of processor
-# time, and the `san` subset under ASan and TSan.
-ci: format-check setup-mpi  ## what every change has to pass
+# What every change must pass: the format check, all tests (also those of MPI) with their budgets of
+# processor time, and the tests with label `san` under ASan and TSan.
+ci: format-check setup-mpi  ## run what every change must pass
 	@rm -f build/release/test_times.txt
 	$(MAKE) test
 	@scripts/budgets.py check release
@@ -119,9 +119,9 @@ ci: format-check setup-mpi  ## what every change has to pass
 clean:           ## remove all build trees
 	rm -rf build
 
-# A preset is configured once; ninja runs cmake again by itself when a CMake file or the set of
-# sources changes. build/release begins without the tests, which need more packages, and keeps its
-# objects when they are added.
+# A preset is configured once. ninja runs cmake again if a CMake file or the set of sources changes.
+# build/release begins without the tests, which need more packages. It keeps its objects when they
+# are added.
 build/release/build.ninja: CMakePresets.json | setup-tools
 	cmake --preset tools
 

@@ -1,5 +1,5 @@
-// Children of tests end with _exit(), which would lose what gcov counted in them. Linked into every
-// program of a coverage build, in which the linker sends _exit() here.
+// Children of tests end with _exit(), which would lose the counts of gcov. The linker redirects
+// _exit() to this file in every program of a coverage build.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@ void __gcov_dump();                   // NOLINT: libgcov's name
 }
 
 void __wrap__exit(int status) {  // NOLINT
-  // A count that is cut short, by the limit of a test or by its SIGKILL, would spoil what all
-  // others have counted: a process that nobody knows writes it.
+  // A count that a limit or the SIGKILL of a test cut short would spoil the counts of all others.
+  // So a process in a session of its own writes it.
   rlimit limit{};
   getrlimit(RLIMIT_FSIZE, &limit);
   limit.rlim_cur = limit.rlim_max;

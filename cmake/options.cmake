@@ -1,11 +1,11 @@
-# What can be chosen at configure time, and the settings every target shares (perdure_build).
+# Options of the configuration, and the settings of every target (perdure_build).
 
 option(PERDURE_TESTS "Build tests, testing/ and examples" ${PROJECT_IS_TOP_LEVEL})
 option(PERDURE_TOOLS "Build the command line and the benchmark harness" ${PROJECT_IS_TOP_LEVEL})
 option(PERDURE_WERROR "Turn warnings into errors" ${PROJECT_IS_TOP_LEVEL})
-option(PERDURE_LIBPMEM2 "Use libpmem2 to find out what a medium promises, when it is there" ON)
+option(PERDURE_LIBPMEM2 "Use libpmem2, if it is found, to recognize eADR" ON)
 option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB, LMDB, libcuckoo, oneTBB)" OFF)
-set(PERDURE_MPI AUTO CACHE STRING "Build perdure::mpi: ON, OFF or AUTO, where MPI is found")
+set(PERDURE_MPI AUTO CACHE STRING "Build perdure::mpi: ON, OFF, or AUTO: if MPI is found")
 set_property(CACHE PERDURE_MPI PROPERTY STRINGS AUTO ON OFF)
 option(PERDURE_UNITY "Compile the sources of the command line together" ON)
 option(PERDURE_FUZZ "Build fuzz/ with libFuzzer (clang)" OFF)
@@ -17,15 +17,16 @@ if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
   endif()
-  # Without debug information, which takes a tenth of the compile time and most of the size.
+  # No debug information: it takes a tenth of the compile time and most of the size.
   set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-  # Decided once: a ccache that is installed later would change every command, and rebuild all.
+  # Decided once, because a ccache that is installed later would change every command and rebuild
+  # all.
   if(NOT DEFINED PERDURE_CCACHE)
     find_program(PERDURE_CCACHE ccache)
   endif()
   if(PERDURE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-    # ccache takes precompiled headers only with these.
+    # ccache caches units with precompiled headers only with these settings.
     set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros
         "${PERDURE_CCACHE}")
   endif()
@@ -36,16 +37,16 @@ set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 
 find_package(Threads REQUIRED)
 
-# Every target of this tree links perdure_build privately; nothing of it reaches users.
+# Every target of this tree links perdure_build privately, so users do not see it.
 add_library(perdure_build INTERFACE)
 target_compile_features(perdure_build INTERFACE cxx_std_23)
-# The root as well, so that includes read "testing/..." and "bench/..." outside src/.
+# Also the root, so that includes read "testing/..." and "bench/..." outside src/.
 target_include_directories(perdure_build INTERFACE "${PROJECT_SOURCE_DIR}/src"
                                                    "${PROJECT_SOURCE_DIR}")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  # The baseline every machine since 2009 has (SSE4.2, POPCNT). Whatever needs more uses target
-  # attributes and asks cpuid, so that one binary runs everywhere. Prefetches for writing are hints,
-  # which processors that do not know them pass over.
+  # The baseline of every machine since 2009 (SSE4.2, POPCNT). Code that needs more uses target
+  # attributes and asks cpuid, so that one binary runs everywhere. Prefetches for writing are hints;
+  # processors that do not know them skip them.
   target_compile_options(perdure_build INTERFACE -march=x86-64-v2 -mprfchw)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")

@@ -1,8 +1,8 @@
-# Instrumentation, added to perdure_build so that no target can be left out: a sanitizer that sees
-# half of a program reports nonsense about the other half.
+# Instrumentation. It is added to perdure_build, so no target can be left out: a sanitizer that sees
+# half of a program reports false errors about the other half.
 
 if(PERDURE_SANITIZE STREQUAL "address")
-  # vptr needs the RTTI that the library is built without.
+  # vptr needs RTTI, and the library is built without it.
   set(flags -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all)
   target_compile_definitions(perdure_build INTERFACE PERDURE_ASAN=1)
 elseif(PERDURE_SANITIZE STREQUAL "thread")
@@ -13,9 +13,9 @@ elseif(PERDURE_SANITIZE)
 endif()
 if(PERDURE_SANITIZE)
   list(APPEND flags -fno-omit-frame-pointer)
-  # Debug keeps the checks of the C++ library; -O1 keeps the tests short.
+  # Debug keeps the checks of the C++ library. -O1 keeps the tests short.
   set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
-  find_program(PERDURE_ADDR2LINE addr2line REQUIRED)  # what turns reports into file and line
+  find_program(PERDURE_ADDR2LINE addr2line REQUIRED)  # for file and line in reports
 endif()
 if(PERDURE_FUZZ)
   list(APPEND flags -fsanitize=fuzzer-no-link)
@@ -24,7 +24,7 @@ if(PERDURE_COVERAGE)
   list(APPEND flags --coverage)
   add_library(perdure_coverage STATIC "${PROJECT_SOURCE_DIR}/cmake/coverage_exit.cc")
   target_link_libraries(perdure_build INTERFACE perdure_coverage)
-  # Asked for by name, since what calls it may come after the library.
+  # Required by name, because its callers may come after the library.
   target_link_options(perdure_build INTERFACE LINKER:--wrap=_exit LINKER:--undefined=__wrap__exit)
 endif()
 target_compile_options(perdure_build INTERFACE ${flags})

@@ -1,14 +1,14 @@
 # Helpers shared by the folders' CMakeLists.txt.
 
-# perdure_glob(out pattern...): the sources below the calling folder, again at every build.
+# perdure_glob(out pattern...): the sources below the calling folder, searched again at every build.
 function(perdure_glob out)
   list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" OUTPUT_VARIABLE patterns)
   file(GLOB found CONFIGURE_DEPENDS ${patterns})
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# perdure_precompiled(target header library...): headers that are compiled once for all targets that
-# say target_precompile_headers(... REUSE_FROM target). They need the same options.
+# perdure_precompiled(target header library...): compiles a header once for all targets that say
+# target_precompile_headers(... REUSE_FROM target). Those targets need the same options.
 function(perdure_precompiled target header)
   file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${target}.cc" CONTENT "")
   add_library(${target} OBJECT EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/${target}.cc")
@@ -16,17 +16,18 @@ function(perdure_precompiled target header)
   target_link_libraries(${target} PUBLIC ${ARGN} perdure_build)
 endfunction()
 
-# perdure_light(target...): what these do takes no time that is worth optimising; compiling does.
+# perdure_light(target...): compiles with -O1. Compiling these targets takes longer than running
+# them.
 function(perdure_light)
   foreach(target IN LISTS ARGN)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endforeach()
 endfunction()
 
-# perdure_test(name "label;..." command argument...): what all tests of the tree have in common.
-# A command may be a target. tests/timed.sh counts its processor time, for scripts/budgets.py.
-# A test finds the command line and the tree through its environment, and shrinks its node sizes
-# and repetitions when PERDURE_SAN=1: the programs of sanitizers and gcov are ten times slower.
+# perdure_test(name "label;..." command argument...): registers a test. The command may be a target.
+# tests/timed.sh counts its processor time, for scripts/budgets.py. A test finds the command line
+# and the tree through its environment. With PERDURE_SAN=1 it shrinks its node sizes and
+# repetitions, because programs of sanitizers and gcov are ten times slower.
 function(perdure_test name labels command)
   if(TARGET "${command}")
     set(command $<TARGET_FILE:${command}>)
@@ -40,7 +41,8 @@ function(perdure_test name labels command)
                   "PERDURE_CMAKE=${CMAKE_COMMAND}"
                   "PERDURE_CXX=${CMAKE_CXX_COMPILER}")
   if(PERDURE_SANITIZE)
-    # Not the symbolizer of whatever LLVM comes first in PATH: older ones fail on our debug info.
+    # Not the symbolizer of the first LLVM in PATH, because older ones fail on this debug
+    # information.
     set(symbolizer "external_symbolizer_path=${PERDURE_ADDR2LINE}")
     list(APPEND environment PERDURE_SAN=1 "ASAN_OPTIONS=${symbolizer}" "TSAN_OPTIONS=${symbolizer}"
                             "UBSAN_OPTIONS=${symbolizer}:print_stacktrace=1")
@@ -59,7 +61,7 @@ function(perdure_test name labels command)
     LABELS "${labels}" ENVIRONMENT "${environment}" TIMEOUT ${timeout})
 endfunction()
 
-# The engines, by name, from their table: what runs on one at a time is registered for each.
+# The names of the engines, from their table. Tests that run on one engine are registered for each.
 set(engine_table "${PROJECT_SOURCE_DIR}/src/index/engines.def")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${engine_table}")
 file(STRINGS "${engine_table}" PERDURE_ENGINES REGEX "^PERDURE_ENGINE\\([a-z0-9_]+\\)$")

@@ -1,5 +1,5 @@
-// A session store that survives its process: sessions by number, looked up in batches by several
-// threads while others come and go.
+// A session store that survives its process. Sessions have numbers. Several threads log sessions
+// in, and batches of sessions are looked up.
 #include <perdure/perdure.h>
 
 #include <array>
@@ -29,7 +29,8 @@ bool log_in(Sessions& sessions, std::uint64_t begin, std::uint64_t end) {
   return true;
 }
 
-// get_many overlaps the cache misses of a batch, which single lookups wait for one by one.
+// Counts the sessions that are present. get_many() overlaps the cache misses of a batch; single
+// lookups would wait for each of them.
 std::uint64_t present(Sessions& sessions, std::uint64_t begin, std::uint64_t end) {
   std::array<std::uint64_t, 16> ids{};
   std::array<std::optional<std::string>, 16> found;
@@ -59,7 +60,7 @@ bool first_process(const std::string& path) {
   for (std::uint64_t id = 0; id < kSessions / 2; ++id) {
     if (!sessions->erase(id).present()) ++failed;
   }
-  // The pool closes itself here; examples/quickstart.cc shows that a kill would do as well.
+  // The pool closes itself here. examples/quickstart.cc shows that a kill loses nothing either.
   return failed == 0;
 }
 

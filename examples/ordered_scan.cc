@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::string_view;
 
-// Integer keys: readings by second. Signed keys order as signed numbers.
+// Integer keys: a reading for each second. Signed keys order as signed numbers.
 bool scan_readings(perdure::Pool& pool) {
   auto readings = pool.ordered_map<std::int64_t, double>("readings");
   if (!readings) return false;
@@ -27,8 +27,8 @@ bool scan_readings(perdure::Pool& pool) {
   return *visited == 21 && sum == 0;
 }
 
-// Byte-string keys: a prefix is a range. An iterator holds no lock between steps, and it holds what
-// it needs: the map that it came from may be gone, as here.
+// Byte-string keys: a prefix is a range. An iterator holds no lock between steps and owns what it
+// needs: here, the map that it came from is already gone.
 bool scan_paths(perdure::Pool& pool) {
   auto paths = pool.ordered_map<Bytes, Bytes>("paths");
   if (!paths) return false;
@@ -51,7 +51,7 @@ bool scan_paths(perdure::Pool& pool) {
   it.prev();
   const bool back = it.valid() && it.key() == "/usr/bin/sed";
 
-  // A callback may end the scan.
+  // A callback may return false to end the scan.
   std::string first;
   auto visited = paths->scan({.from = "/usr"}, [&](Bytes key, Bytes) {
     first = key;

@@ -1,5 +1,5 @@
-// A process is killed in the middle of its work; the next one opens the same file and finds
-// everything that was acknowledged. No log to replay, no repair.
+// Kills a process while it writes. The next process opens the same file and finds everything that
+// was acknowledged. There is no log to replay and nothing to repair.
 #include <perdure/perdure.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,12 +15,12 @@ int main(int argc, char** argv) {
   const Scratch scratch(argc, argv, "quickstart");
   const std::string& path = scratch.path();
 
-  // Shared between parent and child: the last put that returned.
+  // Shared between parent and child: the number of the last put that returned.
   auto* done = static_cast<volatile int*>(
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 
   const pid_t child = fork();
-  if (child == 0) {  // works until it is killed
+  if (child == 0) {  // writes until it is killed
     auto store = perdure::Store::open(path);
     for (int i = 1; store && store->put("user:" + std::to_string(i), "here").ok(); ++i) *done = i;
     _exit(1);

@@ -1,5 +1,5 @@
-// The pool's file of an example: the one named on the command line, or a temporary one that is
-// removed afterwards.
+// The pool's file of an example: the path on the command line, or a temporary file that is removed
+// at the end.
 #pragma once
 
 #include <unistd.h>

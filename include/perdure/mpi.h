@@ -47,8 +47,8 @@
 //     If the store must be reopened, every later collective, write and get_own returns `io` on all
 //     ranks until they have opened it again, and versions() has no meaning. The next open decides
 //     the outcome of the call that failed.
-//     If an MPI call fails, the rank where it failed returns `io` from then on. Other ranks may wait
-//     for it forever. So a program that gets such an error must end the run (MPI_Abort).
+//     If an MPI call fails, the rank where it failed returns `io` from then on. Other ranks may
+//     wait for it forever. So a program that gets such an error must end the run (MPI_Abort).
 //     A killed rank is no error of a call: OpenMPI 4 has no ULFM and does not tell the others.
 //     mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
 //     next run with the same number of ranks opens every pool at the agreed version.
