@@ -1,5 +1,5 @@
-// `perdure bench`: the options, one run, and the result as JSON or as a table. The work is in
-// bench/.
+// `perdure bench`: reads the options, runs once, and prints the result as JSON or as a table. The
+// work is in bench/.
 #include "bench_command.h"
 
 #include <fmt/core.h>

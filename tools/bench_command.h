@@ -1,9 +1,9 @@
-// `perdure bench`: see docs/benchmarks.md.
+// `perdure bench`; see docs/benchmarks.md.
 #pragma once
 
 namespace perdure::cli {
 
-// argv[0] is "bench"; answers the exit status.
+// argv[0] is "bench". Returns the exit status.
 int run_bench(int argc, char** argv);
 
 }  // namespace perdure::cli

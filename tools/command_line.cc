@@ -29,7 +29,7 @@ CommandLine usage_error(const CLI::App& app, const CLI::ParseError& error, int a
   CommandLine line{.status = exit_usage};
   if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
     line.error =
-        fmt::format("perdure: there is no command '{}'; perdure --help names them\n", argv[1]);
+        fmt::format("perdure: there is no command '{}'; perdure --help lists them\n", argv[1]);
     return line;
   }
   std::string command = "perdure";

@@ -1,4 +1,4 @@
-// Options, opening and error messages: what the commands share.
+// Options, the opening of pools, and error messages, for all commands.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,17 +26,17 @@ std::string engine_names() {
 constexpr std::array kDurabilities = {Durability::automatic, Durability::process, Durability::power,
                                       Durability::emulated};
 
-// What a user can do about it, for messages that do not say so themselves.
+// The remedy, for messages that name none.
 std::string_view advice(StatusCode code) {
   switch (code) {
     case StatusCode::invalid_argument:
-      return "perdure COMMAND --help says what is allowed";
+      return "perdure COMMAND --help lists what is allowed";
     case StatusCode::not_found:
       return "perdure create PATH makes a pool";
     case StatusCode::exists:
       return "choose another path, or remove the file first";
     case StatusCode::busy:
-      return "wait for it or stop it; info, list and stats work meanwhile";
+      return "wait for that process or stop it; info, list and stats work meanwhile";
     case StatusCode::corruption:
       return "restore a copy of the file";
     case StatusCode::unsupported_format:
@@ -50,9 +50,9 @@ std::string_view advice(StatusCode code) {
     case StatusCode::io:
       return "check the permissions, the disk and the kernel's log";
     case StatusCode::poisoned:
-      return "what was acknowledged is safe; check the disk, then reopen";
+      return "everything acknowledged is safe; check the disk, then open the pool again";
     case StatusCode::unsupported:
-      return "choose what this build and this medium have";
+      return "choose what this build and this medium support";
     case StatusCode::read_only:
       return "make the file writable";
     case StatusCode::hash_overflow:
@@ -108,8 +108,8 @@ void add_durability(CLI::App& command, PoolArguments& arguments) {
       command, "--durability", arguments.durability,
       [](const std::string& text) { return parse_name(text, kDurabilities, durability_name); },
       "a durability (auto, process, power, emulated)",
-      "what a finished command has survived: process, power, emulated or auto\n"
-      "(default: as at the last open; auto for a new pool)")
+      "what the effect of a command survives: process, power, emulated or auto\n"
+      "(default: that of the last open; auto for a new pool)")
       ->type_name("D");
 }
 
@@ -121,7 +121,7 @@ void add_max_size(CLI::App& command, PoolArguments& arguments) {
         return size >= kMinPoolSize && size <= kMaxPoolSize ? size : std::nullopt;
       },
       "a size from 1M to 4T, such as 512M (suffixes K, M, G, T)",
-      "bytes that a new pool may grow to, with K, M, G or T (default: 64G)")
+      "the size that a new pool may grow to, with K, M, G or T (default: 64G)")
       ->type_name("SIZE");
 }
 
@@ -145,8 +145,8 @@ void add_types(CLI::App& command, PoolArguments& arguments) {
 
 void add_read_only(CLI::App& command, PoolArguments& arguments) {
   command.add_flag("--read-only", arguments.read_only,
-                   "take no lock and write nothing; of a pool that another process has open, what\n"
-                   "is there just now (implied where the file may not be written)");
+                   "take no lock and write nothing; also works while another process has the pool\n"
+                   "open (implied if the file may not be written)");
 }
 
 CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& target,
@@ -161,7 +161,7 @@ CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& targe
             const std::string range = most != ~std::uint64_t{0}
                                           ? fmt::format("from {} to {}", least, most)
                                           : fmt::format("of {} or more", least);
-            throw CLI::ValidationError(name, fmt::format("'{}' is no number {}", text, range));
+            throw CLI::ValidationError(name, fmt::format("'{}' is not a number {}", text, range));
           },
           help)
       ->type_name("N");
@@ -181,15 +181,15 @@ void add_layout(CLI::App& command, PoolArguments& arguments) {
         ->type_name("N");
   };
   add_count(command, "--capacity", arguments.capacity, 0, ~std::uint64_t{0},
-            "entries that a new map is expected to hold; a hint (default: unknown)");
+            "expected number of entries of a new map, a hint (default: unknown)");
   number("--partition-bits", arguments.partition_bits, 16,
-         "phast: 2^N partitions by key prefix (default: as the capacity needs, 7 without one)");
+         "phast: 2^N partitions by key prefix (default: by the capacity, or 7)");
   number("--partition-shift", arguments.partition_shift, 64,
          "phast: lowest key bit of the prefix (default: the prefix is the topmost bits)");
   add_count(command, "--buckets", arguments.buckets, 2, ~std::uint64_t{0},
-            "level: buckets of the top level, a power of two; it never has fewer (default: 32)");
+            "level: buckets of the top level, a power of two and a lower bound (default: 32)");
   command.add_flag("--no-auto-shrink", arguments.no_auto_shrink,
-                   "level: keep the table's size when it is less than a quarter full");
+                   "level: do not shrink a table that is less than a quarter full");
 }
 
 void require_layout_fits(const PoolArguments& arguments) {
@@ -211,7 +211,7 @@ void add_opening(CLI::App& command, PoolArguments& arguments) {
   add_count(command, "--background-threads", arguments.background_threads, 0, kMaxBackgroundThreads,
             "threads that rehash and sweep beside the command (default: 1)");
   command.add_flag("--verbose", arguments.verbose,
-                   "say on standard error what the pool does: recovery, resizes, syncs, refusals");
+                   "print the log on standard error: recovery, resizes, syncs, refusals");
 }
 
 void add_json(CLI::App& command, PoolArguments& arguments) {
@@ -219,7 +219,7 @@ void add_json(CLI::App& command, PoolArguments& arguments) {
 }
 
 void add_range(CLI::App& command, TextMap::Range& range) {
-  // Not bound to the optionals directly: CLI11 would read an empty key as "none".
+  // Not bound to the optionals directly, because CLI11 would read an empty key as "none".
   const auto bound = [&](const char* name, std::optional<std::string>& target, const char* help) {
     command
         .add_option_function<std::string>(
@@ -227,15 +227,15 @@ void add_range(CLI::App& command, TextMap::Range& range) {
         ->type_name("KEY");
   };
   bound("--from", range.from, "first key");
-  bound("--to", range.to, "first key that is no longer printed");
-  command.add_option("--prefix", range.prefix, "only keys that begin with it")->type_name("P");
-  add_count(command, "--limit", range.limit, 0, ~std::uint64_t{0}, "at most this many entries");
+  bound("--to", range.to, "first key behind the range; it is not printed");
+  command.add_option("--prefix", range.prefix, "only keys that begin with P")->type_name("P");
+  add_count(command, "--limit", range.limit, 0, ~std::uint64_t{0}, "at most N entries");
   command.add_flag("--reverse", range.reverse, "in descending order");
 }
 
 void add_key(CLI::App& command, std::string& key) {
   command
-      .add_option("KEY", key, "bytes, taken as they are; a decimal number where that is the type")
+      .add_option("KEY", key, "bytes, taken literally; in a map of integer keys, a decimal number")
       ->required();
 }
 
@@ -258,13 +258,13 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool accept_untrusted) {
   PoolOptions options;
   options.accept_untrusted = accept_untrusted;
-  const bool looks = access == Access::read || access == Access::check;
+  const bool reads = access == Access::read || access == Access::check;
   const bool unwritable =
       ::access(arguments.path.c_str(), R_OK) == 0 && ::access(arguments.path.c_str(), W_OK) != 0;
   options.mode = OpenMode::existing;
   if (access == Access::create) options.mode = OpenMode::open_or_create;
   if (access == Access::must_create) options.mode = OpenMode::create_new;
-  if (arguments.read_only || access == Access::damaged || (looks && unwritable)) {
+  if (arguments.read_only || access == Access::damaged || (reads && unwritable)) {
     options.mode = OpenMode::read_only;
   }
   options.allow_damage = access == Access::damaged || access == Access::check;
@@ -352,7 +352,7 @@ int report(const std::string& path, std::string_view message, int status) {
 int report_map(const PoolArguments& arguments, const Status& status) {
   if (status == StatusCode::not_found) {
     return report(arguments.path,
-                  fmt::format("there is no map '{}'; perdure list {} names those that exist",
+                  fmt::format("there is no map '{}'; perdure list {} lists those that exist",
                               arguments.map, arguments.path),
                   exit_negative);
   }
@@ -365,7 +365,7 @@ int report_entry(const PoolArguments& arguments, const Status& status) {
 }
 
 void print_json(const nlohmann::ordered_json& object) {
-  // A path need not be UTF-8, which JSON requires.
+  // A path may be no UTF-8, which JSON requires.
   const auto text = object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   fmt::print("{}\n", text);
 }
@@ -409,7 +409,7 @@ void Output::write_out(std::string_view bytes) {
     } else if (errno != EINTR) {
       error_ = errno;
     } else if (interrupted()) {
-      error_ = EPIPE;  // a reader that stopped reading must not keep an interrupted command alive
+      error_ = EPIPE;  // an interrupted command must not wait for a reader that does not read
     }
   }
 }

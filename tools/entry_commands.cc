@@ -1,4 +1,4 @@
-// put, get, del: one entry, taken from and printed to the command line as it is.
+// put, get, del: one entry, read from the command line and printed without escapes.
 #include <unistd.h>
 
 #include <memory>
@@ -13,11 +13,11 @@ struct EntryArguments {
   PoolArguments pool;
   std::string key;
   std::string value;
-  std::uint64_t version = 0;  // get; 0: the present state
+  std::uint64_t version = 0;  // get only; 0: the present state
 };
 
 int run_put(const EntryArguments& arguments) {
-  // Before anything is made: a new map of the wrong types would stay.
+  // Before anything is created: a new map of the wrong types would stay.
   if (const Status s =
           TextMap::accepts(new_map_info(arguments.pool), arguments.key, arguments.value);
       !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
@@ -78,7 +78,10 @@ void register_entry_commands(CLI::App& app, Action& action) {
     add_path(*command, arguments->pool);
     add_key(*command, arguments->key);
     if (takes_value) {
-      command->add_option("VALUE", arguments->value, "likewise")->required();
+      command
+          ->add_option("VALUE", arguments->value,
+                       "bytes, taken literally; in a map of word values, a decimal number")
+          ->required();
       add_types(*command, arguments->pool);
       add_engine(*command, arguments->pool);
       add_max_size(*command, arguments->pool);
@@ -88,16 +91,16 @@ void register_entry_commands(CLI::App& app, Action& action) {
     add_opening(*command, arguments->pool);
     if (run == run_get) {
       add_count(*command, "--version", arguments->version, 1, ~std::uint64_t{0},
-                "what the key was in this version: see perdure tag --help");
+                "the value that the key had in version N; see perdure tag --help");
       add_read_only(*command, arguments->pool);
     }
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
   };
-  add("put", "insert or replace one entry; makes the pool and the map if they are absent",
+  add("put", "insert or replace one entry; creates the pool and the map if they are absent",
       R"(
---engine, --max-size, --key and --value say how a new pool or map is made. For a map that exists
-leave them out: another engine, or other types, are refused.
+--engine, --max-size, --key and --value apply to a new pool or map. Leave them out for a map that
+exists: another engine, or other types, are refused.
 
 EXAMPLES
   perdure put inventory.perdure apple 3

@@ -1,4 +1,4 @@
-// info, list, stats: what a pool says about itself. They work while another process has the pool.
+// info, list, stats: properties and figures of a pool. They work while another process has it open.
 #include <algorithm>
 #include <memory>
 
@@ -40,7 +40,7 @@ const char* medium_words(Medium medium) {
     case Medium::page:
       return "page cache over a block device";
     case Medium::volatile_ram:
-      return "ordinary memory, gone with the machine";
+      return "ordinary memory, lost with the machine";
     case Medium::cache_line:
       return "persistent memory, written back by cache line";
     case Medium::eadr:
@@ -51,25 +51,25 @@ const char* medium_words(Medium medium) {
   return "unknown";
 }
 
-// The row of the durability table (docs/durability.md) for a loss of power or of the kernel.
+// The guarantee for a power failure or a crash of the kernel (table in docs/durability.md).
 const char* power_promise(const PoolInfo& info) {
   if (info.durability == Durability::power) return "nothing acknowledged is lost";
-  if (info.durability == Durability::emulated) return "nothing is promised (emulation only)";
-  return "nothing is promised; the next open detects it and refuses";
+  if (info.durability == Durability::emulated) return "no guarantee (emulation only)";
+  return "no guarantee; the next open detects it and refuses the file";
 }
 
 const char* state_words(const PoolInfo& info) {
   if (info.in_use) return "in use";
   if (info.clean && info.synced) return "closed, whole file written back";
-  if (info.synced) return "open when it was synced, nothing stored since";
+  if (info.synced) return "open when it was synced, not written since";
   return info.clean ? "closed" : "not closed: its last process was killed";
 }
 
-// Which stores are known to be on the medium, whatever the kernel still has in its caches.
+// The stores that are known to be on the medium and not only in caches of the kernel.
 const char* written_back_words(const PoolInfo& info) {
   return info.synced || info.weakest_mode == Durability::power
              ? "everything acknowledged"
-             : "all up to the last sync or close; not what was stored since";
+             : "everything up to the last sync or close; not the stores since then";
 }
 
 std::string owner_words(const PoolInfo& info) {
@@ -151,7 +151,7 @@ void print_info(const PoolInfo& info) {
                                 human_bytes(info.max_bytes)));
   print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium),
                                   medium_words(info.medium), info.filesystem));
-  // "none" in `process`, and where nobody has the pool open.
+  // "none" in mode `process`, and if no process has the pool open.
   const std::string instruction = info.flush_instruction == "none"
                                       ? ""
                                       : fmt::format(" (write-back: {})", info.flush_instruction);
@@ -252,7 +252,7 @@ Json to_json(const std::string& path, const PoolStats& stats) {
           {"maps", std::move(maps)}};
 }
 
-// What an engine does not have is not printed.
+// Figures of structures that the engine does not have are not printed.
 void print_map_stats(const MapStats& map) {
   print_row("  entries", with_commas(map.entries));
   print_row("  in the pool", human_bytes(map.pm_bytes));
@@ -292,7 +292,7 @@ void print_stats(const std::string& path, const PoolStats& stats) {
 int run_stats(const PoolArguments& arguments) {
   auto info = Pool::inspect(arguments.path);
   if (!info) return report(arguments.path, info.error());
-  // A map that changes while it is read looks damaged: its figures are those of what could be read.
+  // A map that changes while it is read looks damaged, so its figures cover what could be read.
   auto pool = open_pool(arguments, info->in_use ? Access::damaged : Access::read);
   if (!pool) return report(arguments.path, pool.error());
   auto counted = pool->stats();
@@ -317,8 +317,7 @@ int run_stats(const PoolArguments& arguments) {
   } else {
     print_stats(arguments.path, stats);
     for (const std::string& name : changing) {
-      fmt::print("map {}: changes too fast to be counted from outside; figures are too low\n",
-                 name);
+      fmt::print("map {}: it changed while it was read; its figures are incomplete\n", name);
     }
   }
   return close_pool(*pool, arguments, exit_done);
@@ -340,17 +339,17 @@ void register_inspect_commands(CLI::App& app, Action& action) {
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
   };
-  add("info", "what the file is, and what its medium promises",
+  add("info", "print what the file is and what its medium guarantees",
       R"(
-Needs no lock: works while another process has the pool.
+Takes no lock: works while another process has the pool open.
 
 EXAMPLES
   perdure info inventory.perdure
   perdure info inventory.perdure --json)",
       run_info);
-  add("stats", "entries, space and memory of every map",
+  add("stats", "print entries, space and memory of each map",
       R"(
-Works while another process has the pool; the counts are then approximate.
+Works while another process has the pool open; its counts are then approximate.
 
 EXAMPLES
   perdure stats inventory.perdure
@@ -358,11 +357,11 @@ EXAMPLES
       run_stats);
 
   auto arguments = std::make_shared<ListArguments>();
-  CLI::App* command = app.add_subcommand("list", "name the maps of a pool");
+  CLI::App* command = app.add_subcommand("list", "print the maps of a pool");
   add_path(*command, arguments->pool);
   command->add_option("--map", arguments->pool.map, "only this map; status 1 if there is none")
       ->type_name("NAME");
-  command->add_flag("--all", arguments->all, "name the tool's own maps (.load) too");
+  command->add_flag("--all", arguments->all, "also print the tool's own maps (.load)");
   add_json(*command, arguments->pool);
   command->footer(R"(
 Prints name<TAB>engine<TAB>type of keys<TAB>type of values.

@@ -1,4 +1,4 @@
-// load: TSV into a map, in any number of threads, acknowledged line by line, resumable.
+// load: writes TSV into a map with several threads, acknowledges line by line, and can be resumed.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ struct LoadArguments {
 
 // ---- input --------------------------------------------------------------------------------------
 
-// 0 or an errno.
+// Returns 0 or an errno.
 int open_input(const std::string& name, InputFile& input) {
   input.name = name == "-" ? "standard input" : name;
   input.fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
@@ -61,8 +61,8 @@ int open_input(const std::string& name, InputFile& input) {
 
 // ---- acknowledging ------------------------------------------------------------------------------
 
-// Says from time to time how much is durable, first to the pool, then to standard error. The pauses
-// grow with the age of the load from 4 to 200 ms, so that a short load is reported closely and a
+// Reports from time to time how much is durable, first to the pool, then to standard error. The
+// pauses grow with the age of the load from 4 to 160 ms. So a short load is reported closely, and a
 // long one does not fill a log.
 class Acknowledger {
  public:
@@ -74,7 +74,7 @@ class Acknowledger {
   Acknowledger(const Acknowledger&) = delete;
   Acknowledger& operator=(const Acknowledger&) = delete;
 
-  // Says it a last time; call when the pipeline has finished.
+  // Reports a last time. Call it when the pipeline has finished.
   Acknowledged finish() {
     if (!thread_.joinable()) return saved_;
     {
@@ -88,7 +88,7 @@ class Acknowledger {
     fmt::print(stderr, "acknowledged {}\n", at.lines);
     return at;
   }
-  // Says it now: to the pool only.
+  // Reports now, to the pool only.
   void save() {
     const std::lock_guard lock(mutex_);
     acknowledge();
@@ -124,7 +124,7 @@ class Acknowledger {
   ResumeLog* log_;
   Acknowledged saved_;
   Progress progress_;
-  Status status_;  // of the log; a load whose progress cannot be saved still loads
+  Status status_;  // of the log; a load continues if its progress cannot be saved
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
@@ -142,7 +142,7 @@ struct Outcome {
   double seconds = 0;
 };
 
-// Where to begin: behind what an earlier run of the same input has done.
+// Returns where to begin: behind the lines that an earlier run of the same input has acknowledged.
 Expected<Acknowledged> find_start(const LoadArguments& arguments, const InputFile& input,
                                   ResumeLog& log, TextMap& map) {
   if (arguments.restart || arguments.skip_lines > 0) return Acknowledged{};
@@ -150,10 +150,11 @@ Expected<Acknowledged> find_start(const LoadArguments& arguments, const InputFil
   if (!found) return fail(std::move(found.error()));
   if (found->match == ResumeLog::Match::none || found->at.lines == 0) return Acknowledged{};
   if (found->match == ResumeLog::Match::changed) {
-    fmt::print(stderr, "{} has changed since it was loaded: from the first line\n", input.name);
+    fmt::print(stderr, "{} has changed since it was loaded; starting at the first line\n",
+               input.name);
     return Acknowledged{};
   }
-  // An empty map has lost nothing of what was acknowledged: it was emptied or dropped on purpose.
+  // An empty map has lost nothing: it was emptied or dropped on purpose.
   auto any = map.for_each([](Bytes, Bytes) { return false; });
   if (!any) return fail(std::move(any.error()));
   if (*any == 0) return Acknowledged{};
@@ -171,8 +172,8 @@ Expected<Acknowledged> find_start(const LoadArguments& arguments, const InputFil
 int explain_stop(const LoadArguments& arguments, const InputFile& input, const LineReader& reader,
                  const LoadPipeline& pipeline, const Outcome& outcome) {
   const std::string resume =
-      input.regular ? "run the same command again to go on"
-                    : fmt::format("go on with the same input and --skip {}", outcome.end.lines);
+      input.regular ? "run the same command again to continue"
+                    : fmt::format("continue with the same input and --skip {}", outcome.end.lines);
   if (const auto& failure = pipeline.failure()) {
     const std::string where = fmt::format("line {} of {}: ", failure->line, input.name);
     return report(arguments.pool.path,
@@ -217,8 +218,9 @@ void print_outcome(const LoadArguments& arguments, const InputFile& input, const
              outcome.seconds, with_commas(static_cast<std::uint64_t>(rate)), bad, tags);
 }
 
-// Closes a version behind line `line`: all lines up to it are done, and none behind it has begun.
-// What is saved before that begins keeps a load that is resumed from writing to a version twice.
+// Closes a version behind line `line`, when all lines up to it are done and none behind it has
+// begun. Saves the progress before a later line begins, so that a resumed load does not write a
+// version twice.
 bool close_version(std::uint64_t line, TextMap& map, LoadPipeline& pipeline,
                    Acknowledger& acknowledger) {
   if (!pipeline.drain()) return false;
@@ -230,7 +232,8 @@ bool close_version(std::uint64_t line, TextMap& map, LoadPipeline& pipeline,
   return true;
 }
 
-// Signals stay with the main thread, so that they end its wait for input.
+// Threads that start while this lives block signals, so that a signal ends the main thread's wait
+// for input.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -278,7 +281,8 @@ int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog*
   outcome.records = pipeline->records();
   outcome.bad_lines = reader.bad_lines_skipped();
   if (!acknowledger->status().ok()) {
-    fmt::print(stderr, "perdure: {}: progress could not be saved ({}): a later load starts over\n",
+    fmt::print(stderr,
+               "perdure: {}: progress could not be saved ({}); the next load starts at line 1\n",
                arguments.pool.path, acknowledger->status().message());
   }
   const int status = explain_stop(arguments, input, reader, *pipeline, outcome);
@@ -322,12 +326,13 @@ void register_load_command(CLI::App& app, Action& action) {
   command->add_option("FILE", arguments->file, "key<TAB>value lines; - is standard input")
       ->required();
   add_count(*command, "--threads", arguments->threads, 1, 256, "worker threads (default: 1)");
-  command->add_flag("--skip-bad", arguments->skip_bad, "count bad lines and go on");
+  command->add_flag("--skip-bad", arguments->skip_bad, "count bad lines and continue");
   add_count(*command, "--skip", arguments->skip_lines, 0, ~std::uint64_t{0},
-            "pass over the first N lines");
-  command->add_flag("--restart", arguments->restart, "from the first line, whatever was loaded");
+            "skip the first N lines");
+  command->add_flag("--restart", arguments->restart,
+                    "start at the first line, also if the file was loaded before");
   add_count(*command, "--tag-every", arguments->tag_every, 1, ~std::uint64_t{0},
-            "close a version behind every N lines; makes a map of engine pskiplist");
+            "close a version after every N lines; a new map gets engine pskiplist");
   add_map(*command, arguments->pool);
   add_types(*command, arguments->pool);
   add_engine(*command, arguments->pool);
@@ -339,9 +344,9 @@ void register_load_command(CLI::App& app, Action& action) {
   command->footer(R"(
 A tab, newline or backslash inside a key or value is written \t, \n or \\; every other byte stands
 for itself. Of lines with equal keys the last one wins. `acknowledged N` on standard error means
-that lines 1 to N are durable, whatever T is. The same file, loaded again after a kill, goes on
-behind the last acknowledged line; standard input does with --skip N. Creates pool and map if
-absent.
+that lines 1 to N are durable, for any number of threads. If the command is killed, run it again: it
+continues behind the last acknowledged line of the file. For standard input use --skip N. Creates
+the pool and the map if they are absent.
 
 EXAMPLES
   perdure load inventory.perdure items.tsv --threads 2

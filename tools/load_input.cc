@@ -25,7 +25,7 @@ constexpr std::uint64_t kBadLinesShown = 10;
 std::uint32_t Block::done_lines() const {
   auto done = static_cast<std::uint32_t>(lines.size());
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    // Acquire: whoever reads that a line is done may say that it is durable.
+    // Acquire: a thread that reads that a line is done may report that it is durable.
     done = std::min(done, next[i].load(std::memory_order_acquire));
   }
   return done;
@@ -36,11 +36,12 @@ std::uint64_t Block::end_of(std::uint32_t count) const {
   return offset + std::min(lines[count - 1].end + 1, text.size());
 }
 
-// Appends what is there to read; false at the end or after an error or signal.
+// Appends the input that is available. Returns false at the end, or after an error or a signal.
 bool LineReader::read_more(std::string& text) {
   for (;;) {
     if (interrupted()) return false;
-    // With a time limit, as a signal may arrive between the check above and a read that never ends.
+    // With a time limit, because a signal may arrive between the check above and a read that never
+    // ends.
     pollfd waiting{.fd = fd_, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&waiting, 1, 200);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
@@ -71,13 +72,13 @@ std::unique_ptr<Block> LineReader::next() {
       break;
     }
     searched = block->text.size();
-    // Without this a file that is no TSV would be read into memory whole.
+    // Without this limit a file that is no TSV would be read into memory whole.
     constexpr std::size_t kLongestKey = 2 * kMaxKeyBytes + 1;
     const bool no_key =
         searched > kLongestKey &&
         std::string_view(block->text).substr(0, kLongestKey).find('\t') == std::string_view::npos;
     if (no_key || searched > kLongestKey + 2 * kMaxValueBytes) {
-      bad_line_ = BadLine{lines_ + 1, "it is longer than any entry; is this a TSV file?"};
+      bad_line_ = BadLine{lines_ + 1, "it is longer than any entry; name a TSV file"};
       return nullptr;
     }
     if (at_end_ || !read_more(block->text)) {
@@ -147,7 +148,7 @@ std::optional<std::string> LineReader::line_error(std::string_view line, std::si
 }
 
 void LineReader::add_line(Block& block, Line line) {
-  // The escaped form of a key is unique, so it will do to tell equal keys.
+  // The escaped form of a key is unique, so equal keys have equal hashes.
   const std::string_view key =
       std::string_view(block.text).substr(line.begin, line.tab - line.begin);
   const std::size_t worker =

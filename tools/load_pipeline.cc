@@ -12,7 +12,7 @@ namespace {
 
 // Enough to keep the workers busy while the reader waits for the disk.
 constexpr std::size_t kMaxBlocks = 32;
-// Waits are cut short so that a signal, which wakes nobody, is seen.
+// Waits end after this time, because a signal wakes no thread.
 constexpr auto kPatience = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -100,7 +100,7 @@ bool LoadPipeline::load_share(Block& block, unsigned me) {
 std::shared_ptr<Block> LoadPipeline::take(std::uint64_t& number) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    // A block in which a worker had no line may be gone before that worker asks for it.
+    // A block in which this worker has no line may have left already.
     number = std::max(number, front_number_);
     if (number - front_number_ < blocks_.size()) return blocks_[number - front_number_];
     if (ended_ || stopped()) return nullptr;

@@ -1,5 +1,5 @@
-// The workers of `load`: blocks of lines go in, "everything up to line N is durable" comes out.
-// push, drain and finish are for one thread; acknowledged for any.
+// The workers of `load`. They take blocks of lines and report up to which line everything is
+// durable. One thread may call push, drain and finish; any thread may call acknowledged.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace perdure::cli {
 
-// How much of the input is durable: all lines 1..lines, which end at byte `offset`.
+// The durable part of the input: lines 1 to `lines`, which end at byte `offset`.
 struct Acknowledged {
   std::uint64_t lines = 0;
   std::uint64_t offset = 0;
@@ -35,24 +35,26 @@ class LoadPipeline {
   LoadPipeline(const LoadPipeline&) = delete;
   LoadPipeline& operator=(const LoadPipeline&) = delete;
 
-  // Waits until there is room. False: a worker failed or a signal came, no more is wanted.
+  // Waits until there is room. Returns false if a worker failed or a signal came; push no more
+  // then.
   bool push(std::unique_ptr<Block> block);
-  // Waits until everything that was pushed is done. False: as push.
+  // Waits until all blocks that were pushed are done. Returns false as push() does.
   bool drain();
-  // Ends the load, as a worker does that fails in this line.
+  // Ends the load with a failure of this line.
   void fail_at(std::uint64_t line, Status status);
-  // Waits until the workers have done everything, or, if `abandon`, their present line.
+  // Waits until the workers have done all blocks or, with `abandon`, their present line.
   void finish(bool abandon);
 
   Acknowledged acknowledged();
   std::uint64_t records() const noexcept { return records_.load(std::memory_order_relaxed); }
-  // After finish().
+  // Valid after finish().
   const std::optional<LoadFailure>& failure() const noexcept { return failure_; }
 
  private:
   void work(unsigned me);
   bool load_share(Block& block, unsigned me);
-  // The first block from `number` on; moves `number` to it. Null: nothing will come any more.
+  // Returns the first block from `number` on, and moves `number` to it. Returns null if no block
+  // follows.
   std::shared_ptr<Block> take(std::uint64_t& number);
   void retire_locked();
   bool stopped() const noexcept { return stop_.load(std::memory_order_relaxed) || interrupted(); }
@@ -61,12 +63,13 @@ class LoadPipeline {
   std::atomic<bool> stop_ = false;
   std::atomic<std::uint64_t> records_ = 0;
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable room_;
   std::condition_variable more_;
-  std::deque<std::shared_ptr<Block>> blocks_;  // in input order; those done leave at the front
-  std::uint64_t front_number_ = 0;             // of blocks_.front(), counted from the first push
-  Acknowledged retired_;                       // what the blocks that left amount to
+  std::deque<std::shared_ptr<Block>>
+      blocks_;                      // in input order; blocks that are done leave at the front
+  std::uint64_t front_number_ = 0;  // the number of blocks_.front(), counted from the first push
+  Acknowledged retired_;            // the durable part that the blocks that left make up
   bool ended_ = false;
   std::optional<LoadFailure> failure_;
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kHashedBytes = 1 << 20;
 
-// FNV-1a; enough to tell an edited file from the same one, which is all it is for.
+// FNV-1a. It only has to distinguish an edited file from the same one.
 std::uint64_t prefix_hash(int fd, std::uint64_t bytes) {
   std::uint64_t hash = 0xCBF29CE484222325;
   char buffer[1 << 14];
@@ -24,7 +24,7 @@ std::uint64_t prefix_hash(int fd, std::uint64_t bytes) {
     const std::size_t wanted = std::min<std::uint64_t>(sizeof(buffer), bytes - done);
     const ssize_t got = ::pread(fd, buffer, wanted, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return ~hash;  // shorter than it was: certainly another file
+    if (got <= 0) return ~hash;  // shorter than it was: another file
     for (ssize_t i = 0; i < got; ++i) {
       hash = (hash ^ static_cast<unsigned char>(buffer[i])) * 0x100000001B3;
     }
@@ -40,7 +40,7 @@ struct Record {
   Acknowledged at;
 };
 
-// Of constant length, so that replacing it never needs a block of another class.
+// Of constant length, so that a replacement never needs a block of another size class.
 std::string to_text(const Record& record) {
   return fmt::format("1 {:020} {:020} {:016x} {:020} {:020}", record.size, record.mtime_ns,
                      record.hash, record.at.lines, record.at.offset);
@@ -56,7 +56,8 @@ std::optional<Record> parse(const std::string& text) {
 
 std::string map_suffix(std::string_view map) { return std::string(1, '\0') + std::string(map); }
 
-// Made with the engine of the map that is loaded: a pool whose maps restart at once keeps doing so.
+// Creates the map with the engine of the map that is loaded, so that a pool whose maps restart at
+// once still does so.
 Expected<TextMap> open_log(Pool& pool, bool create, Engine engine = Engine::phast) {
   constexpr MapTypes kBytes = map_types<Bytes, Bytes>();
   auto map = pool.untyped_map(kLoadMap, {.mode = OpenMode::existing});

@@ -1,6 +1,6 @@
-// How far a file has been loaded, kept in a map of the pool itself, so that a killed `load` goes on
-// where it was. The key is the file's path and the map's name; an input counts as the same one if
-// size, modification time and a hash of the loaded part's first MiB are the same.
+// The progress of loads, in a map of the pool itself, so that a load that was killed can continue.
+// The key is the path of the file and the name of the map. An input counts as unchanged if its
+// size, its modification time and the hash of the first MiB of the loaded part are unchanged.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace perdure::cli {
 struct InputFile {
   int fd = -1;
   std::string name;       // as the user gave it
-  std::string canonical;  // absolute, links resolved
+  std::string canonical;  // absolute, with links resolved
   std::uint64_t size = 0;
   std::int64_t mtime_ns = 0;
-  bool regular = false;  // can be resumed
+  bool regular = false;  // a regular file, so a load of it can be resumed
 };
 
 class ResumeLog {
@@ -30,9 +30,9 @@ class ResumeLog {
     Match match = Match::none;
     Acknowledged at;
   };
-  // What is known about the input.
+  // Finds the progress of this input.
   Expected<Found> find();
-  // Durable when it returns. One thread at a time.
+  // Saves the progress. Durable when it returns. One thread at a time.
   Status save(const Acknowledged& at);
 
  private:
@@ -42,7 +42,7 @@ class ResumeLog {
   TextMap map_;
   const InputFile* input_;
   std::string key_;
-  // The hash stops changing once its bound is reached.
+  // The hash does not change once the loaded part has reached its limit of bytes.
   std::uint64_t hashed_bytes_ = 0;
   std::uint64_t hash_ = 0;
 };

@@ -1,4 +1,4 @@
-// create, drop, sync, compact, check: a pool as a whole.
+// create, drop, sync, compact, check: commands on a whole pool.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ int run_create(const PoolArguments& arguments) {
   auto pool = open_pool(arguments, Access::must_create);
   if (!pool) return report(arguments.path, pool.error());
   auto map = open_map(*pool, arguments, true);
-  if (!map) {  // nothing of it stays: the corrected command must not find a file
+  if (!map) {  // no file may stay, or the corrected command would find one
     ::unlink(arguments.path.c_str());
     return close_pool(*pool, arguments, report_entry(arguments, map.error()));
   }
@@ -57,7 +57,7 @@ int run_drop(const PoolArguments& arguments) {
   if (arguments.json) {
     print_json({{"path", arguments.path}, {"dropped", arguments.map}});
   } else {
-    fmt::print("dropped map '{}'; perdure compact gives its space back to the file system\n",
+    fmt::print("dropped map '{}'; perdure compact returns its space to the file system\n",
                arguments.map);
   }
   return exit_done;
@@ -75,7 +75,7 @@ int run_sync(const PoolArguments& arguments) {
     print_json(
         {{"path", arguments.path}, {"synced", true}, {"file_bytes", info ? info->file_bytes : 0}});
   } else {
-    fmt::print("synced: the whole file is written back, a copy of it is complete\n");
+    fmt::print("synced: the whole file is written back; a copy of it will be trusted\n");
   }
   return exit_done;
 }
@@ -94,7 +94,7 @@ int run_compact(const PoolArguments& arguments) {
                 {"given_back_bytes", *given_back},
                 {"file_bytes", info ? info->file_bytes : 0}});
   } else {
-    fmt::print("gave {} back to the file system\n", human_bytes(*given_back));
+    fmt::print("returned {} to the file system\n", human_bytes(*given_back));
   }
   return exit_done;
 }
@@ -117,13 +117,13 @@ void print_report(const CheckArguments& arguments, const CheckReport& found) {
   if (found.violation_count > found.violations.size()) {
     fmt::print("and {} more\n", found.violation_count - found.violations.size());
   }
-  fmt::print("{}: {} entries, {} objects looked at{}, {} leaked blocks\n",
+  fmt::print("{}: {} entries, {} objects checked{}, {} leaked blocks\n",
              found.ok() ? "ok" : "NOT OK", with_commas(found.entries), with_commas(found.objects),
              arguments.deep ? ", every key and checksum verified" : "",
              with_commas(found.leaked_blocks));
 }
 
-// A script that asked for JSON gets an object even where there is nothing to check.
+// A script that asked for JSON gets an object also if the pool cannot be opened.
 int cannot_check(const CheckArguments& arguments, const Status& status) {
   if (arguments.pool.json) {
     print_json(
@@ -132,7 +132,7 @@ int cannot_check(const CheckArguments& arguments, const Status& status) {
   return report(arguments.pool.path, status);
 }
 
-// Entries of the tool's own maps, which are none of the user's.
+// The number of entries of the tool's own maps.
 std::uint64_t own_entries(Pool& pool) {
   std::uint64_t entries = 0;
   const auto stats = pool.stats();
@@ -144,7 +144,7 @@ std::uint64_t own_entries(Pool& pool) {
 }
 
 int run_check(CheckArguments arguments) {
-  // A pool is accepted only after a check of everything: its report is the one to show.
+  // A pool is accepted only after a deep check, so its report is shown.
   arguments.deep = arguments.deep || arguments.accept;
   auto pool = open_pool(arguments.pool, Access::check, arguments.accept);
   if (!pool && pool.error() == StatusCode::corruption) {
@@ -167,7 +167,7 @@ int run_check(CheckArguments arguments) {
 
 void register_create(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<PoolArguments>();
-  CLI::App* command = app.add_subcommand("create", "make a new pool with one empty map");
+  CLI::App* command = app.add_subcommand("create", "create a new pool with one empty map");
   add_path(*command, *arguments);
   add_engine(*command, *arguments);
   add_layout(*command, *arguments);
@@ -194,22 +194,24 @@ EXAMPLES
 
 void register_check(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<CheckArguments>();
-  CLI::App* command = app.add_subcommand("check", "verify the structure of the pool, or all of it");
+  CLI::App* command = app.add_subcommand("check", "verify the structure of a pool, or all of it");
   add_path(*command, arguments->pool);
   command->add_flag("--deep", arguments->deep,
-                    "read everything: each key in its place, each record's checksum");
+                    "also verify each key and the checksum of each record");
   command->add_flag("--accept", arguments->accept,
-                    "let a pool that is not trusted (see perdure info) be served again, if a full\n"
-                    "check (--deep) finds it whole");
+                    "serve a pool that is not trusted (see perdure info) again, if a full check\n"
+                    "(--deep) finds no violation");
   add_read_only(*command, arguments->pool);
   add_opening(*command, arguments->pool);
   add_json(*command, arguments->pool);
   command->footer(R"(
-Verifies headers, root directory, extent table, the leaves, table or nodes of every map and what is
-kept of them in memory, and that no block is leaked or used twice. Opening a pool that was closed
-verifies its checksums of leaves and tables. --deep also reads every key and record. On a terminal a
-line says how far it is. Status 0: no violation. Status 1: violations, one per line. Status 3:
-headers or extent table are damaged, so that there is nothing to go by. A damaged pool is only read.
+Verifies headers, root directory, extent table, the leaves, table or nodes of each map against their
+image in memory, and that no block is leaked or used twice. If the pool was closed, the open
+verifies the checksums of leaves and tables. --deep also reads every key and record. A terminal
+shows the progress. A damaged pool is only read, never written.
+
+Status 0: no violation. Status 1: violations, one on a line. Status 3: the pool cannot be opened,
+for example because its headers or its extent table are damaged.
 
 EXAMPLES
   perdure check inventory.perdure
@@ -240,12 +242,12 @@ EXAMPLES
   perdure drop inventory.perdure --map people
   perdure drop inventory.perdure                 (the map `default`))",
       run_drop);
-  add("sync", "write the whole file back, so that a copy of it or the next boot is complete",
+  add("sync", "write the whole file back, so that a copy, or a reboot, finds it complete",
       R"(
 EXAMPLES
   perdure sync inventory.perdure && cp inventory.perdure backup/)",
       run_sync);
-  add("compact", "shrink tables that are too large; give free space back to the file system",
+  add("compact", "shrink tables that are too large and return free space to the file system",
       R"(
 EXAMPLES
   perdure compact inventory.perdure

@@ -45,7 +45,7 @@ std::string Progress::bar(std::uint64_t bytes) const {
   const double part = static_cast<double>(bytes) / static_cast<double>(total_);
   const std::size_t filled = std::min(kBarWidth, static_cast<std::size_t>(part * kBarWidth));
   const std::string hashes = std::string(filled, '#') + std::string(kBarWidth - filled, '.');
-  // An earlier run's bytes cost this one no time.
+  // The bytes of an earlier run have cost this one no time.
   const double left = bytes > start_ ? elapsed * static_cast<double>(total_ - bytes) /
                                            static_cast<double>(bytes - start_)
                                      : 0;

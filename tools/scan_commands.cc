@@ -1,4 +1,4 @@
-// scan, dump: entries as text.
+// scan, dump: print entries as text.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,10 +21,10 @@ namespace {
 struct ScanArguments {
   PoolArguments pool;
   TextMap::Range range;
-  std::string file;  // dump
+  std::string file;  // dump only
 };
 
-// Writes entries until the output has no reader or a signal asks to stop.
+// Writes entries. Returns false if the output has no reader or a signal came.
 class EntryWriter {
  public:
   explicit EntryWriter(Output& output) : output_(output) {}
@@ -57,8 +57,8 @@ int run_scan(const ScanArguments& arguments) {
   return close_pool(*pool, arguments.pool, status, kCloseAtOnce);
 }
 
-// A file that appears whole or not at all: written beside its name, synced, then renamed. What is
-// not a regular file (a FIFO, /dev/null) is written in place.
+// A file that appears whole or not at all. It is written beside its name, synced, then renamed.
+// What is no regular file (a FIFO, /dev/null) is written in place.
 class DumpFile {
  public:
   DumpFile() = default;
@@ -69,7 +69,7 @@ class DumpFile {
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }
 
-  // 0 or an errno.
+  // Returns 0 or an errno.
   int open(const std::string& name) {
     if (name.empty() || name == "-") {
       fd_ = STDOUT_FILENO;
@@ -95,7 +95,7 @@ class DumpFile {
 
   int fd() const noexcept { return fd_; }
 
-  // Makes the file appear under its name. 0 or an errno.
+  // Makes the file appear under its name. Returns 0 or an errno.
   int commit() {
     if (temporary_.empty()) return 0;
     if (::fsync(fd_) != 0 || ::rename(temporary_.c_str(), target_.c_str()) != 0) return errno;
@@ -158,7 +158,7 @@ void register_scan_commands(CLI::App& app, Action& action) {
   command->footer(R"(
 Prints key<TAB>value lines. A tab, newline or backslash inside a key or value is printed as \t, \n
 or \\; every other byte, NUL included, as it is. Bounds are taken literally; of maps with integer
-keys they are decimal numbers. Maps whose engine keeps no order have no scan: see perdure dump.
+keys they are decimal numbers. If the engine of a map keeps no order, use perdure dump.
 
 EXAMPLES
   perdure scan inventory.perdure --prefix user: --limit 10
@@ -170,7 +170,7 @@ EXAMPLES
   command = app.add_subcommand(
       "dump", "write all entries of a map as TSV, in key order if its engine keeps one");
   add_path(*command, dump->pool);
-  command->add_option("FILE", dump->file, "where to; - or nothing: standard output");
+  command->add_option("FILE", dump->file, "output file; - or none is standard output");
   add_map(*command, dump->pool);
   add_durability(*command, dump->pool);
   add_opening(*command, dump->pool);

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM.
+// Handlers of SIGINT and SIGTERM.
 #include <atomic>
 #include <csignal>
 
@@ -8,7 +8,7 @@ namespace perdure::cli {
 
 namespace {
 
-// Lock-free, so that a handler may set it; read by all threads.
+// Lock-free, so that a handler may set it. All threads read it.
 std::atomic<bool> interrupt_seen = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -24,7 +24,7 @@ void install(int signal, void (*handler)(int), int flags) {
 }  // namespace
 
 void catch_interrupts() {
-  // No SA_RESTART: a read that waits for input has to come back.
+  // No SA_RESTART, because a read that waits for input must return.
   install(SIGINT, on_interrupt, static_cast<int>(SA_RESETHAND));
   install(SIGTERM, on_interrupt, static_cast<int>(SA_RESETHAND));
 }

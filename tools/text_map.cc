@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kSignBit = 1ULL << 63;
 
-// The number that `text` is, if it is written in the one way that this number has.
+// Returns the number if `text` is its canonical form.
 template <class T>
 std::optional<T> parse_canonical(Bytes text) {
   T number{};
@@ -43,7 +43,7 @@ bool parse_integer_type(Bytes name, bool& is_signed, std::uint8_t& bytes) {
 
 std::string array_name(unsigned bytes) { return fmt::format("array:{}", bytes); }
 
-// Of `least` to `most` bytes.
+// An array of `least` to `most` bytes.
 bool parse_array_type(Bytes name, std::uint64_t least, std::uint64_t most, std::uint8_t& bytes) {
   for (std::uint64_t n = least; n <= most; ++n) {
     if (name != array_name(static_cast<unsigned>(n))) continue;
@@ -99,7 +99,7 @@ Expected<UntypedKey> key_in(const MapInfo& info, Bytes text) {
   if (info.key_kind == KeyKind::array) {
     if (text.size() == info.key_bytes) return UntypedKey{.bytes = text};
     return fail(StatusCode::invalid_argument,
-                "'%s' is no key of map '%s', whose keys have %u bytes each",
+                "'%s' is not a key of map '%s', whose keys have %u bytes each",
                 std::string(text.substr(0, 60)).c_str(), info.name.c_str(), info.key_bytes);
   }
   const unsigned bits = 8U * info.key_bytes;
@@ -114,7 +114,7 @@ Expected<UntypedKey> key_in(const MapInfo& info, Bytes text) {
     if (number && *number <= largest(info.key_bytes)) return UntypedKey{.word = *number};
   }
   return fail(StatusCode::invalid_argument,
-              "'%s' is no key of map '%s', whose keys are decimal numbers of type %s",
+              "'%s' is not a key of map '%s', whose keys are decimal numbers of type %s",
               std::string(text.substr(0, 60)).c_str(), info.name.c_str(),
               key_type_name(info).c_str());
 }
@@ -124,7 +124,7 @@ Expected<UntypedValue> value_in(const MapInfo& info, Bytes text) {
   if (info.value_kind == ValueKind::array) {
     if (text.size() == info.value_bytes) return UntypedValue{.bytes = text};
     return fail(StatusCode::invalid_argument,
-                "'%s' is no value of map '%s', whose values have %u bytes each",
+                "'%s' is not a value of map '%s', whose values have %u bytes each",
                 std::string(text.substr(0, 60)).c_str(), info.name.c_str(), info.value_bytes);
   }
   const auto number = parse_canonical<std::uint64_t>(text);
@@ -132,7 +132,7 @@ Expected<UntypedValue> value_in(const MapInfo& info, Bytes text) {
     return UntypedValue{.word = *number, .word_size = info.value_bytes};
   }
   return fail(StatusCode::invalid_argument,
-              "'%s' is no value of map '%s', whose values are decimal numbers of type %s",
+              "'%s' is not a value of map '%s', whose values are decimal numbers of type %s",
               std::string(text.substr(0, 60)).c_str(), info.name.c_str(),
               value_type_name(info).c_str());
 }
@@ -196,8 +196,8 @@ Expected<std::optional<std::string>> TextMap::get(Bytes key) {
 Expected<UntypedScanOptions> TextMap::options_of(const Range& range) const {
   if (info().key_kind == KeyKind::integer && !range.prefix.empty()) {
     return fail(StatusCode::invalid_argument,
-                "--prefix is for keys that are bytes; those of map '%s' are of type %s, use --from "
-                "and --to",
+                "--prefix is for keys that are bytes; the keys of map '%s' are of type %s, so use "
+                "--from and --to",
                 info().name.c_str(), key_type_name(info()).c_str());
   }
   UntypedScanOptions options{
@@ -206,7 +206,7 @@ Expected<UntypedScanOptions> TextMap::options_of(const Range& range) const {
        {std::pair(&range.from, &options.from), std::pair(&range.to, &options.to)}) {
     if (!*text) continue;
     if (info().key_kind != KeyKind::integer) {
-      *bound = UntypedKey{.bytes = **text};  // of an array any part
+      *bound = UntypedKey{.bytes = **text};  // a bound of array keys may have any length
       continue;
     }
     auto key = key_of(**text);

@@ -1,8 +1,8 @@
-// A map as the command line sees it: keys and values are text, whatever the map's types are.
+// TextMap: a map of any types whose keys and values are text.
 //
-// Byte strings stand for themselves, and so do arrays, which have one length. Integer keys are
-// canonical decimal numbers ("-7", never "07" or "+7"), so that equal keys have equal texts; word
-// values are the decimal number that their bytes make, little-endian.
+// Byte strings and arrays stand for themselves. Integer keys are canonical decimal numbers ("-7",
+// never "07" or "+7"), so that equal keys have equal texts. A word value is the decimal number that
+// its bytes form, little-endian.
 #pragma once
 
 #include <perdure/perdure.h>
@@ -17,12 +17,13 @@ namespace perdure::cli {
 
 using Bytes = std::string_view;
 
-// Types as --key and --value name them: bytes, u8 .. u64, for keys i8 .. i64 too, array:N. Puts
-// them into `types`; false if there is no such type.
+// Parses a type as --key and --value name it: bytes, u8 to u64, array:N, and for keys i8 to i64.
+// Stores it in `types`. Returns false if there is no such type.
 bool parse_key_type(Bytes name, MapTypes& types);
 bool parse_value_type(Bytes name, MapTypes& types);
-std::string key_type_name(const MapInfo& map);    // "bytes", "u64", "i32", "array:16"
-std::string value_type_name(const MapInfo& map);  // "bytes", "u64"; "3 bytes" where no integer fits
+// "bytes", "u64", "i32", "array:16". A value type without an integer of its size: "3 bytes".
+std::string key_type_name(const MapInfo& map);
+std::string value_type_name(const MapInfo& map);
 
 class TextMap {
  public:
@@ -33,7 +34,7 @@ class TextMap {
     std::uint64_t limit = ~std::uint64_t{0};
     bool reverse = false;
   };
-  using Visit = FunctionRef<bool(Bytes key, Bytes value)>;  // false: enough
+  using Visit = FunctionRef<bool(Bytes key, Bytes value)>;  // returns false to stop
   using VisitVersion = FunctionRef<bool(Version version, std::optional<Bytes> value)>;
   using VisitDifference =
       FunctionRef<bool(Bytes key, std::optional<Bytes> before, std::optional<Bytes> after)>;
@@ -41,21 +42,23 @@ class TextMap {
   explicit TextMap(UntypedMap map) : map_(std::move(map)) {}
 
   const MapInfo& info() const noexcept { return map_.info(); }
-  // Whether these texts are a key and a value of a map with those types, and why not.
+  // ok if these texts are a key and a value of a map with those types.
   static Status accepts(const MapInfo& info, Bytes key, Bytes value);
   MapStats stats() { return map_.stats(); }
-  // A text that is no key or value of this map's types: invalid_argument.
+  // Errors: invalid_argument if a text is no key or no value of the map's types; those of
+  // UntypedMap.
   Found put(Bytes key, Bytes value);
   Found erase(Bytes key);
   Found read(Bytes key, FunctionRef<void(Bytes)> visit);
   Expected<std::optional<std::string>> get(Bytes key);
-  // In key order. Returns how many entries were visited; `unsupported`, naming the engine, if it
-  // keeps no order.
+  // Visits the range in key order. Returns how many entries were visited.
+  // Errors: unsupported, naming the engine, if it keeps no order.
   Expected<std::uint64_t> scan(const Range& range, Visit visit);
-  // All entries, in key order if the engine keeps one.
+  // Visits all entries, in key order if the engine keeps one.
   Expected<std::uint64_t> for_each(Visit visit);
 
-  // As VersionedMap has them; `unsupported`, naming the engine, if it keeps no versions.
+  // As UntypedMap.
+  // Errors: unsupported, naming the engine, if it keeps no versions.
   Expected<Version> tag();
   Expected<VersionRange> versions();
   Found read(Bytes key, Version version, FunctionRef<void(Bytes)> visit);

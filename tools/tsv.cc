@@ -39,7 +39,7 @@ std::optional<std::string> field_error(std::string_view text) {
     if (at + 1 == text.size()) return "it ends in a single backslash; write \\\\";
     const char escaped = text[at + 1];
     if (escaped != 't' && escaped != 'n' && escaped != '\\') {
-      return "a backslash stands before something else than t, n or \\; write \\\\";
+      return "a backslash stands before something other than t, n or \\; write \\\\";
     }
   }
   if (text.find('\t') != std::string_view::npos) {

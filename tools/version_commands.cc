@@ -1,4 +1,4 @@
-// tag, history, snapshot, diff, trim, rollback: the versions of a map whose engine keeps them.
+// tag, history, snapshot, diff, trim, rollback: versions of a map whose engine keeps them.
 #include <unistd.h>
 
 #include <memory>
@@ -16,11 +16,11 @@ struct VersionArguments {
   PoolArguments pool;
   std::string key;
   std::uint64_t version = 0;
-  std::uint64_t other = 0;  // diff: what `version` is compared with
+  std::uint64_t other = 0;  // diff only: the version to compare with
   TextMap::Range range;
 };
 
-// Opens the map, calls run(map), which answers an exit status, and closes the pool.
+// Opens the map, calls run(map), which returns an exit status, and closes the pool.
 template <class F>
 int with_map(const VersionArguments& arguments, Access access, F&& run) {
   auto pool = open_pool(arguments.pool, access);
@@ -30,10 +30,10 @@ int with_map(const VersionArguments& arguments, Access access, F&& run) {
   return close_pool(*pool, arguments.pool, run(*map));
 }
 
-// Lines of fields, until the output has no reader or a signal asks to stop.
+// Prints lines of fields. end() returns false if the output has no reader or a signal came.
 class Lines {
  public:
-  // Keys and values are escaped, words are not.
+  // Fields are escaped, words are not.
   Lines& word(std::string_view text) {
     line_ += text;
     return *this;
@@ -49,7 +49,7 @@ class Lines {
     line_.clear();
     return !output_.closed() && !interrupted();
   }
-  // The status of a command that has printed all this.
+  // Returns the exit status of a command that has printed all lines.
   template <class T>
   int finish(const VersionArguments& arguments, const Expected<T>& done) {
     const int status = finish_output(output_, "standard output", exit_done);
@@ -133,7 +133,7 @@ int run_rollback(const VersionArguments& arguments) {
 
 using Run = int (*)(const VersionArguments&);
 
-// A command that takes the pool, the map and what `takes` adds.
+// Registers a command that takes the pool, the map and what `takes` adds.
 void add_command(CLI::App& app, Action& action, const char* name, const char* help,
                  const char* footer, Run run, bool reads,
                  void (*takes)(CLI::App&, VersionArguments&)) {
@@ -163,7 +163,7 @@ void takes_range(CLI::App& command, VersionArguments& arguments) {
 }
 void takes_versions(CLI::App& command, VersionArguments& arguments) {
   add_version(command, "FROM", arguments.version, "a number that tag printed");
-  add_version(command, "TO", arguments.other, "another one");
+  add_version(command, "TO", arguments.other, "another number that tag printed");
   add_range(command, arguments.range);
 }
 
@@ -172,50 +172,50 @@ void takes_versions(CLI::App& command, VersionArguments& arguments) {
 void register_version_commands(CLI::App& app, Action& action) {
   add_command(app, action, "tag", "close the open version of a map, and print its number",
               R"(
-What was written before it can be read with the number, whatever is written later, until it is
-trimmed. For maps of engine pskiplist; make one with put, load or create and --engine pskiplist.
+The number reads the state that the map has now, whatever is written later, until the version is
+trimmed. Only for maps of engine pskiplist: put, load or create with --engine pskiplist make one.
 
 EXAMPLES
   perdure put layers.perdure conv1 0.25 --engine pskiplist
   V=$(perdure tag layers.perdure)
   perdure get layers.perdure conv1 --version $V)",
               run_tag, false, takes_nothing);
-  add_command(app, action, "history", "print what a key was, version by version",
+  add_command(app, action, "history", "print the values of a key, version by version",
               R"(
-Prints version<TAB>+<TAB>value, or version<TAB>- where the key was removed, oldest first: one line
-for every version in which it was written, the open one last. Status 1 if there is none. Values are
-escaped as those of perdure scan.
+Prints version<TAB>+<TAB>value, or version<TAB>- if the key was removed. There is one line for every
+version in which the key was written, the oldest first and the open version last. Values are escaped
+as perdure scan does. Status 1 if the key was never written.
 
 EXAMPLES
   perdure history layers.perdure conv1)",
               run_history, true, takes_key);
-  add_command(app, action, "snapshot", "print the entries that a version has, in order",
+  add_command(app, action, "snapshot", "print the entries of a version, in key order",
               R"(
-Prints key<TAB>value lines as perdure scan does, which perdure load reads.
+Prints key<TAB>value lines, as perdure scan does. perdure load reads them.
 
 EXAMPLES
   perdure snapshot layers.perdure 7
   perdure snapshot layers.perdure 7 --prefix conv --limit 10)",
               run_snapshot, true, takes_range);
-  add_command(app, action, "diff", "print the keys that differ between two versions, in order",
+  add_command(app, action, "diff", "print the keys that differ between two versions, in key order",
               R"(
-Prints -<TAB>key<TAB>value for what FROM has and +<TAB>key<TAB>value for what TO has; both for a key
-whose value has changed.
+Prints -<TAB>key<TAB>value for an entry of FROM that TO lacks, and +<TAB>key<TAB>value for an entry
+of TO that FROM lacks. A key whose value has changed gets both lines.
 
 EXAMPLES
   perdure diff layers.perdure 7 9
   perdure diff layers.perdure 7 9 --prefix conv)",
               run_diff, true, takes_versions);
-  add_command(app, action, "trim", "forget the versions below one, and free what only they needed",
+  add_command(app, action, "trim", "forget the versions below VERSION and free their space",
               R"(
-Prints the first version that can be read from now on.
+Prints the first version that can still be read.
 
 EXAMPLES
   perdure trim layers.perdure 7)",
               run_trim, false, takes_version);
-  add_command(app, action, "rollback", "make the state of a version the present one",
+  add_command(app, action, "rollback", "make the state of VERSION the present one",
               R"(
-What was written since is lost, in one step; later versions read as this one does.
+Everything written since then is lost, in one step. Later versions read as this one.
 
 EXAMPLES
   perdure rollback layers.perdure 7)",
