@@ -76,7 +76,8 @@ std::uint64_t word_of(std::uint8_t choice) noexcept {
   return choice < 200 ? choice * std::uint64_t{1000} : std::uint64_t{choice} << 56;
 }
 std::string text_of(std::uint8_t choice) {
-  // Words decide, words are equal, one is the other's beginning, no bytes at all.
+  // Keys of four kinds: their first 8 bytes differ; these are equal; one key is a prefix of
+  // another; the key is empty.
   if (choice < 100) return "customer:" + std::to_string(choice);
   return std::string(choice % 24, static_cast<char>('a' + choice % 3));
 }
@@ -86,7 +87,7 @@ Fixture& Fixture::get() {
   return fixture;
 }
 
-// A pool as small as the format allows, whatever Pool::open would make.
+// A pool as small as the format allows. Pool::open would make a larger one.
 void Fixture::make_empty() {
   file_.write("");
   RealPlatform platform;
@@ -102,7 +103,7 @@ void Fixture::make_empty() {
                                       Durability::process));
 }
 
-// The pool that `fill` leaves, as it is open and as it is closed.
+// Adds two bases: the pool that `fill` leaves while it is open, and the same pool closed.
 template <class F>
 void Fixture::add(F&& fill, const CloseOptions& close) {
   make_empty();
@@ -115,7 +116,8 @@ void Fixture::add(F&& fill, const CloseOptions& close) {
   std::string fixed = bases_.back();
   testing::fix_engines(fixed);
   testing::fix_pool(fixed);
-  PERDURE_EXPECT(fixed == bases_.back(), "a closed pool has other checksums");
+  PERDURE_EXPECT(fixed == bases_.back(),
+                 "testing/checksums changes the checksums of a closed pool");
 }
 
 Fixture::Fixture() : engine_(engine_by_name()) {
@@ -158,7 +160,7 @@ void Fixture::make_bases() {
   };
   add([](Pool&) {});
   add([&](Pool& pool) { words(pool, 20); });
-  add([&](Pool& pool) { words(pool, 61); }, {.sync = false});  // a node that is full was split
+  add([&](Pool& pool) { words(pool, 61); }, {.sync = false});  // a full node was split
   add([&](Pool& pool) {
     auto map = words(pool, 199, 1);
     for (unsigned i = 70; i < 140; ++i) must(map.erase(word_of(static_cast<std::uint8_t>(i))));
@@ -166,7 +168,7 @@ void Fixture::make_bases() {
   add([&](Pool& pool) { records(pool, 10); });
   add([&](Pool& pool) {
     auto map = records(pool, 70);
-    must(map.put(-5, std::string(9000, 'L')));  // extents of its own
+    must(map.put(-5, std::string(9000, 'L')));  // has extents of its own
   });
   add([&](Pool& pool) { texts(pool, 8); });
   add([&](Pool& pool) { texts(pool, 150); });
@@ -186,7 +188,8 @@ void Fixture::make_bases() {
   });
 }
 
-// Histories of several segments, keys that no version has any more, values of all sizes.
+// Pools with histories of several segments, keys that no version still has, and values of all
+// sizes.
 void Fixture::make_versioned_bases() {
   const MapOptions options{.engine = engine_};
   const auto key_of = [](unsigned i) { return text_of(static_cast<std::uint8_t>(i)); };
@@ -255,10 +258,11 @@ Expected<Pool> open_file(const std::string& path, const PoolOptions& options) {
     case StatusCode::untrusted:
     case StatusCode::pool_full:
     case StatusCode::out_of_memory:
-    case StatusCode::unsupported:  // `power` in memory
+    case StatusCode::unsupported:  // `power` on a file in memory
       break;
     default:
-      PERDURE_EXPECT(false, "open answered %s: %s", status_code_name(pool.error().code()),
+      PERDURE_EXPECT(false, "open failed with the undocumented %s: %s",
+                     status_code_name(pool.error().code()),
                      std::string(pool.error().message()).c_str());
   }
   PERDURE_EXPECT(pool.error().message().find(path) != std::string_view::npos,

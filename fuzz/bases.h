@@ -1,4 +1,4 @@
-// The pools that recipes start from, and the one file that a target works on.
+// The pools that recipes start from, and the file that a target works on.
 #pragma once
 
 #include <map>
@@ -12,7 +12,8 @@
 
 namespace perdure::fuzz {
 
-// A file in memory that opens by its name. Its inode stays, so an unclean pool in it is trusted.
+// A file in memory that opens by its name. Its inode stays the same, and therefore an unclean pool
+// in it is trusted.
 class ScratchFile {
  public:
   ScratchFile();
@@ -31,10 +32,11 @@ class ScratchFile {
 
 using Oracles = std::map<std::string, Oracle>;
 
-// What a target needs to try a recipe: made once, at the first input. The pools are of the engine
-// that PERDURE_FUZZ_ENGINE names (phast), tiny (extents of one page), and made by the library:
-// every pair of kinds; empty, with splits and after erases; with histories, where versions are
-// kept; closed, closed without a sync, sealed, and as a killed process leaves them.
+// The base pools and their oracles. They are made once, at the first input. PERDURE_FUZZ_ENGINE
+// names their engine; the default is phast. The library makes them, with extents of one page.
+// They cover every pair of kinds of key and value; empty maps, maps with splits and maps after
+// erases; and histories, if the engine keeps versions. Each is stored as a killed process leaves it
+// and as a close leaves it. Some closes do not sync; one pool is sealed.
 class Fixture {
  public:
   static Fixture& get();
@@ -42,9 +44,9 @@ class Fixture {
   const ScratchFile& file() const noexcept { return file_; }
   const std::vector<std::string>& bases() const noexcept { return bases_; }
   Engine engine() const noexcept { return engine_; }
-  // The pool of a recipe in the file; its options. Answers its bytes.
+  // Writes the recipe's pool to the file, sets `options`, and returns the pool's bytes.
   std::string write(const Recipe& recipe, PoolOptions& options) const;
-  // What the maps of the recipe's pool hold, by name; null if `bytes` are not as a base has them.
+  // The contents of the maps of the recipe's pool, by name. Null if `bytes` differ from the base.
   const Oracles* oracles(const Recipe& recipe, std::string_view bytes) const;
 
  private:
@@ -58,14 +60,15 @@ class Fixture {
   ScratchFile file_;
   Engine engine_;
   std::vector<std::string> bases_;
-  std::vector<Oracles> oracles_;  // of each
+  std::vector<Oracles> oracles_;  // one per base
 };
 
-// Keys and values that the base pools hold, so that operations meet them. From a byte of an input.
+// Keys that the base pools hold, chosen by a byte of an input. Operations therefore hit entries.
 std::uint64_t word_of(std::uint8_t choice) noexcept;
 std::string text_of(std::uint8_t choice);
 
-// No thread, no file, no wait. Fails the input if what is answered is no documented answer.
+// Opens with one recovery thread and no background thread. Ends the process if the error is not a
+// documented one.
 Expected<Pool> open_file(const std::string& path, const PoolOptions& options);
 
 }  // namespace perdure::fuzz

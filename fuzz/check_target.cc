@@ -1,5 +1,5 @@
-// check: of whatever can be opened. A pool that it finds whole can be closed, opened again, and is
-// then still whole.
+// check: runs check on every pool that opens. A pool without violations must close, open again, and
+// still have none.
 #include <cstring>
 #include <vector>
 
@@ -16,15 +16,17 @@ bool whole(const Pool& pool) {
       pool.check({.deep = true, .progress = [](void*, std::uint64_t done, std::uint64_t total) {
                     PERDURE_EXPECT(done <= total, "progress beyond the end");
                   }});
-  PERDURE_EXPECT(quick.has_value() && deep.has_value(), "check answered an error");
-  PERDURE_EXPECT(quick->ok() || !deep->ok(), "deep misses: %s", quick->violations.front().c_str());
+  PERDURE_EXPECT(quick.has_value() && deep.has_value(), "check returned an error");
+  PERDURE_EXPECT(quick->ok() || !deep->ok(), "the deep check misses: %s",
+                 quick->violations.front().c_str());
   for (const auto& violation : deep->violations) {
-    PERDURE_EXPECT(!violation.empty(), "a violation without a word");
+    PERDURE_EXPECT(!violation.empty(), "a violation has an empty text");
   }
   return deep->ok();
 }
 
-// The planted bug: believes a number of the engine's from behind the checksum of its line.
+// The planted bug: uses a number of the engine as an index. Only the checksum of its line protects
+// that number.
 void plant(const std::string& bytes) {
   const std::vector<std::uint8_t> table(64);
   for (std::size_t slot = 0; slot < 8; ++slot) {
@@ -49,9 +51,9 @@ void fuzz_one(Input input) {
   if (!sound || options.mode == OpenMode::read_only) return;
   PERDURE_EXPECT(closed.ok(), "close: %s", std::string(closed.message()).c_str());
   pool = open_file(fixture.file().path(), {.mode = OpenMode::existing});
-  PERDURE_EXPECT(pool.has_value(), "was whole, and is refused: %s",
+  PERDURE_EXPECT(pool.has_value(), "a pool without violations does not open again: %s",
                  std::string(pool.error().message()).c_str());
-  PERDURE_EXPECT(whole(*pool), "was whole, and is not any more");
+  PERDURE_EXPECT(whole(*pool), "a pool without violations has some after close and open");
 }
 
 }  // namespace perdure::fuzz

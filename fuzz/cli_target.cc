@@ -1,6 +1,6 @@
-// cli: any list of arguments, one a line, to `perdure` and, if the first is `bench`, to its
-// benchmark; and each as a size, a count and a type. Nothing is run: what comes out is an action,
-// or a text and an exit status.
+// cli: parses a list of arguments, one a line, as those of `perdure`, or of its benchmark if the
+// first is `bench`. It also parses each argument as a size, a count and a type. It runs no command:
+// the parser returns an action, or a text and an exit status.
 #include <string>
 #include <vector>
 
@@ -34,8 +34,8 @@ void check_numbers(const std::string& text) {
   (void)engine_named(text);
   PERDURE_EXPECT(!size || (!text.empty() && text[0] >= '0' && text[0] <= '9'), "'%s' is a size",
                  text.c_str());
-  PERDURE_EXPECT(!size || !bytes || *size == *bytes, "two answers to '%s'", text.c_str());
-  if (planted() && size) {  // the planted bug: a size is believed to be small
+  PERDURE_EXPECT(!size || !bytes || *size == *bytes, "'%s' is parsed as two sizes", text.c_str());
+  if (planted() && size) {  // the planted bug: assumes that a size is small
     const std::vector<char> table(4096);
     if (table.data()[*size < table.size() ? *size : table.size()] == 1) std::abort();
   }
@@ -70,7 +70,8 @@ void fuzz_one(Input input) {
   }
   const cli::CommandLine line = cli::parse_command_line(argc, argv.data());
   const bool talks = !line.out.empty() || !line.error.empty();
-  PERDURE_EXPECT(line.action ? !talks : talks, "an action and a text, or neither");
+  PERDURE_EXPECT(line.action ? !talks : talks,
+                 "the parser returned an action and a text, or neither");
   PERDURE_EXPECT(line.action || line.status == (line.out.empty() ? cli::exit_usage : 0),
                  "exit status %d", line.status);
 }

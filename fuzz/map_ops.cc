@@ -10,15 +10,15 @@ namespace perdure::fuzz {
 
 namespace {
 
-constexpr std::uint64_t kMaxVisits = 1000;  // a damaged map may go on for ever
+constexpr std::uint64_t kMaxVisits = 1000;  // a scan of a damaged map may never end
 
-// A planted bug: a value is believed to be short.
+// A planted bug: assumes that a value is short.
 void plant(const UntypedValue& value) {
   const std::vector<char> buffer(100);
   if (!value.bytes.empty() && buffer.data()[value.bytes.size()] == 1) std::abort();
 }
 
-// Keeps loads from being optimised away.
+// Keeps the compiler from removing loads.
 volatile std::uint64_t& sink() {
   static volatile std::uint64_t value = 0;
   return value;
@@ -66,7 +66,7 @@ void MapOps::run(Op op, std::uint8_t choice, Reader& input) {
 
 MapOps::OwnKey MapOps::key_of(std::uint8_t choice) const {
   if (map_.info().key_kind != KeyKind::integer) return {.word = 0, .bytes = text_of(choice)};
-  // Cut to the size of the map's type. A damaged map may have a type of any size.
+  // Cuts the word to the size of the map's type. A damaged map may have a type of any size.
   const std::uint64_t word = word_of(choice);
   const unsigned bytes = map_.info().key_bytes;
   const unsigned unused = bytes == 0 || bytes > 8 ? 0 : 64 - 8 * bytes;
@@ -97,7 +97,7 @@ void MapOps::bounds_of(std::uint8_t choice, Bounds& out) const {
   }
 }
 
-// Mostly one of the first or of the last; sometimes one that there cannot be.
+// Usually a version near the first or the last; sometimes one that cannot exist.
 std::uint64_t MapOps::version_of(std::uint8_t choice) const {
   constexpr std::uint8_t kNear = 240;
   const VersionRange all = map_.versions().value_or(VersionRange{});
@@ -108,7 +108,7 @@ std::uint64_t MapOps::version_of(std::uint8_t choice) const {
 }
 
 void MapOps::refused(const Status& status) const {
-  PERDURE_EXPECT(!status.message().empty(), "an error without a word");
+  PERDURE_EXPECT(!status.message().empty(), "an error has no message");
   switch (status.code()) {
     case StatusCode::pool_full:
     case StatusCode::out_of_memory:
@@ -116,26 +116,27 @@ void MapOps::refused(const Status& status) const {
     case StatusCode::hash_overflow:
       return;
     case StatusCode::corruption:
-    case StatusCode::invalid_argument:  // of a kind that only damage says
+    case StatusCode::invalid_argument:  // the kind is one that only damage writes
     case StatusCode::busy:
       if (oracle_ == nullptr) return;
       [[fallthrough]];
     default:
-      PERDURE_EXPECT(false, "answered %s: %s", status_code_name(status.code()),
+      PERDURE_EXPECT(false, "failed with the undocumented %s: %s", status_code_name(status.code()),
                      std::string(status.message()).c_str());
   }
 }
 
-bool MapOps::answered(const Status& result, bool readable) const {
+bool MapOps::comparable(const Status& result, bool readable) const {
   if (oracle_ == nullptr) {
     if (!result.ok()) refused(result);
-    return false;  // nothing to compare with
+    return false;  // there is nothing to compare with
   }
   if (readable) {
-    PERDURE_EXPECT(result.ok(), "a reader fails with %s", std::string(result.message()).c_str());
+    PERDURE_EXPECT(result.ok(), "a read fails with %s", std::string(result.message()).c_str());
     return true;
   }
-  PERDURE_EXPECT(result == StatusCode::invalid_argument, "a version that cannot be read is read");
+  PERDURE_EXPECT(result == StatusCode::invalid_argument,
+                 "a version outside the readable range is read");
   return false;
 }
 
@@ -155,8 +156,9 @@ Oracle::Value MapOps::look(const std::optional<UntypedValue>& value) const {
 void MapOps::get(const OwnKey& key) {
   Oracle::Value seen;
   const Found found = map_.read(key.view(), [&](const UntypedValue& value) { seen = look(value); });
-  if (!answered(found.status(), true)) return;
-  PERDURE_EXPECT(found.present() == seen.has_value(), "found, and shown, differ");
+  if (!comparable(found.status(), true)) return;
+  PERDURE_EXPECT(found.present() == seen.has_value(),
+                 "read() finds a key, but passes no value, or the reverse");
   PERDURE_EXPECT(seen == oracle_->now(name_of(key)), "another value than was written");
 }
 
@@ -169,7 +171,7 @@ void MapOps::get_many(std::uint8_t choice) {
   std::vector<Oracle::Value> seen(kKeys);
   const auto found = map_.read_many(
       keys, [&](std::size_t i, const UntypedValue& value) { seen[i] = look(value); });
-  if (!answered(found, true)) return;
+  if (!comparable(found, true)) return;
   for (unsigned i = 0; i < kKeys; ++i) {
     PERDURE_EXPECT(seen[i] == oracle_->now(name_of(own[i])), "another value than was written");
   }
@@ -182,19 +184,19 @@ void MapOps::write(Op op, const OwnKey& key, const UntypedValue& value) {
   if (!done.ok()) return refused(done.status());
   if (oracle_ == nullptr) return;
   const bool had = oracle_->now(name_of(key)).has_value();
-  PERDURE_EXPECT(done.present() == had, "a write takes the key for %s", had ? "absent" : "present");
+  PERDURE_EXPECT(done.present() == had, "a write reports a key as %s", had ? "absent" : "present");
   const bool written = op == Op::put || had == (op == Op::update);
   if (written) oracle_->write(name_of(key), encoded(value));
 }
 
 void MapOps::erase(const OwnKey& key) {
-  // A planted bug, where no versions are kept: nothing is erased.
-  const bool skip = planted(Plant::answer) && !map_.versioned();
+  // A planted bug in maps without versions: erases nothing.
+  const bool skip = planted(Plant::result) && !map_.versioned();
   const Found done = skip ? map_.contains(key.view()) : map_.erase(key.view());
   if (!done.ok()) return refused(done.status());
   if (oracle_ == nullptr) return;
   PERDURE_EXPECT(done.present() == oracle_->now(name_of(key)).has_value(),
-                 "erase found what was not there");
+                 "erase reports a present key as absent, or the reverse");
   if (done.present()) oracle_->write(name_of(key), std::nullopt);
 }
 
@@ -217,13 +219,13 @@ void MapOps::scan(std::uint8_t choice) {
     seen.emplace_back(encoded(map_.info(), key), look(value));
     return seen.size() < kMaxVisits;
   });
-  if (!answered(done, true)) return;
+  if (!comparable(done, true)) return;
   PERDURE_EXPECT(seen == oracle_->scan(oracle_->open(), bounds.expected),
-                 "a scan misses what is there, or finds what is not");
+                 "a scan misses an entry, or shows one that is absent");
   iterate(bounds);
 }
 
-// An iterator, there and back.
+// Goes forward and back through an iterator.
 void MapOps::iterate(const Bounds& bounds) {
   const Oracle::Entries expected = oracle_->scan(oracle_->open(), bounds.expected);
   Oracle::Entries seen;
@@ -235,7 +237,7 @@ void MapOps::iterate(const Bounds& bounds) {
     seen.emplace_back(encoded(map_.info(), it.key()), look(it.value()));
   }
   std::ranges::reverse(seen);
-  PERDURE_EXPECT(it.status().ok() && seen == expected, "an iterator differs on its way back");
+  PERDURE_EXPECT(it.status().ok() && seen == expected, "an iterator differs backwards");
 }
 
 void MapOps::for_each() {
@@ -244,10 +246,10 @@ void MapOps::for_each() {
     seen.emplace_back(encoded(map_.info(), key), look(value));
     return seen.size() < kMaxVisits;
   });
-  if (!answered(done, true)) return;
+  if (!comparable(done, true)) return;
   if (!map_.ordered()) std::ranges::sort(seen);
   PERDURE_EXPECT(seen == oracle_->scan(oracle_->open(), {}),
-                 "going through all misses what is there, or finds what is not");
+                 "for_each misses an entry, or shows one that is absent");
 }
 
 // --- at versions ---
@@ -283,8 +285,9 @@ void MapOps::get_at(const OwnKey& key, std::uint64_t version) {
   Oracle::Value seen;
   const Found found =
       map_.read(key.view(), version, [&](const UntypedValue& value) { seen = look(value); });
-  if (!answered(found.status(), oracle_ != nullptr && oracle_->readable(version))) return;
-  PERDURE_EXPECT(found.present() == seen.has_value(), "found, and shown, differ");
+  if (!comparable(found.status(), oracle_ != nullptr && oracle_->readable(version))) return;
+  PERDURE_EXPECT(found.present() == seen.has_value(),
+                 "read() finds a key, but passes no value, or the reverse");
   PERDURE_EXPECT(seen == oracle_->at(name_of(key), version), "version %llu has changed",
                  static_cast<unsigned long long>(version));
 }
@@ -295,11 +298,11 @@ void MapOps::scan_at(std::uint64_t version, const Bounds& bounds) {
     seen.emplace_back(encoded(map_.info(), key), look(value));
     return seen.size() < kMaxVisits;
   };
-  // A planted bug: what the map holds, in place of what it held.
-  const bool present = planted(Plant::answer) && oracle_ != nullptr && oracle_->readable(version);
+  // A planted bug: scans the present state instead of the version.
+  const bool present = planted(Plant::result) && oracle_ != nullptr && oracle_->readable(version);
   const auto done =
       present ? map_.scan(bounds.range, visit) : map_.scan_at(version, bounds.range, visit);
-  if (!answered(done, oracle_ != nullptr && oracle_->readable(version))) return;
+  if (!comparable(done, oracle_ != nullptr && oracle_->readable(version))) return;
   PERDURE_EXPECT(seen == oracle_->scan(version, bounds.expected),
                  "the snapshot of version %llu has changed",
                  static_cast<unsigned long long>(version));
@@ -312,7 +315,7 @@ void MapOps::history(const OwnKey& key) {
         seen.emplace_back(version, look(value));
         return seen.size() < kMaxVisits;
       });
-  if (!answered(done, true)) return;
+  if (!comparable(done, true)) return;
   PERDURE_EXPECT(oracle_->could_be_history(name_of(key), seen), "a history of %zu entries is wrong",
                  seen.size());
 }
@@ -328,17 +331,17 @@ void MapOps::diff(std::uint64_t from, std::uint64_t to, const Bounds& bounds) {
         return seen.size() < kMaxVisits;
       });
   const bool readable = oracle_ != nullptr && oracle_->readable(from) && oracle_->readable(to);
-  if (!answered(done, readable)) return;
+  if (!comparable(done, readable)) return;
   PERDURE_EXPECT(seen == oracle_->diff(from, to, bounds.expected),
-                 "versions %llu and %llu differ otherwise", static_cast<unsigned long long>(from),
-                 static_cast<unsigned long long>(to));
+                 "the diff of versions %llu and %llu is wrong",
+                 static_cast<unsigned long long>(from), static_cast<unsigned long long>(to));
 }
 
 void MapOps::tag() {
   const auto version = map_.tag();
   if (!version) return refused(version.error());
   if (oracle_ == nullptr) return;
-  PERDURE_EXPECT(*version == oracle_->open(), "tagged %llu, but %llu was open",
+  PERDURE_EXPECT(*version == oracle_->open(), "tag returned %llu, but %llu was open",
                  static_cast<unsigned long long>(*version),
                  static_cast<unsigned long long>(oracle_->open()));
   oracle_->tag();
@@ -350,9 +353,9 @@ void MapOps::trim(std::uint64_t version) {
   if (!horizon && (oracle_ == nullptr || horizon.error() == StatusCode::read_only)) {
     return refused(horizon.error());
   }
-  if (!answered(horizon, oracle_ != nullptr && version <= oracle_->open())) return;
+  if (!comparable(horizon, oracle_ != nullptr && version <= oracle_->open())) return;
   oracle_->trim(std::min(version, held.value_or(version)));
-  PERDURE_EXPECT(*horizon == oracle_->versions().first, "trimmed below %llu, not below %llu",
+  PERDURE_EXPECT(*horizon == oracle_->versions().first, "trim returned the horizon %llu, not %llu",
                  static_cast<unsigned long long>(*horizon),
                  static_cast<unsigned long long>(oracle_->versions().first));
 }
@@ -367,7 +370,7 @@ void MapOps::roll_back(std::uint64_t version) {
   const StatusCode expected = !oracle_->readable(version)  ? StatusCode::invalid_argument
                               : held.value_or(0) > version ? StatusCode::busy
                                                            : StatusCode::ok;
-  PERDURE_EXPECT(done == expected, "a rollback to version %llu is answered %s",
+  PERDURE_EXPECT(done == expected, "a rollback to version %llu returned %s",
                  static_cast<unsigned long long>(version), status_code_name(done.code()));
   if (done.ok()) oracle_->roll_back(version);
 }
@@ -376,7 +379,7 @@ void MapOps::pin(std::uint64_t version) {
   if (held_.held()) return held_.let_go();
   const Status done = held_.hold(map_, version);
   const bool readable = oracle_ != nullptr && oracle_->readable(version);
-  (void)answered(done, readable);
+  (void)comparable(done, readable);
 }
 
 void MapOps::verify() {
@@ -384,7 +387,7 @@ void MapOps::verify() {
   if (!map_.versioned() || oracle_ == nullptr) return;
   const VersionRange range = map_.versions().value_or(VersionRange{});
   PERDURE_EXPECT(range.first == oracle_->versions().first && range.last == oracle_->versions().last,
-                 "other versions can be read");
+                 "the range of readable versions is wrong");
   for (const std::uint64_t version : oracle_->states()) {
     if (version != oracle_->open()) scan_at(version, {});
   }

@@ -1,5 +1,5 @@
-// MapOps: the operations of an input on one map, judged. Of a damaged pool every answer will do
-// that is documented; of another one only what its oracle says.
+// MapOps: runs and judges the operations of an input on one map. A damaged pool may return any
+// documented result; an undamaged one only what its oracle says.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace perdure::fuzz {
 
-// A byte of an input, modulo `count`, or `count_with_versions` if the recipe says kVersions.
+// An operation is a byte of an input, modulo `count`, or modulo `count_with_versions` if the recipe
+// sets kVersions.
 enum class Op : std::uint8_t {
   get,
   get_many,
@@ -21,8 +22,8 @@ enum class Op : std::uint8_t {
   erase,
   scan,
   for_each,
-  fill,   // many entries: nodes split
-  clear,  // many entries: nodes go
+  fill,   // many inserts: nodes split
+  clear,  // many erases: nodes are freed
   stats,
   check,
   sync,
@@ -33,7 +34,7 @@ enum class Op : std::uint8_t {
   reopen,
   abandon,  // as if the process had died: the next open recovers
   count,
-  // Of maps that keep versions; nothing on others.
+  // On maps that keep versions; others ignore them.
   get_at = count,
   scan_at,
   history,
@@ -41,17 +42,17 @@ enum class Op : std::uint8_t {
   tag,
   trim,
   rollback,
-  pin,  // or unpin, if one is held
+  pin,  // unpins, if a version is pinned
   count_with_versions,
 };
 
-// A version of a map that is held. One at a time; let go before the map or its pool goes.
+// A pinned version of a map. One at a time; release it before its map or pool is closed.
 class HeldVersion {
  public:
   bool held() const noexcept { return snapshot_.has_value(); }
   Status hold(UntypedMap& map, std::uint64_t version);
   void let_go() noexcept { snapshot_.reset(); }
-  // Of that map.
+  // The pinned version, if `map` is the map that it belongs to.
   std::optional<std::uint64_t> version_of(const UntypedMap& map) const;
 
  private:
@@ -61,13 +62,13 @@ class HeldVersion {
 
 class MapOps {
  public:
-  // No oracle: the pool is damaged.
+  // The oracle is null if the pool is damaged.
   MapOps(UntypedMap& map, Oracle* oracle, HeldVersion& held)
       : map_(map), oracle_(oracle), held_(held) {}
 
-  // `choice` is the input's byte after the operation's own; what else it needs is read.
+  // `choice` is the byte after the operation. run() reads further bytes as it needs them.
   void run(Op op, std::uint8_t choice, Reader& input);
-  // Everything: the present state, and what every version was.
+  // Compares the present state and every version with the oracle.
   void verify();
 
  private:
@@ -106,15 +107,16 @@ class MapOps {
   void roll_back(std::uint64_t version);
   void pin(std::uint64_t version);
 
-  // An answer that is an error. An operation that can need space may be refused it.
+  // Judges an error. An operation that may need space may fail for lack of it.
   void refused(const Status& status) const;
-  // Whether it was answered; if not, rightly: the versions cannot be read.
-  bool answered(const Status& result, bool readable) const;
+  // Whether there is a result to compare. A failure must be one that the oracle allows: the
+  // versions are not readable.
+  bool comparable(const Status& result, bool readable) const;
   template <class T>
-  bool answered(const Expected<T>& result, bool readable) const {
-    return answered(result ? Status() : result.error(), readable);
+  bool comparable(const Expected<T>& result, bool readable) const {
+    return comparable(result ? Status() : result.error(), readable);
   }
-  // Reads all of it, and answers it if it is compared with something.
+  // Reads the whole value. Returns its bytes if there is an oracle to compare with.
   std::string look(const UntypedValue& value) const;
   Oracle::Value look(const std::optional<UntypedValue>& value) const;
 

@@ -1,5 +1,6 @@
-// open: any bytes as a pool file. It opens or answers why not; a file that is refused is not
-// changed, unless its owner died or the user asked to accept it: then recovery has begun.
+// open: opens any bytes as a pool file. The open succeeds or fails with a documented error. A
+// refused file must not change, unless its owner died or the user accepted it: then recovery has
+// begun.
 #include <cstring>
 #include <vector>
 
@@ -17,7 +18,7 @@ bool was_closed(const std::string& bytes) {
           header.close_state == layout::CloseState::synced);
 }
 
-// The planted bug: believes a number from behind the header's checksum.
+// The planted bug: uses a number of the header as an index. Only the header's checksum protects it.
 void plant(const std::string& bytes) {
   layout::Header header;
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -35,18 +36,18 @@ void fuzz_one(Input input) {
   const auto inspected = Pool::inspect(fixture.file().path());
   auto pool = open_file(fixture.file().path(), options);
   if (pool) {
-    PERDURE_EXPECT(inspected.has_value(), "inspect refuses what open takes: %s",
+    PERDURE_EXPECT(inspected.has_value(), "open succeeds, but inspect fails: %s",
                    std::string(inspected.error().message()).c_str());
     const auto maps = pool->list();
-    PERDURE_EXPECT(maps.has_value(), "list answers an error");
-    PERDURE_EXPECT(maps->size() == inspected->maps.size(), "%zu maps, inspected %zu", maps->size(),
-                   inspected->maps.size());
+    PERDURE_EXPECT(maps.has_value(), "list returned an error");
+    PERDURE_EXPECT(maps->size() == inspected->maps.size(), "list shows %zu maps, inspect %zu",
+                   maps->size(), inspected->maps.size());
     (void)pool->info();
     (void)pool->stats();
     if (planted()) plant(bytes);
     (void)pool->close({.sync = false});
   } else if (was_closed(bytes) && !options.accept_untrusted) {
-    PERDURE_EXPECT(fixture.file().read() == bytes, "refused (%s), but changed",
+    PERDURE_EXPECT(fixture.file().read() == bytes, "open failed (%s), but changed the file",
                    std::string(pool.error().message()).c_str());
   }
 }

@@ -1,6 +1,6 @@
-// ops: whatever can be opened is worked on. What follows the recipe is a sequence of operations,
-// two to five bytes each: on any map of the pool, on its directory, on the pool as a whole. If the
-// pool is as one of the bases has it, every answer is compared with what it must be.
+// ops: opens a pool and works on it. The bytes after the recipe are a sequence of operations, two
+// to six bytes each, on any map of the pool, on its directory or on the whole pool. If the pool
+// equals one of the bases, every result is compared with the oracle's.
 #include <array>
 #include <map>
 #include <optional>
@@ -77,30 +77,30 @@ class Session {
     PERDURE_EXPECT(report.has_value(), "check failed");
     PERDURE_EXPECT(!judged_ || report->ok(), "%s", std::string(report->first()).c_str());
   }
-  template <class Answer>
-  void must_not_fail(const Answer& answer) const {
-    if constexpr (requires { answer.error(); }) {
-      if (!answer) must_not_fail(answer.error());
+  template <class Result>
+  void must_not_fail(const Result& result) const {
+    if constexpr (requires { result.error(); }) {
+      if (!result) must_not_fail(result.error());
     } else {
-      const bool may = answer.ok() || !judged_ || answer == StatusCode::read_only;
-      PERDURE_EXPECT(may, "%s", std::string(answer.message()).c_str());
+      const bool may = result.ok() || !judged_ || result == StatusCode::read_only;
+      PERDURE_EXPECT(may, "%s", std::string(result.message()).c_str());
     }
   }
 
   void close(const CloseOptions& options) {
     held_.let_go();
     must_not_fail(pool_->close(options));
-    pool_.reset();  // the lock
+    pool_.reset();  // releases the lock
   }
   void open(bool crashed) {
     auto pool = open_file(fixture_.file().path(), options_);
-    PERDURE_EXPECT(pool.has_value() || !judged_, "an undamaged pool is refused: %s",
+    PERDURE_EXPECT(pool.has_value() || !judged_, "an undamaged pool does not open: %s",
                    std::string(pool.error().message()).c_str());
     if (!pool) return;
     pool_ = std::move(*pool);
     reopened(crashed);
   }
-  // Every map is as it was.
+  // Every map must be as it was.
   void reopened(bool crashed) {
     for (auto& [name, oracle] : oracles_) {
       UntypedMap map = opened(name);
@@ -121,7 +121,7 @@ class Session {
   }
   UntypedMap opened(const std::string& name) {
     auto map = pool_->untyped_map(name, {.mode = OpenMode::existing});
-    PERDURE_EXPECT(map.has_value(), "a map of an undamaged pool: %s",
+    PERDURE_EXPECT(map.has_value(), "a map of an undamaged pool does not open: %s",
                    std::string(map.error().message()).c_str());
     return std::move(*map);
   }
@@ -160,10 +160,10 @@ class Session {
 
   const Fixture& fixture_;
   std::optional<Pool> pool_;
-  HeldVersion held_;  // lets go before the pool does
+  HeldVersion held_;  // destroyed before the pool
   PoolOptions options_;
   bool judged_;
-  Oracles oracles_;  // none if the pool is not judged
+  Oracles oracles_;  // empty if the pool is not judged
 };
 
 }  // namespace

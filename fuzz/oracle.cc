@@ -22,7 +22,7 @@ std::string encoded(const UntypedValue& value) {
 
 Oracle Oracle::of(UntypedMap& map) {
   Oracle oracle;
-  std::map<std::string, std::uint64_t> words;  // of the keys of all versions
+  std::map<std::string, std::uint64_t> words;  // keys of all versions
   const auto collect = [&](const UntypedKey& key, const UntypedValue& value) {
     words.emplace(encoded(map.info(), key), key.word);
     if (!map.versioned()) oracle.write(encoded(map.info(), key), encoded(value));
@@ -31,11 +31,12 @@ Oracle Oracle::of(UntypedMap& map) {
   PERDURE_EXPECT(map.for_each(collect).has_value(), "a base pool cannot be read");
   if (!map.versioned()) return oracle;
   const auto range = map.versions();
-  PERDURE_EXPECT(range.has_value(), "nor which versions there are");
+  PERDURE_EXPECT(range.has_value(), "the versions of a base pool cannot be listed");
   oracle.first_ = range->first;
   oracle.last_ = range->last;
   for (std::uint64_t version = range->first; version <= range->last; ++version) {
-    PERDURE_EXPECT(map.scan_at(version, {}, collect).has_value(), "nor its versions");
+    PERDURE_EXPECT(map.scan_at(version, {}, collect).has_value(),
+                   "a version of a base pool cannot be read");
   }
   for (const auto& [key, word] : words) {
     Writes& writes = oracle.keys_[key];
@@ -45,7 +46,7 @@ Oracle Oracle::of(UntypedMap& map) {
                                     if (value) known = encoded(*value);
                                     return true;
                                   });
-    PERDURE_EXPECT(done.has_value(), "nor its histories");
+    PERDURE_EXPECT(done.has_value(), "a history of a base pool cannot be read");
   }
   return oracle;
 }
@@ -108,7 +109,7 @@ bool Oracle::could_be_history(const std::string& key, const History& said) const
     if (!told.empty() && told.rbegin()->first >= version) return false;
     told.emplace(version, value);
   }
-  // A removal needs no entry where no version that can be read has the key.
+  // A removal needs no entry if no readable version has the key.
   if (at(told, first_) != at(writes, first_)) return false;
   return std::ranges::all_of(writes, [&](const auto& write) {
     const auto& [version, value] = write;

@@ -98,7 +98,7 @@ class Image {
     std::memcpy(&word, bytes_.data() + at, 8);
     return word;
   }
-  // The base's own header: where its parts lie.
+  // Reads a word of the base's own header, which says where the parts of the pool are.
   std::size_t header_word(std::size_t offset) const {
     return offset + 8 <= bytes_.size() ? load(offset) : 0;
   }
@@ -168,7 +168,7 @@ class Image {
 
   std::string& bytes_;
   const std::vector<std::string>& bases_;
-  std::vector<std::size_t> data_;  // words that are not zero
+  std::vector<std::size_t> data_;  // offsets of nonzero words from data_begin() on
   std::vector<std::size_t> used_;
 };
 

@@ -1,12 +1,12 @@
-// Recipe: a pool file in a few bytes: one of the pools that the process made when it started, and
-// what is then done to it. What libFuzzer mutates is the recipe, so an input stays small and every
-// change hits something that is in use.
+// Recipe: a pool file in a few bytes. It names one of the base pools that the process made at its
+// start, and the changes to it. libFuzzer mutates the recipe. Inputs stay small, and most changes
+// hit bytes in use.
 //
-//   0        base pool; kRaw: no pool, all that follows the flags are the bytes of the file
+//   0        base pool; kRaw: no base, the bytes after the flags are the file
 //   1        flags
 //   2        number of patches
 //   3        patches, 12 bytes each: kind, region, index (2 bytes), operand (8 bytes)
-//   ...      whatever follows belongs to the target
+//   ...      the rest belongs to the target
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace perdure::fuzz {
 
-// Where a patch applies; `index` counts 8-byte words there.
+// The region that a patch applies to. `index` counts 8-byte words in it.
 enum class Region : std::uint8_t {
-  anywhere,  // of the file; the index counts lines, the region byte's upper bits words in it
-  headers,   // in both copies at once, so that the other copy does not hide it
+  anywhere,  // of the file; `index` counts lines, the top 3 bits of `region` select the word
+  headers,   // in both copies at once, because one intact copy hides the damage
   one_header,
   roots,
   table,
-  data,  // words of the extents that are not zero
+  data,  // nonzero words of the extents
   count,
 };
 
@@ -32,13 +32,13 @@ enum class PatchKind : std::uint8_t {
   flip,       // the bit `operand`
   set,        // := operand
   add,        // += operand
-  notable,    // := one of some notable numbers
-  reference,  // := the operand-th word that is not zero: another block, another key
+  notable,    // := one of kNotable
+  reference,  // := the operand-th nonzero word: another block, another key
   zero_line,
-  swap_line,  // takes the line from the operand-th base pool: two states of a pool mixed, as after
-              // a power failure
+  swap_line,  // replaces the line with the operand-th base's: mixes two states
+              // of a pool, as a power failure does
   copy_line,  // the line := another line of the file
-  size,       // the file is cut or lengthened to `operand` bytes
+  size,       // cuts or extends the file to `operand` bytes
   count,
 };
 
@@ -59,7 +59,7 @@ struct Recipe {
   static constexpr std::uint8_t kAccept = 8;     // accept_untrusted
   static constexpr std::uint8_t kEmulated = 16;  // durability
   static constexpr std::uint8_t kPower = 32;
-  static constexpr std::uint8_t kVersions = 64;  // operations on versions are among the others
+  static constexpr std::uint8_t kVersions = 64;  // operations on versions are included
 
   std::uint8_t base = 0;
   std::uint8_t flags = 0;
@@ -70,10 +70,10 @@ struct Recipe {
   std::vector<std::uint8_t> encode() const;
 };
 
-// The largest file a recipe makes.
+// The largest file that a recipe makes.
 inline constexpr std::size_t kMaxFile = 256 << 10;
 
-// Bytes of the file that the recipe stands for, over the given base pools.
+// Returns the file that the recipe describes.
 std::string expand(const Recipe& recipe, const std::vector<std::string>& bases);
 
 }  // namespace perdure::fuzz

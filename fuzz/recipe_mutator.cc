@@ -1,5 +1,6 @@
-// Mutation that knows what a recipe is: patches come, go and change as patches, mostly on what is
-// in use, mostly with the checksums made right afterwards. libFuzzer's own mutations do the rest.
+// Mutates recipes as recipes: adds, removes and changes whole patches. Most hit bytes in use, and
+// half of the new ones set the flags that correct the checksums. libFuzzer's own mutations do the
+// rest.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -29,7 +30,7 @@ class Mutator {
       case 2:
       case 3:
         if (recipe.patches.size() < Recipe::kMaxPatches) recipe.patches.push_back(patch());
-        // A change that no checksum answers for gets further.
+        // A change with correct checksums reaches more code.
         if (one_in(2)) recipe.flags |= Recipe::kFixPool | Recipe::kFixEngine;
         break;
       case 4:
@@ -44,7 +45,7 @@ class Mutator {
         }
         break;
       case 7:
-        // Undamaged: `ops` compares every answer.
+        // Without damage, `ops` compares every result.
         recipe.patches.clear();
         recipe.flags &= static_cast<std::uint8_t>(~(Recipe::kFixPool | Recipe::kFixEngine));
         recipe.flags |= Recipe::kVersions;
@@ -65,7 +66,7 @@ class Mutator {
     Patch out;
     out.kind = static_cast<PatchKind>(below(static_cast<unsigned>(PatchKind::count)));
     if (out.kind == PatchKind::size && !one_in(8)) out.kind = PatchKind::notable;
-    // Half of them in the data: there is most to break.
+    // Half of the patches hit the data, which has the most structures to break.
     out.region = static_cast<std::uint8_t>(one_in(2) ? static_cast<unsigned>(Region::data)
                                                      : below(static_cast<unsigned>(Region::count)) +
                                                            below(8) * 32);
@@ -80,7 +81,7 @@ class Mutator {
       case 1:
         return std::uint64_t{0} - below(64);
       case 2:
-        return std::uint64_t{below(4096)} * 64;  // where a block may lie
+        return std::uint64_t{below(4096)} * 64;  // an offset where a block may be
       default:
         return random_();
     }

@@ -1,11 +1,11 @@
-// Replays inputs without libFuzzer: a corpus file (one input a line, in hexadecimal; `#` begins a
-// comment), or a single input as libFuzzer leaves it.
+// Replays inputs without libFuzzer. A file is a corpus (.hex: one input a line, in hexadecimal; `#`
+// begins a comment), or one input as libFuzzer writes it.
 //
-//   fuzz_open_replay fuzz/corpus/open.hex            all of them
-//   fuzz_open_replay crash-1a2b...                   one, raw bytes
-//   fuzz_open_replay --unpack DIR fuzz/corpus/open.hex   a file each, for libFuzzer
+//   fuzz_open_replay fuzz/corpus/open.hex               replays all inputs
+//   fuzz_open_replay crash-1a2b...                      replays one, raw bytes
+//   fuzz_open_replay --unpack DIR fuzz/corpus/open.hex  writes a file per input, for libFuzzer
 //
-// Status 0: nothing found. A finding ends the process, after the input was named.
+// Exits with 0 if it finds nothing. A finding aborts the process; the last line names the input.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -21,7 +21,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// False: not hexadecimal.
+// Returns false if `line` is not hexadecimal.
 bool parse_hex(std::string_view line, Bytes& out) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -56,7 +56,9 @@ bool read_inputs(const std::string& path, std::vector<Named>& out) {
     if (line.empty()) continue;
     Bytes bytes;
     if (!parse_hex(line, bytes)) {
-      std::fprintf(stderr, "%s: no hexadecimal digits; correct the line\n", name.c_str());
+      std::fprintf(stderr,
+                   "%s: not an even number of lower-case hexadecimal digits; correct the line\n",
+                   name.c_str());
       return false;
     }
     out.push_back({name, std::move(bytes)});
@@ -82,7 +84,8 @@ int main(int argc, char** argv) {
     if (argument == "--unpack" && i + 1 < argc) {
       folder = argv[++i];
     } else if (!read_inputs(argument, inputs)) {
-      std::fprintf(stderr, "%s: cannot be read\n", argument.c_str());
+      std::fprintf(stderr, "%s: cannot be read; give a corpus (.hex) or an input\n",
+                   argument.c_str());
       return 2;
     }
   }
@@ -96,7 +99,7 @@ int main(int argc, char** argv) {
   }
   for (const Named& input : inputs) {
     std::printf("%s\n", input.name.c_str());
-    std::fflush(stdout);  // the last line names what the process died of
+    std::fflush(stdout);  // the last line must name the input that aborts
     LLVMFuzzerTestOneInput(input.bytes.data(), input.bytes.size());
   }
   std::printf("replayed=%zu\n", inputs.size());

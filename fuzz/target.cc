@@ -11,7 +11,7 @@ namespace perdure::fuzz {
 namespace {
 
 void out_of_time(int) {
-  constexpr std::string_view kText = "an input takes too long\n";
+  constexpr std::string_view kText = "an input takes too much processor time\n";
   (void)!::write(STDERR_FILENO, kText.data(), kText.size());
   std::abort();
 }

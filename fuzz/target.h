@@ -1,5 +1,5 @@
-// What the fuzz targets share. A target is one .cc that defines fuzz_one() and names itself; it is
-// linked with libFuzzer (preset `fuzz`), and with replay_main.cc in every other build.
+// Shared by the fuzz targets. A target is one .cc that defines fuzz_one(). The preset `fuzz` links
+// it with libFuzzer; every build links it with replay_main.cc.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace perdure::fuzz {
 
 using Input = std::span<const std::uint8_t>;
 
-// Judges one input; whatever it finds ends the process.
+// Judges one input. Aborts on a finding.
 void fuzz_one(Input input);
 
-// PERDURE_FUZZ_PLANT: the target has a bug, in its own code, that an input can reach.
+// PERDURE_FUZZ_PLANT enables a bug in the target's own code that an input can reach.
 enum class Plant : char {
   memory = '1',
-  answer = '2',  // of targets that compare answers
+  result = '2',  // in targets that compare results
 };
 inline bool planted(Plant plant = Plant::memory) noexcept {
   static const char on = [] {
@@ -28,23 +28,23 @@ inline bool planted(Plant plant = Plant::memory) noexcept {
   return on == static_cast<char>(plant);
 }
 
-// A finding that is no signal by itself. Not assert(): release builds judge too.
-#define PERDURE_EXPECT(condition, ...)                                             \
-  do {                                                                             \
-    if (!(condition)) {                                                            \
-      std::fprintf(stderr, "%s:%d: not so: %s: ", __FILE__, __LINE__, #condition); \
-      std::fprintf(stderr, __VA_ARGS__);                                           \
-      std::fputc('\n', stderr);                                                    \
-      std::abort();                                                                \
-    }                                                                              \
+// Reports a finding that raises no signal. Not assert(), because release builds judge too.
+#define PERDURE_EXPECT(condition, ...)                                              \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      std::fprintf(stderr, "%s:%d: expected %s: ", __FILE__, __LINE__, #condition); \
+      std::fprintf(stderr, __VA_ARGS__);                                            \
+      std::fputc('\n', stderr);                                                     \
+      std::abort();                                                                 \
+    }                                                                               \
   } while (false)
 
-// Ends the process, as a finding, if one input costs more than this processor time. Not wall time:
-// a machine that is busy elsewhere is no bug.
+// Aborts, as a finding, if one input takes more processor time than this. Wall time would depend on
+// the load of the machine.
 inline constexpr int kSecondsPerInput = 10;
 void limit_time() noexcept;
 
-// Takes values off the front of an input; zeros when it is used up.
+// Takes values off the front of an input. Returns zeros when it is used up.
 class Reader {
  public:
   explicit Reader(Input input) noexcept : rest_(input) {}

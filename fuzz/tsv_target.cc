@@ -1,6 +1,6 @@
-// tsv: any bytes as the input of `load`. The first two bytes are options; the rest is read through
-// a file and compared with what its lines are by definition. Fields that are valid come back from
-// their bytes, and are tried as keys of every type.
+// tsv: reads any bytes as the input of `load`. The first two bytes are options. The rest is read
+// through a file and compared with a line-by-line definition. Valid fields are unescaped, escaped
+// again, and looked up as keys of every type.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using cli::Bytes;
 
-// One empty map per type of key: what a text means to it is asked by looking it up.
+// One empty map per type of key. A lookup shows whether the text is a key of that type.
 class Maps {
  public:
   static Maps& get() {
@@ -30,7 +30,7 @@ class Maps {
     for (cli::TextMap& map : maps_) {
       const auto found = map.get(text);
       PERDURE_EXPECT(found ? !found->has_value() : found.error() == StatusCode::invalid_argument,
-                     "a lookup in an empty map");
+                     "a lookup in an empty map finds a key, or fails with another code");
     }
   }
 
@@ -58,13 +58,13 @@ class Maps {
 };
 
 void check_field(Bytes field) {
-  // At its exact size on the heap, so that AddressSanitizer sees what is read beyond it.
+  // A copy of its exact size on the heap, in which AddressSanitizer sees reads beyond the end.
   const std::vector<char> copy(field.begin(), field.end());
   const Bytes text(copy.data(), copy.size());
   const auto error = cli::field_error(text);
-  PERDURE_EXPECT(!error || !error->empty(), "an error without a word");
+  PERDURE_EXPECT(!error || !error->empty(), "an error has no message");
   std::string storage;
-  if (planted()) (void)cli::unescape(text, storage);  // the planted bug: not checked before
+  if (planted()) (void)cli::unescape(text, storage);  // the planted bug: unescapes without a check
   if (error) return;
   const std::string bytes(cli::unescape(text, storage));
   PERDURE_EXPECT(bytes.size() == cli::unescaped_size(text), "size %zu", bytes.size());
@@ -74,9 +74,9 @@ void check_field(Bytes field) {
   Maps::get().look_up(bytes);
 }
 
-// What the file has by definition, line by line.
+// The counts that the text has by definition.
 struct Expected {
-  std::uint64_t lines = 0;  // before the first bad one, if that ends it
+  std::uint64_t lines = 0;  // only those before the first bad line, unless bad lines are skipped
   std::uint64_t entries = 0;
   std::uint64_t bad = 0;
 };
@@ -109,8 +109,10 @@ void check_reader(Bytes text, const cli::InputOptions& options) {
   cli::LineReader reader(fd, options);
   Expected found;
   while (const auto block = reader.next()) {
-    PERDURE_EXPECT(block->lines_before == found.lines, "lines before a block");
-    PERDURE_EXPECT(text.substr(block->offset, block->text.size()) == block->text, "offset");
+    PERDURE_EXPECT(block->lines_before == found.lines,
+                   "the number of lines before a block is wrong");
+    PERDURE_EXPECT(text.substr(block->offset, block->text.size()) == block->text,
+                   "the offset of a block is wrong");
     found.lines += block->lines.size();
     for (const auto& share : block->shares) {
       found.entries += share.size();
@@ -118,13 +120,14 @@ void check_reader(Bytes text, const cli::InputOptions& options) {
         const cli::Line& line = block->lines[number];
         PERDURE_EXPECT(line.begin <= line.tab && line.tab < line.end &&
                            line.end <= block->text.size() && block->text[line.tab] == '\t',
-                       "a line's places");
+                       "the offsets of a line are wrong");
       }
     }
     for (auto i = 0U; i < options.workers; ++i) {
       block->next[i] = static_cast<std::uint32_t>(block->lines.size());
     }
-    PERDURE_EXPECT(block->end_of(block->done_lines()) <= text.size(), "end of a block");
+    PERDURE_EXPECT(block->end_of(block->done_lines()) <= text.size(),
+                   "a block ends beyond the text");
   }
   const Expected expected = count(text, options);
   PERDURE_EXPECT(found.lines == expected.lines && found.entries == expected.entries,
@@ -135,7 +138,7 @@ void check_reader(Bytes text, const cli::InputOptions& options) {
                  static_cast<unsigned long long>(expected.entries));
   PERDURE_EXPECT(reader.bad_line().has_value() == (expected.bad > 0 && !options.skip_bad) &&
                      (!options.skip_bad || reader.bad_lines_skipped() == expected.bad),
-                 "bad lines");
+                 "the bad lines are counted wrongly");
 }
 
 }  // namespace
