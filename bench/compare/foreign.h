@@ -1,4 +1,4 @@
-// The foreign engines under the driver, configured as docs/benchmarks.md says.
+// The foreign engines under the driver. docs/benchmarks.md gives their configuration.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace perdure::bench {
 
 struct ForeignOptions {
-  std::string path;  // files go into PATH.NAME.d, a folder that must not exist or be ours
+  std::string path;  // files are in PATH.NAME.d, which must not exist or have our mark
   DataKind key = {};
   DataKind value = {};
   std::uint32_t threads = 1;
   std::uint64_t max_size = 0;
-  std::uint64_t capacity = 0;  // entries that a table begins with; 0: as it comes
+  std::uint64_t capacity = 0;  // entries that a table is made for; 0: its default
 };
 
 std::unique_ptr<Subject> make_std_map_subject(const ForeignOptions& options);
@@ -26,10 +26,11 @@ std::unique_ptr<Subject> make_libcuckoo_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_tbb_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_lmdb_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_rocksdb_subject(const ForeignOptions& options);
-// Does nothing and answers "yes" to everything: what the driver itself costs.
+// A subject that does nothing and returns "yes" from every call: it measures the cost of the
+// driver.
 std::unique_ptr<Subject> make_null_subject(const ForeignOptions& options);
 
-// For tables in DRAM, whose keys and values are words or strings: std::uint64_t, std::string.
+// Copies a view into std::uint64_t or std::string, the key and value types of tables in DRAM.
 template <class T, class Ref>
 T owned(const Ref& ref) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -60,12 +61,13 @@ std::unique_ptr<Subject> make_typed(const ForeignOptions& options) {
   return std::make_unique<Typed<Word, Word>>(options);
 }
 
-// What malloc has handed out, of all arenas, as threads that inserted may be gone; what the driver
-// holds is small by comparison.
+// Bytes that malloc has handed out. All arenas count, because inserting threads may have ended. The
+// driver's own share is small.
 std::uint64_t heap_bytes() noexcept;
 
-// Integers as eight octets, most significant first, so that byte order is numeric order; values as
-// they lie in memory. Views into the argument or into `word`, which must outlive them.
+// Keys and values as bytes. Integer keys are eight octets, most significant first: byte order is
+// then numeric order. Values are as in memory. The views point into the argument or into `word`,
+// which must outlive them.
 class Encoded {
  public:
   explicit Encoded(const KeyRef& key) noexcept
@@ -86,16 +88,16 @@ class Encoded {
 KeyRef decode_key(const DataKind& kind, std::string_view bytes) noexcept;
 ValueRef decode_value(const DataKind& kind, std::string_view bytes) noexcept;
 
-// A folder of a foreign store, marked as made by perdure-compare.
+// The folder of a foreign store, with a mark that perdure-compare made it.
 class StoreFolder {
  public:
   StoreFolder(const std::string& path, const std::string& engine);
 
-  // Makes it empty; refuses a folder without our mark.
+  // Empties the folder. Fails if it has no mark.
   Result<void> create() const;
   void remove() const;
   const std::filesystem::path& path() const noexcept { return path_; }
-  // All files in it, the mark left out.
+  // Bytes of all files except the mark.
   std::uint64_t bytes() const;
 
  private:

@@ -1,6 +1,6 @@
-// LMDB: WRITEMAP, NOSYNC and MAPASYNC, one write transaction per operation, one reader per thread
-// that is reset and renewed. After a kill it keeps what `process` durability keeps; nothing more is
-// asked of it.
+// LMDB with WRITEMAP, NOSYNC and MAPASYNC: one write transaction per operation, and one reader per
+// thread, which is reset and renewed. After a kill it keeps what `process` durability keeps. No run
+// asks for more.
 #include <lmdb.h>
 
 #include <fmt/core.h>
@@ -90,7 +90,7 @@ class LmdbSession : public Session {
         no_if);
   }
 
-  // One transaction; `no_if` is the error that means "no" (0: none does).
+  // Runs one transaction. `no_if` is the error that means "no"; 0 if no error does.
   template <class Body>
   Outcome write(Body body, int no_if) {
     MDB_txn* txn = nullptr;
@@ -163,7 +163,7 @@ class LmdbSubject : public Subject {
     MDB_stat stat{};
     ::mdb_env_info(env_, &info);
     ::mdb_env_stat(env_, &stat);
-    // The file has the size of the map; what is used ends with the last page.
+    // The file is as large as the map. The used part ends with the last page.
     return {.entries = stat.ms_entries,
             .pm_bytes = (info.me_last_pgno + 1) * std::uint64_t{stat.ms_psize}};
   }

@@ -1,5 +1,5 @@
-// perdure-compare: the same generated work through the same driver, over perdure and foreign
-// engines, in one run. Rows that perdure loses are printed like all others.
+// perdure-compare: runs the same generated work through the same driver over perdure and foreign
+// engines. It also prints the rows in which perdure is slower.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ int complain(const Failure& failure) {
 std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOptions& options) {
   if (const auto engine = engine_named(name)) {
     PerdureOptions of_engine = perdure_options(options, *engine);
-    of_engine.needs_order = false;  // a row without scans, beside engines that have them
+    of_engine.needs_order = false;  // its row has no scans; rows of other engines may
     return make_perdure_subject(of_engine);
   }
   const ForeignOptions foreign{.path = options.path,
@@ -64,12 +64,12 @@ int compare(int argc, char** argv) {
   std::vector<RunResult> results;
   int status = 0;
   for (const std::string& name : options.engines) {
-    if (options.workloads.empty()) break;  // calibration only
+    if (options.workloads.empty()) break;  // only calibration was asked for
     const std::unique_ptr<Subject> subject = make_subject(name, options);
     auto result = run_subject(*subject, options, progress);
     if (!result) return complain(result.error());
     result->calibration = calibration;
-    // The null engine finds nothing, by design.
+    // The null engine finds nothing by design.
     if (name != "null") status = std::max(status, judge_result(*result));
     results.push_back(std::move(*result));
   }

@@ -1,5 +1,5 @@
-// RocksDB: write-ahead log on, sync off, no compression, everything else as it comes. Put and
-// Delete do not look whether the key is there, so that insert, update and erase always answer
+// RocksDB with its write-ahead log, without sync and compression; every other option has its
+// default. Put and Delete do not look the key up. Therefore insert, update and erase always return
 // "yes".
 #include <fmt/core.h>
 #include <rocksdb/db.h>
@@ -22,11 +22,11 @@ class RocksSession : public Session {
   Outcome update(const KeyRef& key, const ValueRef& value) override {
     const Encoded encoded_key(key);
     const Encoded encoded_value(value);
-    return answer(db_.Put(write_, slice(encoded_key.view()), slice(encoded_value.view())));
+    return outcome_of(db_.Put(write_, slice(encoded_key.view()), slice(encoded_value.view())));
   }
   Outcome erase(const KeyRef& key) override {
     const Encoded encoded(key);
-    return answer(db_.Delete(write_, slice(encoded.view())));
+    return outcome_of(db_.Delete(write_, slice(encoded.view())));
   }
   Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
     const Encoded encoded(key);
@@ -34,7 +34,7 @@ class RocksSession : public Session {
     const rocksdb::Status status =
         db_.Get(read_, db_.DefaultColumnFamily(), slice(encoded.view()), &value);
     if (status.ok()) visit(decode_value(options_.value, view(value)));
-    return answer(status);
+    return outcome_of(status);
   }
   Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) override {
     const Encoded encoded(from);
@@ -43,11 +43,11 @@ class RocksSession : public Session {
       tally.add(decode_key(options_.key, view(it->key())),
                 decode_value(options_.value, view(it->value())));
     }
-    return answer(it->status());
+    return outcome_of(it->status());
   }
 
  private:
-  Outcome answer(const rocksdb::Status& status) {
+  Outcome outcome_of(const rocksdb::Status& status) {
     if (status.ok()) return Outcome::yes;
     return status.IsNotFound() ? Outcome::no : fail(status.ToString());
   }

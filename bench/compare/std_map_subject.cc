@@ -1,5 +1,4 @@
-// std::map in DRAM: what an ordered map costs without persistence, with one mutex if threads share
-// it.
+// std::map in DRAM: the cost of an ordered map without persistence. Threads share one mutex.
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,7 +26,7 @@ class MapSession : public Session {
 
   Outcome insert(const KeyRef& key, const ValueRef& value) override {
     const auto lock = shared_.lock();
-    return answer(shared_.map.try_emplace(owned<K>(key), owned<V>(value)).second);
+    return outcome_of(shared_.map.try_emplace(owned<K>(key), owned<V>(value)).second);
   }
   Outcome update(const KeyRef& key, const ValueRef& value) override {
     const auto lock = shared_.lock();
@@ -60,7 +59,7 @@ class MapSession : public Session {
   }
 
  private:
-  static Outcome answer(bool yes) noexcept { return yes ? Outcome::yes : Outcome::no; }
+  static Outcome outcome_of(bool yes) noexcept { return yes ? Outcome::yes : Outcome::no; }
   static auto view(const KeyRef& key) noexcept {
     if constexpr (std::is_same_v<K, std::string>) {
       return key.bytes;

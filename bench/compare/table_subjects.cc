@@ -1,5 +1,5 @@
-// libcuckoo and oneTBB's hash map: what hash tables in DRAM cost, without persistence. Both grow as
-// they come, from the capacity that the run asks for.
+// libcuckoo and oneTBB's hash map: the cost of hash tables in DRAM without persistence. Each starts
+// with the capacity of the run and grows by its own rules.
 #include <oneapi/tbb/concurrent_hash_map.h>
 #include <oneapi/tbb/version.h>
 
@@ -39,7 +39,7 @@ class Tbb {
 
  public:
   static constexpr const char* kName = "tbb";
-  static constexpr bool kMallocs = false;  // it has an allocator of its own, which does not tell
+  static constexpr bool kMallocs = false;  // its own allocator reports no sizes
   static std::string version() { return TBB_runtime_version(); }
 
   explicit Tbb(std::uint64_t capacity) {
@@ -73,14 +73,14 @@ class TableSession : public Session {
   explicit TableSession(Table& table) : table_(table) {}
 
   Outcome insert(const KeyRef& key, const ValueRef& value) override {
-    return answer(table_.insert(owned<K>(key), owned<V>(value)));
+    return outcome_of(table_.insert(owned<K>(key), owned<V>(value)));
   }
   Outcome update(const KeyRef& key, const ValueRef& value) override {
-    return answer(table_.update(owned<K>(key), owned<V>(value)));
+    return outcome_of(table_.update(owned<K>(key), owned<V>(value)));
   }
-  Outcome erase(const KeyRef& key) override { return answer(table_.erase(owned<K>(key))); }
+  Outcome erase(const KeyRef& key) override { return outcome_of(table_.erase(owned<K>(key))); }
   Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
-    return answer(
+    return outcome_of(
         table_.read(owned<K>(key), [&](const V& value) { visit(borrowed<ValueRef>(value)); }));
   }
   Outcome scan(const KeyRef&, std::uint64_t, ScanTally&) override {
@@ -88,7 +88,7 @@ class TableSession : public Session {
   }
 
  private:
-  static Outcome answer(bool yes) noexcept { return yes ? Outcome::yes : Outcome::no; }
+  static Outcome outcome_of(bool yes) noexcept { return yes ? Outcome::yes : Outcome::no; }
 
   Table& table_;
 };

@@ -27,20 +27,19 @@ namespace perdure::bench {
 namespace {
 
 constexpr std::uint64_t kBytes = 1ULL << 30;
-constexpr unsigned kLineBits = 24;  // 64-byte lines in 1 GiB
+constexpr unsigned kLineBits = 24;  // 2^24 lines of 64 bytes: 1 GiB
 constexpr std::uint64_t kLines = 1ULL << kLineBits;
 constexpr std::size_t kRuns = 5;
-constexpr std::uint64_t kOperations = 1ULL << 20;  // of each run
-constexpr std::uint64_t kTransfers = 1ULL << 16;   // of each run
+constexpr std::uint64_t kOperations = 1ULL << 20;  // per run
+constexpr std::uint64_t kTransfers = 1ULL << 16;   // per run
 
 struct alignas(64) Line {
-  std::uint64_t next;  // load: the line to go to
-  std::uint64_t word;  // persist and cas
+  std::uint64_t next;  // load: the next line of the chain
+  std::uint64_t word;  // persist and cas: the word that they write
 };
 static_assert(sizeof(Line) == 64 && kLines * sizeof(Line) == kBytes);
 
-// The mapped file. Its name is gone as soon as it is open, so that nothing is left whatever
-// happens.
+// The mapped file. It is unlinked as soon as it is open, and therefore never remains.
 class Area {
  public:
   Area() = default;
@@ -66,8 +65,8 @@ class Area {
   }
   Line* lines() const noexcept { return static_cast<Line*>(base_); }
 
-  // Asks for huge pages, as a pool does when it grows; the content stays. False: the system gives
-  // none, or not for all of the area.
+  // Asks for huge pages, as a growing pool does; the content stays. Returns false if the system
+  // gives none, or not for the whole area.
   bool make_huge() noexcept {
     ::madvise(base_, kBytes, MADV_HUGEPAGE);
     ::madvise(base_, kBytes, MADV_COLLAPSE);
@@ -75,7 +74,7 @@ class Area {
   }
 
  private:
-  // How much of the area is mapped by huge pages, as /proc/self/smaps says.
+  // Bytes of the area in huge pages, from /proc/self/smaps.
   std::uint64_t huge_bytes() const {
     std::ifstream maps("/proc/self/smaps");
     const std::string begin = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(base_));
@@ -88,7 +87,7 @@ class Area {
       std::string name;
       std::uint64_t value = 0;
       if (!within || !(fields >> name >> value)) continue;
-      // The first is of tmpfs, the second of other files.
+      // The first is for tmpfs, the second for other files.
       if (name == "ShmemPmdMapped:" || name == "FilePmdMapped:") kibibytes += value;
     }
     return kibibytes << 10;
@@ -111,7 +110,7 @@ double median_of_runs(Run run, std::uint64_t operations = kOperations) {
   return results[kRuns / 2];
 }
 
-// Nanoseconds that `body` takes.
+// Returns the nanoseconds that `body` takes.
 template <class Body>
 double timed(Body body) {
   const std::uint64_t begin = RealPlatform::now_ns();
@@ -119,7 +118,7 @@ double timed(Body body) {
   return static_cast<double>(RealPlatform::now_ns() - begin);
 }
 
-// Two threads take turns at a word. The scheduler places them, as it does a benchmark's.
+// Two threads take turns at a word. The scheduler places them, as it does in a benchmark.
 double transfers() {
   alignas(64) std::atomic<std::uint64_t> turn{0};
   const auto take = [&](std::uint64_t first) {
@@ -136,7 +135,7 @@ double transfers() {
   });
 }
 
-// The costs of random lines of an area through which the chain of Line::next leads.
+// The costs of random lines of an area. Line::next chains the lines.
 class LineCosts {
  public:
   explicit LineCosts(Line* lines) : lines_(lines) {
@@ -152,7 +151,7 @@ class LineCosts {
     });
   }
   double persist() {
-    Random random(position_);  // uses the position, so that the loads cannot be optimised away
+    Random random(position_);  // uses the position: the compiler must not remove the loads
     return median_of_runs([&] {
       return timed([&] {
         for (std::uint64_t i = 0; i < kOperations; ++i) {
@@ -192,8 +191,8 @@ Result<Calibration> calibrate(const std::string& path, Progress& progress) {
   if (auto opened = area.open(path); !opened) return std::unexpected(opened.error());
   Line* const lines = area.lines();
 
-  // Page by page first, as page faults in random order would take longer than all the rest. Then
-  // one cycle through all lines in the order of a bijection.
+  // The first pass goes page by page, because page faults in random order would take longer than
+  // the measurement. Then a bijection orders all lines into one cycle.
   for (std::uint64_t i = 0; i < kLines; ++i) lines[i] = {};
   for (std::uint64_t i = 0; i < kLines; ++i) {
     lines[mix_bits(i, kLineBits)].next = mix_bits((i + 1) % kLines, kLineBits);

@@ -1,5 +1,5 @@
-// Calibration: what this machine's memory costs beside a given file, so that figures from different
-// machines can be put side by side.
+// Calibration: measures this machine's memory at the place of a given file. Figures of different
+// machines can then be compared.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,22 @@
 
 namespace perdure::bench {
 
-// Nanoseconds each, medians of 5; all but the last over 1 GiB of a file beside `path`, all pages
-// touched before: first with 4 KiB pages (huge pages refused), then with huge pages.
+// Nanoseconds, each a median of 5 runs. All but the last use 1 GiB of a file beside `path`, with
+// every page touched before: first with 4 KiB pages (huge pages refused), then with huge pages.
 struct Calibration {
   double persist_ns = 0;  // 8-byte store, write-back and fence of a random line
-  double load_ns = 0;     // load of a random line, each address taken from the line before
+  double load_ns = 0;     // load of a random line, whose address the previous line holds
   double cas_ns = 0;      // uncontended compare-and-swap on a random line
-  // The same with huge pages of 2 MiB, where the system gives them for the whole area.
+  // With huge pages of 2 MiB, if the system gives them for the whole area.
   std::optional<double> persist_huge_ns;
   std::optional<double> load_huge_ns;
   std::optional<double> cas_huge_ns;
-  // A line that one thread has written, until another sees it: tells processors that share a cache
-  // from those that do not. 0 on a machine of one processor.
+  // Time until a second thread sees a line that the first has written. Processors that share a
+  // cache differ from others here. 0 on a machine of one processor.
   double transfer_ns = 0;
 };
 
-// The file is removed afterwards, also on failure.
+// Removes the file afterwards, also on failure.
 Result<Calibration> calibrate(const std::string& path, Progress& progress);
 
 }  // namespace perdure::bench

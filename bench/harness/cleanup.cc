@@ -14,7 +14,8 @@ namespace {
 std::array<char, PATH_MAX> file = {};
 std::atomic<bool> armed{false};
 
-// Async-signal-safe: unlink, and the signal's own effect (SA_RESETHAND).
+// Async-signal-safe: unlinks the file, then raises the signal again with its default action
+// (SA_RESETHAND).
 void on_signal(int number) {
   if (armed.load()) ::unlink(file.data());
   ::raise(number);

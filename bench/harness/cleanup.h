@@ -1,11 +1,11 @@
-// A benchmark that is interrupted must not leave gigabytes in /dev/shm.
+// An interrupted benchmark must not leave gigabytes in /dev/shm.
 #pragma once
 
 #include <string>
 
 namespace perdure::bench {
 
-// From here on SIGINT, SIGTERM and SIGHUP remove this file before they end the process; "" for
+// From now on SIGINT, SIGTERM and SIGHUP remove this file before they end the process. "" removes
 // none.
 void remove_on_signal(const std::string& path);
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/harness/answer_chain.h"
+#include "bench/harness/result_chain.h"
 #include "perdure/pool.h"
 #include "platform/wait_for_loads.h"
 
@@ -22,7 +22,8 @@ std::uint64_t now_ns() noexcept {
                                         .count());
 }
 
-// Between two readings of the clock: the least of several runs, as anything above is a disturbance.
+// The time between two readings of the clock: the least of several runs, because any excess is a
+// disturbance.
 std::uint64_t empty_interval_ns() noexcept {
   constexpr int kRuns = 20;
   constexpr std::uint64_t kPairs = 2000;
@@ -52,12 +53,11 @@ void accumulate(Counters& sum, const Counters& part) noexcept {
   sum.allocations += part.allocations;
 }
 
-// One thread of a phase. Aligned, so that progress does not share a line with a neighbour's
-// counters.
+// One thread of a phase. The alignment keeps done_ off the lines of other workers' counters.
 class alignas(128) Worker {
  public:
   Worker(const Phase& phase, const WorkBlock& block, const ValueCodec& values, std::uint8_t newest,
-         std::uint64_t interval_ns, std::size_t sample_every, std::optional<AnswerChain> chain)
+         std::uint64_t interval_ns, std::size_t sample_every, std::optional<ResultChain> chain)
       : phase_(phase),
         block_(block),
         values_(values),
@@ -77,7 +77,7 @@ class alignas(128) Worker {
   }
 
   std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
-  // Of all its operations, had none been clocked.
+  // The seconds that all operations would take without clocked ones among them.
   double seconds() const noexcept {
     const auto operations = static_cast<double>(unclocked_ + latency_.count());
     return unclocked_ == 0 ? static_cast<double>(clocked_ns_) / 1e9
@@ -93,7 +93,8 @@ class alignas(128) Worker {
   bool failed() const noexcept { return failed_; }
 
  private:
-  // Calls op(i) for i in [0, n), the last sixteenth of each block each between clock readings.
+  // Calls op(i) for i in [0, n). The last operations of each block, one in sample_every_, are
+  // clocked one by one.
   template <class Op>
   void loop(std::size_t n, std::uint64_t unit, Op op) {
     for (std::size_t i = 0; i < n && !failed_;) {
@@ -117,18 +118,18 @@ class alignas(128) Worker {
     }
   }
 
-  // As loop(), but the answer of an operation says which one comes next: i, if all are right.
+  // As loop(), but the result of an operation determines the next one: i, if all results are right.
   template <class Op>
   void chained(std::size_t n, std::uint64_t unit, Op op) {
     std::size_t at = 0;
     std::uint64_t astray = 0;
     loop(n, unit, [&](std::size_t i) {
-      // Counted, not compared in a branch: behind one the compiler could put i for `at`.
+      // A counter, not a branch: after a branch the compiler could use i for `at`.
       astray += at != i ? 1 : 0;
-      answer_ = 0;
+      result_digest_ = 0;
       op(at);
       if (chain_->waits()) wait_for_loads();
-      at = chain_->next(at, answer_);
+      at = chain_->next(at, result_digest_);
       if (at >= n) [[unlikely]]
         at = 0;
     });
@@ -154,7 +155,7 @@ class alignas(128) Worker {
     }
   }
 
-  // A loop of its own for every kind, so that nothing but the operation is in it.
+  // Every kind has its own loop, which contains only the operation.
   void dispatch() {
     const std::size_t n = block_.size();
     if (chain_) return dispatch_chained();
@@ -240,12 +241,12 @@ class alignas(128) Worker {
 
   void read_missing(std::size_t i) {
     const Outcome outcome = session_->read(block_.key(i), [](const ValueRef&) {});
-    answer_ += digest(outcome);
+    result_digest_ += digest(outcome);
     failed_ |= outcome == Outcome::failed;
     unexpected_ += outcome == Outcome::yes ? 1 : 0;
   }
 
-  // The start key is present, so that a scan must begin with it.
+  // The start key is present. A scan must begin with it.
   void scan(std::size_t i, std::uint64_t limit) {
     const KeyRef from = block_.key(i);
     bool first_right = false;
@@ -270,7 +271,7 @@ class alignas(128) Worker {
     return versions_.first + (n >> 32) * block_.draws[i] +
            ((n & 0xFFFFFFFF) * block_.draws[i] >> 32);
   }
-  // A key that is younger than the first version may be absent; a value must be the key's.
+  // A key younger than the first version may be absent. A value must be the key's.
   void read_version(std::size_t i) {
     bool right = false;
     const Outcome outcome =
@@ -279,7 +280,7 @@ class alignas(128) Worker {
     if (outcome == Outcome::no && block_.indexes[i] >= phase_.untagged) return;
     count(outcome == Outcome::yes && !right ? Outcome::no : outcome, missing_);
   }
-  // Versions rise, and the last entry is what the key is now.
+  // Versions must rise, and the last entry must be the key's present value.
   void history(std::size_t i) {
     bool right = false;
     Version before = 0;
@@ -301,18 +302,17 @@ class alignas(128) Worker {
     unexpected_ += tally.entries() > entries ? tally.entries() - entries : 0;
   }
 
-  // Loads the value, line by line, and in clocked operations checks it: a value of this key, no
-  // newer than what is being written. All are checked, and for their generation, when everything
-  // is read back.
+  // Loads the value line by line. In clocked operations it also checks that the value is this key's
+  // and not newer than the current writes. read_back() checks all values and their generations.
   bool use(std::uint64_t key_word, const ValueRef& value) noexcept {
-    answer_ += digest(value);
+    result_digest_ += digest(value);
     if (!checking_) return true;
     const auto generation = values_.generation(key_word, value);
     return generation.has_value() && *generation <= newest_;
   }
 
   void count(Outcome outcome, std::uint64_t& if_no) {
-    answer_ += digest(outcome);
+    result_digest_ += digest(outcome);
     if (outcome == Outcome::yes) return;
     if (outcome == Outcome::no) ++if_no;
     failed_ |= outcome == Outcome::failed;
@@ -326,16 +326,16 @@ class alignas(128) Worker {
   std::uint8_t newest_;
   std::uint64_t interval_ns_;
   std::size_t sample_every_;
-  std::optional<AnswerChain> chain_;  // of dependent operations
+  std::optional<ResultChain> chain_;  // only with --dependent
   bool failed_ = false;
   std::uint64_t missing_ = 0;
   std::uint64_t unexpected_ = 0;
   VersionRange versions_;
-  std::uint64_t visited_ = 0;  // by snapshots
-  std::uint64_t touched_ = 0;  // by scans; keeps loads of values from being optimised away
-  std::uint64_t answer_ = 0;   // digests of what was returned, since it was last set to 0
+  std::uint64_t visited_ = 0;        // entries that snapshots visited
+  std::uint64_t touched_ = 0;        // from scans; the compiler must not remove the loads of values
+  std::uint64_t result_digest_ = 0;  // sum of the digests of results, since it was last set to 0
   bool checking_ = false;
-  std::uint64_t unclocked_ = 0;  // operations
+  std::uint64_t unclocked_ = 0;  // number of unclocked operations
   std::uint64_t unclocked_ns_ = 0;
   std::uint64_t clocked_ns_ = 0;
   std::atomic<std::uint64_t> done_{0};
@@ -363,7 +363,7 @@ class Starter {
     go_.store(true, std::memory_order_release);
     go_.notify_all();
   }
-  // Waits for all, showing how many operations done() says are done.
+  // Waits for all threads. Meanwhile it shows how many operations are done, which done() returns.
   template <class Done>
   void join(Progress& progress, Done done) {
     while (progress.enabled() && finished_.load(std::memory_order_acquire) < threads_.size()) {
@@ -398,7 +398,7 @@ Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
   const std::uint8_t newest = std::max(phase.generation, ledger.newest());
   std::vector<std::unique_ptr<Worker>> workers;
   for (const WorkBlock& block : phase.blocks) {
-    std::optional<AnswerChain> chain;
+    std::optional<ResultChain> chain;
     if (dependent_ && phase.workload != Workload::load) {
       chain.emplace(phase, block, values_, ledger);
     }

@@ -1,15 +1,15 @@
 // Driver: runs the phases of a benchmark over a Subject and reads everything back.
 //
-// The operations of a phase and their keys exist before the clock starts; threads are started
-// before it too, wait, and are released together. Each has a contiguous block of the operations.
-// The clock stops when the last one is done.
+// The operations of a phase and their keys exist before the clock starts. The threads start before
+// it too, wait, and are released together. Each has a contiguous block of the operations. The clock
+// stops when the last thread is done.
 //
-// Of every 4096 operations the last 256 are clocked one by one, for the percentiles, and what they
-// read is checked. The others run without a clock between them, since reading it keeps a processor
-// from beginning the next operation's misses early: `seconds` is their rate times all operations.
-// With `clock_all` every operation is clocked, so that the longest one of a phase is seen.
-// What an empty interval between two readings takes is taken off each latency. For read_batch the
-// unit of latency is the batch; everything else counts single keys.
+// In every 4096 operations the last 256 are clocked one by one for the percentiles, and their
+// results are checked. The others run without a clock between them, because reading it keeps a
+// processor from starting the next operation's misses early. `seconds` is their rate times all
+// operations. With `clock_all` every operation is clocked, and the longest one of a phase is found.
+// The time of an empty interval between two readings is subtracted from each latency. For
+// read_batch the unit of latency is the batch; everything else counts single keys.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@
 
 namespace perdure::bench {
 
-inline constexpr std::size_t kBlock = 4096;  // operations
+inline constexpr std::size_t kBlock = 4096;  // in operations
 inline constexpr std::size_t kSampleEvery = 16;
 
 struct PhaseResult {
   std::string name;
-  std::uint64_t operations = 0;  // of snapshots: the keys that they visit
+  std::uint64_t operations = 0;  // for snapshots: the keys that they visit
   double seconds = 0;
   Histogram latency;
-  std::optional<Counters> counters;  // of all threads together
-  std::uint64_t missing = 0;         // keys that must be there but were not found with their value
-  std::uint64_t unexpected = 0;      // keys found, or refused as existing, that must not be there
+  std::optional<Counters> counters;  // sum over all threads
+  std::uint64_t missing = 0;         // keys not found with their value although present
+  std::uint64_t unexpected = 0;      // keys found, or refused as existing, although absent
 
   double mops() const noexcept {
     return seconds > 0 ? static_cast<double>(operations) / seconds / 1e6 : 0;
@@ -45,7 +45,7 @@ struct PhaseResult {
 
 struct DriverOptions {
   bool clock_all = false;
-  bool dependent = false;  // see answer_chain.h; of every phase but `load`
+  bool dependent = false;  // see result_chain.h; every phase except `load`
 };
 
 class Driver {
@@ -55,8 +55,8 @@ class Driver {
 
   // Runs the phase, which WorkMaker made for the state in `ledger`.
   Result<PhaseResult> run(const Phase& phase, const Ledger& ledger);
-  // Reads every key back that must be present, with its value and generation; answers how many are
-  // not there. Not timed.
+  // Reads back every key that must be present, with its value and generation. Returns how many are
+  // missing. It is not timed.
   Result<std::uint64_t> read_back(const Ledger& ledger, std::uint32_t threads);
 
  private:

@@ -40,7 +40,7 @@ Result<HeapCost> measure_heap() {
     }
     for (const std::size_t i : order) heap.free(blocks[i]);
   };
-  round();  // takes the extents
+  round();  // acquires the extents
   const Counters before = thread_counters();
   std::array<double, kRuns> runs;
   for (double& run : runs) {

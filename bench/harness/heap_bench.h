@@ -1,5 +1,5 @@
-// The cost of the heap alone: allocate and free, one thread, over memory, as the pool configures
-// it for `emulated` durability.
+// Measures the heap alone: allocate and free with one thread over memory, configured as a pool does
+// for `emulated` durability.
 #pragma once
 
 #include "bench/workloads/data.h"
@@ -12,7 +12,7 @@ struct HeapCost {
   double fences_per_pair = 0;
 };
 
-// Batches of 1,000 blocks of mixed sizes, freed in another order than they were allocated.
+// Allocates batches of 1,000 blocks of mixed sizes and frees them in another order.
 Result<HeapCost> measure_heap();
 
 }  // namespace perdure::bench

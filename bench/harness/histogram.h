@@ -1,8 +1,8 @@
-// Histogram: counts of nanoseconds in log-linear buckets, as HdrHistogram keeps them.
+// Histogram: counts nanoseconds in log-linear buckets, as HdrHistogram does.
 //
-// A value below 256 has its own bucket; above, every power of two is cut into 128 equal parts, so
-// that a percentile is at most 1/128 (0.8 %) above the value it stands for, never below it. The
-// maximum is kept exactly. Thread safety: none; one per thread, merged at the end.
+// A value below 256 has its own bucket. Above, every power of two is divided into 128 equal parts.
+// A percentile is therefore never below its value, and at most 1/128 (0.8 %) above it. The maximum
+// is exact. Not thread-safe: each thread has one, and the driver merges them at the end.
 #pragma once
 
 #include <array>
@@ -23,12 +23,13 @@ class Histogram {
 
   std::uint64_t count() const noexcept { return count_; }
   std::uint64_t max() const noexcept { return max_; }
-  // The smallest bucket end that at least `quantile` of all values do not exceed; 0 if empty.
+  // Returns the smallest bucket end that at least `quantile` of all values do not exceed; 0 if
+  // empty.
   std::uint64_t percentile(double quantile) const noexcept;
 
   static constexpr unsigned kPartBits = 7;
   static constexpr std::uint64_t kParts = 1ULL << kPartBits;
-  // Shifts 0 to 63 - kPartBits, the first with a second half of its own below kParts.
+  // Shifts 0 to 63 - kPartBits. The first also has a bucket for each value below kParts.
   static constexpr std::size_t kBuckets = (64 - kPartBits + 1) * kParts;
 
   static constexpr std::size_t bucket_of(std::uint64_t value) noexcept {
@@ -36,7 +37,7 @@ class Histogram {
     const unsigned shift = static_cast<unsigned>(std::bit_width(value)) - (kPartBits + 1);
     return static_cast<std::size_t>(shift * kParts + (value >> shift));
   }
-  // The largest value in the bucket.
+  // The largest value of the bucket.
   static constexpr std::uint64_t bucket_end(std::size_t bucket) noexcept {
     if (bucket < 2 * kParts) return bucket;
     const std::uint64_t shift = bucket / kParts - 1;

@@ -16,9 +16,8 @@ namespace perdure::bench {
 namespace {
 
 constexpr char kDirty = 'k';
-constexpr std::uint64_t kWarmUp = 2000;  // operations before the kill may come
-constexpr std::uint64_t kDistance =
-    500;  // a key is taken out this many insertions after it came in
+constexpr std::uint64_t kWarmUp = 2000;   // operations before the kill
+constexpr std::uint64_t kDistance = 500;  // a key is erased this many insertions after its own
 
 bool read_all(int fd, void* data, std::size_t size) noexcept {
   auto* out = static_cast<char*>(data);
@@ -41,9 +40,9 @@ void write_all(int fd, std::string_view bytes) noexcept {
   }
 }
 
-// Inserts and erases until it is killed; answers what failed.
+// Inserts and erases until the process is killed. Returns the message of a failure.
 std::string work(Subject& subject, const KeySpace& keys, const ValueCodec& values,
-                 std::uint64_t first, int answer) {
+                 std::uint64_t first, int report) {
   if (auto opened = subject.reopen(); !opened) return opened.error().message;
   const std::unique_ptr<Session> session = subject.session();
   std::string bytes(keys.max_length(), '\0');
@@ -61,7 +60,7 @@ std::string work(Subject& subject, const KeySpace& keys, const ValueCodec& value
         (i >= kDistance && session->erase(key_of(first + i - kDistance)) == Outcome::failed)) {
       return session->error();
     }
-    if (i == kWarmUp) write_all(answer, std::string_view(&kDirty, 1));
+    if (i == kWarmUp) write_all(report, std::string_view(&kDirty, 1));
   }
 }
 
@@ -73,13 +72,13 @@ KillChild::~KillChild() {
     ::waitpid(pid_, nullptr, 0);
   }
   if (command_ >= 0) ::close(command_);
-  if (answer_ >= 0) ::close(answer_);
+  if (report_ >= 0) ::close(report_);
 }
 
 Result<void> KillChild::start(Subject& subject, const KeySpace& keys, const ValueCodec& values) {
   std::array<int, 2> command = {};
-  std::array<int, 2> answer = {};
-  if (::pipe2(command.data(), O_CLOEXEC) != 0 || ::pipe2(answer.data(), O_CLOEXEC) != 0) {
+  std::array<int, 2> report = {};
+  if (::pipe2(command.data(), O_CLOEXEC) != 0 || ::pipe2(report.data(), O_CLOEXEC) != 0) {
     return failure(kExitIo, fmt::format("pipe: {}", std::string_view(std::strerror(errno))));
   }
   pid_ = ::fork();
@@ -88,33 +87,33 @@ Result<void> KillChild::start(Subject& subject, const KeySpace& keys, const Valu
   }
   if (pid_ == 0) {
     ::close(command[1]);
-    ::close(answer[0]);
+    ::close(report[0]);
     std::uint64_t first = 0;
-    // The end of the pipe means that the parent has no use for this process, or has died.
+    // The end of the pipe means that the parent does not need this process, or has died.
     if (read_all(command[0], &first, sizeof(first))) {
-      write_all(answer[1], work(subject, keys, values, first, answer[1]));
+      write_all(report[1], work(subject, keys, values, first, report[1]));
     }
     ::_exit(0);
   }
   ::close(command[0]);
-  ::close(answer[1]);
+  ::close(report[1]);
   command_ = command[1];
-  answer_ = answer[0];
+  report_ = report[0];
   return {};
 }
 
 Result<void> KillChild::dirty_and_kill(std::uint64_t first) {
   write_all(command_, std::string_view(reinterpret_cast<const char*>(&first), sizeof(first)));
   char byte = 0;
-  const bool answered = read_all(answer_, &byte, 1);
+  const bool reported = read_all(report_, &byte, 1);
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;
-  if (answered && byte == kDirty) return {};
+  if (reported && byte == kDirty) return {};
   std::string message(1, byte);
-  while (answered && read_all(answer_, &byte, 1)) message += byte;
+  while (reported && read_all(report_, &byte, 1)) message += byte;
   return failure(kExitIo, fmt::format("the process to be killed failed: {}",
-                                      answered ? message : "it ended without a word"));
+                                      reported ? message : "it ended without a message"));
 }
 
 }  // namespace perdure::bench

@@ -1,5 +1,4 @@
-// MemoryHeap: the heap of a pool over DRAM, with no file under it, for what measures blocks and
-// tables and not files.
+// MemoryHeap: the heap of a pool over DRAM without a file, for measurements of blocks and tables.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +10,11 @@
 
 namespace perdure::bench {
 
-// All space is there from the start, touched: growth and page faults are the medium's cost.
+// All space is there and touched from the start, because growth and page faults are costs of the
+// medium.
 class MemoryHeap final : private Storage, private HeapHost {
  public:
-  // Once. Errors: out_of_memory.
+  // Call it once, before any other. Errors: out_of_memory.
   Status open(std::uint64_t extent_bytes, std::uint64_t extents) noexcept {
     const std::uint64_t table = (extents * 8 + extent_bytes - 1) / extent_bytes * extent_bytes;
     if (Status s = arena_.reserve(table + extents * extent_bytes); !s.ok()) return s;

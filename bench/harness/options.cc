@@ -40,13 +40,13 @@ The same generated work through the same driver for every engine, one after the 
 EXAMPLE
   perdure-compare --engines phast,lmdb,rocksdb --workload load,read,delete --records 1M)";
 
-// Memory that is free, as the system says.
+// Free memory of the system.
 std::uint64_t available_memory() noexcept {
   return static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) *
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// What CLI11 fills in, before it is judged.
+// The options as CLI11 fills them in, before they are checked.
 struct Raw {
   std::string engines;
   std::string workloads;
@@ -93,43 +93,48 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   }
   app.add_option(
       "--workload", raw.workloads,
-      "phases, in this order: load insert read read_batch read_missing update delete scan "
-      "churn ycsb_a .. ycsb_f, with commas between (load,insert,read,update,delete); where "
-      "versions are kept, also tag (insert, then tag) read_version history snapshot (one per "
-      "thread; operations are keys)");
-  app.add_option("--records", raw.records, "keys that load puts in (1M)");
-  app.add_option("--operations", raw.operations, "operations of every other phase (as --records)");
+      "phases, which run in the given order: load insert read read_batch read_missing update "
+      "delete scan "
+      "churn ycsb_a .. ycsb_f, separated by commas (load,insert,read,update,delete); for engines "
+      "with versions also tag (insert, then tag) read_version history snapshot (one per "
+      "thread; --operations counts keys)");
+  app.add_option("--records", raw.records, "keys that load inserts (1M)");
+  app.add_option("--operations", raw.operations,
+                 "operations of every other phase (same as --records)");
   app.add_option("--threads", raw.threads, "threads (1)");
   app.add_option("--distribution", raw.distribution,
                  "uniform, zipfian, latest, sequential or clustered (uniform)");
   app.add_option("--key", raw.key, "u64, string:LEN, or array:16 (u64)");
-  app.add_option("--value", raw.value, "u64, string:LEN, or array:15 with that (u64)");
+  app.add_option("--value", raw.value, "u64, string:LEN, or array:15 with --key array:16 (u64)");
   app.add_option("--durability", raw.durability, "auto, process, power or emulated (auto)");
   app.add_option("--write-latency-ns", raw.write_latency_ns,
-                 "emulated only: added after each write-back (0)");
-  app.add_option("--path", raw.path,
-                 "the pool (perdure-bench.perdure in /dev/shm if 1 GiB is free there, else here)");
-  app.add_option("--max-size", raw.max_size, "what the pool may grow to (64G)");
+                 "with --durability emulated: ns added to each write-back (0)");
+  app.add_option(
+      "--path", raw.path,
+      "file of the pool (perdure-bench.perdure in /dev/shm if 1 GiB is free there, else in "
+      "the working directory)");
+  app.add_option("--max-size", raw.max_size, "largest size of the pool (64G)");
   app.add_option(
       "--capacity", raw.capacity,
-      "entries that the map is made for, such as 64K; the rest are resizes (0: default)");
+      "entries that the map is made for, such as 64K; beyond it the map grows (0: default)");
   app.add_option("--recovery-threads", raw.recovery_threads,
-                 "threads of the recovery at open (0: one per core)");
+                 "threads that recover the pool at open (0: one per core)");
   app.add_option("--background-threads", raw.background_threads,
                  "threads that rehash and sweep beside the workload, at most 16 (1)");
-  app.add_option("--touch", raw.touch,
-                 "memory, such as 8G, that is written to once and given back before the run: a "
-                 "virtual machine may get it from its host only then, slowly (0)");
+  app.add_option(
+      "--touch", raw.touch,
+      "write to this much memory once before the run, such as 8G: the first write to a page "
+      "is slow in a virtual machine (0)");
   app.add_flag("--clock-all", raw.clock_all,
-               "clock every operation, not one in 16: slower, and `max ns` misses nothing");
+               "clock every operation, not one in 16: slower, but `max ns` is then exact");
   app.add_flag("--dependent", raw.dependent,
-               "the key of an operation follows from the answer of the one before, so that no two "
-               "overlap: insert read read_batch read_missing update delete, behind load");
+               "compute the key of an operation from the result of the one before: no two overlap; "
+               "for insert read read_batch read_missing update delete");
   app.add_option("--seed", raw.seed, "the same seed gives the same work (1)");
   app.add_flag("--json", raw.json, "print one JSON object");
-  app.add_flag("--keep", raw.keep, "leave the pool");
-  app.add_flag("--calibrate", raw.calibrate, "measure the memory (1 GiB beside --path)");
-  app.add_flag("--heap", raw.heap, "measure the heap alone: one allocate and one free");
+  app.add_flag("--keep", raw.keep, "keep the pool after the run");
+  app.add_flag("--calibrate", raw.calibrate, "measure the memory first (1 GiB beside --path)");
+  app.add_flag("--heap", raw.heap, "measure only the heap: one allocate and one free");
 }
 
 std::vector<std::string> split_list(std::string_view list) {
@@ -153,14 +158,14 @@ Result<void> check_engines(Program program, const std::vector<std::string>& engi
     const bool foreign = std::ranges::find(kForeign, name) != kForeign.end();
     if (foreign && program == Program::compare) continue;
     if (foreign) {
-      return failure(kExitUsage, fmt::format("engine '{}' is measured by perdure-compare", name));
+      return failure(kExitUsage, fmt::format("engine '{}' is foreign: use perdure-compare", name));
     }
     if (!engine_named(name)) return failure(kExitUsage, fmt::format("unknown engine '{}'", name));
   }
   return {};
 }
 
-// Before a pool is made: no other engine has them.
+// Fails before a pool is made if an engine keeps no versions.
 Result<void> check_versions(const BenchOptions& options) {
   const auto workload = std::ranges::find_if(options.workloads, needs_versions);
   if (workload == options.workloads.end()) return {};
@@ -190,11 +195,9 @@ Result<void> check_keys(const BenchOptions& options) {
   if (scheme == KeyScheme::ycsb) {
     const Distribution distribution = options.work.distribution;
     if (distribution == Distribution::sequential || distribution == Distribution::clustered) {
-      return failure(
-          kExitUsage,
-          fmt::format("ycsb workloads bring their own keys: --distribution {} does not go "
-                      "with them",
-                      distribution_name(distribution)));
+      return failure(kExitUsage,
+                     fmt::format("ycsb workloads have their own keys: leave out --distribution {}",
+                                 distribution_name(distribution)));
     }
     if (options.key.is_string && options.key.length < kMaxYcsbKeyLength) {
       return failure(kExitUsage, fmt::format("YCSB's keys have up to {} characters: use --key "
@@ -215,7 +218,7 @@ Result<void> check_keys(const BenchOptions& options) {
   return {};
 }
 
-// Whether the next key can follow from what an operation of the workload returns.
+// Whether the next key can depend on the result of such an operation.
 bool chains(Workload workload) noexcept {
   return workload == Workload::insert || workload == Workload::read ||
          workload == Workload::read_batch || workload == Workload::read_missing ||
@@ -225,16 +228,15 @@ bool chains(Workload workload) noexcept {
 Result<void> check_dependent(const BenchOptions& options) {
   if (!options.dependent) return {};
   constexpr std::string_view kUse =
-      "use it with insert, read, read_batch, read_missing, update or delete, behind load if you "
-      "like, which runs as always";
+      "use it with insert, read, read_batch, read_missing, update or delete; load may stand before "
+      "them and is not changed";
   for (const Workload workload : options.workloads) {
     if (workload == Workload::load || chains(workload)) continue;
-    return failure(kExitUsage, fmt::format("--dependent does not go with workload '{}'; {}",
+    return failure(kExitUsage, fmt::format("--dependent is not possible with workload '{}'; {}",
                                            workload_name(workload), kUse));
   }
   if (options.heap || std::ranges::none_of(options.workloads, chains)) {
-    return failure(kExitUsage,
-                   fmt::format("--dependent: there is no workload that it changes; {}", kUse));
+    return failure(kExitUsage, fmt::format("--dependent changes none of the workloads; {}", kUse));
   }
   return {};
 }
@@ -325,7 +327,7 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
   if (key->is_array != value->is_array ||
       (key->is_array &&
        (key->length != kMaxArrayKeyBytes || value->length != kMaxArrayValueBytes))) {
-    return failure(kExitUsage, "of maps of arrays, --key array:16 --value array:15 is measured");
+    return failure(kExitUsage, "arrays are measured with --key array:16 --value array:15 only");
   }
   Result<void> checked = check_engines(program, options.engines);
   if (checked) checked = judge_work(raw, options);

@@ -1,4 +1,4 @@
-// BenchOptions: the command line of `perdure bench` and of `perdure-compare`, parsed and judged.
+// BenchOptions: the command lines of `perdure bench` and `perdure-compare`, parsed and checked.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace perdure::bench {
 
 struct BenchOptions {
-  std::vector<std::string> engines;  // one, except for perdure-compare
-  std::vector<Workload> workloads;   // empty: calibration only
+  std::vector<std::string> engines;  // exactly one, except for perdure-compare
+  std::vector<Workload> workloads;   // empty: only calibration
   WorkOptions work = {};
   DataKind key = {};
   DataKind value = {};
@@ -24,23 +24,23 @@ struct BenchOptions {
   std::uint64_t max_size = 64_GiB;
   std::uint64_t capacity = 0;            // MapOptions::capacity
   std::uint32_t recovery_threads = 0;    // as in PoolOptions
-  std::uint32_t background_threads = 1;  // likewise
-  std::uint64_t touch = 0;               // bytes of memory to be had from the system beforehand
-  bool clock_all = false;                // every operation between two readings of the clock
-  bool dependent = false;                // each operation's key follows from the answer before
+  std::uint32_t background_threads = 1;  // as in PoolOptions
+  std::uint64_t touch = 0;               // bytes of memory to write to before the run
+  bool clock_all = false;                // clocks every operation
+  bool dependent = false;                // computes each key from the result before
   std::string path;
   bool json = false;
   bool keep = false;
   bool calibrate = false;
-  bool heap = false;  // the heap alone, nothing else
+  bool heap = false;  // measures only the heap
 };
 
 enum class Program : std::uint8_t { bench, compare };
 
-// Nothing: help was printed. A failure: the message is for standard error.
+// Returns nullopt if it printed help. The message of a failure is for standard error.
 Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv);
 
-// "10M" is ten million; "64MiB", "64M" as a size is 2^26 bytes.
+// parse_count: "10M" is ten million. parse_bytes: "64MiB" and "64M" are 2^26.
 std::optional<std::uint64_t> parse_count(std::string_view text) noexcept;
 std::optional<std::uint64_t> parse_bytes(std::string_view text) noexcept;
 

@@ -19,8 +19,8 @@
 namespace perdure::bench {
 namespace {
 
-// What the caller got wrong is a usage error, the rest is the machine's or the file's fault. The
-// library's messages mostly name the file; a bare code does not.
+// An error of the caller is a usage error; every other error is the machine's or the file's. The
+// library's messages usually name the file; the name of a bare code does not.
 Failure to_failure(const Status& status, std::string_view path) {
   const bool usage =
       status.code() == StatusCode::invalid_argument || status.code() == StatusCode::unsupported;
@@ -30,7 +30,7 @@ Failure to_failure(const Status& status, std::string_view path) {
                                             : fmt::format("{}: {}", path, message)};
 }
 
-// An array's bytes as its type.
+// Copies the bytes into an array.
 template <class T>
 T array_of(std::string_view bytes) noexcept {
   T array{};
@@ -142,7 +142,7 @@ class MapSession : public Session {
   }
 
  private:
-  // `yes`: what the caller takes for success.
+  // `yes`: whether the caller counts this as success.
   Outcome outcome(const Found& found, bool yes) {
     if (!found.ok()) return fail(std::string(found.status().message()));
     return yes ? Outcome::yes : Outcome::no;
@@ -156,7 +156,7 @@ class MapSession : public Session {
 
   Map<K, V>* map_;
   OrderedMap<K, V>* ordered_;      // null: the engine keeps no order
-  VersionedMap<K, V>* versioned_;  // null: they are not asked for
+  VersionedMap<K, V>* versioned_;  // null: no workload needs versions
   std::array<std::optional<Owned<V>>, kBatchLength> found_;
 };
 
@@ -201,13 +201,13 @@ class PerdureSubject : public Subject {
   std::string medium_;
   std::string durability_;
   std::optional<Pool> pool_;
-  // One of them: as much as the engine has, versions only where they are asked for.
+  // Exactly one has a value: the richest type that the engine supports; versions only if needed.
   std::optional<VersionedMap<K, V>> versioned_;
   std::optional<OrderedMap<K, V>> ordered_;
   std::optional<Map<K, V>> map_;
 };
 
-// Only a pool whose one map is the benchmark's is replaced.
+// Replaces a pool only if the benchmark's map is its only map.
 template <MapKey K, MapValue V>
 Result<void> PerdureSubject<K, V>::remove_old() {
   const std::string& path = options_.path;
@@ -217,7 +217,7 @@ Result<void> PerdureSubject<K, V>::remove_old() {
     return failure(kExitIo, fmt::format("{}: {}", path, std::string_view(std::strerror(errno))));
   }
   auto info = Pool::inspect(path);
-  // A run that was killed before its map existed leaves a pool without maps.
+  // A run that was killed before it made its map leaves a pool without maps.
   const bool ours =
       S_ISREG(status.st_mode) && info.has_value() &&
       (info->maps.empty() || (info->maps.size() == 1 && info->maps[0].name == kBenchMap));
@@ -243,8 +243,8 @@ template <MapKey K, MapValue V>
 Result<void> PerdureSubject<K, V>::create() {
   if (auto removed = remove_old(); !removed) return removed;
   auto opened = open(true);
-  // A refusal after the file was made (an engine that keeps no order, say) must not leave it
-  // behind.
+  // If opening fails after the file was made (the engine keeps no order, for example), the file
+  // must not remain.
   if (!opened && created_) {
     pool_.reset();
     remove();
@@ -311,8 +311,8 @@ template <MapKey K, MapValue V>
 Footprint PerdureSubject<K, V>::footprint() {
   const MapStats map = in_order() != nullptr ? in_order()->stats() : map_->stats();
   const auto pool = pool_->stats();
-  if (!pool) return {};  // no memory for a few hundred bytes
-  // The pool has no other map: what the heap keeps in DRAM is all this map's.
+  if (!pool) return {};  // there is no memory for a few hundred bytes
+  // The pool has no other map: all DRAM of the heap is this map's.
   return {.entries = map.entries,
           .pm_bytes = pool->assigned_bytes,
           .dram_bytes = map.dram_bytes + pool->heap_dram_bytes,

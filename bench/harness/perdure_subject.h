@@ -1,4 +1,4 @@
-// The subject that this is all about: a perdure pool with one map, through the public interface.
+// PerdureSubject: a perdure pool with one map, through the public interface.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace perdure::bench {
 
-// The name of the map in a pool of the benchmark; a pool with this map and no other is taken for
-// one of ours and may be replaced.
+// The name of the benchmark's map. A pool with this map and no other is one of ours and may be
+// replaced.
 inline constexpr const char* kBenchMap = "bench";
 
 struct PerdureOptions {
@@ -26,11 +26,11 @@ struct PerdureOptions {
   std::uint64_t capacity = 0;  // MapOptions::capacity
   std::uint32_t recovery_threads = 0;
   std::uint32_t background_threads = 1;
-  bool needs_order = false;  // fail at create where the engine keeps none
+  bool needs_order = false;  // create fails if the engine keeps no order
   bool needs_versions = false;
 };
 
-// What a command line asks of one engine.
+// The options that a command line gives to one engine.
 PerdureOptions perdure_options(const BenchOptions& options, Engine engine);
 
 std::unique_ptr<Subject> make_perdure_subject(const PerdureOptions& options);

@@ -1,4 +1,4 @@
-// Progress: one line on standard error that says how far a phase is, on a terminal only.
+// Progress: shows on standard error, if it is a terminal, how far a phase is.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace perdure::bench {
 
 class Progress {
  public:
-  // Disabled: every call does nothing.
+  // If disabled, every call does nothing.
   explicit Progress(bool enabled) noexcept : enabled_(enabled) {}
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Enough digits to compute with, few enough to read.
+// Rounds to `digits` decimal places.
 double rounded(double value, int digits) {
   const double scale = std::pow(10.0, digits);
   return std::round(value * scale) / scale;
@@ -78,7 +78,7 @@ std::string phase_row(const PhaseResult& phase) {
   return row + "\n";
 }
 
-// A growth or shrink of a hash table: how long it took, how full the table was, what it cost.
+// A growth or shrink of a hash table: its time, the load of the table, and its cost.
 Json resize_json(const ResizeStats& resize) {
   const bool over = resize.end_ns != 0;
   return {
@@ -161,9 +161,9 @@ std::string calibration_text(const Calibration& calibration) {
   text += calibration.load_huge_ns
               ? costs("huge", calibration.persist_huge_ns.value_or(0), *calibration.load_huge_ns,
                       calibration.cas_huge_ns.value_or(0))
-              : "huge pages: the system gives none here\n";
+              : "huge pages: the system has none for this file\n";
   return text +
-         fmt::format("a line from one thread to another {:.0f} ns\n", calibration.transfer_ns);
+         fmt::format("transfer of a line between two threads {:.0f} ns\n", calibration.transfer_ns);
 }
 
 std::string table(const RunResult& result, const BenchOptions& options) {
@@ -186,7 +186,7 @@ std::string table(const RunResult& result, const BenchOptions& options) {
                       or_dash(footprint.load_factor, 3));
   if (result.reopen_clean_seconds) {
     text += fmt::format(
-        "close: {} s; open: {} s after it, {} s after kill -9, first answer at {} s\n",
+        "close: {} s; open: {} s after it, {} s after kill -9, first lookup after {} s\n",
         or_dash(result.close_seconds, 4), or_dash(result.reopen_clean_seconds, 4),
         or_dash(result.reopen_killed_seconds, 4), or_dash(result.first_lookup_seconds, 4));
   }
@@ -216,10 +216,10 @@ std::string comparison(const std::vector<RunResult>& results, const BenchOptions
 
 int judge_result(const RunResult& result) {
   if (result.missing == 0 && result.unexpected == 0) return 0;
-  fmt::print(
-      stderr,
-      "perdure: {}: {} keys were not found with their value, {} were there that must not be\n",
-      result.engine, result.missing, result.unexpected);
+  fmt::print(stderr,
+             "perdure: {}: {} keys were not found with their value, {} keys were found that must "
+             "be absent\n",
+             result.engine, result.missing, result.unexpected);
   return kExitViolation;
 }
 

@@ -1,4 +1,4 @@
-// How a run is told: one JSON object, or a table.
+// Prints a run as one JSON object, or as a table.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,11 +16,11 @@ nlohmann::ordered_json to_json(const RunResult& result, const BenchOptions& opti
 std::string calibration_text(const Calibration& calibration);
 std::string table(const RunResult& result, const BenchOptions& options);
 
-// One row per engine, one column per phase: millions of operations per second.
+// One row per engine and one column per phase: millions of operations per second.
 std::string comparison(const std::vector<RunResult>& results, const BenchOptions& options);
 
-// The exit status: kExitViolation, with a message on standard error, where a key was lost or made
-// up.
+// Returns the exit status: kExitViolation, with a message on standard error, if keys were lost or
+// found that were never written.
 int judge_result(const RunResult& result);
 
 }  // namespace perdure::bench

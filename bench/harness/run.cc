@@ -21,8 +21,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// So that the system has the memory that a run will take. Pages that no process has written to yet
-// may not exist in a virtual machine: its host makes each when it is touched first.
+// Makes the system hold the memory that a run will take. In a virtual machine, pages that no
+// process has written to may not exist yet: the host makes each at its first write.
 Result<void> touch_memory(std::uint64_t bytes) {
   if (bytes == 0) return {};
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -97,7 +97,7 @@ class Run {
     return {};
   }
 
-  // The store is weighed when it is fullest: before anything is deleted.
+  // Measures the footprint when the store is fullest: before the first delete.
   Result<void> check_and_weigh() {
     if (!footprint_taken_) {
       result_.footprint = subject_.footprint();
@@ -106,7 +106,7 @@ class Run {
     return read_back();
   }
 
-  // Opens the store and looks up one key that must be there, if there is any.
+  // Opens the store and looks up one key that must be present, if there is one.
   Result<void> timed_reopen(double& open_seconds, double& lookup_seconds) {
     const auto begin = Clock::now();
     if (auto opened = subject_.reopen(); !opened) return opened;
@@ -157,7 +157,7 @@ class Run {
 
 Result<RunResult> run_subject(Subject& subject, const BenchOptions& options, Progress& progress) {
   auto result = Run(subject, options, progress).execute();
-  // After a failure the store may still be open; what closing it would say is of no interest then.
+  // After a failure the store may still be open. An error of its close does not matter then.
   if (!result) (void)subject.close();
   if (!options.keep) subject.remove();
   remove_on_signal({});

@@ -1,5 +1,5 @@
-// One run: a subject created, all phases, every key read back, closed and opened again, killed and
-// opened again, removed.
+// One run: creates a subject, runs all phases, reads every key back, closes and reopens the store,
+// kills a process that uses it, reopens and removes it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct RunResult {
   std::string version;
   std::optional<Calibration> calibration;
   std::vector<PhaseResult> phases;
-  Footprint footprint;  // before the first delete phase, else after the last phase
+  Footprint footprint;  // before the first delete phase, otherwise after the last phase
   std::optional<double> close_seconds;
   std::optional<double> reopen_clean_seconds;
   std::optional<double> reopen_killed_seconds;
@@ -31,7 +31,7 @@ struct RunResult {
   std::uint64_t unexpected = 0;
 };
 
-// The files are gone afterwards, also on failure, unless options.keep.
+// Removes the files afterwards, also on failure, unless options.keep.
 Result<RunResult> run_subject(Subject& subject, const BenchOptions& options, Progress& progress);
 
 }  // namespace perdure::bench

@@ -1,9 +1,8 @@
-// Subject and Session: what an engine has to offer to be driven.
+// Subject and Session: the interface of an engine under the driver.
 //
-// A Subject is one engine with one store on disk or in memory; it is created, closed, opened again
-// and removed by one thread. A Session is one thread's handle on it: made, used and destroyed by
-// that thread, many at a time. A foreign engine implements these two and is driven exactly like our
-// own.
+// A Subject is one engine with one store on disk or in memory. One thread creates, closes, reopens
+// and removes it. A Session is one thread's handle on it: that thread makes, uses and destroys it,
+// and many exist at a time. A foreign engine implements both and is driven exactly like our own.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +21,11 @@ namespace perdure::bench {
 
 enum class Outcome : std::uint8_t { no, yes, failed };
 
-// What a scan goes through, counted entry by entry without an indirect call: that would cost more
-// than some engines take for an entry.
+// Counts the entries of a scan without an indirect call per entry, which would cost more than some
+// engines take for an entry.
 class ScanTally {
  public:
-  // `first` is called with the first entry; it outlives the tally.
+  // `first` is called with the first entry. It must outlive the tally.
   explicit ScanTally(FunctionRef<void(const KeyRef&, const ValueRef&)> first) : first_(first) {}
 
   void add(const KeyRef& key, const ValueRef& value) {
@@ -43,7 +42,7 @@ class ScanTally {
  private:
   FunctionRef<void(const KeyRef&, const ValueRef&)> first_;
   std::uint64_t entries_ = 0;
-  std::uint64_t touched_ = 0;  // keeps the loads of values from being optimised away
+  std::uint64_t touched_ = 0;  // the compiler must not remove the loads of values
 };
 
 class Session {
@@ -53,32 +52,32 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // `no`: the key exists and nothing changed. Engines that cannot tell answer `yes`.
+  // `no`: the key exists and nothing changed. Engines that cannot tell return `yes`.
   virtual Outcome insert(const KeyRef& key, const ValueRef& value) = 0;
-  // `no`: the key is absent. Engines that cannot tell answer `yes`.
+  // `no`: the key is absent. Engines that cannot tell return `yes`.
   virtual Outcome update(const KeyRef& key, const ValueRef& value) = 0;
   virtual Outcome erase(const KeyRef& key) = 0;
-  // Views end with the callback.
+  // The views are valid during the callback.
   virtual Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) = 0;
-  // Calls visit(i, value) for every key that is present. Engines without batches look up one by
-  // one.
+  // Calls visit(i, value) for every present key. The default looks the keys up one by one.
   virtual Outcome read_batch(std::span<const KeyRef> keys,
                              FunctionRef<void(std::size_t, const ValueRef&)> visit);
-  // Up to `limit` entries in key order, beginning with `from`. Keys are given as the engine returns
-  // them: integers in `word`, strings in `bytes` (and `word` 0).
+  // Up to `limit` entries in key order, from `from` on. Keys are as the engine returns them:
+  // integers in `word`, strings in `bytes` (and `word` 0).
   virtual Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) = 0;
 
-  // Of engines that keep versions; others fail.
+  // For engines that keep versions; others fail.
   virtual Outcome tag();
   virtual VersionRange versions() { return {.first = 1, .last = 0}; }
   virtual Outcome read_at(const KeyRef& key, Version version,
                           FunctionRef<void(const ValueRef&)> visit);
-  // Calls visit(version, value), null where the key was removed, oldest first. `no`: it never was.
+  // Calls visit(version, value), oldest first; value is null if the key was removed. `no`: the key
+  // never existed.
   virtual Outcome history(const KeyRef& key, FunctionRef<void(Version, const ValueRef*)> visit);
   // All entries of a version, in key order.
   virtual Outcome scan_at(Version version, ScanTally& tally);
 
-  // What failed last.
+  // The message of the last failure.
   const std::string& error() const noexcept { return error_; }
 
  protected:
@@ -92,13 +91,13 @@ class Session {
   std::string error_;
 };
 
-// What a store takes. Absent: the engine cannot tell.
+// The space of a store. Absent: the engine cannot tell.
 struct Footprint {
   std::uint64_t entries = 0;
   std::optional<std::uint64_t> pm_bytes = {};  // persistent: assigned extents, or files
   std::optional<std::uint64_t> dram_bytes = {};
   std::optional<double> load_factor = {};
-  std::vector<ResizeStats> resizes = {};  // of a hash table, the last of them
+  std::vector<ResizeStats> resizes = {};  // the last resizes of a hash table
 };
 
 class Subject {
@@ -112,19 +111,19 @@ class Subject {
   virtual std::string medium() const = 0;
   virtual std::string durability() const = 0;
   virtual std::string version() const = 0;
-  // Whether perdure::thread_counters() counts what it does.
+  // Whether perdure::thread_counters() counts its work.
   virtual bool counted() const { return false; }
-  // Whether anything is left after close, so that opening again can be measured.
+  // Whether the store survives close, and reopening can be measured.
   virtual bool persistent() const { return true; }
 
-  // Makes a new, empty store; refuses to replace a file that it did not make.
+  // Makes a new, empty store. Fails rather than replace a file that it did not make.
   virtual Result<void> create() = 0;
   virtual Result<void> reopen() = 0;
   virtual Result<void> close() = 0;
   // Removes the files of a closed store. Idempotent.
   virtual void remove() = 0;
 
-  // Where the store is one file, its path: an interrupted run removes it.
+  // The path, if the store is one file: an interrupted run removes it.
   virtual std::string file() const { return {}; }
 
   virtual std::unique_ptr<Session> session() = 0;

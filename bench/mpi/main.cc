@@ -1,7 +1,7 @@
 // perdure-mpi: the distributed store as an example and as the benchmark of the paper's section V.H.
 //
-//   mpirun -np 4 perdure-mpi demo DIRECTORY      inserts, tags, finds, extracts; goes on where
-//                                                the last one ended
+//   mpirun -np 4 perdure-mpi demo DIRECTORY      inserts, tags, finds, extracts; continues where
+//                                                the last run ended
 //   mpirun -np 4 perdure-mpi bench [DIRECTORY]   find, tag, snapshots by both merges, checked
 #include <fmt/core.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ using perdure::mpi::Partition;
 
 struct Settings {
   std::string directory;
-  std::uint64_t keys = 100'000;  // of a rank, as in the paper
+  std::uint64_t keys = 100'000;  // per rank, as in the paper
   std::uint64_t finds = 10'000;
   std::uint64_t bulk = 1000;
   std::uint64_t runs = 7;
@@ -32,7 +32,8 @@ struct Settings {
   bool by_range = false;
 };
 
-// An error of one rank is an error of all, so all end here together, but for errors of MPI.
+// An error of one rank is an error of all: all ranks end here together. Errors of MPI are the
+// exception.
 [[noreturn]] void give_up(const Status& status) {
   fmt::print(stderr, "perdure-mpi: {}\n", status.message());
   MPI_Abort(MPI_COMM_WORLD, 3);
@@ -142,10 +143,10 @@ class Bench {
     print("find, in bulk", bulk.seconds() / kBulks / static_cast<double>(settings_.bulk) * 1e6,
           "us");
   }
-  struct Times {  // ms; `behind` the own scan: what the two merges have not in common
+  struct Times {  // in ms; `behind`: everything after the own scan, in which the merges differ
     std::vector<double> whole, behind, extract, transfer, merge;
   };
-  // In turn, so that whatever else the machine does meets both.
+  // The two merges alternate, and other load on the machine affects both.
   void snapshots() {
     Times optimized, naive;
     for (std::uint64_t i = 0; i < settings_.runs; ++i) {
@@ -156,9 +157,9 @@ class Bench {
     report("OptMerge", optimized);
     report("NaiveMerge", naive);
     compare("whole snapshots", naive.whole, optimized.whole);
-    compare("behind the scan", naive.behind, optimized.behind);
+    compare("after the scan", naive.behind, optimized.behind);
   }
-  // Above 1 OptMerge is ahead.
+  // Above 1 OptMerge is faster.
   void compare(const char* what, const std::vector<double>& naive,
                const std::vector<double>& optimized) const {
     if (store_.rank() != 0) return;
@@ -178,13 +179,16 @@ class Bench {
     times.transfer.push_back(static_cast<double>(all.times().transfer_ns) / 1e6);
     times.merge.push_back(static_cast<double>(all.times().merge_ns) / 1e6);
     times.behind.push_back(times.transfer.back() + times.merge.back());
-    // As many keys as were inserted, rising, each with its value: so it is the oracle's.
+    // The snapshot must have as many keys as were inserted, rising, each with its value. That is
+    // the oracle's state.
     bool right = all.total() == total_ && (store_.rank() != 0 || all.size() == total_);
     for (std::uint64_t j = 0; j < all.size(); ++j) {
       const auto [key, value] = all[j];
       right = right && value < total_ && key == mixed(value) && (j == 0 || all[j - 1].first < key);
     }
-    if (!right) give_up(Status::format(perdure::StatusCode::corruption, "not the oracle's"));
+    if (!right)
+      give_up(
+          Status::format(perdure::StatusCode::corruption, "a snapshot differs from the oracle's"));
   }
   static double fastest(const std::vector<double>& values) {
     return *std::min_element(values.begin(), values.end());
@@ -205,7 +209,7 @@ class Bench {
   perdure::Version version_ = 0;
 };
 
-// Without a directory: one that is made, and removed at the end.
+// Without a directory, it makes a temporary one and removes it at the end.
 void bench(Settings settings) {
   const bool own = settings.directory.empty();
   int rank = 0;
@@ -231,15 +235,18 @@ int main(int argc, char** argv) {
   CLI::App app("A versioned store over the ranks of an MPI run");
   app.require_subcommand(1);
   auto* demo_command = app.add_subcommand("demo", "insert, tag, find and extract, once");
-  demo_command->add_option("directory", settings.directory, "of the store")->required();
+  demo_command->add_option("directory", settings.directory, "directory of the store")->required();
   auto* bench_command = app.add_subcommand("bench", "the paper's section V.H");
-  bench_command->add_option("directory", settings.directory, "a new one; default: temporary");
-  bench_command->add_option("--keys", settings.keys, "of each rank");
-  bench_command->add_option("--finds", settings.finds, "one at a time");
+  bench_command->add_option("directory", settings.directory,
+                            "a new directory; default: a temporary one");
+  bench_command->add_option("--keys", settings.keys, "keys per rank");
+  bench_command->add_option("--finds", settings.finds, "finds, one at a time");
   bench_command->add_option("--bulk", settings.bulk, "queries in one collective");
-  bench_command->add_option("--runs", settings.runs, "snapshots of each kind; the median counts")
+  bench_command
+      ->add_option("--runs", settings.runs, "snapshots of each kind; the median is printed")
       ->check(CLI::PositiveNumber);
-  bench_command->add_option("--merge-threads", settings.merge_threads, "0: cores by ranks");
+  bench_command->add_option("--merge-threads", settings.merge_threads,
+                            "threads of a merge; 0: cores divided by ranks");
   bench_command->add_flag("--range", settings.by_range, "partition by range, not by hash");
   int status = 0;
   try {

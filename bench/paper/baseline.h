@@ -1,5 +1,5 @@
-// Baseline: what the tables that are compared with level hashing have in common. They live in a
-// heap for the time of a run and leave their blocks to it: no root names them, nothing opens them
+// Baseline: the common part of the tables that are compared with level hashing. They live in a heap
+// for the time of a run and leave their blocks to it. No root names them, and they are never opened
 // again.
 #pragma once
 
@@ -25,7 +25,8 @@ class Baseline : public Table {
     visit_slots([&](const Slot& slot) { visit(slot.key, slot.value); });
     return {};
   }
-  // Every item is where a lookup finds it, so no key is there twice; and they are counted.
+  // Checks that a lookup finds every item in its slot, which excludes duplicate keys, and that the
+  // number of items is right.
   void check(Findings& report) final {
     std::uint64_t count = 0;
     visit_slots([&](const Slot& slot) {
@@ -43,14 +44,14 @@ class Baseline : public Table {
   virtual const Slot* lookup(std::uint64_t key) const noexcept = 0;
   virtual void visit_slots(FunctionRef<void(const Slot&)> visit) const = 0;
 
-  // Before anything else.
+  // Call it before any other operation.
   Status open_log() noexcept {
     auto log = allocate<LogLine>(1);
     if (!log) return std::move(log.error());
     log_free_.set_log(*log);
     return {};
   }
-  // An array of zeros.
+  // Allocates an array of zeros.
   template <class T>
   Expected<T*> allocate(std::uint64_t count) noexcept {
     auto block = heap_.allocate(count * sizeof(T), BlockKind::zero_on_free);

@@ -2,11 +2,11 @@
 // compared with (paper, sections 2.2.1 and 5.1).
 //
 // WHAT  Two hash functions, buckets of kSlots. An insert takes an empty slot of its two buckets,
-//   or evicts a random item to its other bucket, and so on; the table is full when kEvictions were
-//   not enough.
-// CONSISTENCY  log_free.h. The cuckoo path is searched first and nothing is changed; then its
-//   items move from its end backwards, so none is ever missing (the paper's figure 9). No slot is
-//   twice on a path: the second movement would find the item gone.
+//   or evicts a random item to its other bucket, and so on. The table is full when kEvictions do
+//   not suffice.
+// CONSISTENCY  log_free.h. An insert first searches the cuckoo path and changes nothing. Then the
+//   items move from the end of the path backwards, and none is ever missing (the paper's figure 9).
+//   No slot is twice on a path, because the second movement would not find the item.
 #pragma once
 
 #include <new>
@@ -70,7 +70,8 @@ class Bch final : public TwoChoice<P, kSlots> {
     }
     return false;
   }
-  // The next step of a path, in a full bucket: a random slot, or the next one that is not on it.
+  // The next step of a path, in a full bucket: a random slot, or the next one that is not on the
+  // path.
   bool extend(BucketT& bucket, std::uint32_t length) noexcept {
     const auto first = static_cast<std::uint32_t>(random_.below(kSlots));
     for (std::uint32_t i = 0; i < kSlots; ++i) {
@@ -79,7 +80,7 @@ class Bch final : public TwoChoice<P, kSlots> {
     }
     return false;
   }
-  // Empties a slot of one of the key's buckets; not found() if that takes too many evictions.
+  // Empties a slot of one of the key's buckets. Not found() if that takes too many evictions.
   Place make_place(const level::Probe& probe) noexcept {
     BucketT* bucket = &this->bucket(probe.hashes[random_.below(2)]);
     for (std::uint32_t length = 0; length < kEvictions; ++length) {

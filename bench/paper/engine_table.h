@@ -1,4 +1,4 @@
-// Our engines as tables, on the heap that the baselines have too.
+// Our engines as tables, on the same heap as the baselines.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace perdure::paper {
 
-// Who does the work that no operation waits for.
+// The thread that does the background work.
 enum class Resizer : std::uint8_t {
-  thread,  // one of its own, as in a pool
-  caller,  // settle(); and every mutation, which must look whether there is any
+  thread,  // its own, as in a pool
+  caller,  // the caller: in settle() and in every mutation, which must check for such work
 };
 
 class EngineTable : public Table {
@@ -56,18 +56,18 @@ class EngineTable : public Table {
  private:
   bench::MemoryHeap& memory_;
   Background<RealPlatform> background_;
-  std::unique_ptr<EngineInstance> instance_;  // registers there
+  std::unique_ptr<EngineInstance> instance_;  // registers with instance_
   detail::Index* index_ = nullptr;
 };
 
 class ClevelTable final : public EngineTable {
  public:
-  // For about so many items.
+  // For about `capacity` items.
   static Expected<std::unique_ptr<Table>> make(bench::MemoryHeap& memory, std::uint64_t capacity);
   using EngineTable::EngineTable;
 };
 
-// `Lines`: of a bucket, of three slots each; the engine's own is two.
+// `Lines`: lines per bucket, with three slots each. The engine's default is two.
 template <std::uint32_t Lines = 2>
 class LevelTable final : public EngineTable {
  public:
@@ -88,13 +88,13 @@ class LevelTable final : public EngineTable {
   }
   using EngineTable::EngineTable;
 
-  // In place; from begin to end.
+  // Expands in place, from begin to end.
   Status expand() {
     Status s = static_cast<Engine&>(instance()).expand();
     settle();
     return s;
   }
-  // True: it was worth it.
+  // Returns whether the table shrank.
   Expected<bool> shrink() { return instance().compact(); }
 };
 

@@ -1,5 +1,4 @@
-// The measurements of level hashing's evaluation (paper, section 5.2), and the tables that they are
-// printed as.
+// The measurements of level hashing's evaluation (paper, section 5.2), and their tables.
 #pragma once
 
 #include <ctime>
@@ -19,12 +18,13 @@
 namespace perdure::paper {
 
 struct Options {
-  std::uint32_t log_slots = 22;   // of each table, about; the paper's have 100 million
-  std::uint64_t sample = 50'000;  // operations behind each latency
-  std::uint32_t runs = 3;         // behind each time of a resize
+  // approximate slots of each table; the paper's tables have 100 million
+  std::uint32_t log_slots = 22;
+  std::uint64_t sample = 50'000;  // operations per latency
+  std::uint32_t runs = 3;         // runs per time of a resize
 };
 
-// What a write-back costs.
+// The cost of a write-back.
 struct Medium {
   const char* name;
   FlushMode mode;
@@ -48,7 +48,7 @@ struct Scheme {
 inline constexpr std::size_t kSchemeCount = 5;
 std::span<const Scheme, kSchemeCount> schemes();  // level first, clevel second
 
-// A step that must not fail ends the program.
+// Throws if a step fails.
 inline void must(const Status& status) {
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
 }
@@ -66,8 +66,8 @@ inline void must_be_sound(Table& table) {
   if (!report.ok()) throw std::runtime_error(std::string(report.first()));
 }
 
-// A table alone on its heap, which every scheme has of the same size. In one in proportion, small
-// tables have no room for all that a resize needs at once: their blocks are whole extents.
+// A heap of the same size for every scheme, with one table on it. A heap in proportion would be too
+// small for the resizes of small tables, whose blocks are whole extents.
 struct Ground {
   explicit Ground(const Options& options) {
     constexpr std::uint64_t kExtent = 64_KiB;
@@ -77,8 +77,8 @@ struct Ground {
   bench::MemoryHeap memory;
 };
 
-// Of this thread: what else runs on the machine, and the time that it waits for a core, are not in
-// it. Waits for write-backs are.
+// Processor time of this thread. Other load and waits for a core do not count; waits for
+// write-backs do.
 inline std::uint64_t cpu_ns() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -86,7 +86,7 @@ inline std::uint64_t cpu_ns() noexcept {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Distinct numbers below n, for i below n: in an order that has nothing to do with theirs.
+// Returns distinct numbers below n for i below n, in an order unrelated to theirs.
 inline std::uint64_t scatter(std::uint64_t i, std::uint64_t n) noexcept {
   constexpr std::uint64_t kPrime = 2'654'435'761;  // larger than any table
   return i * kPrime % n;
@@ -99,7 +99,7 @@ struct Report {
 };
 
 void max_load_factors(const Options& options, Report& report);  // figure 10
-void latencies(const Options& options, Report& report);         // 11 to 14, and what is written
-void resizes(const Options& options, Report& report);           // 15
+void latencies(const Options& options, Report& report);         // figures 11 to 14, and write-backs
+void resizes(const Options& options, Report& report);           // figure 15
 
 }  // namespace perdure::paper

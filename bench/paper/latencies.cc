@@ -1,4 +1,5 @@
-// Figures 11 to 14: latency of each operation by load factor and medium, and what it writes back.
+// Figures 11 to 14: latency of each operation by load factor and medium, and the bytes that it
+// writes back.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ constexpr const char* kOperations[] = {"insert", "update", "find", "missing find
 constexpr std::size_t kOperationCount = std::size(kOperations);
 constexpr std::size_t kBlocks = 5;
 
-// Per operation. No number: the table has grown before.
+// Per operation. NaN: the table grew before this load.
 struct Cell {
   double ns = std::numeric_limits<double>::quiet_NaN();
   double flushes = 0;
@@ -29,7 +30,7 @@ struct Cell {
 };
 using Cells = std::array<std::array<std::array<Cell, kLoadCount>, kOperationCount>, kMediumCount>;
 
-// One table at one load after the other. The keys 0 to n - 1 are in it.
+// A table at increasing loads. It holds the keys 0 to n - 1.
 class Measured {
  public:
   Measured(const Scheme& scheme, const Options& options)
@@ -64,7 +65,7 @@ class Measured {
     table_->settle();
     return table_->grew_at() != 0;
   }
-  // The median of the means of kBlocks blocks.
+  // Returns the median of the means of kBlocks blocks.
   template <class F>
   Cell timed(const std::vector<std::uint64_t>& keys, F&& operation) {
     std::array<double, kBlocks> means;
@@ -75,7 +76,7 @@ class Measured {
       const std::uint64_t begin = cpu_ns();
       for (std::size_t i = block * length; i < (block + 1) * length; ++i) all &= operation(keys[i]);
       means[block] = static_cast<double>(cpu_ns() - begin) / static_cast<double>(length);
-      require(all, "an operation answered what it must not");
+      require(all, "an operation returned a wrong result");
     }
     std::ranges::sort(means);
     const Counters after = thread_counters();
@@ -87,7 +88,7 @@ class Measured {
             .fences = each(before.fences, after.fences),
             .bytes = each(before.written_lines, after.written_lines) * kLine};
   }
-  // `first` + distinct numbers below n.
+  // Returns `first` + distinct numbers below n.
   std::vector<std::uint64_t> keys(std::uint64_t first, std::uint64_t n, std::uint64_t salt) const {
     std::vector<std::uint64_t> out(sample_);
     for (std::uint64_t i = 0; i < sample_; ++i) {
@@ -97,8 +98,8 @@ class Measured {
   }
   void at_load(const Medium& medium, std::array<Cell, kOperationCount>& cells) {
     use(ground_.memory, medium);
-    // Others each time: where a key was erased there is room for it, and what the last operation
-    // looked at lies in the caches.
+    // Uses different keys each time. An insert must not profit from the room of an erased key, nor
+    // a lookup from lines that the last operation left in the caches.
     const auto fresh = keys((1ULL << 41) + ++salt_ * sample_, sample_, 0);
     const auto updated = keys(0, count_, salt_ * sample_);
     const auto found = keys(0, count_, ++salt_ * sample_);
@@ -135,7 +136,7 @@ std::vector<std::string> columns_of_loads(std::vector<std::string> first) {
 void print_latencies(const Results& results, Report& report) {
   static constexpr const char* kFigures[] = {"11", "12", "13", "13", "14"};
   for (std::size_t o = 0; o < kOperationCount; ++o) {
-    // Lookups write nothing: they cost the same on every medium.
+    // Lookups write nothing and cost the same on every medium.
     const std::size_t media = o == find || o == miss ? 1 : kMediumCount;
     report.heading(
         fmt::format("Latency of {} in ns, by load factor (figure {})", kOperations[o], kFigures[o]),
@@ -152,7 +153,7 @@ void print_latencies(const Results& results, Report& report) {
   }
 }
 
-// They are the same on every medium that is written back to.
+// The counts are the same on every medium with write-backs.
 void print_writes(const Results& results, Report& report) {
   report.heading("Write-backs, fences and bytes written of an operation, by load factor",
                  columns_of_loads({"operation", "table"}));
@@ -169,7 +170,7 @@ void print_writes(const Results& results, Report& report) {
   }
 }
 
-// What the text of section 5.2 says, beside ours.
+// Compares the figures in the text of section 5.2 with ours.
 void print_ratios(const Results& results, Report& report) {
   constexpr std::size_t kLast = kLoadCount - 1;
   report.heading("What level gains, beside the paper's text",

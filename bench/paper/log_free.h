@@ -1,20 +1,20 @@
-// LogFree: the consistency scheme of level hashing's paper (section 3.3), for tables that its
-// evaluation compares with it.
+// LogFree: the consistency scheme of level hashing's paper (section 3.3), for the tables that its
+// evaluation compares with level hashing.
 //
-// WHAT  An item counts iff its token is set; the tokens of a bucket share a word, which is stored
-//   at once. So an insertion, a deletion and a movement need no log, and an update needs none where
+// WHAT  An item counts iff its token is set. The tokens of a bucket share a word, which one store
+//   writes. Therefore an insertion, a deletion and a movement need no log. An update needs none if
 //   the item's bucket has an empty slot.
-// LAYOUT  A bucket is {tokens, slots}, from the beginning of a line, or of half a line if it has
-//   one slot: the header area of the paper's figure 7. No slot lies in two lines.
-// COST  (F write-backs, S fences) insert 2F 2S: the item, then its token, also where both lie in
-//   one line, as the paper has it (ours writes that line back once). erase 1F 1S. movement 3F 3S.
-//   update 2F 2S: in an empty slot, or old item to the log, then the value in its place, as the
-//   paper's algorithm 4 prints it. It does not say how a log entry ends; nothing is counted for
-//   that. Where nothing is written back (the paper's DRAM variants) an update is in place, not
-//   logged.
+// LAYOUT  A bucket is {tokens, slots} and begins at a line, or at half a line if it has one slot:
+//   the header area of the paper's figure 7. No slot lies in two lines.
+// COST  (F write-backs, S fences) insert 2F 2S: the item, then its token, even if both lie in one
+//   line, as in the paper (level hashing here writes that line back once). erase 1F 1S. movement
+//   3F 3S. update 2F 2S: into an empty slot, or the old item to the log and then the value in
+//   place, as the paper's algorithm 4 prints it. The paper does not say how a log entry ends;
+//   nothing is counted for that. Without write-backs (the paper's DRAM variants) an update is in
+//   place and not logged.
 // WHY A LOG  The 8-byte values of these tables could be stored in place without one, as level
-//   hashing's are in src/index/level. The paper's, of 15 bytes, could not, and its scheme is what
-//   is compared.
+//   hashing's are in src/index/level. The paper's values of 15 bytes could not, and the comparison
+//   is with its scheme.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace perdure::paper {
 
-struct alignas(16) Slot {  // in one line
+struct alignas(16) Slot {  // lies in one line
   std::uint64_t key;
   std::uint64_t value;
 };
@@ -32,7 +32,7 @@ struct alignas(16) Slot {  // in one line
 template <std::uint32_t kSlots>
 struct alignas(kSlots == 1 ? kLine / 2 : kLine) Bucket {
   static_assert(kSlots >= 1 && kSlots <= 64);
-  static constexpr std::uint32_t kFull = kSlots;  // no slot
+  static constexpr std::uint32_t kFull = kSlots;  // no empty slot
 
   std::uint64_t tokens;  // bit i: slots[i] counts
   Slot slots[kSlots];
@@ -52,13 +52,14 @@ struct alignas(kSlots == 1 ? kLine / 2 : kLine) Bucket {
   }
 };
 
-// Two hash functions, level hashing's; nobody attacks a benchmark, so the seeds are fixed.
+// Level hashing's two hash functions. The seeds are fixed, because a benchmark needs no protection
+// from attacks.
 inline level::Probe place(std::uint64_t key) noexcept {
   constexpr level::Seeds kSeeds{{0x9E3779B97F4A7C15ULL, 0xC2B2AE3D27D4EB4FULL}};
   return level::place(key, kSeeds);
 }
 
-// The item that is being updated in its place, and where that is.
+// The item that is being updated in place, and its place.
 struct alignas(kLine) LogLine {
   std::uint64_t place;
   Slot item;
@@ -80,7 +81,7 @@ class LogFree {
   void drop(Bucket<kSlots>& bucket, std::uint32_t slot) noexcept {
     set_word(bucket.tokens, bucket.tokens & ~(1ULL << slot));
   }
-  // A crash in between leaves two equal items, of which either may be dropped.
+  // A crash during a movement leaves two equal items. Either may be dropped.
   template <std::uint32_t kSlots>
   void move(Bucket<kSlots>& from, std::uint32_t slot, Bucket<kSlots>& to,
             std::uint32_t free_slot) noexcept {
@@ -106,7 +107,7 @@ class LogFree {
     }
     set_word(slot.value, value);
   }
-  // An item that does not count yet; before what makes it count.
+  // Writes an item that does not count yet. Call it before the store that makes it count.
   void write(Slot& slot, const Slot& item) noexcept {
     platform_.copy(&slot, &item, sizeof(item));
     platform_.flush(&slot, sizeof(item), "bench.put.item"_site);

@@ -1,12 +1,12 @@
 // Path: path hashing, the write-friendly scheme that level hashing is compared with (paper,
 // sections 2.2.2 and 5.1).
 //
-// WHAT  An inverted binary tree with one item in each bucket, its levels arrays of halving size.
-//   Two hash functions name two leaves, one in each half of them, so the two paths towards the root
-//   do not meet; a key lies anywhere on them. Only the first levels exist, half as many as the tree
-//   would have ("about log(N)/2 levels"); the table is full when both paths are. Nothing is moved.
-// LAYOUT  the levels in one array, the leaves first; two buckets a line.
-// CONSISTENCY  log_free.h. A bucket of one slot has no empty one beside its item, so every update
+// WHAT  An inverted binary tree with one item in each bucket; its levels are arrays of halving size.
+//   Two hash functions name two leaves, one in each half, so that the two paths to the root are
+//   disjoint. A key lies anywhere on them. Only the first levels exist, half as many as the tree
+//   would have ("about log(N)/2 levels"). The table is full when both paths are. No item moves.
+// LAYOUT  The levels lie in one array, leaves first, with two buckets a line.
+// CONSISTENCY  log_free.h. A bucket has one slot and no empty one beside its item, and every update
 //   is logged.
 #pragma once
 
@@ -64,7 +64,8 @@ class Path final : public Baseline<P> {
   std::uint64_t level_begin(std::uint32_t level) const noexcept {
     return (2ULL << log_leaves_) - (2ULL << log_leaves_ >> level);
   }
-  // Both paths, level by level, to the key's bucket, or null; `empty`: the first empty one.
+  // Walks both paths, level by level. Returns the key's bucket, or null. `empty` receives the first
+  // empty bucket.
   BucketT* walk(std::uint64_t key, BucketT** empty = nullptr) const noexcept {
     const level::Probe probe = place(key);
     const std::uint64_t half = 1ULL << (log_leaves_ - 1);

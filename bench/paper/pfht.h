@@ -1,12 +1,13 @@
 // Pfht: the PCM-friendly hash table that level hashing is compared with (paper, sections 2.2.2 and
 // 5.1).
 //
-// WHAT  Two hash functions, buckets of kSlots, at most one eviction for an insert. What finds no
-//   place goes into a stash of 3% of all slots, a chained hash table; the table is full when the
-//   stash is. The paper does not say how many chains: here they hold kChain nodes each when it is.
+// WHAT  Two hash functions, buckets of kSlots, at most one eviction per insert. An item without a
+//   place goes into a stash of 3% of all slots, a chained hash table. The table is full when the
+//   stash is. The paper does not give the number of chains: here a full stash has kChain nodes a
+//   chain.
 // LAYOUT  the buckets; an array of chain heads; nodes of half a line from the heap.
-// CONSISTENCY  log_free.h. A node is written before the link that names it, 2F 2S, and unlinked by
-//   one store, 1F 1S.
+// CONSISTENCY  log_free.h. A node is written before the link that names it, 2F 2S. One store
+//   unlinks it, 1F 1S.
 #pragma once
 
 #include <algorithm>
@@ -84,8 +85,8 @@ class Pfht final : public TwoChoice<P, kSlots> {
     return {};
   }
   Node& node(std::uint64_t offset) const noexcept { return *this->heap_.template at<Node>(offset); }
-  // The link to the key's node, or the one that ends its chain. No bit that names a bucket names a
-  // chain: items that collide there would collide here.
+  // Returns the link to the key's node, or the link that ends its chain. Buckets and chains use
+  // different bits of the hash: items that collide in buckets spread over the chains.
   std::uint64_t* link_of(const level::Probe& probe) const noexcept {
     std::uint64_t* link = &heads_[(probe.hashes[0] >> 32) % chains_];
     while (*link != 0 && node(*link).item.key != probe.word) link = &node(*link).next;
@@ -104,7 +105,7 @@ class Pfht final : public TwoChoice<P, kSlots> {
     }
   }
 
-  // The one eviction: of an item whose other bucket has an empty slot.
+  // Makes the one eviction, of an item whose other bucket has an empty slot.
   Place move_one(const level::Probe& probe) noexcept {
     for (const std::uint64_t hash : probe.hashes) {
       for (std::uint32_t slot = 0; slot < kSlots; ++slot) {

@@ -1,5 +1,5 @@
-// Figure 15: expansion and shrink of level hashing in place against the traditional resize, which
-// rehashes every item into a new table (Level-Trad), and against that of the other tables.
+// Figure 15: expansion and shrink of level hashing in place, compared with a traditional resize,
+// which rehashes every item into a new table (Level-Trad), and with the resize of the other tables.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,17 +13,17 @@
 namespace perdure::paper {
 namespace {
 
-// Those of the latencies, and what a write-back costs this machine.
+// The media of the latencies, and one that adds no latency to this machine's write-backs.
 constexpr Medium kResizeMedia[] = {
     kMedia[0], {"0 ns", FlushMode::cache_line, 0}, kMedia[1], kMedia[2], kMedia[3]};
 constexpr std::size_t kResizeMediumCount = std::size(kResizeMedia);
 
-constexpr double kPaperLoad = 0.85;   // at which the paper expands
-constexpr double kShrinkLoad = 0.30;  // and shrinks
+constexpr double kPaperLoad = 0.85;   // the load at which the paper expands
+constexpr double kShrinkLoad = 0.30;  // the load at which the paper shrinks
 
 double milliseconds(std::uint64_t begin) { return static_cast<double>(cpu_ns() - begin) / 1e6; }
-// Every item of a table into another one; with `move`, as the paper rehashes an item, each is then
-// deleted from the old one.
+// Rehashes every item of a table into another. With `move` each item is then deleted from the old
+// table, as the paper does.
 enum class Rehash : std::uint8_t { copy, move };
 double rehash(Table& from, Table& to, Rehash how) {
   const std::uint64_t items = from.items();
@@ -44,13 +44,13 @@ struct Resize {
   double in_place = 0;
   double copied = 0;
   double moved_all = 0;
-  // What was rehashed and moved in place, of all.
+  // Shares of all that the resize in place rehashed and moved.
   double buckets = 0;
   double moved = 0;
 };
 
-// A table of level hashing that is resized, and on the same heap those that a full rehash makes of
-// its items.
+// A table of level hashing that is resized, and on the same heap the tables that a full rehash of
+// its items makes.
 class Level {
  public:
   Level(const Options& options, const Medium& medium)
@@ -61,7 +61,7 @@ class Level {
 
   LevelTable<>& table() noexcept { return *table_; }
   double load() { return table_->stats().load_factor; }
-  // Up to so many items; false if it grew meanwhile.
+  // Fills the table up to `items`. Returns false if it grew meanwhile.
   bool fill(std::uint64_t items) {
     const std::uint64_t slots = table_->slots();
     use(ground_.memory, kMedia[0]);
@@ -85,8 +85,8 @@ class Level {
   Resize shrink() {
     return resize(-1, [&] { require(must(table_->shrink()), "it did not shrink"); });
   }
-  // Fills it until it grows; answers what another table of this size, with other seeds, holds
-  // before it grows: a little less, and the less the smaller they are.
+  // Fills the table until it grows. Returns how many items another table of this size, with other
+  // seeds, holds before it grows: slightly fewer, and the difference is larger for small tables.
   std::uint64_t grow() {
     const std::uint64_t slots = table_->slots();
     while (table_->slots() == slots) fill(count_ + 64);
@@ -140,7 +140,7 @@ constexpr const char* kPaperRatios[kCases] = {"-", "-", "over 4.3", "over 1.4"};
 
 using Cases = std::array<std::vector<Resize>, kCases>;
 
-// `full`: the items at which the first expansions nearly come by themselves.
+// `full`: the numbers of items at which the first expansions nearly begin.
 void run_level(const Options& options, const Medium& medium,
                const std::array<std::uint64_t, 2>& full, Cases& cases) {
   {
@@ -160,13 +160,14 @@ void run_level(const Options& options, const Medium& medium,
   must_be_sound(level.table());
 }
 
-// The run whose ratio is the median one.
+// Returns the run with the median ratio.
 const Resize& median_of(std::vector<Resize>& runs) {
   std::ranges::sort(runs, {}, [](const Resize& r) { return r.copied / r.in_place; });
   return runs[runs.size() / 2];
 }
 
-// Milliseconds that a table of another scheme takes for its items at a load, into a new one.
+// Returns the milliseconds in which a table of another scheme, at a load, rehashes its items into a
+// new one.
 double run_other(const Scheme& scheme, const Options& options, const Medium& medium, bool smaller) {
   Ground ground(options);
   const std::uint32_t log_slots = options.log_slots - 2 + (smaller ? 1 : 0);

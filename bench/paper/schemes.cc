@@ -1,4 +1,4 @@
-// The schemes that are compared, and figure 10: how full each gets.
+// The schemes, and figure 10: the largest load factor of each.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -31,14 +31,14 @@ Made pfht(bench::MemoryHeap& memory, std::uint32_t log_slots) {
 Made path(bench::MemoryHeap& memory, std::uint32_t log_slots) {
   return Path<RealPlatform>::make(memory.platform(), memory.heap(), log_slots - 1);
 }
-// Nine eighths of 2^log_slots.
+// A table of nine eighths of 2^log_slots slots.
 template <std::uint32_t Lines>
 Made level(bench::MemoryHeap& memory, std::uint32_t log_slots) {
   auto made = LevelTable<Lines>::make(memory, Resizer::thread, log_slots - 1 - Lines);
   if (!made) return fail(std::move(made.error()));
   return std::move(*made);
 }
-// Three quarters of it.
+// A table of three quarters of 2^log_slots slots.
 Made clevel(bench::MemoryHeap& memory, std::uint32_t log_slots) {
   return ClevelTable::make(memory, 1ULL << (log_slots - 1));
 }
@@ -53,10 +53,11 @@ constexpr Scheme kVariants[] = {
     {"BCH-4", &bch<4>},     {"BCH-8", &bch<8>},     {"PFHT-2", &pfht<2>},  {"PFHT-4", &pfht<4>},
     {"PFHT-8", &pfht<8>},   {"path-1", &path}};
 
-// Until an insertion fails, or ours grows.
+// Inserts until an insertion fails, or until one of our tables grows.
 double max_load(Table& table) {
   const auto slots = static_cast<double>(table.slots());
-  const std::uint64_t look = table.slots() / 64;  // seldom: clevel counts all its items then
+  // rarely, because clevel counts all its items for slots()
+  const std::uint64_t look = table.slots() / 64;
   for (std::uint64_t n = 1;; ++n) {
     auto inserted = table.insert(bench::mix64(n), n);
     if (!inserted) {

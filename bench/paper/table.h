@@ -1,5 +1,5 @@
-// Table: what the evaluation of level hashing asks of a hash table of integers, ours or one of its
-// baselines. One thread.
+// Table: the interface of a hash table of integers in the evaluation of level hashing. Our engines
+// and the baselines implement it. One thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  // True: inserted. False: the key exists, nothing changed. Errors: pool_full, the table has no
-  // place for it, nothing changed.
+  // Returns false if the key exists; then nothing changes. Errors: pool_full if the table has no
+  // place for the key; nothing changes.
   virtual Expected<bool> insert(std::uint64_t key, std::uint64_t value) = 0;
-  // True: replaced. False: the key is absent.
+  // Returns false if the key is absent.
   virtual Expected<bool> update(std::uint64_t key, std::uint64_t value) = 0;
   virtual Expected<bool> erase(std::uint64_t key) = 0;
   virtual Expected<bool> find(std::uint64_t key, std::uint64_t& value) = 0;
 
   virtual std::uint64_t items() = 0;
   virtual std::uint64_t slots() = 0;
-  // Every item once, in no order.
+  // Visits every item once, in any order.
   virtual Status for_each(FunctionRef<void(std::uint64_t key, std::uint64_t value)> visit) = 0;
   virtual void check(Findings& report) = 0;
-  // How many items it held when it first grew by itself; 0: it has not.
+  // The number of items at the first growth that was not asked for; 0: there was none.
   virtual std::uint64_t grew_at() { return 0; }
-  // Returns when no resize has anything left to do.
+  // Returns when no resize has work left.
   virtual void settle() {}
 };
 

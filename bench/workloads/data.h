@@ -1,4 +1,4 @@
-// DataKind, KeyRef and ValueRef: what the generators hand to an engine, whatever engine it is.
+// DataKind, KeyRef and ValueRef: the generators' keys and values, for any engine.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace perdure::bench {
 
-// Results of the benchmark code: a value, or what went wrong and the exit status it deserves.
+// Results of the benchmark code: a value, or a message and an exit status.
 inline constexpr int kExitViolation = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitIo = 3;
@@ -33,8 +33,8 @@ struct DataKind {
 Result<DataKind> parse_data_kind(std::string_view text);
 std::string to_string(const DataKind& kind);
 
-// `word` always names the key (the value is computed from it); `bytes` is the key itself where keys
-// are strings.
+// `word` always identifies the key, and the value is computed from it. `bytes` is the key itself if
+// keys are strings.
 struct KeyRef {
   std::uint64_t word = 0;
   std::string_view bytes = {};

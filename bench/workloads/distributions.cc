@@ -43,7 +43,7 @@ std::uint64_t Zipfian::at(double u) const noexcept {
   if (uz < 1 + std::pow(0.5, kZipfianConstant)) return 1;
   const double share = std::pow(eta_ * u - eta_ + 1, 1 / (1 - kZipfianConstant));
   const auto rank = static_cast<std::uint64_t>(static_cast<double>(items_) * share);
-  // With two items the shape parameter is 0/0-like and rounding can reach the end; YCSB would too.
+  // With two items the shape parameter is nearly 0/0, and rounding can reach the end, as in YCSB.
   return rank < items_ ? rank : items_ - 1;
 }
 

@@ -1,5 +1,5 @@
 // Zipfian, ScrambledZipfian and Latest, number for number as YCSB computes them (Gray et al.,
-// "Quickly generating billion-record synthetic databases"). The caller brings the randomness.
+// "Quickly generating billion-record synthetic databases"). The caller supplies the randomness.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace perdure::bench {
 
 inline constexpr double kZipfianConstant = 0.99;
 
-// sum of 1 / (i + 1)^theta for i in [from, to).
+// The sum of 1 / (i + 1)^theta for i in [from, to).
 double zeta(std::uint64_t from, std::uint64_t to, double theta) noexcept;
 
-// Ranks [0, items): rank r has probability 1 / (r + 1)^theta / zetan.
+// Ranks [0, items). Rank r has the probability 1 / (r + 1)^theta / zetan.
 class Zipfian {
  public:
   explicit Zipfian(std::uint64_t items);  // O(items) to compute zetan
@@ -23,8 +23,8 @@ class Zipfian {
   std::uint64_t at(double u) const noexcept;
   std::uint64_t next(Random& random) const noexcept { return at(random.unit()); }
 
-  // Ranks [0, items) from now on, items no fewer than before. As in YCSB, the shape parameter keeps
-  // the item count it was made with.
+  // Extends the ranks to [0, items); items must not shrink. As in YCSB, the shape parameter keeps
+  // the first item count.
   void grow(std::uint64_t items) noexcept;
   std::uint64_t items() const noexcept { return items_; }
 
@@ -51,7 +51,7 @@ class ScrambledZipfian {
   std::uint64_t items_;
 };
 
-// Positions [1, last]: the distance from `last` is Zipfian over `last` items.
+// Positions [1, last]. The distance from `last` is Zipfian over `last` items.
 class Latest {
  public:
   explicit Latest(std::uint64_t last) : zipfian_(last < 1 ? 1 : last) {}

@@ -20,7 +20,7 @@ constexpr unsigned kStringBits = 60;
 constexpr unsigned kClusterBits = 7;  // 1/128 of the key space
 constexpr char kPad = '.';
 
-// Eight nibbles of the low half, one per byte, low nibble in the first byte, as hexadecimal digits.
+// Eight nibbles of the low half as hexadecimal digits, one per byte, low nibble in the first byte.
 constexpr std::uint64_t eight_digits(std::uint64_t x) noexcept {
   x &= 0xffffffffULL;
   x = (x | (x << 16)) & 0x0000ffff0000ffffULL;
@@ -30,7 +30,7 @@ constexpr std::uint64_t eight_digits(std::uint64_t x) noexcept {
   return x + 0x3030303030303030ULL + letters * ('a' - '0' - 10);
 }
 
-// The inverse; what is not a digit gives some number, which the caller's comparison then refuses.
+// The inverse. A character that is no digit gives some number; the caller's comparison then fails.
 constexpr std::uint64_t eight_nibbles(std::uint64_t x) noexcept {
   const std::uint64_t letters = (x >> 6) & 0x0101010101010101ULL;
   x = (x & 0x0f0f0f0f0f0f0f0fULL) + letters * 9;
@@ -69,8 +69,8 @@ std::uint64_t mix_bits(std::uint64_t x, unsigned bits) noexcept {
   const std::uint64_t mask = ~0ULL >> (64 - bits);
   const unsigned shift = bits / 2;
   x &= mask;
-  // A shift to the right xored in and a product with an odd number are bijections of `bits`-bit
-  // words.
+  // Both steps are bijections of `bits`-bit words: xor with a right shift, and a product with an
+  // odd number.
   x = ((x ^ (x >> shift)) * 0xbf58476d1ce4e5b9ULL) & mask;
   x = ((x ^ (x >> shift)) * 0x94d049bb133111ebULL) & mask;
   x = ((x ^ (x >> shift)) * 0x9e3779b97f4a7c15ULL) & mask;

@@ -1,16 +1,14 @@
-// KeySpace and ValueCodec: the i-th key, and the value that belongs to a key in a generation.
+// KeySpace and ValueCodec: the i-th key, and the value of a key in a generation.
 //
-// Keys are a bijection of their index, so distinct indexes are distinct keys:
-//   mixed       u64: the splitmix64 finaliser of index + seed. Strings: a bijection of 60 bits
-//   written as
-//               15 hexadecimal digits, low nibble first, padded to the length asked for.
-//   sequential  2 * index; strings are its 15 hexadecimal digits, high nibble first, so that their
-//   order
-//               is the order of the numbers. (Odd numbers are the keys that are missing.)
-//   clustered   a bijection into an aligned 1/128 of the key space, strings as for sequential.
+// Keys are a bijection of their index. Distinct indexes therefore have distinct keys.
+//   mixed       u64: the splitmix64 finaliser of index + seed. Strings: a bijection of 60 bits, as
+//               15 hexadecimal digits, low nibble first, padded to the given length.
+//   sequential  2 * index; strings are its 15 hexadecimal digits, high nibble first. Their order
+//               is the order of the numbers. Odd numbers are the missing keys.
+//   clustered   a bijection into an aligned 1/128 of the key space; strings as for sequential.
 //   ycsb        YCSB's hashed order: |FNV-1a-64(index)|; strings are "user" and its decimal digits,
-//   in
-//               their natural length. A hash, not a bijection: two of 10^7 collide with 3 in 10^6.
+//               in their natural length. A hash is no bijection: among 10^7 keys two collide with
+//               probability 3 in 10^6.
 #pragma once
 
 #include <array>
@@ -49,7 +47,7 @@ class KeySpace {
   std::uint64_t word(std::uint64_t index) const noexcept;
   // A key that no index has; distinct for distinct indexes.
   std::uint64_t missing_word(std::uint64_t index) const noexcept;
-  // String keys: writes the key named by `word` and answers its length, at most max_length().
+  // For string keys: writes the key of `word` and returns its length, at most max_length().
   std::size_t write(std::uint64_t word, char* out) const noexcept;
   std::size_t max_length() const noexcept;
 
@@ -60,16 +58,16 @@ class KeySpace {
   std::uint64_t offset_;
 };
 
-// Values carry the key and an update generation, so that a reader can tell a right value from a
-// wrong one, and an old one from a new one, without remembering anything: word(key) + generation,
-// where word() is a bijection. Strings are its 16 digits, low nibble first, then filler up to the
-// length (or cut off: values shorter than 16 are still checked, but no longer distinct).
+// A value carries its key and its update generation: word(key) + generation, where word() is a
+// bijection. A reader without further state can tell a right value from a wrong one, and an old one
+// from a new one. Strings are its 16 digits, low nibble first, filled up to the length. Values
+// shorter than 16 are cut off: they are still checked, but no longer distinct.
 class ValueCodec {
  public:
   explicit ValueCodec(const DataKind& kind);
 
   const DataKind& kind() const noexcept { return kind_; }
-  // What `make` writes into: one per thread.
+  // The buffer that make() writes into: one per thread.
   std::string scratch() const { return filler_; }
 
   ValueRef make(std::uint64_t key_word, std::uint8_t generation,
@@ -81,11 +79,11 @@ class ValueCodec {
     return {.bytes = scratch};
   }
 
-  // The generation of a value of this key; nothing if it is no value of this key.
+  // The generation of a value of this key; nullopt if it is no value of this key.
   std::optional<std::uint8_t> generation(std::uint64_t key_word,
                                          const ValueRef& value) const noexcept;
 
-  // Strings shorter than 2 cannot tell all generations apart.
+  // Strings shorter than 2 cannot distinguish all generations.
   bool same_generation(std::uint8_t a, std::uint8_t b) const noexcept {
     return ((a ^ b) & mask_ & 0xff) == 0;
   }
@@ -96,8 +94,8 @@ class ValueCodec {
   }
 
   DataKind kind_;
-  std::size_t digits_;  // of the value's word that are stored
-  std::uint64_t mask_;  // the bits of the word that they hold
+  std::size_t digits_;  // stored digits of the value's word
+  std::uint64_t mask_;  // bits of the word that they hold
   std::string filler_;
 };
 

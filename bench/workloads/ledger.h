@@ -1,8 +1,8 @@
-// Ledger: which keys must be present, and in which update generation each value must be.
+// Ledger: the keys that must be present, and the update generation of each value.
 //
-// Keys are handed out by index, 0 upwards, and never used again once deleted. The ledger changes
-// between phases only, when the work of a phase is known to have been done; it is the truth that
-// reading back is compared with. Thread safety: const methods from any number of threads.
+// Keys are allocated by index from 0 upwards, and a deleted key is never used again. The ledger
+// changes only between phases, after the work of a phase is known to be done. The driver compares
+// the store with it at read-back. Thread safety: const methods from any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class Ledger {
  public:
   static constexpr std::uint8_t kGenerationMax = 250;
 
-  // Keys handed out so far; the next fresh index.
+  // Keys allocated so far; the next fresh index.
   std::uint64_t used() const noexcept { return generations_.size(); }
   std::uint64_t present() const noexcept { return gaps_ ? present_.size() : generations_.size(); }
   bool gaps() const noexcept { return gaps_; }
@@ -30,7 +30,7 @@ class Ledger {
 
   void add(std::uint64_t count);
   void update(std::span<const std::uint32_t> indexes, std::uint8_t generation);
-  // Each index once, and present.
+  // Every index must be present, and given once.
   void erase(std::span<const std::uint32_t> indexes);
 
  private:

@@ -1,4 +1,5 @@
-// Random: the only source of randomness of the benchmarks; a seed gives the same stream everywhere.
+// Random: the only source of randomness of the benchmarks. A seed gives the same stream on every
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-// The splitmix64 generator. Streams that must differ get seeds that went through mix64.
+// The splitmix64 generator. Streams that must differ need seeds that went through mix64.
 class Random {
  public:
   explicit constexpr Random(std::uint64_t seed) noexcept : state_(mix64(seed)) {}

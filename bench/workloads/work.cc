@@ -191,7 +191,7 @@ Result<void> validate_work(const WorkOptions& options, std::span<const Workload>
       if (options.operations > present) {
         return failure(
             kExitUsage,
-            fmt::format("delete removes distinct keys: --operations {} is more than the {} "
+            fmt::format("delete removes distinct keys: --operations {} exceeds the {} keys "
                         "present at that point of the list",
                         options.operations, present));
       }
@@ -261,8 +261,8 @@ void WorkMaker::make_fresh(Phase& phase, const Ledger& ledger, std::uint64_t cou
         [&](std::uint64_t i) { return static_cast<std::uint32_t>(ledger.used() + i); });
 }
 
-// `count` present keys by the distribution. Uniform choice is a permutation, as often as needed: no
-// key comes twice before all have come once. `distinct` keeps to that, whatever the distribution.
+// Returns `count` present keys by the distribution. A uniform choice repeats permutations: no key
+// occurs twice before all have occurred once. `distinct` guarantees that for every distribution.
 std::vector<std::uint32_t> WorkMaker::choose(const Ledger& ledger, std::uint64_t count,
                                              bool distinct) {
   const std::uint64_t present = ledger.present();
@@ -294,8 +294,8 @@ void WorkMaker::make_chosen(Phase& phase, const Ledger& ledger) {
   split(phase, options_.operations, [&](std::uint64_t i) { return chosen[i]; });
 }
 
-// As in the paper, each thread takes one; its key is of no interest. Keys that are present and
-// older than the first version are in all of them.
+// As in the paper, each thread takes one snapshot; the key is unused. Keys that are present and
+// older than the first version are in every version.
 void WorkMaker::make_snapshots(Phase& phase, const Ledger& ledger) {
   split(phase, options_.threads, [&](std::uint64_t) { return ledger.index_at(0); });
   for (std::uint64_t i = 0; i < ledger.present(); ++i) {

@@ -1,4 +1,4 @@
-// WorkMaker: the operations of a phase, all of them, with their keys, before the clock starts.
+// WorkMaker: makes all operations of a phase, with their keys, before the clock starts.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class Workload : std::uint8_t {
   read_batch,
   read_missing,
   update,
-  erase,  // "delete"
+  erase,  // named "delete"
   scan,
   churn,
   tag,
@@ -37,12 +37,12 @@ enum class Workload : std::uint8_t {
   ycsb_f,
 };
 std::string_view workload_name(Workload workload) noexcept;
-// A comma-separated list of names.
+// Parses a comma-separated list of names.
 Result<std::vector<Workload>> parse_workloads(std::string_view list);
 bool is_ycsb(Workload workload) noexcept;
 // Whether it needs an engine that keeps order.
 bool needs_order(Workload workload) noexcept;
-// Whether it needs one that keeps versions.
+// Whether it needs an engine that keeps versions.
 bool needs_versions(Workload workload) noexcept;
 
 enum class Distribution : std::uint8_t { uniform, zipfian, latest, sequential, clustered };
@@ -67,16 +67,16 @@ enum class OpKind : std::uint8_t {
 inline constexpr std::uint64_t kScanLength = 50;
 inline constexpr std::uint64_t kBatchLength = 16;
 
-// One thread's operations, in order. `bytes` is empty where keys are integers; `kinds` and
-// `lengths` where all operations are of the phase's kind and length.
+// One thread's operations, in order. `bytes` is empty if keys are integers. `kinds` and `lengths`
+// are empty if all operations have the phase's kind and length.
 struct WorkBlock {
   std::vector<std::uint32_t> indexes;
   std::vector<std::uint64_t> words;
   std::vector<std::string_view> bytes;
   std::vector<OpKind> kinds;
   std::vector<std::uint8_t> lengths;
-  std::vector<std::uint32_t> draws;  // of versions: the share of those there are, in 2^-32
-  std::vector<char> arena;           // what `bytes` points into
+  std::vector<std::uint32_t> draws;  // chosen versions, as fractions of the range in 2^-32
+  std::vector<char> arena;           // holds the memory of `bytes`
 
   std::size_t size() const noexcept { return words.size(); }
   KeyRef key(std::size_t i) const noexcept {
@@ -86,12 +86,12 @@ struct WorkBlock {
 
 struct Phase {
   Workload workload = Workload::load;
-  OpKind kind = OpKind::read;  // unless the blocks have their own
+  OpKind kind = OpKind::read;  // unless the blocks have `kinds`
   bool mixed = false;
   std::uint64_t operations = 0;
   std::uint8_t generation = 0;   // of the values that it writes
-  std::uint64_t untagged = 0;    // keys with lower indexes were there before the first tag
-  std::uint64_t least_keys = 0;  // that a version can have, where snapshots are taken
+  std::uint64_t untagged = 0;    // keys with lower indexes were present before the first tag
+  std::uint64_t least_keys = 0;  // the fewest keys that a version can have, for snapshots
   std::uint64_t most_keys = 0;
   std::vector<WorkBlock> blocks;
 };
@@ -104,16 +104,16 @@ struct WorkOptions {
   std::uint64_t seed = 0;
 };
 
-// The key scheme that a distribution and a list of workloads ask for.
+// The key scheme for a distribution and a list of workloads.
 KeyScheme key_scheme(Distribution distribution, std::span<const Workload> workloads) noexcept;
 
 class WorkMaker {
  public:
   WorkMaker(const WorkOptions& options, const KeySpace& keys) : options_(options), keys_(keys) {}
 
-  // The phase after all those committed so far. Deterministic from the seed and the phases before.
+  // Makes the phase after all committed ones. It depends only on the seed and the phases before.
   Phase make(Workload workload, const Ledger& ledger);
-  // Enters what the phase did into the ledger.
+  // Enters the effects of the phase into the ledger.
   static void commit(const Phase& phase, Ledger& ledger);
 
  private:
@@ -136,10 +136,10 @@ class WorkMaker {
   const KeySpace& keys_;
   std::uint64_t phase_ = 0;
   std::uint8_t generation_ = 0;
-  std::optional<std::uint64_t> untagged_;  // once there is a tag
+  std::optional<std::uint64_t> untagged_;  // set once there is a tag
 };
 
-// Refuses lists that no pool can serve, e.g. reading before anything is loaded.
+// Fails for lists that no pool can serve, such as reading before a load.
 Result<void> validate_work(const WorkOptions& options, std::span<const Workload> workloads);
 
 }  // namespace perdure::bench

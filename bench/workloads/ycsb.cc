@@ -14,8 +14,8 @@ constexpr std::array<YcsbMix, 6> kMixes = {{
     {.read = 0.5, .read_modify_write = 0.5},
 }};
 
-// YCSB's fudge factor: room for twice the insertions expected, and one more (the range is
-// inclusive).
+// YCSB's fudge factor: room for twice the expected insertions, and one more because the range is
+// inclusive.
 std::uint64_t item_count(const YcsbMix& mix, std::uint64_t loaded, std::uint64_t operations) {
   return loaded + static_cast<std::uint64_t>(static_cast<double>(operations) * mix.insert * 2.0) +
          1;
@@ -48,7 +48,7 @@ YcsbOperation YcsbChooser::choose_operation() noexcept {
   if (u < mix_.insert) return YcsbOperation::insert;
   if (mix_.scan > 0) return YcsbOperation::scan;
   if (mix_.read_modify_write > 0) return YcsbOperation::read_modify_write;
-  return YcsbOperation::read;  // the shares are used up: only rounding leads here
+  return YcsbOperation::read;  // only rounding leads here: the shares are used up
 }
 
 std::uint64_t YcsbChooser::choose_position() noexcept {

@@ -1,10 +1,10 @@
 // YCSB's core workloads A to F: the hash, the mixes and the choice of keys, as in CoreWorkload.java
 // of YCSB 0.17.0 and its workload files. Check vectors are in tests/unit/ycsb_test.cc.
 //
-// Differences, which docs/benchmarks.md states: a record is one value of the configured length, not
-// ten fields of 100 bytes; the random stream is our own (YCSB's cannot be seeded); and a thread
-// draws from the loaded records and its own insertions, as the operations are made before the clock
-// starts.
+// docs/benchmarks.md states the differences. A record is one value of the configured length, not
+// ten fields of 100 bytes. The random stream is our own, because YCSB's cannot be seeded. A thread
+// draws from the loaded records and its own insertions, because the operations are made before the
+// clock starts.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace perdure::bench {
 
-// |FNV-1a-64| of the eight octets of a number, least significant first.
+// FNV-1a-64| of the eight octets of a number, least significant first.
 constexpr std::uint64_t ycsb_hash(std::uint64_t number) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (int i = 0; i < 8; ++i) {
@@ -34,7 +34,7 @@ struct YcsbMix {
   double insert = 0;
   double scan = 0;
   double read_modify_write = 0;
-  bool latest = false;  // requests favour the newest records; else scrambled zipfian
+  bool latest = false;  // requests favour the newest records; otherwise scrambled zipfian
 };
 inline constexpr std::uint64_t kYcsbMaxScanLength = 100;
 
@@ -43,17 +43,19 @@ const YcsbMix& ycsb_mix(char letter) noexcept;
 
 struct YcsbRequest {
   YcsbOperation operation = YcsbOperation::read;
-  std::uint64_t position = 0;  // below `loaded`: a loaded record; else this thread's own insertion
-  std::uint64_t scan_length = 0;  // scans: 1 to 100
+  // below `loaded`: a loaded record; otherwise this thread's own insertion
+  std::uint64_t position = 0;
+  std::uint64_t scan_length = 0;  // for scans: 1 to 100
 };
 
 // The requests of one thread over `loaded` records.
 class YcsbChooser {
  public:
-  // `operations` is the whole phase's count: YCSB sizes the key range by what may be inserted.
+  // `operations` is the count of the whole phase, because YCSB sizes the key range by the possible
+  // insertions.
   YcsbChooser(char letter, std::uint64_t loaded, std::uint64_t operations);
 
-  // The same distribution with no insertions yet and its own random stream.
+  // Restarts the same distribution without insertions and with a new random stream.
   void restart(std::uint64_t seed) noexcept;
   YcsbRequest next() noexcept;
   std::uint64_t inserted() const noexcept { return inserted_; }
@@ -67,7 +69,7 @@ class YcsbChooser {
   std::uint64_t inserted_ = 0;
   Random random_{0};
   ScrambledZipfian scrambled_;
-  std::optional<Latest> first_latest_;  // as constructed, so that restart need not sum zeta again
+  std::optional<Latest> first_latest_;  // as constructed: restart need not sum zeta again
   std::optional<Latest> latest_;
 };
 

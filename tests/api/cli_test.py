@@ -509,11 +509,11 @@ class BenchTest(CliTest):
         for workload in ("scan", "churn", "ycsb_a"):
             message = self.errors("bench", "--path", self.pool, "--dependent",
                                   "--workload", f"load,read,{workload}", expect=USAGE)
-            self.assertIn(f"--dependent does not go with workload '{workload}'", message)
+            self.assertIn(f"--dependent is not possible with workload '{workload}'", message)
         for options in (("--workload", "load"), ("--calibrate",), ("--heap",)):
             message = self.errors("bench", "--path", self.pool, "--dependent", *options,
                                   expect=USAGE)
-            self.assertIn("there is no workload that it changes", message)
+            self.assertIn("--dependent changes none of the workloads", message)
         self.assertFalse(os.path.exists(self.pool))
 
     def test_engines_without_versions_are_refused(self):

@@ -12,12 +12,12 @@
 namespace perdure::paper {
 
 std::span<const DataSet, kDataSetCount> data_sets() {
-  constexpr std::uint64_t kWords = 90;  // of a document: 730 million in 8.2 million documents
+  constexpr std::uint64_t kWords = 90;  // words per document: 730 million in 8.2 million documents
   static constexpr DataSet kSets[] = {
       {"random", [](std::uint64_t n) { return ListKey{bench::mix64(n + 1), 0}; }},
       {"document words",
        [](std::uint64_t n) {
-         const std::uint64_t place = n % kWords;  // of 141,000 words, in ascending order
+         const std::uint64_t place = n % kWords;  // one of 141,000 words, in ascending order
          return ListKey{n / kWords, place * 1567 + bench::mix64(n) % 1567};
        }},
       {"fingerprints",
@@ -33,7 +33,7 @@ constexpr std::size_t kSizes = 3;
 constexpr std::size_t kLatencyCount = std::size(kWriteLatencies);
 
 struct Cell {
-  double flushes = 0;                             // of an insert, from the first one on
+  double flushes = 0;                             // per insert, over all inserts so far
   std::array<double, kLatencyCount> insert_ns{};  // by write latency
   std::array<double, kLatencyCount> erase_ns{};
 };
@@ -43,19 +43,19 @@ void wait_for(bench::MemoryHeap& memory, std::uint32_t write_latency_ns) {
   memory.platform().configure(FlushMode::cache_line, best_flush_instruction(), write_latency_ns);
 }
 
-// Mean of `n` operations in processor time.
+// Returns the mean processor time of `n` operations.
 template <class F>
 double mean_ns(std::uint64_t n, F&& operation) {
   bool all = true;
   const std::uint64_t begin = cpu_ns();
   for (std::uint64_t i = 0; i < n; ++i) all &= operation(i);
-  require(all, "an operation answered what it must not");
+  require(all, "an operation returned a wrong result");
   return static_cast<double>(cpu_ns() - begin) / static_cast<double>(n);
 }
 
 struct Place {
   Place(const ListScheme& scheme, std::uint64_t items) {
-    // Twice the lines that nodes of two lines have.
+    // Twice as many lines as nodes of two lines need.
     must(memory.open(64_KiB, items * 4 * kLine / 64_KiB + 256));
     list = scheme.make(memory);
   }
@@ -69,7 +69,7 @@ struct Place {
   std::unique_ptr<List> list;
 };
 
-// As the paper does: at each size so many are inserted, then deleted.
+// As in the paper: at each size, `sample` inserts are measured, then `sample` deletes.
 Row measure(const ListScheme& scheme, const DataSet& set, const ListOptions& options) {
   Row row;
   Place place(scheme, options.items + options.sample);
@@ -81,7 +81,7 @@ Row measure(const ListScheme& scheme, const DataSet& set, const ListOptions& opt
     wait_for(place.memory, 0);
     const Counters before = thread_counters();
     for (; count < items; ++count) {
-      require(must(list.insert(set.key(count), count)), "a key was there before");
+      require(must(list.insert(set.key(count), count)), "a key was present before its insert");
     }
     flushes += thread_counters().flushes - before.flushes;
     row[size].flushes = static_cast<double>(flushes) / static_cast<double>(items);
@@ -98,7 +98,7 @@ Row measure(const ListScheme& scheme, const DataSet& set, const ListOptions& opt
   return row;
 }
 
-// Thousands of operations a second: inserts into an empty list, then deletes of all.
+// Thousands of operations a second: inserts into an empty list, then deletes of all items.
 std::array<double, 2> throughput(const ListScheme& scheme, const ListOptions& options) {
   Place place(scheme, options.stream);
   const DataSet& set = data_sets()[0];
@@ -115,7 +115,7 @@ std::array<double, 2> throughput(const ListScheme& scheme, const ListOptions& op
 
 using Rows = std::array<std::array<Row, kListSchemeCount>, kDataSetCount>;
 
-// A row per data set and size; in each column a scheme, and behind it how much less it is than RLS.
+// A row per data set and size. Each scheme has a column, followed by its reduction relative to RLS.
 template <class F>
 void by_size(const ListOptions& options, const Rows& rows, const std::string& title, F&& figure,
              Report& report) {

@@ -12,9 +12,9 @@
 namespace perdure::paper {
 
 struct ListOptions {
-  std::uint64_t items = 1'000'000;   // in the largest list; halved twice for the others
-  std::uint64_t sample = 10'000;     // operations behind each latency
-  std::uint64_t stream = 1'000'000;  // inserts, then deletes, behind each throughput
+  std::uint64_t items = 1'000'000;   // in the largest list; the others have a half and a quarter
+  std::uint64_t sample = 10'000;     // operations per latency
+  std::uint64_t stream = 1'000'000;  // inserts, then deletes, per throughput
 };
 
 struct ListScheme {
@@ -24,9 +24,9 @@ struct ListScheme {
 inline constexpr std::size_t kListSchemeCount = 5;
 std::span<const ListScheme, kListSchemeCount> list_schemes();
 
-// Distinct keys by their numbers. What only the names are known of is made up: words of documents
-// are pairs of a document's and a word's number, in the order of documents; a fingerprint is 16
-// bytes of a hash.
+// Distinct keys by number. The data sets of which the paper gives only the names are made up: words
+// of documents are pairs of a document's and a word's number, in the order of documents; a
+// fingerprint is 16 bytes of a hash.
 struct DataSet {
   const char* name;
   ListKey (*key)(std::uint64_t n);

@@ -1,5 +1,5 @@
-// List: what the evaluation of the atomic skiplists asks of an ordered map of 16-byte keys, ours or
-// one of its baselines. One thread.
+// List: the interface of an ordered map of 16-byte keys in the evaluation of the atomic skiplists.
+// Our engines and the baselines implement it. One thread uses it.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace perdure::paper {
 
-// Two words, which order as the bytes that they are the big-endian halves of.
+// The two big-endian halves of 16 bytes. They order as the bytes do.
 using ListKey = std::array<std::uint64_t, 2>;
 
 class List {
@@ -20,7 +20,7 @@ class List {
   List(const List&) = delete;
   List& operator=(const List&) = delete;
 
-  // True: inserted. False: the key exists, nothing changed.
+  // Returns false if the key exists; then nothing changes.
   virtual Expected<bool> insert(const ListKey& key, std::uint64_t value) = 0;
   virtual Expected<bool> erase(const ListKey& key) = 0;
   virtual Expected<bool> find(const ListKey& key, std::uint64_t& value) = 0;

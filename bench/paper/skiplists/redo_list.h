@@ -1,17 +1,17 @@
-// RedoList: the skiplists that the paper compares AS and ASCS with: RLS, by redo logging, and
-// NBNFS, which writes nothing back (section IV.A). For the time of a run, without recovery.
+// RedoList: the skiplists that the paper compares AS and ASCS with: RLS, with redo logging, and
+// NBNFS, which writes nothing back (section IV.A). A list lives for one run and has no recovery.
 //
-// WHAT  An operation is a set of words and what becomes of them: those of the new node, and the
-//   links that lead to it. The paper says no more of RLS than that a log is written first and the
-//   words in place afterwards; so there are two.
+// WHAT  An operation is a set of words and their new values: the words of the new node, and the
+//   links to it. Of RLS the paper says only that a log is written first and the words in place
+//   afterwards. Two variants exist for this reason.
 //   Log::words    each word has a log entry of its own, written back and fenced; then a commit
 //                 mark; then each word is written, written back and fenced in place; then the mark
-//                 is taken away. 2F 2S for a word, and 2F 2S.
-//   Log::record   what a log costs at least: all entries, under a checksum, are one record, lines
-//                 of which are written back once, with one fence; so are the words in place.
+//                 is removed. 2F 2S for a word, and 2F 2S.
+//   Log::record   the least that a log costs: all entries and a checksum are one record, whose lines
+//                 are written back once, with one fence; so are the words in place.
 //   Log::none     NBNFS.
-// LAYOUT  A node is {height, key, value, links}, in a block of whole lines, as those of as and ascs
-//   are if they have more than 32 bytes.
+// LAYOUT  A node is {height, key, value, links} in a block of whole lines, as the nodes of as and
+//   ascs are if they have more than 32 bytes.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ enum class Log : std::uint8_t { words, record, none };
 template <Platform P, Log kLog>
 class RedoList final : public List {
  public:
-  // Before anything else. Errors: pool_full.
+  // Call it before any other operation. Errors: pool_full.
   Status open() noexcept {
     auto log = heap_.allocate(sizeof(LogRecord), BlockKind::plain);
     auto head = allocate(kMaxHeight);
@@ -82,7 +82,8 @@ class RedoList final : public List {
     if (node != nullptr) value = node->value;
     return node != nullptr;
   }
-  // Keys ascend in every level, and a level has the nodes that are tall enough.
+  // Checks that keys ascend in every level, and that a level has exactly the nodes that are tall
+  // enough.
   void check(Findings& report) override {
     for (std::uint32_t level = 0; level < kMaxHeight; ++level) {
       const Node* below = at(head_->next[0]);
@@ -107,15 +108,15 @@ class RedoList final : public List {
     std::uint64_t height;
     ListKey key;
     std::uint64_t value;
-    std::uint64_t next[1];  // as many as it is high; 0: none
+    std::uint64_t next[1];  // one per level; 0: none
   };
   struct Change {
     std::uint64_t* word;
     std::uint64_t value;
   };
   struct alignas(kLine) LogRecord {
-    std::uint64_t count;  // of the changes that are to be repeated; 0: none
-    std::uint64_t crc;    // of a record
+    std::uint64_t count;  // changes to repeat; 0: none
+    std::uint64_t crc;    // of the record
     Change changes[4 + 2 * kMaxHeight];
   };
 
@@ -128,7 +129,7 @@ class RedoList final : public List {
   Expected<std::uint64_t> allocate(std::uint32_t height) noexcept {
     return heap_.allocate((node_bytes(height) + kLine - 1) / kLine * kLine, BlockKind::plain);
   }
-  // As as and ascs have it: one node of a level in two is in the next one, too.
+  // As in as and ascs: one node of a level in two is also in the next one.
   static std::uint32_t height_of(const ListKey& key) noexcept {
     const std::uint64_t hash = perdure::mix(key[0] ^ perdure::mix(key[1] + 1));
     return std::min<std::uint32_t>(
@@ -176,7 +177,7 @@ class RedoList final : public List {
       platform_.store(log_->count, changes_.size());
       persist(log_, offsetof(LogRecord, changes) + bytes);
       for (const Change& c : changes_) platform_.store(*c.word, c.value);
-      std::uintptr_t last = 0;  // words of a node follow each other
+      std::uintptr_t last = 0;  // words of a node are adjacent
       for (const Change& c : changes_) {
         const auto line = reinterpret_cast<std::uintptr_t>(c.word) / kLine;
         if (line != last) platform_.flush(c.word, sizeof(*c.word), "bench.redo"_site);

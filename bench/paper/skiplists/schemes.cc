@@ -8,7 +8,7 @@ namespace perdure::paper {
 
 namespace {
 
-// Ours: byte strings of 16 bytes to words.
+// Our engines: byte strings of 16 bytes to words.
 template <Engine kEngine>
 class EngineList final : public List {
  public:

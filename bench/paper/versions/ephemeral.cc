@@ -1,4 +1,4 @@
-// LockedMap and ESkipList: the paper's baselines that keep nothing over a restart.
+// LockedMap and ESkipList: the paper's baselines that do not survive a restart.
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -52,7 +52,8 @@ class LockedMap final : public Store {
   std::atomic<std::uint64_t> clock_{1};
 };
 
-// Insert-only, as keys never leave it: a link is one compare-and-swap of a plain pointer.
+// Insert-only, because keys never leave it. A link changes by one compare-and-swap of a plain
+// pointer.
 class SkipList final : public Store {
  public:
   SkipList() : head_(new Node(0, kLevels)) {}
@@ -104,7 +105,8 @@ class SkipList final : public Store {
     std::unique_ptr<std::atomic<Node*>[]> next;
   };
 
-  // The node with the key, or null. On each level: the last node before the key, and the next.
+  // Returns the node with the key, or null. `before` and `after` receive, for each level, the last
+  // node before the key and the next one.
   Node* find_place(std::uint64_t key, Node** before, Node** after) const {
     Node* node = head_;
     for (unsigned level = kLevels; level-- > 0;) {

@@ -1,8 +1,8 @@
-// History: what a key of an ephemeral baseline was, version by version, and the versions' clock.
+// History: the values of a key of an ephemeral baseline by version, and the clock of the versions.
 //
-// The paper's vector with binary search, in segments so that entries never move. Its counters of
-// started and finished operations are left out: with them an insert is invisible until others come
-// (hazards V1, V2), which would flatter the baseline.
+// It is the paper's vector with binary search, in segments: entries never move. It leaves out the
+// paper's counters of started and finished operations. With them an insert is invisible until
+// others come (hazards V1, V2), which would favour the baseline.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class History {
     for (auto& segment : segments_) delete[] segment.load(std::memory_order_relaxed);
   }
 
-  // The version is the clock's, drawn while the place is held, so that entries are in order.
+  // Draws the version from the clock while it holds the place. Entries are therefore in order.
   std::uint64_t append(std::atomic<std::uint64_t>& clock, std::uint64_t value, bool removed) {
     while (busy_.test_and_set(std::memory_order_acquire)) {
     }
@@ -39,7 +39,7 @@ class History {
     busy_.clear(std::memory_order_release);
     return version;
   }
-  // Whether the key was there.
+  // Returns whether the key was present.
   bool find(std::uint64_t version, std::uint64_t& value) const {
     std::uint32_t low = 0;
     std::uint32_t high = count_.load(std::memory_order_acquire);

@@ -1,6 +1,7 @@
 // perdure-paper-versions: the evaluation of the multi-version store's paper (section V, one node)
-// with our engine and its baselines, in one run, as Markdown. Not as in the paper: no N further
-// keys are inserted before the finds, no rebuild by number of threads (docs/benchmarks.md).
+// with our engine and its baselines, in one run, as Markdown. It differs from the paper: no N
+// further keys are inserted before the finds, and no rebuild is measured by number of threads
+// (docs/benchmarks.md).
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -47,7 +48,7 @@ std::uint64_t value_of(std::uint64_t key) { return (key ^ 0x2545F4914F6CDD1D) >>
   throw std::runtime_error(fmt::format("{}: {}", store, what));
 }
 
-// Seconds that `threads` threads take for work(i), i < count, in even shares.
+// Returns the seconds that `threads` threads take for work(i), i < count, in even shares.
 template <class F>
 double timed(unsigned threads, std::uint64_t count, F&& work) {
   std::atomic<unsigned> ready{0};
@@ -88,15 +89,15 @@ struct Workload {
     for (const std::uint64_t place : shuffled) removals.push_back(keys[place]);
   }
   std::vector<std::uint64_t> keys;
-  std::vector<std::uint64_t> shuffled;  // places in keys
-  std::vector<std::uint64_t> removals;  // the keys there
+  std::vector<std::uint64_t> shuffled;  // indexes in keys
+  std::vector<std::uint64_t> removals;  // the keys at these indexes
 };
 
 struct Figures {
   double insert = 0, remove = 0, find = 0, history = 0;  // million a second
   double snapshot = 0;                                   // million keys a second
-  double dead = 0;    // million keys a second that a snapshot without any of them passes over
-  double reopen = 0;  // seconds; 0: nothing survives
+  double dead = 0;    // million dead keys a second that a snapshot passes over
+  double reopen = 0;  // seconds; 0: the store does not survive
   double cold_find = 0;
   double medium_bytes = 0, dram_bytes = 0;  // per key
 };
@@ -139,7 +140,7 @@ class Run {
   }
 
  private:
-  // With one thread the versions of a key are those that its tags have answered.
+  // With one thread, the versions of a key are those that its tags returned.
   bool known() const { return threads_ == 1; }
   bool there(std::uint64_t place, std::uint64_t version) const {
     return inserted_[place] <= version && version < removed_[place];
@@ -153,7 +154,7 @@ class Run {
     return seconds;
   }
 
-  // What is asked is chosen before, and what was answered is judged after the time is taken: both
+  // Queries are made before the clock starts, and results are checked after it stops, because both
   // miss caches, as the stores do.
   struct Query {
     std::uint64_t place, key, version;
@@ -169,18 +170,18 @@ class Run {
   }
 
   double finds() {
-    struct Answer {
+    struct Result {
       std::uint64_t value = 0;
       bool found = false;
     };
     const std::vector<Query> asked = queries();
-    std::vector<Answer> answers(asked.size());
+    std::vector<Result> results(asked.size());
     const double seconds = timed(threads_, asked.size(), [&](std::uint64_t i, unsigned) {
-      Answer& answer = answers[i];
-      answer.found = store_->find(asked[i].key, asked[i].version, answer.value);
+      Result& result = results[i];
+      result.found = store_->find(asked[i].key, asked[i].version, result.value);
     });
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      const auto& [value, found] = answers[i];
+      const auto& [value, found] = results[i];
       if (known() && found != there(asked[i].place, asked[i].version)) {
         wrong(name_, "find: a key comes or goes");
       }
@@ -189,36 +190,36 @@ class Run {
     return seconds;
   }
   double histories() {
-    struct Answer {
-      std::uint64_t inserted = 0, removed = 0, entries = 0;  // versions; of both kinds
+    struct Result {
+      std::uint64_t inserted = 0, removed = 0, entries = 0;  // versions; number of entries
     };
     const std::vector<Query> asked = queries();
-    std::vector<Answer> answers(asked.size());
+    std::vector<Result> results(asked.size());
     const double seconds = timed(threads_, asked.size(), [&](std::uint64_t i, unsigned) {
-      Answer& answer = answers[i];
-      answer.entries =
+      Result& result = results[i];
+      result.entries =
           store_->history(asked[i].key, [&](std::uint64_t version, std::uint64_t, bool removed) {
-            (removed ? answer.removed : answer.inserted) = version;
+            (removed ? result.removed : result.inserted) = version;
           });
     });
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      const Answer& answer = answers[i];
-      if (answer.entries != 2 || answer.inserted == 0 || answer.removed == 0) {
+      const Result& result = results[i];
+      if (result.entries != 2 || result.inserted == 0 || result.removed == 0) {
         wrong(name_, "history: not an insert and a removal");
       }
       const std::uint64_t place = asked[i].place;
       if (!known()) continue;
-      if (answer.inserted != inserted_[place] || answer.removed != removed_[place]) {
+      if (result.inserted != inserted_[place] || result.removed != removed_[place]) {
         wrong(name_, "history: of other versions");
       }
     }
     return seconds;
   }
-  // Million keys a second; each thread takes one, as in the paper.
+  // Million keys a second. Each thread takes one snapshot, as in the paper.
   double snapshots() {
     struct Taken {
       std::uint64_t version = 0, keys = 0;
-      bool as_written = true;  // rising keys, and their values
+      bool as_written = true;  // keys rise, and each has its value
     };
     std::vector<Taken> taken(threads_);
     const double seconds = timed(threads_, threads_, [&](std::uint64_t, unsigned t) {
@@ -246,7 +247,7 @@ class Run {
   const Workload& work_;
   unsigned threads_;
   std::unique_ptr<Store> store_;
-  std::vector<std::uint64_t> inserted_, removed_;  // versions, by place
+  std::vector<std::uint64_t> inserted_, removed_;  // versions, by index in keys
   std::uint64_t last_ = 0;
 };
 
@@ -283,18 +284,18 @@ void figures(const Options& options) {
 int run(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "After section V (one node) of the multi-version store's paper, measured here, as Markdown:\n"
-      "N inserts and N removals in another order, a tag after each; N finds at random versions, N\n"
-      "histories, a snapshot per thread, one of the last version, where all keys are dead; closed\n"
-      "and opened; N finds again. Million operations a second, of snapshots million keys. All\n"
-      "answers are checked where one thread ran. The N further keys that the paper\n"
-      "inserts before the finds are left out.",
+      "Measures section V (one node) of the multi-version store's paper and prints Markdown:\n"
+      "N inserts and N removals in another order, with a tag after each; N finds at random\n"
+      "versions; N histories; a snapshot per thread; one of the last version, in which all keys\n"
+      "are dead; close and open; N finds again. The unit is a million operations a second, for\n"
+      "snapshots a million keys. With one thread all results are checked. The paper inserts N\n"
+      "further keys before the finds; this program does not.",
       "perdure-paper-versions");
-  app.add_option("--keys", options.keys, "N")
+  app.add_option("--keys", options.keys, "number of keys, N")
       ->check(CLI::Range(1'000, 100'000'000))
       ->capture_default_str();
   app.add_option("--threads", options.threads, "numbers of threads")->delimiter(',');
-  app.add_option("--folder", options.folder, "where files are made")->capture_default_str();
+  app.add_option("--folder", options.folder, "folder for files")->capture_default_str();
   app.add_option("--only", options.only, "stores, by name")->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   figures(options);

@@ -1,4 +1,4 @@
-// Ours: engine pskiplist.
+// Our store: engine pskiplist.
 #include <perdure/perdure.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,6 @@
 // SQLiteReg and SQLiteMem as the paper describes them: a row per insert or removal, an index over
-// key and version, prepared statements; a file with a write-ahead log, or memory with a page cache
-// that the threads share. Each thread has a connection of its own.
+// key and version, prepared statements. SQLiteReg is a file with a write-ahead log, SQLiteMem
+// memory with a page cache that the threads share. Each thread has its own connection.
 #include <sqlite3.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace perdure::paper::versions {
 
 namespace {
 
-// Outside the values that are drawn: the mark of a removal, as in the paper.
+// The mark of a removal, as in the paper. No drawn value equals it.
 constexpr sqlite3_int64 kRemoved = -1;
 
 class Statement {
@@ -35,8 +35,8 @@ class Statement {
     sqlite3_bind_int64(statement_, place, static_cast<sqlite3_int64>(value));
   }
   sqlite3_int64 column(int place) { return sqlite3_column_int64(statement_, place); }
-  // Calls visit() for each row. Tables of a shared cache are locked without a busy handler: then
-  // it begins again, before the first row.
+  // Calls visit() for each row. Tables of a shared cache are locked without a busy handler; the
+  // query then starts again, before its first row.
   template <class F>
   std::uint64_t run(F&& visit) {
     for (std::uint64_t rows = 0;;) {

@@ -1,5 +1,5 @@
-// Store: a multi-version map as the pskiplist paper's evaluation sees it (its section II), so that
-// one driver measures all of them.
+// Store: the interface of a multi-version map in the pskiplist paper's evaluation (its section II).
+// One driver measures all implementations.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace perdure::paper::versions {
 
-// Versions of all stores begin with 1. A Store is shared by the threads of a run; what fails throws
+// Versions begin with 1 in every store. The threads of a run share a Store. A failure throws
 // std::runtime_error.
 class Store {
  public:
@@ -20,24 +20,24 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // The operation and the tag that follows it; answers the version that was closed.
+  // Does the operation and the tag after it. Returns the version that the tag closed.
   virtual std::uint64_t insert(std::uint64_t key, std::uint64_t value) = 0;
   virtual std::uint64_t remove(std::uint64_t key) = 0;
   virtual bool find(std::uint64_t key, std::uint64_t version, std::uint64_t& value) = 0;
-  // How often visit(version, value, removed) was called.
+  // Returns how often it called visit(version, value, removed).
   virtual std::uint64_t history(std::uint64_t key,
                                 FunctionRef<void(std::uint64_t, std::uint64_t, bool)> visit) = 0;
-  // How many keys the version has; visit(key, value) in order.
+  // Returns the number of keys of the version. Calls visit(key, value) in order.
   virtual std::uint64_t snapshot(std::uint64_t version,
                                  FunctionRef<void(std::uint64_t, std::uint64_t)> visit) = 0;
-  // Closed and opened again; false if nothing of it survives that.
+  // Closes and opens the store. Returns false if it does not survive that.
   virtual bool reopen() = 0;
-  // In the medium, and in DRAM; 0 where the store cannot say.
+  // Bytes in the medium, and in DRAM; 0 if the store cannot say.
   virtual std::uint64_t medium_bytes() { return 0; }
   virtual std::uint64_t dram_bytes() { return 0; }
 };
 
-// `path` is a file that they may make.
+// `path` is a file that the store may make.
 std::unique_ptr<Store> make_perdure(const std::string& path);     // engine pskiplist
 std::unique_ptr<Store> make_locked_map(const std::string& path);  // std::map and a lock
 std::unique_ptr<Store> make_skip_list(const std::string& path);   // lock-free, nothing persistent

@@ -1,13 +1,12 @@
-// AnswerChain: for `--dependent`, the operation that follows, computed from what the one before
-// returned.
+// ResultChain, for `--dependent`: computes the next operation from the result of the last one.
 //
-// Operations are numbered from 0 in the order of their block; a batch is one. Beside each stands a
-// link: the number of the next one, combined (exclusive or) with the result that must come. So the
-// next key is known when the result is, and not before; a wrong result leads elsewhere. The links
-// exist before the clock starts.
+// Operations are numbered from 0 in the order of their block; a batch counts as one. Each has a
+// link: the number of the next operation, xored with the expected result. The next key is therefore
+// unknown until the result is known, and a wrong result leads to another operation. The links exist
+// before the clock starts.
 //
 // A result is the digest of the value, or 1 for yes and 0 for no. A processor predicts a yes or no
-// and goes on; where nothing else is returned, wait_for_loads() makes it wait (see waits()).
+// and goes on. If an operation returns nothing else, wait_for_loads() makes it wait (see waits()).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace perdure::bench {
 
-// Loads the value line by line; the sum depends on each of the loads.
+// Loads the value line by line. The sum depends on every load.
 inline std::uint64_t digest(const ValueRef& value) noexcept {
   std::uint64_t sum = value.word;
   for (std::size_t at = 0; at < value.bytes.size(); at += 64) {
@@ -30,18 +29,18 @@ inline std::uint64_t digest(const ValueRef& value) noexcept {
 }
 inline std::uint64_t digest(Outcome outcome) noexcept { return outcome == Outcome::yes ? 1 : 0; }
 
-class AnswerChain {
+class ResultChain {
  public:
-  // Of the operations of a block of `phase`, for keys as `ledger` has them.
-  AnswerChain(const Phase& phase, const WorkBlock& block, const ValueCodec& values,
+  // For the operations of a block of `phase`. `ledger` has the state of the keys.
+  ResultChain(const Phase& phase, const WorkBlock& block, const ValueCodec& values,
               const Ledger& ledger);
 
-  // The number of the operation behind number `at`, whose result was this. After a wrong result it
-  // may be beyond the last.
+  // Returns the number of the operation after number `at`, whose result was `result`. After a wrong
+  // result the number may be beyond the last.
   std::uint32_t next(std::size_t at, std::uint64_t result) const noexcept {
     return links_[at] ^ fold(result);
   }
-  // Whether results are a mere yes or no.
+  // Whether every result is only a yes or no.
   bool waits() const noexcept { return waits_; }
 
  private:

@@ -1,6 +1,6 @@
 // Dependent operations: the same keys as always, in the same order and checked as always; and
 // behind a wrong answer another key than the one that was planned, so that keys do depend.
-#include "bench/harness/answer_chain.h"
+#include "bench/harness/result_chain.h"
 
 #include <gtest/gtest.h>
 
@@ -116,7 +116,7 @@ constexpr Workload kChained[] = {Workload::insert,       Workload::read,   Workl
                                  Workload::read_missing, Workload::update, Workload::erase};
 constexpr DataKind kKinds[] = {{}, {.is_string = true, .length = 100}};
 
-TEST(AnswerChain, VisitsTheSameKeysInTheSameOrder) {
+TEST(ResultChain, VisitsTheSameKeysInTheSameOrder) {
   for (const DataKind& kind : kKinds) {
     Bench bench(kind);
     EXPECT_EQ(bench.run(Workload::load).missing, 0U);
@@ -131,7 +131,7 @@ TEST(AnswerChain, VisitsTheSameKeysInTheSameOrder) {
   }
 }
 
-TEST(AnswerChain, AWrongAnswerLeadsToAnotherKey) {
+TEST(ResultChain, AWrongAnswerLeadsToAnotherKey) {
   constexpr std::size_t kWrong = 100;
   for (const DataKind& kind : kKinds) {
     for (const Workload workload : kChained) {
@@ -151,7 +151,7 @@ TEST(AnswerChain, AWrongAnswerLeadsToAnotherKey) {
   }
 }
 
-TEST(AnswerChain, IndependentOperationsGoOnAsPlanned) {
+TEST(ResultChain, IndependentOperationsGoOnAsPlanned) {
   for (const Workload workload : kChained) {
     Bench bench({}, {.dependent = false});
     bench.run(Workload::load);
@@ -161,7 +161,7 @@ TEST(AnswerChain, IndependentOperationsGoOnAsPlanned) {
   }
 }
 
-TEST(AnswerChain, LoadIsNoChain) {
+TEST(ResultChain, LoadIsNoChain) {
   Bench bench;
   bench.subject.store.wrong_at = 100;
   bench.run(Workload::load);

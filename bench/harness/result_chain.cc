@@ -1,11 +1,11 @@
-#include "bench/harness/answer_chain.h"
+#include "bench/harness/result_chain.h"
 
 #include <algorithm>
 #include <string>
 
 namespace perdure::bench {
 
-AnswerChain::AnswerChain(const Phase& phase, const WorkBlock& block, const ValueCodec& values,
+ResultChain::ResultChain(const Phase& phase, const WorkBlock& block, const ValueCodec& values,
                          const Ledger& ledger)
     : waits_(phase.kind != OpKind::read && phase.kind != OpKind::read_batch) {
   std::string scratch = values.scratch();
@@ -24,7 +24,7 @@ AnswerChain::AnswerChain(const Phase& phase, const WorkBlock& block, const Value
       const std::size_t end = std::min(block.size(), (number + 1) * length);
       for (std::size_t i = number * length; i < end; ++i) result += value_of(i);
     }
-    // The last leads back to the first.
+    // The last operation leads back to the first.
     links_[number] = static_cast<std::uint32_t>((number + 1) % operations) ^ fold(result);
   }
 }
