@@ -1,16 +1,16 @@
-// perdure-costs: what one operation of each engine costs, counted by the simulator. Prints
-// ENGINE.OPERATION.FIGURE=value, each an average of all operations of a fixed workload, with the
+// perdure-costs: counts the costs of one operation of each engine in the simulator. Prints
+// ENGINE.OPERATION.FIGURE=value, each an average over all operations of a fixed workload, with the
 // nodes and tables of the real engines. Every run prints the same.
 //
 // FIGURES
 //   writebacks, fences, allocations   as the platform and the heap count them
 //   lines                             distinct 64-byte lines of the pool that one operation loads
 //                                     or stores
-// The work of background threads is in them: mutations do it, as no such thread runs.
+// They include background work: no background thread runs, and mutations do its work.
 //
-// NOT SEEN in `lines`: DRAM (phast's descriptors, pskiplist's nodes, locks, counters), lines that
-// are only prefetched, and what is read through a plain pointer: a map's header, and the bytes of
-// string keys and values. Keys and values here are integers, so that no record has such bytes.
+// NOT IN `lines`: DRAM (phast's descriptors, pskiplist's nodes, locks, counters), lines that are
+// only prefetched, and reads through a plain pointer: a map's header, and the bytes of string keys
+// and values. Keys and values here are integers, whose records have no such bytes.
 //
 // tests/budgets/costs.txt holds the figures; tests/canary/costs_test.py compares them.
 #include "testing/costs.h"
@@ -22,7 +22,7 @@ int main(int argc, char**) {
   if (argc > 1) {
     std::fputs(
         "usage: perdure-costs\n"
-        "Prints what one operation of each engine costs: write-backs, fences, allocations, and\n"
+        "Prints the costs of one operation of each engine: write-backs, fences, allocations and\n"
         "lines of the pool. Every run prints the same. Exit status 1: an operation failed.\n",
         stderr);
     return 2;

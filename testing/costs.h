@@ -1,4 +1,4 @@
-// What an engine's operations cost: costs.cc says what is counted.
+// The costs of an engine's operations. costs.cc defines the figures.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace perdure::testing {
 
-// Of each engine that engines.def lists: prints its figures. testing/engines/costs/<engine>.cc.
+// Prints the figures of each engine of engines.def: testing/engines/costs/<engine>.cc.
 namespace costs_of {
 #define PERDURE_ENGINE(name) void name();
 #include "index/engines.def"
@@ -24,11 +24,12 @@ namespace costs {
 inline constexpr std::uint64_t kKeys = 20'000;
 inline constexpr std::uint64_t kScans = 2'000;
 inline constexpr std::uint64_t kScanLength = 50;
-inline constexpr std::uint64_t kStride = 7'919;  // prime to kKeys: a fixed permutation of the keys
+// coprime to kKeys: a fixed permutation of the keys
+inline constexpr std::uint64_t kStride = 7'919;
 inline constexpr std::uint64_t kCapacity = 64_MiB;
 inline constexpr std::uint64_t kSeed = 1;
 
-// Lines of the pool that the current operation has touched.
+// Counts the lines of the pool that the current operation touches.
 class Lines {
  public:
   void watch(const SimMemory& memory) {
@@ -50,7 +51,7 @@ class Lines {
 
  private:
   std::uintptr_t base_ = 0;
-  std::vector<std::uint32_t> last_touch_;  // by line: the operation that touched it last
+  std::vector<std::uint32_t> last_touch_;  // by line: the last operation that touched it
   std::uint32_t operation_ = 0;
   std::uint64_t total_ = 0;
 };
@@ -60,8 +61,8 @@ inline Lines& lines() {
   return the_lines;
 }
 
-// The subject's view of an engine with its real nodes. Options: what its create() takes beside the
-// kinds.
+// The subject's view of an engine with its real nodes. Options: the arguments of its create() after
+// the kinds.
 template <Engine kOf, class M, class... Options>
 struct Real {
   using Map = M;

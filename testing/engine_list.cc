@@ -6,7 +6,7 @@
 
 namespace perdure::testing {
 
-// Of each engine that engines.def lists: testing/engines/<engine>.cc.
+// The row of each engine of engines.def is in testing/engines/<engine>.cc.
 namespace under_test {
 #define PERDURE_ENGINE(name) extern const EngineUnderTest name;
 #include "index/engines.def"

@@ -11,7 +11,7 @@ namespace {
 
 using Choice = std::vector<std::uint32_t>;
 
-// Size, punches and name are three more dimensions, of one or two states.
+// File size, punches and name are three further dimensions, of one or two states.
 struct Space {
   explicit Space(const SimMemory& memory, const std::vector<PendingLine>& lines) : pending(lines) {
     for (const PendingLine& line : lines) {
@@ -30,7 +30,7 @@ struct Space {
     }
     return result;
   }
-  // A line that was stored to since the mark. Size, punches and name are not.
+  // Whether the line was stored to since the mark. False for size, punches and name.
   bool recent(std::size_t i) const { return i < pending.size() && pending[i].recent; }
   Choice none() const { return Choice(states.size(), 0); }
   Choice all() const {
@@ -43,7 +43,7 @@ struct Space {
   std::vector<std::uint32_t> states;
 };
 
-// A random `n` of them, if there are more.
+// Keeps a random `n` of them, if there are more.
 template <class T>
 void shuffle_to(std::vector<T>& all, std::size_t n, Random& random) {
   if (all.size() <= n) return;
@@ -53,7 +53,7 @@ void shuffle_to(std::vector<T>& all, std::size_t n, Random& random) {
   all.resize(n);
 }
 
-// Every combination of the dimensions that are not held; the held ones stay as in `start`.
+// Appends every combination of the dimensions that are not held. The held ones stay as in `start`.
 void product(const Space& space, Choice start, bool recent_only, std::vector<Choice>& out) {
   const auto held = [&](std::size_t i) {
     return recent_only && i < space.pending.size() && !space.pending[i].recent;
@@ -73,9 +73,9 @@ void product(const Space& space, Choice start, bool recent_only, std::vector<Cho
   }
 }
 
-// The lines, the file's size, punches and name: each alone, and all but it. Whatever else is left
-// out, these are not: a write-back that was forgotten, now or ten operations ago, is one of them.
-// False if there are too many lines.
+// Appends, for each line and for file size, punches and name: it alone, and all but it. These are
+// never left out, because a forgotten write-back, of now or of ten operations ago, is one of them.
+// Returns false if there are too many lines.
 bool single_lines(const Space& space, std::uint32_t limit, Random& random,
                   std::vector<Choice>& out) {
   std::vector<std::size_t> lines, old;
@@ -97,7 +97,7 @@ bool single_lines(const Space& space, std::uint32_t limit, Random& random,
   return whole;
 }
 
-// What lies between nothing and everything of a recent line.
+// Appends the intermediate states of every recent line.
 void recent_states(const Space& space, std::vector<Choice>& out) {
   for (std::size_t i = 0; i < space.pending.size(); ++i) {
     if (!space.recent(i)) continue;
@@ -111,8 +111,8 @@ void recent_states(const Space& space, std::vector<Choice>& out) {
   }
 }
 
-// What is on the medium if lines were written back in program order up to some store: each of the
-// recent ones, and a sample of those before.
+// Appends the contents of the medium if lines were written back in program order up to some store:
+// each of the recent stores, and a sample of those before.
 void program_prefixes(const Space& space, std::size_t limit, Random& random,
                       std::vector<Choice>& out) {
   std::set<std::uint64_t> recent, before;
@@ -197,7 +197,7 @@ Enumeration enumerate(const SimMemory& memory, const std::vector<PendingLine>& p
     choices.push_back(space.all());
     result.bounded = !single_lines(space, limits.sampled, random, choices);
     std::vector<Choice> others;
-    // Lines that stay pending for long (hints nobody flushes) must not crowd out the present
+    // Lines that stay pending for long (hints are never flushed) must not crowd out the present
     // operation.
     if (space.product(limits.product / 2, true) <= limits.product / 2) {
       product(space, space.none(), true, others);

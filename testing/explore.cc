@@ -1,4 +1,4 @@
-// perdure-explore: crashes heap, pool and an engine at every point, and judges what is left. Prints
+// perdure-explore: crashes heap, pool and an engine at every point, and judges every result. Prints
 // one name=value line per figure; see docs/design/testing.md.
 #include <getopt.h>
 #include <unistd.h>
@@ -26,18 +26,18 @@ constexpr const char* kUsage =
     "                [--seed N] [--jobs N] [--only TEXT] [--mutant SITE:op] [--list]\n"
     "                [--replay NAME:SEED:PATH]\n"
     "Explores the crashes of heap, pool and the engine (default: phast) and prints figures. Exit\n"
-    "status 0: no violation, no leak, every site crossed by a crash, the planted bug noticed, and\n"
-    "as many images as the preset asks for; 1: not so; 2: a mistake in the arguments.\n"
-    "  --part     only these; default: all three\n"
-    "  --preset   default fast: about half a minute; figures: 20,000 images and 5,000 after a\n"
-    "             second crash of each part, in minutes; nightly: 1,000,000 and 100,000\n"
-    "  --seed     of the first round of random workloads; default 1\n"
+    "status 0: no violation, no leak, a crash crossed every site, the planted bug was noticed,\n"
+    "and there are as many images as the preset requires; 1: otherwise; 2: wrong arguments.\n"
+    "  --part     explores only these parts; default: all three\n"
+    "  --preset   fast (default): about half a minute; figures: for each part 20,000 images and\n"
+    "             5,000 after a second crash, in minutes; nightly: 1,000,000 and 100,000\n"
+    "  --seed     seed of the first round of random workloads; default 1\n"
     "  --jobs     worker processes; default: one per processor\n"
-    "  --only     explorations whose name contains TEXT, once; no bars\n"
-    "  --mutant   with this write-back or fence broken: must fail\n"
-    "  --list     names of the explorations\n"
-    "  --replay   judges one image only, as the line that a failure prints (PERDURE_REPLAY in the\n"
-    "             environment does the same)\n";
+    "  --only     runs explorations whose name contains TEXT once, without required numbers\n"
+    "  --mutant   breaks this write-back or fence; the run must fail\n"
+    "  --list     lists the names of the explorations\n"
+    "  --replay   judges one image, given as in the line that a failure prints; so does\n"
+    "             PERDURE_REPLAY in the environment\n";
 
 [[noreturn]] void usage(const std::string& what) {
   std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
@@ -67,7 +67,7 @@ struct Part {
   PartReport report = {};
 };
 
-// The images that a preset asks of each part, and those after a second crash.
+// The number of images that a preset requires of each part, and the number after a second crash.
 struct Bars {
   std::uint64_t images;
   std::uint64_t second;
@@ -116,7 +116,8 @@ std::vector<Part> parts_of(const Options& options) {
   return parts;
 }
 
-// Two threads, one interleaving after another: the sites that only a second thread comes to.
+// Runs two threads in one interleaving after another, for the sites that only a second thread
+// reaches.
 ExploreReport interleave(const NamedInterleaving& scenario, const std::string& name) {
   const InterleaveReport found = scenario.run(name, false);
   ExploreReport report{.name = name, .verdicts = found.verdicts, .points = found.points};
@@ -139,7 +140,7 @@ ExploreReport scenarios(const std::string& name) {
   return report;
 }
 
-// Whether a planted bug is noticed, and in time; a harness that cannot fail proves nothing.
+// Whether a planted bug is noticed in time. A harness that cannot fail proves nothing.
 bool is_red(const Options& options, Part& part, const PlantedMutant& canary) {
   const std::string name = full_name(options, part, canary.exploration.name);
   const auto start = std::chrono::steady_clock::now();
@@ -161,7 +162,7 @@ bool is_red(const Options& options, Part& part, const PlantedMutant& canary) {
   return false;
 }
 
-// Progress, for who watches.
+// Shows progress on a terminal.
 class Progress {
  public:
   void show(const std::vector<Part>& parts, const std::string& doing) {
@@ -186,7 +187,7 @@ class Progress {
   std::chrono::steady_clock::time_point last_ = {};
 };
 
-// Jobs: everything once; then the random explorations again, under other seeds, of the parts that
+// Runs every exploration once. Then it repeats the random ones with other seeds for the parts that
 // lack images.
 class Jobs {
  public:
@@ -238,7 +239,7 @@ class Jobs {
   double reached(std::size_t part) const {
     const Bars bars = bars_of(options_.preset);
     const PartReport& report = parts_[part].report;
-    if (report.violations != 0) return 1;  // the answer is known
+    if (report.violations != 0) return 1;  // the verdict is known
     return std::min(
         static_cast<double>(report.crash_images()) / static_cast<double>(bars.images),
         static_cast<double>(report.second_crash_images()) / static_cast<double>(bars.second));
@@ -263,7 +264,7 @@ class Jobs {
   std::vector<std::uint64_t> cursors_;
 };
 
-// One image again, in this process.
+// Judges one image again, in this process.
 int replay(const Options& options, std::vector<Part>& parts) {
   const std::size_t colon = options.replay.find(':');
   const std::size_t second = options.replay.find(':', colon + 1);
@@ -292,7 +293,7 @@ void print(const Part& part, const char* figure, std::uint64_t value) {
   std::printf("%s.%s=%llu\n", part.name.c_str(), figure, static_cast<unsigned long long>(value));
 }
 
-// The part's sites and those that no crash has crossed.
+// Counts the part's sites, and lists those that no crash crossed.
 std::uint64_t sites_of(const Part& part, const std::set<std::string>& crossed,
                        std::vector<std::string>& missing) {
   std::uint64_t count = 0;
@@ -339,12 +340,12 @@ bool print_figures(const Options& options, const std::vector<Part>& parts) {
     std::printf("%s.canary_seconds=%.2f\n", part.name.c_str(), part.canary_seconds);
     if (!options.only.empty()) continue;
     for (const std::string& site : missing) {
-      std::fprintf(stderr, "%s: no crash has crossed %s\n", part.name.c_str(), site.c_str());
+      std::fprintf(stderr, "%s: no crash crossed %s\n", part.name.c_str(), site.c_str());
     }
     const bool enough =
         report.crash_images() >= bars.images && report.second_crash_images() >= bars.second;
     if (!enough && report.violations == 0) {
-      std::fprintf(stderr, "%s: too few images for the preset: %llu and %llu are asked for\n",
+      std::fprintf(stderr, "%s: too few images: the preset requires %llu and %llu\n",
                    part.name.c_str(), static_cast<unsigned long long>(bars.images),
                    static_cast<unsigned long long>(bars.second));
     }
@@ -414,7 +415,7 @@ Options parse(int argc, char** argv) {
     }
     if (c == '?') usage("unknown option");
   }
-  if (optind != argc) usage(std::string("what is ") + argv[optind] + "?");
+  if (optind != argc) usage(std::string("unexpected argument ") + argv[optind]);
   return options;
 }
 
@@ -425,7 +426,7 @@ int main(int argc, char** argv) {
   using namespace perdure::testing;
   const Options options = parse(argc, argv);
   std::vector<Part> parts = parts_of(options);
-  // What a replay line names as the program: it needs the engine and the mutant, too.
+  // The program in a replay line, which also needs the engine and the mutant.
   static std::string command;
   command = std::string(argv[0]) + " --engine " + options.engine;
   if (!options.mutant.empty()) command += " --mutant " + options.mutant;

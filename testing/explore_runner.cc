@@ -20,7 +20,7 @@ namespace perdure::testing {
 
 namespace {
 
-// Numbers and texts one after the other; the end of each is known from the start.
+// Writes numbers and texts one after the other, each of known length.
 class Writer {
  public:
   void number(std::uint64_t n) { out_.append(reinterpret_cast<const char*>(&n), sizeof(n)); }
@@ -69,7 +69,7 @@ class Reader {
   bool good_ = true;
 };
 
-// The counters of a report, in the order in which they travel.
+// The counters of a report, in the order of its encoding.
 template <class Report, class Each>
 void each_counter(Report& r, Each each) {
   for (auto* counter : {&r.images, &r.verdicts, &r.second_images, &r.third_images, &r.second_runs,
@@ -83,7 +83,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// What a worker is doing, in its own words, for its parent to see.
+// A worker describes its current step here, for its parent.
 constexpr std::size_t kBoardBytes = 2048;
 struct Unmap {
   void operator()(char* board) const { munmap(board, kBoardBytes); }
@@ -98,19 +98,19 @@ Board make_board() {
 struct Worker {
   pid_t pid = -1;
   int pipe = -1;
-  std::string answer;
+  std::string packed;
   Job job;
   Board board = {};
-  std::string doing = {};  // when last looked
+  std::string doing = {};  // at the last look
   double since = 0;
-  bool killed = false;  // it did not get on
+  bool killed = false;  // because it made no progress
 };
 
 std::string shown(const Worker& worker) {
   return std::string(worker.board.get(), strnlen(worker.board.get(), kBoardBytes));
 }
 
-// Kills it if it has done the same for longer than `patience`.
+// Kills the worker if its step has not changed for longer than `patience`.
 void watch(Worker& worker, double patience) {
   std::string doing = shown(worker);
   if (doing != worker.doing) {
@@ -143,7 +143,7 @@ bool start(Worker& worker, const std::vector<Worker>& others) {
     return false;
   }
   if (worker.pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives its parent
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker must not outlive its parent
     for (const Worker& other : others) close(other.pipe);
     close(ends[0]);
     show_context_in(worker.board.get(), kBoardBytes);
@@ -162,7 +162,7 @@ ExploreReport finish(Worker& worker) {
   while (waitpid(worker.pid, &status, 0) < 0 && errno == EINTR) {
   }
   ExploreReport report;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && unpack(worker.answer, report)) return report;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && unpack(worker.packed, report)) return report;
   report = {.name = worker.job.name, .violations = 1};
   if (worker.killed) {
     report.failures.push_back(worker.job.name + " hung and was killed; it was doing\n  " +
@@ -176,12 +176,12 @@ ExploreReport finish(Worker& worker) {
   return report;
 }
 
-// True once the worker has answered whole.
+// Returns true once the worker has sent its whole report.
 bool receive(Worker& worker) {
   char buffer[1 << 16];
   const ssize_t n = read(worker.pipe, buffer, sizeof(buffer));
   if (n < 0 && errno == EINTR) return false;
-  if (n > 0) worker.answer.append(buffer, static_cast<std::size_t>(n));
+  if (n > 0) worker.packed.append(buffer, static_cast<std::size_t>(n));
   return n <= 0;
 }
 

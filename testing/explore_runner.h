@@ -1,13 +1,13 @@
-// Runs explorations in worker processes and adds up what they found.
+// Runs explorations in worker processes and adds up their reports.
 //
-// A job is one exploration under one seed. Each runs in a process of its own, so many at a time as
-// asked for; one that crashes or hangs is a violation, and the others go on. Workers answer through
-// a pipe with their counters, the sites they crossed and the hashes of the files they judged, so
-// that a file is counted once however many of them met it. What a worker is doing (seed, image)
-// stands in memory that it shares with its parent: one that does the same for too long by the clock
-// is killed, and is a violation of that name.
+// A job is one exploration with one seed. Each runs in its own process, with a limit on how many
+// run at a time. A job that crashes or hangs is a violation, and the others continue. Workers send
+// their counters, the sites they crossed and the hashes of the files they judged through a pipe. A
+// file is counted once, however many workers met it. A worker keeps the description of its current
+// step (seed, image) in memory shared with the parent. The parent kills a worker whose step does
+// not change for too long by the clock, and reports a violation with that description.
 //
-// Thread safety: one at a time in a process, which has no other threads.
+// Thread safety: one call at a time in a process, which must have no other threads.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace perdure::testing {
 
-// What was found in one part; files are counted once.
+// The report of one part. Files are counted once.
 struct PartReport {
   std::uint64_t crash_images() const { return files[0].size(); }
   std::uint64_t second_crash_images() const { return files[1].size(); }
@@ -36,10 +36,10 @@ struct PartReport {
   std::uint64_t kills = 0;
   std::uint64_t violations = 0;
   std::uint64_t leaks = 0;
-  double seconds = 0;  // of processors
+  double seconds = 0;  // of processor time
   std::set<std::string> sites_crossed;
   std::vector<std::string> failures;
-  // Judged after any crash, after a second or third one, after a third.
+  // Files judged after any crash, after a second or third crash, and after a third.
   std::unordered_set<std::uint64_t> files[3];
 };
 
@@ -49,15 +49,17 @@ struct Job {
   std::function<ExploreReport()> run;
 };
 
-// Asks `next` for a job whenever a worker is free, until it has none (false) and all are done.
-// `done` sees every report; the report of a job that crashed is a violation. `patience`: seconds by
-// the clock for a step of a job, an image or an operation; many times what a busy machine takes.
+// Asks `next` for a job whenever a worker is free, until it returns false and all jobs are done.
+// `done` receives every report; the report of a job that crashed is a violation. `patience` is the
+// limit by the clock, in seconds, for a step of a job, an image or an operation. It is many times
+// the time on a busy machine.
 constexpr double kPatience = 600;
 void run_batches(std::size_t workers, const std::function<bool(Job&)>& next,
                  const std::function<void(const Job&, const ExploreReport&)>& done,
                  double patience = kPatience);
 
-// An ExploreReport as bytes, and back; false if they are not one.
+// Encodes an ExploreReport as bytes, and decodes it. unpack() returns false if the bytes are no
+// report.
 std::string pack(const ExploreReport& report);
 bool unpack(const std::string& bytes, ExploreReport& report);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kPresets[] = {"fast", "figures", "nightly"};
 constexpr std::uint64_t kCapacity = 2 << 20;
 
-// By preset.
+// Chooses by preset.
 std::size_t pick(Preset preset, std::size_t fast, std::size_t figures, std::size_t nightly) {
   return preset == Preset::fast ? fast : (preset == Preset::figures ? figures : nightly);
 }
@@ -29,7 +29,7 @@ Op put(std::uint64_t key, std::string value) {
 Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
 OpSource on_three_maps() { return pool_ops(3, 20); }
 
-// The pool grows, in every step that it takes.
+// The pool grows through every step of growth.
 std::vector<Op> growth(std::uint64_t n, std::size_t bytes) {
   std::vector<Op> ops;
   for (std::uint64_t i = 0; i < n; ++i) {
@@ -38,7 +38,8 @@ std::vector<Op> growth(std::uint64_t n, std::size_t bytes) {
   return ops;
 }
 
-// Grows, empties, and gives the space back; twice, so that punched space is used again.
+// The pool grows, empties and gives the space back. It does so twice, in order to reuse punched
+// space.
 std::vector<Op> shrinking(std::uint64_t n, std::size_t bytes) {
   std::vector<Op> ops;
   for (int round = 0; round < 2; ++round) {
@@ -52,7 +53,8 @@ std::vector<Op> shrinking(std::uint64_t n, std::size_t bytes) {
   return ops;
 }
 
-// 2,600 distinct keys in an order that is neither theirs nor its reverse, then half of them again.
+// 2,600 distinct keys in an order that is neither ascending nor descending, then half of them
+// again.
 std::vector<Op> batch() {
   constexpr std::uint64_t kKeys = 2600, kStep = 997;
   std::vector<Op> ops;
@@ -79,8 +81,8 @@ ExploreOptions thinned(ExploreOptions options, std::uint32_t points_in) {
   return options;
 }
 
-// A process dies at every point and the machine goes on; the power fails in what follows. What the
-// first process leaves to a power failure, other explorations enumerate.
+// A process dies at every point without a power failure. The power fails in the next process. Other
+// explorations enumerate power failures of the first process.
 ExploreOptions killed(ExploreOptions options, Preset preset) {
   options.limits = {.product = 4, .random = 1, .sampled = 2};
   if (preset == Preset::nightly) options.limits = {.product = 16, .random = 2, .sampled = 8};
@@ -90,7 +92,7 @@ ExploreOptions killed(ExploreOptions options, Preset preset) {
   return options;
 }
 
-// Four operations on each of four keys, of which two are there.
+// Four operations on each of four keys, of which two are present.
 std::vector<Op> alphabet(const std::uint64_t (&keys)[4]) {
   std::vector<Op> ops;
   for (const std::uint64_t key : keys) {
@@ -103,8 +105,8 @@ std::vector<Op> alphabet(const std::uint64_t (&keys)[4]) {
   return ops;
 }
 
-// Where short sequences start: a full leaf, leaves of one entry each, used and freed blocks,
-// nothing.
+// The starts of short sequences: a full leaf, leaves of one entry each, used and freed blocks, an
+// empty map.
 struct Start {
   std::string name;
   std::vector<Op> prepare;
@@ -123,7 +125,7 @@ std::vector<Start> starts() {
           {"empty", {}, alphabet({0, 1, ~std::uint64_t{0}, ~std::uint64_t{0} - 1})}};
 }
 
-// `base`: the subject, where it starts from and how points are enumerated.
+// `base`: the subject, its start, and the enumeration of points.
 void add_sequences(std::vector<Exploration>& out, const Exploration& base,
                    const std::vector<Op>& alphabet, std::size_t length) {
   for (std::size_t first = 0; first < alphabet.size(); ++first) {
@@ -138,7 +140,7 @@ void add_sequences(std::vector<Exploration>& out, const Exploration& base,
   }
 }
 
-// Headers and records are many torn lines at every step: of those a sample, in every sequence.
+// Headers and records are many torn lines at every step. Every sequence judges a sample of them.
 ExploreOptions sampled(ExploreOptions options, std::vector<Op> prepare) {
   options.limits = {.product = 32, .random = 4, .sampled = 24};
   options.second_limits = {.product = 16, .random = 4, .sampled = 16};
@@ -281,7 +283,8 @@ std::vector<Exploration> heap_explorations(Preset preset) {
 
 std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset preset) {
   ExploreOptions options = options_of(preset);
-  // A header is eight torn lines, and every recovery writes two: fewer runs, fewer images of each.
+  // A header is eight torn lines, and every recovery writes two. Therefore fewer runs, and fewer
+  // images of each.
   const auto images = static_cast<std::uint32_t>(pick(preset, 16, 16, 64));
   options.second_limits = {.product = images, .random = images / 4, .sampled = images};
   options.second_in = 600;
@@ -358,8 +361,8 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
 
 namespace {
 
-// Short sequences where keys are byte strings with records, of heads that are equal; and where a
-// write-back takes a page. Both start from a full leaf.
+// Short sequences with byte-string keys with records and equal first 8 bytes, and with a medium of
+// pages. Both start from a full leaf.
 void add_other_sequences(std::vector<Exploration>& out, SubjectFactory strings,
                          SubjectFactory paged, const ExploreOptions& options, Preset preset) {
   const std::size_t length = pick(preset, 0, 2, 3);
@@ -403,7 +406,7 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   recovery.limits = {.product = 32, .random = 4, .sampled = 24};
   recovery.second_in = static_cast<std::uint32_t>(pick(preset, 8, 8, 16));
   recovery.third_in = 60;
-  ExploreOptions thousands =  // of keys, which some engines' recoveries write one by one
+  ExploreOptions thousands =  // keys; some engines' recoveries write them one by one
       thinned(options, static_cast<std::uint32_t>(pick(preset, 2000, 200, 40)));
   thousands.second_points_in = 64;
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
@@ -468,8 +471,8 @@ Exploration small(SubjectFactory factory, OpSource source) {
   return random_one("canary", std::move(factory), std::move(source), small_options(), 60);
 }
 
-// A process dies at every point; what it left, the next one does not write back, and the power
-// fails in that one.
+// A process dies at every point. The next process does not write back the dead one's stores, and
+// the power fails in it.
 ExploreOptions small_killed() {
   ExploreOptions options = killed(small_options(), Preset::fast);
   options.explore_create = false;
@@ -479,7 +482,7 @@ ExploreOptions small_killed() {
 
 }  // namespace
 
-// A missing write-back; and one in the recovery of an engine that serves at once.
+// A missing write-back, and one in the recovery of an engine that serves at once.
 std::vector<PlantedMutant> heap_canaries() {
   return {{"heap.extent.assign:drop_flush", small(synthetic(), synthetic_op)},
           {"pool.settle.extent:drop_flush",
@@ -489,7 +492,7 @@ std::vector<PlantedMutant> heap_canaries() {
 }
 
 // A missing write-back; on page media a name that is not synced; and one in the recovery of an
-// engine that does not serve before it is over.
+// engine that serves only after recovery.
 std::vector<PlantedMutant> pool_canaries(const EngineUnderTest& engine) {
   const MapSetup three{.values = ValueKind::bytes, .maps = 3};
   const MapSetup paged{.values = ValueKind::bytes, .medium = SimMedium::page};

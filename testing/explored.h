@@ -1,8 +1,7 @@
-// What perdure-explore explores: the heap, the pool, and an engine.
+// The explorations of perdure-explore: of the heap, the pool, and an engine.
 //
-// A part is one of them. Its explorations are made by the factories below from the preset; an
-// engine (engine_list.h) brings its subjects, the directed workloads that only it needs, and its
-// interleavings.
+// A part is one of these. The factories below make its explorations from the preset. An engine
+// (engine_list.h) provides its subjects, its directed workloads and its interleavings.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +22,15 @@ enum class Preset : std::uint8_t {
 const char* preset_name(Preset preset);
 std::optional<Preset> parse_preset(std::string_view name);
 
-// Several workloads of one subject. `options` has neither name nor seed yet.
+// Several workloads of one subject. `options` has no name and no seed yet.
 struct Exploration {
   std::string name;
   SubjectFactory factory;
   OpSource source;
   ExploreOptions options;
-  std::size_t operations = 0;  // of a random workload, if there are no others
+  std::size_t operations = 0;  // length of a random workload, if there are no others
   std::vector<std::vector<Op>> workloads = {};
-  bool repeated = true;  // again under other seeds, until the bars are met
+  bool repeated = true;  // repeated with other seeds until the bars are met
 };
 
 Exploration random_one(std::string name, SubjectFactory factory, OpSource source,
@@ -42,11 +41,11 @@ ExploreReport run_exploration(const Exploration& e, const std::string& name, std
 
 struct EngineUnderTest;  // testing/engine_list.h
 
-// With steps of the engine's background work between the operations, if it has any.
+// Adds steps of the engine's background work between the operations, if it has any.
 std::vector<Exploration> beside_background(const EngineUnderTest& engine,
                                            std::vector<Exploration> all);
 
-// How much of everything, and how far each crash point is enumerated.
+// The amounts of a preset, and the depth of enumeration at each crash point.
 ExploreOptions options_of(Preset preset);
 
 std::vector<Exploration> heap_explorations(Preset preset);
@@ -57,7 +56,8 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
 struct PlantedMutant {
   std::string mutant;
   Exploration exploration;
-  bool in_recovery = false;  // only a second run shows it: a power failure after another, or a kill
+  // only a second run shows it: a power failure after another one, or a kill
+  bool in_recovery = false;
 };
 std::vector<PlantedMutant> heap_canaries();
 std::vector<PlantedMutant> pool_canaries(const EngineUnderTest& engine);

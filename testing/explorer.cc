@@ -31,7 +31,7 @@ std::uint64_t hash_of(const Model& model) {
   return hash;
 }
 
-// The replay line, where a signal handler can read it, and perhaps another process.
+// The replay line, in memory that a signal handler can read. It may be shared with another process.
 char current_context[2048];
 char* shown_context = nullptr;
 std::size_t shown_bytes = 0;
@@ -40,7 +40,7 @@ const char* describe_current() { return current_context; }
 
 void on_signal(int number) {
   const char* what = number == SIGPROF ? "\nexplorer: it hangs\n" : "\nexplorer: it crashed\n";
-  // Nothing can be done about a failing write here.
+  // A failing write cannot be handled here.
   if (write(2, what, std::strlen(what)) < 0 ||
       write(2, current_context, std::strlen(current_context)) < 0 || write(2, "\n", 1) < 0) {
     _exit(3);
@@ -51,14 +51,14 @@ void on_signal(int number) {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
 
-// Of this process: figures must not depend on what else the machine does.
+// Processor time of this process: figures must not depend on other load.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Of processor time: a process that is stopped does not hang.
+// In processor time, because a stopped process does not hang.
 void set_timer(unsigned seconds) {
   const itimerval timer{{0, 0}, {static_cast<time_t>(seconds), 0}};
   setitimer(ITIMER_PROF, &timer, nullptr);
@@ -77,29 +77,29 @@ std::uint64_t Explorer::Expectation::hash() const {
   return hash;
 }
 
-// The machine's, until the power fails.
+// The boot id until the power fails.
 constexpr std::uint64_t kFirstBoot = 1;
 
-// Everything that belongs to one recorded run: the workload's, or one that starts after a crash.
+// The state of one recorded run: the workload's, or one that starts after a crash.
 struct Explorer::Run {
   SimMemory& memory;
   SimMemory& scratch;
   int depth = 1;
-  std::string path = {};  // of what it started from; empty for the workload
+  std::string path = {};  // of the image that it started from; empty for the workload
   EnumerationLimits limits = {};
   std::unique_ptr<Subject> subject = {};
   Expectation expected = {};
   std::uint64_t expectation_hash = 0;
   std::uint64_t boot = kFirstBoot;
-  std::uint64_t points = 0;  // judged
-  std::uint64_t fences = 0;  // and sampled out
-  bool last = false;         // the workload's last operation
+  std::uint64_t points = 0;  // judged points
+  std::uint64_t fences = 0;  // fences, for sampling
+  bool last = false;         // whether this is the workload's last operation
   std::uint64_t seen_changes = ~0ULL;
   std::uint64_t seen_expectation = ~0ULL;
-  // Of the last point, judged or not.
+  // State at the last point, judged or not.
   std::uint64_t passed_changes = ~0ULL;
   std::uint64_t passed_expectation = ~0ULL;
-  bool skipped = false;  // and counted
+  bool skipped = false;  // and counted as skipped
   std::string doing = {};
   const char* site = "";
 };
@@ -154,7 +154,7 @@ Explorer::Explorer(SubjectFactory factory, OpSource source, ExploreOptions optio
       scratch_(std::make_unique<SimMemory>(options_.capacity)) {
   if (const char* replay = std::getenv("PERDURE_REPLAY"); replay != nullptr) {
     const std::string prefix = options_.name + ":" + std::to_string(options_.seed) + ":";
-    // Another explorer is meant: judge nothing here.
+    // The replay is for another explorer: judge nothing here.
     replay_ = std::string_view(replay).starts_with(prefix) ? replay + prefix.size() : "none";
   }
   if (const char* san = std::getenv("PERDURE_SAN"); san != nullptr && *san == '1') shrink();
@@ -162,7 +162,7 @@ Explorer::Explorer(SubjectFactory factory, OpSource source, ExploreOptions optio
   SimPlatform::describe_context = describe_current;
 }
 
-// Sanitized builds are slow, and look for other things than rare images.
+// Sanitized builds are slow, and their purpose is not rare images.
 void Explorer::shrink() {
   options_.limits = {
       .product = std::min<std::uint64_t>(options_.limits.product, 12), .random = 2, .sampled = 6};
@@ -234,7 +234,7 @@ void Explorer::run_one(const std::vector<Op>& workload, const std::string& path)
   run.subject.reset();
 }
 
-// The expectation has changed.
+// Call it after every change of the expectation.
 void Explorer::expect(Run& run) { run.expectation_hash = run.expected.hash(); }
 
 void Explorer::create(Run& run) {
@@ -258,8 +258,8 @@ void Explorer::create(Run& run) {
   }
   for (const Op& op : options_.prepare) {
     const bool expected = apply_to(run.expected.candidates.front(), op);
-    const auto answer = run.subject->apply(op);
-    if (!answer || *answer != expected) return fail("", "preparing: " + describe(op));
+    const auto result = run.subject->apply(op);
+    if (!result || *result != expected) return fail("", "preparing: " + describe(op));
   }
   expect(run);
   if (!recorded) {
@@ -280,16 +280,16 @@ void Explorer::operate(Run& run, const Op& op) {
   run.memory.mark_recent();
   if (after != run.expected.candidates.front()) run.expected.candidates.push_back(after);
   expect(run);
-  const auto answer = run.subject->apply(op);
-  if (!answer && answer.error() == StatusCode::pool_full) {
-    run.expected.candidates.resize(1);  // it did not happen
+  const auto result = run.subject->apply(op);
+  if (!result && result.error() == StatusCode::pool_full) {
+    run.expected.candidates.resize(1);  // the operation had no effect
     if (run.depth == 1) ++report_.refused;
-  } else if (!answer) {
-    fail("", run.doing + ": " + std::string(answer.error().message()));
+  } else if (!result) {
+    fail("", run.doing + ": " + std::string(result.error().message()));
     return;
   } else {
-    if (*answer != expected) {
-      fail("", run.doing + (expected ? " answered no" : " answered yes"));
+    if (*result != expected) {
+      fail("", run.doing + (expected ? " returned false" : " returned true"));
       return;
     }
     run.expected.candidates = {std::move(after)};
@@ -317,10 +317,10 @@ void Explorer::reopen(Run& run) {
   crash_point(run, "reopened", true);
 }
 
-// `acknowledged`: control is with the caller, not inside an operation.
+// `acknowledged`: the operation has returned.
 void Explorer::crash_point(Run& run, std::string_view where, bool acknowledged) {
   if (done()) return;
-  // What comes next has been crossed: by the images of this point, or of an equal one before.
+  // The images of this point, or of an equal earlier one, cross the site that comes next.
   const std::uint32_t every = run.depth == 1 ? options_.points_in : options_.second_points_in;
   const bool sampled_out = every > 1 && run.fences++ % every != 0 && !(run.last && acknowledged);
   if (!acknowledged && !sampled_out) {
@@ -342,11 +342,11 @@ void Explorer::crash_point(Run& run, std::string_view where, bool acknowledged) 
   if (unchanged && run.seen_expectation == run.expectation_hash) return;
   run.seen_changes = run.memory.changes();
   run.seen_expectation = run.expectation_hash;
-  if (run.skipped) --report_.skipped;  // nothing has changed since: it is judged after all
+  if (run.skipped) --report_.skipped;  // nothing has changed since: this judges it after all
   run.skipped = false;
   ++run.points;
   ++report_.points;
-  const ScopedWorld world;  // recoveries leave no trace in the run
+  const ScopedWorld world;  // recoveries must leave no trace in the run
   const std::string where_text(where);
   run.site = where_text.c_str();
   const std::string path = run.path + (run.path.empty() ? "p" : ".p") + std::to_string(run.points);
@@ -366,7 +366,7 @@ bool Explorer::starts_run(const Run& run, const std::string& path, bool kill) co
 
 void Explorer::judge_images(Run& run, const std::string& path) {
   auto pending = run.memory.pending();
-  // With every subset of a torn line, if that is still few.
+  // Counts every subset of a torn line, if they are few.
   std::uint64_t states = run.memory.size_pending() ? 2 : 1;
   std::uint64_t listed = states;
   for (const PendingLine& line : pending) {
@@ -397,7 +397,7 @@ void Explorer::judge_images(Run& run, const std::string& path) {
   }
 }
 
-// Says what is being done, for whoever reads of a failure, crash or hang, and starts the clock.
+// Sets the context that a failure, crash or hang reports, and starts the clock.
 void Explorer::set_context(const Run& run, const std::string& path, const CrashImage* image) {
   context_ = options_.name + ", seed " + std::to_string(options_.seed) + ", " + run.doing;
   if (image != nullptr) {
@@ -424,9 +424,9 @@ void Explorer::judge(Run& run, const CrashImage& image, const std::string& path)
     if (run.expected.created) wrong = "the pool's file has no name";
   } else {
     run.scratch.load_image(run.memory, image);
-    // From the path, so that a replay takes the same battery.
+    // Seeded by the path: a replay then runs the same battery.
     Expectation expected = run.expected;
-    // On a page medium a file that has its name is a pool.
+    // On a page medium, a file that has its name is a pool.
     if (run.memory.medium() == SimMedium::page) expected.created = true;
     wrong = verdict(run.scratch, expected, hash_of(path, options_.seed) | (1ULL << 63));
   }
@@ -434,8 +434,8 @@ void Explorer::judge(Run& run, const CrashImage& image, const std::string& path)
   if (!wrong.empty()) fail(path, wrong + "\n  " + context_);
 }
 
-// A process that starts after the crash, recorded in its turn. `image` null: the old process was
-// killed and the machine goes on, so what it stored is visible and still pending.
+// Records a process that starts after the crash. If `image` is null, the old process was killed and
+// the machine went on: its stores are visible and still pending.
 void Explorer::second_run(Run& run, const CrashImage* image, const std::string& path) {
   SimMemory memory(options_.capacity);
   SimMemory scratch(options_.capacity);
@@ -472,12 +472,13 @@ void Explorer::second_operations(Run& run, const std::string& path) {
   set_context(run, path, nullptr);
   run.subject = factory_();
   if (const Status s = run.subject->open(run.memory, run.boot); !s.ok()) {
-    if (options_.process_mode && run.boot != kFirstBoot) return;  // refused, in whatever words
+    // the open may fail, with any error
+    if (options_.process_mode && run.boot != kFirstBoot) return;
     fail(path, "second open: " + std::string(s.message()));
     return;
   }
-  // What this process reads is seen: from here on it must survive.
-  std::string wrong = "nothing fits";
+  // This process has read the content. From here on it must survive.
+  std::string wrong = "no candidate matches";
   for (const Model& candidate : run.expected.candidates) {
     wrong = compare(*run.subject, candidate);
     if (!wrong.empty()) continue;

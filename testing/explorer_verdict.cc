@@ -1,4 +1,4 @@
-// Explorer: what is right about a crash image.
+// Explorer: judges a crash image.
 #include "testing/explorer.h"
 
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ std::string Explorer::verdict(SimMemory& memory, const Expectation& expected, st
     const Status opened = subject->open(memory, seed);
     if (!opened.ok()) {
       if (!expected.created) return {};
-      if (options_.process_mode) return {};  // refused, in whatever words
+      if (options_.process_mode) return {};  // the open may fail, with any error
       return "open: " + std::string(opened.message());
     }
     if (std::string wrong = violations_of(*subject); !wrong.empty()) return wrong;
@@ -55,7 +55,7 @@ std::string Explorer::verdict(SimMemory& memory, const Expectation& expected, st
   }
   if (std::string wrong = violations_of(*subject); !wrong.empty()) return "reopened: " + wrong;
   if (std::string wrong = compare(*subject, model); !wrong.empty()) return "reopened: " + wrong;
-  memory.set_mode(SimMode::frozen);  // nothing is to be gained from closing it again
+  memory.set_mode(SimMode::frozen);  // closing it again would test nothing
   return {};
 }
 
@@ -66,23 +66,24 @@ std::string Explorer::battery(Subject& subject, Model& model, std::uint64_t seed
     if (op.kind == OpKind::reopen) continue;
     Model after;
     const bool single = op.kind <= OpKind::find;
-    // One key changes at most, unless a whole map goes.
+    // At most one key changes, unless a whole map is dropped.
     const auto before = model.find(op.key);
     const bool had = before != model.end();
     const std::string old = had ? before->second : std::string();
     if (!single) after = model;
     const bool expected = apply_to(single ? model : after, op);
-    const auto answer = subject.apply(op);
-    if (!answer && answer.error() == StatusCode::pool_full) {
+    const auto result = subject.apply(op);
+    if (!result && result.error() == StatusCode::pool_full) {
       if (single && had) model[op.key] = old;
       if (single && !had) model.erase(op.key);
       continue;
     }
-    if (!answer) {
-      return "further operation " + describe(op) + ": " + std::string(answer.error().message());
+    if (!result) {
+      return "further operation " + describe(op) + ": " + std::string(result.error().message());
     }
-    if (*answer != expected) {
-      return "further operation " + describe(op) + (expected ? " answered no" : " answered yes");
+    if (*result != expected) {
+      return "further operation " + describe(op) +
+             (expected ? " returned false" : " returned true");
     }
     if (!single) model = std::move(after);
     std::string value;
@@ -109,7 +110,7 @@ bool fails_in_child(const std::function<bool()>& body, unsigned seconds) {
   if (child < 0) return false;
   if (child == 0) {
     alarm(seconds);
-    // What a mutant prints on its way down is of interest only to who asks.
+    // The output of a mutant that crashes is shown only with PERDURE_VERBOSE.
     if (std::getenv("PERDURE_VERBOSE") == nullptr &&
         std::freopen("/dev/null", "w", stderr) == nullptr) {
       _exit(2);

@@ -100,7 +100,7 @@ void Fiber::run() {
   body_();
   finished_ = true;
   suspend();
-  std::abort();  // a finished fiber is not resumed
+  std::abort();  // a finished fiber must not be resumed
 }
 
 }  // namespace perdure::testing

@@ -1,8 +1,8 @@
 // Fiber: a second stack in this thread, for the scheduler's simulated threads.
 //
-// WHAT  resume() runs the body until it suspends itself or ends; suspend() goes back to whoever
-//   resumed it. ucontext underneath, and the sanitizers are told of every switch.
-// An unfinished fiber may be destroyed or started anew: what lies on its stack is abandoned.
+// WHAT resume() runs the body until it suspends itself or ends. suspend() returns to the caller of
+// resume(). It uses ucontext and tells the sanitizers of every switch. An unfinished fiber may be
+// destroyed or started anew: the objects on its stack are abandoned.
 #pragma once
 
 #include <ucontext.h>
@@ -21,7 +21,7 @@ class Fiber {
 
   void start(std::function<void()> body);
   void resume();
-  // From inside the fiber that runs.
+  // Call it inside the running fiber.
   void suspend();
   bool finished() const { return finished_; }
 
@@ -37,7 +37,7 @@ class Fiber {
   ucontext_t outside_{};
   std::function<void()> body_;
   bool finished_ = true;
-  // For the sanitizers: the other side's stack or fiber.
+  // For the sanitizers: the stack or fiber of the other side.
   [[maybe_unused]] void* shadow_ = nullptr;
   [[maybe_unused]] const void* outside_stack_ = nullptr;
   [[maybe_unused]] std::size_t outside_size_ = 0;

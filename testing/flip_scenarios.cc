@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kCapacity = 2 << 20;
 constexpr std::uint64_t kBoot = 1;
 
-// A pool that has seen operations of every kind, closed.
+// Makes a pool with operations of every kind, and closes it.
 std::string fill(SimMemory& memory, const SubjectFactory& factory, const OpSource& source,
                  Model& model) {
   auto subject = factory();
@@ -57,8 +57,8 @@ LineBytes line_of(const SimMemory& memory, std::uint32_t line) {
   return bytes;
 }
 
-// The closed pool with these lines in the place of its own, and what is left of it if the power
-// fails when that was found out.
+// Judges the closed pool with these lines replaced. If the loss is found, the power then fails, and
+// it judges the result of that, too.
 std::string judge_loss(SimMemory& closed, const CrashImage& image, const SubjectFactory& factory,
                        const Model& model, SimMemory& scratch, SimMemory& after) {
   scratch.load_image(closed, image);

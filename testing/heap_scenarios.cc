@@ -23,7 +23,7 @@ std::string dead_as_promised(const std::uint64_t* words, BlockKind kind, std::si
   return {};
 }
 
-// A pool in the middle of its life, and a judge of every file that a crash can make of it.
+// A pool in use, and a judge of every file that a crash can make of it.
 class Scenario {
  public:
   Scenario(BlockKind kind, std::size_t bytes) : kind_(kind), bytes_(bytes), memory_(kCapacity) {
@@ -47,7 +47,7 @@ class Scenario {
   SimPool& pool() { return *pool_; }
   const std::string& wrong() const { return wrong_; }
 
-  // A block with something in it, durable.
+  // Allocates a block and fills it durably.
   std::uint64_t filled(std::size_t n, BlockKind kind) {
     const auto block = pool_->heap().allocate(n, kind);
     if (!block) {
@@ -61,7 +61,7 @@ class Scenario {
     pool_->platform().fence("scenario.fill.block"_site);
     return *block;
   }
-  // Every image at every fence that `run` passes: opened, each block of the kind must be dead.
+  // Opens every image at every fence that `run` passes. Each block of the kind must be dead there.
   void at_every_fence(const std::function<void()>& run) {
     std::set<std::uint64_t> seen;
     SimMemory scratch(kCapacity);
@@ -78,7 +78,7 @@ class Scenario {
     run();
     memory_.before_fence = nullptr;
   }
-  // What is handed out now is dead in memory, and on the medium if the power fails.
+  // Allocates blocks. Each must be dead in memory, and on the medium if the power fails.
   void hand_out(int blocks) {
     SimMemory medium(kCapacity);
     for (int i = 0; i < blocks && wrong_.empty(); ++i) {
@@ -121,7 +121,8 @@ class Scenario {
 
 std::string released_run(BlockKind kind) {
   Scenario s(kind, 64);
-  // Longer than the words of one line of the table: within a line their order alone would do.
+  // Longer than the words of one line of the table, because within a line the order of the stores
+  // alone would suffice.
   const std::uint64_t run = s.filled(12 * kPage, BlockKind::plain);
   s.at_every_fence([&] { s.pool().heap().free(run); });
   s.hand_out(400);
@@ -160,7 +161,7 @@ std::string swept_blocks(BlockKind kind, std::size_t bytes) {
   for (int i = 0; i < 50; ++i) blocks.push_back(s.filled(bytes, kind));
   s.power_fails();
   s.open(3);
-  // Some survive in every extent, so that the extents are not given back whole.
+  // Some blocks survive in every extent: no extent is released as a whole.
   for (std::size_t i = 0; i < blocks.size(); i += 5) (void)s.pool().heap().mark(blocks[i]);
   s.finish();
   s.hand_out(60);
@@ -174,7 +175,7 @@ std::string killed_pool() {
     if (!SimPool::create(memory, kTinyShape).ok()) return "create";
     SimPool pool(memory);
     if (!pool.open_whole(1).ok()) return "open";
-    // Every line of several extents, and a root, none of it written back.
+    // Stores to every line of several extents and to a root, without any write-back.
     for (std::uint64_t i = 0; i < 3 * kPage / kLine; ++i) {
       const auto block = pool.heap().allocate(kLine, BlockKind::plain);
       if (!block) return "allocate";
@@ -232,7 +233,7 @@ std::string swept_extents() {
   (void)s.filled(3 * kPage, BlockKind::plain);
   s.power_fails();
   s.open(3);
-  s.finish();  // nothing was marked
+  s.finish();  // marks no block
   if (!s.wrong().empty()) return s.wrong();
   const std::uint64_t kept = s.pool().heap().stats().assigned_extents;
   return kept == 0 ? "" : std::to_string(kept) + " extents without a block are still assigned";
@@ -271,8 +272,8 @@ std::string reused_holes() {
   return holes ? "a store into space that was punched" : "";
 }
 
-// Space is punched only once the extent's word says, durably, that nobody has it: else the next
-// open finds it assigned, and does not know of the hole when it is handed out again.
+// Space may be punched only once the extent's word durably says that it is free. Otherwise the next
+// open finds it assigned, does not know of the hole, and hands it out again.
 std::string punched_run() {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kTinyShape).ok()) return "create";
@@ -318,7 +319,7 @@ std::string entered_power() {
   return wrong;
 }
 
-// What engines that leave fences to the pool rely on.
+// Engines that leave fences to the pool rely on this.
 std::string unfenced_data() {
   for (const bool closes : {true, false}) {
     SimMemory memory(kCapacity);

@@ -8,17 +8,17 @@ namespace {
 
 using Value = std::optional<std::string>;
 
-// What the operation does to its key; false if it cannot have answered so.
+// Applies the operation to its key. Returns false if it cannot have returned this result.
 bool explain(const History::Call& call, Value& value) {
   const bool had = value.has_value();
-  bool answer = had;
+  bool result = had;
   switch (call.op.kind) {
     case OpKind::insert:
-      answer = !had;
+      result = !had;
       if (!had) value = call.op.value;
       break;
     case OpKind::upsert:
-      answer = !had;
+      result = !had;
       value = call.op.value;
       break;
     case OpKind::update:
@@ -28,14 +28,14 @@ bool explain(const History::Call& call, Value& value) {
       value.reset();
       break;
     default:  // a lookup
-      if (!call.pending() && call.answer && value != call.value) return false;
+      if (!call.pending() && call.result && value != call.value) return false;
       break;
   }
-  return call.pending() || answer == call.answer;
+  return call.pending() || result == call.result;
 }
 
-// Tries every order of the calls not in `done` in which none precedes one that returned before it
-// was called.
+// Tries every order of the calls not in `done` in which no call precedes one that had returned
+// before it was called.
 bool linearizable(const std::vector<const History::Call*>& calls, std::uint32_t done, Value value,
                   const Value& wanted) {
   bool all = true;
@@ -45,7 +45,7 @@ bool linearizable(const std::vector<const History::Call*>& calls, std::uint32_t 
     all = all && calls[i]->pending();
     first_return = std::min(first_return, calls[i]->returned);
   }
-  if (all && value == wanted) return true;  // those in flight did not happen
+  if (all && value == wanted) return true;  // the calls in flight had no effect
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if ((done >> i & 1) != 0 || calls[i]->called > first_return) continue;
     Value after = value;
@@ -93,11 +93,11 @@ std::size_t History::call(std::uint32_t thread, const Op& op) {
   return calls_.size() - 1;
 }
 
-void History::answer(std::size_t number, bool answer, std::optional<std::string> value) {
+void History::returned(std::size_t number, bool result, std::optional<std::string> value) {
   Call& call = calls_[number];
   call.returned = ++time_;
-  call.answer = answer;
-  mix(call.thread * 2 + (answer ? 1 : 0), value ? *value : "return");
+  call.result = result;
+  mix(call.thread * 2 + (result ? 1 : 0), value ? *value : "return");
   call.value = std::move(value);
 }
 
@@ -128,7 +128,7 @@ void History::scan_deliver(std::size_t number, const std::string& key, const std
                     .op = {OpKind::find, key, {}},
                     .called = scan.called,
                     .returned = ++time_,
-                    .answer = true,
+                    .result = true,
                     .value = value});
   mix(scan.thread, key + value);
 }
@@ -148,13 +148,13 @@ void History::scan_end(std::size_t number, const std::optional<std::string>& las
                       .op = {OpKind::find, key, {}},
                       .called = scan.called,
                       .returned = time_,
-                      .answer = false,
+                      .result = false,
                       .value = {}});
   }
   mix(scan.thread, "scan end");
 }
 
-// As linearizable(), of all keys at once.
+// As linearizable(), for all keys at once.
 bool History::explained(std::uint32_t done, const VersionModel& model, const Model& content) const {
   bool all = true;
   std::uint64_t first_return = kNever;
@@ -167,13 +167,13 @@ bool History::explained(std::uint32_t done, const VersionModel& model, const Mod
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     const Call& call = calls_[i];
     if ((done >> i & 1) != 0 || call.called > first_return) continue;
-    VersionModel::Answer answer{call.answer, call.value, call.pending()};
+    VersionModel::Result result{call.result, call.value, call.pending()};
     for (const Call& other : calls_) {
       if (other.op.kind != OpKind::trim || other.called > call.returned) continue;
-      answer.trimmed = std::max(answer.trimmed, version_number(other.op.key[0]));
+      result.trimmed = std::max(result.trimmed, version_number(other.op.key[0]));
     }
     VersionModel after = model;
-    if (after.explains(call.op, answer) && explained(done | 1U << i, after, content)) return true;
+    if (after.explains(call.op, result) && explained(done | 1U << i, after, content)) return true;
   }
   return false;
 }
@@ -210,7 +210,7 @@ std::string History::text() const {
     out += "    [" + std::to_string(call.called) + ", " +
            (call.pending() ? "-" : std::to_string(call.returned)) + "] thread " +
            std::to_string(call.thread) + ": " + testing::describe(call.op);
-    if (!call.pending()) out += call.answer ? " -> yes" : " -> no";
+    if (!call.pending()) out += call.result ? " -> yes" : " -> no";
     if (call.value) out += ", " + printable(*call.value);
     out += "\n";
   }

@@ -1,15 +1,14 @@
-// History: what concurrent operations were asked and answered, and whether any order of them
-// explains it.
+// History: the calls and results of concurrent operations. Judges whether some order explains them.
 //
 // WHAT  Durable linearizability (Izraelevitz et al., 2016): an operation takes effect at one moment
-//   between its call and its return; after a crash every returned operation is there, and of those
-//   that had not returned each wholly or not at all. Linearizability is local (Herlihy, Wing 1990),
-//   so each key is judged for itself: all orders of its few operations are tried.
-// VERSIONS  A tag is of all keys at once: then all orders of all operations are tried on a
+//   between its call and its return. After a crash every returned operation is present, and each
+//   other one wholly or not at all. Linearizability is local (Herlihy, Wing 1990): each key is
+//   judged by itself, by trying all orders of its few operations.
+// VERSIONS  A tag concerns all keys at once. Then all orders of all operations are tried on a
 //   VersionModel.
-// SCANS  are many operations: each entry delivered is a lookup that returned when it was delivered,
-//   each key left out one that answered "absent" when the scan ended.
-// Time is the number of calls and returns so far, so that equal orders are equal histories.
+// SCANS  A scan is many operations: each delivered entry is a lookup that returned when it was
+//   delivered, each missing key a lookup that returned "absent" when the scan ended.
+// Time is the number of calls and returns so far: equal orders are equal histories.
 #pragma once
 
 #include <cstdint>
@@ -32,28 +31,28 @@ class History {
     Op op;
     std::uint64_t called = 0;
     std::uint64_t returned = kNever;
-    bool answer = false;
-    std::optional<std::string> value;  // of a lookup that found the key
+    bool result = false;
+    std::optional<std::string> value;  // from a lookup that found the key
 
     bool pending() const { return returned == kNever; }
   };
 
-  // `keys`: all that any operation names; `before`: what is there, durably; `ordered`: scans
-  // deliver in order. Without one, a key that goes and comes again may be delivered again.
+  // `before`: the durable content. `keys`: all keys that any operation names. `ordered`: scans
+  // deliver in order; otherwise a key that is erased and inserted may be delivered again.
   void reset(Model before, std::set<std::string> keys, bool ordered);
-  // The same of a subject that keeps versions; `before` has the content, there are no scans.
+  // The same for a subject that keeps versions. `before` has the content; there are no scans.
   void reset(VersionModel before);
   std::size_t call(std::uint32_t thread, const Op& op);
-  void answer(std::size_t call, bool answer, std::optional<std::string> value = {});
-  // `bound`: the key that it begins with or, backwards, the one before which it begins.
+  void returned(std::size_t call, bool result, std::optional<std::string> value = {});
+  // `bound`: the first key or, backwards, the key before which the scan begins.
   std::size_t scan_call(std::uint32_t thread, bool reverse, const std::string& bound);
   void scan_deliver(std::size_t scan, const std::string& key, const std::string& value);
-  // It has come to the end, or to `last`.
+  // The scan has reached its end, or `last`.
   void scan_end(std::size_t scan, const std::optional<std::string>& last = {});
-  // Part of the range of a scan that has not delivered yet, but may have read.
+  // Narrows the range of a scan that has delivered nothing yet, but may have read.
   void scan_from(std::size_t scan, const std::string& bound);
 
-  // "" if some order explains the answers and ends in `content`; else what is wrong.
+  // Returns "" if some order explains the results and ends in `content`; otherwise what is wrong.
   std::string judge(const Model& content) const;
   // Equal for equal histories.
   std::uint64_t hash() const { return hash_; }
@@ -65,11 +64,11 @@ class History {
   struct Scan {
     std::uint32_t thread;
     bool reverse;
-    std::string bound;  // or none
+    std::string bound;  // empty: none
     std::uint64_t called;
     std::set<std::string> delivered;
     std::string last;
-    bool after = false;  // the bound is excluded, forwards too
+    bool after = false;  // the bound is excluded, also forwards
 
     bool covers(const std::string& key) const {
       if (bound.empty()) return true;

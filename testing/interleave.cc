@@ -1,7 +1,7 @@
 // perdure-interleave: runs an engine's races under the scheduler: two threads under every schedule
-// of two preemptions, three under random priorities (PCT), crash points inside. Planted races come
-// first. Exit status 1 if a schedule violates something or a planted race was not noticed, 2 for a
-// mistake in the arguments.
+// with two preemptions, three under random priorities (PCT), with crash points inside. It runs
+// planted races first. Exit status 1 if a schedule has a violation or a planted race was not
+// noticed, 2 for wrong arguments.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,9 +27,9 @@ using namespace perdure::testing;
 constexpr const char* kUsage =
     "perdure-interleave [--engine E] [--preset figures|nightly] [--only PART] [--jobs N]\n"
     "                   [--seed S] [--list]\n"
-    "figures: 25,000 PCT schedules of each scenario of three threads; nightly: 50,000. Both: all\n"
-    "schedules of two preemptions of each scenario of two threads. --only: scenarios whose name\n"
-    "has this part. PERDURE_REPLAY in the environment runs the schedule that it names.\n";
+    "figures: 25,000 PCT schedules of each scenario with three threads; nightly: 50,000. Both run\n"
+    "all schedules with two preemptions of each scenario with two threads. --only: scenarios\n"
+    "whose name contains PART. PERDURE_REPLAY in the environment runs the schedule it names.\n";
 constexpr std::uint32_t kPctDepth = 3;
 
 [[noreturn]] void usage(const std::string& what) {
@@ -78,7 +78,7 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-// What a scenario's process found, in memory that outlives it.
+// The results of a scenario's process, in memory that outlives it.
 struct Result {
   bool ended;
   std::uint64_t schedules, points, truncated, images, verdicts, violations;
@@ -103,8 +103,8 @@ void run(const Race& race, const Arguments& arguments, Result& result) {
   result.ended = true;
 }
 
-// Each scenario in a process of its own: a schedule may end it, and the scheduler is one per
-// process.
+// Runs each scenario in its own process, because a schedule may end it and a process has one
+// scheduler.
 void run_all(const RaceList& races, const Arguments& arguments, Result* results) {
   std::map<pid_t, std::size_t> running;
   for (std::size_t next = 0; next < races.size() || !running.empty();) {
@@ -133,8 +133,8 @@ void run_all(const RaceList& races, const Arguments& arguments, Result* results)
   }
 }
 
-// The first scenario that is red; its name, or "". Of two threads with one preemption; of three
-// under random schedules, whose scheduler is another.
+// Returns the name of the first scenario with a violation, or "". Runs those of two threads with
+// one preemption, or those of three under random schedules, which use another strategy.
 std::string first_red(const RaceList& races, const Arguments& arguments, bool random) {
   constexpr std::uint64_t kSchedules = 500;
   for (const Race& race : races) {
@@ -150,7 +150,7 @@ std::string first_red(const RaceList& races, const Arguments& arguments, bool ra
   return "";
 }
 
-// Planted: a missing fence that only another thread can see, and latches that nobody can set.
+// Plants a missing fence that only another thread can notice, and latches that cannot be taken.
 bool run_canaries(const RaceList& races, const Arguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   bool seen = true;
@@ -176,7 +176,7 @@ bool run_canaries(const RaceList& races, const Arguments& arguments) {
   return seen;
 }
 
-// True: no violation.
+// Returns true if there was no violation.
 bool print_totals(const RaceList& races, const Result* results, const std::string& engine) {
   std::uint64_t exhaustive = 0, pct = 0, fewest = ~0ULL, schedules = 0, points = 0, images = 0;
   std::uint64_t violations = 0, truncated = 0;
@@ -215,7 +215,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (std::getenv("PERDURE_REPLAY") == nullptr && !run_canaries(races, arguments)) {
-    std::printf("a planted race was not noticed: what follows would prove nothing\n");
+    std::printf("a planted race was not noticed: the other runs would prove nothing\n");
     return 1;
   }
   std::erase_if(

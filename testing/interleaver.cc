@@ -23,12 +23,12 @@ std::uint64_t combine(std::uint64_t a, std::uint64_t b) {
   return Random(a * 0x9E3779B97F4A7C15ULL + b).next();
 }
 
-// Who runs, where signal handlers can read it.
+// The running thread, in memory that signal handlers can read.
 char current_context[1024];
 const char* describe_current() { return current_context; }
 
 constexpr unsigned kScheduleSeconds = 60;
-// Of processor time: a process that is stopped does not hang.
+// In processor time, because a stopped process does not hang.
 void set_timer(unsigned seconds) {
   const itimerval timer{{0, 0}, {static_cast<time_t>(seconds), 0}};
   setitimer(ITIMER_PROF, &timer, nullptr);
@@ -98,7 +98,7 @@ Interleaver::~Interleaver() {
   SimPlatform::describe_context = nullptr;
 }
 
-// The file that every schedule starts from: created, its maps made, closed.
+// Makes the file that every schedule starts from, with its maps, and closes it.
 void Interleaver::prepare() {
   const ScopedWorld world;
   SimPlatform::seed(options_.seed);
@@ -256,10 +256,10 @@ bool Interleaver::start() {
     if (subject_->versions()) {
       std::string text;
       const bool asks = op.kind >= OpKind::tag;
-      const auto answer = asks ? subject_->ask(op, text) : subject_->call(op);
-      if (!answer) {
-        s = Status(answer.error().code());
-      } else if (!versions.explains(op, {*answer, text})) {
+      const auto result = asks ? subject_->ask(op, text) : subject_->call(op);
+      if (!result) {
+        s = Status(result.error().code());
+      } else if (!versions.explains(op, {*result, text})) {
         fail("", "setup: " + describe(op));
         return false;
       }
@@ -267,10 +267,10 @@ bool Interleaver::start() {
     }
     keys.insert(op.key);
     const bool expected = apply_to(model, op);
-    const auto answer = subject_->call(op);
-    if (!answer) {
-      s = Status(answer.error().code());
-    } else if (*answer != expected) {
+    const auto result = subject_->call(op);
+    if (!result) {
+      s = Status(result.error().code());
+    } else if (*result != expected) {
       fail("", "setup: " + describe(op));
       return false;
     }
@@ -307,7 +307,7 @@ void Interleaver::body(std::uint32_t thread) {
 
 void Interleaver::operate(std::uint32_t thread, const Op& op) {
   if (op.kind == OpKind::reclaim) {
-    scheduler_.set_coarse(true);  // it looks at thousands of thread slots
+    scheduler_.set_coarse(true);  // reclaim() reads thousands of thread slots
     subject_->reclaim();
     scheduler_.set_coarse(false);
     return;
@@ -328,15 +328,15 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
       broken_ = describe(op) + ": " + std::string(found.error().message());
     } else {
       const bool has = *found || subject_->versions();
-      history_.answer(call, *found, has ? std::optional(std::move(value)) : std::nullopt);
+      history_.returned(call, *found, has ? std::optional(std::move(value)) : std::nullopt);
     }
     return;
   }
-  const auto answer = subject_->call(op);
-  if (!answer) {
-    broken_ = describe(op) + ": " + std::string(answer.error().message());
+  const auto result = subject_->call(op);
+  if (!result) {
+    broken_ = describe(op) + ": " + std::string(result.error().message());
   } else {
-    history_.answer(call, *answer);
+    history_.returned(call, *result);
   }
 }
 
@@ -352,7 +352,8 @@ void Interleaver::scan(std::uint32_t thread, const Op& op) {
   if (s.ok()) history_.scan_end(scan);
 }
 
-// Two scans that begin at once: the way back may deliver what the way there has read.
+// Records two scans that begin at once: the way back may deliver entries that the way there has
+// read.
 void Interleaver::iterate(std::uint32_t thread, const Op& op) {
   const bool reverse = op.kind == OpKind::iterate_back;
   const std::size_t there = history_.scan_call(thread, reverse, {});

@@ -2,7 +2,7 @@
 //
 // LossyPlatform calls reached() before every write-back, and before and after every fence and sync.
 //
-// Thread safety: arm() while nobody else is in the pool; reached() from any thread.
+// Thread safety: call arm() while no other thread uses the pool; reached() from any thread.
 #pragma once
 
 #include <signal.h>
@@ -17,15 +17,15 @@ namespace perdure::testing {
 
 class KillPoint {
  public:
-  // At the nth call from now on of that site, or of any if it is null; 0: never. `note` is memory
-  // that outlives the process, and learns where it ended.
+  // Kills at the nth call from now on of the site, or of any site if it is null; 0: never. `note`
+  // is memory that outlives the process and receives the site of the kill.
   static void arm(const SiteInfo* site, std::uint64_t nth,
                   std::atomic<const SiteInfo*>* note) noexcept {
     site_ = site;
     note_ = note;
     left_.store(nth, std::memory_order_release);
   }
-  // Calls since the process began.
+  // Calls since the start of the process.
   static std::uint64_t calls() noexcept { return calls_.load(std::memory_order_relaxed); }
 
   static void reached(const SiteInfo& site) noexcept {

@@ -1,6 +1,6 @@
-// perdure-lin: records histories of concurrent and of killed runs for testing/porcupine, which says
-// whether they are linearizable. Prints what it recorded; exit status 1 if a run itself went wrong,
-// 2 for a mistake in the arguments.
+// perdure-lin: records histories of concurrent and of killed runs for testing/porcupine, which
+// checks whether they are linearizable. Prints the number of recorded operations. Exit status 1 if
+// a run itself failed, 2 for wrong arguments.
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,15 +21,15 @@ constexpr const char* kUsage =
     "            [--canary NAME] [--mutant SITE:op] [--canaries] [--planted]\n"
     "History number i has seed S+i, which decides threads, keys, types and durability. Crash\n"
     "histories alternate between the plain and the lossy target; a mutant makes them all lossy.\n"
-    "--canaries only says which mistakes of the recorder's own the engine's concurrent histories\n"
-    "have to show, --planted what some crash histories have to: options, a line each.\n";
+    "--canaries lists the recorder's planted mistakes that the engine's concurrent histories must\n"
+    "show. --planted lists the options, a line each, that some crash histories must show.\n";
 
-// Mistakes that --canary plants in what is recorded.
+// The mistakes that --canary plants in the recording.
 struct NamedCanary {
   const char* name;
   Canary canary;
   bool of_versions;
-  bool by_recorder = false;  // seen by that, not by the checker
+  bool by_recorder = false;  // the recorder notices it, not the checker
 };
 constexpr NamedCanary kCanaries[] = {
     {"stale_read", Canary::stale_read, false},     {"lost_update", Canary::lost_update, false},
@@ -116,7 +116,7 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-// Answers whether the run itself was all right.
+// Returns whether the run itself succeeded.
 bool save(const std::string& name, const std::string& what, const std::vector<HistoryOp>& ops,
           const std::string& failure) {
   if (!failure.empty()) std::printf("%s: %s: %s\n", name.c_str(), what.c_str(), failure.c_str());
@@ -125,7 +125,7 @@ bool save(const std::string& name, const std::string& what, const std::vector<Hi
   return failure.empty() && s.ok();
 }
 
-// What histories of one kind have in them.
+// Totals of the histories of one kind.
 struct Totals {
   std::uint64_t ops = 0;
   std::uint64_t tags = 0;
@@ -138,7 +138,7 @@ struct Totals {
     version_reads += count_of(history, HistoryKind::find_at);
     failures += ok ? 0 : 1;
   }
-  // `more`: of this kind of history only.
+  // `more`: figures of this kind of history only.
   void print(const char* kind, std::uint64_t count, bool versioned, const std::string& more) const {
     std::printf(
         "%s=%llu operations=%llu versioned=%d tags=%llu version_reads=%llu %s "
@@ -165,12 +165,12 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
     options.ordered = arguments.engine->ordered;
     options.versioned = arguments.versioned();
     LinRun run = run_concurrent(options, pool);
-    // A hash table may keep its size when keys go. A list of nodes has none; nor does it show in a
-    // map that keeps what its keys were.
+    // A hash table may keep its size when keys are erased. A list of nodes has no size. A map that
+    // keeps versions does not show changes either.
     const bool shows = run.divided && !options.versioned;
     const bool changed = !shows || (run.grown != 0 && (run.shrunk != 0 || !options.ordered));
     if (options.ranges && !changed && run.failure.empty()) {
-      run.failure = "keys are meant to come and go in such numbers that the map changes its shape";
+      run.failure = "the map did not split and shrink, although keys come and go in waves";
     }
     grown += run.grown;
     shrunk += run.shrunk;
@@ -210,7 +210,7 @@ std::uint64_t record_crashes(const Arguments& arguments) {
     kills += run.kills;
     in_flight += run.in_flight;
     const std::string name = arguments.out + "/crash-" + std::to_string(seed) + ".lin";
-    // A mutant may also be noticed by the pool itself; the checker then judges what there is.
+    // The pool itself may notice a mutant, too. The checker then judges the operations until then.
     totals.add(run.ops, save(name, options.torture.mode, run.ops, run.failure));
   }
   totals.print("crashed", arguments.crashes, arguments.versioned(),

@@ -1,4 +1,4 @@
-// Recorded runs of the public API by several threads.
+// Recorded runs of several threads on the public API.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kSpacing = 3;  // between integer keys
 constexpr std::uint64_t kPasses = 6;
 constexpr std::uint64_t kWindow = 150;      // three leaves of PhaST
-constexpr std::uint32_t kVersionsRead = 8;  // as a whole, at the end
+constexpr std::uint32_t kVersionsRead = 8;  // read as a whole at the end
 
 template <class K>
 OwnedKey<K> key_of(std::uint32_t number) {
@@ -54,15 +54,15 @@ std::uint64_t number_of_value(const V& value) {
   }
 }
 
-// What the threads of a run share: how far all of them are. One that is given a core would else be
-// done before the next one starts.
+// Shared by the threads of a run: how far all of them are. Without it, a thread that gets a core
+// could finish before the next one starts.
 struct Progress {
   explicit Progress(std::uint32_t threads) : start(threads) {}
   std::barrier<> start;
   std::atomic<std::uint64_t> recorded{0};
-  std::atomic<Version> tagged{0};    // the version that a tag has answered last
-  std::atomic<Version> trimming{0};  // below which a trim may have begun to forget
-  std::atomic<Version> trimmed{0};   // below which all are forgotten
+  std::atomic<Version> tagged{0};    // the last version that a tag has returned
+  std::atomic<Version> trimming{0};  // a trim may have begun to forget versions below
+  std::atomic<Version> trimmed{0};   // all versions below are forgotten
 };
 
 void raise(std::atomic<Version>& to, Version version) {
@@ -71,7 +71,7 @@ void raise(std::atomic<Version>& to, Version version) {
   }
 }
 
-// One map as what its engine offers.
+// One map, by the interfaces that its engine offers.
 template <class K, class V>
 struct Views {
   Map<K, V> map;
@@ -79,7 +79,7 @@ struct Views {
   std::optional<VersionedMap<K, V>> versioned = {};
 };
 
-// One thread of a run, and what it recorded.
+// One thread of a run, with its recording.
 template <class K, class V>
 class Worker {
  public:
@@ -107,7 +107,7 @@ class Worker {
       std::this_thread::yield();
     }
   }
-  // With the other threads gone.
+  // Reads everything. No other thread may run.
   void read_all() {
     if (ordered_) scan(0, options_.keys, false, ~std::uint64_t{0});
     visit_all();
@@ -141,8 +141,8 @@ class Worker {
     }
   }
 
-  // A window passes over the key space six times, filling and emptying it by turns. All threads are
-  // at about the same place: where leaves are being split or unlinked.
+  // A window passes over the key space six times and fills and empties it in turn. All threads are
+  // at about the same place, where leaves are split or unlinked.
   void wave_step() {
     const std::uint64_t done = progress_.recorded.load(std::memory_order_relaxed);
     const std::uint64_t pass_length = options_.ops / kPasses + 1;
@@ -161,7 +161,7 @@ class Worker {
     }
   }
 
-  // Reads of one kind or another at `key`.
+  // Reads at `key` in one way or another.
   void look(std::uint32_t key, std::uint32_t width) {
     if (versioned_ && random_.one_in(4)) return look_at_version(key, width);
     const std::uint64_t dice = random_.below(1000);
@@ -177,8 +177,8 @@ class Worker {
     }
   }
 
-  // At the version that a tag has answered last, this thread's or another's; or that is the last
-  // one, though its tag has not answered yet; or what this thread has read before, again.
+  // Reads at the version that a tag of any thread has returned last; or at the latest version, even
+  // if its tag has not returned yet; or repeats an earlier read of this thread.
   void look_at_version(std::uint32_t key, std::uint32_t width) {
     const std::uint64_t dice = random_.below(4);
     auto& [key_before, version_before] = read_before_[random_.below(read_before_.size())];
@@ -207,7 +207,7 @@ class Worker {
                     .version = version,
                     .key = key,
                     .kind = kind,
-                    .answer = yes ? HistoryAnswer::yes : HistoryAnswer::no});
+                    .result = yes ? HistoryResult::yes : HistoryResult::no});
   }
 
   void mutate(HistoryKind kind, std::uint32_t number) {
@@ -247,7 +247,7 @@ class Worker {
     record(HistoryKind::tag, kAllKeys, 0, true, call, end, *version - (early ? 1 : 0));
   }
 
-  // All but the last few, of which some are being read.
+  // Trims all but the last few versions, some of which are being read.
   void trim() {
     const Version tagged = progress_.tagged.load(std::memory_order_acquire);
     const Version kept = 4 + random_.below(60);
@@ -259,21 +259,20 @@ class Worker {
     auto first = planted && options_.canary == Canary::lost_trim ? Expected<Version>(asked)
                                                                  : versioned_->trim(asked);
     if (!first) return fail_with("trim", first.error());
-    if (*first < below) failure_ = "a trim answers less than it was asked for";
+    if (*first < below) failure_ = "a trim returned a version below the one asked for";
     raise(progress_.trimmed, std::min(*first, progress_.trimming.load()));
     ++trims_;
   }
 
-  // Of a read at a version, which began when those below `trimmed` were forgotten: whether it is to
-  // be recorded.
-  template <class Answer>
-  bool answers(const Answer& found, Version version, Version trimmed) {
+  // Whether to record a read at a version that began when versions below `trimmed` were forgotten.
+  template <class Result>
+  bool recordable(const Result& found, Version version, Version trimmed) {
     if (found) {
       if (version < trimmed) failure_ = "a version that had been trimmed was read";
       return version >= trimmed;
     }
     if (found.error() != StatusCode::invalid_argument || version >= progress_.trimming.load()) {
-      fail_with("a read at a version that nobody has trimmed", found.error());
+      fail_with("a read at a version that was not trimmed", found.error());
     }
     ++refused_;
     return false;
@@ -287,7 +286,7 @@ class Worker {
     auto found = late ? map_.get(K(key)) : versioned_->get(K(key), version);
     const std::uint64_t end = history_end();
     if (late && found) return record_find(number, *found, call, end, version);
-    if (answers(found, version, trimmed)) record_find(number, *found, call, end, version);
+    if (recordable(found, version, trimmed)) record_find(number, *found, call, end, version);
   }
 
   void find(std::uint32_t number) {
@@ -323,8 +322,8 @@ class Worker {
     for (std::size_t i = 0; i < numbers.size(); ++i) record_find(numbers[i], values[i], call, end);
   }
 
-  // Keys [first, last), at a version or, 0, at present. What a scan passes over it calls absent;
-  // beyond its limit it says nothing.
+  // Scans keys [first, last) at a version, or at present if it is 0. Records a key that the scan
+  // passes over as absent, and nothing beyond the limit.
   void scan(std::uint32_t first, std::uint32_t last, bool reverse, std::uint64_t limit,
             Version version = 0) {
     std::vector<std::optional<Owned<V>>> found(last - first);
@@ -351,7 +350,7 @@ class Worker {
     auto visited = version == 0 ? ordered_->scan(options, visit)
                                 : versioned_->scan_at(version, options, visit);
     const std::uint64_t end = history_end();
-    if (version != 0 && !answers(visited, version, trimmed)) return;
+    if (version != 0 && !recordable(visited, version, trimmed)) return;
     if (!visited) return fail_with("scan", visited.error());
     if (*visited < limit) previous = reverse ? std::int64_t{first} : std::int64_t{last} - 1;
     for (std::uint32_t number = first; number < last; ++number) {
@@ -360,8 +359,8 @@ class Worker {
     }
   }
 
-  // Every entry, in the engine's order; what goes and comes again may be delivered again. What it
-  // passes over it calls absent.
+  // Visits every entry in the engine's order. A key that is erased and inserted may be delivered
+  // again. Records a key that is not visited as absent.
   void visit_all() {
     std::vector<std::pair<std::uint32_t, Owned<V>>> found;
     std::vector<bool> there(options_.keys);

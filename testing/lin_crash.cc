@@ -27,22 +27,22 @@ constexpr std::uint32_t kMaxOps = 1400;
 constexpr std::uint32_t kMaxVersions = 4096;
 constexpr std::uint32_t kVersionsRead = 8;  // by each process, of every key
 
-// One thread's operations. The first `started` have been begun; of those, the ones whose answer is
-// not `open` are acknowledged: it is stored last.
+// One thread's operations. The first `started` have begun. Of those, the ones whose result is not
+// `open` are acknowledged: it is stored last.
 struct Log {
   std::atomic<std::uint32_t> started;
   HistoryOp ops[kMaxOps];
 };
 struct Shared {
   std::atomic<bool> opened;
-  std::atomic<bool> read;  // the pass over all keys is over
+  std::atomic<bool> read;  // the pass over all keys is done
   std::atomic<bool> failed;
   char message[512];
   Log logs[kMaxThreads];
-  // Versions that a tag has answered or a read has seen, in whichever process; 0: not yet stored.
+  // Versions that a tag has returned or a read has seen, in any process; 0: not stored yet.
   std::atomic<std::uint32_t> known;
   std::atomic<Version> versions[kMaxVersions];
-  Version highest;  // that a tag before this process can have made
+  Version highest;  // the highest that a tag before this process can have made
 };
 
 class Child {
@@ -56,7 +56,7 @@ class Child {
     const std::uint64_t opening = history_call();
     auto target = open(torture, file);
     if (!target && !existed) {
-      unlink(file.c_str());  // killed inside create: nobody was told that it is a pool
+      unlink(file.c_str());  // killed inside create: no caller knows that it is a pool
       target = open(torture, file);
     }
     if (!target) give_up("open: " + std::string(target.error().message()));
@@ -76,7 +76,7 @@ class Child {
       threads.emplace_back([this, t] { work(t); });
     }
     work(0);
-    for (;;) pause();  // for the kill
+    for (;;) pause();  // wait for the kill
   }
 
  private:
@@ -95,7 +95,7 @@ class Child {
     }
     if (!target_->keeps_versions()) return;
     recovered_ = target_->versions().last;
-    // Recovery has closed a version that no tag can have closed: what it found is in it.
+    // Recovery has closed a version that no tag can have closed. It holds the content found now.
     if (recovered_ > shared_.highest) {
       HistoryOp& op = begin(
           log, {.call = opening, .version = recovered_, .key = kAllKeys, .kind = HistoryKind::tag});
@@ -104,7 +104,7 @@ class Child {
     }
     Random random(options_.torture.seed << 16 ^ std::uint64_t{session_} << 8 ^ 0xff);
     for (std::uint32_t i = 0; i < kVersionsRead; ++i) {
-      const Version version = a_version(random);
+      const Version version = some_version(random);
       for (std::uint32_t key = 0; key < options_.keys && version != 0; ++key) {
         perform(log, HistoryKind::find_at, key, 0, version);
       }
@@ -120,7 +120,8 @@ class Child {
     for (std::uint32_t i = 0; i < options_.ops_per_thread; ++i) {
       if (target_->keeps_versions() && random.one_in(16)) tag(shared_.logs[thread]);
       const auto key = static_cast<std::uint32_t>(random.below(options_.keys));
-      const Version version = target_->keeps_versions() && random.one_in(4) ? a_version(random) : 0;
+      const Version version =
+          target_->keeps_versions() && random.one_in(4) ? some_version(random) : 0;
       if (version != 0) {
         perform(shared_.logs[thread], HistoryKind::find_at, key, 0, version);
       } else {
@@ -129,9 +130,9 @@ class Child {
     }
   }
 
-  // One that is known, half of the time the newest; or the last one there is, if a tag of this
-  // process makes it: that need not have answered. 0: none.
-  Version a_version(Random& random) {
+  // A known version, the newest with probability 1/2; or the latest one, if a tag of this process
+  // makes it, even if that tag has not returned. 0: none.
+  Version some_version(Random& random) {
     if (random.one_in(4)) {
       const Version last = target_->versions().last;
       return last > recovered_ ? last : 0;
@@ -157,7 +158,7 @@ class Child {
   }
   void acknowledge(HistoryOp& op, bool yes) {
     op.end = history_end();
-    std::atomic_ref(op.answer).store(yes ? HistoryAnswer::yes : HistoryAnswer::no,
+    std::atomic_ref(op.result).store(yes ? HistoryResult::yes : HistoryResult::no,
                                      std::memory_order_release);
   }
 
@@ -182,15 +183,15 @@ class Child {
     std::string found;
     HistoryOp& op =
         begin(log, {.value = writes ? value : 0, .version = version, .key = number, .kind = kind});
-    auto answer = kind == HistoryKind::find      ? target_->find(key, found)
+    auto result = kind == HistoryKind::find      ? target_->find(key, found)
                   : kind == HistoryKind::find_at ? find_at(key, version, found)
                   : kind == HistoryKind::erase   ? target_->erase(key)
                   : kind == HistoryKind::insert  ? target_->insert(key, written)
                   : kind == HistoryKind::update  ? target_->update(key, written)
                                                  : target_->upsert(key, written);
-    if (!answer) give_up("an operation: " + std::string(answer.error().message()));
-    if (reads && *answer) op.value = number_of(found);
-    acknowledge(op, *answer);
+    if (!result) give_up("an operation: " + std::string(result.error().message()));
+    if (reads && *result) op.value = number_of(found);
+    acknowledge(op, *result);
     if (version != 0) learn(version);
   }
   Expected<bool> find_at(const std::string& key, Version version, std::string& value) {
@@ -219,7 +220,7 @@ class Child {
   const LinCrashOptions& options_;
   std::uint16_t session_;
   TortureTarget* target_ = nullptr;
-  Version recovered_ = 0;  // the last one that this process has found
+  Version recovered_ = 0;  // the last one that this process found at its start
 };
 
 class CrashRun {
@@ -259,7 +260,7 @@ class CrashRun {
     if (pid == 0) Child(*shared_, options_, session).run(open_, file_, existed_, last);
     HistoryOp crash{.key = kAllKeys,
                     .kind = HistoryKind::crash,
-                    .answer = HistoryAnswer::yes,
+                    .result = HistoryResult::yes,
                     .session = session};
     if (!last) {
       wait_a_while(pid);
@@ -284,8 +285,8 @@ class CrashRun {
     run_.ops.push_back(crash);
   }
 
-  // One kill in eight falls anywhere from the fork on, into create, recovery or the pass over the
-  // keys; the others into the work, at its end too.
+  // One kill in eight comes at any time after the fork: in create, recovery or the pass over the
+  // keys. The others come during the work, or after its end.
   void wait_a_while(pid_t pid) {
     const auto sleep = [](std::uint64_t us) {
       std::this_thread::sleep_for(std::chrono::microseconds(us));
@@ -295,21 +296,21 @@ class CrashRun {
       siginfo_t info{};
       if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
           info.si_pid == pid) {
-        return;  // it died by itself
+        return;  // the child died by itself
       }
       sleep(50);
     }
     sleep(random_.below(options_.torture.max_work_us));
   }
 
-  // What never was answered: a find says nothing, a mutation stays open.
+  // Collects the logs. A find without a result is dropped; a mutation without one stays open.
   void collect() {
     Version open_tags = 0;
     for (const Log& log : shared_->logs) {
       for (std::uint32_t i = 0; i < log.started.load(); ++i) {
         HistoryOp op = log.ops[i];
         const bool tags = op.kind == HistoryKind::tag;
-        if (op.answer == HistoryAnswer::open) {
+        if (op.result == HistoryResult::open) {
           if (op.kind == HistoryKind::find || op.kind == HistoryKind::find_at) continue;
           op.end = kNever;
           ++run_.in_flight;

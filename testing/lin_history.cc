@@ -19,7 +19,7 @@ Status write_history(const std::string& path, std::span<const HistoryOp> ops) {
   return ok ? Status() : Status::format(StatusCode::io, "%s: cannot be written", path.c_str());
 }
 
-// One 8-byte head for all keys: the words that an ordered engine compares first are equal.
+// All keys have the same first 8 bytes, which ordered engines compare first.
 std::string history_text_key(std::uint32_t number) {
   char text[32];
   std::snprintf(text, sizeof text, "customer:%08u", number);
@@ -41,9 +41,9 @@ std::string history_text_value(std::uint64_t number) {
 
 std::uint64_t history_value_number(std::string_view value) {
   std::uint64_t number = 0;
-  if (value.size() < 8) return kNobodysValue;
+  if (value.size() < 8) return kForeignValue;
   std::memcpy(&number, value.data(), 8);
-  return value == history_text_value(number) ? number : kNobodysValue;
+  return value == history_text_value(number) ? number : kForeignValue;
 }
 
 }  // namespace perdure::testing

@@ -1,18 +1,18 @@
-// LittleEngine: a small unordered map of integers with work of its own, for tests of what pool,
-// background and drivers promise to engines: a test decides when its work runs, how long it takes
-// and whether it has an end.
+// LittleEngine: a small unordered map of integers with background work, for tests of the guarantees
+// that pool, background and drivers give to engines. A test decides when its work runs, how long it
+// takes and whether it ends.
 //
 // WHAT  One table of slots, each {key + 1, block}; a value lies in its block. A unit of background
-//   work turns two words that a check finds equal, unless it runs beside a step. Thread-safe for
+//   work changes two words, which a check finds equal unless it runs beside a step. Thread-safe for
 //   any number of readers and one writer at a time; its work may run beside all of them.
 // LAYOUT  root   plain   magic, turns[2], slots[kSlots]; block  plain  value
-// INVARIANTS  little.I1 (after any crash) a slot whose key word is not 0 names a block, durable
-//   before it.
+// INVARIANTS  little.I1 (after any crash) a slot with a nonzero key word names a block that was
+//   durable before it.
 //   little.I2 (between steps, and after recovery) the two turns are equal.
-// RECOVERY  marks at once, or, where LittleRules::instant says so, while it serves; settles what an
-//   answer rests on (EngineContext::settle).
+// RECOVERY  marks at once or, if LittleRules::instant is set, while it serves. Settles what a
+//   result depends on (EngineContext::settle).
 //
-// The rules are the same for all instances: tables of engines know functions, not objects.
+// The rules are the same for all instances, because tables of engines hold functions, not objects.
 #pragma once
 
 #include <atomic>
@@ -28,11 +28,11 @@
 
 namespace perdure::testing {
 
-// Its number, which no engine of any build will have.
+// A number that no engine of any build has.
 inline constexpr Engine kLittleEngine{0xFFFF};
 
 struct LittleRules {
-  std::atomic<std::uint64_t> turns{0};  // how many steps its unit has to do after start()
+  std::atomic<std::uint64_t> turns{0};  // steps that its unit must do after start()
   std::atomic<std::uint32_t> width{1};
   std::function<void()> on_start;     // of an instance
   std::function<void()> in_a_step;    // between the two turns
@@ -112,7 +112,7 @@ class LittleEngine final : public EngineInstance, public detail::Index {
     }
     return Recovered::done;
   }
-  // `budget` is of thousands: a few slots make a sweep of many steps of a small table.
+  // `budget` is in thousands. A few slots per step make a sweep of a small table take many steps.
   Expected<bool> mark_some(std::uint64_t) noexcept override {
     const EpochGuard<P> guard(context_.epochs);
     for (std::uint32_t n = 0; n < kMarks && marked_ < kSlots; ++n, ++marked_) {
@@ -215,7 +215,7 @@ class LittleEngine final : public EngineInstance, public detail::Index {
   }
   void check(const CheckOptions&, Findings& report) override {
     ++report.objects;
-    // For long enough to meet a step.
+    // Long enough to meet a step.
     for (int i = 0; i < 300; ++i) {
       if (context_.platform.load(root_->turns[0]) != context_.platform.load(root_->turns[1])) {
         return add_violation(report, "little.I2", "little root", offset_,
@@ -236,7 +236,7 @@ class LittleEngine final : public EngineInstance, public detail::Index {
  private:
   struct Slot {
     std::uint64_t block;
-    std::uint64_t key;  // + 1; the commit word, last into its line
+    std::uint64_t key;  // + 1; the commit word, the last store into its line
   };
   struct Root {
     std::uint64_t magic;
@@ -259,7 +259,7 @@ class LittleEngine final : public EngineInstance, public detail::Index {
     }
     return nullptr;
   }
-  // What was found, or not found, is durable: the table, and the value's block.
+  // Makes durable what a result depends on: the table and, if a slot was found, its block.
   bool settled(Slot* slot) {
     if (!context_.settle(offset_, sizeof(Root))) return false;
     return slot == nullptr || context_.settle(context_.platform.load(slot->block), kBlock);

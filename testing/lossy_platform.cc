@@ -19,7 +19,7 @@ namespace {
 
 // This thread's write-backs between flush and fence.
 thread_local std::vector<std::uint64_t> queued_lines;
-// Those that a mutant puts off, with their site.
+// Write-backs that a mutant delays, with their site.
 struct Delayed {
   LineRange lines;
   const SiteInfo* site;
@@ -95,7 +95,8 @@ void LossyStorage::write_back(std::uint64_t line) noexcept {
     differs |= note.words[i] != load_word(to + i * 8);
   }
   if (differs) {
-    // A kill between the two stores of the offset leaves a note that the next open finishes.
+    // A kill between the two stores of the offset leaves a note, and the next open finishes the
+    // copy.
     note.offset.store(line * kLine + 1, std::memory_order_release);
     for (std::size_t i = 0; i < 8; ++i) store_word(to + i * 8, note.words[i]);
     note.offset.store(0, std::memory_order_release);
@@ -119,7 +120,7 @@ Status LossyStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept 
                 static_cast<off_t>(length)) != 0) {
     return errno == EOPNOTSUPP ? StatusCode::unsupported : StatusCode::io;
   }
-  // The private pages of the range hold its old content.
+  // The private pages of the range hold the old content.
   if (visible_ != medium_ && madvise(visible_ + offset, length, MADV_DONTNEED) != 0)
     return StatusCode::io;
   return {};
@@ -142,7 +143,7 @@ LossyPlatform::~LossyPlatform() {
   evictor_.join();
 }
 
-// What a cache does when it runs out of room: any line, at any time.
+// As a full cache does: writes any line back, at any time.
 void LossyPlatform::evict() noexcept {
   Random random(seed_ + 77);
   while (!stop_.load(std::memory_order_relaxed)) {
@@ -154,7 +155,7 @@ void LossyPlatform::evict() noexcept {
   }
 }
 
-// Line by line, each whole under its latch.
+// Copies line by line, each as a whole under its latch.
 void LossyPlatform::copy(void* dst, const void* src, std::size_t n) noexcept {
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);
@@ -202,7 +203,7 @@ void LossyPlatform::start_flush(const void* p, std::size_t n, SiteInfo& site) no
   }
   Random& random = thread_random(seed_);
   for (std::uint64_t line = lines.first; line < lines.end; ++line) {
-    // The content of now, or that of the fence.
+    // Writes back the present content, or the content at the fence.
     if (random.one_in(2)) {
       queued_lines.push_back(line);
     } else {

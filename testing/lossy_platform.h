@@ -1,16 +1,17 @@
 // LossyPlatform: power loss at full speed, with real threads and real kills.
 //
-// WHAT  A plain SIGKILL cannot show a missing write-back, since stores outlive the process. Here
-//   the pool is mapped MAP_PRIVATE, and a second, shared map of the same file (the medium) receives
-//   a line only when it is written back: at a flush or at the fence after it, at random, or by an
-//   evictor thread at any time. What is in the file after a SIGKILL is what would have survived a
-//   power failure.
-// HOW   A line is copied under its latch, which every store to the line takes too, so the medium
-//   sees a prefix of the line's stores. A kill in the middle of a copy would tear it; therefore
-//   each copy is first noted in a Journal in memory shared with the parent, which finishes it.
+// WHAT  A plain SIGKILL cannot show a missing write-back, because stores outlive the process. Here
+//   the pool is mapped MAP_PRIVATE. A second, shared map of the same file, the medium, receives a
+//   line only when it is written back: at a flush or at the fence after it, at random, or by an
+//   evictor thread at any time. After a SIGKILL the file holds what would have survived a power
+//   failure.
+// HOW   A line is copied under its latch. Every store to the line acquires it too, so that the
+//   medium receives a prefix of the line's stores. A kill in the middle of a copy would tear it.
+//   Therefore each copy is first noted in a journal in memory shared with the parent, and finished
+//   from there.
 // LIMITS  The file's size and holes take effect at once. Bulk copies reach the medium line by line.
 //
-// Thread safety: as RealPlatform. Mutants (testing/sites.h) are set before the pool is opened.
+// Thread safety: as RealPlatform. Set mutants (testing/sites.h) before the pool is opened.
 #pragma once
 
 #include <atomic>
@@ -50,7 +51,7 @@ class LossyStorage : public Storage {
   LossyStorage& operator=(const LossyStorage&) = delete;
 
   // Opens or makes the file, and finishes the copies that a dead process left in the journal.
-  // `lossless`: one shared map, so that a kill loses nothing, as without a power failure.
+  // `lossless`: one shared map; a kill then loses nothing, as without a power failure.
   Status open(const std::string& path, std::uint64_t capacity, LossyJournal* journal,
               bool lossless = false);
 
@@ -61,7 +62,7 @@ class LossyStorage : public Storage {
   Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
 
-  // Copies one line to the medium, whole.
+  // Copies one whole line to the medium.
   void write_back(std::uint64_t line) noexcept;
   std::atomic_flag& latch_of(std::uint64_t line) noexcept { return latches_[line % kLatches]; }
   void lock(std::uint64_t line) noexcept {
@@ -134,10 +135,10 @@ class LossyPlatform {
     sync_range(p, n, site_detail::SiteRecord<Name, site_detail::SiteUse::sync>::info);
     return true;
   }
-  // Before every n-th write-back or fence or so the thread sleeps for up to 1 ms; 0: never. Others
-  // then meet what it has stored and not yet made durable. Call before other threads start.
+  // Before about every n-th write-back or fence the thread sleeps for up to 1 ms; 0: never. Other
+  // threads then meet its stores before they are durable. Call it before other threads start.
   void stall_one_in(std::uint32_t n) noexcept { stall_one_in_ = n; }
-  // Before other threads start: what FlushMode::none is to RealPlatform.
+  // Corresponds to FlushMode::none of RealPlatform. Call it before other threads start.
   void set_durable(bool durable) noexcept { durable_ = durable; }
   template <FixedString Name>
   static bool runs(Site<Name>) noexcept {
@@ -193,7 +194,7 @@ class LossyPlatform {
  private:
   static constexpr std::size_t kRecent = 256;
 
-  // Latches the line and lets the evictor know about it.
+  // Latches the line and announces it to the evictor.
   std::uint64_t begin_store(const void* p) noexcept {
     if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) watch->before_store();
     const std::uint64_t line = storage_.line_of(p);

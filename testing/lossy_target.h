@@ -13,7 +13,7 @@
 
 namespace perdure::testing {
 
-// `E`: Map<bytes> is the engine over LossyPlatform, with small nodes; create<bytes>() makes one.
+// `E`: Map<bytes> is the engine over LossyPlatform with small nodes; create<bytes>() makes one.
 template <class E, bool Bytes>
 class LossyTarget : public TortureTarget, private PoolMaps {
  public:

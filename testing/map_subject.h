@@ -1,13 +1,14 @@
-// MapSubject: one or several maps of an engine in a pool, as the crash explorer sees them.
+// MapSubject: one or several maps of an engine in a pool, for the crash explorer.
 //
 // Traits name the engine: `kEngine`; `kBytes`, whether its keys are byte strings; `Map`, its
-// template over SimPlatform, with nodes so small that a dozen operations fill, split and empty
-// them; and create(context, kinds, setup), which makes a map and answers its root. `kArrays`, where
-// it is there and true: the map's keys are arrays of 16 bytes, its values of 15.
+// template over SimPlatform, with very small nodes, which a dozen operations fill, split and empty;
+// and create(context, kinds, setup), which makes a map and returns its root. `kArrays`, if present
+// and true: keys are arrays of 16 bytes, values of 15.
 //
-// With one map a key is the map's key; with several its first byte is the map's number and the rest
-// the key. Integer keys are 8 bytes, big-endian, in a model. Arrays are the 8 bytes of a model and
-// the first of them once more, so that one of two halves shows as a text that no model has.
+// With one map, a model's key is the map's key. With several, its first byte is the map's number,
+// and the rest is the key. Integer keys are 8 bytes, big-endian, in a model. An array holds the 8
+// bytes of a model and their beginning once more: if its two halves differ, the text is one that no
+// model has.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@ struct MapSetup {
   Durability mode = Durability::power;
   SimMedium medium = SimMedium::line;
   bool sync_at_close = true;
-  bool background_thread = true;  // else mutations do its work
+  bool background_thread = true;  // false: mutations do its work
   PoolShape shape = kTinyShape;
 };
 
@@ -64,7 +65,7 @@ class MapSubject : public Subject, private PoolMaps {
   }
 
   Expected<bool> apply(const Op& op) override {
-    // Reclamation keeps up, so that leaves and records are reused within a short workload.
+    // Reclaims at once: a short workload then reuses leaves and records.
     pool_->epochs().drain_all();
     switch (op.kind) {
       case OpKind::sync: {
@@ -117,7 +118,7 @@ class MapSubject : public Subject, private PoolMaps {
         return index.read(key, [](const perdure::detail::Value&) {});
     }
   }
-  // The first map only.
+  // Scans the first map only.
   using Subject::scan;
   Status scan(bool reverse, const std::string& bound, const Deliver& deliver) override {
     const std::string text = stored(bound, 2 * kHalf);
@@ -132,7 +133,7 @@ class MapSubject : public Subject, private PoolMaps {
   }
   Expected<std::optional<std::string>> iterate(bool reverse, const std::string& turn,
                                                const Deliver& there, const Deliver& back) override {
-    // Batches so small that most steps leave one.
+    // Very small batches: most steps leave one.
     perdure::detail::Cursor it = cursor(reverse, {.first = 2, .most = 3});
     std::optional<std::string> turned;
     for (; it.valid() && !turned; turned ? void() : it.next()) {
@@ -226,7 +227,7 @@ class MapSubject : public Subject, private PoolMaps {
         std::shared_ptr<perdure::detail::OrderedIndex>(std::shared_ptr<void>(), &index()),
         !kBytes && !kArrays, {.reverse = reverse}, size);
   }
-  // An iterator of the first map delivers what a scan does, both ways.
+  // Checks that an iterator of the first map delivers the same as a scan, in both directions.
   void check_iterator(std::vector<std::string>& violations) {
     Contents scanned;
     Status s = scan(false, {}, [&](const std::string& key, const std::string& value) {
@@ -267,7 +268,7 @@ class MapSubject : public Subject, private PoolMaps {
     if (!root) return std::move(root.error());
     const layout::Root line = root_line(name_of(number), Traits::kEngine, kinds, *root);
     if (Status s = pool_->core().add_root(line); !s.ok()) return s;
-    // A new map is recovered like any other; its blocks are allocated, not to be marked.
+    // A new map is recovered like any other. Its blocks are allocated and need no marks.
     auto instance = Map::open(context(), *root);
     if (!instance) return std::move(instance.error());
     maps_[number] = std::move(*instance);
@@ -276,7 +277,7 @@ class MapSubject : public Subject, private PoolMaps {
     maps_[number]->start();
     return {};
   }
-  // All maps are recovered before anything is freed or made.
+  // Recovers all maps before anything is freed or made.
   Status open_maps() {
     pool_ = std::make_unique<SimPool>(*memory_, setup_.mode);
     pool_->core().background().set_threads(setup_.background_thread ? 1 : 0);
@@ -325,7 +326,7 @@ class MapSubject : public Subject, private PoolMaps {
     dropped_.clear();
     return s;
   }
-  // As PoolImpl::drop; then the map is made again.
+  // Drops a map as PoolImpl::drop does, and makes it again.
   Expected<bool> drop(std::uint32_t number) {
     auto slot = pool_->core().find_root(name_of(number));
     if (!slot) return fail(std::move(slot.error()));
@@ -343,7 +344,7 @@ class MapSubject : public Subject, private PoolMaps {
   std::uint32_t map_of(const std::string& key) const {
     return setup_.maps > 1 ? static_cast<std::uint8_t>(key[0]) : 0;
   }
-  // A key or a value of a model as the map has it.
+  // Converts a key or a value of a model to the map's.
   static std::string stored(const std::string& text, std::size_t n) {
     return kArrays && !text.empty() ? text + text.substr(0, n - text.size()) : text;
   }
@@ -361,9 +362,9 @@ class MapSubject : public Subject, private PoolMaps {
   static constexpr std::uint8_t kHalf = 8;
 
   MapSetup setup_;
-  std::unique_ptr<SimPool> pool_;  // outlives the maps
+  std::unique_ptr<SimPool> pool_;  // must outlive the maps
   std::vector<std::unique_ptr<EngineInstance>> maps_;
-  // Since open. Limbo may hold objects that only they can finish.
+  // Instances dropped since open. The limbo may hold objects that only they can finish.
   std::vector<std::unique_ptr<EngineInstance>> dropped_;
   SimMemory* memory_ = nullptr;
   std::uint64_t boot_ = 0;

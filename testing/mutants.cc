@@ -20,16 +20,16 @@ namespace perdure::testing {
 namespace {
 
 constexpr std::size_t kMaxSites = 256;
-// Processor time, so that a machine that is busy with something else kills nobody.
+// In processor time: a busy machine must not kill a trial.
 constexpr rlim_t kTrialSeconds = 120;
-// By the clock, for one that waits for ever: many times what a busy machine takes.
+// By the clock, for a trial that waits for ever: many times what a busy machine takes.
 constexpr unsigned kTrialPatience = 1200;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Memory that children share with their parent; for the life of the program.
+// Memory that children share with their parent, for the life of the program.
 template <class T>
 T* shared_array(std::size_t n) {
   void* p = mmap(nullptr, std::max<std::size_t>(n, 1) * sizeof(T), PROT_READ | PROT_WRITE,
@@ -41,7 +41,7 @@ T* shared_array(std::size_t n) {
   return new (p) T[n]{};
 }
 
-// What a mutant prints on its way down is of interest only to who asks.
+// Hides the output of a failing mutant, unless PERDURE_VERBOSE is set.
 void silence() {
   if (std::getenv("PERDURE_VERBOSE") == nullptr &&
       std::freopen("/dev/null", "w", stderr) == nullptr) {
@@ -49,7 +49,7 @@ void silence() {
   }
 }
 
-// For what comes now: what a trial may take, and a mutant that makes it loop for ever is red.
+// Limits the time from now on. A mutant that makes a trial loop for ever counts as noticed.
 void limit_time() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -60,7 +60,8 @@ void limit_time() {
   alarm(kTrialPatience);
 }
 
-// body(i) in a child for each i < n, `jobs` at a time; ended(i, whether it returned true).
+// Runs body(i) in a child for each i < n, `jobs` at a time. Calls ended(i, ok), where ok says
+// whether body(i) returned true.
 template <class Body, class Ended>
 void in_children(std::size_t n, unsigned jobs, const Body& body, const Ended& ended) {
   std::map<pid_t, std::size_t> running;
@@ -160,7 +161,8 @@ std::string MutantRunner::baseline(Range range) {
   return wrong;
 }
 
-// Those that reach a site of it, quick ones first: in the others nothing is changed.
+// Trials that reach a site of the mutant, quick ones first. The mutant changes nothing in the
+// others.
 std::vector<std::size_t> MutantRunner::trials_for(Range range, const MutantNames& name) const {
   std::vector<std::size_t> out;
   const std::vector<std::string> mutants = words_of(name);
@@ -174,7 +176,7 @@ std::vector<std::size_t> MutantRunner::trials_for(Range range, const MutantNames
       }
     }
   }
-  // Not stable_sort: its buffer is deprecated in libstdc++ 12, and clang says so.
+  // Not stable_sort: its buffer is deprecated in libstdc++ 12, and clang warns.
   std::ranges::sort(out, {}, [&](std::size_t i) { return std::pair(reached_[i].seconds, i); });
   return out;
 }
@@ -192,7 +194,7 @@ std::vector<MutantResult> MutantRunner::run(Range range, const std::vector<Mutan
     silence();
     states[i].began = now();
     for (const std::string& mutant : words_of(names[i])) {
-      if (!set_mutant(mutant)) _exit(0);  // no such mutant: it survives, which is an error
+      if (!set_mutant(mutant)) _exit(0);  // an unknown mutant survives, which is an error
     }
     for (const std::size_t t : trials_for(range, names[i])) {
       states[i].trial = static_cast<std::uint32_t>(t);

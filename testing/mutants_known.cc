@@ -1,6 +1,6 @@
-// What is known about sites and mutants of pool and heap: who relies on the order of stores to one
-// line, which mutants survive and why, and the bugs of others with the mutant that is theirs. An
-// engine's are in its row.
+// Facts about sites and mutants of pool and heap: the sites that rely on the order of stores to one
+// line, the mutants that survive and why, and published bugs with their mutants. An engine's are in
+// its row.
 #include <algorithm>
 #include <iterator>
 
@@ -12,8 +12,8 @@ namespace perdure::testing {
 namespace {
 
 constexpr std::string_view kOrderedSites[] = {
-    "pool.root.add",   // pool.I3: `root` last
-    "pool.root.drop",  // pool.I3: `root` first
+    "pool.root.add",   // pool.I3: `root` is stored last
+    "pool.root.drop",  // pool.I3: `root` is stored first
 };
 
 constexpr Argument kArguments[] = {
@@ -24,8 +24,8 @@ constexpr Argument kArguments[] = {
      "simulated medium does not have"},
 };
 
-// Witcher: the list of its authors (bugs/sosp21-correctness-bugs.md), by its numbers; #: issues of
-// the projects named; a hash: a commit of PMDK. The last rows are patterns without an address.
+// Witcher: the numbers of its authors' list (bugs/sosp21-correctness-bugs.md). #: issues of the
+// named projects. Hexadecimal: a commit of PMDK. The last rows are patterns without a source.
 constexpr HistoricalBug kHistorical[] = {
     {"Witcher 1, PMDK #4945", "heap.extent.assign:drop_flush",
      "a block is in use before the allocator durably says so"},

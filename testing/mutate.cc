@@ -1,7 +1,7 @@
 // perdure-mutants: breaks every site of pool, heap and an engine in every way that applies, and
-// says which of that the tests notice. Prints a line per mutant, a table by operator, and
-// ENGINE.name=value lines. Exit status 1: one survives without an argument, an argument is wrong, a
-// bug of others is not seen, or a planted bug is not.
+// reports which mutants the tests notice. Prints a line per mutant, a table by operator, and
+// ENGINE.name=value lines. Exit status 1 if a mutant survives without an argument, an argument is
+// wrong, or a published or planted bug is not noticed.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -20,13 +20,13 @@ using namespace perdure::testing;
 constexpr const char* kUsage =
     "perdure-mutants [--engine E] [--preset figures|nightly] [--seeds N] [--jobs N]\n"
     "                [--only TEXT] [--list]\n"
-    "  --engine E   phast by default\n"
-    "  --preset     figures: one seed, the default; nightly: two\n"
-    "  --seeds N    explorations with this many seeds each\n"
-    "  --jobs N     child processes, one per core by default\n"
+    "  --engine E   default phast\n"
+    "  --preset     figures (default): one seed; nightly: two\n"
+    "  --seeds N    seeds of each exploration\n"
+    "  --jobs N     child processes; default: one per core\n"
     "  --only TEXT  mutants whose SITE:op contains it\n"
-    "  --list       only says which mutants apply\n"
-    "PERDURE_VERBOSE=1 shows what a mutant says on its way down.\n";
+    "  --list       lists the mutants that apply\n"
+    "PERDURE_VERBOSE=1 shows the output of failing mutants.\n";
 
 struct Arguments {
   std::string engine = "phast";
@@ -88,7 +88,7 @@ void print(const MutantResult& result) {
 
 struct Tally {
   int total = 0, killed = 0, argued = 0;
-  double seconds = 0, slowest = 0;  // to kill
+  double seconds = 0, slowest = 0;  // until a trial noticed it
 };
 
 class Report {
@@ -147,7 +147,7 @@ class Report {
 
   void historical() {
     int total = 0, killed = 0, inapplicable = 0;
-    std::printf("\nbugs of others:\n");
+    std::printf("\npublished bugs:\n");
     for (const HistoricalBug& bug : historical_bugs(engine_)) {
       if (bug.mutant == nullptr) {
         ++inapplicable;
@@ -185,7 +185,7 @@ class Report {
     figure("mutants_argued", sum.argued);
     figure("mutants_survived", sum.total - sum.killed - sum.argued);
     for (const auto& [part, tally] : parts_) {
-      if (part == engine_.name()) continue;  // with the others, in the sums above
+      if (part == engine_.name()) continue;  // counted with the others in the sums above
       std::printf("%s.mutants=%d\n%s.mutants_killed=%d\n%s.mutants_argued=%d\n", part.c_str(),
                   tally.total, part.c_str(), tally.killed, part.c_str(), tally.argued);
     }
@@ -199,7 +199,7 @@ class Report {
 
   const EngineUnderTest& engine_;
   const std::vector<Argument> argued_ = arguments(engine_);
-  // Whose site it is: "heap", "pool" or the engine.
+  // The owner of the site: "heap", "pool" or the engine.
   std::string part_of(const std::string& mutant) const {
     if (mutant.starts_with("heap.") || mutant.starts_with("reclaim.")) return "heap";
     return mutant.starts_with(engine_.name() + ".") ? engine_.name() : "pool";

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kCapacity = 2 << 20;
 constexpr PoolShape kShape{.max_bytes = 1 << 20,
                            .extent_bytes = kPage,
-                           .root_slots = 2,         // a line each: the first, and the last
+                           .root_slots = 2,         // a line each: the first and the last
                            .initial_extents = 12};  // two lines of the extent table
 
 layout::Root named(const char* name) {
@@ -23,7 +23,7 @@ layout::Root named(const char* name) {
   return line;
 }
 
-// Two processes, one after the other. The first is killed, the second serves its pool at once.
+// Two processes, one after the other. The first is killed; the second serves its pool at once.
 class Succession {
  public:
   Succession() {
@@ -46,7 +46,8 @@ class Succession {
   }
   const std::string& wrong() const { return wrong_; }
 
-  // Killed before the first fence of this site that `run` passes; empty: when `run` is over.
+  // Kills the first process before the first fence of this site that `run` passes; at the end of
+  // `run` if the site is empty. Then opens the second.
   void killed_before(std::string_view site, const std::function<void()>& run) {
     bool killed = false;
     before_.before_fence = [&](const SiteInfo& next) {
@@ -59,9 +60,9 @@ class Succession {
     expect(killed || site.empty(), "the site is not passed");
     second_.restart_at_once();
     expect(second_.open_whole(1).ok(), "open after the kill");
-    expect(second_.report().at_once, "it does not serve at once");
+    expect(second_.report().at_once, "the second process does not serve at once");
   }
-  // The power fails, and nothing happens to have reached the medium by itself; holes have.
+  // The power fails. Nothing has reached the medium by itself, but holes have.
   void power_fails(SimMemory& medium) {
     medium.load_image(after_, after_.image({}, {}, true, true));
   }
@@ -91,7 +92,7 @@ std::string either_header(bool closes) {
     copy.load_image(memory, memory.image({}, {}, true, false));
     auto* header = reinterpret_cast<std::uint64_t*>(copy.base() + damaged * layout::kHeaderBytes);
     copy.store(&header[5], header[5] ^ 1);
-    // Elsewhere, after a restart: only a header that vouches for all of it is trusted.
+    // Opened on another machine, only a header that vouches for the whole file is trusted.
     SimPool other(copy);
     if (!other.open(2, false, 77).ok() || !other.report().was_synced) {
       wrong = "without header copy " + std::to_string(damaged) + " nothing vouches for the pool";
@@ -127,9 +128,9 @@ std::string nothing_left_to_sync() {
   after.before_fence = nullptr;
   after.set_mode(SimMode::frozen);
   if (!s.ok()) return "open for power";
-  // As a mutant the sync is left out, which shows nothing here.
+  // As a mutant the sync is left out, which must have no effect here.
   const bool skipped = find_site("pool.open.sync")->mutant != Mutant::none;
-  if (!asked && !skipped) return "nothing was synced";
+  if (!asked && !skipped) return "open synced nothing";
   return pending == 0 ? "" : std::to_string(pending) + " lines were left to pool.open.sync";
 }
 
@@ -146,7 +147,7 @@ std::string untrusted() {
   SimPool third(after, Durability::process);
   const bool accepted = third.open(2, true).ok() && !third.report().trusted;
   after.set_mode(SimMode::frozen);
-  if (!refused) return "what a machine that went down has left is served";
+  if (!refused) return "a pool of a machine that went down is served";
   return accepted ? "" : "it cannot be accepted, or passes for trusted";
 }
 
@@ -168,7 +169,7 @@ std::string killed_dropping() {
   return s.wrong();
 }
 
-// As punched_run: an extent that the medium calls assigned is taken for backed by space.
+// As punched_run(): an extent that is assigned on the medium is assumed to have space.
 std::string killed_releasing() {
   Succession s;
   s.expect(run_of(s.first(), 8) != 0, "allocate");  // the first line of the table

@@ -1,4 +1,5 @@
-// What most sources of testing/ include, compiled once. Each includes what it uses all the same.
+// Headers of most sources of testing/, compiled once. Each source includes what it uses
+// nevertheless.
 #pragma once
 
 #include <algorithm>

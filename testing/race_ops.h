@@ -1,4 +1,4 @@
-// Operations, in short: integer keys, values of 8 bytes.
+// Short forms of operations: integer keys, values of 8 bytes.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline Op scan() { return {OpKind::scan, {}, {}}; }
 inline Op scan_back() { return {OpKind::scan_back, {}, {}}; }
 inline Op scan_from(std::uint64_t key) { return {OpKind::scan, integer_key(key), {}}; }
 inline Op scan_before(std::uint64_t key) { return {OpKind::scan_back, integer_key(key), {}}; }
-// To the key or the end, and back.
+// An iterator to the key or the end, and back.
 inline Op iterate(std::uint64_t turn) { return {OpKind::iterate, integer_key(turn), {}}; }
 inline Op iterate_back(std::uint64_t turn) { return {OpKind::iterate_back, integer_key(turn), {}}; }
 inline Op reclaim() { return {OpKind::reclaim, {}, {}}; }
@@ -46,7 +46,7 @@ inline Ops inserts(const std::vector<std::uint64_t>& keys) {
   for (const std::uint64_t key : keys) ops.push_back(insert(key, 1000 + key));
   return ops;
 }
-// The keys 10, 20, .., 10 n.
+// Inserts the keys 10, 20, .., 10 n.
 inline Ops tens(std::uint64_t n) {
   Ops ops;
   for (std::uint64_t i = 1; i <= n; ++i) ops.push_back(insert(i * 10, 1000 + i));

@@ -1,6 +1,5 @@
-// Races: what two or three threads do at once, as scenarios that tests and perdure-interleave run
-// under every kind of schedule. Each name begins with the hazards (docs/design/hazards.md) that it
-// aims at.
+// Races: scenarios of two or three threads that tests and perdure-interleave run under every kind
+// of schedule. Each name begins with its hazards (docs/design/hazards.md).
 #pragma once
 
 #include <string>
@@ -15,14 +14,14 @@ struct Race {
   SubjectFactory subjects;
   std::vector<Op> setup;
   std::vector<std::vector<Op>> threads;
-  std::uint32_t thin = 24;  // fast tests run every so-many-th schedule with two preemptions
+  std::uint32_t thin = 24;  // fast tests run one in this many schedules with two preemptions
   EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 12};
 
   bool exhaustive() const { return threads.size() < 3; }
 };
 using RaceList = std::vector<Race>;
 
-// A directed scenario that shows a missing write-back or fence; `name` is for the replay line.
+// A directed scenario that shows a missing write-back or fence. `name` is for the replay line.
 using InterleavingScenario = InterleaveReport (*)(const std::string& name, bool quiet);
 struct NamedInterleaving {
   const char* name;

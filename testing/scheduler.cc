@@ -42,7 +42,7 @@ bool Scheduler::run(const std::vector<Body>& bodies, Strategy& strategy) {
   const std::uint32_t slot = SimPlatform::world().thread;
   for (std::uint32_t i = 0; i < bodies.size(); ++i) {
     Thread& thread = *threads_[i];
-    thread.slot = i + 1;  // 0 is whoever sets up
+    thread.slot = i + 1;  // slot 0 belongs to the caller of run()
     thread.coarse = false;
     thread.last_site = "";
     thread.steps = 0;
@@ -125,7 +125,7 @@ void Scheduler::step(StepKind kind, const char* site) {
     return;
   }
   d.candidates = live_ & ~waiting_ & ~bit;
-  if (live_ == bit) return;  // nobody else
+  if (live_ == bit) return;  // no other thread is live
   decide(d);
   if (next_ != current_) thread.fiber.suspend();
 }
@@ -138,11 +138,11 @@ std::uint32_t Scheduler::next_of(std::uint32_t candidates) const {
   return current_;
 }
 
-// Sets who is next.
+// Chooses the next thread.
 void Scheduler::decide(Decision& d) {
   if (d.forced) {
     const std::uint32_t saved = current_;
-    if (d.current != kNoThread) current_ = d.current;  // round robin from the one that ended
+    if (d.current != kNoThread) current_ = d.current;  // round robin from the thread that ended
     d.fallback = next_of(d.candidates);
     current_ = saved;
   } else {

@@ -1,14 +1,14 @@
-// Scheduler: runs simulated threads one at a time and decides at every step who goes on.
+// Scheduler: runs simulated threads one at a time and chooses at every step which one continues.
 //
 // WHAT  Each thread is a fiber. SimPlatform calls the scheduler before every persistent access,
 //   latch and atomic operation; there a Strategy may switch to another thread. Memory is
-//   sequentially consistent: what real processors reorder is left to the concurrent tests under
-//   ThreadSanitizer.
-// WAITING  A thread that pauses (a taken latch, a held stripe) gives way at once, and is not a
-//   candidate again before another thread has changed something. When all wait, or pauses pile up
-//   without an operation ending, the schedule is stuck: deadlock or livelock.
-// REPLAY  A schedule is the list of its switches that differ from the default: go on with the
-//   thread that runs; when it waits or has ended, take the next. The list runs it again exactly.
+//   sequentially consistent. The concurrent tests under ThreadSanitizer cover reordering by real
+//   processors.
+// WAITING  A thread that pauses (a taken latch, a held stripe) yields at once. It is a candidate
+//   again only after another thread has changed something. If all threads wait, or pauses
+//   accumulate without an operation ending, the schedule is stuck: deadlock or livelock.
+// REPLAY  A schedule is the list of its switches that differ from the default: continue with the
+//   running thread; if it waits or has ended, take the next. The list repeats it exactly.
 //
 // Thread safety: one Scheduler runs at a time in a process.
 #pragma once
@@ -32,7 +32,7 @@ struct Switch {
   std::uint32_t to = 0;
 };
 using Script = std::vector<Switch>;
-// "1@40+0@77", "-" if empty; and back.
+// Converts to "1@40+0@77", or "-" if empty; and back.
 std::string to_text(const Script& script);
 Script parse_script(std::string_view text);
 
@@ -40,12 +40,12 @@ Script parse_script(std::string_view text);
 struct Decision {
   std::uint64_t step = 0;
   std::uint32_t current = kNoThread;
-  bool forced = false;           // current waits or has ended, or nobody has started
-  std::uint32_t candidates = 0;  // bit per thread; current is not among them
+  bool forced = false;           // current waits or has ended, or no thread has started
+  std::uint32_t candidates = 0;  // a bit per thread, without current
   std::uint32_t live = 0;
   StepKind kind = StepKind::read;
   const char* site = nullptr;
-  std::uint32_t fallback = 0;  // what the default takes
+  std::uint32_t fallback = 0;  // the choice of the default
 
   bool can_run(std::uint32_t thread) const { return (live >> thread & 1) != 0; }
 };
@@ -56,7 +56,7 @@ class Strategy {
   virtual ~Strategy() = default;
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
-  // A live thread, `fallback` for no opinion.
+  // Returns a live thread; `fallback` for the default.
   virtual std::uint32_t pick(const Decision& decision) = 0;
 };
 
@@ -70,29 +70,30 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Runs all bodies to their end. False: stuck; what lies on their stacks is abandoned.
+  // Runs all bodies to their end. Returns false if the schedule is stuck; the objects on their
+  // stacks are then abandoned.
   bool run(const std::vector<Body>& bodies, Strategy& strategy);
 
   // --- from a body ---
   std::uint32_t current() const { return current_; }
-  // Runs the work on the caller's stack, where steps are nobody's.
+  // Runs the work on the caller's stack, where steps do not count.
   void outside(const std::function<void()>& work);
   // A step with a name of its own, for strategies that wait for it.
   void mark(const char* name);
-  // An operation has ended: waiting was not in vain.
+  // An operation has ended: resets the count of pauses.
   void progress() { pauses_ = 0; }
-  // Reads are no decision points for the thread that runs.
+  // Reads of the running thread are then no decision points.
   void set_coarse(bool coarse);
 
   std::uint64_t steps() const { return steps_; }
   const Script& switches() const { return switches_; }
-  // Where each thread stood when the schedule got stuck.
+  // The position of each thread when the schedule got stuck.
   std::string where() const;
 
  private:
   struct Thread {
     Fiber fiber;
-    std::uint32_t slot = 0;  // what SimPlatform::thread_slot() answers
+    std::uint32_t slot = 0;  // what SimPlatform::thread_slot() returns
     bool coarse = false;
     const char* last_site = "";
     std::uint64_t steps = 0;

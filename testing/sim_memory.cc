@@ -61,7 +61,7 @@ SimMemory::~SimMemory() {
 
 std::uint64_t SimMemory::offset_of(const void* p, std::size_t n) const {
   const auto* byte = static_cast<const std::byte*>(p);
-  // A flush of something on the stack or heap is hazard G3; a store there is worse.
+  // A flush of an object on the stack or heap is hazard G3; a store there is worse.
   if (byte < visible_ || byte + n > visible_ + size_) die("access outside the file");
   return static_cast<std::uint64_t>(byte - visible_);
 }
@@ -88,7 +88,7 @@ void SimMemory::store_slow(std::uint64_t* word, std::uint64_t value) {
   if (reinterpret_cast<std::uintptr_t>(word) % 8 != 0) die("misaligned persistent word");
   const std::uint64_t offset = offset_of(word, 8);
   touch(word);
-  // A store of what is there adds no state: every prefix with it equals one without it.
+  // Storing the present value adds no state: every prefix with it equals one without it.
   if (*word == value) return;
   record(offset, value, 0);
   *word = value;
@@ -156,7 +156,7 @@ SimMemory::Line& SimMemory::line_of(std::uint32_t number) {
     Line& line = lines_[slot - 1];
     line.line = number;
     line.position = static_cast<std::uint32_t>(active_.size());
-    // Entry numbers never repeat for a line, so that an old mark cannot cover a new entry.
+    // Entry numbers never repeat for a line. An old mark can therefore not cover a new entry.
     line.first = entry_count_;
     line.entries.clear();
     line.owed_by = nullptr;
@@ -230,9 +230,9 @@ void SimMemory::mark(LineRange lines, std::uint32_t thread, const SiteInfo& site
   if (changes_ != before) awaited_sites_.push_back(&site);
 }
 
-// Counts lines whose pending stores have an order; the mutant takes it from them.
+// Counts lines whose pending stores have an order. With the mutant, removes the order.
 void SimMemory::lose_order(LineRange lines, SiteInfo& site) {
-  constexpr std::size_t kMost = 8;  // stores, of which every subset is tried or each alone
+  constexpr std::size_t kMost = 8;  // stores whose every subset is tried; more are tried each alone
   bool ordered = false;
   for (std::uint64_t i = lines.first; i < lines.end; ++i) {
     if (pending_in_page_[i / (kPage / kLine)] == 0 || slot_of_line_[i] == 0) continue;
@@ -250,7 +250,7 @@ void SimMemory::lose_order(LineRange lines, SiteInfo& site) {
   if (ordered) site.ordered_count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// After a fence: what delay_flush and publish_first have put off.
+// After a fence: starts the write-backs that delay_flush and publish_first have delayed.
 void SimMemory::start_delayed(std::uint32_t thread, const SiteInfo& fence) {
   if (thread >= delayed_.size() || delayed_[thread].empty()) return;
   std::vector<Delayed> kept;
@@ -297,7 +297,7 @@ void SimMemory::end_thread(std::uint32_t thread) {
   ++changes_;
 }
 
-// The pending ones of these lines are what the site's mutant should have made durable.
+// Notes that the mutant of `site` should have made the pending lines of the range durable.
 void SimMemory::owe(LineRange lines, SiteInfo& site) {
   for (std::uint64_t i = lines.first; i < lines.end; ++i) {
     if (slot_of_line_[i] != 0) lines_[slot_of_line_[i] - 1].owed_by = &site;
@@ -378,7 +378,7 @@ void SimMemory::sync_directory() {
 Status SimMemory::allocate(std::uint64_t offset, std::uint64_t length) {
   if (mode_ == SimMode::frozen) return {};
   if (offset + length > disk_limit_) return StatusCode::pool_full;
-  // The file system orders its own metadata: what is allocated again was punched before.
+  // The file system orders its own metadata: allocated space was punched before.
   if (mode_ == SimMode::recording) apply_punches();
   for (std::uint64_t page = offset / kPage; page * kPage < offset + length; ++page) {
     backed_[page] = true;
@@ -451,7 +451,7 @@ LineBytes SimMemory::durable_line(std::uint32_t line) const {
 
 namespace {
 
-// The end of the bulk group that starts at entries[i]; i + 1 for a store of its own.
+// The end of the bulk group that starts at entries[i]; i + 1 for a single store.
 template <class Entries>
 std::uint32_t group_end(const Entries& entries, std::uint32_t i) {
   std::uint32_t end = i + 1;
@@ -473,8 +473,8 @@ std::uint64_t SimMemory::states_of(const Line& line) {
   return states;
 }
 
-// Prefixes of groups; inside a bulk group of a few words every subset, inside a larger one its
-// prefixes, each word alone and all words but one, unless all are asked for.
+// The prefixes of groups. Inside a bulk group of a few words every subset; inside a larger one its
+// prefixes, each word alone and all words but one, unless all subsets are asked for.
 std::vector<LineChoice> SimMemory::choices_of(const Line& line, bool every_subset) const {
   std::vector<LineChoice> choices{{0, 0}};
   const auto& entries = line.entries;
@@ -508,8 +508,8 @@ LineBytes SimMemory::content(const Line& line, const LineChoice& choice) const {
   return bytes;
 }
 
-// The states of each sector with something pending: at first, and after each of its stores (a bulk
-// line counts as one) in program order.
+// The states of each sector with pending stores: the first one, and the state after each store in
+// program order (a bulk line counts as one store).
 std::vector<PendingLine> SimMemory::pending_sectors() const {
   std::map<std::uint32_t, PendingLine> sectors;
   for (const std::uint32_t slot : active_) {
@@ -671,7 +671,7 @@ void SimMemory::settle() {
   durable_named_ = named_;
   durable_hash_ = content_hash();
   loaded_from_ = nullptr;
-  ++version_;  // whoever mirrors this object has to copy it whole
+  ++version_;  // mirrors of this object must copy it as a whole
   for (const std::uint32_t page : changed_pages_) changed_[page] = false;
   changed_pages_.clear();
 }

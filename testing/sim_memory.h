@@ -1,34 +1,33 @@
-// SimMemory: a persistent medium with a cache in front of it, and everything a power failure can
-// make of it.
+// SimMemory: a persistent medium behind a cache, and every state that a power failure can leave.
 //
-// WHAT  Two views of one file: what the program sees (`base()`) and what is guaranteed to be on the
-//   medium. Between them, per 64-byte line, the list of stores that are visible but not yet
-//   guaranteed, in coherence order. A crash image takes for each line, independently, a prefix of
-//   its list (x86: stores to one line persist in order); lines may be written back at any time,
-//   flushed or not.
+// WHAT  Two views of one file: the program's (`base()`), and the content that is guaranteed to be
+//   on the medium. Between them, each 64-byte line has a list of stores that are visible but not
+//   yet guaranteed, in coherence order. A crash image takes a prefix of the list of each line,
+//   independently (x86: stores to one line persist in order). Lines may be written back at any
+//   time, flushed or not.
 // MODEL
 //   store, compare_exchange   one entry of 8 bytes
 //   copy, zero                words of a line covered in part: ordinary stores in address order
-//                             (or, with set_tear_partial_copies, in any: memcpy promises none). A
-//                             line covered whole is one bulk group whose words may tear in any
+//                             (with set_tear_partial_copies in any order: memcpy guarantees none).
+//                             A line covered whole is one bulk group, whose words may tear in any
 //                             subset.
 //   flush                     marks the length of the line's list for the calling thread; on a page
 //                             medium, of all lines of its pages
-//   fence                     makes the calling thread's marks guaranteed; nobody else's. A locked
-//                             read-modify-write is no fence. (Mutants: sites.h.)
-//   sync, sync_file           everything in the range is guaranteed; by sync_file (fdatasync), and
-//                             on persistent memory by both, the file's size too
-//   size, punch               take effect at once, are guaranteed as said: an image has either
-//                             side. A store to space that was not allocated, or was punched
-//                             since, is counted in hole_stores(): on a full disk it would be a
+//   fence                     guarantees the stores below the calling thread's marks, and no other
+//                             thread's. A locked read-modify-write is no fence. (Mutants: sites.h.)
+//   sync, sync_file           guarantee everything in the range; sync_file (fdatasync), and on
+//                             persistent memory both, also the file's size
+//   size, punch               take effect at once and are guaranteed by sync as above: an image has
+//                             either state. A store to space that was not allocated, or was punched
+//                             since, counts in hole_stores(): on a full disk it would raise a
 //                             signal.
-//   link, sync_directory      page media: the file gets its name, and keeps it from the second on
-// PAGE MEDIA  A page is written back at any time; of its 512-byte sectors each is there or not, as
-//   the page was at that time. So the unit is the sector, its states are the prefixes of its stores
-//   in program order (a subset of what lines of their own give, and few enough to try them all),
-//   and file size and name are states of their own.
-// MODES  plain: loads and stores only, as fast as memory. recording: the above. frozen: stores are
-//   ignored (the process is dead, its destructors still run).
+//   link, sync_directory      page media: the file gets its name, and sync_directory guarantees it
+// PAGE MEDIA  A page may be written back at any time. Each of its 512-byte sectors is then on the
+//   medium, or not, as the page was at that time. The unit is therefore the sector. Its states are
+//   the prefixes of its stores in program order: a subset of what independent lines give, and few
+//   enough to try all. File size and name are states of their own.
+// MODES  plain: only loads and stores, as fast as memory. recording: as above. frozen: stores are
+//   ignored, because the process is dead while its destructors still run.
 //
 // Thread safety: one thread at a time (the scheduler's rule).
 #pragma once
@@ -55,27 +54,27 @@ inline constexpr std::uint32_t kSectorLines = 512 / kLine;
 struct LineBytes {
   std::uint64_t words[8];
 };
-// Order-independent over lines: an image's hash is the exclusive or over its lines.
+// An image's hash is the exclusive or over its lines, in any order.
 std::uint64_t line_hash(std::uint64_t line, const LineBytes& bytes);
 
-// One state that a pending line can have after a power failure: the first `prefix` entries, and of
-// the bulk group that follows them the entries in `torn`.
+// A possible state of a pending line after a power failure: the first `prefix` entries, and the
+// entries in `torn` of the bulk group after them.
 struct LineChoice {
   std::uint32_t prefix = 0;
   std::uint32_t torn = 0;
 };
 // A line, or on a page medium a sector, whose content on the medium is open. choices[0] is the
-// guaranteed content, the last one what the program sees.
+// guaranteed content, the last one the visible content.
 struct PendingLine {
-  std::uint32_t line = 0;  // of a sector: its first
-  bool recent = false;     // stored to since the mark (mark_recent)
-  // How many choices there are with every subset of a torn line; choices may be fewer.
+  std::uint32_t line = 0;  // of a sector: its first line
+  bool recent = false;     // stored to since mark_recent()
+  // The number of choices with every subset of a torn line; `choices` may be fewer.
   std::uint64_t states = 1;
   std::vector<LineChoice> choices;
-  std::vector<std::uint64_t> order;  // global store number of the last entry of each choice
+  std::vector<std::uint64_t> order;  // global number of the last store of each choice
 };
 
-// What is on the medium after a power failure, as a difference from the guaranteed view.
+// The content of the medium after a power failure, as a difference from the guaranteed view.
 struct CrashImage {
   std::uint64_t size = 0;
   bool punched = false;  // pending punches took effect
@@ -83,12 +82,12 @@ struct CrashImage {
   std::vector<std::uint32_t> lines;
   std::vector<LineBytes> bytes;
   std::uint64_t content = 0;  // hash of the bytes
-  std::uint64_t hash = 0;     // of bytes, size and name: equal for equal files, whatever made them
+  std::uint64_t hash = 0;     // of bytes, size and name: equal for equal files
 };
 
 class SimMemory {
  public:
-  // An empty file; `capacity` is what is mapped.
+  // Makes an empty file. `capacity` bytes are mapped.
   explicit SimMemory(std::uint64_t capacity);
   ~SimMemory();
   SimMemory(const SimMemory&) = delete;
@@ -113,9 +112,9 @@ class SimMemory {
   void zero(void* dst, std::size_t n);
   void flush(const void* p, std::size_t n, std::uint32_t thread, SiteInfo& site);
   void fence(std::uint32_t thread, SiteInfo& site);
-  // The thread ends: what it has written back and not fenced is no more guaranteed than before.
+  // Ends the thread. Its write-backs without a fence are not guaranteed.
   void end_thread(std::uint32_t thread);
-  // `site`: who asks, for SiteInfo::settled_by.
+  // `site`: the caller, for SiteInfo::settled_by.
   void sync(std::uint64_t offset, std::uint64_t n, const char* site);
   void sync_file(std::uint64_t offset, std::uint64_t n, const char* site);
   void link();
@@ -124,12 +123,12 @@ class SimMemory {
   Status punch(std::uint64_t offset, std::uint64_t length);
   // Called before a fence or sync takes effect, while recording.
   std::function<void(const SiteInfo&)> before_fence;
-  // Called after a store of a word, a change of the file's size or space, or of its name, while
-  // recording. (Copies go into memory that nothing reaches yet.)
+  // Called after a store of a word or a change of the file's size, space or name, while recording.
+  // Not after copies: they go to memory that is not reachable yet.
   std::function<void()> after_store;
-  // The sites whose write-backs some thread has begun and not fenced.
+  // The sites that have started write-backs without a fence after them.
   const std::vector<const SiteInfo*>& awaited_sites() const { return awaited_sites_; }
-  // Of an empty file.
+  // Call it while the file is empty.
   void set_medium(SimMedium medium) {
     medium_ = medium;
     named_ = durable_named_ = medium == SimMedium::line;
@@ -137,13 +136,13 @@ class SimMemory {
   SimMedium medium() const { return medium_; }
   bool named() const { return named_; }
   void set_tear_partial_copies(bool tear) { tear_partial_copies_ = tear; }
-  // The file cannot grow beyond this: a full disk.
+  // The file cannot grow beyond this size: a full disk.
   void set_disk_limit(std::uint64_t bytes) { disk_limit_ = bytes; }
 
   // --- the power failure's side ---
   // Every line or sector whose content is open, in the order of the lines. A bulk line of more than
   // three words is torn into prefixes, each word alone, and all but one; with `every_subset` into
-  // any.
+  // any subset.
   std::vector<PendingLine> pending(bool every_subset = false) const;
   // Whether every word that [p, p + n) touches is on the medium as it is visible.
   bool guaranteed(const void* p, std::size_t n) const;
@@ -161,31 +160,31 @@ class SimMemory {
                    const std::vector<std::uint32_t>& choice, bool new_size, bool punched,
                    bool new_name = true) const;
 
-  // Becomes the medium after the crash, everything on it guaranteed; cheap when called again and
-  // again with the same source. This object is in plain mode afterwards.
+  // Becomes the medium after the crash, with everything on it guaranteed, in plain mode. Repeated
+  // calls with the same source are cheap.
   void load_image(SimMemory& source, const CrashImage& image);
-  // Becomes an exact copy, pending stores included, write-backs in flight forgotten: the process
-  // was killed, the machine goes on.
+  // Becomes an exact copy with the pending stores, without write-backs in flight: the process was
+  // killed, and the machine goes on.
   void load_killed(const SimMemory& source);
-  // Declares everything visible guaranteed: start recording from here.
+  // Declares everything visible guaranteed. Recording starts from here.
   void settle();
 
-  // Lines whose visible content no recorded store explains: somebody wrote past the platform.
+  // Lines whose visible content no recorded store explains: some code wrote past the platform.
   std::uint64_t unexplained_lines() const;
-  // Pages that were stored to without space behind them, since the last load.
+  // Stores to pages without space, since the last load.
   std::uint64_t hole_stores() const { return hole_stores_; }
 
  private:
   struct Entry {
     std::uint64_t order;
     std::uint64_t value;
-    std::uint32_t group;  // 0: a store of its own; else the bulk group
+    std::uint32_t group;  // 0: a single store; otherwise the bulk group
     std::uint32_t word;
   };
   struct Line {
     std::uint32_t line = 0;
     std::uint32_t position = 0;   // in active_
-    std::uint64_t first = 0;      // number of the first pending entry; counts up for ever
+    std::uint64_t first = 0;      // number of the first pending entry; never repeats
     SiteInfo* owed_by = nullptr;  // the site whose mutant left the line pending
     std::vector<Entry> entries;
   };
@@ -193,7 +192,7 @@ class SimMemory {
     std::uint32_t line;
     std::uint64_t until;
   };
-  // A write-back that a mutant puts off.
+  // A write-back that a mutant delays.
   struct Delayed {
     LineRange lines;
     const SiteInfo* site;
@@ -253,12 +252,12 @@ class SimMemory {
   std::vector<Line> lines_;
   std::vector<std::uint32_t> free_slots_;
   std::vector<std::uint32_t> active_;           // slots in use
-  std::vector<std::uint16_t> pending_in_page_;  // pending lines, so that flush can skip pages
+  std::vector<std::uint16_t> pending_in_page_;  // pending lines: flush skips pages without any
   std::vector<std::vector<Mark>> marks_;        // by thread
   std::vector<std::vector<Delayed>> delayed_;   // by thread
   std::vector<const SiteInfo*> awaited_sites_;
   std::vector<Punch> punches_;
-  std::uint64_t punched_hash_ = 0;  // what they change in the content's
+  std::uint64_t punched_hash_ = 0;  // their change of the content's hash
   std::uint64_t next_order_ = 1;
   std::uint64_t recent_from_ = 0;
   std::uint64_t entry_count_ = 0;
@@ -266,14 +265,14 @@ class SimMemory {
   std::uint64_t changes_ = 0;
   std::uint64_t durable_hash_ = 0;
 
-  std::vector<bool> backed_;  // by page: space behind it
+  std::vector<bool> backed_;  // by page: whether there is space
   std::uint64_t hole_stores_ = 0;
   // Pages that differ from the source of the last load_image.
   std::vector<bool> dirty_;
   std::vector<std::uint32_t> dirty_pages_;
   const SimMemory* loaded_from_ = nullptr;
   std::uint64_t loaded_version_ = 0;
-  // Pages of durable_ that changed since `version_` was handed to a loader.
+  // Pages of durable_ that changed since a loader received `version_`.
   std::vector<bool> changed_;
   std::vector<std::uint32_t> changed_pages_;
   std::uint64_t version_ = 1;

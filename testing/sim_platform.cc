@@ -6,7 +6,7 @@ namespace perdure::testing {
 
 namespace {
 
-// What FileStorage asks of the kernel; sites like those of the library.
+// The syncs of FileStorage, as sites like those of the library.
 SiteInfo& storage_sync = site_detail::register_site("storage.sync", site_detail::SiteUse::sync);
 SiteInfo& storage_publish =
     site_detail::register_site("storage.publish", site_detail::SiteUse::sync);

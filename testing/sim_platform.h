@@ -1,14 +1,14 @@
 // SimPlatform: the Platform over SimMemory, and SimStorage, the file of a pool in memory.
 //
-// WHAT  Persistent words go to a SimMemory, which records what a power failure could make of them.
-//   DRAM primitives are plain objects: one thread runs at a time. Every persistent access, latch
-//   and atomic operation calls step() before it takes effect; there the cooperative scheduler
-//   (scheduler.h) takes over; without one it does nothing.
+// WHAT  Persistent words go to a SimMemory, which records every state that a power failure could
+//   leave. DRAM primitives are plain objects, because one thread runs at a time. Every persistent
+//   access, latch and atomic operation calls step() before it takes effect. There the cooperative
+//   scheduler (scheduler.h) may switch threads; without one, step() does nothing.
 // ACCESSES  With access_hook set, every address that an engine reads or writes through the platform
-//   is reported (costs.cc counts lines with it). Not seen: what is read through a plain pointer
-//   (the bytes of records and of keys, the header of a map) and what is only prefetched.
-// DETERMINISM  Clock and random source are counters; SimPlatform::world() saves and restores them,
-//   so that a recovery run in the middle of a workload leaves no trace in it.
+//   is reported; costs.cc counts lines with it. It misses reads through plain pointers (the bytes
+//   of records and keys, the header of a map) and prefetches.
+// DETERMINISM  Clock and random source are counters. SimPlatform::world() saves and restores them:
+//   a recovery in the middle of a workload leaves no trace in it.
 #pragma once
 
 #include <atomic>
@@ -27,10 +27,10 @@
 
 namespace perdure::testing {
 
-// What a thread is about to do. All but `read` and `flush` can end another thread's wait.
+// The next step of a thread. All but `read` and `flush` can end another thread's wait.
 enum class StepKind : std::uint8_t { read, write, latch, store, flush, fence, pause };
 
-// What all simulated pools of the process share.
+// Shared by all simulated pools of the process.
 struct SimWorld {
   std::uint64_t random_state = 1;
   std::uint64_t clock_ns = 1'000'000'000;
@@ -157,8 +157,8 @@ class SimPlatform {
     std::uint32_t word_ = 0;
   };
 
-  // The driver is the thread: it runs background work itself (Background::run_some), in a slot of
-  // its own, so that no mutator fences what a step wrote back.
+  // Starts no thread. The driver itself runs background work (Background::run_some) in a slot of
+  // its own. Therefore no mutator fences the write-backs of such a step.
   class Thread {
    public:
     static bool start(FunctionRef<void()>) noexcept { return true; }
@@ -248,7 +248,7 @@ class SimPlatform {
     return step_runs(site_detail::SiteRecord<Name, site_detail::SiteUse::check>::info);
   }
   static constexpr bool kAsserts = true;
-  // No steps, no accesses.
+  // Within its scope there are no steps and no reported accesses.
   class Unobserved {
    public:
     Unobserved() noexcept
@@ -265,8 +265,8 @@ class SimPlatform {
     void (*step_hook_)(StepKind kind, const char* site);
     void (*access_hook_)(const void* p, std::size_t n);
   };
-  // While a mutant or latches_stuck is set this does nothing: it has to be noticed by what it
-  // leaves. Unless it is planted to be seen here.
+  // Does nothing while a mutant or latches_stuck is set, because the effects of a mutant must be
+  // noticed. `planted` is the exception.
   static void violated(const Assertion& assertion) noexcept;
   static inline bool planted = false;
   bool persisted(const void* p, std::size_t n) const noexcept {
@@ -304,23 +304,23 @@ class SimPlatform {
     step(StepKind::write);
     byte = value;
   }
-  static void light_fence() noexcept {}  // one thread runs at a time: every store is seen
+  static void light_fence() noexcept {}  // one thread runs at a time: every store is visible
   static bool heavy_fence() noexcept { return true; }
   static bool full_light_fences() noexcept { return false; }
-  static constexpr unsigned kPatience = 0;  // what follows the waiting is what can go wrong
+  static constexpr unsigned kPatience = 0;  // the code after the wait is the part under test
   static std::uint32_t thread_slot() noexcept { return world_.thread; }
   static Counters& counters() noexcept { return world_.counters; }
   static void pause(unsigned) noexcept {
     step(StepKind::pause);
     if (step_hook != nullptr) return;  // the scheduler counts waits itself
-    // With one thread nobody else can end a wait: this is a deadlock, or a loop in a damaged
+    // With one thread no other thread can end a wait: this is a deadlock, or a loop in a damaged
     // structure.
     if (++world_.pauses > kMaxPauses) stuck();
   }
   static std::uint64_t now_ns() noexcept { return world_.clock_ns += 1000; }
   static std::uint64_t random() noexcept;
   static unsigned cores() noexcept { return 2; }
-  // One after the other, but as different threads: a write-back of one is not fenced by another.
+  // Runs the tasks in sequence, but as different threads: one does not fence another's write-backs.
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept {
     const std::uint32_t self = world_.thread;
     for (std::size_t i = 0; i < n; ++i) {
@@ -332,24 +332,24 @@ class SimPlatform {
 
   // --- the driver's side ---
   static SimWorld& world() noexcept { return world_; }
-  // Who runs background work beside a workload of one thread, which has slot 0.
+  // The slot of background work beside a workload of one thread, which has slot 0.
   static constexpr std::uint32_t kBackgroundSlot = 1;
   static void seed(std::uint64_t seed) noexcept { world_.random_state = seed * 2 + 1; }
-  // Called at every step, with the site of a flush or fence; null: nothing happens there.
+  // Called at every step, with the site of a flush or fence; null: no call.
   static inline void (*step_hook)(StepKind kind, const char* site) = nullptr;
   static void step(StepKind kind, const char* site = nullptr) noexcept {
     if (step_hook != nullptr) [[unlikely]]
       step_hook(kind, site);
   }
-  // Called with every range that is read or written, of a pool or of DRAM; null: nothing happens.
+  // Called with every range that is read or written, in a pool or in DRAM; null: no call.
   static inline void (*access_hook)(const void* p, std::size_t n) = nullptr;
   static void access(const void* p, std::size_t n) noexcept {
     if (access_hook != nullptr) [[unlikely]]
       access_hook(p, n);
   }
-  // A planted logical bug: ByteLatches that cannot be taken, and nobody notices.
+  // A planted logical bug: acquiring a ByteLatch succeeds, but does not set it.
   static inline bool latches_stuck = false;
-  // What to print when the simulation is stuck: the replay command.
+  // Returns the replay command, which is printed when the simulation is stuck.
   static inline const char* (*describe_context)() = nullptr;
 
  private:
@@ -385,8 +385,7 @@ class SimStorage : public Storage {
     return memory_.punch(offset, length);
   }
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
-  // As FileStorage::publish(): on a page medium a new file gets its name, durably, once it is a
-  // pool.
+  // As FileStorage::publish(): on a page medium a new file gets its name durably once it is a pool.
   Status publish() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// The only instantiation of the heap and the pool over the simulator; all tests link it.
+// The only instantiation of the heap and the pool over the simulator. All tests link it.
 #include "testing/sim_pool.h"
 
 namespace perdure {

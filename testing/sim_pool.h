@@ -10,8 +10,7 @@
 
 namespace perdure::testing {
 
-// Small enough that growth, run allocation and extent recycling happen within a few dozen
-// operations.
+// Very small: growth, run allocation and reuse of extents happen within a few dozen operations.
 inline constexpr PoolShape kTinyShape{
     .max_bytes = 1 << 20, .extent_bytes = kPage, .root_slots = 8, .initial_extents = 4};
 
@@ -58,7 +57,7 @@ class SimPool {
     return core_.open(request(boot, accept_untrusted, inode), report_);
   }
 
-  // Before open(): all its maps restart at once.
+  // Call it before open(): all maps restart at once.
   void restart_at_once() {
     at_once_ = [](const layout::Root&) { return true; };
   }

@@ -7,7 +7,8 @@ namespace perdure::testing {
 
 namespace {
 
-// Built on first use: registrars of other translation units may run before this one's initialisers.
+// Built on first use, because registrars of other translation units may run before this one's
+// initialisers.
 std::vector<SiteInfo*>& registry() {
   static std::vector<SiteInfo*> sites;
   return sites;
@@ -108,7 +109,7 @@ LineRange mutated_flush(SiteInfo& site, LineRange lines) {
     case Mutant::all_but_last:
       if (lines.end - lines.first > 1) --left.end;
       break;
-    default:  // what the platforms do themselves
+    default:  // operators of the platforms themselves
       break;
   }
   if (left.end != lines.end) site.dropped_count.fetch_add(1, std::memory_order_relaxed);

@@ -1,10 +1,10 @@
-// Sites: every write-back, fence, sync, step and checksum that was compiled in, by name, and the
-// switch that breaks one.
+// Sites: every compiled-in write-back, fence, sync, step and checksum by name, and the switch that
+// breaks one.
 //
-// A Site is instantiated where SimPlatform or LossyPlatform is asked to flush, fence or sync, or
-// whether a step runs or a checksum counts; the instantiation registers itself before main, so the
-// list is complete for the templates a program contains, run or not. A mutant makes one site
-// misbehave at run time: a test suite that stays green under it proves nothing about that site.
+// A Site is instantiated by each use of SimPlatform or LossyPlatform: a flush, fence or sync, or
+// the question whether a step runs or a checksum counts. The instantiation registers itself before
+// main. The list is therefore complete for the templates of a program, run or not. A mutant makes
+// one site misbehave at run time. A test suite that passes with it proves nothing about that site.
 //
 // Thread safety: set mutants while no pool is in use; the counters are approximate under threads.
 #pragma once
@@ -26,13 +26,13 @@ enum class Mutant : std::uint8_t {
   drop_flush,       // the write-back is never started
   drop_fence,       // the fence waits for nothing
   first_line_only,  // only the first line of the range is written back
-  all_but_last,     // all lines of the range but the last one
+  all_but_last,     // all lines of the range but the last one are
   delay_flush,      // the write-back starts after the thread's next fence
   publish_first,    // write-back and fence come after the thread's next fence of another site
-  any_order,        // stores to one line reach the medium in any order, not in that of the program
+  any_order,        // stores to one line reach the medium in any order, not in program order
   drop_sync,        // the sync makes nothing durable
   skip_step,        // the step is left out
-  skip_check,       // the checksum is taken for right
+  skip_check,       // the checksum counts as correct
 };
 inline constexpr Mutant kLastMutant = Mutant::skip_check;
 const char* mutant_name(Mutant mutant);
@@ -44,7 +44,7 @@ struct SiteInfo {
   SiteInfo& operator=(const SiteInfo&) = delete;
 
   const char* name;
-  bool flushes = false;  // somebody flushes, fences, syncs under this name
+  bool flushes = false;  // some code flushes, fences, syncs, ... under this name
   bool fences = false;
   bool syncs = false;
   bool steps = false;
@@ -55,9 +55,9 @@ struct SiteInfo {
   std::atomic<std::uint64_t> ordered_count{0};  // of these: a line with stores that have an order
   std::atomic<std::uint64_t> fence_count{0};
   std::atomic<std::uint64_t> sync_count{0};
-  std::atomic<std::uint64_t> ask_count{0};      // of a step or a checksum
+  std::atomic<std::uint64_t> ask_count{0};      // questions of a step or a checksum
   std::atomic<std::uint64_t> dropped_count{0};  // calls that the mutant changed
-  // SimMemory: which fences and syncs made durable what the mutant of this site did not.
+  // In SimMemory: fences and syncs that made durable what the mutant of this site did not.
   std::set<std::string> settled_by;
 };
 
@@ -66,7 +66,7 @@ enum class SiteUse : std::uint8_t { flush, fence, sync, step, check };
 // Finds or makes the site of this name, and notes the use.
 SiteInfo& register_site(const char* name, SiteUse use);
 
-// One per (site, use) that is instantiated; its initialiser runs before main.
+// One per instantiated (site, use). Its initialiser runs before main.
 template <FixedString Name, SiteUse Use>
 struct SiteRecord {
   static inline SiteInfo& info = register_site(Name.text, Use);
@@ -76,24 +76,24 @@ struct SiteRecord {
 // All sites of this program, by name.
 std::vector<SiteInfo*> all_sites();
 SiteInfo* find_site(std::string_view name);
-// The mutants that apply to a site, by what it is used for and what was counted there:
+// The mutants that apply to a site, by its uses and counts:
 //   drop_flush, delay_flush        it writes back
 //   drop_fence                     it fences
-//   first_line_only, all_but_last  a write-back had more than one line; else they change nothing
-//   publish_first                  it writes back and fences, so something may be published next
+//   first_line_only, all_but_last  a write-back had more than one line; otherwise nothing changes
+//   publish_first                  it writes back and fences: a store may be published next
 //   any_order                      relies_on_order(), and a line written back had pending stores
 //                                  that have an order
 //   drop_sync, skip_step, skip_check  it syncs, is a step, is a checksum
 std::vector<Mutant> mutants_of(const SiteInfo& site);
-// The site's protocol needs the order of stores to one line, by the design documents.
+// Whether the site's protocol needs the order of stores to one line, by the design documents.
 bool relies_on_order(std::string_view site);
-// Whether anything that the site is used for was counted.
+// Whether any use of the site was counted.
 bool reached(const SiteInfo& site);
-// The same for a step or a checksum: counts the question, and answers it.
+// The same for a step or a checksum: counts the question, and returns whether it runs.
 bool step_runs(SiteInfo& site);
 void reset_site_counts();
 
-// One mutant for as long as the object lives. `matched` is false if no such site was compiled in.
+// Sets one mutant for the life of the object. `matched` is false if no such site is compiled in.
 class ScopedMutant {
  public:
   ScopedMutant(std::string_view site, Mutant mutant) : site_(find_site(site)) {
@@ -111,13 +111,12 @@ class ScopedMutant {
   SiteInfo* site_;
 };
 
-// Sets the mutant that "SITE:op" names, e.g. "phast.insert.entry:drop_flush"; false if there is
-// none.
+// Sets the mutant "SITE:op", e.g. "phast.insert.entry:drop_flush". Returns false if there is none.
 bool set_mutant(const std::string& text);
 // Whether any mutant is set.
 bool mutated();
 
-// The lines [first, end) of a flush of [first, end) that the site's mutant leaves.
+// The lines [first, end) that the site's mutant leaves of a flush.
 struct LineRange {
   std::uint64_t first;
   std::uint64_t end;

@@ -25,7 +25,7 @@ bool ScheduleTree::empty() const {
 std::pair<Script, std::uint32_t> ScheduleTree::take() {
   for (std::uint32_t used = 0;; ++used) {
     if (todo_[used].empty()) continue;
-    // The last first: it was made last, so fewer wait in memory.
+    // The last first: depth-first order keeps fewer schedules in memory.
     std::pair<Script, std::uint32_t> next{std::move(todo_[used].back()), used};
     todo_[used].pop_back();
     return next;
@@ -44,7 +44,7 @@ ScheduleTree::Branch::Branch(ScheduleTree& tree, Script script, std::uint32_t us
     : ScriptedStrategy(script), tree_(tree), script_(std::move(script)), used_(used) {}
 
 std::uint32_t ScheduleTree::Branch::pick(const Decision& d) {
-  const bool mine = over();  // beyond the parent's last switch: what branches off here is new
+  const bool mine = over();  // beyond the parent's last switch, deviations are new
   const std::uint32_t next = ScriptedStrategy::pick(d);
   if (!mine) return next;
   for (std::uint32_t t = 0; t < Scheduler::kMaxThreads; ++t) {
@@ -76,7 +76,8 @@ std::uint32_t PctStrategy::best(std::uint32_t among) const {
 }
 
 std::uint32_t PctStrategy::pick(const Decision& d) {
-  // Who waits falls behind, or two that wait for each other's successor would never stop.
+  // A waiting thread gets the lowest priority. Otherwise two that wait for each other would never
+  // stop.
   const bool change = std::ranges::find(changes_, d.step) != changes_.end();
   if (d.current != kNoThread && (d.forced || change)) priority_[d.current] = --low_;
   std::uint32_t among = d.candidates;
@@ -120,7 +121,7 @@ bool DirectedStrategy::arrived(const Until& until, const Decision& d) {
 }
 
 std::uint32_t DirectedStrategy::pick(const Decision& d) {
-  bool fresh = false;  // the leg begins with this step, which is not its thread's
+  bool fresh = false;  // the leg begins at this step, which is another thread's
   while (leg_ < legs_.size()) {
     const Leg& leg = legs_[leg_];
     if (!d.can_run(leg.thread)) {

@@ -1,10 +1,10 @@
-// Strategies: which schedules to try.
+// Strategies: the choice of schedules.
 //
 //   scripted    the switches of a list, the default elsewhere
 //   exhaustive  every schedule with at most N preemptions (Musuvathi, Qadeer 2007): ScheduleTree
 //   PCT         random priorities and d - 1 random change points (Burckhardt et al. 2010): finds a
 //               bug of depth d among n threads and k steps with at least 1 / (n * k^(d-1))
-//   directed    legs: "thread A until it comes to that fence, then B to its end"
+//   directed    legs: "thread A until it reaches that fence, then B to its end"
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ class ScriptedStrategy : public Strategy {
 };
 
 // The schedules still to run, fewest preemptions first. Each is its parent's script and one more
-// switch, so that none runs twice.
+// switch; none runs twice.
 class ScheduleTree {
  public:
-  // Of those with more than one preemption, only every `thin`-th is kept.
+  // Of the schedules with more than one preemption, a random one in `thin` is kept.
   ScheduleTree(std::uint32_t preemptions, std::uint32_t thin, std::uint64_t seed);
 
   class Branch : public ScriptedStrategy {
@@ -50,7 +50,7 @@ class ScheduleTree {
     std::uint32_t used_;
   };
   bool empty() const;
-  // Script and preemptions used.
+  // Returns the script and the number of its preemptions.
   std::pair<Script, std::uint32_t> take();
 
  private:
@@ -78,7 +78,7 @@ struct Until {
   enum class Kind : std::uint8_t { done, flush, fence, after_fence, mark, steps, holds };
   Kind kind = Kind::done;
   std::string site = {};
-  std::uint64_t count = 1;  // the how-many-th of the leg
+  std::uint64_t count = 1;  // occurrences within the leg
   std::function<bool()> condition = {};
 };
 // The moment before that write-back, fence or mark takes effect; or right after the fence.
@@ -95,7 +95,7 @@ inline Until mark_of(const std::string& name, std::uint64_t n = 1) {
   return {Until::Kind::mark, name, n};
 }
 inline Until steps(std::uint64_t n) { return {Until::Kind::steps, "", n}; }
-// The first step before which the condition holds; it takes no steps itself.
+// The first step before which the condition holds. Evaluating it takes no steps.
 inline Until holds(const std::string& name, std::function<bool()> condition) {
   return {Until::Kind::holds, name, 1, std::move(condition)};
 }
@@ -107,7 +107,7 @@ struct Leg {
 };
 enum class LegEnd : std::uint8_t {
   never,    // not begun
-  reached,  // what it ran until
+  reached,  // reached its end
   ended,    // the thread ended first
   blocked,  // the thread had to wait: the next leg begins
 };

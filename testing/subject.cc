@@ -53,7 +53,7 @@ Expected<std::optional<std::string>> Subject::iterate(bool /*reverse*/, const st
 
 namespace {
 
-// Every entry under `from` is under `to` as well.
+// Copies every entry under `from` to `to`.
 void copy_state(Model& model, const std::string& from, const std::string& to) {
   Model copies;
   for (auto it = model.lower_bound(from); it != model.end() && it->first.starts_with(from); ++it) {
@@ -64,7 +64,7 @@ void copy_state(Model& model, const std::string& from, const std::string& to) {
 void drop_state(Model& model, const std::string& from) {
   std::erase_if(model, [&](const auto& entry) { return entry.first.starts_with(from); });
 }
-// Names and how many are earlier.
+// Each name, with the number of earlier names.
 std::vector<std::pair<std::string, int>> names_of(const Model& model) {
   std::vector<std::pair<std::string, int>> names;
   for (const auto& [key, value] : model) {

@@ -1,6 +1,5 @@
-// Subject: what the crash explorer explores, seen from outside: a structure that can be created,
-// opened, operated, checked and closed over a SimMemory, and a std::map that says what it must
-// contain.
+// Subject: the crash explorer's view of a structure, which can be created, opened, operated,
+// checked and closed over a SimMemory. A std::map has the content that it must contain.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +17,33 @@
 
 namespace perdure::testing {
 
-// What a structure must contain. Integer keys are 8 bytes, big-endian, so that the order agrees.
+// The content that a structure must have. Integer keys are 8 bytes, big-endian, and sort as
+// integers.
 using Model = std::map<std::string, std::string>;
 using Contents = std::vector<std::pair<std::string, std::string>>;
 
 enum class OpKind : std::uint8_t {
-  insert,  // nothing happens if the key is there
+  insert,  // does nothing if the key is present
   upsert,
-  update,  // nothing happens if the key is absent
+  update,  // does nothing if the key is absent
   erase,
   find,
-  drop,  // every key that starts with `key` goes: a map of a pool
+  drop,  // erases every key that starts with `key`: a map of a pool
   sync,
   compact,     // gives space back; the content stays
-  reopen,      // close, open
-  background,  // a step of what no operation waits for, as another thread
-  // Of interleavings only:
+  reopen,      // close, then open
+  background,  // a step of background work, by another thread
+  // Only in interleavings:
   scan,
   scan_back,
   iterate,       // an iterator goes to `key` or the end, and back; see Subject::iterate()
-  iterate_back,  // the same of a reverse scan
-  reclaim,       // what is retired and due is finished
-  // Of subjects that keep versions; `key` is a name of one byte. See version_key().
+  iterate_back,  // the same for a reverse scan
+  reclaim,       // finishes retired objects that are due
+  // For subjects that keep versions; `key` is a name of one byte. See version_key().
   tag,       // names the present state
-  trim,      // names of earlier states are forgotten
-  rollback,  // the present state, and those of later names, are what this one names
-  // Of both; `key`: a name, two names, a key. See VersionModel.
+  trim,      // forgets names of earlier states
+  rollback,  // makes the present state, and those of later names, this one
+  // For both; `key`: a name, two names, a key. See VersionModel.
   scan_at,
   diff,
   history,
@@ -55,21 +55,21 @@ struct Op {
 };
 std::string describe(const Op& op);
 
-// Where versions are kept, a key of a model begins with a byte: kPresent, or kVersion and a name,
-// for what the key was in that version; kNamed with a name holds how many earlier ones there are.
+// With versions, a key of a model begins with a byte. kPresent: the present key. kVersion and a
+// name: the key in that version. kNamed and a name: the number of earlier names.
 inline constexpr char kPresent = 0;
 inline constexpr char kVersion = 2;
 inline constexpr char kNamed = 3;
 inline std::string version_key(const std::string& name, const std::string& key) {
   return kVersion + name + key;
 }
-// Bytes as text, hexadecimal where they do not print.
+// Bytes as text, hexadecimal where they are not printable.
 std::string printable(std::string_view bytes);
 
-// What the operation answers on this model, which it changes.
+// Applies the operation to the model. Returns what the operation must return.
 bool apply_to(Model& model, const Op& op);
 
-// Splitmix64: seedable, the same everywhere.
+// Splitmix64: seedable, the same on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -89,7 +89,7 @@ class Random {
 class Subject {
  public:
   Subject() = default;
-  // After a kill the memory is frozen: whatever the destructor stores is ignored.
+  // After a kill the memory is frozen: it ignores the destructor's stores.
   virtual ~Subject() = default;
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
@@ -100,28 +100,28 @@ class Subject {
   // between.
   virtual Status open(SimMemory& memory, std::uint64_t boot) = 0;
   virtual Expected<bool> apply(const Op& op) = 0;
-  // apply() without the upkeep that a workload of one thread does between its operations: any
-  // number of simulated threads are inside.
+  // apply() without the upkeep between the operations of a single-threaded workload. Any number of
+  // simulated threads may be inside.
   virtual Expected<bool> call(const Op& op) { return apply(op); }
-  // A step of background work, if any is due, by the thread that calls.
+  // The calling thread does a step of background work, if any is due.
   virtual void background() {}
-  // Everything, as it is delivered; backwards if asked. `bound`, of what keeps order: the first key
-  // or, backwards, the one before which it begins.
+  // Delivers every entry, backwards if asked. `bound`, for ordered structures: the first key or,
+  // backwards, the key before which the scan begins.
   using Deliver = std::function<void(const std::string& key, const std::string& value)>;
   virtual Status scan(bool reverse, const std::string& bound, const Deliver& deliver);
   Status scan(bool reverse, const Deliver& deliver) { return scan(reverse, {}, deliver); }
-  // Of what keeps order: an iterator walks from the first entry of the scan with next() until it is
-  // at `turn` or behind it, or at the end, then with prev() back to the first one. Where it turned:
-  // the key; nothing if it has met the end, and went to the last entry anew.
+  // For ordered structures: an iterator goes with next() from the first entry of the scan to
+  // `turn`, past it, or to the end, and then with prev() back to the first entry. Returns the key
+  // at which it turned; nothing if it reached the end and restarted at the last entry.
   virtual Expected<std::optional<std::string>> iterate(bool reverse, const std::string& turn,
                                                        const Deliver& there, const Deliver& back);
   virtual void reclaim() {}
-  // Of interleavings of subjects that keep versions: as a VersionModel answers.
+  // For interleavings of subjects that keep versions: returns what a VersionModel returns.
   virtual bool versions() const { return false; }
   virtual Expected<bool> ask(const Op& op, std::string& text) { return lookup(op.key, text); }
-  // The value, or not; false if absent.
+  // Returns whether the key is present; `value` receives its value.
   virtual Expected<bool> lookup(const std::string& key, std::string& value) = 0;
-  // Everything, in order if the structure keeps one.
+  // All entries, in order if the structure keeps one.
   virtual Status contents(Contents& out) = 0;
   virtual bool ordered() const { return true; }
   // Invariants and leaks; one line per violation.
@@ -133,8 +133,8 @@ using SubjectFactory = std::function<std::unique_ptr<Subject>()>;
 // A random operation of a workload's kind; also the operations after a recovery.
 using OpSource = std::function<Op(Random&)>;
 
-// The differences between a structure and its model; empty if there are none. Compares the scan,
-// every lookup of a key in it and in the model, and the order.
+// Returns the differences between a structure and its model, or "". Compares the scan, every lookup
+// of a key in it and in the model, and the order.
 std::string compare(Subject& subject, const Model& model);
 
 }  // namespace perdure::testing

@@ -1,25 +1,25 @@
-// SyntheticEngine: a small persistent hash-less map that uses everything of the heap that PhaST
-// does not.
+// SyntheticEngine: a small persistent map without hashing. It uses everything of the heap that
+// PhaST does not.
 //
 // WHAT  Two levels of slots, each slot {tag, record}. Records move between the levels all the time
-//   (4a), are published by the same fence as their slot (X2), are deleted by
-//   killing their state word; short values live in durably zero, append-only segments, long ones in
-//   blobs that may be runs of extents. It restarts at once: what a killed process left is settled
-//   and marked step by step while it serves (OpenSweep). Moving is a unit of its own.
-//   Linear search everywhere: it is about the heap, not about speed.
+//   (4a), are published by the same fence as their slot (X2), and are deleted by clearing their
+//   state word. Short values live in durably zero, append-only segments, long ones in blobs, which
+//   may be runs of extents. It restarts at once: what a killed process left is settled and marked
+//   step by step while it serves (OpenSweep). Moving is a unit of its own. All searches are linear:
+//   the subject is the heap, not speed.
 // LAYOUT  root   plain         magic, slots[2][kSlots]
 //         record dead_on_free  state (commit word, last), key, target, size: one line
-//         segment zero_on_free 16 words; a value is one word, never 0; the last non-zero one counts
+//         segment zero_on_free 16 words; a value is one word, never 0; the last nonzero one counts
 //         blob   plain         bytes of a value longer than 7; durable before the record
 // INVARIANTS
 //   synthetic.I1 (after any crash) a slot names 0, a dead record, or a live one with the slot's
-//         tag.
+//   tag.
 //   synthetic.I2 (after any crash) at most one live record per key, named by one slot, or by two
-//         while it
-//      moves.
-//   synthetic.I3 (DRAM) while the sweep runs, whoever copies a reference marks its target first.
+//         while it moves.
+//   synthetic.I3 (DRAM) during the sweep, a thread marks the target of a reference before it copies
+//         the reference.
 // OPERATIONS (fences)  insert of a short value 1, of a long one 2; update in a segment 1; update by
-//   record 2 (+1 to let the old one go); erase 2.
+//   record 2 (+1 to free the old one); erase 2.
 //
 // Each rule can be switched off in SyntheticRules, for tests that must then fail.
 #pragma once
@@ -44,9 +44,9 @@ struct SyntheticRules {
   BlockKind record_kind = BlockKind::dead_on_free;   // X2
   BlockKind segment_kind = BlockKind::zero_on_free;  // G8
   bool help_sweep = true;                            // 4d
-  bool settle_answers = true;                        // X1, lazily
-  std::uint32_t marks_per_step = 2;                  // how fast the background sweep is
-  std::uint32_t mover_thread = 1;                    // the background work's thread slot
+  bool settle_results = true;                        // X1, lazily
+  std::uint32_t marks_per_step = 2;                  // speed of the background sweep
+  std::uint32_t mover_thread = 1;                    // thread slot of the background work
 };
 
 template <Platform P>
@@ -54,7 +54,7 @@ class SyntheticEngine final : public MarkingMap {
  public:
   static constexpr std::uint32_t kSlots = 40;
   static constexpr std::uint32_t kSegmentWords =
-      16;  // two lines: the second is not written with the first value
+      16;  // two lines: the first value is not written into the second
   static constexpr std::uint64_t kMagic = 0x53594E5448ULL;
 
   SyntheticEngine(P& platform, Heap<P>& heap, EpochDomain<P>& epochs, PoolCore<P>& core,
@@ -67,7 +67,7 @@ class SyntheticEngine final : public MarkingMap {
         rules_(rules) {}
   ~SyntheticEngine() { background_.remove(mover_work_); }
 
-  // Writes an empty root block; the caller publishes its offset.
+  // Writes an empty root block. The caller publishes its offset.
   Expected<std::uint64_t> create() {
     auto offset = heap_.allocate(sizeof(Root), BlockKind::plain);
     if (!offset) return offset;
@@ -141,7 +141,7 @@ class SyntheticEngine final : public MarkingMap {
     read(found.record, value);
     return true;
   }
-  // visit(key, value) of every entry, once.
+  // Calls visit(key, value) once for every entry.
   template <class F>
   void for_each(F&& visit) {
     const EpochGuard<P> guard(epochs_);
@@ -156,23 +156,23 @@ class SyntheticEngine final : public MarkingMap {
     }
   }
 
-  // A bit of background work: marking while there is a sweep, and moving one record.
+  // Does some background work: marks during a sweep, and moves one record.
   void step() {
     const bool marking = heap_.sweeping();
     background_.wake(mover_work_);
-    // As another thread: its write-backs are fenced by nobody else.
+    // Runs as another thread: no fence of this thread covers its write-backs.
     const std::uint32_t self = std::exchange(P::world().thread, rules_.mover_thread);
     (void)background_.run_some();
     if (marking) (void)background_.run_some();
     P::world().thread = self;
   }
-  // Where the mover stands; 0 at the end of a round.
+  // The position of the mover; 0 at the end of a round.
   std::uint32_t mover() const { return mover_; }
-  // Marks what is left and ends the sweep.
+  // Marks the rest and ends the sweep.
   bool finish_sweep() { return core_.sweep().finish(); }
 
-  // Marks what the next slots reach; a slot of a dead record is cleared, and fenced, before the
-  // sweep can free the block.
+  // Marks the blocks that the next slots reach. Clears a slot of a dead record, with a fence,
+  // before the sweep can free the block.
   Expected<bool> mark_some(std::uint64_t) noexcept override {
     const EpochGuard<P> guard(epochs_);
     for (std::uint32_t n = rules_.marks_per_step; n > 0 && cursor_ < 2 * kSlots; --n, ++cursor_) {
@@ -181,7 +181,7 @@ class SyntheticEngine final : public MarkingMap {
       if (word == 0) continue;
       Record* record = live(word);
       if (record == nullptr) {
-        // Not taken away: a dead record is nobody's.
+        // No reference is taken away here: nothing else reaches a dead record.
         if (!platform_.compare_exchange(slot, word, 0)) continue;
         platform_.flush(&slot, 8, "synthetic.sweep.slot"_site);
         (void)platform_.fence("synthetic.sweep.slot"_site);
@@ -194,7 +194,7 @@ class SyntheticEngine final : public MarkingMap {
     return cursor_ < 2 * kSlots;
   }
 
-  // Also while the sweep runs.
+  // Also valid during the sweep.
   Status check() {
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) {
       const std::uint64_t word = platform_.load(slot_at(i));
@@ -215,7 +215,7 @@ class SyntheticEngine final : public MarkingMap {
     }
     return {};
   }
-  // Declares every reachable block to the heap's audit; the sweep is over.
+  // Declares every reachable block to the heap's audit. The sweep must be over.
   Status audit() {
     if (Status s = check(); !s.ok()) return s;
     if (Status s = heap_.audit_mark(root_offset_); !s.ok()) return s;
@@ -231,7 +231,7 @@ class SyntheticEngine final : public MarkingMap {
 
  private:
   struct Record {
-    std::uint64_t state;  // 0: dead; else the checksum of the rest, | 1
+    std::uint64_t state;  // 0: dead; otherwise the checksum of the rest, | 1
     std::uint64_t key;
     std::uint64_t target;  // segment or blob
     std::uint64_t size;    // of a blob; < kShort: a segment
@@ -262,7 +262,7 @@ class SyntheticEngine final : public MarkingMap {
     return offset | (key * 0x9E3779B97F4A7C15ULL >> kOffsetBits) << kOffsetBits;
   }
   static std::uint64_t target(std::uint64_t word) { return word & ((1ULL << kOffsetBits) - 1); }
-  // Up to 7 bytes and their number + 1, never 0.
+  // Encodes up to 7 bytes and their number + 1. Never 0.
   static std::uint64_t encode(std::string_view value) {
     std::uint64_t word = 0;
     std::memcpy(&word, value.data(), value.size());
@@ -277,8 +277,8 @@ class SyntheticEngine final : public MarkingMap {
                                     platform_.load(record->size)};
     return std::uint64_t{crc32c(0, words, sizeof(words))} << 1 | 1;
   }
-  // The record of a slot word, or null where the insert did not happen: nothing, a dead record, or
-  // a segment whose first word did not reach the medium.
+  // The record of a slot word. Null if the insert did not happen: the slot is 0, the record is
+  // dead, or the first word of its segment did not reach the medium.
   Record* live(std::uint64_t word) {
     const std::uint64_t offset = target(word);
     if (offset == 0 || !heap_.contains(offset, sizeof(Record))) return nullptr;
@@ -294,11 +294,11 @@ class SyntheticEngine final : public MarkingMap {
     }
     return record;
   }
-  // What is decided by a read of it is durable afterwards.
+  // Makes durable what a decision reads.
   void settle(std::uint64_t offset, std::size_t n) {
-    if (rules_.settle_answers) (void)core_.after_kill().settle(offset, n);
+    if (rules_.settle_results) (void)core_.after_kill().settle(offset, n);
   }
-  // The second slot of a record that was moving when the process died.
+  // Whether an earlier slot names the same record: it was moving when the process died.
   bool duplicate(std::uint64_t word, std::uint32_t before) {
     for (std::uint32_t i = 0; i < before; ++i) {
       if (platform_.load(slot_at(i)) == word) return true;
@@ -314,8 +314,8 @@ class SyntheticEngine final : public MarkingMap {
     }
     return {};
   }
-  // The same for a mutation: finishes a move that a crash interrupted, so that one slot names the
-  // record.
+  // find() for a mutation: also finishes a move that a crash interrupted, so that one slot names
+  // the record.
   Found resolve(std::uint64_t key) {
     const Found found = find(key);
     if (found.slot == nullptr) return found;
@@ -329,8 +329,8 @@ class SyntheticEngine final : public MarkingMap {
     }
     return found;
   }
-  // A slot that is empty, or whose record is dead, cleared and fenced before that block may be
-  // reused.
+  // Returns an empty slot, or the slot of a dead record, cleared and fenced before that block may
+  // be reused.
   std::uint64_t* free_slot() {
     for (std::uint32_t i = 0; i < 2 * kSlots; ++i) {
       if (platform_.load(slot_at(i)) == 0) return &slot_at(i);
@@ -350,7 +350,7 @@ class SyntheticEngine final : public MarkingMap {
     }
     value.assign(reinterpret_cast<const char*>(&last), (last >> 56) - 1);
   }
-  // A record and its value, written back; fenced already if `fence`, or if the value is long.
+  // Makes a record with its value, written back. Also fenced if `fence`, or if the value is long.
   Expected<std::uint64_t> make_record(std::uint64_t key, std::string_view value, bool fence) {
     auto block = is_short(value) ? heap_.allocate(kSegmentWords * 8, rules_.segment_kind)
                                  : heap_.allocate(value.size(), BlockKind::plain);
@@ -389,25 +389,25 @@ class SyntheticEngine final : public MarkingMap {
     retire(old);
     return true;
   }
-  // Before the store that takes a record, and its value, out of the map.
+  // Call it before the store that takes a record and its value out of the map.
   void mark_taken(std::uint64_t offset) {
     heap_.mark_copied(offset);
     heap_.mark_copied(platform_.load(heap_.template at<Record>(offset)->target));
   }
-  // Lets a record and its value go; every link to it is durably gone.
+  // Retires a record and its value. Every link to it must be durably gone.
   void retire(std::uint64_t offset) {
     const std::uint64_t value = platform_.load(heap_.template at<Record>(offset)->target);
     heap_.retire(offset);
     heap_.retire(value);
   }
 
-  // Moves one record from where the mover stands to the other level.
+  // Moves one record from the mover's position to the other level.
   void move_step() {
     const EpochGuard<P> guard(epochs_);
     settle(root_offset_, sizeof(Root));
     Record* record = nullptr;
     for (int tries = 0; tries < 5 && record == nullptr; ++tries) {
-      mover_ = (mover_ + 2 * kSlots - 1) % (2 * kSlots);  // against the marker
+      mover_ = (mover_ + 2 * kSlots - 1) % (2 * kSlots);  // in the direction opposite to the marker
       record = live(platform_.load(slot_at(mover_)));
       if (mover_ == 0) break;
     }

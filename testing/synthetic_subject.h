@@ -1,4 +1,4 @@
-// SyntheticSubject: SyntheticEngine in a pool of its own, as the crash explorer sees it.
+// SyntheticSubject: SyntheticEngine in a pool of its own, for the crash explorer.
 #pragma once
 
 #include <cstring>
@@ -68,7 +68,7 @@ class SyntheticSubject : public Subject, private PoolMaps {
   void serve() override {}
   Expected<bool> apply(const Op& op) override {
     engine_->step();
-    // Reclamation keeps up, so that blocks are reused within a short workload.
+    // Reclaims at once: a short workload then reuses blocks.
     pool_->epochs().drain_all();
     const std::uint64_t key = integer_of(op.key);
     std::string value;
@@ -101,13 +101,13 @@ class SyntheticSubject : public Subject, private PoolMaps {
   }
   bool ordered() const override { return false; }
   void check(std::vector<std::string>& violations) override {
-    // An audit needs the sweep's end; until then it goes on in the background.
+    // An audit needs the end of the sweep, which goes on in the background.
     if (const Status s = engine_->check(); !s.ok()) violations.emplace_back(s.message());
     if (pool_->heap().sweeping()) return;
     pool_->audit([&] { return engine_->audit(); }, violations);
   }
   Status close() override {
-    // With a sweep under way: the next open begins another.
+    // Closes during a sweep: the next open begins another.
     pool_->core().background().stop();
     return pool_->core().close(true);
   }
@@ -127,7 +127,7 @@ class SyntheticSubject : public Subject, private PoolMaps {
   SimMedium medium_;
   std::unique_ptr<NoHelp> no_help_;  // goes after its pool
   std::unique_ptr<SimPool> pool_;
-  std::unique_ptr<SyntheticEngine<SimPlatform>> engine_;  // goes before its pool
+  std::unique_ptr<SyntheticEngine<SimPlatform>> engine_;  // destroyed before its pool
 };
 
 // Short values, blobs of one block, and runs of extents.

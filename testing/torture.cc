@@ -1,6 +1,6 @@
-// perdure-torture: kills real processes and counts what they lost. Planted bugs come first. Exit
-// status 1 if an acknowledged operation was lost or a planted bug was not noticed, 2 for a mistake
-// in the arguments.
+// perdure-torture: kills real processes and counts what they lost. Runs planted bugs first. Exit
+// status 1 if an acknowledged operation was lost or a planted bug was not noticed, 2 for wrong
+// arguments.
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,20 +17,19 @@ using namespace perdure::testing;
 
 constexpr const char* kUsage =
     "perdure-torture [--engine E] --preset figures|nightly [--dir DIR] [--disk DIR] [--seed S]\n"
-    "  every mode, kind of keys, durability, 1 and 8 threads, in memory (--dir, /dev/shm) and on "
-    "a\n"
-    "  disk (--disk, the folder of this program)\n"
+    "  runs every mode, kind of keys and durability with 1 and 8 threads, in memory (--dir, "
+    "default\n"
+    "  /dev/shm) and on a disk (--disk, default the folder of this program)\n"
     "perdure-torture [--engine E] [--mode plain|lossless|lossy] [--keys bytes|integer]\n"
     "                [--durability process|emulated|power] [--threads 1..8] [--cycles N]\n"
     "                [--dir DIR] [--seed S] [--mutant SITE:op] [--early-ack] [--loose-versions]\n"
     "                [--work-us N] [--create-every N] [--verbose]\n"
-    "  one pool's life; a planted bug (--mutant; --early-ack, operations acknowledged before they\n"
-    "  are done; --loose-versions, the same of tags) is run alone\n"
+    "  runs one pool's life, with at most one planted bug: --mutant; --early-ack acknowledges\n"
+    "  operations before they are done; --loose-versions does so with tags\n"
     "perdure-torture --list-sites\n"
-    "plain is the public API; lossless and lossy are pool, heap and engine alone, killed at "
-    "persist\n"
-    "sites too. A mutant needs --mode lossy; ops: drop_flush drop_fence first_line_only\n"
-    "all_but_last drop_sync\n";
+    "plain uses the public API; lossless and lossy use pool, heap and engine directly, and also\n"
+    "kill at persist sites. A mutant needs --mode lossy; ops: drop_flush drop_fence\n"
+    "first_line_only all_but_last drop_sync\n";
 
 [[noreturn]] void usage(const std::string& what) {
   std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
@@ -157,7 +156,7 @@ int main(int argc, char** argv) {
   TortureTotals totals;
   const bool planted = !options.mutant.empty() || options.early_ack || options.loose_versions;
   if (!planted && !run_canaries(options, totals)) {
-    std::printf("a planted bug was not noticed: what follows would prove nothing\n");
+    std::printf("a planted bug was not noticed: the other runs would prove nothing\n");
     return 1;
   }
   const bool ok =

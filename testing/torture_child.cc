@@ -25,7 +25,8 @@ class OpStream {
         grows_(plan.when == KillWhen::growth),
         trim_one_in_(plan.trims ? 200 : 10'000),
         random_(options.seed << 32 ^ cycle << 8 ^ thread) {}
-  // From now on tags, so many, and trims, of the later half of the versions that are known.
+  // From now on also tags (`tags` times) and trims, which forget at least half of the known
+  // versions.
   void keep_versions(const std::vector<KeptVersion>& kept, std::uint32_t tags) {
     for (const KeptVersion& version : kept) known_.push_back(version.number);
     tags_left_ = tags;
@@ -51,7 +52,7 @@ class OpStream {
     entry.key = static_cast<std::uint32_t>(random_.below(keys_)) * kTortureThreads + thread_;
     entry.kind = kKinds[random_.below(grows_ ? 5 : 8)];
     entry.value = random_.next();
-    if (grows_ && random_.one_in(4)) entry.value &= ~std::uint64_t{15};  // a long one
+    if (grows_ && random_.one_in(4)) entry.value &= ~std::uint64_t{15};  // a long value
     return entry;
   }
 
@@ -89,7 +90,7 @@ void TortureChild::arm() {
 }
 
 void TortureChild::run(const TortureOpen& open, const std::string& file, bool created) {
-  // The parent has to be on time, and leaves nobody behind.
+  // The parent must be on time, and no child may outlive it.
   (void)setpriority(PRIO_PROCESS, 0, 5);
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!options_.mutant.empty() && !set_mutant(options_.mutant)) {
@@ -99,7 +100,8 @@ void TortureChild::run(const TortureOpen& open, const std::string& file, bool cr
   log_.phase = Phase::opening;
   auto target = open(options_, file);
   if (!target && !created) {
-    // Killed inside create: not a pool yet, and never acknowledged to be one.
+    // The child was killed inside create: this is not a pool yet, and creation was not
+    // acknowledged.
     unlink(file.c_str());
     target = open(options_, file);
   }
@@ -139,7 +141,7 @@ std::string TortureChild::check_key(std::uint32_t key, const ThreadModel& model)
   return printable(name) + " is " + printable(value) + ", not " + printable(expected);
 }
 
-// What was in flight has happened or not, and what one verification has seen of it stays.
+// The operation in flight has happened or not. The result of the first verification must stay.
 void TortureChild::verify_pending(ThreadModel& model, std::uint32_t thread) {
   const LogEntry pending = *model.pending();
   if (model.outcome == Outcome::unknown) {
@@ -167,8 +169,8 @@ void TortureChild::verify() {
   if (target_->keeps_versions()) {
     if (const std::string wrong = verify_versions(); !wrong.empty()) report(wrong);
   }
-  // A check waits for the sweep that an open has left to the background: now and then the next
-  // process makes it, and this one works beside the sweep.
+  // A check waits for the sweep that open left to the background. In every third cycle this process
+  // works beside the sweep, and a later one makes the check.
   if (cycle_ % 3 == 2 && !plan_.last) return;
   std::uint64_t found = 0;
   if (const std::string wrong = target_->check(found); !wrong.empty()) report(wrong);
@@ -196,17 +198,17 @@ void TortureChild::perform(ThreadLog& log, std::uint32_t index) {
     usleep(20);
   }
   std::string found;
-  const auto answer = entry.kind == OpKind::erase    ? target_->erase(key)
+  const auto result = entry.kind == OpKind::erase    ? target_->erase(key)
                       : entry.kind == OpKind::insert ? target_->insert(key, value)
                       : entry.kind == OpKind::update ? target_->update(key, value)
                       : entry.kind == OpKind::upsert ? target_->upsert(key, value)
                                                      : target_->find(key, found);
-  if (!answer) {
-    report(text_of(options_, entry) + ": " + std::string(answer.error().message()));
+  if (!result) {
+    report(text_of(options_, entry) + ": " + std::string(result.error().message()));
   }
   if (options_.early_ack) return;
-  if (entry.kind == OpKind::find && *answer) entry.value = digest(found);
-  entry.answer = *answer ? Answer::yes : Answer::no;
+  if (entry.kind == OpKind::find && *result) entry.value = digest(found);
+  entry.result = *result ? LogResult::yes : LogResult::no;
   log.acknowledged.store(index + 1, std::memory_order_release);
 }
 
@@ -217,12 +219,12 @@ void TortureChild::work(std::uint32_t thread, std::uint32_t limit) {
     const std::size_t room = kMostVersions - 1 - model_.kept.size();
     stream.keep_versions(model_.kept, std::min<std::uint32_t>(room / options_.threads, kLogTags));
   }
-  std::uint64_t tagged = 0;  // just now
+  std::uint64_t tagged = 0;  // the version of the tag before
   for (std::uint32_t i = 0; i < limit; ++i) {
     log.entries[i] = tagged != 0 && !options_.loose_versions ? read_beside(thread, i, tagged)
                                                              : stream.next(tagged == 0);
     if (options_.early_ack && log.entries[i].kind == OpKind::find) {
-      log.entries[i].kind = OpKind::upsert;  // its log would have nothing to say
+      log.entries[i].kind = OpKind::upsert;  // the log of an early acknowledged find has no result
     }
     perform(log, i);
     if (tagged != 0 && options_.loose_versions) (void)target_->tag();

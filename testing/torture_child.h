@@ -10,23 +10,23 @@
 
 namespace perdure::testing {
 
-// Where the parent means to kill, and what the child has to do for it.
+// The place of the kill that the parent plans, and the child's preparations for it.
 struct KillPlan {
   KillWhen when = KillWhen::work;
-  bool by_site = false;            // else by the clock
-  const SiteInfo* site = nullptr;  // null: any
-  std::uint64_t nth = 0;           // call of it
+  bool by_site = false;            // otherwise by the clock
+  const SiteInfo* site = nullptr;  // null: any site
+  std::uint64_t nth = 0;           // call of the site
   std::uint64_t delay_us = 0;      // after the phase, by the clock
   std::uint64_t age = 0;           // cycles of this pool
   bool last = false;               // no kill: close and end
-  // Of engines that keep versions.
-  bool trims = false;       // many
+  // For engines that keep versions:
+  bool trims = false;       // many trims
   bool rolls_back = false;  // before the threads begin
 };
 
 class TortureChild {
  public:
-  // `model` is the parent's, and, as memory is after a fork, the child's own to change.
+  // `model` is the parent's. After the fork the child may change its copy.
   TortureChild(TortureLog& log, const TortureOptions& options, const KillPlan& plan,
                TortureModel& model, std::uint64_t cycle)
       : log_(log), options_(options), plan_(plan), model_(model), cycle_(cycle) {}
@@ -44,7 +44,7 @@ class TortureChild {
   void decide_rollback();
   std::string verify_range(const VersionRange& range);
   std::string verify_versions();
-  // The keys with the digests of their values, as a version has them.
+  // The keys of a version, with the digests of their values.
   using Entries = std::unordered_map<std::string, std::uint64_t>;
   std::string verify_whole(KeptVersion& version, Entries& entries);
   std::string verify_difference(const KeptVersion& from, const Entries& before,
@@ -70,7 +70,7 @@ class TortureChild {
   TortureModel& model_;
   std::uint64_t cycle_;
   std::unique_ptr<TortureTarget> target_;
-  std::uint64_t rollback_to_ = 0;  // if the plan says so
+  std::uint64_t rollback_to_ = 0;  // if the plan has a rollback
 };
 
 }  // namespace perdure::testing

@@ -1,4 +1,4 @@
-// TortureChild: what it verifies of versions, and does at them.
+// TortureChild: verifies versions, and works at them.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -9,9 +9,9 @@ namespace perdure::testing {
 
 namespace {
 
-constexpr std::size_t kWhole = 2;      // of the versions, key by key
-constexpr std::size_t kSamples = 8;    // keys of each of the others
-constexpr std::size_t kHistories = 4;  // of keys
+constexpr std::size_t kWhole = 2;      // versions that are verified key by key
+constexpr std::size_t kSamples = 8;    // keys of each other version
+constexpr std::size_t kHistories = 4;  // verified histories of keys
 
 std::string of_version(std::uint64_t number) { return "version " + std::to_string(number); }
 
@@ -19,7 +19,8 @@ std::string of_version(std::uint64_t number) { return "version " + std::to_strin
 
 // --- verification ---
 
-// It was begun only if it makes some key another one, which tells.
+// Decides whether the rollback happened. It was begun only if it changes some key, whose value
+// tells.
 void TortureChild::decide_rollback() {
   const std::uint64_t to = *model_.rollback;
   const KeptVersion& version = *model_.find(to);
@@ -54,7 +55,7 @@ std::string TortureChild::verify_versions() {
   if (std::string wrong = verify_range(range); !wrong.empty()) return wrong;
   Random random(options_.seed << 32 ^ cycle_ << 8 ^ 0xFF);
   std::vector<KeptVersion>& kept = model_.kept;
-  // A clock that has passed what was acknowledged says that this version is closed.
+  // If the clock has passed the last acknowledged version, this version is closed.
   const bool newest = range.last > model_.last && range.last >= range.first;
   if (newest) kept.push_back(model_.between(range.last));
   std::set<std::size_t> whole;
@@ -85,7 +86,7 @@ std::string TortureChild::verify_versions() {
   for (std::size_t i = 0; i < kHistories; ++i) {
     if (std::string wrong = verify_history(range.first, random); !wrong.empty()) return wrong;
   }
-  // Trimmed long ago; never acknowledged.
+  // Versions trimmed long ago, and versions never acknowledged.
   if (range.first > 1) {
     for (const std::uint64_t version : {range.first - 1, 1 + random.below(range.first - 1)}) {
       if (std::string wrong = verify_trimmed(version, random); !wrong.empty()) return wrong;
@@ -125,7 +126,8 @@ std::string TortureChild::verify_whole(KeptVersion& version, Entries& entries) {
          std::to_string(expected);
 }
 
-// Of two versions that were verified whole: every key that differs, in order, and no other.
+// For two versions that were verified whole: the difference must have every key that differs, in
+// order, and no other.
 std::string TortureChild::verify_difference(const KeptVersion& from, const Entries& before,
                                             const KeptVersion& to, const Entries& after) {
   const std::string what = "the difference of versions " + std::to_string(from.number) + " and " +
@@ -158,7 +160,7 @@ std::string TortureChild::verify_difference(const KeptVersion& from, const Entri
   return what + " has " + std::to_string(named) + " keys, not " + std::to_string(differ);
 }
 
-// Entry by entry, from the versions that can be read on: what the key is from there to the next.
+// Entry by entry, from the first readable version on: each is the key's value until the next entry.
 std::string TortureChild::verify_history(std::uint64_t first, Random& random) {
   const std::string name = key_text(options_, some_key(random));
   const std::string what = "the history of " + printable(name) + ": ";
@@ -239,7 +241,7 @@ void TortureChild::publish(const VersionRange& range, bool newest) {
 
 // --- work ---
 
-// To a version that was verified whole, so that it is known what comes back.
+// Rolls back to a version that was verified whole: its content is then known.
 void TortureChild::roll_back() {
   const KeptVersion& version = *model_.find(rollback_to_);
   bool differs = false;
@@ -254,8 +256,8 @@ void TortureChild::roll_back() {
   log_.rolled_back = true;
 }
 
-// A find, at a version that this thread has just tagged, of what another one is writing: so it
-// meets stores that are not durable yet. Alone, a thread reads what it has written last.
+// A find, at a version that this thread has just tagged, of a key that another thread writes: it
+// meets stores that are not durable yet. A single thread reads its own last write.
 LogEntry TortureChild::read_beside(std::uint32_t thread, std::uint32_t index,
                                    std::uint64_t version) {
   const std::uint32_t others = options_.threads - 1;
@@ -283,7 +285,7 @@ void TortureChild::perform_at_versions(ThreadLog& log, LogEntry& entry) {
     const auto first = target_->trim(entry.version);
     if (!first) report("trim: " + std::string(first.error().message()));
     if (*first < entry.version) {
-      report("trim of " + of_version(entry.version) + " answered " + std::to_string(*first));
+      report("trim of " + of_version(entry.version) + " returned " + std::to_string(*first));
     }
   } else {
     std::string found;
@@ -293,10 +295,10 @@ void TortureChild::perform_at_versions(ThreadLog& log, LogEntry& entry) {
              std::string(there.error().message()));
     }
     if (there && *there) entry.value = digest(found);
-    entry.answer = !there ? Answer::refused : *there ? Answer::yes : Answer::no;
+    entry.result = !there ? LogResult::refused : *there ? LogResult::yes : LogResult::no;
     return;
   }
-  entry.answer = Answer::yes;
+  entry.result = LogResult::yes;
 }
 
 }  // namespace perdure::testing

@@ -1,7 +1,7 @@
-// TortureLog: what a child that will be killed tells its parent, in memory that they share.
+// TortureLog: the reports of a child that will be killed, in memory shared with its parent.
 //
 // Each thread has a list of entries. An entry is complete before `started` counts it, and the
-// operation begins after that; its answer is stored before `acknowledged` counts it, and the next
+// operation begins after that. Its result is stored before `acknowledged` counts it, and the next
 // operation begins after that. A thread whose list is full waits for the kill.
 #pragma once
 
@@ -16,21 +16,22 @@ namespace perdure::testing {
 
 inline constexpr std::uint32_t kTortureThreads = 8;
 inline constexpr std::uint32_t kLogEntries = 8192;
-inline constexpr std::uint32_t kLogTags = 128;       // of a thread in a cycle
-inline constexpr std::uint32_t kMostVersions = 512;  // that a model keeps
+inline constexpr std::uint32_t kLogTags = 128;       // per thread and cycle
+inline constexpr std::uint32_t kMostVersions = 512;  // of a model
 
-enum class Answer : std::uint8_t { no, yes, unknown, refused };
+enum class LogResult : std::uint8_t { no, yes, unknown, refused };
 
 struct LogEntry {
-  std::uint32_t key = 0;  // of a tag, its place in ThreadLog::tags
+  std::uint32_t key = 0;  // for a tag, its index in ThreadLog::tags
   OpKind kind = OpKind::find;
-  Answer answer = Answer::unknown;
-  std::uint64_t value = 0;    // what is written; of a find, the digest of what was found
-  std::uint64_t version = 0;  // a tag's answer; what a trim asks for; of a find, 0: at present
+  LogResult result = LogResult::unknown;
+  std::uint64_t value = 0;  // the written value; for a find, the digest of the value found
+  // the tag's result; the trim's argument; the find's version, 0: at present
+  std::uint64_t version = 0;
 };
 inline bool is_write(OpKind kind) { return kind <= OpKind::erase; }
 
-// How many operations of a thread a version holds: at least, at most.
+// The number of a thread's operations that a version holds: at least, at most.
 struct Cut {
   std::uint64_t from = 0;
   std::uint64_t to = 0;
@@ -40,44 +41,46 @@ struct ThreadLog {
   std::atomic<std::uint32_t> started;
   std::atomic<std::uint32_t> acknowledged;
   LogEntry entries[kLogEntries];
-  // Of every thread in this cycle: what was acknowledged before the tag, and begun behind it.
+  // For every thread in this cycle: operations acknowledged before the tag, and begun before its
+  // end.
   struct Tag {
     Cut cuts[kTortureThreads];
   } tags[kLogTags];
 };
 
 enum class Phase : std::uint32_t { started, opening, opened, verified, closing, closed };
-// How an operation that the last kill interrupted came out.
+// How an operation ended that the last kill interrupted.
 enum class Outcome : std::uint8_t { unknown, undone, done };
 
-// What a verification has seen of versions. Its cuts are within those that the parent gave, so each
-// of them counts by itself.
+// What a verification has read of versions. Its cuts are within the parent's, and each of them
+// counts by itself.
 struct SeenVersions {
-  std::atomic<std::uint64_t> first;  // that can be read; stored last; 0: nothing was seen
+  std::atomic<std::uint64_t> first;  // the first readable one; stored last; 0: nothing was read
   std::uint64_t last;
-  std::uint64_t newest;                      // the last, if it is none of the parent's; or 0
-  Cut cuts[kMostVersions][kTortureThreads];  // of the parent's, in its order, and of the newest
+  std::uint64_t newest;  // the last one, if the parent does not have it; or 0
+  // of the parent's versions, in its order, and of the newest
+  Cut cuts[kMostVersions][kTortureThreads];
 };
 
 struct TortureLog {
   std::atomic<Phase> phase;
   std::atomic<Outcome> outcome[kTortureThreads];
-  std::atomic<std::uint64_t> open_calls;   // of KillPoint, until the pool was open
-  std::atomic<std::uint64_t> close_calls;  // while it was closed
-  std::atomic<const SiteInfo*> killed_at;  // child and parent are one program
-  // Of engines that keep versions.
+  std::atomic<std::uint64_t> open_calls;   // calls of KillPoint until the pool was open
+  std::atomic<std::uint64_t> close_calls;  // calls during close
+  std::atomic<const SiteInfo*> killed_at;  // valid in the parent: one program
+  // For engines that keep versions:
   std::atomic<bool> keeps_versions;
   SeenVersions seen;
-  std::atomic<std::uint64_t> verified;     // versions
-  std::atomic<std::uint64_t> rollback_to;  // before it begins
-  std::atomic<bool> rolled_back;           // behind it
-  std::atomic<Outcome> rollback_outcome;   // of one that the last kill interrupted
+  std::atomic<std::uint64_t> verified;     // number of versions
+  std::atomic<std::uint64_t> rollback_to;  // stored before the rollback
+  std::atomic<bool> rolled_back;           // stored after the rollback
+  std::atomic<Outcome> rollback_outcome;   // of a rollback that the last kill interrupted
   std::atomic<bool> failed;
   char message[1024];
   ThreadLog threads[kTortureThreads];
 };
 
-// --- keys and values, as the log names them ---
+// --- keys and values by their numbers in the log ---
 
 inline std::string key_text(const TortureOptions& options, std::uint32_t number) {
   if (options.keys != "integer") return "customer:" + std::to_string(number);

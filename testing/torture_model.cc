@@ -248,7 +248,7 @@ std::string TortureModel::settle_versions(
     const TortureOptions& options, const TortureLog& log,
     const std::array<std::uint64_t, kTortureThreads>& before) {
   if (std::string wrong = add_tags(log, before); !wrong.empty()) return wrong;
-  std::uint64_t asked = 0, trimmed = 0;  // by the highest trim that began; that was acknowledged
+  std::uint64_t asked = 0, trimmed = 0;  // of the highest trim that began; that was acknowledged
   for (std::size_t t = 0; t < threads.size(); ++t) {
     const ThreadLog& thread = log.threads[t];
     for (std::uint32_t i = 0; i < thread.started.load(); ++i) {
@@ -264,8 +264,8 @@ std::string TortureModel::settle_versions(
     std::string wrong = judge_reads(options, log.threads[t], asked);
     if (!wrong.empty()) return wrong;
   }
-  if (!order_cuts()) return "what was read of versions has no order";
-  // A version was read with what was in flight: so that has happened.
+  if (!order_cuts()) return "no order of the versions explains the reads";
+  // A version was read with the operation in flight in it: the operation has happened.
   for (std::size_t t = 0; t < threads.size() && !kept.empty(); ++t) {
     ThreadModel& thread = threads[t];
     if (thread.pending() && kept.back().cuts[t].from == thread.operations()) {
@@ -286,8 +286,8 @@ std::string TortureModel::add_tags(const TortureLog& log,
       if (entry.kind != OpKind::tag) continue;
       KeptVersion version{.number = entry.version};
       if (version.number <= seen) {
-        return "a tag has answered " + std::to_string(version.number) + ", and " +
-               std::to_string(seen) + " was there before";
+        return "a tag returned " + std::to_string(version.number) + " after " +
+               std::to_string(seen) + " had been returned or seen";
       }
       for (std::size_t other = 0; other < threads.size(); ++other) {
         const Cut& cut = thread.tags[entry.key].cuts[other];
@@ -300,13 +300,13 @@ std::string TortureModel::add_tags(const TortureLog& log,
   }
   std::ranges::sort(kept, {}, &KeptVersion::number);
   if (std::ranges::adjacent_find(kept, {}, &KeptVersion::number) != kept.end()) {
-    return "two tags have answered the same version";
+    return "two tags returned the same version";
   }
   return order_cuts() ? "" : "the versions of tags have another order than the tags";
 }
 
-// A version may be refused once a trim of a later one has begun, and must be, once this thread's
-// own is over.
+// A version may be refused once a trim of a later one has begun. It must be refused once a trim of
+// this thread is over.
 std::string TortureModel::judge_reads(const TortureOptions& options, const ThreadLog& log,
                                       std::uint64_t asked) {
   std::uint64_t trimmed = 0;
@@ -316,14 +316,14 @@ std::string TortureModel::judge_reads(const TortureOptions& options, const Threa
     if (entry.kind != OpKind::find || entry.version == 0) continue;
     const std::string what =
         "version " + std::to_string(entry.version) + ", " + printable(key_text(options, entry.key));
-    if (entry.answer == Answer::refused) {
+    if (entry.result == LogResult::refused) {
       if (entry.version >= asked) return what + ": refused, although it was not trimmed";
       continue;
     }
     if (entry.version < trimmed) return what + ": read, although it was trimmed";
     const auto version = std::ranges::lower_bound(kept, entry.version, {}, &KeptVersion::number);
     const std::uint32_t owner = entry.key % kTortureThreads;
-    const KeyValue found = entry.answer == Answer::yes ? KeyValue(entry.value) : std::nullopt;
+    const KeyValue found = entry.result == LogResult::yes ? KeyValue(entry.value) : std::nullopt;
     if (!threads[owner].narrow(options, entry.key, found, version->cuts[owner])) {
       return what + ": another value was found than the key had";
     }

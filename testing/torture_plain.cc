@@ -15,7 +15,8 @@ std::uint64_t word_of(const std::string& text) {
   return word;
 }
 
-// As an index says it: of an insert whether the key was absent, of others whether it was present.
+// Converts to the result of an index: for insert, whether the key was absent; otherwise, whether it
+// was present.
 Expected<bool> absent(Found found) {
   if (!found.ok()) return fail(std::move(found).status());
   return found.absent();

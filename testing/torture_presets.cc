@@ -20,7 +20,7 @@ struct Life {
   Durability durability;
   std::uint64_t cycles[2];  // figures, nightly
 };
-// Each with both kinds of keys, with 1 and with 8 threads.
+// Each runs with both kinds of keys, with 1 and with 8 threads.
 constexpr Life kLives[] = {
     {"lossy", false, Durability::power, {130, 2520}},
     {"lossy", true, Durability::power, {30, 300}},

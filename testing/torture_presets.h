@@ -1,4 +1,4 @@
-// What perdure-torture runs: one pool's life, or a preset's matrix of them, after planted bugs.
+// The runs of perdure-torture: one pool's life, or a preset's matrix of lives, after planted bugs.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace perdure::testing {
 
-// The type of the file system that holds the folder, as the kernel calls it; "unknown".
+// The type of the file system that holds the folder, by the kernel's name; or "unknown".
 std::string file_system_of(const std::string& folder);
 
 struct TortureTotals {
   std::uint64_t lossy_kills = 0;
-  std::uint64_t plain_kills = 0;                    // the lossless ones are among them
-  std::map<std::string, std::uint64_t> disk_kills;  // by file system; not tmpfs, whatever the mode
+  std::uint64_t plain_kills = 0;                    // includes the lossless ones
+  std::map<std::string, std::uint64_t> disk_kills;  // by file system, in any mode; without tmpfs
   std::array<std::uint64_t, kKillPlaces> kills_in = {};
   std::set<std::string> sites;
   std::uint64_t acknowledged = 0;
@@ -26,18 +26,18 @@ struct TortureTotals {
   double canary_seconds = 0;
 
   void add(const TortureOptions& options, const TortureReport& report);
-  // engine.name=value lines.
+  // Formats engine.name=value lines.
   std::string lines(const std::string& engine) const;
 };
 
-// The planted bugs: a missing write-back in lossy mode, an acknowledgement before the operation in
-// plain and lossless mode; of engines that keep versions, before the tag in every mode. False if
-// one of them was not noticed in 300 kills.
+// The planted bugs: a missing write-back in lossy mode; an acknowledgement before the operation in
+// plain and lossless mode; with versions, an acknowledgement before the tag in every mode. Returns
+// false if one of them was not noticed in 300 kills.
 bool run_canaries(const TortureOptions& options, TortureTotals& totals);
-// One pool's life, reported on stdout.
+// Runs one pool's life and prints its report.
 bool run_one(const TortureOptions& options, TortureTotals& totals);
-// All of modes, folders, threads, keys and durabilities; `memory` is a folder in memory, `disk` one
-// that is not.
+// Runs all combinations of modes, folders, threads, keys and durabilities. `memory` is a folder in
+// memory, `disk` one that is not.
 bool run_matrix(const TortureOptions& options, const std::string& memory, const std::string& disk,
                 Preset preset, TortureTotals& totals);
 

@@ -28,7 +28,7 @@ std::uint64_t now_us() {
                                         std::chrono::steady_clock::now().time_since_epoch())
                                         .count());
 }
-// Short waits are spun: a sleep is late by more than a recovery takes.
+// Spins for short waits: a sleep may be late by more than a recovery takes.
 void wait_us(std::uint64_t us) {
   const std::uint64_t end = now_us() + us;
   if (us > 400) std::this_thread::sleep_for(std::chrono::microseconds(us - 200));
@@ -37,10 +37,10 @@ void wait_us(std::uint64_t us) {
 }
 
 constexpr std::uint64_t kHangUs = 120'000'000;
-constexpr std::uint64_t kGrowthUs = 10'000;  // until the file has to have grown
+constexpr std::uint64_t kGrowthUs = 10'000;  // the file must have grown by then
 constexpr const char* kGrowthSites[] = {"heap.extent.assign", "pool.header.write"};
 
-// Who interrupts a run shall not find its pool in memory later.
+// An interrupted run must not leave its pool in memory.
 char file_to_remove[4096];
 void on_interrupt(int signal) {
   unlink(file_to_remove);
@@ -88,7 +88,7 @@ class Torture {
  private:
   // --- where to kill ---
 
-  // The first pools of each generation do not outlive their creation.
+  // The first pools of each generation are killed during their creation.
   KillPlan next_plan() {
     const std::uint64_t age = cycle_ % options_.create_every;
     const std::uint64_t creations =
@@ -133,14 +133,14 @@ class Torture {
       plan.nth = below(2000);
       return;
     }
-    // Of two sites the one that fewer kills have ended in.
+    // Of two sites, the one in which fewer kills have ended.
     const SiteInfo* a = sites_[random_.below(sites_.size())];
     const SiteInfo* b = sites_[random_.below(sites_.size())];
     plan.site = site_kills_[a] <= site_kills_[b] ? a : b;
     plan.nth = below(std::uint64_t{1} << random_.below(7));
   }
 
-  // So that a site of theirs lies on the way, and the model stays small.
+  // Leads the work past the versions' kill sites, and keeps the model small.
   void choose_version_work(KillPlan& plan) {
     const std::string_view site = plan.site != nullptr ? plan.site->name : "";
     plan.trims = random_.one_in(4) || model_.kept.size() > kMostVersions / 2 ||
@@ -196,8 +196,8 @@ class Torture {
     settle(plan, status, hangs);
   }
 
-  // Until the phase, or the child is dead or has found something. False: it hangs. Time in which
-  // the parent did not run does not count: machines get suspended.
+  // Waits until the phase, or until the child is dead or has reported a failure. Returns false if
+  // it hangs. Time in which the parent did not run does not count, because machines get suspended.
   bool wait_for(pid_t pid, Phase phase) {
     std::uint64_t waited = 0;
     for (std::uint64_t last = now_us(); log_->phase.load() < phase && !over(pid);) {
@@ -235,7 +235,7 @@ class Torture {
     if (!wait_for(pid, Phase::verified)) return false;
     if (plan.when == KillWhen::close) return wait_for_close(pid, plan);
     if (plan.when == KillWhen::growth) wait_for_growth(pid);
-    if (plan.by_site) {  // the site may not lie on the way
+    if (plan.by_site) {  // the site may not be reached
       for (const std::uint64_t end = now_us() + 2UL * options_.max_work_us;
            now_us() < end && !over(pid);) {
         wait_us(50);
@@ -270,7 +270,7 @@ class Torture {
   }
   static void measured(std::uint64_t& average, std::uint64_t us) { average = (average + us) / 2; }
 
-  // --- what it left behind ---
+  // --- what it left ---
 
   void fail(const std::string& what) {
     ++report_.lost;
@@ -278,7 +278,7 @@ class Torture {
         "cycle " + std::to_string(cycle_) + ", seed " + std::to_string(options_.seed) + ": " + what;
   }
 
-  // Brings the models up to what the dead child acknowledged.
+  // Updates the models by what the dead child acknowledged.
   void settle(const KillPlan& plan, int status, bool hangs) {
     if (log_->failed.load()) return fail(log_->message);
     if (hangs) return fail("the child hangs");
@@ -297,7 +297,7 @@ class Torture {
     }
     model_.see(*log_);
     report_.versions_verified += log_->verified.load();
-    // Until a verification is over, what was in flight before is open still.
+    // Until a verification is over, the earlier operation in flight is still open.
     if (phase < Phase::verified) return;
     for (ThreadModel& model : model_.threads) {
       if (model.pending()) model.end_pending();
@@ -337,10 +337,10 @@ class Torture {
       const KeyValue before = finds ? model.value_of(entry.key) : std::nullopt;
       const bool same_value = !before || entry.value == digest_of(options_, before);
       const bool expected = model.apply(entry);
-      if (entry.answer == Answer::unknown || !(is_write(entry.kind) || finds)) continue;
-      if (expected != (entry.answer == Answer::yes) || !same_value) {
+      if (entry.result == LogResult::unknown || !(is_write(entry.kind) || finds)) continue;
+      if (expected != (entry.result == LogResult::yes) || !same_value) {
         return fail(describe({entry.kind, key_text(options_, entry.key), {}}) +
-                    (same_value ? " was answered wrongly" : " found another value"));
+                    (same_value ? " returned a wrong result" : " found another value"));
       }
     }
     if (log.started.load() > done) {
@@ -389,7 +389,7 @@ class Torture {
   std::uint64_t cycle_ = 0;
   std::uint64_t age_ = 0;
   bool created_ = false;
-  // Of late:
+  // Recent averages:
   std::uint64_t create_us_ = 800, open_us_ = 800, close_us_ = 500;
   std::uint64_t create_calls_ = 30, open_calls_ = 30, close_calls_ = 30;
 };

@@ -1,21 +1,22 @@
-// Torture: child processes that work on a pool until a SIGKILL, and a parent that knows what they
-// must have left behind.
+// Torture: child processes work on a pool until a SIGKILL, and a parent knows what they must have
+// left.
 //
-// A cycle: fork; the child opens the pool (recovery), verifies every key, reports how the
-//   operations that were in flight at the last kill came out, then works with several threads. Each
-//   operation is in a log of the parent before it starts, and its answer before the next one
-//   starts. The pool ages over the cycles, its keys becoming more, and is made anew every so often.
+// A cycle: the parent forks. The child opens the pool (recovery), verifies every key and reports
+//   the outcomes of the operations in flight at the last kill. Then it works with several threads.
+//   The parent's log receives each operation before it starts, and its result before the next one
+//   starts. The pool ages over the cycles, with a growing number of keys, and is made anew
+//   periodically.
 // KILLS  in create, in recovery (every 5th cycle), in work, in growth, beside sync and compact, in
-//   a clean close. By the clock; with a target that knows its persist sites also at the nth call of
-//   one of them.
-// VERSIONS  Where the engine keeps them, threads also tag, read a version that they have tagged and
-//   trim, and now and then a process rolls back before its threads begin. Every process verifies
-//   all versions that are not trimmed, also those of processes before the last: a sample of the
-//   keys, of some versions every key (torture_model.h). Reads of trimmed ones must be refused.
-// MODES  plain: the public API over a file; what was stored survives a kill, so this tests
-//   recovery, not write-backs. lossless: PoolCore and the engine over a shared map, killed at
-//   persist sites; the same holds. lossy: the same over LossyPlatform; only what was written back
-//   survives, as after a power failure.
+//   a clean close. They come by the clock, or, with a target that knows its persist sites, at the
+//   nth call of a site.
+// VERSIONS  If the engine keeps versions, threads also tag, read a version that they have tagged,
+//   and trim. Some processes roll back before their threads begin. Every process verifies all
+//   versions that are not trimmed, including those of all earlier processes: a sample of the keys,
+//   and for some versions every key (torture_model.h). Reads of trimmed ones must be refused.
+// MODES  plain: the public API over a file. Stores survive a kill, and this tests recovery, not
+//   write-backs. lossless: PoolCore and the engine over a shared map, killed at persist sites;
+//   stores survive, too. lossy: the same over LossyPlatform. Only write-backs survive, as after a
+//   power failure.
 //
 // Thread safety: run_torture forks; call it from a process with one thread.
 #pragma once
@@ -45,13 +46,13 @@ class TortureTarget {
   virtual Expected<bool> update(const std::string& key, const std::string& value) = 0;
   virtual Expected<bool> erase(const std::string& key) = 0;
   virtual Expected<bool> find(const std::string& key, std::string& value) = 0;
-  // Counts the entries and runs check(); a message if something is wrong.
+  // Counts the entries and runs check(). Returns a message if something is wrong.
   virtual std::string check(std::uint64_t& entries) = 0;
   virtual Status sync() = 0;
   virtual Status compact() = 0;
   virtual Status close() = 0;
 
-  // --- engines that keep versions; the others answer `unsupported` ---
+  // --- engines that keep versions; others return `unsupported` ---
   virtual bool keeps_versions() const { return false; }
   virtual Expected<std::uint64_t> tag() { return fail(StatusCode::unsupported); }
   virtual VersionRange versions() { return {}; }
@@ -64,7 +65,7 @@ class TortureTarget {
   virtual Expected<void> scan_at(std::uint64_t /*version*/, const VisitEntry& /*visit*/) {
     return fail(StatusCode::unsupported);
   }
-  using Text = std::optional<std::string>;  // nothing: the key was absent
+  using Text = std::optional<std::string>;  // nullopt: the key was absent
   using VisitVersion = std::function<void(std::uint64_t version, const Text& value)>;
   virtual Expected<void> history(const std::string& /*key*/, const VisitVersion& /*visit*/) {
     return fail(StatusCode::unsupported);
@@ -83,13 +84,15 @@ class TortureTarget {
 
 struct TortureOptions {
   std::string engine = "phast";
-  std::string mode = "lossy";                     // or "plain", "lossless"
-  std::string keys = "bytes";                     // or "integer"; values follow
-  std::string path;                               // folder for the pool
-  std::string mutant;                             // SITE:op, set in the children
-  Durability durability = Durability::automatic;  // of a lossy or lossless pool: then `power`
-  bool early_ack = false;       // planted: an operation is acknowledged before it is done
-  bool loose_versions = false;  // planted: a tag is, and the thread's next operation is in it, too
+  std::string mode = "lossy";  // or "plain", "lossless"
+  std::string keys = "bytes";  // or "integer"; values likewise
+  std::string path;            // folder for the pool
+  std::string mutant;          // SITE:op, set in the children
+  // of a lossy or lossless pool: automatic means `power`
+  Durability durability = Durability::automatic;
+  bool early_ack = false;  // planted: acknowledges an operation before it is done
+  // planted: acknowledges a tag early; the thread's next operation is also in it
+  bool loose_versions = false;
   std::uint64_t cycles = 100;
   std::uint64_t seed = 1;
   std::uint32_t threads = 2;  // 1..8
@@ -101,7 +104,7 @@ struct TortureOptions {
   bool verbose = false;
 };
 
-// Where a kill fell.
+// The place of a kill.
 enum class KillWhen : std::uint8_t { create, recovery, verify, work, growth, upkeep, close };
 inline constexpr std::size_t kKillPlaces = 7;
 const char* kill_name(KillWhen when);
@@ -110,12 +113,12 @@ struct TortureReport {
   std::uint64_t kills = 0;
   std::array<std::uint64_t, kKillPlaces> kills_in = {};
   std::uint64_t kills_at_sites = 0;
-  std::set<std::string> sites;  // that a kill ended in
+  std::set<std::string> sites;  // in which a kill ended
   std::uint64_t acknowledged = 0;
   std::uint64_t in_flight = 0;  // operations that a kill interrupted
   std::uint64_t grown = 0;      // bytes that the file grew by
   std::uint64_t lost = 0;       // cycles whose verification failed
-  // Of engines that keep versions: what was acknowledged, and how often a process has verified a
+  // For engines that keep versions: acknowledged operations, and the number of verifications of a
   // version.
   bool keeps_versions = false;
   std::uint64_t tags = 0, trims = 0, rollbacks = 0, reads_at_versions = 0, versions_verified = 0;
@@ -126,7 +129,7 @@ struct TortureReport {
   std::string summary(const TortureOptions& options) const;
 };
 
-// Opens or creates the pool of a child; null and a status if that fails.
+// Opens or creates the pool of a child, or returns an error.
 using TortureOpen = std::function<Expected<std::unique_ptr<TortureTarget>>(
     const TortureOptions& options, const std::string& file)>;
 
@@ -135,8 +138,8 @@ TortureReport run_torture(const TortureOptions& options, const TortureOpen& open
 // The persist sites at which a kill can be asked for.
 std::vector<const SiteInfo*> kill_sites(const std::string& engine);
 
-// The targets, by options.engine (testing/engine_list.h). The lossy one is the lossless one too. It
-// shares a journal with its children: call it once per run, in the parent.
+// The targets by options.engine (testing/engine_list.h). The lossy one also serves as the lossless
+// one. It shares a journal with its children: call it once per run, in the parent.
 TortureOpen lossy_target();
 TortureOpen plain_target();
 TortureOpen target_of(const TortureOptions& options);

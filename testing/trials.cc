@@ -13,7 +13,7 @@ namespace perdure::testing {
 
 namespace {
 
-// A map is dropped, and the pool closed soon after; no sync, which would hide what is missing.
+// A map is dropped, and the pool closed soon after. No sync hides what is missing.
 Op dropping_op(Random& random) {
   static const OpSource source = pool_ops(2, 16);
   if (random.one_in(4)) return {OpKind::reopen, {}, {}};
@@ -32,7 +32,7 @@ std::vector<Op> reopened() {
   return ops;
 }
 
-// The file grows several times in one open; before that it was closed and synced.
+// The file grows several times in one open. Before that it was closed and synced.
 std::vector<Op> growing() {
   std::vector<Op> ops{{OpKind::upsert, integer_key(99), "first"}, {OpKind::reopen, {}, {}}};
   for (std::uint64_t key = 0; key < 16; ++key) {
@@ -41,11 +41,11 @@ std::vector<Op> growing() {
   return ops;
 }
 
-// What any engine may leave to heap and pool, and PhaST does not use.
+// The guarantees of heap and pool that engines may use and PhaST does not.
 std::vector<Exploration> shared_explorations() {
   const SyntheticRules fast_sweep{.marks_per_step = 40};
   const ExploreOptions options = trial_options();
-  // Killed at every point, served at once, and struck by a power failure in what follows.
+  // Killed at every point, served at once, followed by a power failure.
   ExploreOptions killed = options;
   killed.kill_in = 1;
   killed.second_in = 0;
@@ -113,7 +113,7 @@ void add_flips(const EngineUnderTest& engine, std::vector<Trial>& out) {
                    }});
   };
   const auto flips = [&](const char* name, KeyKind keys, ValueKind values, const OpSource& source) {
-    // A record of an integer key does not say whose it is.
+    // A record of an integer key does not identify its key.
     const bool named = keys == KeyKind::bytes && !engine.anonymous_values;
     add({name, engine.subjects(keys, {.values = values}), source,
          named || values != ValueKind::bytes});

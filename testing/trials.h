@@ -1,5 +1,5 @@
-// Trials: the crash explorations, interleavings, scenarios and bit flips that a mutant has to
-// survive. Each is deterministic and green without one.
+// Trials: the crash explorations, interleavings, scenarios and bit flips that must notice a mutant.
+// Each is deterministic and passes without one.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace perdure::testing {
 
 struct Trial {
   std::string name;
-  std::function<std::string()> run;  // says what is wrong; empty: nothing
+  std::function<std::string()> run;  // returns "", or what is wrong
 };
 
 struct EngineUnderTest;  // testing/engine_list.h
 
-// Of pool, heap and the engine; explorations once per seed in [1, seeds].
+// Trials of pool, heap and the engine; explorations run once per seed in [1, seeds].
 std::vector<Trial> trials(const EngineUnderTest& engine, std::uint32_t seeds);
 
-// How far the explorations of a trial go.
+// The depth of a trial's explorations.
 ExploreOptions trial_options();
 
 }  // namespace perdure::testing

@@ -11,7 +11,7 @@ namespace perdure::testing {
 std::string version_text(const std::optional<std::string>& value) {
   if (!value) return "-";
   if (value->size() != 8) return printable(*value);
-  // An integer key is big-endian, a word is not; both are small.
+  // An integer key is big-endian, a word is not. Both are small.
   std::uint64_t word = 0;
   std::memcpy(&word, value->data(), 8);
   return std::to_string(std::min(word, integer_of(*value)));
@@ -65,8 +65,8 @@ std::string VersionModel::diff(std::uint64_t from, std::uint64_t to) const {
   return text;
 }
 
-// Only entries that the key has or had, all that are above the horizon, and the one that counts at
-// it. The horizon may rise while the history is read.
+// A history may have only entries that the key has or had. It must have all above the horizon, and
+// the one that counts at it. The horizon may rise while the history is read.
 bool VersionModel::could_be_history(const std::string& key, const std::string& text,
                                     std::uint64_t trimmed) const {
   Entries all;
@@ -83,7 +83,7 @@ bool VersionModel::could_be_history(const std::string& key, const std::string& t
     };
     std::size_t next = 0;
     bool right = true;
-    bool shown = false;  // at the horizon, by what was said
+    bool shown = false;  // at the horizon, by the history
     for (std::size_t i = 0; i < all.size() && right; ++i) {
       const std::string word = std::to_string(all[i].first) + ":" + version_text(all[i].second);
       const bool is_said = next < said.size() && said[next] == word;
@@ -96,9 +96,9 @@ bool VersionModel::could_be_history(const std::string& key, const std::string& t
   return false;
 }
 
-bool VersionModel::explains(const Op& op, const Answer& answer) {
+bool VersionModel::explains(const Op& op, const Result& result) {
   const auto said = [&](bool yes, const std::string& text = {}) {
-    return answer.pending || (answer.yes == yes && answer.text.value_or("") == text);
+    return result.pending || (result.yes == yes && result.text.value_or("") == text);
   };
   const auto read = [&](std::uint64_t from, std::uint64_t to, const auto& text) {
     if (!readable(from) || !readable(to)) return said(false, kRefused);
@@ -134,9 +134,9 @@ bool VersionModel::explains(const Op& op, const Answer& answer) {
       return read(from, to, [&] { return said(true, diff(from, to)); });
     }
     case OpKind::history:
-      return answer.pending ||
-             (answer.yes &&
-              could_be_history(op.key.substr(1), answer.text.value_or(""), answer.trimmed));
+      return result.pending ||
+             (result.yes &&
+              could_be_history(op.key.substr(1), result.text.value_or(""), result.trimmed));
     default:
       return true;
   }

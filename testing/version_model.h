@@ -1,9 +1,10 @@
-// VersionModel: what a map that keeps versions holds, and answers, one operation after the other.
+// VersionModel: the content and results of a map that keeps versions, for sequential operations.
 //
-// Versions are numbers, as the map gives them: the first tag answers 1, the next 2. A version is
-// named by a byte (version_name), so that version_key() is a key of it. Texts of answers: of a find
-// the value; of a tag the version's name; of scan_at "key:value ..", of diff "key:before>after ..",
-// of history "version:value .."; kRefused if the version is open or was trimmed.
+// Versions are numbers, as the map returns them: the first tag returns 1, the next 2. A version is
+// named by a byte (version_name), which version_key() uses in its keys. The text of a result is:
+// for a find the value; for a tag the version's name; for scan_at "key:value ..", for diff
+// "key:before>after ..", for history "version:value .."; kRefused if the version is open or was
+// trimmed.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ inline std::string version_name(std::uint64_t version) {
 }
 inline std::uint64_t version_number(char name) { return static_cast<std::uint64_t>(name - '0'); }
 
-// A key or a value, in the texts of answers.
+// A key or a value, as in the texts of results.
 std::string version_text(const std::optional<std::string>& value);
 inline std::string version_text(const std::string& key, const std::optional<std::string>& value) {
   return version_text(key) + ":" + version_text(value) + " ";
@@ -32,19 +33,20 @@ inline std::string version_text(const std::string& key, const std::optional<std:
 
 class VersionModel {
  public:
-  // Whether the operation can have answered so; it has its effect on the model. `pending`: it has
-  // not answered. `trimmed`: what the highest trim that was called before the answer asked for.
-  struct Answer {
+  // Applies the operation to the model. Returns whether it can have returned this result.
+  // `pending`: it has not returned. `trimmed`: the highest argument of a trim that was called
+  // before the return.
+  struct Result {
     bool yes = false;
     std::optional<std::string> text = {};
     bool pending = false;
     std::uint64_t trimmed = 0;
   };
-  bool explains(const Op& op, const Answer& answer);
+  bool explains(const Op& op, const Result& result);
 
-  // What a Subject's contents say: kPresent and a key; version_key() of versions that can be read;
-  // kNamed and nothing, the names of the first and the last of them. After a crash versions can be
-  // read that no tag has answered.
+  // Whether a Subject's contents match: kPresent and a key; version_key() of readable versions;
+  // kNamed alone, with the names of the first and the last version. After a crash, versions may be
+  // readable that no tag has returned.
   bool matches(const Model& content) const;
 
  private:
@@ -59,7 +61,7 @@ class VersionModel {
   bool could_be_history(const std::string& key, const std::string& text,
                         std::uint64_t trimmed) const;
 
-  std::map<std::string, Entries> keys_;  // all entries, also those that a trim has taken away
+  std::map<std::string, Entries> keys_;  // all entries, also trimmed ones
   std::uint64_t first_ = 1;
   std::uint64_t last_ = 0;
 };

@@ -1,5 +1,5 @@
-// Operations of subjects that keep versions, in short: testing/race_ops.h at present, and at
-// versions by their numbers.
+// Short forms of operations of subjects that keep versions: those of testing/race_ops.h at present,
+// and operations at versions by number.
 #pragma once
 
 #include <cstdint>

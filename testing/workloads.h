@@ -41,7 +41,7 @@ inline Op large_record_op(Random& random) {
   return op;
 }
 
-// Keys with equal heads, prefixes of each other, NUL bytes, and "".
+// Keys with equal first 8 bytes, prefixes of each other, NUL bytes, and "".
 inline Op bytes_op(Random& random) {
   static const std::string prefixes[] = {"", "customer:", "customer:a", std::string(2, '\0'), "ab"};
   static constexpr char kLetters[] = {'\0', 'a', 'b', '\xff'};
@@ -60,7 +60,7 @@ inline Op bytes_word_op(Random& random) {
   return op;
 }
 
-// Closed and opened now and then.
+// Adds a close and reopen in one step of eight.
 inline OpSource reopening(OpSource source) {
   return [source = std::move(source)](Random& random) -> Op {
     if (random.one_in(8)) return {OpKind::reopen, {}, {}};
@@ -68,7 +68,7 @@ inline OpSource reopening(OpSource source) {
   };
 }
 
-// Steps of background work in between, at no steady pace.
+// Adds steps of background work at irregular intervals.
 inline OpSource beside_background(OpSource source) {
   return [source = std::move(source)](Random& random) -> Op {
     if (random.one_in(2)) return {OpKind::background, {}, {}};
@@ -85,8 +85,8 @@ inline std::vector<Op> beside_background(const std::vector<Op>& ops) {
   return all;
 }
 
-// Operations on one of several maps, and once in `in` each a drop, a compaction, a sync, a close
-// and reopen.
+// Operations on one of several maps; once in `in` each a drop, a compaction, a sync, a close and
+// reopen.
 inline Op in_map(std::uint64_t map, Op op) {
   op.key.insert(op.key.begin(), static_cast<char>(map));
   return op;
@@ -129,8 +129,8 @@ inline std::vector<Op> churn(std::uint64_t keys, std::uint64_t rounds) {
   return ops;
 }
 
-// A split moves entries; moved keys go, and their records' blocks are taken by keys that stay left
-// of the split (1h iv).
+// A split moves entries. Moved keys are erased, and keys left of the split reuse their records'
+// blocks (1h iv).
 inline std::string dense_key(std::uint64_t i) { return "customer" + std::to_string(100 + i); }
 inline std::vector<Op> moved_entries(std::uint64_t rounds) {
   std::vector<Op> ops;

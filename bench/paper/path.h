@@ -1,10 +1,11 @@
 // Path: path hashing, the write-friendly scheme that level hashing is compared with (paper,
 // sections 2.2.2 and 5.1).
 //
-// WHAT  An inverted binary tree with one item in each bucket; its levels are arrays of halving size.
-//   Two hash functions name two leaves, one in each half, so that the two paths to the root are
-//   disjoint. A key lies anywhere on them. Only the first levels exist, half as many as the tree
-//   would have ("about log(N)/2 levels"). The table is full when both paths are. No item moves.
+// WHAT  An inverted binary tree with one item in each bucket; its levels are arrays of halving
+//   size. Two hash functions name two leaves, one in each half, so that the two paths to the root
+//   are disjoint. A key lies anywhere on them. Only the first levels exist, half as many as the
+//   tree would have ("about log(N)/2 levels"). The table is full when both paths are. No item
+//   moves.
 // LAYOUT  The levels lie in one array, leaves first, with two buckets a line.
 // CONSISTENCY  log_free.h. A bucket has one slot and no empty one beside its item, and every update
 //   is logged.

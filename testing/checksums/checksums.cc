@@ -10,7 +10,7 @@
 
 namespace perdure::testing {
 
-// How an engine's checksums are made right, from its root block on: <engine>.cc.
+// Each engine's fixer corrects the checksums from its root block on: <engine>.cc.
 namespace fixers {
 #define PERDURE_ENGINE(name) void name(PoolBytes& bytes, std::uint64_t root);
 #include "index/engines.def"
@@ -27,7 +27,7 @@ constexpr EngineFix kFixes[] = {
 #include "index/engines.def"
 };
 
-// The header in force, as far as its magic and sequence tell; false if there is none.
+// Finds the current header by magic and sequence. Returns false if there is none.
 bool find_header(const PoolBytes& bytes, layout::Header& out) {
   bool found = false;
   for (int i = 0; i < 2; ++i) {
@@ -54,8 +54,7 @@ bool PoolBytes::fix_record(std::uint64_t offset) noexcept {
   const auto prefix = load<RecordPrefix>(offset);
   const RecordView view(at(offset), prefix.state, prefix.value);
   if (!view.plausible(size() - offset)) return false;
-  // intact() compares; the checksum that it wants is found by asking what the record would be
-  // written with.
+  // A view only compares checksums. This computes the one that the record would be written with.
   const std::uint64_t shape = prefix.state >> 32;
   const std::uint64_t lengths[2] = {shape, view.word_size() != 0 ? 0 : prefix.value};
   std::uint32_t crc = crc32c(0, lengths, sizeof(lengths));

@@ -1,5 +1,5 @@
-// Checksums of a damaged pool made right again, so that what lies behind them is reached. What
-// names no place inside the file is left alone; of a closed pool nothing is changed.
+// Corrects the checksums of a damaged pool, so that tests reach the code behind the checks. It
+// ignores references that point outside the file. It changes nothing in a closed, undamaged pool.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace perdure::testing {
 
-// Extent table, root lines, root directory, headers.
+// Corrects the extent table, root lines, root directory and headers.
 void fix_pool(std::string& bytes);
-// The metadata and the records of every map. Before fix_pool().
+// Corrects the metadata and records of every map. Call it before fix_pool().
 void fix_engines(std::string& bytes);
 
-// A pool's file, for the engines' fixers: <engine>.cc, one each.
+// A pool's file, for the engines' fixers: one <engine>.cc each.
 class PoolBytes {
  public:
   explicit PoolBytes(std::string& bytes) noexcept : bytes_(bytes) {}
@@ -25,7 +25,7 @@ class PoolBytes {
   bool inside(std::uint64_t offset, std::uint64_t n) const noexcept {
     return offset <= size() && n <= size() - offset;
   }
-  // The place must be inside.
+  // The object must lie inside the file.
   template <class T>
   T load(std::uint64_t offset) const noexcept {
     T value;
@@ -37,17 +37,17 @@ class PoolBytes {
     std::memcpy(bytes_.data() + offset, &value, sizeof(value));
   }
 
-  // What the extent table says of the block there; 0 if it says nothing.
+  // Size of the block at `offset` by the extent table; 0 if the table has none there.
   std::uint64_t block_bytes(std::uint64_t offset) const noexcept;
 
-  // A RecordPrefix and what follows it; false if no record can be there.
+  // Corrects a RecordPrefix and its record. Returns false if no record can be there.
   bool fix_record(std::uint64_t offset) noexcept;
 
  private:
   std::string& bytes_;
 };
 
-// What an engine's fixer begins with: the pool, and where the map's root block lies.
+// Base of an engine's fixer: the pool, and the offset of the map's root block.
 class MapFixer {
  public:
   MapFixer(PoolBytes& bytes, std::uint64_t root) noexcept : bytes_(bytes), root_(root) {}

@@ -2,9 +2,10 @@
 //
 //	porcupine [-timeout 60s] [-expect ok|illegal|some] [-html FOLDER] FILE...
 //
-// A map is linearizable if each of its keys is, so keys are checked one by one; what ties them together,
-// tags of versions, is in versions.go. Prints the files that are not as expected, then one line of totals; exit status 1 if there are any. An answer "unknown",
-// because time was up, is never the expected one. "some": at least one file must be illegal.
+// A map is linearizable if each of its keys is. Keys are therefore checked one by one. Tags of
+// versions connect keys; versions.go checks them. Prints the files that are not as expected, then a
+// line of totals. Exit status 1 if there are any. The result "unknown", after the timeout, is never
+// the expected one. "some": at least one file must be illegal.
 package main
 
 import (
@@ -26,7 +27,7 @@ const (
 	headerSize = 16
 	opSize     = 40
 	allKeys    = math.MaxUint32
-	absent     = 0 // answers
+	absent     = 0 // results
 	pending    = 2
 )
 
@@ -37,8 +38,8 @@ const (
 	update
 	erase
 	find
-	findAt // what the key was in a version
-	tag    // of all keys; makes a version
+	findAt // reads the key at a version
+	tag    // for all keys; makes a version
 	crash
 )
 
@@ -49,12 +50,12 @@ type op struct {
 	value        uint64
 	version      uint64
 	key          uint32
-	kind, answer uint8
+	kind, result uint8
 	session      uint16
 }
 
-// What is known of one key. A process that was killed ends a session. The version is the last one at which
-// the key was read.
+// The known state of one key. A process that was killed ends a session. The version is the last one
+// at which the key was read.
 type state struct {
 	value   uint64
 	version uint64
@@ -62,14 +63,15 @@ type state struct {
 	present bool
 }
 
-// What an operation answers in a state, and the state after it. An operation that was in flight when
-// its process was killed may have any answer; it happens before the kill or not at all.
+// Returns whether the operation can have its result in the state, and the state after it. An
+// operation that was in flight when its process was killed may have any result. It takes effect
+// before the kill, or never.
 func step(s state, o *op) (bool, state) {
 	if o.kind == crash {
 		s.session++
 		return s.session == o.session+1, s
 	}
-	if o.answer == pending && s.session > o.session {
+	if o.result == pending && s.session > o.session {
 		return true, s
 	}
 	if s.session != o.session {
@@ -81,18 +83,18 @@ func step(s state, o *op) (bool, state) {
 		if !was {
 			s.present, s.value = true, o.value
 		}
-		return o.answer == pending || (o.answer != absent) == !was, s
+		return o.result == pending || (o.result != absent) == !was, s
 	case upsert:
 		s.present, s.value = true, o.value
-		return o.answer == pending || (o.answer != absent) == !was, s
+		return o.result == pending || (o.result != absent) == !was, s
 	case update:
 		if was {
 			s.value = o.value
 		}
-		return o.answer == pending || (o.answer != absent) == was, s
+		return o.result == pending || (o.result != absent) == was, s
 	case erase:
 		s.present, s.value = false, 0
-		return o.answer == pending || (o.answer != absent) == was, s
+		return o.result == pending || (o.result != absent) == was, s
 	default:
 		if o.kind == findAt {
 			if o.version <= s.version {
@@ -100,19 +102,19 @@ func step(s state, o *op) (bool, state) {
 			}
 			s.version = o.version
 		}
-		return (o.answer != absent) == was && (!was || o.value == s.value), s
+		return (o.result != absent) == was && (!was || o.value == s.value), s
 	}
 }
 
 func describe(o *op) string {
-	answer := [...]string{"no", "yes", "?"}[o.answer]
+	result := [...]string{"no", "yes", "?"}[o.result]
 	if o.kind == crash {
 		return "killed"
 	}
 	if o.kind == findAt {
-		return fmt.Sprintf("tag %d: %x %s", o.version, o.value, answer)
+		return fmt.Sprintf("tag %d: %x %s", o.version, o.value, result)
 	}
-	return fmt.Sprintf("%s(%x) %s", kinds[o.kind], o.value, answer)
+	return fmt.Sprintf("%s(%x) %s", kinds[o.kind], o.value, result)
 }
 
 var model = porcupine.Model{
@@ -155,15 +157,16 @@ func load(path string) ([]op, error) {
 		*o = op{int64(le.Uint64(b)), int64(le.Uint64(b[8:])), le.Uint64(b[16:]), le.Uint64(b[24:]),
 			le.Uint32(b[32:]), b[36], b[37], le.Uint16(b[38:])}
 		read := o.kind == find || o.kind == findAt
-		if int(o.kind) >= len(kinds) || o.answer > pending || o.end < o.call ||
-			(read && o.answer == pending) {
+		if int(o.kind) >= len(kinds) || o.result > pending || o.end < o.call ||
+			(read && o.result == pending) {
 			return nil, fmt.Errorf("operation %d is malformed", i)
 		}
 	}
 	return ops, nil
 }
 
-// The operations by key, with reads at versions where the tags were. A kill belongs to every key.
+// The operations by key, with reads at versions at the times of the tags. A kill belongs to every
+// key.
 func partition(ops []op) (map[uint32][]porcupine.Operation, error) {
 	finds, err := atTags(ops)
 	if err != nil {
@@ -217,7 +220,8 @@ func check(path string, timeout time.Duration, html string) verdict {
 	return v
 }
 
-// The answer, and where it is not Ok; `wrong` is called with the operations of such a key.
+// Returns the verdict, and the first key or version that is not Ok. Calls `wrong` with the
+// operations of such a key.
 func judge(ops []op, timeout time.Duration, wrong func([]porcupine.Operation)) (porcupine.CheckResult, string) {
 	verdict, where := porcupine.Ok, ""
 	keys, err := partition(ops)
@@ -226,7 +230,7 @@ func judge(ops []op, timeout time.Duration, wrong func([]porcupine.Operation)) (
 	}
 	for key, history := range keys {
 		result := porcupine.CheckOperationsTimeout(model, history, timeout)
-		if result == porcupine.Unknown { // the machine may have been suspended: time goes on then
+		if result == porcupine.Unknown { // time goes on while the machine is suspended: try again
 			result = porcupine.CheckOperationsTimeout(model, history, timeout)
 		}
 		if result == porcupine.Ok {
@@ -249,9 +253,9 @@ func draw(path string, history []porcupine.Operation, timeout time.Duration) {
 }
 
 func main() {
-	timeout := flag.Duration("timeout", time.Minute, "for one key")
-	expect := flag.String("expect", "ok", "ok; for planted bugs illegal, or some")
-	html := flag.String("html", "", "draw the keys that are not as expected into this folder")
+	timeout := flag.Duration("timeout", time.Minute, "time limit for one key")
+	expect := flag.String("expect", "ok", "expected verdict: ok; for planted bugs illegal or some")
+	html := flag.String("html", "", "draw the keys that are not linearizable into this folder")
 	flag.Parse()
 	wanted, known := map[string]porcupine.CheckResult{
 		"ok": porcupine.Ok, "illegal": porcupine.Illegal, "some": porcupine.Illegal}[*expect]

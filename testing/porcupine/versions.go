@@ -1,14 +1,16 @@
 // Reads at versions.
 //
-// A tag closes a version: it takes all keys as they are at one moment, and a read at the version says
-// what it took. So a key that was read at a version becomes one find of that key, at the moment of the
-// tag: some time between its call and its end, versions in their order. What else a tag has to answer for
-// is its number. Both are judged here; the finds then join the other operations of their key.
+// A tag closes a version: it captures all keys at one moment, and a read at the version returns
+// what it captured. A key that was read at a version therefore becomes one find of that key at the
+// moment of the tag. The moment lies between the tag's call and its end, and moments have the order
+// of their versions. The other result of a tag is its number. Both are judged here. The finds then
+// join the other operations of their key.
 //
-// That the moment is the same for all keys does not show key by key. So each moment is first narrowed to
-// the times at which every key can have been what it was read as, going by when that key's writes were
-// called and had ended. A history that leaves no time is refused. Nothing that is linearizable is; of what
-// is not, only what each key explains for itself, within these times, can pass (versions_test.go).
+// Checking key by key does not show that the moment is the same for all keys. Each moment is
+// therefore first narrowed to the times at which every key can have had the value that was read, by
+// the calls and ends of that key's writes. A history that leaves no time is rejected. No
+// linearizable history is rejected. Of the others, only those can pass that each key explains for
+// itself within these times (versions_test.go).
 package main
 
 import (
@@ -17,8 +19,8 @@ import (
 	"sort"
 )
 
-// From its call until the end of the first write that surely came later: when a write can have been
-// the last one of its key.
+// From the call of a write until the end of the first write that surely came later. Within it the
+// write can have been the last one of its key.
 type span struct{ from, until int64 }
 
 func (s span) within(t span) span {
@@ -31,26 +33,27 @@ func (s span) within(t span) span {
 	return s
 }
 
-// The end of a span that nothing ended.
+// The end of a span without an end.
 const never = math.MaxInt64
 
-// When a key can have been what. Every write has its own value; keys are absent again and again.
+// The times at which a key can have had each value. Every write has its own value; a key may be
+// absent several times.
 type past struct {
 	values   map[uint64]span
 	absences []span
 }
 
-// The writes of one key; `ends`: when the sessions were killed, by which time what was in flight has
-// happened or never does.
+// The past of one key by its writes. `ends`: the times at which the sessions were killed. An
+// operation in flight has taken effect by then, or never does.
 func pastOf(writes []*op, ends map[uint16]int64) past {
-	var sure []*op // have changed the key, but for what is in flight
+	var sure []*op // have changed the key and are not in flight
 	for _, w := range writes {
-		if w.answer != pending && mayChange(w) {
+		if w.result != pending && mayChange(w) {
 			sure = append(sure, w)
 		}
 	}
 	sort.Slice(sure, func(i, j int) bool { return sure[i].call < sure[j].call })
-	soonest := make([]int64, len(sure)+1) // the first end of those from here on
+	soonest := make([]int64, len(sure)+1) // the first end among those from here on
 	soonest[len(sure)] = never
 	for i := len(sure) - 1; i >= 0; i-- {
 		soonest[i] = soonest[i+1]
@@ -64,7 +67,7 @@ func pastOf(writes []*op, ends map[uint16]int64) past {
 			continue
 		}
 		end := w.end
-		if killed, ok := ends[w.session]; ok && w.answer == pending {
+		if killed, ok := ends[w.session]; ok && w.result == pending {
 			end = killed
 		}
 		next := sort.Search(len(sure), func(i int) bool { return sure[i].call > end })
@@ -79,16 +82,17 @@ func pastOf(writes []*op, ends map[uint16]int64) past {
 	return p
 }
 
-// An insert that found the key, an update or erase that did not, changed nothing.
-func mayChange(o *op) bool { return o.kind <= erase && (o.kind == upsert || o.answer != absent) }
+// False for an insert that found the key, and an update or erase that did not: these changed
+// nothing.
+func mayChange(o *op) bool { return o.kind <= erase && (o.kind == upsert || o.result != absent) }
 
-// What one key was at a version.
+// The value of one key at a version.
 type reading struct {
 	value   uint64
 	present bool
 }
 
-// A version, and when its tag can have happened.
+// A version, and the times at which its tag can have taken effect.
 type moment struct {
 	version uint64
 	session uint16
@@ -96,7 +100,7 @@ type moment struct {
 	reads map[uint32]reading
 }
 
-// Leaves of the moment what the past of a key allows. False: nothing.
+// Narrows the moment to what the past of a key allows. Returns false if nothing is left.
 func (m *moment) narrow(r reading, p *past) bool {
 	if r.present {
 		s, written := p.values[r.value]
@@ -123,14 +127,14 @@ func (m *moment) narrow(r reading, p *past) bool {
 	return m.from <= m.until
 }
 
-// What a session's tags are known by: how many there were, and those whose number is not known,
-// because the process was killed.
+// The tags of a session: how many there were, and how many have an unknown number because the
+// process was killed.
 type tags struct {
 	all, open int
-	first     int64 // call of those that are open
+	first     int64 // call of the first open one
 }
 
-// The versions that tags have answered, or that were read, by number.
+// The versions that tags have returned, or that were read, by number.
 func momentsOf(ops []op, ends map[uint16]int64) ([]*moment, error) {
 	sessions := map[uint16]*tags{}
 	found := map[uint64]*moment{}
@@ -145,7 +149,7 @@ func momentsOf(ops []op, ends map[uint16]int64) ([]*moment, error) {
 			sessions[o.session] = of
 		}
 		of.all++
-		if o.answer == pending {
+		if o.result == pending {
 			of.open++
 			if o.call < of.first {
 				of.first = o.call
@@ -153,7 +157,7 @@ func momentsOf(ops []op, ends map[uint16]int64) ([]*moment, error) {
 			continue
 		}
 		if found[o.version] != nil {
-			return nil, fmt.Errorf("two tags have answered version %d", o.version)
+			return nil, fmt.Errorf("two tags returned version %d", o.version)
 		}
 		found[o.version] = &moment{o.version, o.session, span{o.call, o.end}, map[uint32]reading{}}
 	}
@@ -163,14 +167,14 @@ func momentsOf(ops []op, ends map[uint16]int64) ([]*moment, error) {
 			reads = append(reads, &ops[i])
 		}
 	}
-	// The recorder reads at no version that another session made and nobody was told of.
+	// The recorder reads no version of another session that no tag has returned and no read has seen.
 	sort.SliceStable(reads, func(i, j int) bool { return reads[i].session < reads[j].session })
 	for _, o := range reads {
 		m := found[o.version]
 		if m == nil {
 			of := sessions[o.session]
 			if of == nil || of.open == 0 {
-				return nil, fmt.Errorf("version %d was read, and no tag has made it", o.version)
+				return nil, fmt.Errorf("version %d was read, but no tag has made it", o.version)
 			}
 			m = &moment{o.version, o.session, span{of.first, ends[o.session]}, map[uint32]reading{}}
 			found[o.version] = m
@@ -181,7 +185,7 @@ func momentsOf(ops []op, ends map[uint16]int64) ([]*moment, error) {
 		if o.end < m.until {
 			m.until = o.end
 		}
-		r := reading{o.value, o.answer != absent}
+		r := reading{o.value, o.result != absent}
 		if was, again := m.reads[o.key]; again && was != r {
 			return nil, fmt.Errorf("version %d: key %d has changed", o.version, o.key)
 		}
@@ -195,10 +199,10 @@ func momentsOf(ops []op, ends map[uint16]int64) ([]*moment, error) {
 	return moments, numbered(moments, sessions)
 }
 
-// The first version is 1, and only a crash leaves some out.
+// The first version is 1, and only a crash skips versions.
 func numbered(moments []*moment, sessions map[uint16]*tags) error {
-	below := map[uint16]uint64{0: 0} // the first of the session
-	known := map[uint16]uint64{}     // tags of the session, of which one has made the version
+	below := map[uint16]uint64{0: 0} // the number before the first of the session
+	known := map[uint16]uint64{}     // tags of the session that made one of these versions
 	for _, m := range moments {
 		of := sessions[m.session]
 		if _, ok := below[m.session]; !ok {
@@ -206,7 +210,7 @@ func numbered(moments []*moment, sessions map[uint16]*tags) error {
 		}
 		known[m.session]++
 		tags := uint64(of.all)
-		if of.first > m.until { // those in flight at the kill come later
+		if of.first > m.until { // tags in flight at the kill come later
 			tags = known[m.session]
 		}
 		if from := below[m.session]; m.version == 0 || m.version-from-1 >= tags {
@@ -216,7 +220,7 @@ func numbered(moments []*moment, sessions map[uint16]*tags) error {
 	return nil
 }
 
-// Leaves each moment the times that it can have, beside its keys and the other versions.
+// Narrows each moment to the times that its keys and the other versions allow.
 func narrow(moments []*moment, pasts map[uint32]*past) error {
 	for again := true; again; {
 		again = false
@@ -227,11 +231,11 @@ func narrow(moments []*moment, pasts map[uint32]*past) error {
 				m.from = earliest
 			}
 			if m.from > m.until {
-				break // told below
+				break // reported below
 			}
 			for key, r := range m.reads {
 				if !m.narrow(r, pasts[key]) {
-					return fmt.Errorf("version %d, read of key %d: at no time were all keys so", m.version, key)
+					return fmt.Errorf("version %d, read of key %d: at no time did all keys have these values", m.version, key)
 				}
 			}
 			earliest = m.from
@@ -252,7 +256,7 @@ func narrow(moments []*moment, pasts map[uint32]*past) error {
 	return nil
 }
 
-// The reads at versions as finds at the moments of the tags; or why no order explains them.
+// Returns the reads at versions as finds at the moments of the tags, or why no order explains them.
 func atTags(ops []op) ([]op, error) {
 	ends := map[uint16]int64{}
 	for i := range ops {
@@ -285,11 +289,11 @@ func atTags(ops []op) ([]op, error) {
 	var finds []op
 	for _, m := range moments {
 		for key, r := range m.reads {
-			answer := uint8(absent)
+			result := uint8(absent)
 			if r.present {
-				answer = 1
+				result = 1
 			}
-			finds = append(finds, op{m.from, m.until, r.value, m.version, key, findAt, answer, m.session})
+			finds = append(finds, op{m.from, m.until, r.value, m.version, key, findAt, result, m.session})
 		}
 	}
 	return finds, nil

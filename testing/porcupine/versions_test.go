@@ -10,23 +10,23 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Operations at times of one's choice.
+// Operations at given times.
 func put(call, end int64, key uint32, value uint64) op {
-	return op{call: call, end: end, key: key, value: value, kind: insert, answer: 1}
+	return op{call: call, end: end, key: key, value: value, kind: insert, result: 1}
 }
 func swap(call, end int64, key uint32, value uint64) op {
-	return op{call: call, end: end, key: key, value: value, kind: update, answer: 1}
+	return op{call: call, end: end, key: key, value: value, kind: update, result: 1}
 }
 func remove(call, end int64, key uint32) op {
-	return op{call: call, end: end, key: key, kind: erase, answer: 1}
+	return op{call: call, end: end, key: key, kind: erase, result: 1}
 }
 func closes(call, end int64, version uint64) op {
-	return op{call: call, end: end, key: allKeys, kind: tag, answer: 1, version: version}
+	return op{call: call, end: end, key: allKeys, kind: tag, result: 1, version: version}
 }
 func reads(call, end int64, key uint32, version, value uint64) op {
 	o := op{call: call, end: end, key: key, kind: findAt, version: version, value: value}
 	if value != 0 {
-		o.answer = 1
+		o.result = 1
 	}
 	return o
 }
@@ -36,23 +36,23 @@ func latest(call, end int64, key uint32, value uint64) op {
 	return o
 }
 func killed(call, end int64) op {
-	return op{call: call, end: end, key: allKeys, kind: crash, answer: 1}
+	return op{call: call, end: end, key: allKeys, kind: crash, result: 1}
 }
 func open(o op) op {
-	o.answer, o.end = pending, never
+	o.result, o.end = pending, never
 	if o.kind == tag {
 		o.version = 0
 	}
 	return o
 }
 
-// Of the process after the kill.
+// Moves an operation to the process after the kill.
 func later(o op) op {
 	o.session = 1
 	return o
 }
 
-const ok = "" // the only history without a complaint
+const ok = "" // the complaint about a correct history
 
 func TestHistories(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -62,13 +62,13 @@ func TestHistories(t *testing.T) {
 		"a version is what the tag found": {ok, []op{put(0, 1, 1, 7), closes(2, 3, 1), swap(4, 5, 1, 8),
 			closes(6, 7, 2), remove(8, 9, 1), closes(10, 11, 3), reads(12, 13, 1, 1, 7), reads(12, 13, 1, 2, 8),
 			reads(12, 13, 1, 3, 0), reads(12, 13, 2, 3, 0)}},
-		"it answers the present": {"at no time", []op{put(0, 1, 1, 7), closes(2, 3, 1), swap(4, 5, 1, 8),
+		"it returns the present": {"at no time", []op{put(0, 1, 1, 7), closes(2, 3, 1), swap(4, 5, 1, 8),
 			reads(6, 7, 1, 1, 8)}},
-		"it answers what was before": {"at no time", []op{put(0, 1, 1, 7), swap(2, 3, 1, 8), closes(4, 5, 1),
+		"it returns an earlier state": {"at no time", []op{put(0, 1, 1, 7), swap(2, 3, 1, 8), closes(4, 5, 1),
 			reads(6, 7, 1, 1, 7)}},
 		"an erase is in it": {"at no time", []op{put(0, 1, 1, 7), closes(2, 3, 1), remove(4, 5, 1),
 			reads(6, 7, 1, 1, 0)}},
-		"nobody has written it": {"at no time", []op{put(0, 1, 1, 7), closes(2, 3, 1), reads(6, 7, 1, 1, 9)}},
+		"it was never written": {"at no time", []op{put(0, 1, 1, 7), closes(2, 3, 1), reads(6, 7, 1, 1, 9)}},
 		"an insert that failed is in it": {"at no time", []op{{call: 0, end: 1, key: 1, value: 7, kind: insert},
 			closes(2, 3, 1), reads(6, 7, 1, 1, 7)}},
 		"a write beside the tag is in it": {ok, []op{put(0, 9, 1, 7), closes(2, 3, 1), reads(4, 5, 1, 1, 7)}},
@@ -126,7 +126,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A map of two keys and its versions, as a whole: what versions.go is held against.
+// A map of two keys and its versions as a whole: the definition that versions.go is compared with.
 type whole struct {
 	present [2]uint64 // 0: absent
 	session uint16
@@ -146,7 +146,7 @@ func (s *whole) last() uint64 {
 	return s.closed[s.tags-1].version
 }
 
-// Nil if there is no such version.
+// Returns nil if there is no such version.
 func (s *whole) at(version uint64) *closed {
 	for i := range s.closed[:s.tags] {
 		if s.closed[i].version == version {
@@ -162,7 +162,7 @@ func (s whole) step(o *op) (bool, whole) {
 		s.tagged = false
 		return s.session == o.session+1, s
 	}
-	if o.answer == pending && s.session > o.session {
+	if o.result == pending && s.session > o.session {
 		return true, s
 	}
 	if s.session != o.session {
@@ -171,9 +171,9 @@ func (s whole) step(o *op) (bool, whole) {
 	switch o.kind {
 	case tag:
 		version := s.last() + 1
-		fits := o.answer == pending || o.version == version ||
+		fits := o.result == pending || o.version == version ||
 			(!s.tagged && s.session > 0 && o.version > version)
-		if o.answer != pending {
+		if o.result != pending {
 			version = o.version
 		}
 		s.closed[s.tags] = closed{version, s.present}
@@ -182,7 +182,7 @@ func (s whole) step(o *op) (bool, whole) {
 		return fits, s
 	case findAt:
 		c := s.at(o.version)
-		return c != nil && c.keys[o.key] == o.value && (o.answer != absent) == (o.value != 0), s
+		return c != nil && c.keys[o.key] == o.value && (o.result != absent) == (o.value != 0), s
 	default:
 		value := s.present[o.key]
 		fits, after := step(state{value: value, session: s.session, present: value != 0}, o)
@@ -200,17 +200,17 @@ var definition = porcupine.Model{
 	Equal: func(a, b interface{}) bool { return a.(whole) == b.(whole) },
 }
 
-// An operation, and when it happens.
+// An operation, and the time at which it takes effect.
 type event struct {
 	op
 	at    int64
-	torn  bool // a tag that takes the second key as it is at its end
+	torn  bool // a tag that captures the second key at its end
 	later bool // that end
 }
 
 const kill = 60
 
-// What a thread does, and how long it takes at most.
+// The operations of a thread, and their longest duration.
 type work struct {
 	kinds   []uint8
 	longest int64
@@ -218,7 +218,7 @@ type work struct {
 
 var mixed = work{[]uint8{insert, upsert, update, erase, find, findAt, findAt, tag, tag}, 40}
 
-// What three threads do until they are killed, and three others after it.
+// The operations of three threads until they are killed, and of three others after the kill.
 func events(r *rand.Rand, threads [3]work, torn bool) []event {
 	var all []event
 	for thread := int64(0); thread < 6; thread++ {
@@ -243,7 +243,7 @@ func events(r *rand.Rand, threads [3]work, torn bool) []event {
 	return all
 }
 
-// A history of threads that are answered as the definition says; or, torn, not quite.
+// A history with results by the definition; if torn, with tags that are not atomic.
 func random(r *rand.Rand, threads [3]work, torn bool) []op {
 	var ops []op
 	var state whole
@@ -267,7 +267,7 @@ func random(r *rand.Rand, threads [3]work, torn bool) []op {
 					o.version += uint64(r.Intn(2)) * 3
 				}
 			}
-			if !answer(&state, &o) {
+			if !finish(&state, &o) {
 				continue // there is no such version
 			}
 			if e.torn {
@@ -282,14 +282,15 @@ func random(r *rand.Rand, threads [3]work, torn bool) []op {
 	return ops
 }
 
-func answer(s *whole, o *op) bool {
-	for _, o.answer = range []uint8{0, 1} {
+// Sets the result of the operation by the definition. Returns false if it has none.
+func finish(s *whole, o *op) bool {
+	for _, o.result = range []uint8{0, 1} {
 		if o.kind == find {
 			o.value = s.present[o.key]
 		} else if c := s.at(o.version); o.kind == findAt && c != nil {
 			o.value = c.keys[o.key]
 		}
-		if fits, next := s.step(o); fits && (o.kind != tag || o.answer == 1) {
+		if fits, next := s.step(o); fits && (o.kind != tag || o.result == 1) {
 			*s = next
 			return true
 		}
@@ -297,14 +298,14 @@ func answer(s *whole, o *op) bool {
 	return false
 }
 
-// Whether the recorder could have it: it first reads a version that no tag has answered in the session
-// that made it.
+// Whether the recorder could record it: the first read of a version that no tag has returned is in
+// the session that made the version.
 func recordable(ops []op) bool {
 	known := map[uint64]bool{}
 	inFlight := false
 	for _, o := range ops {
 		known[o.version] = known[o.version] || o.kind == tag || (o.kind == findAt && o.session == 0)
-		inFlight = inFlight || (o.kind == tag && o.answer == pending)
+		inFlight = inFlight || (o.kind == tag && o.result == pending)
 	}
 	for _, o := range ops {
 		if o.kind == findAt && !known[o.version] && inFlight {
@@ -314,7 +315,7 @@ func recordable(ops []op) bool {
 	return true
 }
 
-// One answer is replaced by another one.
+// Replaces one result by another.
 func spoil(r *rand.Rand, ops []op) []op {
 	ops = append([]op(nil), ops...)
 	for tries := 0; tries < 100; tries++ {
@@ -322,14 +323,14 @@ func spoil(r *rand.Rand, ops []op) []op {
 		switch {
 		case o.kind == findAt && r.Intn(3) > 0:
 			o.value = uint64(r.Intn(8))
-			o.answer = map[bool]uint8{true: 1}[o.value != 0]
+			o.result = map[bool]uint8{true: 1}[o.value != 0]
 		case o.kind == findAt:
 			o.version = uint64(1 + r.Intn(4))
-		case o.kind == tag && o.answer != pending:
+		case o.kind == tag && o.result != pending:
 			o.version += uint64(r.Intn(3))
 			o.version--
-		case o.kind <= erase && o.answer != pending:
-			o.answer = 1 - o.answer
+		case o.kind <= erase && o.result != pending:
+			o.result = 1 - o.result
 		default:
 			continue
 		}
@@ -338,7 +339,7 @@ func spoil(r *rand.Rand, ops []op) []op {
 	return ops
 }
 
-// What the definition explains is never refused; of what it does not, hardly anything passes.
+// Histories that the definition explains must not be rejected. Of the others, at most 1% may pass.
 func TestAgainstTheDefinition(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	all := [3]work{mixed, mixed, mixed}
@@ -348,7 +349,7 @@ func TestAgainstTheDefinition(t *testing.T) {
 		threads     [3]work
 		torn, spoil bool
 	}{
-		{"all do everything", all, false, false}, {"and one answer is wrong", all, false, true},
+		{"all do everything", all, false, false}, {"and one result is wrong", all, false, true},
 		{"one writes, one tags, one reads", apart, false, false}, {"and tags are torn", apart, true, false},
 	} {
 		explained, wrong, missed := 0, 0, 0

@@ -69,7 +69,7 @@ class Recorder(Histories):
         self.assertGreater(found["trims"], 0)
         self.assertGreater(found["reads_of_trimmed"], 0)
         for canary, said in (("lost_trim", "that had been trimmed was read"),
-                             ("early_trim", "that nobody has trimmed")):
+                             ("early_trim", "that was not trimmed")):
             done = record("--out", self.folder, "--pool", self.folder, *VERSIONED,
                           "--histories", "4", "--ops", "20000", "--canary", canary)
             self.assertEqual(done.returncode, 1, canary)

@@ -127,7 +127,7 @@ TEST(Synthetic, X4_HelpersFenceBeforeTheyLeaveTheirGuard) {
 }
 
 // X1, lazily: what the dead process left is written back before an answer rests on it.
-TEST(Synthetic, X1_AnswersRestOnWhatIsDurable) { EXPECT_TRUE(is_red({.settle_answers = false})); }
+TEST(Synthetic, X1_AnswersRestOnWhatIsDurable) { EXPECT_TRUE(is_red({.settle_results = false})); }
 
 // 4d: reopened full, with every extent touched, an insert must not answer pool_full while the sweep
 // could still find space; and erase works always.

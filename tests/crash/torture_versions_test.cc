@@ -218,7 +218,7 @@ TEST(TortureVersions, TheWrapperItselfIsRight) {
 }
 TEST(TortureVersions, TagsThatAnswerTwice) { expect_red<TagsAnswerTwice>("the same version"); }
 TEST(TortureVersions, TagsOutOfOrder) { expect_red<TagsAnswerOutOfOrder>("another order"); }
-TEST(TortureVersions, TagsThatBeginAgain) { expect_red<TagsBeginAgain>("was there before"); }
+TEST(TortureVersions, TagsThatBeginAgain) { expect_red<TagsBeginAgain>("had been returned or seen"); }
 TEST(TortureVersions, TagsThatAreLost) { expect_red<TagsAreLost>("was acknowledged and is lost"); }
 TEST(TortureVersions, TrimsThatAreLost) { expect_red<TrimsAreLost>("were trimmed, and no others"); }
 TEST(TortureVersions, TrimsThatGoTooFar) { expect_red<TrimsGoTooFar>("were trimmed, and no"); }

@@ -7,8 +7,8 @@
 //   Log::words    each word has a log entry of its own, written back and fenced; then a commit
 //                 mark; then each word is written, written back and fenced in place; then the mark
 //                 is removed. 2F 2S for a word, and 2F 2S.
-//   Log::record   the least that a log costs: all entries and a checksum are one record, whose lines
-//                 are written back once, with one fence; so are the words in place.
+//   Log::record   the least that a log costs: all entries and a checksum are one record, whose
+//                 lines are written back once, with one fence; so are the words in place.
 //   Log::none     NBNFS.
 // LAYOUT  A node is {height, key, value, links} in a block of whole lines, as the nodes of as and
 //   ascs are if they have more than 32 bytes.
