@@ -14,9 +14,6 @@ namespace perdure::testing {
 
 namespace {
 
-std::uint64_t combine(std::uint64_t a, std::uint64_t b) {
-  return Random(a * 0x9E3779B97F4A7C15ULL + b).next();
-}
 std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   std::uint64_t hash = seed;
   for (const char c : text) hash = combine(hash, static_cast<unsigned char>(c));

@@ -83,7 +83,7 @@ void History::reset(VersionModel before) {
 }
 
 void History::mix(std::uint64_t what, std::string_view text) {
-  hash_ = Random(hash_ * 0x9E3779B97F4A7C15ULL + what).next();
+  hash_ = combine(hash_, what);
   for (const char c : text) hash_ = Random(hash_ + static_cast<unsigned char>(c)).next();
 }
 

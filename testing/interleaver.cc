@@ -19,9 +19,6 @@ namespace {
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-std::uint64_t combine(std::uint64_t a, std::uint64_t b) {
-  return Random(a * 0x9E3779B97F4A7C15ULL + b).next();
-}
 
 // The running thread, in memory that signal handlers can read.
 char current_context[1024];

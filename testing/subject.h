@@ -85,6 +85,9 @@ class Random {
  private:
   std::uint64_t state_;
 };
+inline std::uint64_t combine(std::uint64_t hash, std::uint64_t word) {
+  return Random(hash * 0x9E3779B97F4A7C15ULL + word).next();
+}
 
 class Subject {
  public:

@@ -1,4 +1,4 @@
-// What most tests include, compiled once. Each includes what it uses all the same.
+// Headers of most tests, compiled once. Each test includes what it uses nevertheless.
 #pragma once
 
 #include <gtest/gtest.h>

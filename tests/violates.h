@@ -1,15 +1,15 @@
-// EXPECT_VIOLATES(id, statement): the statement runs into the assertion of this invariant.
+// EXPECT_VIOLATES(id, statement): the statement violates the assertion of this invariant.
 //
-// In a child process: an assertion ends it. Mutants that the statement sets are seen by assertions
-// here, which elsewhere they are not (SimPlatform::violated). tests/tidy requires one for each id
-// that is asserted.
+// It runs in a child process, which the assertion ends. Assertions also work here under mutants
+// that the statement sets, unlike elsewhere (SimPlatform::violated). tests/tidy requires one use
+// for each asserted id.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include "testing/sim_platform.h"
 
-// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): as the macro of GoogleTest that it is.
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): as the macro of GoogleTest that it uses.
 #define EXPECT_VIOLATES(id, statement)                   \
   EXPECT_DEATH(                                          \
       {                                                  \

@@ -1,6 +1,6 @@
-// Bad files: damaged, cut or foreign. Each must end in a documented status, leave
-// the file as it was, and never in a signal. How the header is laid out is not known here: its
-// copies are found by their equal first words, and single bytes are damaged wherever they are.
+// Bad files: damaged, cut or foreign. Each must fail with a documented status, stay as it was, and
+// never raise a signal. The tests do not know the layout of the header: they find its copies by
+// their equal first words, and damage single bytes everywhere.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace perdure::test {
 namespace {
 
-// Patches bytes in place and puts the original back.
+// Patches bytes in place, and restores the original at the end.
 class Patient {
  public:
   explicit Patient(const std::string& path) : path_(path), original_(read_bytes(path)) {}
@@ -27,7 +27,7 @@ class Patient {
   std::string original_;
 };
 
-// Where the header's copies begin: the first 8 bytes of the file, found again.
+// The offsets of the header copies: where the first 8 bytes of the file occur.
 std::vector<std::size_t> header_copies(const std::string& bytes) {
   std::vector<std::size_t> found;
   const std::string magic = bytes.substr(0, 8);
@@ -36,8 +36,7 @@ std::vector<std::size_t> header_copies(const std::string& bytes) {
   }
   return found;
 }
-// Bytes from a copy that are in use: up to the last that is not zero, within the distance of the
-// copies.
+// The used bytes of a copy: up to the last nonzero one, within the distance of the copies.
 std::size_t header_length(const std::string& bytes) {
   const auto copies = header_copies(bytes);
   std::size_t length = copies.at(1) - copies.at(0);
@@ -53,7 +52,8 @@ TEST(HeaderDamage, TwoCopiesExist) {
   EXPECT_EQ(header_copies(read_bytes(path)).size(), 2U);
 }
 
-// One byte in one copy: repaired from the other copy, or reported. Never served wrong.
+// Damages one byte in one copy. The open repairs it from the other copy or reports it, and never
+// serves wrong content.
 TEST(HeaderDamage, EachByteOfEachCopyAloneIsRepairedOrReported) {
   TempPath path;
   make_pool(path);
@@ -85,7 +85,7 @@ TEST(HeaderDamage, EachByteOfEachCopyAloneIsRepairedOrReported) {
         ASSERT_NO_FATAL_FAILURE(expect_sound(*pool));
       }
       ASSERT_TRUE(pool->close().ok());
-      // Repaired means both copies are whole again: the other one may go now.
+      // Repaired means that both copies are whole again. The other one may now be lost.
       if (at % 16 == 0) {
         std::string after = read_bytes(path);
         const std::size_t other = copy == copies[0] ? copies[1] : copies[0];
@@ -116,7 +116,7 @@ TEST(HeaderDamage, BothCopiesDamagedIsCorruption) {
     patient.write(bytes);
     expect_refused(path, kDamaged);
   }
-  // Whole copies wiped, with zeros and with ones.
+  // Wipes whole copies, with zeros and with ones.
   for (const char fill : {'\0', '\xff'}) {
     std::string bytes = patient.original();
     for (const std::size_t copy : copies) std::memset(bytes.data() + copy, fill, length);
@@ -125,8 +125,7 @@ TEST(HeaderDamage, BothCopiesDamagedIsCorruption) {
   }
 }
 
-// Copies of different ages: the newer one, or whichever is whole, is served.
-// Whichever is lost, the other one knows of the close: the checksums of the content still count.
+// Either copy alone records the close: the checksums of the content still count.
 TEST(HeaderDamage, BothCopiesTellOfTheClose) {
   TempPath path;
   make_pool(path);
@@ -139,6 +138,7 @@ TEST(HeaderDamage, BothCopiesTellOfTheClose) {
   }
 }
 
+// Copies of different ages: the open serves the newer one, or reports corruption.
 TEST(HeaderDamage, OneCopyFromAnOlderClose) {
   TempPath path;
   make_pool(path);
@@ -190,7 +190,7 @@ TEST(Damage, WrongMagicAndForeignFiles) {
   }
 }
 
-// A file of another program is not to be overwritten, even where the call would create a pool.
+// A file of another program must not be overwritten, even if the call would create a pool.
 TEST(Damage, ForeignFilesSurviveAnOpenThatCreates) {
   TempPath path;
   for (const std::string& content : {std::string("precious"), std::string(100'000, 'x')}) {
@@ -208,7 +208,8 @@ TEST(Damage, EmptyFile) {
   TempPath path;
   write_bytes(path, "");
   expect_refused(path, kDamaged);
-  // With `create`, an empty file may become a pool (mkstemp) or be refused; it is not half of one.
+  // With `create`, an empty file may become a pool (mkstemp) or be refused. It must not become half
+  // a pool.
   auto pool = Pool::open(path, small_pool());
   if (pool) {
     must(must(pool->map<std::uint64_t, std::uint64_t>("m")).insert(1, 2));
@@ -224,8 +225,8 @@ TEST(Damage, EmptyFile) {
   }
 }
 
-// Shorter than the header says is corruption, wherever the cut is; the rest of the file stays as it
-// is.
+// A file shorter than the header says is corruption, at any length. The rest of the file stays as
+// it is.
 TEST(Damage, TruncationAtEvery4KiB) {
   TempPath path;
   make_pool(path);
@@ -234,7 +235,7 @@ TEST(Damage, TruncationAtEvery4KiB) {
   const std::uint64_t step = san() ? 64_KiB : 4_KiB;
   PoolOptions options = small_pool();
   options.mode = OpenMode::existing;
-  // One pass from the end: what is left is unchanged by the refusals before, which is checked.
+  // One pass from the end. It checks that earlier refusals left the rest unchanged.
   for (std::uint64_t size = (original.size() - 1) / step * step;; size -= step) {
     SCOPED_TRACE("cut to " + std::to_string(size));
     ASSERT_EQ(truncate(path.str().c_str(), static_cast<off_t>(size)), 0);
@@ -249,7 +250,7 @@ TEST(Damage, TruncationAtEvery4KiB) {
     }
     if (size == 0) break;
   }
-  // Not at page boundaries either.
+  // Cuts at other places than page boundaries.
   for (const std::uint64_t size : {original.size() - 1, original.size() - 4'095, std::size_t{4'097},
                                    std::size_t{100}, std::size_t{1}}) {
     write_bytes(path, Bytes(original).substr(0, size));
@@ -260,10 +261,10 @@ TEST(Damage, TruncationAtEvery4KiB) {
   EXPECT_EQ(wrong_content(pool), "");
 }
 
-// A closed pool with one map of every kind, and where things lie in it.
+// A closed pool with one map of every kind, and the offsets of its parts.
 struct Anatomy {
   std::string bytes;
-  std::vector<std::size_t> values;  // offsets of the word values in records of string keys
+  std::vector<std::size_t> values;  // offsets of word values in records of string keys
 };
 constexpr std::uint64_t kMarked = 0x5EED'0000'0000'0000;
 
@@ -284,9 +285,9 @@ Anatomy closed_pool_of_words(const std::string& path) {
   return out;
 }
 
-// Word values in records are updated in place, so no checksum of the record covers them; one of the
-// leaf or bucket does, once the pool is closed. The walk of an engine that restarts at once finds
-// what is wrong.
+// Word values in records are updated in place, and no checksum of the record covers them. Once the
+// pool is closed, a checksum of the leaf or bucket does. In an engine that restarts at once, its
+// walk finds the damage.
 TEST(Damage, WordValuesOfStringKeys) {
   if (chosen_engine().engine == Engine::clevel) GTEST_SKIP() << "verified by reads, not by open";
   const bool at_once = find_engine(chosen_engine().engine)->at_once;
@@ -306,7 +307,7 @@ TEST(Damage, WordValuesOfStringKeys) {
     EXPECT_FALSE(must(open.check()).ok());
     EXPECT_EQ(open.close(), StatusCode::corruption);
   }
-  // After a mutation and a kill they do not count any more; after the next close they do.
+  // After a mutation and a kill these checksums do not count. After the next close they do.
   write_bytes(path, pool.bytes);
   run_child([&] {
     Pool open = open_pool(path, small_pool());
@@ -324,7 +325,7 @@ TEST(Damage, WordValuesOfStringKeys) {
   }
 }
 
-// A root line that has lost its commit word looks free: the map would be gone without a word.
+// A root line without its commit word looks free. The map must not vanish silently.
 TEST(Damage, RootLinesThatLookFree) {
   TempPath path;
   const Anatomy pool = closed_pool_of_words(path);
@@ -340,7 +341,7 @@ TEST(Damage, RootLinesThatLookFree) {
       write_bytes(path, bytes);
       SCOPED_TRACE("slot " + std::to_string(slot));
       expect_refused(path, kDamaged);
-      // Neither does a look without the lock.
+      // A read-only open without the lock fails, too.
       EXPECT_FALSE(Pool::open(path, {.mode = OpenMode::read_only}).has_value());
     }
   }
@@ -362,15 +363,15 @@ TEST(Damage, LongerThanTheHeaderSaysIsLegal) {
   }
 }
 
-// In a cleanly closed pool no flipped bit in live data goes unnoticed: an error at open or at a
-// read, a violation found by check, or an answer that is right. In children: a signal is a verdict
-// too.
+// In a cleanly closed pool every flipped bit in live data is noticed: by an error at open or at a
+// read, or by a violation that check finds; or the results are right. Runs in children, because a
+// signal is a verdict, too.
 TEST(Damage, BitFlipsAreNoticedOrHarmless) {
   PERDURE_TRACE_SEED();
   TempPath path;
   (void)closed_pool_of_words(path);
   const Patient patient(path);
-  std::vector<std::size_t> live;  // 64-byte lines with anything in them
+  std::vector<std::size_t> live;  // nonzero 64-byte lines
   for (std::size_t at = 0; at + 64 <= patient.original().size(); at += 64) {
     if (patient.original().compare(at, 64, std::string(64, '\0')) != 0) live.push_back(at);
   }
@@ -379,7 +380,7 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
   const std::uint64_t batches = scaled(16, 3);
   std::uint64_t noticed = 0;
   for (std::uint64_t batch = 0; batch < batches; ++batch) {
-    std::vector<std::pair<std::size_t, int>> flips;  // byte, bit; or -1: the whole line zeroed
+    std::vector<std::pair<std::size_t, int>> flips;  // byte, bit; -1: the whole line is zeroed
     for (int i = 0; i < 40; ++i) {
       const bool line = rng.one_in(8);
       flips.emplace_back(live[rng.below(live.size())] + (line ? 0 : rng.below(64)),
@@ -407,7 +408,8 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
           if (!report || !report->ok()) {
             verdict = 'n';
             int refused = 0;
-            wrong_content(*pool, &refused);  // may be wrong now, it was said; but no signal
+            // may be wrong after the report, but must not raise a signal
+            wrong_content(*pool, &refused);
           } else {
             int refused = 0;
             std::string wrong = wrong_content(*pool, &refused);
@@ -442,7 +444,7 @@ TEST(Damage, BitFlipsAreNoticedOrHarmless) {
   EXPECT_GT(noticed, batches * 4) << "most live bytes matter";
 }
 
-// The same for files with whole pages gone or swapped.
+// The same for files with whole pages lost or exchanged.
 TEST(Damage, LostAndSwappedPagesAreNoticedOrHarmless) {
   PERDURE_TRACE_SEED();
   TempPath path;

@@ -1,13 +1,13 @@
-// Single bits flipped in a small pool, one at a time. Closed cleanly: open, a read or check reports
-// the flip, or nothing depends on the bit and every answer is right. Left by a process that died:
-// whatever it does to the answers, no signal, no hang, no undocumented status; nor when the same
-// pool is opened as `perdure check` does, past its damage. In a pool that is open, under the hands
-// of its process: check answers, and names what it finds.
+// Flips single bits in a small pool, one at a time. In a cleanly closed pool, open, a read or check
+// reports the flip, or nothing depends on the bit and every result is right. In the pool of a dead
+// process results may be wrong, but there is no signal, no hang and no undocumented status. The
+// same holds for an open past the damage, as `perdure check` does. In an open pool, check returns a
+// report that names the damage.
 //
-// A seeded sample in the fast tests; PERDURE_FLIPS=all flips every bit of every line in use, and of
-// the lines of zeros where something could be (root directory, extent table, extents in use) every
-// bit of the first word, and some of the others; a number that many.
-// PERDURE_ENGINE names an engine. Replay one flip: PERDURE_FLIP=BIT with --gtest_filter.
+// The fast tests flip a seeded sample. PERDURE_FLIPS=all flips every bit of every used line. In
+// lines of zeros that may be used later (root directory, extent table, assigned extents) it flips
+// every bit of the first word, and some others. A number flips that many bits. PERDURE_ENGINE names
+// an engine. Replay one flip with PERDURE_FLIP=BIT and --gtest_filter.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -42,8 +42,8 @@ MapOptions old_map() {
   return options;
 }
 
-// What the pool holds. Of each kind of map several leaves; a leaf that was unlinked; key 0; values
-// of no bytes; a value that takes extents of its own; where there are versions, histories.
+// The content of the pool: several leaves of each kind of map; an unlinked leaf; key 0; empty
+// values; a value with extents of its own; with versions, histories.
 struct Truth {
   std::map<std::uint64_t, std::uint64_t> numbers;
   std::map<std::uint64_t, std::string> records;
@@ -51,7 +51,7 @@ struct Truth {
   std::map<std::string, std::uint64_t> words;
 };
 
-// Then the numbers have been tagged before any was erased.
+// With versions, the numbers were tagged before any was erased.
 bool has_versions() { return chosen_engine().versioned; }
 
 std::string word_key(std::uint64_t i) { return "word:" + std::to_string(100'000 + i * 7); }
@@ -90,8 +90,8 @@ enum class Verdict : std::uint8_t {
   at_open,
   at_read,
   by_check,
-  unused,   // every answer is right and check finds nothing
-  allowed,  // a wrong answer from the pool of a dead process, which promises none
+  unused,   // every result is right and check finds nothing
+  allowed,  // a wrong result from a dead process's pool, which guarantees none
   silent,
   wrong_status,
   signal,
@@ -100,7 +100,7 @@ enum class Verdict : std::uint8_t {
 constexpr const char* kVerdicts[] = {"at_open", "at_read", "by_check",     "unused",
                                      "allowed", "silent",  "wrong_status", "signal"};
 
-// How reading a map came out: the keys answered wrong, and whether something was refused.
+// The result of reading a map: the keys with wrong values, and whether a call failed.
 struct Reading {
   bool refused = false;
   std::vector<std::string> wrong;
@@ -139,7 +139,7 @@ void read_map(Pool& pool, const char* name, const Truths& truths, Reading& out) 
   auto expected = truths.begin();
   bool same = true;
   auto scanned = ordered->scan(ScanOptions<K>{}, [&](const K& key, const V& value) {
-    // A scan that goes wrong may go on for long; what it says no longer matters.
+    // A scan that goes wrong may continue for long. Its further entries do not matter.
     same = same && expected != truths.end() && K(expected->first) == key;
     if (!same) return false;
     if (V(expected->second) != value) out.wrong.push_back(name_of(expected->first));
@@ -153,7 +153,7 @@ void read_map(Pool& pool, const char* name, const Truths& truths, Reading& out) 
   }
 }
 
-// The numbers as they were tagged.
+// Reads the numbers at the tagged version.
 void read_version(Pool& pool, Reading& out) {
   auto map = pool.versioned_map<std::uint64_t, std::uint64_t>("numbers", old_map());
   if (!map) {
@@ -191,20 +191,20 @@ bool documented(StatusCode code) {
 }
 
 struct Shared {
-  std::uint64_t next;  // flip that the child is at
+  std::uint64_t next;  // the flip that the child is working on
   std::uint64_t counts[static_cast<std::size_t>(Verdict::kinds)];
-  std::uint64_t lived_on;  // unused flips whose pool then worked, closed and was read again
+  std::uint64_t lived_on;  // unused flips after which the pool worked, closed and was read again
   std::uint64_t bad_count;
   std::uint64_t bad[64];  // bits
   Verdict why[64];
 };
 
-// When an answer that is right is held to be wrong.
+// When the test takes a right result for a wrong one.
 enum class Lie : std::uint8_t { never, at_once, later };
 
 class Flips {
  public:
-  // `later`: of the pool that has worked on. `observed`: read only, and past damage.
+  // `later`: after the pool has worked on. `observed`: opened read-only and past damage.
   explicit Flips(bool clean, Lie lie = Lie::never, bool observed = false)
       : clean_(clean), observed_(observed), lie_(lie), truth_(truth()) {
     const ChildEnd end = run_child([&] {
@@ -230,7 +230,7 @@ class Flips {
   Flips(const Flips&) = delete;
   Flips& operator=(const Flips&) = delete;
 
-  // Bits to flip: mostly of lines that hold something.
+  // Chooses bits, most of them in used lines.
   std::vector<std::uint64_t> choose(bool few = false) const {
     std::vector<std::uint64_t> used;
     std::vector<std::uint64_t> empty;
@@ -263,7 +263,7 @@ class Flips {
     return bits;
   }
 
-  // The bounds of the leaves that have none, the last of their partitions.
+  // The bounds of the leaves without one: the last of their partitions.
   std::vector<std::uint64_t> absent_bounds() const {
     using Leaf = phast::layout::Leaf<phast::DefaultGeometry>;
     std::vector<std::uint64_t> bits;
@@ -295,15 +295,16 @@ class Flips {
     return *shared_;
   }
 
-  // The pool stays open; each bit is flipped, checked and flipped back.
+  // Keeps the pool open, and flips, checks and flips back each bit.
   const Shared& run_open(const std::vector<std::uint64_t>& bits) {
     while (shared_->next < bits.size()) {
       const ChildEnd end = run_child([&] {
         put(0, original_);
         Pool pool = open_pool(path_, options());
-        const Reading before = read_all(pool, truth_);  // makes what reading leaves in memory
+        // makes the structures that reads leave in memory
+        const Reading before = read_all(pool, truth_);
         require(!before.refused && before.wrong.empty(), "the pool is whole");
-        // What the open has left to do ends; damage that it finds would stay found.
+        // Ends the work that the open left. Damage found during it would stay found.
         require(verdict_of(pool.check({.deep = true})) == Verdict::unused, "check finds it whole");
         for (; shared_->next < bits.size(); ++shared_->next) {
           limit_time(20);
@@ -326,14 +327,14 @@ class Flips {
     return *shared_;
   }
 
-  // As if the engine had no checksums: a bit of one value is flipped, and they are made to fit.
+  // Flips a bit of one value and corrects the checksums, as if the engine had none.
   Verdict flip_unprotected(std::uint64_t key) {
     const std::uint64_t value = truth_.numbers.at(key);
     const Bytes sought(reinterpret_cast<const char*>(&value), sizeof(value));
     std::string bytes = original_;
     std::size_t found = 0;
     for (std::size_t at = bytes.find(sought); at != std::string::npos; at = bytes.find(sought)) {
-      bytes[at] ^= 1;  // wherever it lies: a table that has grown may hold it twice
+      bytes[at] ^= 1;  // at every occurrence: a table that has grown may hold it twice
       ++found;
     }
     require(found > 0, "the value is in the file");
@@ -349,15 +350,15 @@ class Flips {
     return crc32c(crc32c(0, leaf, offsetof(Leaf, crc)), leaf + kRest, sizeof(Leaf) - kRest);
   }
 
-  // Of processor time, for one flip: a process that is stopped does not hang.
+  // Limits the processor time of one flip, because a stopped process does not hang.
   static void limit_time(unsigned seconds) {
-    alarm(0);  // run_child's, for the child as a whole
+    alarm(0);  // run_child's limit for the whole child
     const itimerval timer{{0, 0}, {static_cast<time_t>(seconds), 0}};
     setitimer(ITIMER_PROF, &timer, nullptr);
   }
 
-  // Lines that hold something; and lines of zeros of the root directory, the extent table and of
-  // extents in use.
+  // Finds the used lines, and the lines of zeros of the root directory, the extent table and
+  // assigned extents.
   void split_lines(std::vector<std::uint64_t>& used, std::vector<std::uint64_t>& empty) const {
     const layout::Header header = newest_header();
     const std::uint64_t extents = (header.file_bytes - header.data_offset) / header.extent_bytes;
@@ -413,13 +414,13 @@ class Flips {
     return report->ok() && report->leaked_blocks == 0 ? Verdict::unused : Verdict::by_check;
   }
 
-  // In place: the inode, which an unclean pool remembers, stays.
+  // Flips in place: an unclean pool remembers its inode.
   Verdict flip(std::uint64_t bit) {
     const char byte = static_cast<char>(original_[bit / 8] ^ (1 << bit % 8));
     return judge(bit / 8, Bytes(&byte, 1));
   }
 
-  // The pool with these bytes in the place of its own.
+  // Judges the pool with these bytes replaced.
   Verdict judge(std::uint64_t at, Bytes bytes) {
     require(ftruncate(fd_, static_cast<off_t>(original_.size())) == 0, "ftruncate");
     put(0, original_);
@@ -445,8 +446,8 @@ class Flips {
     return Verdict::silent;
   }
 
-  // A flip that nothing notices may do harm later: about 200 operations against what they must
-  // leave, then all is checked, closed, opened and read again.
+  // An unnoticed flip may do harm later. Makes about 200 operations and compares with their
+  // effects, then checks, closes, opens and reads everything again.
   bool lives_on(Pool& pool) {
     std::string wrong;
     try {
@@ -478,7 +479,7 @@ class Flips {
     auto texts = must(pool.map<Bytes, Bytes>("texts", old_map()));
     auto words = must(pool.map<Bytes, std::uint64_t>("words", old_map()));
     for (std::uint64_t i = 0; i < 30; ++i) {
-      const std::uint64_t key = i * 5'500;  // every other one is new
+      const std::uint64_t key = i * 5'500;  // every other key is new
       require(was_absent(numbers.put(key, i)) == now.numbers.insert_or_assign(key, i).second,
               "new?");
       const std::uint64_t gone = (i * 7 + 1) * 1'000;
@@ -500,7 +501,7 @@ class Flips {
     }
   }
 
-  // Operations on what may be damaged: answers do not matter, signals do.
+  // Operations on possible damage: results do not matter, signals do.
   static void work(Pool& pool) {
     auto numbers = pool.map<std::uint64_t, std::uint64_t>("numbers", old_map());
     auto texts = pool.map<Bytes, Bytes>("texts", old_map());
@@ -548,7 +549,7 @@ void expect_none_bad(State state) {
                   << shared.bad[i] % 8 << " of byte " << shared.bad[i] / 8
                   << "; PERDURE_FLIP=" << shared.bad[i];
   }
-  // Were nothing flipped, everything would be right. An engine that restarts at once reads next to
+  // Without a flip every result would be right. An engine that restarts at once reads almost
   // nothing at open.
   if (bits.size() > 1) {
     const bool by_open = state == State::clean && !find_engine(chosen_engine().engine)->at_once;
@@ -557,7 +558,7 @@ void expect_none_bad(State state) {
   }
 }
 
-TEST(BitFlip, TheJudgeSeesAWrongAnswer) {
+TEST(BitFlip, TheJudgeSeesAWrongResult) {
   PERDURE_TRACE_SEED();
   for (const Lie lie : {Lie::at_once, Lie::later}) {
     Flips flips(true, lie);
@@ -567,7 +568,7 @@ TEST(BitFlip, TheJudgeSeesAWrongAnswer) {
   }
 }
 
-// Were checksums not verified, this is what a run would find.
+// Without verification of checksums, a run would find this.
 TEST(BitFlip, WithoutTheEnginesChecksumsAFlipIsSilent) {
   Flips flips(true);
   int seen = 0;
@@ -579,7 +580,7 @@ TEST(BitFlip, WithoutTheEnginesChecksumsAFlipIsSilent) {
   std::printf("flips.planted_seen=%d\n", seen);
 }
 
-// A leaf that has no bound has none in DRAM to compare a damaged one with.
+// A leaf without a bound has none in DRAM that check could compare.
 TEST(BitFlip, OfABoundThatIsNotThereIsNeverASignalOfCheck) {
   if (chosen_engine().engine != Engine::phast) GTEST_SKIP() << "not a leaf of phast";
   Flips flips(true);

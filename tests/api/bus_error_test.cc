@@ -1,5 +1,5 @@
-// A file that becomes shorter under its owner: with `handle_sigbus` every call answers an error
-// that names the file, in every thread, and other pools go on.
+// A file that becomes shorter while a pool uses it. With `handle_sigbus` every call in every thread
+// returns an error that names the file, and other pools continue.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Durabilities, BusErrors,
                          ::testing::Values(Durability::process, Durability::emulated),
                          [](const auto& row) { return std::string(durability_name(row.param)); });
 
-// Each thread goes on until it is told that the pool has failed; no answer before may be wrong.
+// Each thread works until a call returns the error. No earlier result may be wrong.
 TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
   const TempPath path;
   Pool pool = must(Pool::open(path, options()));
@@ -82,7 +82,7 @@ TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
     return found->has_value() && **found == std::string(100, 'v');
   });
   threads.emplace_back(until_failure, "put", [&](std::uint64_t i) -> Expected<bool> {
-    // In place: growth has a test of its own, since it may meet the file between two lengths.
+    // Updates in place. Growth has its own test, because it may meet the file between two lengths.
     auto done = numbers.put(i, i);
     if (!done.ok()) return fail(std::move(done).status());
     return true;
@@ -100,7 +100,7 @@ TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
   while (running.load() != 5) std::this_thread::yield();
   ASSERT_EQ(truncate(path.c_str(), 8192), 0);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, "") << "answers that were neither right nor `poisoned`";
+  EXPECT_EQ(wrong, "") << "results that were neither right nor `poisoned`";
 
   expect_names(numbers.get(1), path, "get");
   expect_names(numbers.put(1, 1).status(), path, "put");
@@ -119,8 +119,8 @@ TEST_P(BusErrors, EveryThreadIsToldAndEveryLaterCall) {
   EXPECT_EQ(code_of(again), StatusCode::corruption) << (again ? "served" : describe(again.error()));
 }
 
-// Pages that are lost read as zeros: no entry, a key that differs. So what is asked first must not
-// be answered by them with "nothing".
+// Lost pages read as zeros, as if there were no entry or another key. The first call must not
+// conclude from them that there is nothing.
 TEST_P(BusErrors, VersionsAreNotFewerThanTheyWere) {
   using Layers = VersionedMap<Bytes, std::uint64_t>;
   const auto ignore = [](const auto&...) {};
@@ -128,8 +128,8 @@ TEST_P(BusErrors, VersionsAreNotFewerThanTheyWere) {
     const char* name;
     std::function<Expected<void>(Layers&, Version, Version)> run;
   };
-  const auto whether = [](const auto& answer) -> Expected<void> {
-    if (!answer) return fail(Status(answer.error()));
+  const auto whether = [](const auto& result) -> Expected<void> {
+    if (!result) return fail(Status(result.error()));
     return {};
   };
   const std::string prefix = "customer:";
@@ -203,7 +203,7 @@ TEST_P(BusErrors, OtherPoolsGoOn) {
   EXPECT_TRUE(other.close().ok());
 }
 
-// ---- Whose signal it is ----
+// ---- signals of other code ----
 
 volatile sig_atomic_t seen = 0;
 char* foreign_page = nullptr;
@@ -212,7 +212,7 @@ void count_and_mend(int) {
   mmap(foreign_page, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-// A page behind the end of a file of somebody else.
+// A page behind the end of a file that no pool uses.
 char* page_that_raises(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
   auto* page = static_cast<char*>(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0));

@@ -77,25 +77,25 @@ class BadInputTest(CliTest):
         os.chmod(self.pool, 0o444)
         os.chmod(self.folder, 0o555)
         self.addCleanup(os.chmod, self.folder, 0o755)
-        somebody = {}
+        other_user = {}
         if os.geteuid() == 0:  # root may write it all the same
-            somebody = {"user": 65534, "group": 65534, "extra_groups": []}
+            other_user = {"user": 65534, "group": 65534, "extra_groups": []}
             try:
                 subprocess.run([CLI, "--version"], check=True, stdout=subprocess.DEVNULL,
-                               **somebody)
+                               **other_user)
             except (OSError, subprocess.CalledProcessError):
-                self.skipTest("nobody cannot run the command line here")
-        self.assertEqual(self.json("info", self.pool, **somebody)["path"], self.pool)
-        self.assertEqual(self.output("list", self.pool, **somebody),
+                self.skipTest("user 65534 cannot run the command line here")
+        self.assertEqual(self.json("info", self.pool, **other_user)["path"], self.pool)
+        self.assertEqual(self.output("list", self.pool, **other_user),
                          b"default\tphast\tbytes\tbytes\n")
-        self.assertEqual(self.output("get", self.pool, "k", **somebody), b"v\n")
-        self.assertEqual(self.output("scan", self.pool, **somebody), b"k\tv\n")
-        self.assertEqual(self.output("dump", self.pool, **somebody), b"k\tv\n")
-        self.assertEqual(self.json("stats", self.pool, **somebody)["maps"][0]["entries"], 1)
-        self.assertTrue(self.json("check", self.pool, "--deep", **somebody)["ok"])
-        self.errors("put", self.pool, "k", "v2", **somebody)
-        self.errors("del", self.pool, "k", **somebody)
-        self.assertEqual(self.output("get", self.pool, "k", **somebody), b"v\n")
+        self.assertEqual(self.output("get", self.pool, "k", **other_user), b"v\n")
+        self.assertEqual(self.output("scan", self.pool, **other_user), b"k\tv\n")
+        self.assertEqual(self.output("dump", self.pool, **other_user), b"k\tv\n")
+        self.assertEqual(self.json("stats", self.pool, **other_user)["maps"][0]["entries"], 1)
+        self.assertTrue(self.json("check", self.pool, "--deep", **other_user)["ok"])
+        self.errors("put", self.pool, "k", "v2", **other_user)
+        self.errors("del", self.pool, "k", **other_user)
+        self.assertEqual(self.output("get", self.pool, "k", **other_user), b"v\n")
 
     def test_read_only(self):
         self.run_cli("put", self.pool, "k", "v")

@@ -18,7 +18,7 @@ class LoadTest(CliTest):
         return self.write("big.tsv", tsv(entries)), entries
 
     def load_and_signal(self, source, signal_number, threads, at):
-        """Signals the loader once `at` lines are acknowledged. Answers the last number it said."""
+        """Signals the loader once `at` lines are acknowledged. Returns the last number printed."""
         loader = subprocess.Popen([CLI, "load", self.pool, source, "--threads", str(threads)],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         acknowledged, sent = 0, False
@@ -78,7 +78,7 @@ class LoadTest(CliTest):
         done = self.run_cli("load", self.pool, source)
         self.assertIn(b"loaded already", done.stderr)
         self.assertTrue(done.stderr.endswith(b"acknowledged 2\n"))
-        # By another name, but the same file; then into another map, which knows nothing of it.
+        # By another name, but the same file; then into another map, which has not loaded it.
         (self.folder / "link").symlink_to(source)
         self.assertEqual(self.json("load", self.pool, self.folder / "link")["records"], 0)
         self.assertEqual(self.json("load", self.pool, source, "--map", "m")["records"], 2)

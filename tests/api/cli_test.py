@@ -89,7 +89,8 @@ class CommandsTest(CliTest):
             self.assertIn("type u16", self.errors("put", self.pool, "1", "--", value,
                                                   expect=USAGE))
         self.assertIn("--from", self.errors("scan", self.pool, "--prefix", "1", expect=USAGE))
-        # A dump loads into another map of the same types; what is no number is a line's fault.
+        # A dump loads into another map of the same types. A value that is no number is an error of
+        # its line.
         other = str(self.folder / "other")
         self.run_cli("create", other, "--key", "i32", "--value", "u16")
         self.run_cli("load", other, self.write("dump.tsv", text), "--threads", "2")
@@ -125,7 +126,7 @@ class CommandsTest(CliTest):
 
     def test_put_and_load_make_typed_maps(self):
         numbers = ["--map", "n", "--key", "u32", "--value", "u64"]
-        # Nothing is made by a command that is refused.
+        # A refused command makes no file.
         self.assertIn("type u32", self.errors("put", self.pool, "k", "1", *numbers, expect=USAGE))
         self.assertFalse(os.path.exists(self.pool))
         self.run_cli("put", self.pool, "7", "1", *numbers)
@@ -293,7 +294,7 @@ class CommandsTest(CliTest):
             with subprocess.Popen([CLI, "check", self.pool, "--deep"], stderr=terminal,
                                   stdout=subprocess.DEVNULL) as check:
                 os.close(terminal)
-                with contextlib.suppress(OSError):  # EIO: nobody holds the other end
+                with contextlib.suppress(OSError):  # EIO: the other end is closed
                     while text := screen.read(4096):
                         shown += text
                 self.assertEqual(check.wait(), DONE)
@@ -490,7 +491,7 @@ class BenchTest(CliTest):
                 phases = {phase["name"]: phase for phase in result["phases"]}
                 self.assertEqual((result["missing"], phases["tag"]["operations"]), (0, 3000))
                 self.assertEqual(phases["read_version"]["operations"], 3000)
-                # Keys, of a version each thread.
+                # Counts keys; each thread reads one version.
                 threads = 2 if options else 1
                 self.assertLessEqual(phases["snapshot"]["operations"], 8000 * threads)
                 self.assertGreater(phases["snapshot"]["operations"], 100 * threads)

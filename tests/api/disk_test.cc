@@ -1,4 +1,4 @@
-// Full disks, and files that shrink or vanish under their owner.
+// Full disks, and files that shrink or vanish while a pool uses them.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -18,7 +18,7 @@
 namespace perdure::test {
 namespace {
 
-// Fills until the disk or the limit says no; then what was acknowledged has to be there.
+// Fills until the disk or the limit refuses. Then every acknowledged entry must be present.
 void fill_until_refused(const std::string& path, const PoolOptions& options) {
   std::uint64_t n = 0;
   {
@@ -56,7 +56,7 @@ TEST(FullDisk, FileSizeLimitIsPoolFullAndNoSignal) {
   for (const Durability durability : {Durability::process, Durability::emulated}) {
     TempPath path;
     const ChildEnd end = run_child([&] {
-      // The kernel sends SIGXFSZ beyond the limit; a program that sets limits ignores it.
+      // The kernel sends SIGXFSZ beyond the limit. A program that sets limits ignores it.
       signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{12_MiB, RLIM_INFINITY};
       require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
@@ -78,7 +78,7 @@ TEST(FullDisk, CreatingBeyondTheLimitFailsWithoutAPool) {
               "creation beyond the limit");
     });
     EXPECT_TRUE(end.ok()) << end << " with a limit of " << bytes;
-    // Whatever is left of it is no pool, and does not stand in the way of a new one.
+    // The rest of it is no pool, and must not prevent a new one.
     if (std::filesystem::exists(path.str())) {
       EXPECT_FALSE(Pool::open(path, {.mode = OpenMode::existing}).has_value());
     }
@@ -88,8 +88,7 @@ TEST(FullDisk, CreatingBeyondTheLimitFailsWithoutAPool) {
   }
 }
 
-// A small tmpfs where one can be mounted; the limit on file sizes above covers the rest of the
-// world.
+// Needs the right to mount a small tmpfs. The limit on file sizes above covers other systems.
 TEST(FullDisk, SmallFileSystem) {
   TempPath dir("mount");
   std::filesystem::create_directory(dir.str());
@@ -114,12 +113,12 @@ TEST(Shrunk, TruncatedUnderItsOwnerIsReportedAtTheNextOpen) {
     fill_pool(pool);
     const auto size = std::filesystem::file_size(path.str());
     require(truncate(path.str().c_str(), static_cast<off_t>(size / 2)) == 0, "truncate");
-    (void)wrong_content(pool);  // SIGBUS is what the kernel gives; an error is as good
+    (void)wrong_content(pool);  // raises SIGBUS, or returns an error
     (void)pool.close();
   });
   EXPECT_TRUE(end.exited || end.signal == SIGBUS) << end;
   if (end.exited && end.code == 0) {
-    // Closed without noticing: then the file is whole again, or refused.
+    // The loss was not noticed at close. Then the file is whole again, or open refuses it.
     auto pool = Pool::open(path, small_pool());
     if (pool) {
       EXPECT_EQ(wrong_content(*pool), "");
@@ -142,8 +141,8 @@ TEST(Shrunk, RemovedUnderItsOwnerGoesOnUntilClose) {
   EXPECT_FALSE(std::filesystem::exists(path.str()));
 }
 
-// From 64 MiB on the space of the next growth is there before it is needed; without a thread of the
-// pool it is not.
+// From 64 MiB on, the space of the next growth exists before it is needed. Without a thread of the
+// pool it does not.
 TEST(Growth, IsPreparedInTheBackground) {
   for (const std::uint32_t threads : {0U, 1U}) {
     const TempPath path;

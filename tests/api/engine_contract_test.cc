@@ -1,5 +1,5 @@
-// What a pool promises to an engine: when its background work may run, what a check and a sync do
-// about it, and that it may keep no order.
+// The guarantees that a pool gives to an engine: when its background work may run, and how a check
+// and a sync treat it. An engine need not keep order.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -85,7 +85,7 @@ TEST_F(EngineContract, ACheckRunsBesideNoStep) {
   EXPECT_TRUE(soon([&] { return little_rules().steps > steps; })) << "it goes on";
 }
 
-// Close audits nothing and waits for one step, not for the work.
+// Close audits nothing. It waits for one step, not for all work.
 TEST_F(EngineContract, CloseEndsWorkThatHasNoEnd) {
   little_rules().turns = kEndless;
   Pool pool = open();
@@ -111,8 +111,8 @@ TEST_F(EngineContract, ADroppedMapHasNoWork) {
   EXPECT_EQ(report->leaked_blocks, 0U);
 }
 
-// Work that always has more, as a rehash that inserts keep waking: sync gives up on the seal and
-// writes back.
+// Endless work, such as a rehash that inserts keep waking: sync gives up on the seal and writes
+// back.
 TEST_F(EngineContract, SyncDoesNotWaitForWorkWithoutEnd) {
   for (const std::uint32_t threads : {0U, 1U}) {
     testing::reset_little_rules();
@@ -133,7 +133,7 @@ TEST_F(EngineContract, SyncDoesNotWaitForWorkWithoutEnd) {
   }
 }
 
-// An engine without order is refused before a map is made.
+// The pool refuses an engine without order before it makes the map.
 TEST_F(EngineContract, AnOrderedMapIsNotMadeOfAnEngineWithoutOrder) {
   Pool pool = open();
   EXPECT_EQ((pool.ordered_map<std::uint64_t, std::uint64_t>("m", kLittle).error()),

@@ -64,7 +64,7 @@ class FindPackage(unittest.TestCase):
         asked = configure("asked", "-Dcomponents=mpi")
         self.assertEqual(asked.returncode, 0, asked.stdout)
         self.run_command(CMAKE, "--build", f"{temporary}/asked")
-        # MPI has not been initialised, which open() says.
+        # open() reports that MPI has not been initialised.
         self.run_command(f"{temporary}/asked/main", cwd=temporary)
 
 

@@ -1,6 +1,6 @@
 // The format of a pool file: pools of other versions, feature bits, the fields of a log, reserved
-// bytes. The pools in golden/ are bytes that were written once: the build that writes a version is
-// not asked what it looks like.
+// bytes. The pools in golden/ are bytes that were written once. The build under test must not
+// generate them.
 #include <unistd.h>
 
 #include <array>
@@ -24,7 +24,7 @@ namespace {
 
 using layout::Header;
 
-// ---- golden pools: `size N`, then the lines of 64 bytes that are not zero: OFFSET BYTES ----
+// ---- golden pools: `size N`, then the nonzero lines of 64 bytes: OFFSET BYTES ----
 
 std::string golden_path(const std::string& name) {
   const char* root = std::getenv("PERDURE_SOURCE_DIR");
@@ -73,7 +73,7 @@ void write_golden(const std::string& name, const std::string& bytes) {
   require(out.good(), "cannot write " + golden_path(name));
 }
 
-// What the golden pool of this version holds: a small map of each engine, and records.
+// The content of the golden pool of this version: a small map of each engine, with records.
 constexpr std::uint64_t kGoldenKeys = 5;
 MapOptions golden_map(Engine engine) {
   return {.engine = engine, .capacity = 1, .phast = {.partition_bits = 0}, .level = {.buckets = 4}};
@@ -116,7 +116,7 @@ void put_header(std::string& bytes, int copy, Header header) {
   header.crc = header_crc(header);
   std::memcpy(bytes.data() + copy * layout::kHeaderBytes, &header, sizeof(header));
 }
-// The pool's header copies, changed, with their checksums right.
+// Changes the pool's header copies and corrects their checksums.
 template <class F>
 void change_headers(const std::string& path, F&& change) {
   std::string bytes = read_bytes(path);
@@ -131,7 +131,8 @@ int counting_copy(const std::string& bytes) {
   return header_at(bytes, 1).sequence > header_at(bytes, 0).sequence ? 1 : 0;
 }
 
-// open, a look, an open that would accept anything, and inspect: all refuse with the same words.
+// open, a read-only open, an open that accepts everything, and inspect all fail with the same
+// message.
 void expect_refused_everywhere(const std::string& path, StatusCode code,
                                std::initializer_list<const char*> words) {
   PoolOptions look = small_pool();
@@ -251,7 +252,7 @@ TEST_F(Format, UnknownIncompatibleFeaturesAreNamed) {
                             {"bits 0, 1, 2, 3,", "62, 63)", "newer one"});
 }
 
-// Of two copies the counting one decides; the older one's bits are of the past.
+// The current one of the two copies decides. The older one's bits are outdated.
 TEST_F(Format, TheCountingCopyNamesTheFeatures) {
   make_pool(path_);
   const std::string bytes = read_bytes(path_);
@@ -271,7 +272,7 @@ TEST_F(Format, TheCountingCopyNamesTheFeatures) {
   }
 }
 
-// All that this build does to a pool: opens, growth, sync, a kill, closes.
+// Uses a pool in every way: opens, growth, sync, a kill, closes.
 void use_in_every_way(const std::string& path) {
   {
     Pool pool = open_pool(path, small_pool());
@@ -298,7 +299,7 @@ void use_in_every_way(const std::string& path) {
   must(pool.close({.sync = false}));
 }
 
-// What `set` does to a header is still there in both copies after all use of the pool.
+// Both header copies must keep the effect of `set` after all use of the pool.
 template <class Set>
 void expect_kept(const std::string& path, const Set& set) {
   use_in_every_way(path);
@@ -339,8 +340,8 @@ TEST_F(Format, TheIdentityOfALogIsKept) {
   expect_kept(path_, set);
 }
 
-// A build that has batches sets an incompatible bit with the root of their log. Without one
-// nothing may be there: this build would give the log's blocks to somebody else.
+// A build with batches sets an incompatible bit with the root of their log. Without the bit there
+// must be no root: this build would give the log's blocks to other uses.
 TEST_F(Format, ALogOfBatchesNeedsItsFeature) {
   make_pool(path_);
   change_headers(path_, [](Header& header) { header.batch_log = header.data_offset; });

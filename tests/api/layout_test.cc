@@ -1,4 +1,4 @@
-// What `perdure create` says of a table's size holds for a program that opens the pool.
+// The options of `perdure create` for a table's size apply to programs that open the pool.
 #include <algorithm>
 #include <cstdlib>
 #include <string>

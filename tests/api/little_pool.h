@@ -1,5 +1,5 @@
-// LittlePool: pools whose maps are made by LittleEngine. A test program includes this once: it
-// brings the engine table of the whole program.
+// LittlePool: pools whose maps are LittleEngines. Include it once per test program: it defines the
+// engine table of the whole program.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@
 
 namespace perdure {
 
-inline constexpr std::uint8_t kLittleVersion = 3;  // not what a line has that nobody wrote it to
+inline constexpr std::uint8_t kLittleVersion = 3;  // not the value of a line that was never written
 
-// Takes the place of the library's, which a static library gives to whoever has none.
+// Replaces the library's function, which a static library only supplies if the program has none.
 std::span<const EngineRow> engine_rows() noexcept {
   using Little = testing::LittleEngine<RealPlatform>;
   static const EngineRow kRows[] = {
@@ -69,7 +69,7 @@ class LittlePool : public ::testing::Test {
       : path_((std::filesystem::temp_directory_path() /
                ("perdure-little-" + std::to_string(::getpid())))
                   .string()) {
-    std::thread([] {}).join();  // a sanitizer starts one of its own with the first
+    std::thread([] {}).join();  // a sanitizer starts a thread of its own with the first
     testing::reset_little_rules();
     ::unlink(path_.c_str());
   }

@@ -1,4 +1,4 @@
-// PoolOptions::log: what an operator is told, and that no pool speaks without being asked.
+// PoolOptions::log: the messages to an operator. Without it no pool prints anything.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::string_view;
 
-// Any thread may speak.
+// Any thread may log.
 class Lines {
  public:
   struct Line {
@@ -77,7 +77,7 @@ TEST(Log, SaysHowAPoolWasOpened) {
     ASSERT_TRUE(end.ok()) << end;
     Pool pool = open_pool(path, killed.with({}));
     EXPECT_EQ(killed.count(LogLevel::info, "not closed: recovered; 1 maps"), 1U) << killed.all();
-    must(pool.check());  // waits for what the open has left
+    must(pool.check());  // waits for the work that open left
     const std::size_t beside = engine == Engine::clevel ? 1 : 0;
     EXPECT_EQ(killed.count(LogLevel::info, "recovery beside the service ended"), beside)
         << killed.all();
@@ -91,8 +91,8 @@ TEST(Log, SaysThatATableWasResized) {
   for (const Engine engine : {Engine::level, Engine::clevel}) {
     TempPath path;
     Lines lines;
-    // Without a thread of the pool's own: a step of one may still be under way at the close, which
-    // then leaves the resize to the next open.
+    // Without a thread of the pool. At close a step of one could still be running, and close would
+    // then leave the resize to the next open.
     Pool pool = open_pool(path, lines.with({.max_size = 64_MiB, .background_threads = 0}));
     fill(pool, engine, 20'000);
     while (must(pool.run_background())) {
@@ -118,7 +118,7 @@ TEST(Log, SaysThatATableShrankAndWhatWasWrittenBack) {
   EXPECT_EQ(lines.count(LogLevel::info, "synced in"), 1U) << lines.all();
 }
 
-// Once, not by every insert; and again after it has grown.
+// One message, not one per insert; another one after the next growth.
 TEST(Log, SaysThatGrowthWasRefused) {
   TempPath path;
   Lines lines;

@@ -1,5 +1,5 @@
-// Things that are no regular files, files one may not use, and pools that are only looked at. Each
-// must end in a documented status, and never in a signal.
+// Paths that are no regular files, files without permission, and read-only opens. Each must end
+// with a documented status, and never with a signal.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ TEST(Paths, DirectoriesFifosAndDevices) {
 
   TempPath fifo("fifo");
   ASSERT_EQ(mkfifo(fifo.str().c_str(), 0600), 0);
-  // Opening a FIFO blocks unless care is taken: in a child, with its alarm.
+  // Opening a FIFO may block. The child has an alarm.
   const ChildEnd end = run_child([&] {
     alarm(10);
     for (const OpenMode mode : {OpenMode::open_or_create, OpenMode::read_only}) {
@@ -68,7 +68,7 @@ TEST(Paths, SymbolicLinksAreFollowed) {
   {
     Pool pool = open_pool(link, small_pool());
     EXPECT_EQ(wrong_content(pool), "");
-    // The pool is locked, not the name.
+    // The lock is on the pool, not on the name.
     EXPECT_EQ(code_of(Pool::open(target, small_pool())), StatusCode::busy);
     must(pool.close());
   }
@@ -80,7 +80,7 @@ TEST(Paths, DanglingSymbolicLink) {
   ASSERT_EQ(symlink(target.str().c_str(), link.str().c_str()), 0);
   EXPECT_EQ(code_of(Pool::open(link, {.mode = OpenMode::existing})), StatusCode::not_found);
   EXPECT_FALSE(std::filesystem::exists(target.str()));
-  // With `create` the target is made, or the link refused; never replaced.
+  // With `create` the target is made, or the link is refused. The link is never replaced.
   const auto pool = Pool::open(link, small_pool());
   EXPECT_TRUE(std::filesystem::is_symlink(link.str()));
   EXPECT_EQ(std::filesystem::exists(target.str()), pool.has_value());
@@ -94,7 +94,7 @@ TEST(Paths, HardLinksAreOnePool) {
   EXPECT_EQ(code_of(Pool::open(second, small_pool())), StatusCode::busy);
 }
 
-// Root may do anything, so a child gives up its rights first.
+// Root may do anything: the child gives up its rights first.
 TEST(Paths, FilesWithoutPermission) {
   TempPath path;
   make_pool(path);
@@ -127,7 +127,7 @@ TEST(ReadOnly, LooksAndRefusesMutations) {
   {
     Pool pool = open_pool(path, {.mode = OpenMode::read_only});
     EXPECT_EQ(wrong_content(pool), "");
-    Pool second = open_pool(path, {.mode = OpenMode::read_only});  // a shared look
+    Pool second = open_pool(path, {.mode = OpenMode::read_only});  // a second read-only open
     EXPECT_EQ(wrong_content(second), "");
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
     EXPECT_EQ(must(map.for_each([](std::uint64_t, std::uint64_t) {})), kEntries);
@@ -135,7 +135,7 @@ TEST(ReadOnly, LooksAndRefusesMutations) {
     EXPECT_EQ(code_of(map.put(mix(1), 7)), StatusCode::read_only);
     EXPECT_EQ(code_of(map.update(mix(1), 7)), StatusCode::read_only);
     EXPECT_EQ(code_of(map.erase(mix(1))), StatusCode::read_only);
-    // A look creates nothing: an absent map is absent.
+    // A read-only open creates nothing: an absent map stays absent.
     const StatusCode absent = code_of(pool.map<std::uint64_t, std::uint64_t>("new"));
     EXPECT_TRUE(absent == StatusCode::read_only || absent == StatusCode::not_found);
     EXPECT_EQ(pool.drop("numbers").code(), StatusCode::read_only);
@@ -146,8 +146,8 @@ TEST(ReadOnly, LooksAndRefusesMutations) {
   EXPECT_TRUE(read_bytes(path) == before) << "a look changed the file";
 }
 
-// Recovery would have to write, so a look at what a killed process left is refused, or made on a
-// private copy; the file stays as it is.
+// Recovery would have to write. A read-only open after a kill therefore fails, or recovers a
+// private copy. The file stays as it is.
 TEST(ReadOnly, AnUncleanPoolIsRefusedOrShownRight) {
   TempPath path;
   const ChildEnd end = run_child([&] {
@@ -167,7 +167,7 @@ TEST(ReadOnly, AnUncleanPoolIsRefusedOrShownRight) {
   EXPECT_TRUE(read_bytes(path) == before);
 }
 
-// What an owner is writing at the same time may be torn; it is never disturbed.
+// A reader may see inconsistent states of a pool in use. It never disturbs the owner.
 TEST(ReadOnly, APoolInUseIsShownWithoutDisturbingIt) {
   TempPath path;
   Pool owner = open_pool(path, small_pool());

@@ -1,4 +1,4 @@
-// Who owns a pool, which arguments are refused, and what the pool reports about itself.
+// Ownership of a pool, refused arguments, and the pool's reports about itself.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -58,7 +58,7 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
     EXPECT_NE(second.error().message().find(std::to_string(owner)), Bytes::npos)
         << second.error().message();
   }
-  // A pool in use can be inspected, and says by whom.
+  // A pool in use can be inspected; the report names its owner.
   const PoolInfo info = must(Pool::inspect(path));
   EXPECT_TRUE(info.in_use);
   EXPECT_EQ(info.owner_pid, owner);
@@ -76,7 +76,7 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
   EXPECT_EQ(wrong_content(pool), "");
 }
 
-// A dead owner's lock is nobody's lock.
+// The lock of a dead owner is free.
 TEST(Busy, ALookSaysWhetherAProcessHasThePool) {
   TempPath path;
   PoolOptions look = small_pool();
@@ -104,9 +104,8 @@ TEST(Busy, AKilledOwnerDoesNotKeepThePool) {
   expect_sound(pool);
 }
 
-// A child of fork may not use its parent's pool. Whatever the API answers it, a refusal or a
-// signal, the parent's pool stays whole, owned by the parent, and unclean until the parent closes
-// it.
+// A child of fork must not use its parent's pool. Its calls may fail or raise a signal. The
+// parent's pool stays whole and owned by the parent, and unclean until the parent closes it.
 TEST(Fork, TheChildCannotHarmTheParentsPool) {
   for (int deed = 0; deed < 6; ++deed) {
     SCOPED_TRACE("deed " + std::to_string(deed));
@@ -114,7 +113,7 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
     std::optional<Pool> pool(open_pool(path, small_pool()));
     fill_pool(*pool);
     must(pool->map<std::uint64_t, std::uint64_t>("dropped"));
-    must(pool->drop("dropped"));  // is kept until the close, and the child must leave it alone
+    must(pool->drop("dropped"));  // stays until the close; the child must not touch it
     std::optional numbers(must(pool->map<std::uint64_t, std::uint64_t>("numbers", small_map())));
     std::optional texts(must(pool->map<Bytes, Bytes>("texts", small_map())));
     const pid_t child = start_child([&] {
@@ -142,7 +141,7 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
           break;
       }
     });
-    wait_child(child);  // exit or signal
+    wait_child(child);  // by exit or signal
     // Still owned: a third process is refused.
     const ChildEnd third = run_child([&] {
       require(code_of(Pool::open(path, small_pool())) == StatusCode::busy, "not busy any more");
@@ -168,7 +167,8 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
   }
 }
 
-// A look at a pool while its owner writes: figures, or an error that says so; never a signal.
+// Read-only opens of a pool while its owner writes: reports, or an error that says so; never a
+// signal.
 TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
   TempPath path;
   Pool pool = open_pool(path, {.max_size = 64_MiB});
@@ -192,7 +192,7 @@ TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
   stop = true;
   writer.join();
   std::printf("%d of 40 looks saw the map\n", seen);
-  // With nobody writing every look does.
+  // Without writers every open succeeds.
   Pool look = open_pool(path, {.mode = OpenMode::read_only});
   EXPECT_EQ(must(look.stats()).maps.size(), 1U);
   expect_sound(pool);
@@ -218,7 +218,7 @@ TEST(Arguments, PoolSizes) {
   }
 }
 
-// The maximum is fixed at creation: a later open with another one keeps it.
+// The maximum is fixed at creation. A later open with another one keeps it.
 TEST(Arguments, MaxSizeIsThatOfTheCreation) {
   TempPath path;
   make_pool(path);
@@ -276,7 +276,8 @@ TEST(Arguments, Durability) {
   TempPath path;
   EXPECT_EQ(code_of(Pool::open(path, {.durability = static_cast<Durability>(9)})),
             StatusCode::invalid_argument);
-  // What the medium cannot give is said at open: memory that goes with the machine has no `power`.
+  // Open reports what the medium cannot guarantee: memory that goes with the machine has no
+  // `power`.
   if (scratch_dir() == "/dev/shm") {
     const auto pool = Pool::open(path, {.durability = Durability::power});
     EXPECT_EQ(code_of(pool), StatusCode::unsupported) << (pool ? "" : describe(pool.error()));
@@ -361,7 +362,7 @@ TEST(Housekeeping, StatsAddUp) {
   EXPECT_GE(report.objects, 20'000U);
 }
 
-// A record is read by a deep check only; how far it is comes in ascending steps.
+// Only a deep check reads records. It reports its progress in ascending steps.
 TEST(Housekeeping, CheckLooksAtStructureDeepCheckAtEverything) {
   TempPath path;
   const PoolOptions options{.durability = Durability::process, .max_size = 64_MiB};
@@ -369,7 +370,7 @@ TEST(Housekeeping, CheckLooksAtStructureDeepCheckAtEverything) {
   {
     Pool pool = open_pool(path, options);
     auto map = must(pool.map<Bytes, Bytes>("m", {.phast = {.partition_bits = 2}}));
-    // Keys whose first bytes differ: only records at the edges of leaves are read by an open.
+    // The first bytes of the keys differ: an open reads only records at the edges of leaves.
     for (std::uint64_t i = 0; i < 10'000; ++i) {
       must(map.insert(std::to_string(mix(i)), std::string(100, 'v')));
     }
@@ -463,7 +464,7 @@ TEST(Housekeeping, MovedPoolsStayOpen) {
   map.reset();
   EXPECT_EQ(wrong_content(second), "");
   Pool third = open_pool(other, small_pool());
-  third = std::move(second);  // closes what `third` had
+  third = std::move(second);  // closes the pool that `third` had
   EXPECT_EQ(wrong_content(third), "");
   Pool reopened = open_pool(other, small_pool());
   EXPECT_TRUE(must(reopened.list()).empty());

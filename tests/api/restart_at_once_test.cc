@@ -1,5 +1,6 @@
-// What a pool promises to an engine that restarts at once: it serves before its blocks are marked
-// and before what a killed process left is durable, and damage found then is not buried.
+// The guarantees that a pool gives to an engine that restarts at once. The engine serves before its
+// blocks are marked and before a killed process's stores are durable. Damage found then is not
+// hidden.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -25,7 +26,7 @@ namespace {
 
 class RestartAtOnce : public LittlePool {
  protected:
-  // A map of 100 entries in a closed pool; from now on it restarts at once.
+  // A map of 100 entries in a closed pool. From now on it restarts at once.
   void make(bool beside = false) {
     Pool pool = open();
     auto map = map_of(pool);
@@ -63,7 +64,7 @@ TEST_F(RestartAtOnce, ServesBeforeItsBlocksAreMarked) {
     EXPECT_EQ(marked(), 0U);
     expect_entries(pool);
     auto map = map_of(pool);
-    ASSERT_TRUE(map.insert(1000, 1).absent());  // with a step
+    ASSERT_TRUE(map.insert(1000, 1).absent());  // runs a step
     ASSERT_TRUE(map.erase(0).present());
     EXPECT_LE(marked(), 2U);
     while (*pool.run_background()) {
@@ -89,8 +90,8 @@ TEST_F(RestartAtOnce, AThreadMarksBesideMutations) {
   expect_entries(pool);
 }
 
-// Until its store is fenced an erase has not taken the block away, and a reader may hold it for
-// longer: a sweep that ends in between must not hand it out (I4 of the heap).
+// Until an erase is fenced it has not freed the block, and a reader may use it even longer. A sweep
+// that ends in between must not hand it out (I4 of the heap).
 TEST_F(RestartAtOnce, WhatAnEraseTakesAwayIsNotSweptUnderIt) {
   make();
   Pool pool = driven();
@@ -101,7 +102,7 @@ TEST_F(RestartAtOnce, WhatAnEraseTakesAwayIsNotSweptUnderIt) {
     for (std::uint64_t k = 0; k < 15; ++k) ASSERT_TRUE(map.insert(1000 + k, k).absent());
   };
   ASSERT_TRUE(map.erase(0).present());
-  expect_whole(pool);  // the erased one's block is free now
+  expect_whole(pool);  // the erased block is free now
   for (std::uint64_t k = 0; k < 4; ++k) ASSERT_TRUE(map.insert(2000 + k, 77).absent());
   for (std::uint64_t k = 0; k < 15; ++k) {
     EXPECT_EQ(*map.get(1000 + k), std::optional<std::uint64_t>(k)) << k;
@@ -116,7 +117,7 @@ TEST_F(RestartAtOnce, ACheckFinishesTheSweep) {
   expect_entries(pool);
 }
 
-// Damage that marking finds while the pool serves: nothing vouches for what is there.
+// Marking finds damage while the pool serves: no checksum covers the content then.
 TEST_F(RestartAtOnce, DamageFoundBehindTheOpenIsNotBuried) {
   make();
   std::string bytes;
@@ -127,7 +128,7 @@ TEST_F(RestartAtOnce, DamageFoundBehindTheOpenIsNotBuried) {
   const std::uint64_t magic = testing::LittleEngine<RealPlatform>::kMagic;
   const std::size_t root = bytes.find(std::string_view(reinterpret_cast<const char*>(&magic), 8));
   ASSERT_NE(root, std::string::npos);
-  const std::uint64_t nowhere = 3;  // in the place of the last slot's block
+  const std::uint64_t nowhere = 3;  // replaces the last slot's block
   std::memcpy(&bytes[root + 64 + 119 * 16], &nowhere, sizeof(nowhere));
   std::ofstream(path_, std::ios::binary | std::ios::in).write(bytes.data(), std::ssize(bytes));
   {
@@ -159,7 +160,7 @@ TEST_F(RestartAtOnce, AMapDroppedMeanwhileLeavesNothing) {
   }
   EXPECT_EQ(marked(), before);
   expect_whole(pool);
-  auto map = map_of(pool);  // another one, in the space of the first
+  auto map = map_of(pool);  // another map, in the space of the first
   for (std::uint64_t k = 0; k < 100; ++k) ASSERT_TRUE(map.insert(k, k * 3).absent());
   expect_entries(pool);
   expect_whole(pool);
@@ -224,7 +225,7 @@ TEST_F(RestartAtOnce, ReadOnlyAndUntrustedPoolsMarkAtOpen) {
   ::unlink(copy.c_str());
 }
 
-// 4d: an insert into a full pool waits for the sweep before it answers pool_full.
+// 4d: an insert into a full pool waits for the sweep before it returns pool_full.
 TEST_F(RestartAtOnce, AFullPoolIsSweptFirst) {
   for (const std::uint32_t threads : {0U, 1U}) {
     ::unlink(path_.c_str());
@@ -258,8 +259,8 @@ TEST_F(RestartAtOnce, AFullPoolIsSweptFirst) {
   }
 }
 
-// Where a page that was not touched yet costs a fault, an open that does not touch them all leaves
-// that to the background: in steps that no disk asks for.
+// On memory, the first touch of a page costs a fault. An open that does not touch all pages leaves
+// that to the background, in steps that files on a disk do not have.
 TEST_F(RestartAtOnce, MemoryIsMappedInTheBackground) {
   if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm";
   const std::string on_disk = path_;
@@ -283,7 +284,7 @@ TEST_F(RestartAtOnce, MemoryIsMappedInTheBackground) {
   EXPECT_GT(steps[1], steps[0]);
 }
 
-// The write-back after a kill goes on while the pool serves, too.
+// The write-back after a kill also continues while the pool serves.
 TEST_F(RestartAtOnce, AfterAKill) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -304,8 +305,8 @@ TEST_F(RestartAtOnce, AfterAKill) {
   EXPECT_EQ(marked(), kSteps);
 }
 
-// A process that only reads does not wait for the recovery; what it leaves is what another kill
-// would leave.
+// A process that only reads does not wait for the recovery at close. It leaves the same state as
+// another kill.
 TEST_F(RestartAtOnce, ACloseLeavesTheRecoveryToTheNextOpen) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -331,11 +332,11 @@ TEST_F(RestartAtOnce, ACloseLeavesTheRecoveryToTheNextOpen) {
     for (std::uint64_t k = 1000; k < 1003; ++k) {
       EXPECT_EQ(*map_of(pool).get(k), std::optional<std::uint64_t>(k));
     }
-    expect_whole(pool);  // ends the recovery, so that this close is an ordinary one
+    expect_whole(pool);  // ends the recovery: this close is then an ordinary one
     ASSERT_TRUE(pool.close({.finish_recovery = false}).ok());
   }
   EXPECT_TRUE(Pool::inspect(path_)->clean);
-  // A pool that was closed is closed again, though its walk has just begun.
+  // A closed pool is closed again, although its walk has just begun.
   Pool pool = driven();
   expect_entries(pool);
   ASSERT_TRUE(pool.close({.finish_recovery = false}).ok());
@@ -383,8 +384,8 @@ TEST_F(RestartAtOnce, TheLossyTargetAsksTheEngineToCompact) {
   EXPECT_TRUE(target.close().ok());
 }
 
-// A pool of the torture serves at once, as one that users open, and what its map's answers rest on
-// is written back before that.
+// A pool of the torture serves at once, as users' pools do. The blocks that its map's results
+// depend on are written back first.
 TEST_F(RestartAtOnce, TheLossyTargetToo) {
   little_rules().at_once = true;
   const testing::TortureOptions options{.mode = "lossless", .keys = "integer"};

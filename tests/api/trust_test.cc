@@ -1,5 +1,5 @@
-// When a pool is trusted: copies, other boots, syncs with and without writers; and which durability
-// an open gives.
+// The conditions for trusting a pool: copies, other boots, syncs with and without writers; and the
+// durability of an open.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 namespace perdure::test {
 namespace {
 
-// An open that states no durability does not take the file's away.
+// An open without a durability keeps the file's.
 TEST(Durabilities, AutomaticKeepsThatOfTheLastOpen) {
   TempPath path;
   for (const Durability stated : {Durability::emulated, Durability::process}) {
@@ -41,7 +41,8 @@ TEST(Trust, ACopyOfAnOpenPoolIsUntrusted) {
     Pool pool = open_pool(path, small_pool());
     fill_pool(pool);
     std::string bytes = read_bytes(path);
-    for (std::string again; bytes != again; again.swap(bytes)) {  // the pool's own thread rests
+    // waits until the pool's own thread rests
+    for (std::string again; bytes != again; again.swap(bytes)) {
       again = read_bytes(path);
     }
     write_bytes(copy, bytes);
@@ -53,7 +54,7 @@ TEST(Trust, ACopyOfAnOpenPoolIsUntrusted) {
   EXPECT_FALSE(info.trusted);
   EXPECT_FALSE(info.trust_note.empty());
   {
-    // Nothing was written while it was copied, so a full check passes and the user may accept it.
+    // Nothing was written during the copy. A full check passes, and the user may accept the copy.
     PoolOptions accept = small_pool();
     accept.accept_untrusted = true;
     Pool pool = open_pool(copy, accept);
@@ -81,9 +82,9 @@ TEST(Trust, ACopyOfASyncedPoolIsAPool) {
   EXPECT_TRUE(must(Pool::inspect(copy)).synced);
   EXPECT_FALSE(must(Pool::inspect(copy)).clean);
   auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
-  ASSERT_TRUE(was_present(numbers.update(mix(3), 3)));  // the bytes stay what they were
+  ASSERT_TRUE(was_present(numbers.update(mix(3), 3)));  // the bytes stay the same
   EXPECT_FALSE(must(pool.info()).synced);
-  // The file may grow in the background while it is copied.
+  // The file may grow in the background during the copy.
   const auto expect_late_refused = [&] {
     write_bytes(late, read_bytes(path));
     expect_refused(late, {StatusCode::untrusted, StatusCode::corruption});
@@ -95,7 +96,7 @@ TEST(Trust, ACopyOfASyncedPoolIsAPool) {
     expect_sound(backup);
     must(backup.close());
   }
-  // Every mutation that there is.
+  // Every kind of mutation.
   auto texts = must(pool.map<Bytes, Bytes>("texts", small_map()));
   const std::function<void()> mutations[] = {
       [&] { (void)must(numbers.insert(mix(1'000'000), 1)); },
@@ -113,7 +114,7 @@ TEST(Trust, ACopyOfASyncedPoolIsAPool) {
   }
 }
 
-// The caller let writers go on before the copy was made: old header, new pages.
+// Writers continued before the copy was made: it has an old header and new pages.
 TEST(Trust, ACopyThatAMutationRanIntoIsFoundOut) {
   TempPath path, copy("copy");
   Pool pool = open_pool(path, small_pool());
@@ -132,7 +133,7 @@ TEST(Trust, ACopyThatAMutationRanIntoIsFoundOut) {
       12'345U);
 }
 
-// Writers all the time: sync makes durable, seals nothing, and nobody waits for anybody.
+// With writers all the time, sync makes stores durable, seals nothing, and blocks no thread.
 TEST(Trust, SyncUnderWriters) {
   TempPath path, copy("copy");
   Pool pool = open_pool(path, small_pool());
@@ -147,8 +148,8 @@ TEST(Trust, SyncUnderWriters) {
   for (int i = 0; i < 20; ++i) {
     must(pool.sync());
     write_bytes(copy, read_bytes(path));
-    // Whatever the moment was: trusted only if no store fell between seal and copy. (The file may
-    // have grown while it was read: then the copy is shorter than its header says.)
+    // The copy is trusted only if no store fell between seal and copy. The file may have grown
+    // while it was read: the copy is then shorter than its header says.
     auto backup = Pool::open(copy, {.mode = OpenMode::existing});
     if (!backup) {
       EXPECT_TRUE(backup.error() == StatusCode::untrusted ||
@@ -165,9 +166,9 @@ TEST(Trust, SyncUnderWriters) {
   expect_sound(pool);
 }
 
-// Copies of an open pool and of a closed one, with pages lost. A full check of the first cannot say
-// which entries it lacks (docs/durability.md); what is served is right. In the second one nothing
-// is lost unnoticed.
+// Copies of an open pool and of a closed one, with lost pages. A full check of the first cannot say
+// which entries are missing (docs/durability.md), but the entries that it serves are right. In the
+// second one every loss is noticed.
 TEST(Trust, AcceptingAnUntrustedPoolThatIsBrokenFails) {
   TempPath path, copy("copy");
   std::string copies[2];
@@ -178,8 +179,8 @@ TEST(Trust, AcceptingAnUntrustedPoolThatIsBrokenFails) {
     must(pool.close());
     copies[1] = read_bytes(path);
   }
-  // Everything behind the headers and tables torn: alternating pages lost, which leaves no chain of
-  // leaves whole; then fewer, so that root blocks stay.
+  // Alternating pages behind the headers and tables are lost first, which breaks every chain of
+  // leaves. Later rounds lose fewer, and root blocks remain.
   for (std::size_t round = 0; round < scaled(32, 8); ++round) {
     for (const bool closed : {false, true}) {
       std::string bytes = copies[closed ? 1 : 0];
@@ -198,7 +199,7 @@ TEST(Trust, AcceptingAnUntrustedPoolThatIsBrokenFails) {
                   describe(pool.error()));
           return;
         }
-        if (closed) {  // trusted, so nobody has checked it yet
+        if (closed) {  // trusted, and therefore not checked yet
           const auto report = pool->check({.deep = true});
           if (!report || !report->ok()) return;
         }
@@ -211,8 +212,8 @@ TEST(Trust, AcceptingAnUntrustedPoolThatIsBrokenFails) {
   }
 }
 
-// Another boot, played in a mount namespace where the kernel's boot id reads differently. Needs the
-// right to make one (root, or unprivileged user namespaces).
+// Simulates another boot in a mount namespace with another boot id. Needs the right to make one:
+// root, or unprivileged user namespaces.
 bool become_another_boot(const std::string& fake_id_file) {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
@@ -229,7 +230,7 @@ TEST(Trust, AnotherBoot) {
   struct Case {
     const char* name;
     bool killed;
-    int syncs;  // 1: after everything; 2: and a mutation after it
+    int syncs;  // 1: after everything; 2: with a mutation after it
     CloseOptions close;
     Durability durability;
     StatusCode expected;
@@ -268,7 +269,7 @@ TEST(Trust, AnotherBoot) {
       {
         auto pool = Pool::open(path, options);
         require(code_of(pool) == row.expected,
-                "open answered " + (pool ? "ok" : describe(pool.error())));
+                "open returned " + (pool ? "ok" : describe(pool.error())));
         if (pool) {
           require(wrong_content(*pool).empty(), "content");
           return;
@@ -276,7 +277,7 @@ TEST(Trust, AnotherBoot) {
       }
       require(read_bytes(path) == before, "a refused file was changed");
       options.accept_untrusted = true;
-      Pool pool = open_pool(path, options);  // nothing was lost: tmpfs kept it all
+      Pool pool = open_pool(path, options);  // nothing was lost: tmpfs kept it
       require(wrong_content(pool).empty(), "content after accept");
       must(pool.close());
       options.accept_untrusted = false;
@@ -286,7 +287,7 @@ TEST(Trust, AnotherBoot) {
     EXPECT_TRUE(end.ok()) << end;
     if (row.killed) continue;
   }
-  // In this boot the same unclean and unsynced files are fine.
+  // In this boot the same unclean and unsynced files are trusted.
   TempPath path;
   make_pool(path, {.sync = false});
   const PoolInfo info = must(Pool::inspect(path));

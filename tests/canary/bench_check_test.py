@@ -30,7 +30,7 @@ def ratios(generator, factor, noise, turns=TURNS):
 
 class Interval(unittest.TestCase):
     def test_ranks_of_the_table(self):
-        # From the binomial distribution with p = 1/2, as printed tables have them.
+        # Printed tables of the binomial distribution with p = 1/2.
         for n, k in ((5, 0), (6, 1), (8, 1), (9, 2), (12, 3), (15, 4), (20, 6), (25, 8), (30, 10)):
             self.assertEqual(stats.interval_rank(n), k, n)
 
@@ -206,9 +206,9 @@ class Turns(unittest.TestCase):
 
 class Base(unittest.TestCase):
     def chosen(self, wanted, changes):
-        answers = {"status": changes, "rev-parse": "abc\n"}
+        replies = {"status": changes, "rev-parse": "abc\n"}
         with mock.patch.object(bench_check, "git",
-                               side_effect=lambda *words: answers[words[0]]) as asked:
+                               side_effect=lambda *words: replies[words[0]]) as asked:
             bench_check.base_commit(wanted)
         return asked.call_args.args[-1]
 

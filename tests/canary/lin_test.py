@@ -19,7 +19,7 @@ VERSIONED = ("--engine", "pskiplist")
 
 
 def go(*arguments):
-    # Nothing is fetched: `make setup-go` and `make lin` do that.
+    # Fetches nothing: `make setup-go` and `make lin` do that.
     return subprocess.run([GO, *arguments], cwd=CHECKER, text=True, capture_output=True,
                           env={**os.environ, "GOFLAGS": "-mod=mod", "GOPROXY": "off"},
                           timeout=250, check=False)

@@ -1,6 +1,6 @@
-// A crash explorer that stays green when a write-back is missing proves nothing. In every run: a
-// handful of sites of pool, heap and each engine lose theirs, and each must be noticed;
-// perdure-mutants does the same to all of them.
+// A crash explorer that passes without a write-back proves nothing. Every run removes the
+// write-back of a few sites of pool, heap and each engine; each must be noticed. perdure-mutants
+// does so for all sites.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ struct Planted {
   std::string mutant;
 };
 
-// Of its baseline, every trial without a mutant, only what the searches come to is run, and once.
+// Runs each trial of the baseline, without a mutant, at most once, and only if a search reaches it.
 MutantRunner& runner(const EngineUnderTest& engine) {
   static std::map<Engine, MutantRunner> made;
   return made.try_emplace(engine.engine, trials(engine, 1), 2U).first->second;

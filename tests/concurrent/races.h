@@ -1,5 +1,5 @@
-// A pool with one map of an engine under threads, with and without write-backs, that must be sound
-// at the end.
+// A pool with one map of an engine under threads, with and without write-backs. It must be sound at
+// the end.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class Races : public ::testing::TestWithParam<EngineDurability> {
   }
   const EngineInfo& engine() const { return std::get<0>(GetParam()); }
   Durability durability() const { return std::get<1>(GetParam()); }
-  // `partition_bits`: of engines that have partitions.
+  // `partition_bits`: for engines with partitions.
   template <class K, class V>
   AnyMap<K, V> open_map(std::uint32_t partition_bits) {
     return {pool_, "m", engine(), {.phast = {.partition_bits = partition_bits}}};

@@ -1,5 +1,5 @@
-// Races whose outcome is known: of N threads that do the same, exactly one succeeds, and what
-// splits move stays findable.
+// Races with a known outcome: of N threads that make the same call, exactly one succeeds; and a
+// split never hides the keys that it moves.
 #include <algorithm>
 #include <barrier>
 #include <string>
@@ -15,8 +15,8 @@ using Bytes = std::string_view;
 
 INSTANTIATE_TEST_SUITE_P(Engines, Races, with_durabilities(all_engines()), race_name);
 
-// All threads do `action(thread, key)` on the same keys in the same order, in step, and `tally`
-// sees how many answered true for each key.
+// All threads call `action(thread, key)` for the same keys in the same order, in step. `tally`
+// receives the number of calls that returned true for each key.
 template <class Action, class Tally>
 void in_step(int threads, std::uint64_t rounds, Violations& violations, Action action,
              Tally tally) {
@@ -68,7 +68,7 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       }
     };
   };
-  // Inserts: one wins, and its value is what stays.
+  // Inserts: one wins, and its value stays.
   in_step(
       kThreads, rounds, violations,
       [&](int t, std::uint64_t i) {
@@ -76,7 +76,7 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
         const bool won = was_absent(map.insert(K(key), static_cast<std::uint64_t>(t)));
         if (won) winner[i] = static_cast<std::uint64_t>(t);
         if (!was_present(map.contains(K(key))))
-          violations.add("absent right after insert answered");
+          violations.add("absent right after insert returned");
         return won;
       },
       once("insert"));
@@ -93,12 +93,12 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       [&](int, std::uint64_t i) {
         const auto key = race_key<K>(i);
         const bool won = was_present(map.erase(K(key)));
-        if (was_present(map.contains(K(key)))) violations.add("present right after erase answered");
+        if (was_present(map.contains(K(key)))) violations.add("present right after erase returned");
         return won;
       },
       once("erase"));
   EXPECT_EQ(map.count(), 0U);
-  // Upserts: one finds the key new.
+  // Upserts: one finds the key absent.
   in_step(
       kThreads, rounds, violations,
       [&](int t, std::uint64_t i) {
@@ -107,7 +107,7 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
       },
       once("upsert of a new key"));
   EXPECT_EQ(map.count(), rounds);
-  // Insert against erase: presence at the end is what the answers add up to.
+  // Insert against erase: the sum of the results gives the presence at the end.
   std::vector<std::atomic<int>> balance(rounds);
   in_step(
       kThreads, rounds, violations,
@@ -125,13 +125,13 @@ void same_key_races(AnyMap<K, std::uint64_t>& map, Violations& violations) {
   for (std::uint64_t i = 0; i < rounds; ++i) {
     const auto key = race_key<K>(i);
     const int present = 1 + balance[i].load();
-    if (present != 0 && present != 1) violations.add("answers of insert and erase do not add up");
+    if (present != 0 && present != 1) violations.add("results of insert and erase do not add up");
     if (was_present(map.contains(K(key))) != (present == 1))
-      violations.add("presence contradicts answers");
+      violations.add("presence contradicts results");
     left += present == 1 ? 1 : 0;
   }
   EXPECT_EQ(map.count(), left);
-  // Erase against update: an update that answers true found the key.
+  // Erase against update: an update that returns true found the key.
   in_step(
       kThreads, rounds, violations,
       [&](int t, std::uint64_t i) {
@@ -163,7 +163,7 @@ TEST_P(Races, P1_LastSlotOfALeaf) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
   constexpr int kThreads = 4;
   const std::uint64_t rounds = scaled(200, 100, 20);
-  const std::uint64_t per_thread = 30;  // 120 keys: two leaves' worth, so that some splits race
+  const std::uint64_t per_thread = 30;  // 120 keys: two leaves' worth; some splits race
   for (std::uint64_t round = 0; round < rounds; ++round) {
     Team team(violations_);
     for (int t = 0; t < kThreads; ++t) {
@@ -171,7 +171,7 @@ TEST_P(Races, P1_LastSlotOfALeaf) {
         for (std::uint64_t i = 0; i < per_thread; ++i) {
           const std::uint64_t key = i * kThreads + static_cast<std::uint64_t>(t);
           if (!was_absent(map.insert(key, key)))
-            violations_.add("insert of a new key answered exists");
+            violations_.add("insert of a new key returned exists");
         }
       });
     }
@@ -179,14 +179,14 @@ TEST_P(Races, P1_LastSlotOfALeaf) {
     for (std::uint64_t key = 0; key < per_thread * kThreads; ++key) {
       ASSERT_EQ(must(map.get(key)), std::optional(key)) << "round " << round;
     }
-    // Emptied by all threads at once, so that unlinks race as well.
+    // All threads empty it at once: unlinks race, too.
     Team erasers(violations_);
     for (int t = 0; t < kThreads; ++t) {
       erasers.start([&, t] {
         for (std::uint64_t i = 0; i < per_thread; ++i) {
           const std::uint64_t key = i * kThreads + static_cast<std::uint64_t>(t);
           if (!was_present(map.erase(key)))
-            violations_.add("erase of a present key answered absent");
+            violations_.add("erase of a present key returned absent");
         }
       });
     }
@@ -195,7 +195,7 @@ TEST_P(Races, P1_LastSlotOfALeaf) {
   }
 }
 
-// P6, P7, P8: inserts split leaves and index nodes while readers look for what was acknowledged.
+// P6, P7, P8: inserts split leaves and index nodes while readers look up acknowledged keys.
 template <class K>
 void readers_never_miss(AnyMap<K, std::uint64_t>& map, bool descending, Violations& violations) {
   const std::uint64_t n = scaled(200'000, 8'000);
@@ -214,7 +214,7 @@ void readers_never_miss(AnyMap<K, std::uint64_t>& map, bool descending, Violatio
   Team team(violations);
   team.start([&] {
     for (std::uint64_t i = 0; i < n && !violations.any(); ++i) {
-      if (!was_absent(map.insert(K(key_of(i)), i))) violations.add("insert answered exists");
+      if (!was_absent(map.insert(K(key_of(i)), i))) violations.add("insert returned exists");
       acknowledged.store(i + 1);
     }
     done = true;
@@ -225,7 +225,7 @@ void readers_never_miss(AnyMap<K, std::uint64_t>& map, bool descending, Violatio
       while (!done.load() && !violations.any()) {
         const std::uint64_t there = acknowledged.load();
         if (there == 0) continue;
-        // Mostly the newest, which have just been moved by a split.
+        // Mostly the newest, which a split has just moved.
         const std::uint64_t i = rng.one_in(3)
                                     ? rng.below(there)
                                     : there - 1 - rng.below(std::min(there, std::uint64_t{150}));
@@ -268,7 +268,7 @@ TEST_P(Races, P6_StaleInode_Strings) {
   readers_never_miss<Bytes>(map, false, violations_);
 }
 
-// P9: updates of resident keys while their leaf is split by inserts around them; none may be lost.
+// P9: updates of resident keys while inserts around them split their leaf. None may be lost.
 TEST_P(Races, P9_UpdatesDuringSplits) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
   const std::uint64_t residents = scaled(400, 60);

@@ -1,5 +1,6 @@
-// What has returned is seen: answers that only a store buffer, or a slot that is used again at the
-// wrong moment, could give. The windows are a few hundred nanoseconds wide: many rounds, in step.
+// Effects of returned calls are visible. Only a store buffer, or a slot that is reused at the wrong
+// moment, could cause the wrong results tested here. The windows are a few hundred nanoseconds
+// wide: many rounds, in step.
 #include <atomic>
 #include <vector>
 
@@ -16,7 +17,7 @@ class OrderedReturned : public Returned {};
 INSTANTIATE_TEST_SUITE_P(Engines, Returned, with_durabilities(all_engines()), race_name);
 INSTANTIATE_TEST_SUITE_P(Engines, OrderedReturned, with_durabilities(ordered_engines()), race_name);
 
-// Lets two threads go at the same moment, again and again.
+// Starts two threads at the same moment, repeatedly.
 class Pair {
  public:
   void meet() {
@@ -30,8 +31,8 @@ class Pair {
   alignas(64) std::atomic<long> arrived_{0};
 };
 
-// Two keys of different leaves. Each thread writes its own, then reads the other's: at least one
-// must see what the other wrote.
+// Two keys of different leaves. Each thread writes its own key, then reads the other's. At least
+// one must see the other's write.
 template <class Write, class Saw>
 long neither_saw(std::uint64_t rounds, Violations& violations, Write write, Saw saw) {
   std::vector<char> seen[2] = {std::vector<char>(rounds), std::vector<char>(rounds)};
@@ -104,7 +105,7 @@ TEST_P(Returned, ErasesAreSeenByLookupsThatBeginLater) {
   EXPECT_EQ(neither, 0);
 }
 
-// 1b: one key is inserted with a new value each time and erased again, mostly in one slot. A value
+// 1b: inserts one key with a new value each time and erases it again, mostly in one slot. A value
 // that was seen and then missed must not come back.
 TEST_P(Returned, P1b_AnInsertIsNotSeenBeforeItCounts) {
   auto map = open_map();

@@ -1,5 +1,5 @@
-// Threads and memory: what is unlinked, reused or dropped under readers stays right for them, and
-// what threads leave behind does not add up.
+// Threads and memory: objects that are unlinked, reused or dropped stay valid for their readers,
+// and the remains of threads do not accumulate.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -16,8 +16,8 @@ using Bytes = std::string_view;
 INSTANTIATE_TEST_SUITE_P(Engines, Races, with_durabilities(all_engines()), race_name);
 INSTANTIATE_TEST_SUITE_P(Engines, OrderedRaces, with_durabilities(ordered_engines()), race_name);
 
-// 1g and P17: leaves are emptied, unlinked and refilled under scans in both directions; keys that
-// stay are delivered exactly once and in order.
+// 1g and P17: empties, unlinks and refills leaves under scans in both directions. Scans deliver
+// resident keys exactly once and in order.
 template <class K>
 void unlinks_under_scans(AnyMap<K, std::uint64_t>& map, Violations& violations) {
   const std::uint64_t n = scaled(30'000, 15'000, 3'000);
@@ -112,8 +112,8 @@ TEST_P(OrderedRaces, P1g_UnlinkUnderScans_P17_Strings) {
   unlinks_under_scans<Bytes>(map, violations_);
 }
 
-// 1b, driven by hand: k leaves its slot, k' takes it, k comes back elsewhere. A lookup of k may say
-// v, v'' or absent, and nothing that k' ever had.
+// 1b, driven by hand: k leaves its slot, k' takes it, k comes back elsewhere. A lookup of k may
+// return v, v'' or absent, and no value of k'.
 TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
   const std::uint64_t rounds = scaled(150'000, 75'000, 5'000);
@@ -147,7 +147,7 @@ TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
           if (values[i] && *values[i] >> 32 != keys[i]) violations_.add("a value of another key");
         }
         if (!values[2]) violations_.add("a key that never left is absent");
-        // Rounds only go up for one observer.
+        // For one observer, rounds only rise.
         if (values[0]) {
           const std::uint64_t round = *values[0] & 0xffff'ffff;
           if (round < newest) violations_.add("a value from the past");
@@ -159,8 +159,8 @@ TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
   team.join();
 }
 
-// A stalled reader holds its view; writers go on, records of its epoch are not reused, and stats
-// name it.
+// A stalled reader keeps its view. Writers continue, blocks of its epoch are not reused, and stats
+// report it.
 TEST_P(Races, P18_StalledReaderKeepsItsView) {
   auto map = open_map<Bytes, Bytes>(7);
   const std::string kept(200, 'k');
@@ -193,15 +193,16 @@ TEST_P(Races, P18_StalledReaderKeepsItsView) {
   });
   team.join();
   EXPECT_EQ(step.load(), 3);
-  // Once it has gone, what was waiting is reused.
+  // Once it has gone, the waiting blocks are reused.
   for (int i = 0; i < 6'000; ++i) must(map.update("key", std::string(200, 'z')));
   EXPECT_EQ(must(pool_.stats()).stalled_readers, 0U);
-  // All of it, also what a thread that has ended had retired; the last updates may still wait.
+  // All of them, also those that an ended thread had retired; only the last updates may still wait.
   EXPECT_LT(must(pool_.stats()).limbo_blocks, 3'000U)
       << "blocks of the stalled time were never freed";
 }
 
-// A full pool is not refused for what a reader holds back that is only slow to leave its guard.
+// A full pool must not fail because of blocks held by a reader that is only slow to leave its
+// guard.
 TEST_P(Races, AFullPoolWaitsForAReaderThatLeavesSoon) {
   TempPath path;
   Pool pool = open_pool(path, {.durability = durability(), .max_size = 8_MiB});
@@ -230,7 +231,8 @@ TEST_P(Races, AFullPoolWaitsForAReaderThatLeavesSoon) {
   team.join();
 }
 
-// Threads come and go: their slots, caches and free lists are taken over, nothing adds up.
+// Threads come and go. Other threads take over their slots, caches and free lists: nothing
+// accumulates.
 TEST_P(Races, AThousandShortLivedThreads) {
   auto map = open_map<std::uint64_t, Bytes>(7);
   const std::uint64_t threads = scaled(1'000, 150);
@@ -258,7 +260,7 @@ TEST_P(Races, AThousandShortLivedThreads) {
       << "what dead threads held is never used again";
 }
 
-// One map opened, and several maps created, from all threads at once.
+// All threads open one map and create several maps at once.
 TEST_P(Races, MapsOpenedFromSeveralThreads) {
   constexpr int kThreads = 6;
   const std::uint64_t n = scaled(2'000, 200);
@@ -284,7 +286,7 @@ TEST_P(Races, MapsOpenedFromSeveralThreads) {
   }
 }
 
-// stats, list, info and sync are for any thread, at any time.
+// Any thread may call stats, list, info and sync at any time.
 TEST_P(Races, ReportsWhileOthersWrite) {
   auto map = open_map<Bytes, Bytes>(7);
   std::atomic<bool> done{false};
@@ -310,8 +312,7 @@ TEST_P(Races, ReportsWhileOthersWrite) {
   team.join();
 }
 
-// A sync adds up what is in the pool, and gives up when somebody stores, whatever it has read by
-// then.
+// A sync computes checksums over the pool, and gives up at a store, however far it has read.
 TEST_P(Races, SyncBesideALateWriter) {
   auto map = open_map<Bytes, Bytes>(7);
   const std::string value(300, 'v');
@@ -334,14 +335,14 @@ TEST_P(Races, SyncBesideALateWriter) {
   EXPECT_EQ(map.count(), 500U);
 }
 
-// Writers and a full pool: refusals are statuses, what was acknowledged stays, erases make room.
+// Writers and a full pool: refusals are statuses, acknowledged entries stay, erases make room.
 TEST_P(Races, WritersInAFullPool) {
   TempPath path;
   Pool pool = open_pool(path, {.durability = durability(), .max_size = scaled(8_MiB, 3_MiB)});
   AnyMap<std::uint64_t, Bytes> map(pool, "m", engine());
   const std::string value(300, 'v');
   constexpr std::uint64_t kThreads = 4;
-  std::atomic<bool> was_full = false;  // for some thread: one that runs alone may find room
+  std::atomic<bool> was_full = false;  // for some thread; one that runs alone may find room
   Team team(violations_);
   for (std::uint64_t t = 0; t < kThreads; ++t) {
     team.start([&, t] {

@@ -27,7 +27,7 @@ struct MixedRun {
 using EngineRun = std::tuple<EngineInfo, MixedRun>;
 class SelfChecking : public ::testing::TestWithParam<EngineRun> {
  protected:
-  // Writers own interleaved keys, so that neighbours in one leaf belong to different threads.
+  // Writers own interleaved keys: neighbours in one leaf belong to different threads.
   template <class K, class V>
   void mixed() {
     const auto& [engine, run] = GetParam();
@@ -48,7 +48,7 @@ class SelfChecking : public ::testing::TestWithParam<EngineRun> {
       Team team(violations);
       for (int w = 0; w < run.writers; ++w) {
         team.start([&, w] {
-          // A handle of its own: handles of one map must agree.
+          // A handle of its own, because handles of one map must agree.
           AnyMap<K, V> own(pool, "m", engine, options);
           Rng rng(seed() + 1'000 + static_cast<std::uint64_t>(w));
           const auto writers = static_cast<std::size_t>(run.writers);
@@ -99,7 +99,7 @@ class SelfChecking : public ::testing::TestWithParam<EngineRun> {
       violations.expect_none();
       expect_sound(pool);
       if (violations.any()) return;
-      // And after a reopen. A map must not outlive its pool.
+      // Checks again after a reopen. A map must not outlive its pool.
       view.reset();
       must(pool.close());
       session.reset();
@@ -113,14 +113,14 @@ class SelfChecking : public ::testing::TestWithParam<EngineRun> {
 };
 
 const MixedRun kRuns[] = {
-    // Leaves split and unlink under lookups and scans all over the map.
+    // Leaves split and are unlinked under lookups and scans all over the map.
     {"Spread", Durability::process, Layout::spread, 20'000, 3, 2, 1, 120'000, 7},
     {"SpreadEmulated", Durability::emulated, Layout::spread, 20'000, 3, 2, 1, 80'000, 7},
     // 1b: one leaf whose slots are claimed, freed and claimed again all the time.
     {"P1b_SlotReuseInOneLeaf", Durability::process, Layout::dense, 24, 2, 3, 1, 200'000, 0},
     {"P1b_SlotReuseInOneLeafEmulated", Durability::emulated, Layout::dense, 24, 2, 3, 1, 120'000,
      0},
-    // Leaves at the edge of full and of empty: 80 keys, three quarters present.
+    // Leaves near full and near empty: 80 keys, three quarters present.
     {"P1_SplitsAndUnlinksOfFewLeaves", Durability::process, Layout::dense, 80, 4, 2, 2, 100'000, 0},
     {"FewLeavesEmulated", Durability::emulated, Layout::dense, 80, 4, 2, 2, 60'000, 0},
     // P6, P7, P8: the index above one partition grows by many nodes.

@@ -1,8 +1,8 @@
 // Self-checking keys, after leveldb's <key, gen, hash>. Each key has one writer at a time and goes
-// through numbered versions; whether a version is present or absent, and its value, are functions
-// of key and version. Two counters per key bracket what a reader may see: `acked` was acknowledged
-// before the read began, `started` is the newest that can have begun before it ended. Anything
-// else, be it older, newer, torn, another key's or a wrong absence, is caught by the reader itself.
+// through numbered versions. Presence and value are functions of key and version. Two counters per
+// key bound what a reader may see: `acked` was acknowledged before the read began; `started` is the
+// newest version that can have begun before the read ended. The reader itself detects every other
+// result: older, newer, torn, another key's, or a wrong absence.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace perdure::test {
 
-// The first few violations of a run, collected from all threads; gtest reports them at the end.
+// The first few violations of a run, from all threads. gtest reports them at the end.
 class Violations {
  public:
   void add(const std::string& what) {
@@ -39,7 +39,7 @@ class Violations {
   std::vector<std::string> first_;
 };
 
-// Runs the bodies at once, one thread each; what one throws is a violation.
+// Runs the bodies at once, one thread each. An exception is a violation.
 class Team {
  public:
   explicit Team(Violations& violations) : violations_(violations) {}
@@ -66,7 +66,8 @@ class Team {
   std::vector<std::thread> threads_;
 };
 
-// Where the keys lie: spread over all partitions, dense in a few leaves, or many in one partition.
+// The placement of the keys: spread over all partitions, dense in a few leaves, or many in one
+// partition.
 enum class Layout { spread, dense, one_partition };
 
 template <class K>
@@ -76,7 +77,7 @@ OwnedKey<K> tracked_key(std::uint64_t i, Layout layout) {
     const auto number = static_cast<unsigned long long>(i);
     switch (layout) {
       case Layout::spread:
-        // The first byte decides the partition; order stays that of the numbers.
+        // The first byte decides the partition. The order is that of the numbers.
         std::snprintf(text, sizeof text, "%c%08llu", static_cast<char>(1 + i / 16 % 255), number);
         return text;
       case Layout::dense:
@@ -108,7 +109,7 @@ template <class V>
 Owned<V> version_value(std::uint64_t key, std::uint32_t version) {
   const std::uint64_t hash = mix((key << 24) ^ version);
   if constexpr (std::same_as<V, std::string_view>) {
-    // The length changes with the version, across size classes; now and then several pages.
+    // The length changes with the version, across size classes. Some values have several pages.
     const std::size_t size = hash % 64 == 0 ? 5'000 + hash % 9'000 : 16 + hash % 240;
     std::string bytes = std::to_string(key) + "/" + std::to_string(version) + "/";
     bytes.resize(size, static_cast<char>('!' + hash % 90));
@@ -117,7 +118,7 @@ Owned<V> version_value(std::uint64_t key, std::uint32_t version) {
     return (std::uint64_t{version} << 32) | (hash & 0xffff'ffff);
   }
 }
-// The version that a value claims, if it is whole and belongs to the key.
+// Returns the version that a value claims, if it is whole and belongs to the key.
 template <class V>
 std::optional<std::uint32_t> version_of(std::uint64_t key, const V& value) {
   std::uint32_t version = 0;
@@ -140,7 +141,7 @@ class Tracked {
   Tracked(std::size_t keys, Layout layout, Violations& violations)
       : violations_(violations), keys_(keys) {
     for (std::size_t i = 0; i < keys; ++i) keys_[i].key = tracked_key<K>(i, layout);
-    // Scans come in key order; find a key's number by its rank.
+    // Scans come in key order: the rank gives a key's number.
     by_rank_.resize(keys);
     for (std::size_t i = 0; i < keys; ++i) by_rank_[i] = i;
     std::sort(by_rank_.begin(), by_rank_.end(),
@@ -157,34 +158,34 @@ class Tracked {
     const bool was = version_present(i, now);
     const bool will = version_present(i, next);
     state.started.store(next);
-    bool answer = false;
+    bool result = false;
     bool expected = false;
     const char* what = "";
     if (!will) {
       what = "erase";
-      answer = was_present(map.erase(key(i)));
+      result = was_present(map.erase(key(i)));
       expected = was;
     } else {
       const auto owned = version_value<V>(i, next);
       if (rng.one_in(2)) {
         what = "upsert";
-        answer = was_absent(map.put(key(i), V(owned)));
+        result = was_absent(map.put(key(i), V(owned)));
         expected = !was;
       } else if (was) {
         if (rng.one_in(4) && was_absent(map.insert(key(i), V(owned))))
           fail(i, "insert over a present key");
         what = "update";
-        answer = was_present(map.update(key(i), V(owned)));
+        result = was_present(map.update(key(i), V(owned)));
         expected = true;
       } else {
         if (rng.one_in(4) && was_present(map.update(key(i), V(owned))))
           fail(i, "update of an absent key");
         what = "insert";
-        answer = was_absent(map.insert(key(i), V(owned)));
+        result = was_absent(map.insert(key(i), V(owned)));
         expected = true;
       }
     }
-    if (answer != expected) fail(i, std::string(what) + " gave the wrong answer");
+    if (result != expected) fail(i, std::string(what) + " returned a wrong result");
     state.acked.store(next);
   }
 
@@ -221,13 +222,13 @@ class Tracked {
             "find_many");
     }
   }
-  // Ranks [first, last) in one direction, or all entries of an engine that keeps no order.
+  // Ranks [first, last) in one direction, or all entries of an engine without order.
   void check_scan(AnyMap<K, V>& map, std::size_t first, std::size_t last, bool reverse) {
     if (map.ordered() == nullptr) return check_entries(map);
     if (first < last) check_range(*map.ordered(), first, last, reverse);
   }
-  // Nothing foreign, every key that was present all the time is there, and once: only what was
-  // removed and inserted again may come again.
+  // No foreign key; every key that was present throughout occurs; and each once, except keys that
+  // were removed and inserted again.
   void check_entries(Map<K, V>& map) {
     std::vector<std::uint32_t> low(size());
     for (std::size_t i = 0; i < size(); ++i) low[i] = acked(i);
@@ -251,7 +252,7 @@ class Tracked {
       if (!delivered[i]) check_version(i, low[i], started(i), std::nullopt, "for_each");
     }
   }
-  // With all writers gone: exactly the acknowledged state.
+  // Without writers: exactly the acknowledged state.
   void check_final(AnyMap<K, V>& map) {
     std::uint64_t present = 0;
     for (std::size_t i = 0; i < size(); ++i) {
@@ -271,7 +272,7 @@ class Tracked {
     std::atomic<std::uint32_t> acked{0};
   };
 
-  // Strictly ordered, nothing foreign, and every key that was present all the time is there.
+  // Strictly ordered, no foreign key, and every key that was present throughout.
   void check_range(OrderedMap<K, V>& map, std::size_t first, std::size_t last, bool reverse) {
     std::vector<std::uint32_t> low(last - first);
     for (std::size_t rank = first; rank < last; ++rank) low[rank - first] = acked(by_rank_[rank]);
@@ -335,7 +336,7 @@ class Tracked {
       if (*version < low)
         fail(i, std::string(by) + ": older than acknowledged: " + std::to_string(*version) + " < " +
                     std::to_string(low));
-      if (*version > high) fail(i, std::string(by) + ": a version nobody wrote");
+      if (*version > high) fail(i, std::string(by) + ": a version that was never written");
       if (!version_present(i, *version)) fail(i, std::string(by) + ": a version that is absent");
       return;
     }

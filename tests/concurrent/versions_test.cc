@@ -1,5 +1,4 @@
-// Versions beside threads that write: V ids are those of docs/design/hazards.md, W ids those of
-// docs/design/pskiplist.md.
+// Versions with concurrent writers. V ids: docs/design/hazards.md. W ids: docs/design/pskiplist.md.
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -14,9 +13,10 @@ namespace {
 
 using Numbers = VersionedMap<std::uint64_t, std::uint64_t>;
 
-// V5, W1 to W4: each writer sets its first key, then its second, to 1, 2, 3, .. So in every version
-// first is second, or one more; and what a version has been read as, it stays. Other keys come and
-// go, so that leaves, slots and nodes are reused beside it, and old versions are trimmed.
+// V5, W1 to W4: each writer sets its first key, then its second, to 1, 2, 3, .. Therefore in every
+// version first equals second or is one more, and every read of a version gives the same values.
+// Other keys come and go: leaves, slots and nodes are reused meanwhile, and old versions are
+// trimmed.
 TEST(Versions, V5_W1_W3_W4_TagsAreConsistentAndImmutable) {
   constexpr std::uint64_t kWriters = 2;
   TempPath path;

@@ -1,5 +1,5 @@
-// AnyMap: a map of any engine, with scans where its engine keeps order; for the suites that run on
-// all engines with run-time parameters.
+// AnyMap: a map of any engine, with scans if the engine keeps order. For suites that run on all
+// engines with run-time parameters.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ class AnyMap : public Map<K, V> {
   }
   // The same map; null if its engine keeps no order.
   OrderedMap<K, V>* ordered() { return ordered_ ? &*ordered_ : nullptr; }
-  // Entries as the map delivers them, each once.
+  // Visits every entry and returns their number.
   std::uint64_t count() {
     return must(this->for_each([](const K&, const V&) {}));
   }

@@ -13,7 +13,7 @@
 namespace perdure::test {
 namespace {
 
-// What all the typed suites do: keys and values by number, checked answers.
+// Shared by the typed suites: keys and values by number, and checked results.
 template <class S, class MapType>
 class Fixture : public MapTest<S> {
  protected:
@@ -71,7 +71,7 @@ MAP_TEST(PointTest, EmptyMapHasNothing) {
   EXPECT_EQ(this->map_->stats().entries, 0U);
 }
 
-MAP_TEST(PointTest, InsertOfAnExistingKeyAnswersFalseAndChangesNothing) {
+MAP_TEST(PointTest, InsertOfAnExistingKeyReturnsFalseAndChangesNothing) {
   EXPECT_TRUE(this->insert(7, 1));
   EXPECT_TRUE(this->holds(7, 1));
   EXPECT_FALSE(this->insert(7, 2));
@@ -123,21 +123,21 @@ MAP_TEST(PointTest, ReadCallsBackOnceWithTheValueAndNeverForAbsentKeys) {
   EXPECT_FALSE(was_present(this->map_->contains(K(this->key(8)))));
 }
 
-MAP_TEST(PointTest, FindManyAnswersEachPosition) {
+MAP_TEST(PointTest, FindManyFillsEachPosition) {
   using K = typename TestFixture::KeyType;
   PERDURE_TRACE_SEED();
   this->fill(500, 2);  // even key numbers are present
   Rng rng;
-  // Around the batch sizes that an implementation might use, and beyond.
+  // Around possible batch sizes of an implementation, and beyond.
   for (const std::size_t size : {0, 1, 2, 7, 8, 15, 16, 17, 63, 64, 65, 128, 129, 1000}) {
     std::vector<std::uint64_t> numbers(size);
     for (auto& number : numbers) number = rng.below(1'000);
-    if (size > 3) numbers[3] = numbers[0];  // duplicates, next to each other and apart
+    if (size > 3) numbers[3] = numbers[0];  // duplicates, adjacent and apart
     if (size > 8) numbers[size - 1] = numbers[size - 2];
     std::vector<typename TestFixture::OwnedK> owned;
     for (const std::uint64_t number : numbers) owned.push_back(this->key(number));
     const std::vector<K> keys(owned.begin(), owned.end());
-    // Stale answers must not survive, and places beyond the keys must not be touched.
+    // Stale values must not survive, and places beyond the keys must not be touched.
     std::vector<std::optional<typename TestFixture::OwnedV>> values(size + 2, this->value(77));
     const std::uint64_t present = must(this->map_->get_many(keys, values));
     std::uint64_t expected = 0;
@@ -164,8 +164,7 @@ MAP_TEST(PointTest, FindManyRefusesTooFewPlaces) {
   EXPECT_EQ(code_of(this->map_->get_many(keys, values)), StatusCode::invalid_argument);
 }
 
-// A full leaf: whoever finds it full must go on and insert, in random order and in both sorted
-// orders.
+// A thread that finds a leaf full must split and insert. Random order and both sorted orders.
 MAP_TEST(PointTest, P1_NoInsertIsLostAtFullLeaves) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(12'000, 2'000);
@@ -179,8 +178,8 @@ MAP_TEST(PointTest, P1_NoInsertIsLostAtFullLeaves) {
   EXPECT_EQ(this->map_->stats().entries, n);
 }
 
-// One entry per key, however often it is inserted: an erase leaves nothing behind that could
-// resurrect.
+// One entry per key, however often it is inserted: an erase leaves no other entry that could
+// reappear.
 MAP_TEST(PointTest, P2_DuplicateKeys) {
   const std::uint64_t n = scaled(3'000, 600);
   for (int round = 0; round < 3; ++round) {
@@ -201,8 +200,8 @@ MAP_TEST(PointTest, P2_DuplicateKeys) {
   }
 }
 
-// Erased entries must neither shadow a later insert of their key nor take part in choosing where a
-// leaf splits: most of a leaf is erased, then it is filled beyond its capacity.
+// Erased entries must neither hide a later insert of their key nor influence where a leaf splits.
+// Most of a leaf is erased, then it is filled beyond its capacity.
 MAP_TEST(PointTest, P10_EraseThenInsertAgainAndSplitsOfMostlyErasedLeaves) {
   const std::uint64_t n = 56;
   for (std::uint64_t keep = 0; keep < 8; ++keep) {
@@ -236,7 +235,7 @@ MAP_TEST(PointTest, EraseEverythingInEveryOrderAndUseTheMapAgain) {
     if (order == 2) std::shuffle(victims.begin(), victims.end(), Rng());
     for (std::size_t gone = 0; gone < victims.size(); ++gone) {
       ASSERT_TRUE(this->erase(victims[gone]));
-      // A look to both sides of the erased key, where a neighbouring leaf may begin.
+      // Looks up both neighbours of the erased key, where a neighbouring leaf may begin.
       for (const std::uint64_t near : {victims[gone] + 1, victims[gone] - 1}) {
         if (near >= n) continue;
         const bool there = order == 0   ? near > victims[gone]
@@ -276,7 +275,7 @@ class OrderedTest : public Fixture<S, OrderedMap<typename S::K, typename S::V>> 
     this->map_ = this->backend_.template ordered_map<KeyType, ValueType>("map");
   }
 
-  // Bounds by key number; from_ and to_ own what the options point to.
+  // Bounds by key number. from_ and to_ own the memory of the options.
   Options bounds(std::optional<std::uint64_t> from, std::optional<std::uint64_t> to) {
     Options options;
     if (from) {
@@ -289,8 +288,8 @@ class OrderedTest : public Fixture<S, OrderedMap<typename S::K, typename S::V>> 
     }
     return options;
   }
-  // Key numbers first, first+step, ... below last, with the values that fill() gave; what a scan of
-  // the options must deliver, by callback and by iterator.
+  // Key numbers first, first+step, ... below last, with the values that fill() gave. A scan with
+  // the options must deliver them, by callback and by iterator.
   void expect_scan(Options options, std::vector<std::uint64_t> expected) {
     if (options.reverse) std::reverse(expected.begin(), expected.end());
     if (expected.size() > options.limit) expected.resize(options.limit);
@@ -357,7 +356,7 @@ MAP_TEST(OrderedTest, ScansInBothDirectionsWithinBounds) {
       run(this->bounds(end - 1, {}), {});
       if (n > 3) run(this->bounds(5, 2), {});  // an inverted range is empty
       for (int round = 0; round < static_cast<int>(scaled(20, 3)); ++round) {
-        // Bounds that are present and that are not.
+        // Bounds that are present, and bounds that are absent.
         const std::uint64_t from = rng.below(end);
         const std::uint64_t to = from + rng.below(end - from);
         auto options = this->bounds(from, to);
@@ -387,7 +386,7 @@ MAP_TEST(OrderedTest, LimitsStopExactly) {
   }
 }
 
-MAP_TEST(OrderedTest, CallbackThatAnswersFalseEndsTheScan) {
+MAP_TEST(OrderedTest, CallbackThatReturnsFalseEndsTheScan) {
   using K = typename TestFixture::KeyType;
   using V = typename TestFixture::ValueType;
   PERDURE_TRACE_SEED();
@@ -408,7 +407,7 @@ MAP_TEST(OrderedTest, CallbackThatAnswersFalseEndsTheScan) {
 
 MAP_TEST(OrderedTest, ScansStayRightWhileTheMapChangesBetweenThem) {
   PERDURE_TRACE_SEED();
-  // Sorted orders may be cached per leaf: every kind of mutation must show in the next scan.
+  // Engines may cache sorted orders per leaf: every kind of mutation must show in the next scan.
   this->fill(200, 3);
   std::map<std::uint64_t, std::uint64_t> model;
   for (std::uint64_t i = 0; i < 600; i += 3) model[i] = i;
@@ -451,8 +450,7 @@ MAP_TEST(OrderedTest, ScansStayRightWhileTheMapChangesBetweenThem) {
   }
 }
 
-// An iterator keeps no guard: what is ahead may change, and keys that stay are delivered exactly
-// once.
+// An iterator holds no guard. Entries ahead may change; resident keys are delivered exactly once.
 MAP_TEST(OrderedTest, IteratorSurvivesMutationsBetweenSteps) {
   PERDURE_TRACE_SEED();
   const std::uint64_t n = scaled(2'000, 500);
@@ -466,7 +464,7 @@ MAP_TEST(OrderedTest, IteratorSurvivesMutationsBetweenSteps) {
     std::uint64_t position = reverse ? n * 4 : 0;
     for (auto it = this->map_->scan(options); it.valid(); it.next()) {
       const std::uint64_t expected_next = reverse ? (position - 1) / 8 * 8 : (position + 7) / 8 * 8;
-      // Find the number behind the key by looking at both sides of the next resident.
+      // Finds the number of the key from both sides of the next resident.
       std::optional<std::uint64_t> number;
       for (std::uint64_t i = 0; i <= 8 && !number; ++i) {
         const std::uint64_t candidate = reverse ? expected_next + 8 - i : expected_next - 8 + i;

@@ -1,4 +1,4 @@
-// What an operation costs, as the platform counts it: F write-backs, S fences.
+// The costs of an operation, counted by the platform: F write-backs, S fences.
 #pragma once
 
 #include <compare>

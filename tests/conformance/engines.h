@@ -1,5 +1,5 @@
-// The engines under test, all of the build: the suites that use a pool as users do run on each.
-// What else a new one needs: docs/design/overview.md.
+// The engines under test: all of the build. The suites that use a pool as users do run on each.
+// docs/design/overview.md lists what else a new engine needs.
 #pragma once
 
 #include <cstdlib>
@@ -11,10 +11,10 @@
 
 namespace perdure::test {
 
-// That a row does not fall out of the table unseen: tests/crash/engines_crash_test.cc.
+// tests/crash/engines_crash_test.cc notices if an engine is missing from the testers' list.
 inline const std::span<const EngineInfo> kEngines = engines();
 
-// The engine of suites that run one at a time: the one that PERDURE_ENGINE names, or the first.
+// The engine of suites that run on one at a time: PERDURE_ENGINE, or the first.
 inline EngineInfo chosen_engine() {
   const char* name = std::getenv("PERDURE_ENGINE");
   if (name == nullptr || *name == '\0') return kEngines.front();

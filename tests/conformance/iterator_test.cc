@@ -1,5 +1,5 @@
-// Iterators against std::map: random walks of first, last, seek, next and prev in ranges of every
-// kind, of every engine that keeps order; at the latest state, and at a version.
+// Iterators compared with std::map: random walks of first, last, seek, next and prev in ranges of
+// every kind, for every engine with order; at the latest state, and at a version.
 #include <iterator>
 #include <limits>
 #include <map>
@@ -13,8 +13,7 @@
 namespace perdure::test {
 namespace {
 
-// What an iterator over a std::map does: one position in the entries inside the range, in the
-// direction of the scan.
+// An iterator over a std::map: one position among the entries in the range, in scan direction.
 template <class K, class V>
 class Reference {
  public:
@@ -77,11 +76,11 @@ void expect_same(const It& it, const Reference<K, V>& reference, const char* cal
   ASSERT_TRUE(it.value() == V(reference.entry().second)) << "after " << call;
 }
 
-// A walk of `steps` calls. `key_of` makes a key to seek.
+// Walks `steps` calls. `key_of` makes a key to seek.
 template <class It, class K, class V, class KeyOf>
 void walk(It it, Reference<K, V> reference, Rng& rng, std::uint64_t steps, KeyOf&& key_of) {
   ASSERT_NO_FATAL_FAILURE(expect_same(it, reference, "scan()"));
-  std::uint64_t run = 0;  // steps left in the direction that was chosen
+  std::uint64_t run = 0;  // steps left in the chosen direction
   bool forward = true;
   for (std::uint64_t i = 0; i < steps; ++i) {
     if (run == 0 || (!it.valid() && rng.one_in(3))) {
@@ -126,7 +125,7 @@ class IteratorTest : public MapTest<KindsT> {
   }
 
  protected:
-  // Even numbers are keys; odd ones lie between them. 0 and the greatest are there, too.
+  // Even numbers are keys; odd ones lie between them. 0 and the greatest number are keys, too.
   static OwnedKey<K> key(std::uint64_t i) {
     if constexpr (std::same_as<K, std::uint64_t>) {
       if (i == 0) return 0;
@@ -146,7 +145,7 @@ class IteratorTest : public MapTest<KindsT> {
       content_[k] = v;
     }
   }
-  // `from` and `to` own what the options point to.
+  // `from` and `to` own the memory of the options.
   ScanOptions<K> options(Rng& rng) {
     ScanOptions<K> out;
     if (rng.one_in(2)) {
@@ -207,7 +206,7 @@ class OrderedEngine : public ::testing::TestWithParam<EngineInfo> {
 INSTANTIATE_TEST_SUITE_P(All, OrderedEngine, ::testing::ValuesIn(ordered_engines()),
                          [](const auto& one) { return name_of(one.param); });
 
-// An iterator that pointed to its map would read freed memory behind its first batch.
+// An iterator that pointed to its map would read freed memory after its first batch.
 TEST_P(OrderedEngine, OutlivesTheMapObject) {
   {
     Numbers numbers = map();
@@ -223,7 +222,7 @@ TEST_P(OrderedEngine, OutlivesTheMapObject) {
   EXPECT_EQ(expected, 10U);
 }
 
-// Whatever comes and goes beside it: in order, inside the range, and what stays is delivered once.
+// With entries that come and go meanwhile: in order, inside the range, and resident keys once.
 TEST_P(OrderedEngine, WalksBesideChanges) {
   PERDURE_TRACE_SEED();
   Numbers numbers = map();
@@ -255,7 +254,7 @@ TEST_P(OrderedEngine, WalksBesideChanges) {
   }
 }
 
-// A batch ends early where values are large.
+// A batch ends early if values are large.
 TEST_P(OrderedEngine, WalksOverLargeValues) {
   auto texts =
       must(pool_.ordered_map<std::uint64_t, std::string_view>("t", {.engine = GetParam().engine}));
@@ -341,7 +340,7 @@ TEST_F(SnapshotTest, IteratesAtItsVersion) {
     if (rng.one_in(2)) options.from = rng.below(600);
     if (rng.one_in(2)) options.to = rng.below(600);
     for (int i = 0; i < 30; ++i) must(map.erase(rng.below(600)));
-    // The snapshot goes first: the iterator holds the version for itself.
+    // The snapshot is destroyed first: the iterator holds the version itself.
     auto it = std::make_unique<Layers::Snapshot>(must(map.snapshot(version)))->scan(options);
     EXPECT_EQ(must(map.trim(must(map.tag()))), version) << "it is held";
     ASSERT_NO_FATAL_FAILURE(walk(std::move(it),

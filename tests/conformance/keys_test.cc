@@ -1,5 +1,5 @@
-// Keys at the edges of what the contract allows: byte strings of every awkward shape, integers at
-// partition boundaries.
+// Keys at the limits of the contract: awkward byte strings of every kind, and integers at partition
+// boundaries.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class ByteKeyTest : public MapTest<S> {
   bool holds(std::string_view key, std::uint64_t v) {
     return must(map_->get(key)) == std::optional(value_at<ValueType>(v));
   }
-  // All of the keys in, each distinct from the others, half of them out again.
+  // Inserts all keys, each distinct from the others, and erases half of them.
   void expect_distinct(const std::vector<std::string>& keys) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       ASSERT_FALSE(was_present(map_->contains(keys[i]))) << "key " << i << " before its insert";
@@ -65,7 +65,7 @@ MAP_TEST(ByteKeyTest, EmptyKey) {
   EXPECT_FALSE(was_present(this->map_->contains("")));
 }
 
-// Protocol review 1h (i): "", "\0", "\0\0" and every string that starts with eight NULs share head
+// Protocol review 1h (i): "", "\0", "\0\0" and every string that starts with eight NULs have head
 // 0.
 MAP_TEST(ByteKeyTest, P1h_KeysWithHeadZero) {
   std::vector<std::string> keys;
@@ -77,7 +77,7 @@ MAP_TEST(ByteKeyTest, P1h_KeysWithHeadZero) {
   this->expect_distinct(keys);
 }
 
-// Protocol review 1h (iii): more equal heads than a leaf has entries, told apart by bytes, then
+// Protocol review 1h (iii): more equal heads than a leaf has entries. Bytes distinguish them, then
 // length.
 MAP_TEST(ByteKeyTest, P1h_EqualHeads) {
   std::vector<std::string> keys;
@@ -129,7 +129,7 @@ MAP_TEST(ByteKeyTest, KeySizesUpToTheLimit) {
   EXPECT_EQ(code_of(map.put(too_long, value)), StatusCode::invalid_argument);
   EXPECT_EQ(code_of(map.update(too_long, value)), StatusCode::invalid_argument);
   EXPECT_TRUE(this->holds(longest, 5)) << "a refused key must not touch its longest prefix";
-  // A lookup of an impossible key may say so or say absent; it must not find anything.
+  // A lookup of an impossible key may fail or return absent. It must not find anything.
   const auto found = map.get(too_long);
   EXPECT_TRUE(found ? !found->has_value() : found.error() == StatusCode::invalid_argument);
   const auto erased = map.erase(too_long);
@@ -215,7 +215,7 @@ MAP_TEST(PrefixScanTest, PrefixesOfOrdinaryKeys) {
   }
 }
 
-// The upper bound of a prefix carries past 0xff bytes, and a prefix of nothing but 0xff has none.
+// The upper bound of a prefix carries past 0xff bytes. A prefix of only 0xff has none.
 MAP_TEST(PrefixScanTest, PrefixesThatEndIn0xff) {
   PERDURE_TRACE_SEED();
   std::set<std::string> keys = {"a",         "b",   "a\xff", "a\xff\xff", "a\xff\xff\xff",
@@ -248,7 +248,7 @@ MAP_TEST(PrefixScanTest, PrefixesWithNulsAndEmptyRanges) {
   }
 }
 
-// Order of equal heads is bytes, then length: unsigned, and "ab" before "ab\0".
+// Equal heads are ordered by unsigned bytes, then by length: "ab" before "ab\0".
 MAP_TEST(PrefixScanTest, P1h_OrderIsThatOfUnsignedBytesThenLength) {
   PERDURE_TRACE_SEED();
   std::set<std::string> keys;
@@ -291,8 +291,8 @@ std::vector<std::uint64_t> boundary_keys(std::uint32_t bits) {
                                   (std::uint64_t{1} << 63) + 1};
   for (std::uint64_t i = 0; bits != 0 && i < (std::uint64_t{1} << bits); ++i) {
     const std::uint64_t first = i << (64 - bits);
-    keys.insert({first - 1, first, first + 1});  // wraps at partition 0, as it should
-    // Where the published code put its boundaries: multiples of MAX / 2^bits.
+    keys.insert({first - 1, first, first + 1});  // wraps at partition 0 by design
+    // The boundaries of the published code: multiples of MAX / 2^bits.
     const std::uint64_t multiple = i * (kMax >> bits);
     keys.insert({multiple - 1, multiple, multiple + 1});
   }
@@ -318,7 +318,7 @@ MAP_TEST(IntegerKeyTest, P12_PartitionBoundaries) {
       ASSERT_TRUE(must(map.get(key)) == std::optional(value_at<V>(key))) << key;
     }
     if (this->backend_.place().ordered()) {
-      // An engine gives the same map to both views.
+      // An engine returns the same map for both views.
       if (!this->backend_.place().oracle()) {
         auto ordered =
             this->backend_.template ordered_map<std::uint64_t, V>("map" + std::to_string(bits));
@@ -344,7 +344,7 @@ MAP_TEST(IntegerKeyTest, P12_PartitionBoundaries) {
   }
 }
 
-// Partitions filled to splitting on both sides of each boundary.
+// Partitions filled until they split, on both sides of each boundary.
 MAP_TEST(IntegerKeyTest, P12_SplitsNextToPartitionBoundaries) {
   using V = typename TestFixture::ValueType;
   for (const std::uint32_t bits : {0U, 1U, 7U}) {
@@ -372,7 +372,7 @@ MAP_TEST(IntegerKeyTest, P12_SplitsNextToPartitionBoundaries) {
   }
 }
 
-// No key and no value is reserved: the words that implementations like to use as marks.
+// No key and no value is reserved: tests words that implementations like to use as marks.
 MAP_TEST(IntegerKeyTest, G9_NoSentinelKeysOrValues) {
   using V = typename TestFixture::ValueType;
   auto map = this->backend_.template map<std::uint64_t, V>("map");

@@ -1,5 +1,5 @@
-// Several maps in one pool: names, kinds, engines, drop and create again, what list and stats say,
-// and that all of it survives a reopen.
+// Several maps in one pool: names, kinds, engines, drop and create again, the results of list and
+// stats; and that all of it survives a reopen.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -89,7 +89,7 @@ TEST_P(MapsTest, ForEachVisitsEveryEntryOnce) {
   EXPECT_EQ(must(map.for_each([&](std::uint64_t, std::uint64_t) { return ++calls < 5; })), 5U);
 }
 
-// A capacity is a hint: a map that was made for a few entries holds many.
+// A capacity is a hint: a map made for a few entries holds many.
 TEST_P(MapsTest, CapacityIsAHint) {
   for (const std::uint64_t capacity : {1ULL, 1000ULL, 1ULL << 40}) {
     MapOptions options = engine();
@@ -111,7 +111,7 @@ TEST_P(MapsTest, OtherKindsAreRefusedAndChangeNothing) {
     must_refuse(pool_->map<std::uint64_t, Bytes>("m", engine()));
     must_refuse(pool_->map<std::int64_t, std::uint64_t>("m", engine()));
     must_refuse(pool_->map<Bytes, Bytes>("m", engine()));
-    // Another width is another kind: a narrower view would cut keys or values off.
+    // Another width is another kind: a narrower view would truncate keys or values.
     must_refuse(pool_->map<std::uint32_t, std::uint64_t>("m", engine()));
     must_refuse(pool_->map<std::uint64_t, std::uint32_t>("m", engine()));
     auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
@@ -120,7 +120,8 @@ TEST_P(MapsTest, OtherKindsAreRefusedAndChangeNothing) {
   }
 }
 
-// Without an engine an existing map keeps its own; another one is refused, by both names.
+// Without an engine in the options an existing map keeps its own. Another engine is refused with
+// both names.
 TEST_P(MapsTest, AnotherEngineIsRefused) {
   must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
   const auto own = std::string(engine_name(GetParam().engine));
@@ -150,7 +151,7 @@ TEST_P(MapsTest, ModesSayWhetherAMapMayBeMade) {
   EXPECT_EQ(must(map.get(1)), std::optional<std::uint64_t>(2));
 }
 
-// A map is read-only with its pool, and not without it.
+// A map is read-only if and only if its pool is.
 TEST_P(MapsTest, AReadOnlyMapIsOneOfAReadOnlyPool) {
   must(must(pool_->map<std::uint64_t, std::uint64_t>("m", engine())).insert(1, 2));
   MapOptions look = engine();
@@ -268,7 +269,7 @@ TEST_P(MapsTest, DropRemovesAndTheNameIsFreeForOtherKinds) {
   }
 }
 
-// Moving a store into another closes what the other had, its map first.
+// Moving a store into another one first closes the other's map, then its pool.
 TEST_P(MapsTest, StoresCanBeMoved) {
   TempPath first_path("first"), second_path("second");
   auto first = must(Store::open(first_path, {.map = {.engine = GetParam().engine}}));
@@ -347,7 +348,7 @@ TEST_P(MapsTest, StatsHaveWhatTheEngineHas) {
   EXPECT_EQ(stats.resizes.empty(), !table);
 }
 
-// What a store is asked for goes to the map that it makes.
+// The options of a store apply to the map that it makes.
 TEST_P(MapsTest, AStoreMakesItsMapAsAsked) {
   TempPath small("store"), large("store-large");
   const auto levels = [&](const std::string& path, std::uint64_t capacity) {

@@ -1,5 +1,5 @@
-// OracleIndex: the contract of detail::OrderedIndex over a std::map. The suites run on it too,
-// which shows that they test the contract and not an engine's habits.
+// OracleIndex: the contract of detail::OrderedIndex over a std::map. The suites also run on it,
+// which shows that they test the contract and not the habits of an engine.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class OracleIndex final : public detail::OrderedIndex {
     if (range.from && range.to && !(own(*range.from) < own(*range.to))) at = end;
     for (; at != end; ++at) entries.push_back({view(at->first), view(at->second)});
     if (range.reverse) std::reverse(entries.begin(), entries.end());
-    // Batches of an odd size, as leaves are.
+    // Batches of an odd size, as leaves have.
     constexpr std::size_t kBatch = 23;
     const std::span<const detail::Entry> all(entries);
     for (std::size_t begin = 0; begin < all.size(); begin += kBatch) {

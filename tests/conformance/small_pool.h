@@ -1,5 +1,5 @@
-// A small pool with known content, what it must answer, and what a refused file must look like:
-// shared by the suites of tests/api that damage, copy and share pools.
+// A small pool with known content, the results that it must return, and the state of a refused
+// file. Shared by the suites of tests/api that damage, copy and share pools.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,12 @@ using Bytes = std::string_view;
 
 inline constexpr std::uint64_t kEntries = 300;
 
-// A small pool with integers and strings in it, closed cleanly.
+// A small pool with integers and strings, closed cleanly.
 inline PoolOptions small_pool() {
   return {.durability = Durability::process, .max_size = 4_MiB, .recovery_threads = 1};
 }
-// Of the engine that the suite runs on: suites that name this run on each (tests/CMakeLists.txt).
+// A map of the engine of the suite. Suites that call this run on each engine
+// (tests/CMakeLists.txt).
 inline MapOptions small_map() {
   return {.engine = chosen_engine().engine, .phast = {.partition_bits = 3}};
 }
@@ -37,8 +38,8 @@ inline void make_pool(const std::string& path, const CloseOptions& close_options
   fill_pool(pool);
   must(pool.close(close_options));
 }
-// Empty if every entry is there and right; what is wrong otherwise. A refused map or read is an
-// answer, not a wrong one: `refused` counts it. `may_lack`: an entry that is absent is none either.
+// Returns "" if every entry is present and right, otherwise what is wrong. A refused map or read is
+// not wrong: `refused` counts it. `may_lack`: an absent entry is not wrong either.
 inline std::string wrong_content(Pool& pool, int* refused = nullptr, bool may_lack = false) {
   int ignored = 0;
   int& refusals = refused != nullptr ? *refused : ignored;
@@ -70,8 +71,7 @@ inline std::string wrong_content(Pool& pool, int* refused = nullptr, bool may_la
   return "";
 }
 
-// Opens, without creating, and expects a refusal with one of the codes that leaves the file as it
-// is.
+// Opens without creating. Expects a failure with one of the codes, and an unchanged file.
 inline void expect_refused(const std::string& path, std::initializer_list<StatusCode> codes,
                            PoolOptions options = small_pool()) {
   options.mode = OpenMode::existing;

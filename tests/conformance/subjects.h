@@ -1,4 +1,4 @@
-// What the suites of maps run on: {engine x durability, oracle} x {key kind x value kind}; and
+// The subjects of the suites of maps: {engine x durability, oracle} x {key kind x value kind}; and
 // generators of keys and values of each kind.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace perdure::test {
 
-// An enum key and a value of a size that is no power of two.
+// An enum key, and a value whose size is no power of two.
 enum class Shelf : std::int16_t {};
 struct Rgb {
   std::uint8_t red, green, blue;
@@ -28,7 +28,7 @@ struct Rgb {
 using Name = std::array<char, kMaxArrayKeyBytes>;
 using Digest = std::array<std::uint8_t, kMaxArrayValueBytes>;
 
-// Where the maps of a test live: in a pool, by an engine with a durability; or in the oracle.
+// The place of a test's maps: in a pool, by an engine with a durability; or in the oracle.
 struct Place {
   std::optional<EngineInfo> engine;
   Durability durability = Durability::process;
@@ -114,13 +114,13 @@ constexpr const char* kind_name() {
   return "rgb";
 }
 
-// Of the suites below: one test has kinds for types and, so that it is compiled for each once, its
-// place for a value.
+// Base of the suites below. A test has its kinds as types and its place as a value: it is compiled
+// once per kinds.
 template <class KindsT>
 class MapTest : public ::testing::Test {
  public:
   static bool takes(const Place&) { return true; }
-  static inline Place next;  // of the test that is made next
+  static inline Place next;  // the place of the test that is made next
 
  protected:
   void TearDown() override { backend_.expect_sound(); }
@@ -145,7 +145,7 @@ bool register_map_test(const char* suite, const char* name, const char* file, in
   return true;
 }
 
-// TYPED_TEST for suites over MapTest: for each of <suite>Kinds, in each place that the suite takes.
+// TYPED_TEST for suites over MapTest: for each of <suite>Kinds, in each place of the suite.
 #define MAP_TEST(suite, name)                                                        \
   template <class KindsT>                                                            \
   class suite##_##name : public suite<KindsT> {                                      \
@@ -168,7 +168,7 @@ OwnedKey<K> key_at(std::uint64_t i) {
   } else if constexpr (std::same_as<K, Name>) {
     Name name{};
     std::snprintf(name.data(), name.size(), "n%014llu", static_cast<unsigned long long>(i));
-    name.back() = static_cast<char>(i % 7);  // both halves tell some keys apart
+    name.back() = static_cast<char>(i % 7);  // both halves distinguish some keys
     return name;
   } else if constexpr (std::same_as<K, std::uint64_t>) {
     return (i + 1) * 0x0001'0000'0000'0001ULL;
@@ -187,7 +187,7 @@ Owned<V> value_at(std::uint64_t i) {
     text.append(bits % 90, static_cast<char>('a' + i % 26));
     return text;
   } else {
-    // Of those of more than a word, the first byte differs, or the last ones do.
+    // For values of more than a word, the first bytes differ or the last ones.
     const std::uint64_t words[2] = {sizeof(V) > 8 ? i / 2 : bits, bits};
     V value;
     std::memcpy(static_cast<void*>(&value), words, sizeof(V));

@@ -1,9 +1,9 @@
-// What the black-box suites (conformance, model, concurrent, api) share: seeds, pool files that
-// clean up after themselves, child processes, and unwrapping of Expected. Tests may throw: a failed
-// must() ends the test case with the library's own message.
+// Shared by the black-box suites (conformance, model, concurrent, api): seeds, pool files that are
+// removed, child processes, and unwrapping of Expected. Tests may throw: a failed must() ends the
+// test case with the library's own message.
 //
-// Environment: PERDURE_SEED replays a randomised test, PERDURE_SAN=1 shrinks sizes (sanitizers are
-// ten times slower), PERDURE_LONG=1 leaves out no combination (a night).
+// Environment: PERDURE_SEED replays a randomised test. PERDURE_SAN=1 shrinks sizes, because
+// sanitizers are ten times slower. PERDURE_LONG=1 runs every combination, which takes a night.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ inline bool san() {
   }();
   return on;
 }
-// As much as one would like, which takes too long for every change.
+// Whether to run every combination, which takes too long for every change.
 inline bool at_length() {
   static const bool on = std::getenv("PERDURE_LONG") != nullptr;
   return on;
@@ -50,7 +50,7 @@ inline std::uint64_t scaled(std::uint64_t full, std::uint64_t fast, std::uint64_
   return scaled(at_length() ? full : fast, shrunken);
 }
 
-// One seed per process, so that one number replays whatever failed.
+// One seed per process: one number replays any failure.
 inline std::uint64_t seed() {
   static const std::uint64_t value = [] {
     const char* text = std::getenv("PERDURE_SEED");
@@ -94,11 +94,11 @@ inline std::string describe(const Status& status) {
 
 template <class T>
 T must(Expected<T> result) {
-  if (!result) throw std::runtime_error("library answered " + describe(result.error()));
+  if (!result) throw std::runtime_error("the library returned " + describe(result.error()));
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 inline void must(const Status& status) {
-  if (!status.ok()) throw std::runtime_error("library answered " + describe(status));
+  if (!status.ok()) throw std::runtime_error("the library returned " + describe(status));
 }
 inline void must(const Found& found) { must(found.status()); }
 inline bool was_present(const Found& found) {
@@ -133,7 +133,7 @@ inline const std::filesystem::path& scratch_dir() {
     const bool roomy = statvfs("/dev/shm", &shm) == 0 && access("/dev/shm", W_OK) == 0 &&
                        std::uint64_t{shm.f_bavail} * shm.f_frsize >= 1_GiB;
     if (roomy) found = "/dev/shm";
-    // A test that died by a signal left its files behind: remove those of dead processes.
+    // A test that died by a signal left its files: removes those of dead processes.
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(found, ignored)) {
       long pid = 0;
@@ -148,7 +148,7 @@ inline const std::filesystem::path& scratch_dir() {
   return dir;
 }
 
-// A path nobody else uses; whatever stands there at the end is removed.
+// A unique path. The destructor removes the file or folder there.
 class TempPath : public std::string {
  public:
   explicit TempPath(std::string_view tag = "pool") {
@@ -176,7 +176,7 @@ inline std::string read_bytes(const std::string& path) {
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return bytes;
 }
-// Rewrites in place: the inode, which a pool remembers, stays.
+// Rewrites in place: a pool remembers its inode.
 inline void write_bytes(const std::string& path, std::string_view bytes) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -185,8 +185,8 @@ inline void write_bytes(const std::string& path, std::string_view bytes) {
 
 struct ChildEnd {
   bool exited = false;
-  int code = 0;    // if exited
-  int signal = 0;  // if not
+  int code = 0;    // if it exited
+  int signal = 0;  // otherwise
   bool ok() const { return exited && code == 0; }
 };
 inline std::ostream& operator<<(std::ostream& out, const ChildEnd& end) {
@@ -207,8 +207,8 @@ inline ChildEnd wait_child(pid_t pid) {
   return end;
 }
 
-// Forks; the child runs `body` and exits 0, or 99 with the message of what it threw on stderr. A
-// child that hangs is ended by SIGALRM.
+// Forks. The child runs `body` and exits with 0, or with 99 after it printed the message of an
+// exception to stderr. SIGALRM ends a child that hangs.
 template <class F>
 pid_t start_child(F&& body) {
   std::fflush(nullptr);
@@ -235,7 +235,7 @@ inline Pool open_pool(const std::string& path, const PoolOptions& options) {
   return must(Pool::open(path, options));
 }
 
-// Every reopen is followed by this: no violation, nothing lost by the heap.
+// Call it after every reopen: no violation, and no block lost by the heap.
 inline void expect_sound(const Pool& pool) {
   auto report = pool.check({.deep = true});
   ASSERT_TRUE(report.has_value()) << describe(report.error());

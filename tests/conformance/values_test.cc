@@ -16,7 +16,7 @@ class ByteValueTest : public MapTest<S> {
  protected:
   using KeyType = typename S::K;
   void SetUp() override { map_ = this->backend_.template map<KeyType, std::string_view>("map"); }
-  // Position-dependent, so that a block of another value or a shifted copy shows.
+  // Depends on the position: a block of another value or a shifted copy differs.
   static std::string content(std::size_t size, std::uint64_t salt) {
     std::string bytes(size, '\0');
     for (std::size_t i = 0; i < size; ++i) {
@@ -84,7 +84,7 @@ MAP_TEST(ByteValueTest, ValuesGrowAndShrinkOnUpdate) {
   }
   for (std::uint64_t round = 0; round < scaled(4'000, 600); ++round) {
     const std::uint64_t k = rng.below(100);
-    // Neighbouring sizes mostly, a jump now and then, through every size class.
+    // Mostly neighbouring sizes, sometimes a jump, through every size class.
     const std::size_t size = rng.one_in(20)  ? rng.below(200'000)
                              : rng.one_in(3) ? rng.below(300)
                                              : model[k].size() + rng.below(3);

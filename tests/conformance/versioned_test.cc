@@ -1,5 +1,5 @@
-// VersionedMap: what versions are, against a list of std::map. V ids are those of
-// docs/design/hazards.md and docs/design/pskiplist.md.
+// VersionedMap compared with a list of std::map. V ids: docs/design/hazards.md and
+// docs/design/pskiplist.md.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 using Numbers = VersionedMap<std::uint64_t, std::uint64_t>;
 using State = std::map<std::uint64_t, std::uint64_t>;
 
-// What scan_at() and diff() visit of a range, in their order.
+// The entries that scan_at() and diff() visit in a range, in their order.
 template <class K, class V>
 using Visited = std::vector<std::pair<K, V>>;
 template <class V>
@@ -49,8 +49,8 @@ Visited<K, V> within(const std::map<K, V>& all, const Options& range) {
   return out;
 }
 
-// Both at versions that a tag has answered, with every kind of bound. K: what a model has for a
-// key.
+// Compares both at versions that a tag returned, with every kind of bound. K: the type of the
+// model's keys.
 template <class K, class Layers, class Model, class Options>
 void expect_ranges(Layers& map, const std::pair<Version, Model>& before,
                    const std::pair<Version, Model>& after, const Options& range) {
@@ -92,8 +92,8 @@ class Versioned : public ::testing::Test {
   Pool pool_ = open_pool(path_, kOptions);
 };
 
-// V2, V3, V4: a model with a tag after every few operations; every version at random, also after a
-// restart, and appended to after it (V14).
+// V2, V3, V4: a model with a tag after every few operations. Reads random versions, also after a
+// restart, and writes on after it (V14).
 TEST_F(Versioned, V2_V3_V4_V14_AgainstAModel) {
   std::vector<std::pair<Version, State>> tagged;
   State model;
@@ -139,8 +139,8 @@ TEST_F(Versioned, V2_V3_V4_V14_AgainstAModel) {
   }
 }
 
-// The same ranges of byte strings, among them prefixes, where first bytes are equal and where one
-// key begins another.
+// The same for byte strings, including prefixes; some keys have equal first bytes, and some are
+// prefixes of others.
 TEST_F(Versioned, RangesOfByteStringsAgainstAModel) {
   auto map = must(pool_.versioned_map<std::string_view, std::uint64_t>("s"));
   std::uint64_t seed = 3;
@@ -179,7 +179,8 @@ TEST_F(Versioned, RangesOfByteStringsAgainstAModel) {
   }
 }
 
-// V13: however many threads rebuild the index, each block of the key chain is one thread's.
+// V13: with any number of threads that rebuild the index, one thread rebuilds each block of the key
+// chain.
 TEST_F(Versioned, V13_EveryBlockIsRebuiltOnce) {
   State model;
   {
@@ -232,7 +233,7 @@ TEST_F(Versioned, HistoryHasAnEntryPerVersion) {
   EXPECT_TRUE(history.empty());
 }
 
-// V17: a version that is open could still change.
+// V17: an open version could still change.
 TEST_F(Versioned, V17_OpenAndUnknownVersionsAreRefused) {
   auto map = numbers();
   must(map.insert(1, 1));
@@ -250,7 +251,7 @@ TEST_F(Versioned, V17_OpenAndUnknownVersionsAreRefused) {
   EXPECT_EQ(map.trim(version + 2).error(), StatusCode::invalid_argument);
 }
 
-// V15: no value is a mark; what is absent is not removed again.
+// V15: no value is a mark. An absent key is not removed again.
 TEST_F(Versioned, V15_NoValueIsAMark) {
   auto map = numbers();
   for (const std::uint64_t value : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
@@ -304,7 +305,7 @@ TEST_F(Versioned, DiffIsWhatDiffers) {
   EXPECT_EQ(seen, "10:10>11 20:20>- 1000:->1 ");
 }
 
-// V16: what only trimmed versions needed is given back, down to nothing.
+// V16: trim frees what only trimmed versions needed, down to nothing.
 TEST_F(Versioned, V16_TrimGivesSpaceBack) {
   auto map = must(pool_.versioned_map<std::uint64_t, std::string_view>("m"));
   const auto bytes = [&] { return map.stats().pm_bytes; };
@@ -338,7 +339,7 @@ TEST_F(Versioned, V16_TrimGivesSpaceBack) {
   EXPECT_TRUE(must(pool_.check({.deep = true})).ok());
 }
 
-// What no version can see takes no space: a map that is never tagged is a plain one.
+// States that no version can see take no space: a map that is never tagged is a plain one.
 TEST_F(Versioned, V16_UntaggedMapsKeepNothing) {
   auto map = numbers();
   for (std::uint64_t round = 0; round < 50; ++round) {
@@ -383,7 +384,7 @@ TEST_F(Versioned, RollbackIsWhatWasTagged) {
   EXPECT_EQ(must(pool_.check()).leaked_blocks, 0U);
 }
 
-// Who looks at a pool in use may find anything where a history went on: never a crash.
+// A reader of a pool in use may find any word in a history's links. It must never crash.
 TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
   constexpr std::uint64_t kKey = 0x4B45594B45594B45, kValue = 0x56414C5556414C55;
   {
@@ -403,7 +404,7 @@ TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
   std::memcpy(&segment, bytes.data() + slot + 8, 8);
   PoolOptions look = kOptions;
   look.mode = OpenMode::read_only;
-  // To nowhere, into the middle of something, in a circle.
+  // Links to nowhere, into the middle of an object, and in a circle.
   for (const std::uint64_t link : {std::uint64_t{0x4141414141414141}, segment + 16, segment}) {
     write_bytes(path_.str(), bytes);
     {

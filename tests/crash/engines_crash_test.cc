@@ -1,5 +1,5 @@
-// Every engine of the testers' list under the crash explorer: what perdure-explore explores, with a
-// part of the crash points. What aims at a hazard of one engine is in that engine's tests.
+// Runs the explorations of perdure-explore for every engine of the testers' list, at a part of the
+// crash points. Tests for a hazard of one engine are with that engine's tests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace perdure::testing {
 namespace {
 
-// What is built and not in the list would get no explorer, scheduler, mutants or torture.
+// An engine that is built but not listed would get no explorer, scheduler, mutants or torture.
 TEST(EnginesUnderTest, AreThoseThatAreBuilt) {
   std::set<std::pair<Engine, bool>> built, listed;
   for (const EngineInfo& info : engines()) {
@@ -23,7 +23,7 @@ TEST(EnginesUnderTest, AreThoseThatAreBuilt) {
   EXPECT_EQ(built, listed) << "testing/engine_list.cc";
 }
 
-constexpr std::uint32_t kPointsIn = 9;  // every so-many-th crash point
+constexpr std::uint32_t kPointsIn = 9;  // one in this many crash points
 
 struct EngineExploration {
   const EngineUnderTest* engine;
@@ -34,7 +34,7 @@ std::vector<EngineExploration> explorations() {
   std::vector<EngineExploration> all;
   for (const EngineUnderTest* engine : engines_under_test()) {
     for (Exploration& e : engine_explorations(*engine, Preset::fast)) {
-      // Of the sequences, one with each operation first, a few.
+      // Of the sequences, a few for each first operation.
       if (e.name.starts_with("sequences.") && !e.name.ends_with("3")) continue;
       all.push_back({engine, std::move(e)});
     }

@@ -1,4 +1,4 @@
-// The workers of perdure-explore: what they find arrives, and one that dies is a violation.
+// The workers of perdure-explore: their reports arrive, and a worker that dies is a violation.
 #include "testing/explore_runner.h"
 
 #include <gtest/gtest.h>
@@ -141,7 +141,7 @@ TEST(Explored, CanariesAreRed) {
   }
 }
 
-// Where only a second run shows a mutant, all else is green: without it, and in the first run.
+// If only a second run shows a mutant, everything else passes: runs without it, and the first run.
 TEST(Explored, CanariesInRecoveryAreGreenForWhatTheyDoNotName) {
   if (sanitized()) GTEST_SKIP() << "a matter of many images";
   for (const PlantedMutant& canary : all_canaries()) {

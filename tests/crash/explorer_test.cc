@@ -1,5 +1,5 @@
-// The explorer itself, on a table that is small enough to be obviously right: green when it is, red
-// for every bug that can be planted in it.
+// The explorer itself, on a table small enough to be obviously right: it passes the right table and
+// fails every planted bug.
 #include "testing/explorer.h"
 
 #include <gtest/gtest.h>
@@ -13,30 +13,31 @@
 namespace perdure::testing {
 namespace {
 
-// Which mistake the table makes.
+// The mistake of the table.
 enum class Bug {
   none,
   no_flush,            // an insert is not written back
-  no_fence,            // nor waited for
+  no_fence,            // nor fenced
   commit_first,        // the key is stored before the value
   split_lines,         // value and key lie in different lines and share one fence
   unlogged_update,     // an update writes a two-word value in place
   magic_first,         // create commits before the table is empty
   size_not_synced,     // nor is the file's length on the medium
-  no_write_back,       // X1: recovery trusts what a killed process left in the cache
+  no_write_back,       // X1: recovery trusts a killed process's stores in the cache
   raw_store,           // a store past the platform
   forgets_on_close,    // close drops the last entry
-  erase_not_flushed,   // erase does not reach the medium
-  hot_flag,            // recovery trusts what a kill between two stores leaves
-  slow_repair,         // only the third process in a row meets it
-  one_of_old,          // an update does not wait for what the inserts before it left in the cache:
-  all_but_one_of_old,  // fatal if one line of it is there alone, or is alone missing
+  erase_not_flushed,   // an erase does not reach the medium
+  hot_flag,            // recovery trusts a flag that a kill between two stores leaves
+  slow_repair,         // only the third process in a row fails
+  one_of_old,          // an update ignores stores of earlier inserts that are still in the cache:
+  all_but_one_of_old,  // fatal if one line of them is there alone, or is alone missing
 };
 
 constexpr std::size_t kSlots = 12;
 constexpr std::uint64_t kTableMagic = 0x7461626C65;
 
-// Line 0 is the header; slot i is {value, key} in line i / 2 + 1, key 0 is empty, the key commits.
+// Line 0 is the header. Slot i is {value, key} in line i / 2 + 1; key 0 means empty, and the key
+// commits.
 class Table : public Subject {
  public:
   explicit Table(Bug bug) : bug_(bug) {}
@@ -152,7 +153,7 @@ class Table : public Subject {
     if (fence) platform_->fence("table.slot.persist"_site);
   }
   bool takes_notes() const { return bug_ == Bug::one_of_old || bug_ == Bug::all_but_one_of_old; }
-  // Every insert leaves one in a line of its own; the first update relies on them.
+  // Every insert leaves a note in a line of its own. The first update relies on them.
   std::uint64_t& note(std::size_t slot) { return word(512 + slot * 8); }
   bool torn_notes() {
     if (!takes_notes() || platform_->load(word(3)) == 0) return false;
@@ -160,7 +161,7 @@ class Table : public Subject {
     for (std::size_t slot = 0; slot < kSlots; ++slot) there += platform_->load(note(slot));
     return there == (bug_ == Bug::one_of_old ? 1 : kSlots - 1);
   }
-  // Counts the opens that a crash cut short; the third gives up.
+  // Counts the opens that a crash cut short. The third one fails.
   bool repair() {
     const std::uint64_t began = platform_->load(word(2));
     if (began >= 2) return false;
@@ -184,7 +185,7 @@ class Table : public Subject {
       platform_->store(value_word(slot), value);
     }
     platform_->store(key_word(slot), key);
-    if (bug_ == Bug::hot_flag) {  // set and cleared with no fence in between
+    if (bug_ == Bug::hot_flag) {  // set and cleared without a fence in between
       platform_->store(word(1), 1);
       platform_->store(word(1), 0);
     }
@@ -192,7 +193,7 @@ class Table : public Subject {
     if (takes_notes()) platform_->store(note(slot), 1);
     return true;
   }
-  Expected<bool> update(std::size_t slot, std::uint64_t value, bool answer) {
+  Expected<bool> update(std::size_t slot, std::uint64_t value, bool result) {
     if (takes_notes()) {
       platform_->store(word(3), 1);
       platform_->flush(&word(3), 8, "table.update.notes"_site);
@@ -204,7 +205,7 @@ class Table : public Subject {
     }
     platform_->store(value_word(slot), value);
     persist(slot, true);
-    return answer;
+    return result;
   }
 
   Bug bug_;
@@ -279,8 +280,8 @@ TEST(Explorer, EveryMutantOfTheTablesSitesIsRed) {
   EXPECT_FALSE(fails_in_child([] { return explore(Bug::none).ok(); }, 20));
 }
 
-// A flag that is set and cleared before the next fence: only a process killed between the two
-// stores leaves it set, and its other stores not durable.
+// A flag is set and cleared before the next fence. Only a process killed between the two stores
+// leaves it set while its other stores are not durable.
 TEST(Explorer, APointAfterEveryStoreShowsWhatNoFenceDoes) {
   ::testing::internal::CaptureStderr();
   const auto explore_points = [](bool store_points) {
@@ -320,8 +321,8 @@ TEST(Explorer, AThirdCrashShowsWhatASecondDoesNot) {
   EXPECT_TRUE(sanitized() || report.third_images > 0);
 }
 
-// Twelve lines that stay pending since the operations before, in 4,096 states: among the images of
-// a point that is not enumerated in full is each line alone, and all but each.
+// Twelve lines stay pending since earlier operations, with 4,096 states. The images of a point that
+// is not enumerated in full include each line alone, and all but each.
 TEST(Explorer, AForgottenWriteBackOfAnOlderOperationIsRed) {
   ::testing::internal::CaptureStderr();
   for (const Bug bug : {Bug::one_of_old, Bug::all_but_one_of_old}) {
@@ -345,8 +346,8 @@ TEST(Explorer, AForgottenWriteBackOfAnOlderOperationIsRed) {
   (void)::testing::internal::GetCapturedStderr();
 }
 
-// Of many lines: none, all, each alone and all but each, old ones too, whatever the limits say of
-// the rest; beyond the bound the recent ones, and it says so.
+// Of many lines: none, all, each alone and all but each, including old ones, whatever the limits
+// for the rest. Beyond the bound, recent lines come first, and the result says so.
 TEST(Enumeration, EachLineAloneIsNeverLeftOut) {
   constexpr std::size_t kOld = 30, kRecent = 20;
   SimMemory memory(1 << 20);
@@ -390,7 +391,7 @@ TEST(Enumeration, EachLineAloneIsNeverLeftOut) {
   }
 }
 
-// What points_in leaves out is counted: with the points that are judged it makes all of them.
+// The skipped points are counted. With the judged ones they make up all points.
 TEST(Explorer, SkippedPointsAreCounted) {
   const auto explore_every = [](std::uint32_t n) {
     Explorer explorer([] { return std::make_unique<Table>(Bug::none); }, random_op,

@@ -1,4 +1,4 @@
-// The heap's rules for crashes, one by one; the synthetic engine's tests explore them together.
+// The heap's rules for crashes, one by one. The synthetic engine's tests explore them together.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -34,8 +34,8 @@ class HeapKinds : public ::testing::TestWithParam<BlockKind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, HeapKinds,
                          ::testing::Values(BlockKind::dead_on_free, BlockKind::zero_on_free));
 
-// 4b: a run's inner extents hold user bytes that no word in the table speaks of. When the run
-// goes, a crash must not leave an inner extent that looks as if it had never been used.
+// 4b: the inner extents of a run hold user bytes, without a word in the table. After the run is
+// released, no crash may leave an inner extent that looks unused.
 TEST_P(HeapKinds, X2_ExtentsOfAReleasedRunAreNotVirgin) { EXPECT_EQ(released_run(GetParam()), ""); }
 
 TEST_P(HeapKinds, X2_FreedBlocksAreDurablyDead) {
@@ -64,7 +64,7 @@ TEST(HeapCrash, H4b_ExtentWordIsDurableBeforeItsFirstBlock) {
          {BlockKind::plain, BlockKind::dead_on_free, BlockKind::zero_on_free}) {
       const std::uint64_t block = p.allocate(n, kind);
       SimMemory scratch(2 << 20);
-      scratch.load_image(memory, memory.image({}, {}, false, false));  // what is guaranteed
+      scratch.load_image(memory, memory.image({}, {}, false, false));  // the guaranteed content
       SimPool after(scratch);
       ASSERT_TRUE(after.open(2).ok());
       EXPECT_TRUE(after.heap().mark(block).ok()) << n;
@@ -74,8 +74,8 @@ TEST(HeapCrash, H4b_ExtentWordIsDurableBeforeItsFirstBlock) {
   memory.set_mode(SimMode::frozen);
 }
 
-// 4a: a block deleted before the background sweep reached it is unmarked; it must not be free
-// twice, once by the end of the sweep and once by the end of its epochs.
+// 4a: a block deleted before the background sweep reached it is unmarked. It must not be freed
+// twice, by the end of the sweep and by the end of its epochs.
 TEST(HeapCrash, H4a_RetiredDuringTheSweepIsHandedOutOnce) {
   for (const bool plain : {true, false}) {
     const BlockKind kind = plain ? BlockKind::plain : BlockKind::dead_on_free;
@@ -109,7 +109,7 @@ TEST(HeapCrash, H4a_RetiredDuringTheSweepIsHandedOutOnce) {
   }
 }
 
-// 4e: space given back is backed again before use, also by a process that only knows the file.
+// 4e: punched space gets its space back before use, also in a process that only knows the file.
 TEST(HeapCrash, H4e_PunchedExtentsAreBackedAgainAfterAReopen) {
   SimMemory memory(2 << 20);
   ASSERT_TRUE(SimPool::create(memory, kTinyShape).ok());
@@ -133,7 +133,7 @@ TEST(HeapCrash, H4e_PunchedExtentsAreBackedAgainAfterAReopen) {
   memory.set_mode(SimMode::frozen);
 }
 
-// 4d: with every old extent touched, an allocation helps the sweep to its end before it answers
+// 4d: with every old extent touched, an allocation helps the sweep to its end before it returns
 // pool_full.
 TEST(HeapCrash, H4d_AllocationHelpsTheSweepBeforePoolFull) {
   SimMemory memory(2 << 20);

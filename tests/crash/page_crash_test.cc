@@ -88,7 +88,7 @@ TEST(PageMedium, SizeAndNameAreStatesOfTheirOwn) {
   EXPECT_FALSE(rig.memory.size_pending() || rig.memory.name_pending());
 }
 
-// One file, one hash, whichever way it came about.
+// One file has one hash, independent of its history.
 TEST(PageMedium, EqualFilesHaveEqualHashes) {
   Rig rig;
   rig.p.store(rig.word(0), 1);
@@ -124,7 +124,7 @@ TEST(PageCrash, Records) {
           40, 1);
 }
 
-// What only page media can lose: the name of a new pool, and the size of one that grew.
+// Only page media can lose the name of a new pool, and the size of one that grew.
 TEST(PageCrash, ALostNameOrSizeIsRed) {
   for (const char* site : {"storage.publish", "storage.sync", "pool.header.write"}) {
     EXPECT_TRUE(fails_in_child(

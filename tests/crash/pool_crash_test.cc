@@ -54,7 +54,7 @@ TEST(PoolCrash, H4f_CreateAndDropMaps) {
   }
 }
 
-// P13: crash anywhere in create: not a pool, or a whole one.
+// P13: after a crash anywhere in create there is no pool, or a whole one.
 TEST(PoolCrash, P13_CreateCrash) {
   const ExploreReport report = explore(phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
                                        {.capacity = 2 << 20,
@@ -69,7 +69,7 @@ TEST(PoolCrash, P13_CreateCrash) {
   }
 }
 
-// 4e: space, then table, then the header's size: a crash between leaves a longer file, never a
+// 4e: space, then table, then the header's size. A crash in between leaves a longer file, never a
 // shorter one.
 TEST(PoolCrash, H4e_Growth) {
   std::vector<Op> ops;
@@ -92,7 +92,8 @@ TEST(PoolCrash, H4e_Growth) {
   EXPECT_TRUE(report.sites_crossed.contains("heap.extent.assign"));
 }
 
-// X1, G7 for the headers: killed inside a header write, reopened, power lost inside the next one.
+// X1, G7 for the headers: a kill inside a header write, a reopen, and a power failure inside the
+// next write.
 TEST(PoolCrash, X1_KilledWhileClosing) {
   std::vector<Op> ops;
   for (std::uint64_t i = 1; i < 5; ++i) {
@@ -121,20 +122,20 @@ TEST(PoolCrash, X1_OpenWritesBackEveryLineAfterAKill) { EXPECT_EQ(killed_pool(),
 TEST(PoolOpen, StoresThatARestartMayHaveLostAreNotServed) { EXPECT_EQ(untrusted(), ""); }
 TEST(PoolOpen, TheSyncForPowerFindsNothingPending) { EXPECT_EQ(nothing_left_to_sync(), ""); }
 
-// A pool that serves at once after a kill: what it rests on itself is durable by then, and the rest
-// when it is settled.
+// A pool serves at once after a kill. Its own structures are durable by then, and the rest when it
+// is settled.
 TEST(PoolCrash, X1_ServedAtOnceAfterAKill) {
   EXPECT_EQ(killed_dropping(), "");
   EXPECT_EQ(killed_releasing(), "");
   EXPECT_EQ(killed_storing(), "");
 }
 
-// pool.I1: a damaged header copy takes nothing from what the other one vouches for.
+// pool.I1: a damaged header copy does not weaken the guarantees of the other one.
 TEST(PoolCrash, EitherHeaderVouchesForAClosedPool) { EXPECT_EQ(either_header_closed(), ""); }
 TEST(PoolCrash, EitherHeaderVouchesForASealedPool) { EXPECT_EQ(either_header_sealed(), ""); }
 
-// 5a: in `process` mode a power failure loses data, and a later open must not serve what is left as
-// if it were whole: it refuses, or everything is there.
+// 5a: in `process` mode a power failure loses data. A later open must not serve the rest as if it
+// were whole: it fails, or every entry is present.
 TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
   for (const bool sync_at_close : {true, false}) {
     MapSetup setup{.values = ValueKind::bytes, .mode = Durability::process};
@@ -159,8 +160,8 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
   }
 }
 
-// 5c: what a session in `process` mode acknowledged, and no flush followed, is durable once a
-// session in `power` mode serves it.
+// 5c: acknowledged operations of a `process` session without a flush are durable once a `power`
+// session serves them.
 TEST(PoolCrash, H5c_APowerSessionVouchesForWeakOnes) {
   for (const bool killed : {true, false}) {
     const MapSetup weak{.mode = Durability::process, .sync_at_close = false};
@@ -185,7 +186,7 @@ TEST(PoolCrash, H5c_APowerSessionVouchesForWeakOnes) {
     PhastSubject<phast::IntegerCodec> second(strong);
     ASSERT_TRUE(second.open(next, 1).ok());
     ASSERT_TRUE(put(second, 20));
-    // The power fails, and no line has reached the medium that did not have to.
+    // The power fails, and only lines that had to have reached the medium.
     medium.load_image(next, next.image({}, {}, false, false));
     next.set_mode(SimMode::frozen);
     PhastSubject<phast::IntegerCodec> third(strong);
@@ -196,9 +197,9 @@ TEST(PoolCrash, H5c_APowerSessionVouchesForWeakOnes) {
   }
 }
 
-// 5d: a write-back that fails poisons the pool: nothing is answered from then on, and the next open
-// has what was acknowledged before.
-TEST(PoolCrash, H5d_APoisonedPoolAnswersNothing) {
+// 5d: a failing write-back poisons the pool. From then on every call fails, and the next open has
+// everything acknowledged before.
+TEST(PoolCrash, H5d_APoisonedPoolRefusesEverything) {
   SimMemory memory(2 << 20), next(2 << 20);
   Model model;
   PhastSubject<phast::IntegerCodec> subject;
@@ -212,9 +213,9 @@ TEST(PoolCrash, H5d_APoisonedPoolAnswersNothing) {
   subject.pool().platform().poison();
   for (const OpKind kind : {OpKind::insert, OpKind::upsert, OpKind::update, OpKind::erase}) {
     for (const std::uint64_t key : {std::uint64_t{3}, std::uint64_t{0}, std::uint64_t{30}}) {
-      const auto answer = subject.apply({kind, integer_key(key), std::string(8, 'w')});
-      ASSERT_FALSE(answer.has_value());
-      EXPECT_EQ(answer.error(), StatusCode::poisoned);
+      const auto result = subject.apply({kind, integer_key(key), std::string(8, 'w')});
+      ASSERT_FALSE(result.has_value());
+      EXPECT_EQ(result.error(), StatusCode::poisoned);
     }
   }
   std::string value;
@@ -232,8 +233,8 @@ TEST(PoolCrash, H5d_APoisonedPoolAnswersNothing) {
   next.set_mode(SimMode::frozen);
 }
 
-// A synced pool is trusted after a power failure in every mode, until the next store of anybody:
-// that one waits for a durable header that says so.
+// A synced pool is trusted after a power failure in every mode until the next store. That store
+// waits for a durable header that ends the trust.
 TEST(PoolCrash, H5a_ASealLastsUntilTheNextStore) {
   const std::vector<Op> mutations = {{OpKind::insert, integer_key(9), std::string(8, 'n')},
                                      {OpKind::update, integer_key(1), std::string(8, 'u')},
@@ -255,7 +256,7 @@ TEST(PoolCrash, H5a_ASealLastsUntilTheNextStore) {
         (void)apply_to(model, op);
         ASSERT_TRUE(subject.apply(op).has_value());
       }
-      // What is guaranteed to be on the medium, and nothing else, after the machine went down.
+      // After the machine went down, the medium has only what is guaranteed.
       const auto after_power_failure = [&] {
         SimMemory medium(2 << 20);
         medium.load_image(memory, memory.image({}, {}, false, false));
@@ -279,7 +280,7 @@ TEST(PoolCrash, H5a_ASealLastsUntilTheNextStore) {
   }
 }
 
-// Nothing leans on the order of a copy's stores within a line: memcpy keeps none.
+// Nothing relies on the order of a copy's stores within a line: memcpy guarantees none.
 TEST(PoolCrash, X5_CopiesInAnyOrder) {
   explore(phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
           {.capacity = 2 << 20,
@@ -290,7 +291,7 @@ TEST(PoolCrash, X5_CopiesInAnyOrder) {
           20, 1);
 }
 
-// A map's root block must be usable wherever the heap puts it, whatever its number of partitions.
+// A map's root block must be usable at any place in the heap, with any number of partitions.
 template <std::uint32_t Bits>
 struct WithPartitions : PhastTraits<phast::IntegerCodec, phast::TinyGeometry> {
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,

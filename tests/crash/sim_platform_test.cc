@@ -1,5 +1,5 @@
-// The crash model itself: protocols known to be right must survive every image, and each protocol
-// known to be wrong must have an image that breaks it.
+// The crash model itself: right protocols must survive every image, and each wrong protocol must
+// have an image that breaks it.
 #include "testing/sim_platform.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace perdure::testing {
 namespace {
 
-// All images of a memory in its present state, by the words that a reader would see.
+// All images of a memory in its present state, as the words that a reader would see.
 std::set<std::vector<std::uint64_t>> states(SimMemory& memory, std::size_t words) {
   const auto pending = memory.pending();
   std::vector<std::uint32_t> choice(pending.size(), 0);
@@ -178,7 +178,7 @@ TEST(SimMemory, RepeatedLoadsRestoreWhatTheLastRunChanged) {
     p.store(words[100], 77);
     p.zero(words, 8);
     if (round != 1) continue;
-    // The source moves on between two loads.
+    // The source changes between two loads.
     rig.p.flush(&rig.word(0), 8, "sim_test.flush.alone"_site);
     rig.p.fence("sim_test.flush.fence"_site);
     rig.p.store(rig.word(0), 2);
@@ -210,7 +210,7 @@ TEST(SimMemory, KilledProcessLeavesItsStoresPending) {
   SimPlatform p(next);
   auto& word = *reinterpret_cast<std::uint64_t*>(next.base());
   EXPECT_EQ(p.load(word), 1U);
-  p.fence("sim_test.flush.fence"_site);  // the dead thread's write-back is not ours
+  p.fence("sim_test.flush.fence"_site);  // the dead thread's write-back is not covered
   EXPECT_EQ(states(next, 1).size(), 2U);
   p.flush(&word, 8, "sim_test.flush.alone"_site);
   p.fence("sim_test.flush.fence"_site);
@@ -296,7 +296,7 @@ TEST(MiniProtocols, EveryMutantOfThePayloadSiteBreaksIt) {
   SiteInfo* site = find_site("sim_test.publish.payload");
   ASSERT_NE(site, nullptr);
   {
-    Rig rig;  // several lines at once: that counts
+    Rig rig;  // several lines at once count
     publish<"sim_test.publish.payload">(rig, true, true);
   }
   EXPECT_EQ(mutants_of(*site).size(), 6U);
@@ -318,7 +318,7 @@ TEST(MiniProtocols, ALineWithoutOrderBreaks) {
     ScopedMutant scoped("sim_test.publish.ordered", mutant);
     Rig rig;
     rig.p.store(rig.word(0), 7);
-    rig.p.store(rig.word(1), 1);  // says that the other counts
+    rig.p.store(rig.word(1), 1);  // this word says that the other one counts
     rig.p.flush(&rig.word(0), 16, "sim_test.publish.ordered"_site);
     bool broken = false;
     for (const Words& words : states(rig.memory, 2)) broken |= words[1] == 1 && words[0] != 7;
@@ -326,7 +326,7 @@ TEST(MiniProtocols, ALineWithoutOrderBreaks) {
   }
 }
 
-// What a dropped fence leaves is made durable by the next one, and that is said.
+// The next fence makes durable what a dropped fence left, and settled_by names it.
 TEST(MiniProtocols, WhoSettlesIsSaid) {
   ScopedMutant scoped("sim_test.settle.first", Mutant::drop_fence);
   scoped.site()->settled_by.clear();

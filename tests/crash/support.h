@@ -1,5 +1,5 @@
-// What the crash tests share: one exploration as one test, its figures printed, its size by
-// environment.
+// Shared by the crash tests: one exploration as one test, with printed figures and a size that the
+// environment sets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,10 +26,10 @@ inline bool sanitized() {
 inline std::size_t scaled(std::size_t n) {
   return sanitized() ? std::max<std::size_t>(n / 6, 1) : n;
 }
-// A figure that only a run of full size has to reach.
+// A figure that only a full-size run must reach.
 inline std::uint64_t at_least(std::uint64_t n) { return sanitized() ? 0 : n; }
 
-// Memory where there is some to spare, else the build folder: a container's /dev/shm is small.
+// Memory if there is enough, otherwise the build folder: a container's /dev/shm is small.
 inline std::string torture_folder() {
   struct statvfs stat{};
   if (statvfs("/dev/shm", &stat) == 0 && stat.f_bavail * stat.f_bsize > 64U << 20) {
@@ -64,8 +64,8 @@ inline ExploreReport explore(const SubjectFactory& factory, const OpSource& sour
   return total;
 }
 
-// One workload, every crash point, every image that the limits allow; a crash crosses each of the
-// sites.
+// Explores one workload at every crash point with every image within the limits. A crash must cross
+// each of the sites.
 inline void explore_workload(const SubjectFactory& factory, const OpSource& source,
                              ExploreOptions options, const std::vector<Op>& workload,
                              const std::set<std::string>& sites) {

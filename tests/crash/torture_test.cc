@@ -1,4 +1,4 @@
-// Real processes, real kills. More of them: build/release/perdure-torture.
+// Real processes and real kills. For more of them: build/release/perdure-torture.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -59,7 +59,7 @@ TEST_P(Torture, LosesNothing) {
   }
 }
 
-// The harness can fail. A plain kill sees an operation that was acknowledged before it was done.
+// The harness can fail: a plain kill notices an operation that was acknowledged before it was done.
 using EngineMode = std::tuple<const EngineUnderTest*, const char*>;
 class EarlyAcknowledgement : public ::testing::TestWithParam<EngineMode> {};
 INSTANTIATE_TEST_SUITE_P(Planted, EarlyAcknowledgement,
@@ -78,7 +78,7 @@ TEST_P(EarlyAcknowledgement, IsCaught) {
   EXPECT_FALSE(report.ok());
 }
 
-// Only what is read of versions, after the kill, can say that a tag came too late.
+// Only reads of versions after the kill can show that a tag came too late.
 using LooseVersions = EarlyAcknowledgement;
 std::vector<const EngineUnderTest*> with_versions() {
   std::vector<const EngineUnderTest*> rows;
@@ -105,7 +105,7 @@ TEST_P(LooseVersions, AreCaught) {
   EXPECT_FALSE(report.ok());
 }
 
-// A missing write-back, a missing fence, half a record: a plain kill would see none of these.
+// A missing write-back, a missing fence, half a record: a plain kill would show none of these.
 TEST(TortureMutants, AreCaught) {
   for (const EngineUnderTest* engine : engines_under_test()) {
     for (const auto& [keys, mutant] : engine->planted) {

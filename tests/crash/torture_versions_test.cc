@@ -1,5 +1,5 @@
-// What the torture says of versions can be wrong in each of its parts: a map that answers wrongly
-// in one way at a time, on top of a real one.
+// Each check of versions in the torture can fail: a map on top of a real one returns one kind of
+// wrong result at a time.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@
 namespace perdure::testing {
 namespace {
 
-// The engine's own answers, but for what a test replaces.
+// Returns the engine's own results, except those that a test replaces.
 class Wrong : public TortureTarget {
  public:
   explicit Wrong(std::unique_ptr<TortureTarget> right) : right_(std::move(right)) {}
@@ -60,7 +60,7 @@ class Wrong : public TortureTarget {
   std::unique_ptr<TortureTarget> right_;
 };
 
-struct TagsAnswerTwice : Wrong {
+struct TagsReturnTwice : Wrong {
   using Wrong::Wrong;
   std::uint64_t tags = 0, last = 0;
   Expected<std::uint64_t> tag() override {
@@ -68,7 +68,7 @@ struct TagsAnswerTwice : Wrong {
     return last;
   }
 };
-struct TagsAnswerOutOfOrder : Wrong {
+struct TagsOutOfOrder : Wrong {
   using Wrong::Wrong;
   std::uint64_t kept = 0;
   Expected<std::uint64_t> tag() override {
@@ -136,11 +136,11 @@ struct ScansLeaveOut : Wrong {
 struct ScansAdd : Wrong {
   using Wrong::Wrong;
   Expected<void> scan_at(std::uint64_t version, const VisitEntry& visit) override {
-    visit("nobody's", "value");
+    visit("foreign", "value");
     return right_->scan_at(version, visit);
   }
 };
-struct HistoriesLeaveOut : Wrong {  // the removals
+struct HistoriesLeaveOut : Wrong {  // without the removals
   using Wrong::Wrong;
   Expected<void> history(const std::string& key, const VisitVersion& visit) override {
     return right_->history(key, [&](std::uint64_t version, const Text& value) {
@@ -148,7 +148,7 @@ struct HistoriesLeaveOut : Wrong {  // the removals
     });
   }
 };
-struct HistoriesAreShort : Wrong {  // by what is in no version yet
+struct HistoriesAreShort : Wrong {  // without the entries that are in no version yet
   using Wrong::Wrong;
   Expected<void> history(const std::string& key, const VisitVersion& visit) override {
     const std::uint64_t last = right_->versions().last;
@@ -157,7 +157,7 @@ struct HistoriesAreShort : Wrong {  // by what is in no version yet
     });
   }
 };
-struct DifferencesLeaveOut : Wrong {  // new keys
+struct DifferencesLeaveOut : Wrong {  // without new keys
   using Wrong::Wrong;
   Expected<void> diff(std::uint64_t from, std::uint64_t to, const VisitDifference& visit) override {
     return right_->diff(from, to, [&](std::string_view key, const Text& before, const Text& after) {
@@ -216,9 +216,11 @@ TEST(TortureVersions, TheWrapperItselfIsRight) {
   EXPECT_GT(report.versions_verified, 0U);
   EXPECT_GT(report.reads_at_versions, 0U);
 }
-TEST(TortureVersions, TagsThatAnswerTwice) { expect_red<TagsAnswerTwice>("the same version"); }
-TEST(TortureVersions, TagsOutOfOrder) { expect_red<TagsAnswerOutOfOrder>("another order"); }
-TEST(TortureVersions, TagsThatBeginAgain) { expect_red<TagsBeginAgain>("had been returned or seen"); }
+TEST(TortureVersions, TagsThatReturnTwice) { expect_red<TagsReturnTwice>("the same version"); }
+TEST(TortureVersions, TagsOutOfOrder) { expect_red<TagsOutOfOrder>("another order"); }
+TEST(TortureVersions, TagsThatBeginAgain) {
+  expect_red<TagsBeginAgain>("had been returned or seen");
+}
 TEST(TortureVersions, TagsThatAreLost) { expect_red<TagsAreLost>("was acknowledged and is lost"); }
 TEST(TortureVersions, TrimsThatAreLost) { expect_red<TrimsAreLost>("were trimmed, and no others"); }
 TEST(TortureVersions, TrimsThatGoTooFar) { expect_red<TrimsGoTooFar>("were trimmed, and no"); }
@@ -252,7 +254,7 @@ LogEntry entry_of(OpKind kind, std::uint32_t key, std::uint64_t value = 0) {
 }
 KeyValue read(std::uint64_t value) { return digest_of(kIntegers, value); }
 
-// Key 8 is 1, then 2, then absent; key 16 is 5 from the third operation on.
+// Key 8 is 1, then 2, then absent. Key 16 is 5 from the third operation on.
 ThreadModel worked() {
   ThreadModel model;
   model.keep_history();
@@ -339,7 +341,7 @@ TEST(TortureModel, ARollbackIsAnOperationAndATrimForgets) {
   EXPECT_EQ(model.entries_at(6), 2U);
 }
 
-// Of a version that no tag has answered its neighbours say what it can hold.
+// The neighbours of a version that no tag has returned bound what it can hold.
 TEST(TortureModel, NeighboursBoundAVersion) {
   TortureModel model(1);
   model.threads[0] = worked();

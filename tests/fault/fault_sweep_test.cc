@@ -1,7 +1,7 @@
-// The k-th failure of every allocation and system call, for k = 1, 2, .. until nothing fires any
-// more, alone and with all later ones. Whatever fails, each call answers a status; none ends the
-// process, none lets an exception out, none answers wrong; and a reopen without faults finds what
-// was acknowledged, and nothing leaked.
+// The k-th failure of every allocation and system call, for k = 1, 2, .. until no call fails any
+// more: alone, and with all later ones. Each library call returns a status. None ends the process,
+// throws an exception or returns a wrong result. A reopen without faults finds every acknowledged
+// entry, and no leak.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Bytes = std::string_view;
 
-// What the child tells its parent, which outlives it.
+// The child's reports to its parent, in memory that outlives the child.
 struct Shared {
   std::uint64_t k;
   std::uint64_t points;
@@ -58,14 +58,14 @@ class Session {
             .max_size = 4_MiB,
             .recovery_threads = fault_ == Fault::thread ? 3U : 1U};
   }
-  // Page media pay an msync per operation. On the other disks few of the faults are taken: the pool
-  // has to grow often enough, whatever an engine needs for an entry.
+  // Page media need an msync per operation. On other disks few of the faults are taken: the pool
+  // must grow often enough, whatever space an engine needs per entry.
   std::uint64_t size() const {
     if (parameters_.durability == Durability::power) return 30;
     return parameters_.durability == Durability::emulated ? 800 : 400;
   }
 
-  // The content that the faults meet; made without them.
+  // Makes the content that the faults meet, without faults.
   void prepare() {
     if (parameters_.scene == Scene::create) return;
     fill();
@@ -83,7 +83,7 @@ class Session {
     require(end.ok(), "the preparation failed");
   }
 
-  // Everything once, each call armed.
+  // Calls everything once, with faults armed.
   void run() {
     auto pool = call("open", [&] { return Pool::open(path_, options()); });
     if (!pool) return;
@@ -124,7 +124,7 @@ class Session {
     });
   }
 
-  // Without faults. A pool whose creation failed is not there, or empty.
+  // Runs without faults. A pool whose creation failed is absent, or empty.
   void verify() {
     auto pool = Pool::open(path_, options());
     require(pool.has_value(), "reopen: " + (pool ? "" : describe(pool.error())));
@@ -162,37 +162,37 @@ class Session {
     }
   }
 
-  // One library call under faults. Its answer, if it is one of the documented ones.
+  // Makes one library call under faults. Its status must be a documented one.
   template <class F>
   std::invoke_result_t<F&> call(const char* what, F&& body) {
     const std::uint64_t before = faults_fired();
     const std::uint64_t before_here = faults_fired_here();
     try {
-      auto answer = [&] {
+      auto result = [&] {
         const Armed armed;
         return body();
       }();
       const bool here = faults_fired_here() != before_here;
-      judge(what, code_of(answer), faults_fired() != before, here);
-      if (code_of(answer) == StatusCode::ok && here) {
+      judge(what, code_of(result), faults_fired() != before, here);
+      if (code_of(result) == StatusCode::ok && here) {
         require(!must_show(what), std::string(what) + " hides a failed " + fault_name(fault_));
       }
-      return answer;
+      return result;
     } catch (const std::bad_alloc&) {
       throw std::runtime_error(std::string("an exception came out of ") + what);
     }
   }
 
-  // Whether a call in whose course this fails, and whatever is tried instead, may not answer that
-  // all went well. Growth may fail beside an operation that finds room: a table that would rather
-  // be larger. Reports do without what they cannot learn.
+  // Whether a call must return an error if this failure happens in it. Growth may fail beside an
+  // operation that finds room: the table would only prefer to be larger. Reports leave out what
+  // they cannot find out.
   bool must_show(std::string_view what) const {
     static constexpr Fault kShown[] = {Fault::mmap,  Fault::fallocate, Fault::fdatasync,
                                        Fault::fsync, Fault::open,      Fault::lock,
                                        Fault::link};
     return sticky_ && std::ranges::find(kShown, fault_) != std::end(kShown) && !is_report(what);
   }
-  // Answers of what is there; the last: of a map that is there.
+  // Calls that report content. The last one opens an existing map.
   static bool is_report(std::string_view what) {
     static constexpr std::string_view kReports[] = {"check",          "list",       "info",
                                                     "stats",          "inspect",    "untyped_map",
@@ -200,8 +200,8 @@ class Session {
     return std::ranges::find(kReports, what) != std::end(kReports);
   }
 
-  // `fired`: in any thread; `here`: in this one. What fails in the background while a call ends
-  // well is for the next one to show, but for those that wait for it.
+  // `fired`: in any thread; `here`: in this one. If a background failure happens during a call that
+  // succeeds, a later call reports it. Calls that wait for the background must report it.
   void judge(const char* what, StatusCode code, bool fired, bool here) {
     if (code == StatusCode::ok) {
       const bool report = is_report(what);  // acknowledges nothing
@@ -212,18 +212,19 @@ class Session {
     } else {
       static constexpr StatusCode kExpected[] = {StatusCode::out_of_memory, StatusCode::io,
                                                  StatusCode::pool_full, StatusCode::poisoned};
-      // `power` is refused where the medium cannot be told.
+      // `power` is refused if the medium cannot be determined.
       const bool untold = code == StatusCode::unsupported &&
                           (fault_ == Fault::fstat || fault_ == Fault::statfs) &&
                           parameters_.durability == Durability::power;
       require(untold || std::find(std::begin(kExpected), std::end(kExpected), code) !=
                             std::end(kExpected),
-              std::string(what) + " answers " + status_code_name(code));
+              std::string(what) + " returns " + status_code_name(code));
       require(faults_fired() != 0, std::string(what) + " fails without a fault");
     }
     poisoned_ = poisoned_ || (fired && fault_ == Fault::msync);
   }
-  // Refused for want of space or memory: not done. Other failures leave it open.
+  // A failure for lack of space or memory means that nothing was done. Other failures leave it
+  // open.
   static bool undone(StatusCode code) {
     return code == StatusCode::out_of_memory || code == StatusCode::pool_full;
   }
@@ -233,15 +234,15 @@ class Session {
       const std::uint64_t key = mix(i);
       const bool erases = i % 5 == 4;
       const std::uint64_t value = i * 1'000;
-      auto answer = call("a mutation", [&] {
+      auto result = call("a mutation", [&] {
         return erases ? map.erase(key) : i % 5 == 3 ? map.update(key, value) : map.put(key, value);
       });
-      if (!answer.ok()) {
-        if (!undone(code_of(answer))) number_doubts_.insert(key);
+      if (!result.ok()) {
+        if (!undone(code_of(result))) number_doubts_.insert(key);
         continue;
       }
       const bool was = numbers_.contains(key);
-      require(answer.present() == was, "a mutation is wrong about its key");
+      require(result.present() == was, "a mutation is wrong about its key");
       if (erases) {
         numbers_.erase(key);
       } else if (was || i % 5 != 3) {
@@ -252,20 +253,20 @@ class Session {
 
   void mutate_texts(Map<Bytes, Bytes>& map) {
     for (std::uint64_t i = 0; i < size() / 2; ++i) {
-      // One of them takes extents of its own, and is erased: there is something to give back.
+      // One of them has extents of its own, and is erased: there is space to give back.
       constexpr std::uint64_t kLarge = 21;
       const bool erases = i % 7 == 6;
       const std::uint64_t number = i == 2 * kLarge + 6 ? kLarge : i;
       const std::string key = (number % 2 == 0 ? "old:" : "new:") + std::to_string(number);
       const std::string value(i == kLarge ? 100'000 : i % 300, 'n');
-      auto answer =
+      auto result =
           call("a mutation", [&] { return erases ? map.erase(key) : map.put(key, value); });
-      if (!answer.ok()) {
-        if (!undone(code_of(answer))) text_doubts_.insert(key);
+      if (!result.ok()) {
+        if (!undone(code_of(result))) text_doubts_.insert(key);
         continue;
       }
       const bool was = texts_.contains(key);
-      require(answer.present() == was, "a mutation is wrong about its key");
+      require(result.present() == was, "a mutation is wrong about its key");
       if (erases) {
         texts_.erase(key);
       } else {
@@ -289,7 +290,7 @@ class Session {
     require(!visited || !number_doubts_.empty() || entries == numbers_.size(), "for_each is short");
   }
 
-  // What copies.
+  // Calls that copy.
   void read_texts(Map<Bytes, Bytes>& map) {
     for (std::uint64_t i = 0; i < size() / 2; i += 41) {
       const std::string key = "old:" + std::to_string(i);
@@ -299,7 +300,7 @@ class Session {
       require(!*found || **found == texts_.at(key), "get copies a wrong value");
     }
   }
-  // Iterators copy, too, and the bound of a prefix that is longer than a buffer.
+  // Iterators copy, too; so does the bound of a prefix that is longer than a buffer.
   void scan_texts(Pool& pool) {
     auto map = call("ordered_map", [&] { return pool.ordered_map<Bytes, Bytes>("texts", maps()); });
     if (!map) return;
@@ -326,11 +327,11 @@ class Session {
   bool poisoned_ = false;
   std::map<std::uint64_t, std::uint64_t> numbers_;
   std::map<std::string, std::string> texts_;
-  std::set<std::uint64_t> number_doubts_;  // answered by an error that leaves it open
+  std::set<std::uint64_t> number_doubts_;  // an error left them open
   std::set<std::string> text_doubts_;
 };
 
-// Answers whether the k-th call exists.
+// Returns whether the k-th call exists.
 bool one_run(const std::string& path, const Case& parameters, Fault fault, std::uint64_t k,
              bool sticky) {
   std::error_code ignored;
@@ -346,13 +347,13 @@ bool one_run(const std::string& path, const Case& parameters, Fault fault, std::
   return fired;
 }
 
-// The second of two kinds of scene on a disk, which differ in the platform's mode only.
+// The second of two kinds of scene on a disk, which differ only in the platform's mode.
 bool is_twin(const Case& parameters) {
   return parameters.scene != Scene::create && parameters.durability == Durability::emulated;
 }
 
-// Disks are slow: the fast tests take every seventh k there, of twins half of those; the nightly
-// ones each.
+// Disks are slow. There the fast tests take every seventh k, and half of those for twins; the
+// nightly ones take each.
 std::uint64_t step_of(const Case& parameters) {
   const char* step = std::getenv("PERDURE_FAULT_STEP");
   if (step != nullptr) return std::max<std::uint64_t>(std::strtoull(step, nullptr, 0), 1);
@@ -360,7 +361,8 @@ std::uint64_t step_of(const Case& parameters) {
   return parameters.durability == Durability::process ? (san() ? 5 : 1) : 7;
 }
 
-// A child per sweep, started again behind each k that ends it: one bad k does not hide the others.
+// Runs a sweep in a child, which is started again after each k that ends it: one bad k must not
+// hide the others.
 std::vector<std::string> sweep(const Case& parameters, Fault fault, bool sticky, Shared& shared,
                                const std::string& path) {
   std::vector<std::string> failures;
@@ -388,7 +390,8 @@ std::vector<std::string> sweep(const Case& parameters, Fault fault, bool sticky,
   }
 }
 
-// Once all scenes have run, each kind of failure has met a call: the linker has wrapped it.
+// After all scenes, each kind of failure must have met a call: this shows that the linker wrapped
+// it.
 class FaultSweep : public ::testing::TestWithParam<Case> {
  protected:
   static void TearDownTestSuite() {
@@ -412,8 +415,8 @@ std::string case_name(const ::testing::TestParamInfo<Case>& row) {
 }
 INSTANTIATE_TEST_SUITE_P(Scenes, FaultSweep, ::testing::ValuesIn(kScenes), case_name);
 
-// `process` runs on memory, where there is some; the others on the disk of the build folder, where
-// syncs do something.
+// `process` runs in memory if there is enough. The others run on the disk of the build folder,
+// where syncs have an effect.
 std::string pool_path(Durability durability) {
   const char* build = std::getenv("PERDURE_BUILD_DIR");
   const std::filesystem::path disk = build != nullptr ? build : ".";
@@ -421,8 +424,8 @@ std::string pool_path(Durability durability) {
          ("perdure-test-" + std::to_string(getpid()) + "-fault.perdure");
 }
 
-// A build folder that cannot promise `power` is taken for XFS on a disk: what the library asks of
-// page media then is the same, and fails in the same way.
+// If the build folder cannot guarantee `power`, the test pretends that it is XFS on a disk. The
+// library then makes the same calls as on page media, and they fail in the same way.
 void pretend_power_if_refused(const std::string& path) {
   const PoolOptions power{.durability = Durability::power, .max_size = 4_MiB};
   auto pool = Pool::open(path, power);
@@ -434,7 +437,7 @@ void pretend_power_if_refused(const std::string& path) {
   must(must(Pool::open(path, power)).close());
 }
 
-// PERDURE_FAULT='mmap 3' or 'mmap 3 and later', in this process, for a debugger.
+// Runs PERDURE_FAULT='mmap 3' or 'mmap 3 and later' in this process, for a debugger.
 void replay(const char* text, const Case& parameters, const std::string& path) {
   char name[32] = {};
   unsigned long long k = 0;
@@ -464,12 +467,12 @@ ChildEnd planted(Fault fault, std::uint64_t k) {
   return end;
 }
 
-TEST(FaultSweepItself, SeesAFailureThatNobodyLookedAt) {
+TEST(FaultSweepItself, SeesAFailureThatIsIgnored) {
   int seen = 0;
   constexpr Fault kPlanted[] = {Fault::link, Fault::msync,     Fault::nothrow_new, Fault::mmap,
                                 Fault::open, Fault::ftruncate, Fault::fallocate,   Fault::lock};
   for (const Fault fault : kPlanted) {
-    // The first ones of a kind may be looked at twice.
+    // A second call may notice the first ones of a kind.
     bool red = false;
     for (std::uint64_t k = 1; k <= 9 && !red; ++k) red = !planted(fault, k).ok();
     EXPECT_TRUE(red) << fault_name(fault);
@@ -489,7 +492,7 @@ TEST_P(FaultSweep, EveryFailureIsAStatus) {
   if (const char* one = std::getenv("PERDURE_FAULT")) return replay(one, GetParam(), path);
   for (auto fault = Fault::nothrow_new; fault <= kLastFault;
        fault = static_cast<Fault>(static_cast<int>(fault) + 1)) {
-    // The disk is slow, and DRAM is the same everywhere.
+    // The disk is slow, and allocations do not depend on it.
     const bool on_disk = GetParam().durability != Durability::process;
     if (on_disk && (fault < Fault::mmap || fault == Fault::madvise || fault == Fault::thread)) {
       continue;

@@ -28,13 +28,13 @@ std::atomic<bool> stays{false};
 std::atomic<bool> unnoticed{false};
 std::atomic<std::uint64_t> fired{0};
 thread_local std::uint64_t fired_here = 0;
-std::atomic<int> instead{0};  // of the usual error
+std::atomic<int> instead{0};  // replaces the usual error, unless 0
 std::atomic<void*> untouchable{nullptr};
 Pretence pretence;
 
 }  // namespace
 
-// Not in the anonymous namespace: the wrappers below use it.
+// Not in the anonymous namespace, because the wrappers below use it.
 bool fails(Fault fault, int error) noexcept {
   if (!armed.load(std::memory_order_relaxed) || chosen.load() != fault) return false;
   const std::uint64_t left = calls_left.load();
@@ -49,17 +49,17 @@ bool fails(Fault fault, int error) noexcept {
   errno = instead != 0 ? instead.load() : error;
   return true;
 }
-// What a call that failed answers.
+// The return value of a call that failed.
 bool is_unnoticed() noexcept { return unnoticed; }
 bool is_chosen(Fault fault) noexcept { return chosen == fault; }
-int answer(int error) noexcept { return unnoticed ? 0 : error; }
-void* answer(void* error) noexcept { return unnoticed ? untouchable.load() : error; }
+int failed_call(int error) noexcept { return unnoticed ? 0 : error; }
+void* failed_call(void* error) noexcept { return unnoticed ? untouchable.load() : error; }
 
 const Pretence& pretended() noexcept { return pretence; }
 bool is_pretended(const char* path) noexcept {
   return pretence.file != nullptr && std::strcmp(path, pretence.file) == 0;
 }
-// A file that says what is pretended.
+// Opens a file with the pretended content.
 int open_pretended() noexcept {
   if (pretence.unreadable) return open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (pretence.text == nullptr) {
@@ -101,7 +101,7 @@ Armed::~Armed() { armed = false; }
 
 }  // namespace perdure::test
 
-using perdure::test::answer;
+using perdure::test::failed_call;
 using perdure::test::fails;
 using perdure::test::Fault;
 using perdure::test::is_chosen;
@@ -112,7 +112,7 @@ using perdure::test::pretended;
 
 extern "C" void* __real_malloc(std::size_t n);  // NOLINT(bugprone-reserved-identifier)
 
-// ---- operator new. The default delete and new[] end in these ----
+// ---- operator new; the default delete and new[] end in these ----
 
 void* operator new(std::size_t n) {
   if (!fails(Fault::throwing_new, ENOMEM)) {
@@ -122,13 +122,13 @@ void* operator new(std::size_t n) {
 }
 void* operator new[](std::size_t n) { return operator new(n); }
 void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
-  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_malloc(n == 0 ? 1 : n);
+  return fails(Fault::nothrow_new, ENOMEM) ? failed_call(nullptr) : __real_malloc(n == 0 ? 1 : n);
 }
 void* operator new[](std::size_t n, const std::nothrow_t& tag) noexcept {
   return operator new(n, tag);
 }
 void* operator new(std::size_t n, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  if (fails(Fault::nothrow_new, ENOMEM)) return answer(nullptr);
+  if (fails(Fault::nothrow_new, ENOMEM)) return failed_call(nullptr);
   const auto align = static_cast<std::size_t>(alignment);
   return std::aligned_alloc(align, (n + align - 1) / align * align);
 }
@@ -144,25 +144,25 @@ void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
-// ---- what the linker wraps ----
+// ---- functions that the linker wraps ----
 
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 
 void* __wrap_malloc(std::size_t n) {
-  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_malloc(n);
+  return fails(Fault::nothrow_new, ENOMEM) ? failed_call(nullptr) : __real_malloc(n);
 }
 void* __real_calloc(std::size_t n, std::size_t size);
 void* __wrap_calloc(std::size_t n, std::size_t size) {
-  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_calloc(n, size);
+  return fails(Fault::nothrow_new, ENOMEM) ? failed_call(nullptr) : __real_calloc(n, size);
 }
 void* __real_realloc(void* p, std::size_t n);
 void* __wrap_realloc(void* p, std::size_t n) {
-  return fails(Fault::nothrow_new, ENOMEM) ? answer(nullptr) : __real_realloc(p, n);
+  return fails(Fault::nothrow_new, ENOMEM) ? failed_call(nullptr) : __real_realloc(p, n);
 }
 void* __real_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset);
 void* __wrap_mmap(void* p, std::size_t n, int protection, int flags, int fd, off_t offset) {
-  if (fails(Fault::mmap, ENOMEM)) return answer(MAP_FAILED);
+  if (fails(Fault::mmap, ENOMEM)) return failed_call(MAP_FAILED);
   if (pretended().dax && (flags & MAP_SYNC) != 0) {
     flags = (flags & ~(MAP_SYNC | MAP_SHARED_VALIDATE)) | MAP_SHARED;
   }
@@ -176,33 +176,33 @@ ssize_t __wrap_getrandom(void* p, std::size_t n, unsigned flags) {
 }
 int __real_madvise(void* p, std::size_t n, int advice);
 int __wrap_madvise(void* p, std::size_t n, int advice) {
-  // Who does not look whether the file is longer does not look whether it has pages, either.
+  // A library that ignores the length of the file also ignores whether it has pages.
   if (is_unnoticed() && is_chosen(Fault::ftruncate)) return 0;
   return fails(Fault::madvise, ENOMEM) ? -1 : __real_madvise(p, n, advice);
 }
 int __real_ftruncate(int fd, off_t size);
 int __wrap_ftruncate(int fd, off_t size) {
-  return fails(Fault::ftruncate, ENOSPC) ? answer(-1) : __real_ftruncate(fd, size);
+  return fails(Fault::ftruncate, ENOSPC) ? failed_call(-1) : __real_ftruncate(fd, size);
 }
 int __real_posix_fallocate(int fd, off_t offset, off_t n);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t n) {
-  return fails(Fault::posix_fallocate, ENOSPC) ? answer(errno)
+  return fails(Fault::posix_fallocate, ENOSPC) ? failed_call(errno)
                                                : __real_posix_fallocate(fd, offset, n);
 }
 int __real_fallocate(int fd, int mode, off_t offset, off_t n);
 int __wrap_fallocate(int fd, int mode, off_t offset, off_t n) {
-  return fails(Fault::fallocate, EIO) ? answer(-1) : __real_fallocate(fd, mode, offset, n);
+  return fails(Fault::fallocate, EIO) ? failed_call(-1) : __real_fallocate(fd, mode, offset, n);
 }
 int __real_msync(void* p, std::size_t n, int flags);
 int __wrap_msync(void* p, std::size_t n, int flags) {
-  return fails(Fault::msync, EIO) ? answer(-1) : __real_msync(p, n, flags);
+  return fails(Fault::msync, EIO) ? failed_call(-1) : __real_msync(p, n, flags);
 }
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd) {
-  return fails(Fault::fdatasync, EIO) ? answer(-1) : __real_fdatasync(fd);
+  return fails(Fault::fdatasync, EIO) ? failed_call(-1) : __real_fdatasync(fd);
 }
 int __real_fsync(int fd);
-int __wrap_fsync(int fd) { return fails(Fault::fsync, EIO) ? answer(-1) : __real_fsync(fd); }
+int __wrap_fsync(int fd) { return fails(Fault::fsync, EIO) ? failed_call(-1) : __real_fsync(fd); }
 int __real_open(const char* path, int flags, ...);
 int __wrap_open(const char* path, int flags, ...) {
   std::va_list arguments;
@@ -219,7 +219,7 @@ int __wrap_fcntl(int fd, int command, ...) {
   va_start(arguments, command);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  return fails(Fault::lock, ENOLCK) ? answer(-1) : __real_fcntl(fd, command, argument);
+  return fails(Fault::lock, ENOLCK) ? failed_call(-1) : __real_fcntl(fd, command, argument);
 }
 ssize_t __real_pread(int fd, void* p, std::size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void* p, std::size_t n, off_t offset) {
@@ -232,9 +232,9 @@ int __wrap_fstat(int fd, struct stat* out) {
 int __real_fstatfs(int fd, struct statfs* out);
 int __wrap_fstatfs(int fd, struct statfs* out) {
   if (fails(Fault::statfs, EIO)) return -1;
-  const int answer = __real_fstatfs(fd, out);
+  const int result = __real_fstatfs(fd, out);
   if (pretended().file_system != 0) out->f_type = static_cast<long>(pretended().file_system);
-  return answer;
+  return result;
 }
 std::FILE* __real_fopen(const char* path, const char* mode);
 std::FILE* __wrap_fopen(const char* path, const char* mode) {
@@ -242,7 +242,7 @@ std::FILE* __wrap_fopen(const char* path, const char* mode) {
   const int fd = open_pretended();
   return fd < 0 ? nullptr : fdopen(fd, mode);
 }
-[[gnu::weak]] int __real_pmem2_map_get_store_granularity(void* map);  // where there is libpmem2
+[[gnu::weak]] int __real_pmem2_map_get_store_granularity(void* map);  // present only with libpmem2
 int __wrap_pmem2_map_get_store_granularity(void* map) {
   constexpr int kByte = 0;  // PMEM2_GRANULARITY_BYTE
   return pretended().eadr ? kByte : __real_pmem2_map_get_store_granularity(map);
@@ -260,7 +260,7 @@ ssize_t __wrap_readlink(const char* path, char* out, std::size_t n) {
 }
 int __real_link(const char* from, const char* to);
 int __wrap_link(const char* from, const char* to) {
-  return fails(Fault::link, EIO) ? answer(-1) : __real_link(from, to);
+  return fails(Fault::link, EIO) ? failed_call(-1) : __real_link(from, to);
 }
 int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                           void* argument);

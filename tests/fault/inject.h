@@ -1,9 +1,9 @@
-// Failures of what the library asks of the C library and the kernel: the k-th call of one kind, or
-// that and all after it. Calls of libperdure.a are wrapped by the linker (--wrap, see
-// tests/CMakeLists.txt); operator new is replaced, so allocations inside libstdc++ count too.
+// Failures of calls to the C library and the kernel: the k-th call of one kind, alone or with all
+// later ones. The linker wraps calls of libperdure.a (--wrap, see tests/CMakeLists.txt). operator
+// new is replaced: allocations inside libstdc++ count, too.
 //
 // Only calls made while armed count: arm around library calls alone. Thread safety: any thread may
-// call what is wrapped; arming is for one.
+// call the wrapped functions; only one may arm.
 #pragma once
 
 #include <unistd.h>
@@ -18,8 +18,8 @@ namespace perdure::test {
 
 enum class Fault : std::uint8_t {
   none,
-  nothrow_new,   // operator new(nothrow), malloc, calloc, realloc: null
-  throwing_new,  // std::bad_alloc
+  nothrow_new,   // operator new(nothrow), malloc, calloc, realloc return null
+  throwing_new,  // throws std::bad_alloc
   mmap,
   madvise,
   ftruncate,
@@ -39,20 +39,20 @@ enum class Fault : std::uint8_t {
 inline constexpr Fault kLastFault = Fault::thread;
 const char* fault_name(Fault fault) noexcept;
 
-// What the machine is pretended to be: which file system lies under a pool, and what files of the
-// system say. Nothing need be armed.
+// A pretended machine: the file system of a pool, and the content of system files. It works without
+// Armed.
 struct Pretence {
-  std::uint32_t file_system = 0;  // magic of statfs; 0: what it is
-  bool dax = false;               // MAP_SYNC is taken
-  bool eadr = false;              // libpmem2 says that caches are flushed on power loss
+  std::uint32_t file_system = 0;  // magic of statfs; 0: the real one
+  bool dax = false;               // MAP_SYNC succeeds
+  bool eadr = false;              // libpmem2 reports that caches are flushed on power loss
   bool disk = false;              // every block device is a plain disk
-  const char* file = nullptr;     // this file cannot be opened, or if
-  const char* text = nullptr;     // there is one, says this
-  bool unreadable = false;        // or is opened, but cannot be read
+  const char* file = nullptr;     // cannot be opened, or, if `text` is set,
+  const char* text = nullptr;     // has this content
+  bool unreadable = false;        // `file` can be opened, but not read
   bool same_random = false;       // random numbers are the same in every run
 };
 void pretend(const Pretence& pretence) noexcept;
-// While it lives.
+// Pretends during its life.
 class Pretended {
  public:
   explicit Pretended(const Pretence& pretence) { pretend(pretence); }
@@ -62,24 +62,25 @@ class Pretended {
 };
 inline constexpr std::uint32_t kXfs = 0x58465342;  // magic of statfs
 
-// A path on the disk of the build folder: memory can neither be synced nor mapped synchronously.
+// A path on the disk of the build folder, because memory can neither be synced nor mapped
+// synchronously.
 inline std::string on_disk(const char* name) {
   const char* build = std::getenv("PERDURE_BUILD_DIR");
   const std::filesystem::path folder = build != nullptr ? build : ".";
   return (folder / ("perdure-test-" + std::to_string(getpid()) + name)).string();
 }
 
-// From now on calls of this kind count; the k-th fails (1: the first), and with `sticky` all later
-// ones; with `error`, or with what such a call usually fails with.
+// From now on calls of this kind count. The k-th fails (1: the first); with `sticky` also all later
+// ones. They fail with `error`, or with the usual error of such a call.
 void set_fault(Fault fault, std::uint64_t k, bool sticky, int error = 0) noexcept;
 std::uint64_t faults_fired() noexcept;
-// Of these, in calls of the thread that asks: none of the background's.
+// Those in calls of the current thread; none of the background's.
 std::uint64_t faults_fired_here() noexcept;
-// Planted: what fails does nothing and answers that it did, as if the library did not look. An
-// allocation and mmap answer memory that nobody may touch; open a file, but not the one asked for.
+// Planted: a failing call does nothing and reports success, as if the library ignored failures. An
+// allocation and mmap return memory that must not be touched; open opens another file.
 void set_unnoticed(bool on) noexcept;
 
-// Counts and injects while it lives.
+// Counts and injects during its life.
 class Armed {
  public:
   Armed() noexcept;
@@ -88,7 +89,7 @@ class Armed {
   Armed& operator=(const Armed&) = delete;
 };
 
-// The k-th such call of the library fails while it lives.
+// The k-th such call of the library fails during its life.
 class Failing {
  public:
   Failing(Fault fault, std::uint64_t k, bool sticky, int error = 0) {

@@ -1,5 +1,5 @@
-// Media that this machine does not have, and a system that answers what it rarely does: which
-// durability a pool gets, and that what cannot be told is refused.
+// Media that this machine does not have, and rare results of system calls: the durability that a
+// pool gets. The library must refuse what it cannot determine.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ class Media : public ::testing::Test {
  protected:
   ~Media() override { std::filesystem::remove(path_); }
 
-  // Why `power` is not to be had here.
+  // The message of the refusal of `power`; "" if there is none.
   std::string refusal() {
     const auto pool = Pool::open(path_, with(Durability::power));
     if (pool) return "";
@@ -56,7 +56,7 @@ TEST_F(Media, PowerIsRefusedWithTheReason) {
         Row{kBtrfs, "only ext4 and xfs"}, Row{kUnknown, "only ext4 and xfs"}}) {
     const Pretended pretended({.file_system = row.file_system});
     EXPECT_NE(refusal().find(row.why), std::string::npos) << row.why;
-    // What is not asked for is not promised.
+    // An open that asks for no durability gets no guarantee.
     Pool pool = open_pool(path_, with(Durability::automatic));
     EXPECT_EQ(must(pool.info()).durability, Durability::process);
     must(pool.close());
@@ -83,15 +83,15 @@ TEST_F(Media, JournalledDataIsCopied) {
     const Pretended cannot_be_read(ext4);
     EXPECT_NE(refusal().find("data=journal"), std::string::npos);
   }
-  // XFS has no such mode: nothing is read. What is left to judge is the block device.
+  // XFS has no such mode: no file is read, and only the block device decides.
   Pretence xfs = ext4;
   xfs.file_system = kXfs;
   const Pretended pretended(xfs);
-  const std::string answer = refusal();
-  EXPECT_TRUE(answer.empty() || answer.find("device") != std::string::npos) << answer;
+  const std::string message = refusal();
+  EXPECT_TRUE(message.empty() || message.find("device") != std::string::npos) << message;
 }
 
-// A name that may not survive is not answered as a pool, nor left for the next open.
+// If a name may not survive, the open fails, and leaves no file for the next open.
 TEST_F(Media, ANameThatCannotBeSyncedIsNotThere) {
   const Pretended pretended({.file_system = kXfs, .disk = true});
   for (const Durability durability : {Durability::process, Durability::power}) {
@@ -106,7 +106,7 @@ TEST_F(Media, ANameThatCannotBeSyncedIsNotThere) {
   must(open_pool(path_, with(Durability::power)).close());
 }
 
-// Its maker may have been killed before the name was durable.
+// The process that made it may have been killed before the name was durable.
 TEST_F(Media, AnOpenForPowerSyncsTheName) {
   const Pretended pretended({.file_system = kXfs, .disk = true});
   must(open_pool(path_, with(Durability::power)).close());
@@ -117,7 +117,7 @@ TEST_F(Media, AnOpenForPowerSyncsTheName) {
   must(open_pool(path_, with(Durability::power)).close());
 }
 
-// The whole of a pool's life on DAX, with the instructions that are used there.
+// The life of a pool on DAX, with the instructions used there.
 void live_on_dax(const std::string& path, Medium medium, const std::string& instruction) {
   {
     Pool pool = open_pool(path, with(Durability::automatic));
@@ -151,8 +151,8 @@ TEST_F(Media, FlushedCachesNeedAFenceOnly) {
   live_on_dax(path_, Medium::eadr, "none");
 }
 
-// A thread that has changed one pool lives on when another thread closes it, and changes the next.
-// Whatever its last operation has written back and not fenced is nobody's any more.
+// A thread that has changed one pool lives on after another thread closes it, and changes the next.
+// The write-backs of its last operation without a fence no longer matter.
 TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
   const auto first = Pool::open(path_, with(Durability::power));
   if (!first && first.error() == StatusCode::unsupported) {
@@ -175,7 +175,7 @@ TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
           must(texts.put(mix(i), value));
           if (i % 3 == 2) must(numbers.erase(mix(i - 1)));
         }
-        // It ends with any of these, a tower among them.
+        // It ends with any of these; some make a tower.
         for (int i = 0; i <= round; ++i) must(numbers.put(mix(100 + i), 1));
       } catch (const std::exception& error) {
         wrong += error.what();
@@ -184,7 +184,7 @@ TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
     }
   });
   for (int round = 0; round < kRounds; ++round) {
-    // Each is larger, so that its mapping does not lie where the last one did; its object may.
+    // Each pool is larger: its mapping does not lie where the last one did, but its object may.
     PoolOptions options = with(Durability::power);
     options.max_size <<= round;
     const std::string path = path_ + std::to_string(round);
@@ -200,9 +200,9 @@ TEST_F(Media, AThreadOutlivesAPoolWhosePagesItWroteBack) {
   EXPECT_EQ(wrong, "");
 }
 
-// ---- the system's answers ----
+// ---- results of system calls ----
 
-// A boot that is not known may have been another one: nothing but a synced pool is served then.
+// If the boot id is unknown, it may be another boot: then only a synced pool is served.
 TEST_F(Media, BootIds) {
   const char* const file = "/proc/sys/kernel/random/boot_id";
   std::uint8_t id[16];
@@ -234,7 +234,7 @@ TEST_F(Media, BootIds) {
 
 class File : public Media {
  protected:
-  // A storage of eight pages, mapped.
+  // Makes a storage of eight pages, mapped.
   void make(FileStorage& storage) {
     require(storage.create(path_).ok(), "create");
     require(storage.map(1 << 20).ok(), "map");
@@ -255,12 +255,12 @@ TEST_F(File, AnObserverChangesNothing) {
   EXPECT_EQ(observer.lock_holder() != 0, true);
   observer.base()[0] = std::byte{1};
   EXPECT_EQ(owner.base()[0], std::byte{0});
-  // What lies beyond the file is not brought in.
+  // Pages beyond the file are not populated.
   observer.populate(1 << 19, 4096);
   observer.populate(0, 1 << 19);
 }
 
-TEST_F(File, AllocationAnswersEveryError) {
+TEST_F(File, AllocationReturnsEveryError) {
   FileStorage storage;
   make(storage);
   const auto grown = [&](int error, bool sticky = true) {
@@ -281,7 +281,7 @@ TEST_F(File, AllocationAnswersEveryError) {
     EXPECT_EQ(storage.punch(4096, 4096).code(), StatusCode::io);
   }
   EXPECT_TRUE(storage.punch(4096, 4096).ok());
-  // Somebody cuts the file: growing it would hide that.
+  // The file is cut outside the library. Growing it would hide that.
   ASSERT_EQ(truncate(path_.c_str(), 4096), 0);
   EXPECT_EQ(storage.allocate(9 * 4096, 4096).code(), StatusCode::poisoned);
   EXPECT_EQ(std::filesystem::file_size(path_), 4096U);
@@ -303,7 +303,7 @@ TEST_F(File, ALimitOfFileSizesIsAStatus) {
   EXPECT_TRUE(end.ok()) << end;
 }
 
-// Memory is extended and populated; a kernel without MADV_POPULATE_WRITE answers EINVAL.
+// Memory is extended and populated. A kernel without MADV_POPULATE_WRITE returns EINVAL.
 TEST_F(File, MemoryWithoutPopulation) {
   const std::string path = (scratch_dir() / ("perdure-test-" + std::to_string(getpid()))).string();
   FileStorage storage;
@@ -328,7 +328,7 @@ TEST_F(File, MemoryWithoutPopulation) {
   storage.discard_new();
 }
 
-// Huge pages are asked for where there can be some; without them everything goes on.
+// Asks for huge pages if there can be some. Without them everything works.
 TEST_F(File, MemoryWithoutHugePages) {
   constexpr std::uint64_t kBytes = 64 << 20;
   const std::string path = (scratch_dir() / ("perdure-test-" + std::to_string(getpid()))).string();
@@ -363,7 +363,7 @@ TEST_F(File, SpaceBeforeTheMapAndBeyondIt) {
 
 TEST_F(File, PathsThatDoNotFit) {
   FileStorage storage;
-  const std::string longest(PATH_MAX - 4, 'x');  // but not with what creation appends
+  const std::string longest(PATH_MAX - 4, 'x');  // too long only with the suffix of creation
   const std::string longer(PATH_MAX, 'x');
   EXPECT_EQ(storage.create(longest).code(), StatusCode::invalid_argument);
   EXPECT_EQ(storage.create(longer).code(), StatusCode::invalid_argument);
@@ -408,8 +408,8 @@ TEST_F(File, APlaceThatCannotBeToldIsAnError) {
   EXPECT_TRUE(storage.identity(identity).ok());
 }
 
-// Many leaves in one partition: whatever allocation fails while they are read, the open or the
-// close says so, and the next one finds everything.
+// Many leaves in one partition. If any allocation fails while they are read, the open or the close
+// reports it, and the next open finds everything.
 TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
   const TempPath path;
   constexpr std::uint64_t kEntries = 12'000;
@@ -431,7 +431,7 @@ TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
       fired = faults_fired() != 0;
       EXPECT_TRUE(pool.has_value() || code_of(pool) == StatusCode::out_of_memory) << k;
       if (!pool) continue;
-      // One that serves at once reads the rest now.
+      // An engine that serves at once reads the rest now.
       const Status closed = pool->close();
       EXPECT_TRUE(closed.ok() || closed == StatusCode::out_of_memory) << k;
     }
@@ -444,13 +444,13 @@ TEST_F(File, RecoveryOfManyLeavesWithoutMemory) {
   expect_sound(pool);
 }
 
-// What is counted is what is there, whatever failed on the way.
+// The figure counts the existing structures, whatever failed before.
 TEST_F(File, DramIsCountedAfterFailures) {
-  const Pretended same({.same_random = true});  // heights say which classes are used
+  const Pretended same({.same_random = true});  // heights decide which classes are used
   const auto heap_dram = [](std::uint64_t k) {
     const TempPath path;
     PoolOptions options = with(Durability::process);
-    options.background_threads = 0;  // what is made ahead of need must not depend on its moment
+    options.background_threads = 0;  // work ahead of need must not depend on timing
     Pool pool = open_pool(path, options);
     auto map = must(pool.map<std::uint64_t, std::string_view>("records", maps()));
     {
@@ -471,7 +471,7 @@ TEST_F(File, DramIsCountedAfterFailures) {
 }
 
 TEST_F(File, CreationBesideOthers) {
-  // Left by a process that was killed while it created the pool: nobody holds its lock.
+  // A process was killed while it created the pool: the lock is free.
   {
     std::ofstream(path_ + ".creating") << "half";
   }
@@ -480,19 +480,19 @@ TEST_F(File, CreationBesideOthers) {
   FileStorage again;
   EXPECT_EQ(again.create(path_).code(), StatusCode::exists);
   std::filesystem::remove(path_);
-  // The name is taken while the pool is made.
+  // Another process takes the name while the pool is made.
   FileStorage late;
   ASSERT_TRUE(late.create(path_).ok());
   FileStorage meanwhile;
   EXPECT_EQ(meanwhile.create(path_).code(), StatusCode::busy);
   {
-    std::ofstream(path_) << "somebody's";
+    std::ofstream(path_) << "other";
   }
   EXPECT_EQ(late.publish().code(), StatusCode::exists);
   late.discard_new();
-  EXPECT_EQ(read_bytes(path_), "somebody's");
+  EXPECT_EQ(read_bytes(path_), "other");
   std::filesystem::remove(path_);
-  // Neither made nor opened.
+  // The file can neither be made nor opened.
   FileStorage refused;
   {
     const Failing failing(Fault::open, 1, true, EEXIST);
@@ -510,8 +510,8 @@ TEST_F(File, CreationBesideOthers) {
   EXPECT_EQ(refused.create(path_).code(), StatusCode::not_found);
 }
 
-// Where nothing promises `power` the name is there even if its folder cannot be synced; a file in
-// the working folder has none.
+// If nothing guarantees `power`, the name is there even if its folder cannot be synced. A file in
+// the working folder has no folder in its path.
 TEST_F(File, AFolderThatCannotBeOpened) {
   struct Row {
     Fault fault;
@@ -550,7 +550,7 @@ TEST_F(File, ALockThatIsHeldNamesItsOwner) {
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code(), StatusCode::busy);
   EXPECT_NE(second.error().message().find(std::to_string(getpid())), std::string_view::npos);
-  // A file system without a name for the host, or that cannot lock.
+  // A file system without a name for the host, or without locks.
   FileStorage storage;
   {
     const Failing failing(Fault::lock, 1, true, EACCES);

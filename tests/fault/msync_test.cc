@@ -1,6 +1,6 @@
-// Where writes are made durable with msync: what could not be written back must not be answered,
-// whether the device fails or the file became shorter under its owner (tests/api/bus_error_test.cc
-// has that in the other modes).
+// Media on which msync makes writes durable. An operation that could not be written back must fail,
+// whether the device fails or the file became shorter (tests/api/bus_error_test.cc has that for the
+// other modes).
 #include <unistd.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ PoolOptions power() {
 }
 
 // An engine writes for the last time when its new map begins to serve.
-TEST(FailedMsync, ANewMapThatIsNotDurableIsNotAnswered) {
+TEST(FailedMsync, ANewMapThatIsNotDurableIsNotReturned) {
   const std::string path = on_disk("-new.perdure");
   const Pretended pretended({.file_system = kXfs, .disk = true});
   bool fired = true;

@@ -1,7 +1,7 @@
-// The k-th failure of every allocation and system call beside tags, reads of versions, trims and
-// rollbacks, for k = 1, 2, .. until nothing fires any more, alone and with all later ones. What has
-// no answer but a status has not happened, or happened as a whole; and every version that a tag has
-// answered reads, after a reopen without faults, as the state that it closed.
+// The k-th failure of every allocation and system call during tags, reads of versions, trims and
+// rollbacks, for k = 1, 2, .. until no call fails any more: alone, and with all later ones. A call
+// that failed has no effect, or its whole effect. After a reopen without faults, every version that
+// a tag returned reads as the state that it closed.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -24,7 +24,7 @@ class Session {
  public:
   explicit Session(std::string path) : path_(std::move(path)) {}
 
-  // Answers how many calls failed.
+  // Returns how many calls failed.
   int run() {
     auto pool = call([&] { return Pool::open(path_, kOptions); });
     if (!pool) return failed_;
@@ -41,14 +41,14 @@ class Session {
     return failed_;
   }
 
-  // Without faults.
+  // Runs without faults.
   void verify() {
     Pool pool = open_pool(path_, kOptions);
     auto map = must(pool.versioned_map<std::uint64_t, Bytes>("m"));
     const VersionRange range = map.versions();
     for (const auto& [version, state] : tagged_) {
       if (version < trimmed_ || version < range.first) continue;
-      require(version <= range.last, "a version that was answered is not there");
+      require(version <= range.last, "a version that a tag returned is absent");
       if (version > certain_) continue;
       require(at(map, version) == state, "version " + std::to_string(version) + " has changed");
     }
@@ -61,7 +61,7 @@ class Session {
     const auto report = must(pool.check({.deep = true}));
     require(report.ok(), "check: " + std::string(report.first()));
     require(report.leaked_blocks == 0, std::to_string(report.leaked_blocks) + " blocks leaked");
-    require(must(map.tag()) > range.last, "a tag answers a version that was there");
+    require(must(map.tag()) > range.last, "a tag returns a version that existed");
     must(pool.close());
   }
 
@@ -72,21 +72,22 @@ class Session {
 
   template <class F>
   std::invoke_result_t<F&> call(F&& body) {
-    auto answer = [&] {
+    auto result = [&] {
       const Armed armed;
       return body();
     }();
-    const StatusCode code = code_of(answer);
-    if (code == StatusCode::ok) return answer;
+    const StatusCode code = code_of(result);
+    if (code == StatusCode::ok) return result;
     ++failed_;
     static constexpr StatusCode kExpected[] = {StatusCode::out_of_memory, StatusCode::io,
                                                StatusCode::pool_full, StatusCode::poisoned};
     require(std::ranges::find(kExpected, code) != std::end(kExpected),
-            std::string("a call answers ") + status_code_name(code));
+            std::string("a call returns ") + status_code_name(code));
     require(faults_fired() != 0, "a call fails without a fault");
-    return answer;
+    return result;
   }
-  // Refused for want of space or memory: not done. Other failures leave it open.
+  // A failure for lack of space or memory means that nothing was done. Other failures leave it
+  // open.
   void judge(StatusCode code) {
     in_doubt_ = in_doubt_ || (code != StatusCode::ok && code != StatusCode::pool_full &&
                               code != StatusCode::out_of_memory);
@@ -158,7 +159,7 @@ class Session {
     auto done = call([&] { return map.trim(version + 1); });
     judge(code_of(done));
     require(!done || !held || *done <= version, "a trim has passed a held version");
-    trimmed_ = std::max(trimmed_, done ? *done : version + 1);  // it may have, or not
+    trimmed_ = std::max(trimmed_, done ? *done : version + 1);  // it may have trimmed, or not
   }
   void roll_back(Layers& map) {
     if (tagged_.size() < 2 || tagged_[tagged_.size() - 2].first < trimmed_) return;
@@ -184,15 +185,15 @@ class Session {
 
   std::string path_;
   int failed_ = 0;
-  bool in_doubt_ = false;  // the present state
+  bool in_doubt_ = false;  // whether the present state is open
   State now_;
   std::vector<std::pair<Version, State>> tagged_;
-  Version certain_ = 0;  // what was tagged up to here is as it was
+  Version certain_ = 0;  // versions up to here are as they were tagged
   Version trimmed_ = 0;
   Version asked_ = 0;
 };
 
-// Answers whether the k-th call exists.
+// Returns whether the k-th call exists.
 bool one_run(const std::string& path, Fault fault, std::uint64_t k, bool sticky, int& failed) {
   std::filesystem::remove(path);
   Session session(path);
@@ -226,7 +227,8 @@ TEST(VersionsFault, EveryVersionIsWhatItWas) {
   EXPECT_GT(failed, points / 4);
 }
 
-// Whether it began or not, the pool opens, and the map is as before or as the version was.
+// Whether the rollback began or not, the pool opens, and the map is as before or as the version
+// was.
 TEST(VersionsFault, ARollbackThatIsNotDurableIsEndedByTheNextOpen) {
   constexpr PoolOptions kPower{.durability = Durability::power, .max_size = 4_MiB};
   const std::string path = on_disk("-rollback.perdure");

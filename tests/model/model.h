@@ -1,6 +1,5 @@
-// A map under test next to a std::map. Operations are drawn from a seeded generator, so that
-// another process can repeat them: the SIGKILL test replays in the parent what the killed child had
-// acknowledged.
+// A map under test next to a std::map. A seeded generator draws the operations, and another process
+// can repeat them: the SIGKILL test replays in the parent what the killed child had acknowledged.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +35,7 @@ inline const char* distribution_name(Distribution distribution) {
   return "unknown";
 }
 
-// Key numbers of a universe small enough that most operations meet a key that has a history.
+// Key numbers of a small universe: most operations meet a key that was used before.
 class KeyNumbers {
  public:
   KeyNumbers(Distribution distribution, std::uint64_t universe)
@@ -66,7 +65,7 @@ class KeyNumbers {
   std::uint64_t cluster_ = 0;
 };
 
-// The key with a number: order-preserving, so that ascending numbers are ascending keys.
+// The key with a number. Ascending numbers are ascending keys.
 template <class K>
 OwnedKey<K> model_key(std::uint64_t number, Distribution distribution) {
   if constexpr (std::same_as<K, std::string_view>) {
@@ -74,13 +73,14 @@ OwnedKey<K> model_key(std::uint64_t number, Distribution distribution) {
     std::snprintf(digits, sizeof digits, "%08llu", static_cast<unsigned long long>(number));
     if (distribution == Distribution::equal_heads) return std::string("customer:") + digits;
     if (number == 0) return "";
-    // Number 7 is a prefix of 8 is a prefix of 9, of lengths on both sides of the head.
+    // Number 7 is a prefix of 8, and 8 of 9, with lengths on both sides of the head.
     if (number < 30) return std::string(number, '\0');
     return digits + std::string(number % 23, 'x');
   } else if constexpr (std::is_signed_v<K>) {
     return static_cast<K>(number) - 1'000;
   } else {
-    // Ascending and equal heads stay dense, in one partition; the others spread over all of them.
+    // Ascending and equal heads stay dense, in one partition. The others spread over all
+    // partitions.
     const bool dense =
         distribution == Distribution::ascending || distribution == Distribution::equal_heads;
     return dense ? static_cast<K>(number) : static_cast<K>(number * 0x0000'4000'0000'0001ULL);
@@ -121,7 +121,7 @@ struct Op {
   std::uint64_t extra;  // bounds, limit, direction
 };
 
-// What share of the operations removes: a growing, a steady and a shrinking phase.
+// The share of removals: a growing, a steady and a shrinking phase.
 struct Mix {
   unsigned erase_percent = 15;
 };
@@ -159,15 +159,15 @@ std::uint64_t digest_of(const T& value, std::uint64_t salt) {
   }
 }
 
-// Both sides of an operation answer a digest of everything the caller gets to see; equal digests
-// mean equal answers.
+// Both sides of an operation return a digest of everything that the caller sees. Equal digests mean
+// equal results.
 template <class K, class V>
 class Model {
  public:
   using OwnedK = OwnedKey<K>;
   using OwnedV = Owned<V>;
 
-  // Scans of an engine that keeps no order visit every entry.
+  // Scans of an engine without order visit every entry.
   Model(Distribution distribution, bool ordered) : distribution_(distribution), ordered_(ordered) {}
 
   OwnedK key(std::uint64_t number) const { return model_key<K>(number, distribution_); }
@@ -294,7 +294,7 @@ class Model {
     return 0;
   }
 
-  // Full comparison: by find, by every entry, by forward and by reverse scan. Empty if equal.
+  // Full comparison: by find, by every entry, by forward and by reverse scan. Returns "" if equal.
   std::string difference(AnyMap<K, V>& map) const {
     for (const auto& [k, value] : map_) {
       const auto found = must(map.get(K(k)));
@@ -335,7 +335,7 @@ class Model {
   static std::uint64_t entry_digest(const Key& key, const Value& value) {
     return mix(digest_of(key, 1) + digest_of(value, 2));
   }
-  // In whatever order, but each once.
+  // In any order, but each once.
   std::string difference_of_entries(AnyMap<K, V>& map) const {
     std::string wrong;
     std::set<OwnedK> seen;

@@ -1,5 +1,5 @@
-// Long random operation sequences against std::map, with every way of ending a session between
-// them.
+// Long random operation sequences compared with std::map, with every way of ending a session
+// between them.
 #include <sys/mman.h>
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace {
 using Bytes = std::string_view;
 constexpr std::uint64_t kUniverse = 6'000;
 
-// How a session ends.
+// The end of a session.
 enum class End { close, close_unsynced, destructor };
 
 using Parameters = std::tuple<EngineInfo, Durability, Distribution>;
@@ -28,7 +28,7 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
   const EngineInfo& engine() const { return std::get<0>(GetParam()); }
   template <class K, class V>
   AnyMap<K, V> open_map(Pool& pool) const {
-    // Partition counts are part of what varies, without multiplying the runs.
+    // The number of partitions varies, too, without more runs.
     const std::uint32_t bits = distribution() == Distribution::uniform ? 3 : 7;
     return {pool, "map", engine(), {.phast = {.partition_bits = bits}}};
   }
@@ -76,8 +76,8 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
     expect_sound(pool);
   }
 
-  // The child sends a digest per acknowledged operation; the parent kills it after a random number
-  // of them, repeats on the model, and allows the one operation in flight to have happened or not.
+  // The child sends a digest per acknowledged operation. The parent kills it after a random number
+  // of them, repeats them on the model, and allows the operation in flight to have happened or not.
   template <class K, class V>
   void run_killed_sessions() {
     PERDURE_TRACE_SEED();
@@ -136,7 +136,7 @@ class ModelTest : public ::testing::TestWithParam<Parameters> {
         model = finished;
       }
       ASSERT_NO_FATAL_FAILURE(expect_sound(pool));
-      // The recovered map also has to work: some operations before the next kill.
+      // The recovered map must also work: some operations before the next kill.
       for (std::uint64_t i = 0; i < scaled(500, 100); ++i) {
         const Op op = draw_op(rng, numbers, share);
         const std::uint64_t expected = model.apply(op);
@@ -158,7 +158,7 @@ std::vector<Parameters> all_parameters() {
   std::vector<Parameters> out;
   for (std::size_t e = 0; e < std::size(kEngines); ++e) {
     for (std::size_t i = 0; i < std::size(kDistributions); ++i) {
-      // Each distribution under both durabilities, of each engine under one of them but at night.
+      // Each distribution under both durabilities; each engine under one of them, except at night.
       const bool even = (e + i) % 2 == 0;
       if (at_length() || even)
         out.emplace_back(kEngines[e], Durability::process, kDistributions[i]);
@@ -185,8 +185,8 @@ class Killed : public ::testing::TestWithParam<EngineInfo> {};
 INSTANTIATE_TEST_SUITE_P(Engines, Killed, ::testing::ValuesIn(kEngines),
                          [](const auto& row) { return name_of(row.param); });
 
-// A kill in the middle of opening, which is recovery, and of the very first creation: the next open
-// finds everything, or nothing, and never a file it cannot open.
+// A kill in the middle of an open, which is recovery, or of the first creation. The next open finds
+// everything, or nothing, and never a file that it cannot open.
 TEST_P(Killed, DuringOpen) {
   PERDURE_TRACE_SEED();
   Rng rng;
@@ -204,7 +204,7 @@ TEST_P(Killed, DuringOpen) {
           Pool pool = open_pool(path, options);
           AnyMap<std::uint64_t, std::uint64_t> map(pool, "m", GetParam());
           for (std::uint64_t i = 0; i < entries; ++i) must(map.insert(mix(i), i));
-          kill(getpid(), SIGKILL);  // unclean, so that the next open recovers
+          kill(getpid(), SIGKILL);  // unclean: the next open recovers
         });
         ASSERT_EQ(end.signal, SIGKILL);
       }
@@ -228,7 +228,7 @@ TEST_P(Killed, DuringOpen) {
   }
 }
 
-// A kill while a pool is being closed leaves it clean or not, but whole.
+// A kill during a close leaves the pool clean or not, but whole.
 TEST_P(Killed, DuringClose) {
   PERDURE_TRACE_SEED();
   Rng rng;

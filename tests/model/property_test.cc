@@ -1,5 +1,5 @@
-// rapidcheck: small sequences, shrunk to the smallest that fails. Keys are few and awkward, so that
-// short sequences already meet reused slots, equal heads and empty leaves.
+// rapidcheck: small sequences, shrunk to the smallest that fails. Keys are few and awkward: short
+// sequences already meet reused slots, equal heads and empty leaves.
 #include <rapidcheck.h>
 
 #include <iostream>
@@ -48,16 +48,16 @@ rc::Gen<Step> any_step(std::uint64_t universe) {
       rc::gen::set(&Step::reopen, rc::gen::weightedElement<int>({{40, 0}, {1, 1}, {1, 2}})));
 }
 
-// Said at once: a failure that does not repeat is shrunk to a case that passes, and says nothing.
+// Prints at once, because a failure that does not repeat is shrunk to a case that passes.
 void hold(bool holds, std::string_view what) {
-  if (!holds) std::cerr << "not so: " << what << "\n";
+  if (!holds) std::cerr << "expected: " << what << "\n";
   RC_ASSERT(holds);
 }
 
 template <class K, class V>
 bool holds_for(const EngineInfo& engine, Distribution distribution, std::uint64_t universe,
                Durability durability) {
-  return rc::check("a map answers as std::map does, across reopens", [=] {
+  return rc::check("a map returns what std::map does, across reopens", [=] {
     const auto steps = *rc::gen::container<std::vector<Step>>(any_step(universe));
     TempPath path;
     Model<K, V> model(distribution, engine.ordered);
@@ -68,7 +68,7 @@ bool holds_for(const EngineInfo& engine, Distribution distribution, std::uint64_
     for (const Step& step : steps) {
       const Op op{step.kind, step.key, step.salt, step.extra};
       const std::uint64_t expected = model.apply(op);
-      hold(model.apply(op, *map) == expected, "a step answers as the model's");
+      hold(model.apply(op, *map) == expected, "a step returns what the model's does");
       if (step.reopen == 0) continue;
       map.reset();  // a map must not outlive its pool
       must(pool->close({.sync = step.reopen == 1}));

@@ -1,4 +1,4 @@
-// Space: pools that run full and go on, churn that must not grow the file, thousands of splits and
+// Space: full pools that continue, churn that must not grow the file, thousands of splits and
 // unlinks.
 #include <sys/stat.h>
 
@@ -55,8 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FullPool,
                                             ::testing::ValuesIn(full_cases())),
                          full_name);
 
-// Fills to the first refusal; whatever was acknowledged stays, reads and erases go on, and space
-// that was freed takes new entries; then all of it once more after a reopen.
+// Fills until the first refusal. Acknowledged entries stay, reads and erases still work, and freed
+// space takes new entries. Then all of it again after a reopen.
 template <class V>
 void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
   PERDURE_TRACE_SEED();
@@ -64,7 +64,7 @@ void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
   const PoolOptions options{.durability = parameters.durability, .max_size = parameters.max_size};
   auto value_of = [&](std::uint64_t i) -> Owned<V> {
     if constexpr (std::same_as<V, Bytes>) {
-      // All of one size, so that what one frees another can use.
+      // All of one size: the space of one suits another.
       std::string value(parameters.value_size, static_cast<char>('a' + i % 26));
       value.replace(0, 20, std::to_string(10'000'000'000'000'000'000U + i));
       return value;
@@ -126,9 +126,8 @@ void fill_and_go_on(const EngineInfo& engine, const FullCase& parameters) {
       EXPECT_TRUE(must(map.get(key)) == std::optional(value_of(model[key])));
     }
 
-    // Erase half of the keys and bring half of those back, with other values: what they need, a
-    // slot in their leaf and a block of their size, has just been freed. (New keys might need a new
-    // leaf.)
+    // Erases half of the keys and reinserts half of those with other values. Their needs were just
+    // freed: a slot in their leaf and a block of their size. New keys might need a new leaf.
     std::vector<std::string> keys;
     for (const auto& [key, number] : model) keys.push_back(key);
     std::shuffle(keys.begin(), keys.end(), rng);
@@ -166,7 +165,7 @@ class FullPoolEdges : public ::testing::TestWithParam<EngineInfo> {};
 INSTANTIATE_TEST_SUITE_P(Engines, FullPoolEdges, ::testing::ValuesIn(kEngines),
                          [](const auto& row) { return name_of(row.param); });
 
-// The smallest legal pool opens, holds something, and is full soon, without harm.
+// The smallest legal pool opens, holds something, and is soon full, without harm.
 TEST_P(FullPoolEdges, TheSmallestPoolWorks) {
   TempPath path;
   std::map<std::uint64_t, std::uint64_t> model;
@@ -197,7 +196,7 @@ TEST_P(FullPoolEdges, TheSmallestPoolWorks) {
   expect_sound(pool);
 }
 
-// More maps than fit: the refusal is a status, and the maps there are stay.
+// More maps than fit: the refusal is a status, and the existing maps stay.
 TEST_P(FullPoolEdges, MapsUntilFull) {
   TempPath path;
   std::size_t made = 0;
@@ -223,7 +222,7 @@ TEST_P(FullPoolEdges, MapsUntilFull) {
   expect_sound(pool);
 }
 
-// A killed writer in a full pool.
+// A writer is killed in a full pool.
 TEST_P(FullPoolEdges, KilledWhenFull) {
   TempPath path;
   const PoolOptions options{.max_size = 8_MiB};
@@ -258,8 +257,8 @@ TEST_P(FullPoolEdges, KilledWhenFull) {
 
 // ---- Churn ----
 
-// Insert ascending, delete the oldest, 20 times the live set: the file ends no larger than twice
-// what it was after the first load.
+// Inserts ascending keys and deletes the oldest, 20 times the live set. The file ends no larger
+// than twice its size after the first load.
 template <class K, class V, class KeyOf, class ValueOf>
 void churn(const EngineInfo& engine, std::uint64_t live, KeyOf key_of, ValueOf value_of) {
   for (const Durability durability : {Durability::emulated, Durability::process}) {
@@ -329,7 +328,7 @@ TEST_P(Churn, StringsStayWithinTwiceTheFirstFile) {
       [](std::uint64_t i) { return std::string(100 + i % 50, static_cast<char>('a' + i % 26)); });
 }
 
-// Splits and unlinks in random order: the map is grown and emptied again, from all ends.
+// Splits and unlinks in random order: the map grows and is emptied again, from all ends.
 TEST_P(Churn, GrowAndEmptyRepeatedly) {
   PERDURE_TRACE_SEED();
   TempPath path;

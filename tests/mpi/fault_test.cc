@@ -1,6 +1,6 @@
-// Errors of one rank inside the collectives: an error of all, and what the header says of the state
-// that it leaves. The last rank's calls fail: its write-backs (the pool is poisoned), its
-// allocations, its space, MPI itself.
+// Errors of one rank inside the collectives: all ranks return an error, and the state is the one
+// that the header documents. The last rank's calls fail: its write-backs (the pool is poisoned),
+// its allocations, its space, MPI itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 bool all_reduce_fails = false;
 }  // namespace
 
-// MPI's profiling interface: this stands before the library's own. The reduction is done, and the
+// MPI's profiling interface: this function replaces the library's. The reduction is done, and the
 // other ranks know its result.
 extern "C" int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op,
                              MPI_Comm comm) {
@@ -63,7 +63,7 @@ void must(const Found& found) { must(found.status()); }
 
 enum class Do : std::uint8_t { tag, roll_back, trim };
 
-// A store with versions 0 to 2 and writes behind them, and what has to be in it.
+// A store with versions 0 to 2 and writes after them, and its expected content.
 class Session {
  public:
   Session(const SharedDirectory& directory, const Options& options)
@@ -86,7 +86,7 @@ class Session {
   }
   void open_anew() {
     store_.reset();
-    barrier();  // a rank that MPI has failed does not wait for the others
+    barrier();  // a rank on which MPI failed does not wait for the others
     open();
   }
   void write(std::uint64_t n, std::uint64_t value) {
@@ -104,7 +104,7 @@ class Session {
       closed_.erase(closed_.upper_bound(1), closed_.end());
       open_ = closed_[1];
     }
-    if (what == Do::trim) {  // all, or with an error some of what it was to forget
+    if (what == Do::trim) {  // all, or with an error some of the versions to forget
       const Version first = std::min<Version>(store_->versions().first, 2);
       closed_.erase(closed_.begin(), closed_.find(first));
     }
@@ -113,7 +113,7 @@ class Session {
     return store_->versions().first == closed_.begin()->first &&
            store_->versions().last == closed_.rbegin()->first;
   }
-  // Whether a collective or a write is still answered; the same on every rank, as must be.
+  // Whether collectives and writes still work. The result must be the same on every rank.
   bool usable() {
     const Status status = status_of(store_->get(1, store_->versions().last));
     expect_same_everywhere(status);
@@ -129,7 +129,7 @@ class Session {
     if (wrote.ok()) must(store_->put(Integers::key(n), open_[Integers::key(n)]));
     return true;
   }
-  // A poisoned pool answers no reads.
+  // Reads must return the expected content. A poisoned pool returns errors.
   void expect_versions() {
     EXPECT_TRUE(has_versions()) << store_->versions().first << " to " << store_->versions().last;
     for (const auto& [version, state] : closed_) {
@@ -146,7 +146,7 @@ class Session {
       EXPECT_EQ(must(store_->get_own(key)), value);
     }
   }
-  // All calls answer, and a tag closes what is open.
+  // All calls succeed, and a tag closes the open version.
   void expect_whole() {
     expect_versions();
     EXPECT_EQ(must(store_->tag()), closed_.rbegin()->first + 1);
@@ -164,8 +164,8 @@ class Session {
 
 class Injected : public testing::TestWithParam<Do> {
  protected:
-  // What holds when the last rank's k-th write-back has failed, and all later ones. False: there
-  // are not so many.
+  // Checks the state after the last rank's k-th write-back and all later ones failed. Returns false
+  // if there are fewer.
   static bool fails(std::uint64_t k, std::uint64_t& unusable) {
     const Pretended pretended({.file_system = perdure::test::kXfs, .disk = true});
     const SharedDirectory directory;
@@ -194,7 +194,7 @@ class Injected : public testing::TestWithParam<Do> {
     const bool usable = session.usable();
     if (!usable) ++unusable;
     if (usable) {
-      // Nothing is done, but for a trim, which may have forgotten the versions.
+      // Nothing has happened. Only a trim may have forgotten the versions.
       if (GetParam() == Do::trim && session.store().versions().first == 2) session.done(Do::trim);
       EXPECT_TRUE(session.has_versions());
     }
@@ -212,7 +212,7 @@ TEST_P(Injected, APoolThatIsPoisoned) {
   std::uint64_t k = 1, unusable = 0;
   while (fails(k, unusable)) ++k;
   EXPECT_GT(k, 1U);
-  // In doubt is what was being written when it failed.
+  // The write in progress at the failure is in doubt.
   EXPECT_GT(unusable, 0U);
 }
 std::string name_of(const testing::TestParamInfo<Do>& what) {
@@ -222,7 +222,7 @@ std::string name_of(const testing::TestParamInfo<Do>& what) {
 INSTANTIATE_TEST_SUITE_P(Collective, Injected, testing::Values(Do::tag, Do::roll_back, Do::trim),
                          name_of);
 
-// A tag needs memory now and then: the rank's place for its versions grows.
+// Some tags need memory: the rank's table of versions grows.
 TEST(OneRank, HasNoMemory) {
   const SharedDirectory directory;
   Session session(directory, kInMemory);
@@ -235,14 +235,15 @@ TEST(OneRank, HasNoMemory) {
       if (status.ok()) session.done(Do::tag);
     }
   }
-  EXPECT_EQ(status, StatusCode::out_of_memory);  // on all; the last has no memory for the message
+  // on all ranks; the last has no memory for the message
+  EXPECT_EQ(status, StatusCode::out_of_memory);
   EXPECT_TRUE(session.usable());
   session.expect_whole();
   session.reopen();
   session.expect_whole();
 }
 
-// A tag needs space now and then, and only one rank has none.
+// Some tags need space, and only one rank has none.
 TEST(OneRank, HasNoSpace) {
   const SharedDirectory directory;
   Session session(directory, kInMemory);
@@ -273,7 +274,7 @@ TEST(OneRank, HasNoSpace) {
   EXPECT_EQ(must(store.get(Integers::key(6), last)), 306U);
 }
 
-// Its file is cut short, and what it is asked cannot be read.
+// Its file is cut short, and its data cannot be read.
 TEST(OneRank, HasLostItsFile) {
   const SharedDirectory directory;
   Options options = kInMemory;
@@ -286,7 +287,7 @@ TEST(OneRank, HasLostItsFile) {
     std::filesystem::resize_file(SharedDirectory::pool(directory.store(), last), 4096);
   }
   barrier();
-  // Of what was written again the older value is in the file only.
+  // If a key was written again, only the file has its older value.
   for (std::uint64_t n = 2; n <= kKeys; n += 2) {
     const std::uint64_t key = Integers::key(n);
     const Status status = status_of(store.get(key, 1));
@@ -304,7 +305,7 @@ TEST(OneRank, HasLostItsFile) {
   EXPECT_EQ(store.versions().last, 2U);
 }
 
-// The others have the answer of the all-reduce, and know that the version is there.
+// The others have the result of the all-reduce, and know that the version exists.
 TEST(OneRank, HasAnErrorOfMpiWhileItTags) {
   const SharedDirectory directory;
   Session session(directory, kInMemory);

@@ -37,7 +37,7 @@ class KillTest(unittest.TestCase):
                 tempfile.TemporaryDirectory(dir=scratch()) as folder:
             killed = self.start(ranks, "run", folder, rank, kind, number, late=late)
             self.assertNotEqual(killed.returncode, 0, killed.stderr)
-            # The loss is reported by mpirun, which knows the rank and what ended it.
+            # mpirun reports the loss. It knows the rank and its signal.
             self.assertRegex(killed.stderr, rf"process rank {rank}\b[\s\S]*signal 9")
             self.assertNotIn("wrong", killed.stderr)
             if fatal_open:
@@ -47,7 +47,7 @@ class KillTest(unittest.TestCase):
             self.assertIn("whole", checked.stdout)
 
     def calls(self, ranks):
-        """MPI calls of rank 0 in a run that nobody ends, which then is as it should be."""
+        """MPI calls of rank 0 in a run without a kill, whose store is then checked."""
         with tempfile.TemporaryDirectory(dir=scratch()) as folder:
             done = self.start(ranks, "run", folder, 0, "call", 0)
             self.assertEqual(done.returncode, 0, done.stderr)

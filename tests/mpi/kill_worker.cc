@@ -1,4 +1,5 @@
-// What kill_test.py starts: a run that kills one of its ranks, and one that looks at what is left.
+// The program that kill_test.py starts: a run that kills one of its ranks, and one that checks the
+// store afterwards.
 //
 //   mpi_kill_worker run DIRECTORY RANK call|action N    rank RANK dies as it enters its N-th MPI
 //                                                       call or action; 0: never. Prints the calls
@@ -7,8 +8,8 @@
 // PERDURE_MPI_LATE names a rank that is late in every collective of a run.
 //
 // A rank performs actions: writes of its own keys, and collectives, which have the same numbers on
-// all ranks. What it has done is drawn from its number, so that every rank knows what every other
-// one does; how far it has come is in a file that outlives it, `acked`.
+// all ranks. A rank's number determines its actions, and therefore every rank knows the others'
+// actions. The file `acked`, which outlives the rank, has the number of its completed actions.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -26,7 +27,7 @@ bool late = false;  // leaves every all-reduce long after the others
 
 void count_call() {
   if (++calls == fatal_call) {
-    // The others come as far as they can without this rank.
+    // Gives the others time to get as far as they can without this rank.
     usleep(100'000);
     kill(getpid(), SIGKILL);
   }
@@ -34,7 +35,7 @@ void count_call() {
 
 }  // namespace
 
-// MPI's profiling interface: these stand before the library's own.
+// MPI's profiling interface: these functions replace the library's.
 extern "C" int MPI_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op,
                              MPI_Comm comm) {
   count_call();
@@ -195,9 +196,9 @@ bool holds(IntegerStore& store, const Words& open) {
   return true;
 }
 
-// How many of its actions are there: all that were acknowledged, or one more; with `collectives` of
-// them. But a trim is done once one rank has begun it, and this one may not have come to it: when
-// others leave the collective before it may still be in there.
+// Returns the number of its actions that have taken effect: all acknowledged ones, or one more,
+// with `collectives` of them. A trim is done once one rank has begun it, even if this rank had not
+// reached it: it may still be in the collective before, which others have left.
 std::uint64_t come_to(IntegerStore& store, const std::vector<Action>& actions, std::uint64_t done,
                       std::uint64_t collectives) {
   std::string why = "no state fits";
@@ -235,8 +236,8 @@ void check(const std::string& directory) {
   for (int r = 0; r < store.ranks(); ++r) actions.push_back(actions_of(store, r));
   const auto& mine = actions[static_cast<std::size_t>(store.rank())];
 
-  // A collective that one rank was told of is done; the next one may be. Each of them changes the
-  // versions, so they say which it is.
+  // A collective that returned on one rank is done, and the next one may be. Each changes the
+  // versions, which tell how many are done.
   const std::uint64_t least = reduce(done / (kWrites + 1), MPI_MAX);
   std::uint64_t collectives = kRounds + 1;
   for (const std::uint64_t count : {least, least + 1}) {

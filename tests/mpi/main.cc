@@ -1,4 +1,5 @@
-// GoogleTest on every rank. A failure ends the run at once: the other ranks would wait for ever.
+// GoogleTest on every rank. A failure ends the run at once, because the other ranks would wait for
+// ever.
 #include <gtest/gtest.h>
 
 #include "perdure/mpi.h"

@@ -1,5 +1,5 @@
-// The distributed store against one std::map per version, on however many ranks run it. All ranks
-// draw the same numbers, so each knows what the others do.
+// The distributed store compared with one std::map per version, on any number of ranks. All ranks
+// draw the same numbers, and each knows the operations of the others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ T must(Expected<T> done) {
 void must(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
 void must(const Found& found) { must(found.status()); }
 
-// The same answer on every rank?
+// Expects the same value on every rank.
 void expect_same_everywhere(std::uint64_t word) {
   std::uint64_t low = word, high = word;
   MPI_Allreduce(MPI_IN_PLACE, &low, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
@@ -137,7 +137,7 @@ class Run {
     }
     std::vector<typename Kind::Store::Query> queries;
     for (const auto& each : keys) queries.push_back({each, some_version()});
-    // Only what rank 0 asks counts.
+    // Only the queries of rank 0 count.
     const std::vector<typename Kind::Store::Query> asked = queries;
     if (store_->rank() != 0) queries.clear();
     const auto found = must(store_->get_many(queries));
@@ -211,7 +211,7 @@ TEST(DistributedStore, LargeSnapshotsAreMergedInOrder) {
     std::map<std::uint64_t, std::uint64_t> oracle;
     std::mt19937_64 random(7);
     for (int i = 0; i < 60'000; ++i) {
-      // Half of them among the lowest: in a partition by range they are rank 0's.
+      // Half of the keys are very low. In a partition by range they belong to rank 0.
       const std::uint64_t key = i % 2 == 0 ? random() : random() >> 20;
       oracle[key] = static_cast<std::uint64_t>(i);
       if (store.owner(key) == store.rank()) must(store.put(key, static_cast<std::uint64_t>(i)));

@@ -1,5 +1,5 @@
-// What the tests of the distributed store share: a directory for all ranks, both kinds of store
-// under one face, and the oracle, one std::map of versions.
+// Shared by the tests of the distributed store: a directory for all ranks, one interface for both
+// kinds of store, and the oracle, a std::map of versions.
 #pragma once
 
 #include <sys/statvfs.h>
@@ -28,8 +28,7 @@ inline int world_size() {
 }
 inline void barrier() { MPI_Barrier(MPI_COMM_WORLD); }
 
-// Memory where there is some to spare; a container's /dev/shm is small, and MPI's messages go
-// through it.
+// Memory if there is enough: a container's /dev/shm is small, and MPI's messages use it.
 inline std::filesystem::path scratch() {
   struct statvfs stat;
   if (statvfs("/dev/shm", &stat) == 0 && access("/dev/shm", W_OK) == 0 &&
@@ -39,7 +38,7 @@ inline std::filesystem::path scratch() {
   return std::filesystem::temp_directory_path();
 }
 
-// A fresh directory, the same on all ranks, gone at the end.
+// A fresh directory, the same on all ranks. It is removed at the end.
 class SharedDirectory {
  public:
   SharedDirectory() {
@@ -73,7 +72,7 @@ class SharedDirectory {
   std::string path_;
 };
 
-// Keys and values from numbers, and back to text for comparison.
+// Makes keys and values from numbers, and text of them for comparison.
 struct Integers {
   using Store = IntegerStore;
   using Key = std::uint64_t;

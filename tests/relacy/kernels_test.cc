@@ -1,9 +1,9 @@
-// The small lock-free kernels under Relacy: random executions of the C++ memory model, each of
-// which ends in an error on a data race, a failed assertion, a deadlock or a livelock. Every kernel
-// is run without one of the things it rests on as well, and has to be red then.
+// The small lock-free kernels under Relacy: random executions of the C++ memory model. An execution
+// fails on a data race, a failed assertion, a deadlock or a livelock. Every kernel also runs
+// without one of its prerequisites, and must then fail.
 //
-// EpochDomain and the leaf's Descriptor are the library's own code over RelacyPlatform. What lies
-// in PhaST's member functions is mirrored here, a few lines each, with the place it mirrors.
+// EpochDomain and the leaf's Descriptor are the library's own code over RelacyPlatform. Code in
+// PhaST's member functions is mirrored here in a few lines each, with a reference to the original.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using P = RelacyPlatform;
 using Geometry = phast::Geometry<P::kBytes, 4>;
 using Descriptor = phast::Descriptor<P, phast::IntegerCodec, Geometry>;
 
-// A leaf's descriptor, where Relacy's heap would not align it.
+// A leaf's descriptor. Relacy's heap would not align it.
 class Leaf {
  public:
   Leaf() : leaf_(new(storage_) Descriptor) { P::line = &line_; }
@@ -44,8 +44,8 @@ class Leaf {
 
 // --- slot claim and stripe latch (docs/decisions/0006; leaf_table.h D1 and D2) ---
 
-// Keys of different stripes, into one leaf; fewer slots than keys would make it full, so there is
-// one more. A third thread reads what it is shown.
+// Keys of different stripes go into one leaf. There is one slot more than keys, because a full leaf
+// would split. A third thread reads.
 struct SlotClaim : rl::test_suite<SlotClaim, 3> {
   std::optional<Leaf> leaf;
   rl::var<int> entries[P::kBytes];
@@ -56,7 +56,8 @@ struct SlotClaim : rl::test_suite<SlotClaim, 3> {
     for (auto& entry : entries) entry(RL_INFO) = 0;
   }
   void after() { leaf.reset(); }
-  // Phast::latch_leaf, phast_write.inl.h: from `std::uint32_t word` to `return`, without ranges.
+  // Mirrors Phast::latch_leaf, phast_write.inl.h: from `std::uint32_t word` to `return`, without
+  // ranges.
   std::uint32_t latch_and_claim(unsigned stripe) {
     for (unsigned spins = 0;;) {
       std::uint32_t word = (*leaf)->search.stripes.load();
@@ -73,11 +74,11 @@ struct SlotClaim : rl::test_suite<SlotClaim, 3> {
   }
   void thread(unsigned index) {
     if (index < 2) {
-      // Phast::fill_slot: entry, then fingerprint; then the release of the stripe.
+      // Mirrors Phast::fill_slot: entry, then fingerprint; then the release of the stripe.
       for (int i = 0; i < 2; ++i) {
         const std::uint32_t slot = latch_and_claim(index);
         RL_ASSERT(slot != phast::kNoSlot);
-        RL_ASSERT(entries[slot](RL_INFO) == 0);  // not a slot that somebody has filled
+        RL_ASSERT(entries[slot](RL_INFO) == 0);  // no other thread has filled it
         entries[slot](RL_INFO) = static_cast<int>(index) + 1;
         (*leaf)->set_fingerprint(slot, static_cast<std::uint8_t>(index + 1));
         (*leaf)->search.stripes.release(index);
@@ -95,7 +96,7 @@ struct SlotClaim : rl::test_suite<SlotClaim, 3> {
 
 struct LetGo : rl::test_suite<LetGo, 2> {
   std::optional<Leaf> leaf;
-  bool returned;  // real time: no simulated thread learns anything by it
+  bool returned;  // in real time: no simulated thread learns anything by it
 
   void before() {
     P::begin(2);
@@ -111,8 +112,8 @@ struct LetGo : rl::test_suite<LetGo, 2> {
       (*leaf)->search.stripes.release(0);
       returned = true;
     } else {
-      // The first load of a lookup answers what is in the caches now, which locked instructions
-      // have reached and byte stores perhaps not.
+      // The first load of a lookup returns the present content of the caches. Locked instructions
+      // have reached them; byte stores may not have.
       P::full_fence();
       const bool must_see = returned;
       if (!P::planted.recheck) (*leaf)->let_go(0);
@@ -125,7 +126,7 @@ struct LetGo : rl::test_suite<LetGo, 2> {
 
 // --- epochs: pin, unlink, retire, advance (epoch.h) ---
 
-// One object is linked, one comes in its place.
+// One object is linked; another replaces it.
 template <class Test>
 struct OneRetired : rl::test_suite<Test, 3> {
   P platform;
@@ -183,8 +184,8 @@ struct EpochAdvance : OneRetired<EpochAdvance> {
   }
 };
 
-// The same, where the unlink and the reader's pin both come between an advancer's heavy fence and
-// its advance, or right after it: the reader's epoch is later than the retirement's, and C++ still
+// The same, but the unlink and the reader's pin come between an advancer's heavy fence and its
+// advance, or right after it. The reader's epoch is then later than the retirement's, and C++ still
 // lets it load the old reference.
 struct EpochLate : OneRetired<EpochLate> {
   static void wait_for_the_fence() {
@@ -213,7 +214,7 @@ struct CacheSwap : rl::test_suite<CacheSwap, 2> {
   P platform;
   std::optional<EpochDomain<P>> epochs;
   std::optional<P::Word<std::uint64_t>> cache;
-  rl::var<std::uint64_t> words[3];  // what a cache holds; number 0 to begin with
+  rl::var<std::uint64_t> words[3];  // the content of a cache; number 0 at the start
 
   static void finish(void* context, std::uint64_t number) {
     static_cast<CacheSwap*>(context)->words[number](RL_INFO) = 99;
@@ -257,13 +258,13 @@ struct CacheSwap : rl::test_suite<CacheSwap, 2> {
 
 // --- a version is closed beside a write (pskiplist.h I3, ORDERING: state) ---
 
-// Who tags and then does not meet the write has closed a version that the write is not of.
+// A thread that tags and then does not meet the write has closed a version without the write.
 struct TagBesideAWrite : rl::test_suite<TagBesideAWrite, 2> {
   using State = pskiplist::State;
   using Phase = pskiplist::Phase;
   static constexpr State kUnstamped = State::of(Phase::unstamped, 1);
   std::optional<P::Word<std::uint64_t>> state, clock;
-  // Real time: no simulated thread learns anything by it.
+  // In real time: no simulated thread learns anything by it.
   unsigned ended;
   std::uint64_t version, closed;
   bool met;
@@ -280,7 +281,7 @@ struct TagBesideAWrite : rl::test_suite<TagBesideAWrite, 2> {
     state.reset();
     clock.reset();
   }
-  // Whoever comes first; what the state says then.
+  // The first caller decides. Returns the resulting state.
   State stamp() {
     const std::uint64_t now = clock->load(std::memory_order_seq_cst);
     std::uint64_t expected = kUnstamped.word;
@@ -314,7 +315,7 @@ std::uint64_t iterations(std::uint64_t fast) {
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : fast;
 }
 
-// Relacy's report, as far as there is room: inside an execution Relacy owns the heap.
+// Relacy's report, as far as it fits: inside an execution Relacy owns the heap.
 class Report : public std::streambuf {
  public:
   Report() { setp(text_.data(), text_.data() + text_.size() - 1); }
@@ -327,7 +328,7 @@ class Report : public std::streambuf {
 
 double seconds = 0;  // of the last simulation
 
-// "" if all executions were right, else Relacy's report.
+// Returns "" if all executions passed, otherwise Relacy's report.
 template <class Test>
 std::string simulate(std::uint64_t executions, const RelacyPlanted& planted) {
   P::planted = planted;
@@ -338,7 +339,7 @@ std::string simulate(std::uint64_t executions, const RelacyPlanted& planted) {
   parameters.output_stream = &report;
   parameters.progress_stream = &report;
   parameters.execution_depth_limit = 20'000;
-  const std::clock_t start = std::clock();  // processor time: others may have the machine
+  const std::clock_t start = std::clock();  // processor time, because of other load
   const bool right = rl::simulate<Test>(parameters);
   seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   P::planted = {};
@@ -347,10 +348,10 @@ std::string simulate(std::uint64_t executions, const RelacyPlanted& planted) {
   return right ? "" : text.text();
 }
 
-// What all tests of this process found, for the last lines of a run.
+// Totals of all tests of this process, for the last lines of a run.
 struct Figures {
   std::uint64_t executions = 0, errors = 0, planted = 0, seen = 0;
-  double slowest = 0;  // planted bug, in seconds
+  double slowest = 0;  // to notice a planted bug, in seconds
 };
 Figures figures;
 class PrintFigures : public ::testing::Environment {
@@ -404,7 +405,7 @@ TEST(Relacy, G6_EpochsPinAndAdvance) {
   expect_red<EpochAdvance>("a reader that leaves its guard too early", {.order = true});
 }
 
-// With a grace of two epochs it is red.
+// With a grace period of two epochs it fails.
 TEST(Relacy, G6_EpochOfALateReader) { expect_right<EpochLate>(20'000); }
 
 TEST(Relacy, W2_TagBesideAWrite) {

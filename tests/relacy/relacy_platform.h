@@ -1,18 +1,18 @@
-// RelacyPlatform: what the lock-free kernels of the library see under Relacy (a simulator of the
-// C++ memory model, and a race detector: every load may answer any value that the model allows).
+// RelacyPlatform: the platform of the library's lock-free kernels under Relacy, a simulator of the
+// C++ memory model and race detector. Every load may return any value that the model allows.
 //
-// MODEL  Loads and stores have the orders that the code gives them, so they are weaker than on
-//   x86. Three things are not C++ but what src/platform promises on x86 and Linux:
-//     locked instruction  every exchange, compare-exchange and fetch-and-op is a full fence too
-//     byte stores, match_line   release and acquire: no store passes a store, no load a load.
-//                         A byte of a ByteLatches word is released without a full fence; but a
+// MODEL  Loads and stores have the orders that the code gives them, which are weaker than on x86.
+//   Three things are not C++, but guarantees of src/platform on x86 and Linux:
+//     locked instruction  every exchange, compare-exchange and fetch-and-op is also a full fence
+//     byte stores, match_line   release and acquire: no store passes a store, no load a load. A
+//                         byte of a ByteLatches word is released without a full fence, but a
 //                         compare-exchange of another thread sees it at once
 //     membarrier(2)       heavy_fence() ends after every other thread has done a full fence at some
-//                         point between two of its operations; light_fence() is nothing at all
-//   Persistence is not modelled: crashes inside schedules are the interleaver's business.
-// PLANTED  each of `planted` takes one of these away.
+//                         point between two of its operations; light_fence() does nothing
+//   Persistence is not modelled: the interleaver tests crashes inside schedules.
+// PLANTED  Each member of `planted` removes one of these.
 //
-// Thread safety: of the simulated threads all; one simulation at a time in a process.
+// Thread safety: all simulated threads may use it; one simulation at a time in a process.
 #pragma once
 
 #include <array>
@@ -52,22 +52,22 @@
 namespace perdure::testing {
 
 struct RelacyPlanted {
-  bool heavy_fence = false;  // it makes nobody fence
+  bool heavy_fence = false;  // makes no other thread fence
   bool bytes = false;        // byte stores are relaxed
   bool release = false;      // a byte latch is released relaxed
-  bool recheck = false;      // for the tests' own code: a look is skipped
+  bool recheck = false;      // for the tests' own code: a recheck is skipped
   bool order = false;        // for the tests' own code: a weaker order, or the wrong one
 };
 
 class RelacyPlatform {
  public:
   static constexpr std::uint32_t kThreads = 3;
-  static constexpr std::uint32_t kBytes = 4;  // of a search line that are modelled
+  static constexpr std::uint32_t kBytes = 4;  // modelled bytes of a search line
 
   static inline RelacyPlanted planted;
-  static inline unsigned heavy_fences;  // done in this execution
+  static inline unsigned heavy_fences;  // in this execution
 
-  // Before each execution, and when a simulated thread ends.
+  // Call it before each execution, and when a simulated thread ends.
   static void begin(std::uint32_t threads) noexcept {
     requested_ = acknowledged_ = {};
     heavy_fences = 0;
@@ -77,7 +77,7 @@ class RelacyPlatform {
     full_fence();
     ended_[rl::thread_index()] = true;
   }
-  // The thread loses its core for a while, or does not: what random scheduling would seldom do.
+  // Suspends the thread for a while, at random. Random scheduling rarely does so.
   static void stall() noexcept {
     for (unsigned i = rl::rand(5) * 20; i > 0; --i) pause(0);
   }
@@ -91,7 +91,7 @@ class RelacyPlatform {
     }
     T load(std::memory_order order = std::memory_order_seq_cst) const noexcept {
       serve();
-      if (!written_) return initial_;  // the one value there is: no choice, no step
+      if (!written_) return initial_;  // the only value: no choice, no step
       return value_.load(of(order), RL_INFO);
     }
     void store(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
@@ -109,7 +109,7 @@ class RelacyPlatform {
     T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
       return locked([&] { return proxy().fetch_add(value, of(order)); });
     }
-    // Not as a locked instruction.
+    // Not a locked instruction.
     void take_away(T bits, std::memory_order order) noexcept {
       serve();
       written_ = true;
@@ -123,15 +123,15 @@ class RelacyPlatform {
       serve();
       written_ = true;
       full_fence();
-      const auto answer = operation();
+      const auto result = operation();
       full_fence();
-      return answer;
+      return result;
     }
     rl::atomic<T> value_;
     T initial_;
     bool written_ = false;
   };
-  // Pointers only lead to what is there before the threads begin.
+  // Pointers only lead to objects that exist before the threads begin.
   template <class T>
   using Atomic = std::conditional_t<std::is_pointer_v<T>, std::atomic<T>, Word<T>>;
 
@@ -145,7 +145,7 @@ class RelacyPlatform {
    private:
     Word<std::uint32_t> taken_;
   };
-  // The one search line of a test, which is too small for the words of the model.
+  // The only search line of a test. A real one is too small for the words of the model.
   struct Line {
     Word<std::uint8_t> bytes[kBytes];
     Word<std::uint32_t> stripes;
@@ -282,7 +282,7 @@ class RelacyPlatform {
     full_fence();
     acknowledged_[self] = until;
   }
-  // Plain memory: simulated threads are fibers of one.
+  // Plain memory, because simulated threads are fibers of one thread.
   static inline std::array<std::uint32_t, kThreads> requested_, acknowledged_;
   static inline std::array<bool, kThreads> ended_;
 };

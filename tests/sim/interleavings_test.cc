@@ -1,5 +1,6 @@
-// The interleavings that show a missing write-back or fence, and that each shows it: these sites
-// are reached only while another thread is inside its write, or matter only to another thread.
+// The interleavings that show a missing write-back or fence, with a check that each does. Their
+// sites are reached only while another thread is inside its write, or matter only to another
+// thread.
 #include "testing/engines/phast_interleavings.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 namespace perdure::testing {
 namespace {
 
-// Green as it stands, red without that site.
+// Passes as it is, fails without that site.
 void expect_red_without(InterleavingScenario scenario,
                         const std::vector<std::pair<const char*, Mutant>>& mutants) {
   expect_clean(scenario(test_name(), false));
@@ -21,7 +22,7 @@ void expect_red_without(InterleavingScenario scenario,
   }
 }
 
-TEST(Interleavings, P1c_X3_G1_P11_AnswersBesideWriters) {
+TEST(Interleavings, P1c_X3_G1_P11_ResultsBesideWriters) {
   expect_red_without(&answers_beside_writers, {{"phast.help.entry", Mutant::drop_flush},
                                                {"phast.help.entry", Mutant::drop_fence},
                                                {"phast.update.value", Mutant::drop_flush},

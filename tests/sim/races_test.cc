@@ -1,5 +1,5 @@
-// Every engine's races: all schedules of one preemption, a part of those with two, and with three
-// threads some by random priorities. perdure-interleave runs them all.
+// Every engine's races: all schedules with one preemption, a part of those with two, and with three
+// threads some under random priorities. perdure-interleave runs them all.
 #include "testing/races.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The scheduler on small structures with a planted mistake each: the sound one stays green, every
-// mistake is found, by the strategies that can find it, and its replay line finds it again.
+// The scheduler on small structures with one planted mistake each. The right structure passes. The
+// strategies that can find a mistake find it, and its replay line finds it again.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,16 +12,16 @@ namespace {
 enum class Mistake {
   none,
   no_latch,          // two writers change one cell at once
-  no_help,           // a reader returns what is not durable
-  exists_unfenced,   // an insert answers "exists" for what is not durable
+  no_help,           // a reader returns a value that is not durable
+  exists_unfenced,   // an insert returns "exists" for a value that is not durable
   no_version_check,  // a reader pairs one value's first half with another's second
-  lost_wakeup,       // a waiter that nobody releases
+  lost_wakeup,       // a waiter is never released
   two_latches,       // taken in opposite orders
   commit_first,      // the commit word is stored before the value
 };
 
-// Cells of one key each: {present, value} in a line of its own, a copy of the value in DRAM. A
-// latch per cell, held across the fence; readers are optimistic and help.
+// Cells of one key each: {present, value} in a line of its own, and a copy of the value in DRAM. A
+// latch per cell is held across the fence; readers are optimistic and help.
 class Cells : public Subject {
  public:
   static constexpr std::size_t kCells = 4;
@@ -42,11 +42,11 @@ class Cells : public Subject {
     Cell& other = cells_[number ^ 1];
     if (mistake_ != Mistake::no_latch) cell.latch.lock();
     if (both) other.latch.lock();
-    const bool answer = change(number, op);
+    const bool result = change(number, op);
     if (both) other.latch.unlock();
-    const bool forgets = mistake_ == Mistake::lost_wakeup && op.kind == OpKind::erase && !answer;
+    const bool forgets = mistake_ == Mistake::lost_wakeup && op.kind == OpKind::erase && !result;
     if (mistake_ != Mistake::no_latch && !forgets) cell.latch.unlock();
-    return answer;
+    return result;
   }
   Expected<bool> lookup(const std::string& key, std::string& value) override {
     const std::uint64_t number = integer_of(key);
@@ -125,7 +125,7 @@ struct Case {
   Mistake mistake;
   Ops setup;
   std::vector<Ops> threads;
-  std::uint32_t preemptions;  // so many find it, one fewer do not
+  std::uint32_t preemptions;  // this many find it, one fewer do not
 };
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -175,7 +175,7 @@ TEST(Scheduler, EachMistakeIsFoundByRandomPriorities) {
   }
 }
 
-// The line that a failure prints finds the same failure, and runs nothing else.
+// The replay line of a failure finds the same failure, and runs nothing else.
 TEST(Scheduler, AFailureReplays) {
   for (const Case& c : cases()) {
     const auto found = cells(c, c.mistake).exhaustive(2);
@@ -205,7 +205,7 @@ TEST(Scheduler, ADirectedScheduleGoesWhereItIsTold) {
   EXPECT_FALSE(nowhere.directed({{0, fence_of("cells.nowhere")}}).ok()) << "the leg has no end";
 }
 
-// A find beside an update and an erase of PhaST, all schedules of one preemption.
+// A find beside an update and an erase of PhaST, in all schedules with one preemption.
 InterleaveReport phast_writers_and_readers() {
   Interleaver interleaver(phast_subjects<phast::IntegerCodec>({}),
                           {.name = test_name(),
@@ -215,7 +215,7 @@ InterleaveReport phast_writers_and_readers() {
   return interleaver.exhaustive(1);
 }
 
-// The canary: what a real engine can do wrong is found, in less than ten seconds.
+// The canary: mistakes of a real engine are found in less than ten seconds.
 TEST(Scheduler, PlantedBugsOfPhastAreFound) {
   const InterleaveReport sound = phast_writers_and_readers();
   expect_clean(sound);
@@ -223,8 +223,8 @@ TEST(Scheduler, PlantedBugsOfPhastAreFound) {
     const ScopedMutant scoped("phast.help.entry", mutant);
     EXPECT_FALSE(phast_writers_and_readers().ok()) << mutant_name(mutant);
   }
-  // Latch stripes that nobody can set: writers do not exclude each other, readers see nothing in
-  // flight.
+  // Latch stripes that are never set: writers do not exclude each other, and readers see no
+  // operation in flight.
   SimPlatform::latches_stuck = true;
   const InterleaveReport unlatched = phast_writers_and_readers();
   SimPlatform::latches_stuck = false;

@@ -1,4 +1,4 @@
-// What the tests of interleavings share: operations, and one exploration as one expectation.
+// Shared by the tests of interleavings: operations, and one exploration as one expectation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ inline bool sanitized() {
   const char* san = std::getenv("PERDURE_SAN");
   return san != nullptr && *san == '1';
 }
-// Of the schedules with two preemptions every n-th runs; a fraction of these in sanitized builds,
-// all with PERDURE_SCHEDULES=all.
+// Runs one in n schedules with two preemptions, a fraction of these in sanitized builds, and all
+// with PERDURE_SCHEDULES=all.
 inline std::uint32_t thinned(std::uint32_t n) {
   const char* wanted = std::getenv("PERDURE_SCHEDULES");
   if (wanted != nullptr && std::string(wanted) == "all") return 1;

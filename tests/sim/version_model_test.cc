@@ -1,4 +1,4 @@
-// What the judge of versions takes, and what it does not.
+// The results that the version model accepts, and those that it rejects.
 #include "testing/version_model.h"
 
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@ namespace {
 bool takes(VersionModel& model, const Op& op, bool yes, const std::string& text = {}) {
   return model.explains(op, {.yes = yes, .text = text});
 }
-// A copy: a wrong answer has an effect, too.
+// Copies the model, because a rejected result has its effect, too.
 bool would_take(VersionModel model, const Op& op, bool yes, const std::string& text = {}) {
   return takes(model, op, yes, text);
 }
 
-TEST(VersionModel, TakesRightAnswersOnly) {
+TEST(VersionModel, TakesRightResultsOnly) {
   VersionModel model;
   ASSERT_TRUE(takes(model, put(5, 1), true));
   EXPECT_FALSE(would_take(model, tag(), true, "2"));

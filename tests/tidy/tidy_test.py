@@ -56,7 +56,7 @@ class Tree:
                 if not prefixes or path.startswith(prefixes)]
 
 
-# A comment or a literal, whichever starts first. The look-behind passes over digit separators.
+# A comment or a literal, whichever starts first. The look-behind skips digit separators.
 TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?\*/)"
     r'|R"(?P<delimiter>[^(\s]*)\(.*?\)(?P=delimiter)"'
@@ -90,8 +90,8 @@ def matches(pattern, files, complaint):
 
 CORE = {"util", "platform", "background", "heap", "reclaim", "format", "index", "pool", "store"}
 BELOW_INDEX = {"util", "platform", "background", "heap", "reclaim", "format"}
-# What a layer may include besides itself and the public headers. heap and reclaim may know each
-# other in one direction, whichever it is.
+# What a layer may include besides itself and the public headers. heap and reclaim may include each
+# other in one direction only.
 LAYERS = {
     "public": set(),
     "util": set(),
@@ -353,7 +353,7 @@ RULES = [layering, persistence_only_in_platform, concurrency_only_in_platform,
 
 HEADER = "#pragma once\n"
 
-# (rule, files, where the complaint has to point)
+# (rule, files, the place that the complaint must name)
 PLANTED = [
     (layering, {"src/util/a.h": '#include "pool/b.h"\n', "src/pool/b.h": HEADER}, "src/util/a.h:1"),
     (layering, {"src/heap/a.h": '\n#include "pool/b.h"\n', "src/pool/b.h": HEADER},
@@ -434,7 +434,7 @@ PLANTED = [
      "docs/a.md:1"),
 ]
 
-# What looks like a mistake to a careless rule.
+# Text that a careless rule would reject.
 CLEAN = {
     "README.md": "[a](docs/a.md), [site](https://example.org/x), [folder](src/pool), [top](#top)\n"
                  "```\n[not a link](nowhere.md)\n```\n",

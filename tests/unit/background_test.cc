@@ -1,4 +1,5 @@
-// The pool's background service: threads, or none; units that come, rest, block, wake and go.
+// The pool's background service: with threads and without; units that come, rest, block, wake and
+// go.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +21,7 @@
 namespace perdure {
 namespace {
 
-// A machine that has no thread to spare.
+// A machine that cannot start a thread.
 struct NoThreads : RealPlatform {
   struct Thread {
     static bool start(FunctionRef<void()>) noexcept { return false; }
@@ -70,7 +71,7 @@ std::size_t threads_of_this_process() {
 }
 
 TEST(Background, TheFirstUnitStartsTheThread) {
-  std::thread([] {}).join();  // a sanitizer starts one of its own with the first
+  std::thread([] {}).join();  // a sanitizer starts a thread of its own with the first
   const std::size_t before = threads_of_this_process();
   Background<RealPlatform> service;
   EXPECT_EQ(threads_of_this_process(), before);
@@ -85,8 +86,8 @@ TEST(Background, TheFirstUnitStartsTheThread) {
   EXPECT_EQ(threads_of_this_process(), before);
 }
 
-// A wake that comes while the step before it is still running, or just before the thread sleeps,
-// is not lost.
+// A wake that comes while the step before it is still running, or just before the thread sleeps, is
+// not lost.
 TEST(Background, NoWakeIsLost) {
   Background<RealPlatform> service;
   Counting<RealPlatform> work(1);
@@ -141,7 +142,7 @@ TEST(Background, WithoutAThreadMutationsDoTheWork) {
   unwanted.remove(other);
 }
 
-TEST(Background, OneStepAtATimeWhoeverRunsIt) {
+TEST(Background, OneStepAtATimeInAnyThread) {
   Background<RealPlatform> service;
   Counting<RealPlatform> work(200'000);
   service.add(work);
@@ -159,25 +160,25 @@ TEST(Background, OneStepAtATimeWhoeverRunsIt) {
 }
 
 // A step that needs its own result cannot wait for it.
-TEST(Background, FinishFromWithinAStepAnswersFalse) {
+TEST(Background, FinishFromWithinAStepReturnsFalse) {
   struct Impatient final : BackgroundWork<NoThreads> {
     explicit Impatient(Background<NoThreads>& s) : service(s) {}
     Step run_some() noexcept override {
-      answered = !service.finish(*this) && !service.help(*this);
+      refused = !service.finish(*this) && !service.help(*this);
       return Step::rest;
     }
     Background<NoThreads>& service;
-    bool answered = false;
+    bool refused = false;
   };
   Background<NoThreads> service;
   Impatient work(service);
   service.add(work);
   EXPECT_TRUE(service.run_some());
-  EXPECT_TRUE(work.answered);
+  EXPECT_TRUE(work.refused);
   service.remove(work);
 }
 
-// A unit whose step takes until it is told to end.
+// A unit whose step runs until it is told to end.
 class Blocking final : public BackgroundWork<RealPlatform> {
  public:
   Step run_some() noexcept override {
@@ -215,10 +216,10 @@ TEST(Background, SettleAndRemoveWaitForAStepUnderWay) {
   settles.join();
   removes.join();
   EXPECT_TRUE(background.at_rest());
-  background.remove(work);  // is not there any more
+  background.remove(work);  // not registered any more
   background.stop();
   other.go_on = true;
-  background.add(other);  // nothing runs it
+  background.add(other);  // no thread runs it
   EXPECT_FALSE(background.run_some());
   background.remove(other);
   EXPECT_FALSE(other.inside);
@@ -273,7 +274,7 @@ TEST(Background, StopEndsBusyWork) {
 
 // ---- several threads ----
 
-// So many parts, each done once, by whoever comes.
+// A number of parts, each done once, by any thread.
 template <class P>
 class Parts final : public BackgroundWork<P> {
  public:
@@ -327,7 +328,7 @@ TEST(BackgroundThreads, NoMoreThanTheMaximum) {
   EXPECT_EQ(threads_of_this_process(), before);
 }
 
-// What is given is done, whoever gives, helps, waits or runs it.
+// All parts are done, whichever threads give, help, wait or run.
 TEST(BackgroundThreads, NothingIsLostAmongThem) {
   Background<RealPlatform> service;
   service.set_threads(3);
@@ -353,7 +354,7 @@ TEST(BackgroundThreads, NothingIsLostAmongThem) {
   }
   for (std::thread& giver : givers) giver.join();
   service.settle();
-  // Two empty looks at the beginning count as parts.
+  // Two empty steps at the beginning count as parts.
   EXPECT_GE(wide.done + 2 * wide.widest + 2, 2 * 3 * kRounds);
   EXPECT_FALSE(narrow.overlapped);
   service.remove(wide);
@@ -375,7 +376,7 @@ TEST(Background, HelpRunsThisUnitAndNoOther) {
   service.remove(other);
 }
 
-// With a thread, too: a mutation that waits for a rehash joins in.
+// Also with a background thread: a mutation that waits for a rehash helps.
 TEST(Background, HelpWorksBesideAThread) {
   Background<RealPlatform> service;
   Parts<RealPlatform> wide(200, 1);
@@ -426,7 +427,7 @@ TEST(BackgroundBlocked, GoesOnWhenSpaceIsFreed) {
   service.remove(work);
 }
 
-// B4: between the failed allocation and the answer.
+// B4: space is freed between the failed allocation and the step's return.
 TEST(BackgroundBlocked, SpaceThatIsFreedDuringTheStepIsNotMissed) {
   Background<NoThreads> service;
   Hungry<NoThreads> work;

@@ -1,4 +1,4 @@
-// Text, Array, and Findings, which is made of them: where DRAM may be short.
+// Text, Array and Findings, which uses both, with little DRAM.
 #include "util/containers.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(ArrayTest, GrowsAndMoves) {
   int expected = 0;
   for (const auto& item : array) EXPECT_EQ(*item, expected++);
   Array<std::unique_ptr<int>> other = std::move(array);
-  EXPECT_TRUE(array.empty());  // NOLINT(bugprone-use-after-move): that is what is looked at
+  EXPECT_TRUE(array.empty());  // NOLINT(bugprone-use-after-move): tests the moved-from state
   EXPECT_EQ(array.begin(), array.end());
   EXPECT_EQ(*other.front(), 0);
   EXPECT_EQ(*other[99], 99);

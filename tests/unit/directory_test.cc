@@ -13,7 +13,7 @@
 namespace perdure::pskiplist {
 namespace {
 
-// Leaves of integer keys look at no record: the heap is never attached.
+// Leaves of integer keys read no record: the heap is never attached.
 class NoStorage final : public Storage {
  public:
   std::byte* base() const noexcept override { return nullptr; }
@@ -28,7 +28,7 @@ using P = RealPlatform;
 using Tiny = Directory<P, IntegerCodec, TinyGeometry>;
 
 // Leaves split and are unlinked all the time. A shortcut that was rebuilt before a split was listed
-// went on naming the left leaf for what the right one held, also when it was unlinked: finds there
+// used to name the left leaf for keys of the right one, even after it was unlinked. Finds there
 // never ended.
 TEST(Directory, SplitsAndUnlinksAgainstASet) {
   for (std::uint64_t seed = 1; seed < 200; ++seed) {
@@ -77,9 +77,9 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
   }
 }
 
-// Keys come in order, left of some that are there, and most go again: a leaf of each
-// inner node stays, until there is no memory for further nodes. Leaves are then listed nowhere, and
-// so is what is left of them when their left neighbours go: finds there never ended.
+// Keys are inserted in order, left of some others, and most are erased again. A leaf of each inner
+// node stays until there is no memory for further nodes. Leaves are then listed nowhere, nor are
+// the remaining ones after their left neighbours go. Finds there never ended.
 TEST(Directory, InnerNodesAreUsedUp) {
   using Wide = Directory<P, IntegerCodec, Geometry<4, 1, 4, 16, 1, 2, 2>>;
   P platform;
@@ -124,7 +124,7 @@ TEST(Directory, InnerNodesAreUsedUp) {
     epochs.drain_all();
   }
   expect_all(kKeys + 10);
-  // All that are left go, also those that nobody lists.
+  // All remaining keys go, also those of leaves that are not listed.
   for (std::uint64_t key = 0; key < kKeys; ++key) {
     remove(key);
     epochs.drain_all();

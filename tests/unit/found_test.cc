@@ -1,4 +1,4 @@
-// Found: three outcomes that cannot be taken for each other.
+// Found: three outcomes that cannot be confused.
 #include <gtest/gtest.h>
 
 #include <concepts>
@@ -9,13 +9,13 @@
 namespace perdure {
 namespace {
 
-// `if (map.erase(key))` must not compile: it could ask for an error, or for the key.
+// `if (map.erase(key))` must not compile, because it could mean the error or the key.
 static_assert(!std::is_convertible_v<Found, bool>);
 static_assert(!std::is_constructible_v<bool, Found>);
 static_assert(!std::is_constructible_v<Found, int>);
 static_assert(!std::is_convertible_v<bool, Found>);
 
-// Nor does a call of a map have such a result.
+// Every mutation and lookup of a map returns Found.
 template <class T>
 inline constexpr bool kSaysFound = std::same_as<T, Found>;
 using Numbers = Map<int, int>;

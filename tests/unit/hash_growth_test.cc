@@ -1,4 +1,4 @@
-// What the hash tables hold while they grow: levels, and bytes for each entry.
+// The structures of the hash tables while they grow: levels, and bytes per entry.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace {
 const std::uint64_t kEntries = scaled(10'000'000, 400'000, 50'000);
 constexpr PoolOptions kPool{.durability = Durability::process, .max_size = 4_GiB};
 
-// Of a sample of moments.
+// Sums over a sample of moments.
 struct Seen {
   std::uint64_t moments = 0;
   double sum = 0;
@@ -29,7 +29,7 @@ double per(std::uint64_t bytes, std::uint64_t entries) {
   return static_cast<double>(bytes) / static_cast<double>(entries);
 }
 
-// One thread inserts, and one of the background rehashes.
+// One thread inserts, and a background thread rehashes.
 TEST(HashGrowth, ClevelHasThreeLevelsMostOfTheTime) {
   TempPath path;
   Pool pool = open_pool(path, kPool);
@@ -49,8 +49,8 @@ TEST(HashGrowth, ClevelHasThreeLevelsMostOfTheTime) {
       "average, %.1f at most\n",
       static_cast<unsigned long long>(kEntries), per(of_three, bytes.moments),
       static_cast<unsigned long long>(bytes.moments), bytes.mean(), bytes.most);
-  // Short runs are made beside others, which the rehash waits for; sanitized ones wait for little
-  // else, and look for errors.
+  // Short runs share the machine with others, which delay the rehash. In sanitized builds the
+  // rehash is nearly always behind, and their purpose is to find errors.
   if (!san()) {
     EXPECT_GT(of_three * (at_length() ? 2 : 8), bytes.moments);
   }
@@ -59,7 +59,7 @@ TEST(HashGrowth, ClevelHasThreeLevelsMostOfTheTime) {
 
 constexpr std::uint64_t kSlots = 6;  // of a bucket
 
-// The table's own bytes; what lies ready for the next level is not in it yet.
+// The table's own bytes, without the space that is ready for the next level.
 TEST(HashGrowth, LevelIsFullWhenItExpands) {
   TempPath path;
   Pool pool = open_pool(path, kPool);
@@ -71,7 +71,7 @@ TEST(HashGrowth, LevelIsFullWhenItExpands) {
   Seen bytes;
   for (const ResizeStats& resize : stats.resizes) {
     if (resize.entries < 10'000) continue;
-    // Of three levels, the last of which is nearly drained, most slots of which lie empty.
+    // With three levels, the last of which is nearly drained, most slots of that level are empty.
     if (std::popcount(resize.slots_before / kSlots) != 2) continue;
     EXPECT_FALSE(resize.shrink);
     EXPECT_GE(per(resize.entries, resize.slots_before), 0.85) << resize.slots_before;

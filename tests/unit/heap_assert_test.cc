@@ -1,4 +1,4 @@
-// The assertions of EpochDomain and Heap: each is run into.
+// The assertions of EpochDomain and Heap: each is violated once.
 #include <gtest/gtest.h>
 
 #include <cstdint>

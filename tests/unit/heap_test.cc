@@ -128,8 +128,8 @@ TEST(Heap, BlocksAreDistinctAlignedAndFree) {
   }
 }
 
-// With everything assigned to other classes: only on request, only aligned as well, and within
-// kMostLarger; what is freed goes back to the class that it came from.
+// Everything is assigned to other classes. A larger block serves only on request, only if it is
+// aligned as well, and only within kMostLarger. A freed block returns to the class it came from.
 TEST(Heap, ALargerBlockServesAsTheLastResort) {
   HeapFixture f(2);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
@@ -171,7 +171,7 @@ TEST(Heap, ALargerBlockServesAsTheLastResort) {
 TEST(Heap, AllocateAndFreeCostNoFlushAndNoFence) {
   HeapFixture f(64);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
-  auto first = f.heap->allocate(100, BlockKind::plain);  // pays for the extent
+  auto first = f.heap->allocate(100, BlockKind::plain);  // takes the extent
   ASSERT_TRUE(first);
   const Counters before = thread_counters();
   for (int i = 0; i < 200; ++i) {
@@ -183,7 +183,7 @@ TEST(Heap, AllocateAndFreeCostNoFlushAndNoFence) {
   EXPECT_EQ(thread_counters().fences, before.fences);
 }
 
-// A level or a large record is not written once more when it is freed, by whoever collects.
+// Freeing a level or a large record does not write it again, whichever thread reclaims it.
 TEST(Heap, ARunIsZeroWhenItIsHandedOutAndNotBefore) {
   HeapFixture f(16);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
@@ -218,14 +218,14 @@ TEST(Heap, FullIsAnErrorAndSpaceComesBack) {
   EXPECT_EQ(blocks.size(), 4 * kExtent / 1024);
   for (const std::uint64_t block : blocks) f.heap->free(block);
   f.heap->flush_caches();
-  auto large = f.heap->allocate(3 * kExtent, BlockKind::plain);  // other class, three neighbours
+  auto large = f.heap->allocate(3 * kExtent, BlockKind::plain);  // another class, three neighbours
   ASSERT_TRUE(large) << large.error().message();
   EXPECT_EQ(f.heap->block_bytes(*large), 3 * kExtent);
   f.heap->free(*large);
   EXPECT_TRUE(f.heap->allocate(1000, BlockKind::plain));
 }
 
-// 4b: what the sweep does not reach is free again, what it reaches is not.
+// 4b: blocks that the sweep does not reach are free again, blocks that it reaches are not.
 TEST(Heap, SweepKeepsExactlyWhatIsMarked) {
   HeapFixture f(16);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
@@ -254,7 +254,7 @@ TEST(Heap, SweepKeepsExactlyWhatIsMarked) {
   }
 }
 
-// A map that is made while a sweep runs recovers like any other: its blocks are allocated already.
+// A map made during a sweep recovers like any other: its blocks are allocated already.
 TEST(Heap, AMapMadeWhileASweepRunsIsNotMarked) {
   HeapFixture f(16);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
@@ -279,7 +279,7 @@ TEST(Heap, AMapMadeWhileASweepRunsIsNotMarked) {
   }
 }
 
-// Whoever helps the sweep may free and allocate, and may wait for a thread that looks into all
+// A thread that helps the sweep may free and allocate, and may wait for a thread that searches all
 // caches.
 TEST(Heap, TheSweepIsHelpedWithoutALatch) {
   HeapFixture f(3);
@@ -389,7 +389,7 @@ TEST(Heap, BlocksOfEveryKindComeBack) {
   }
 }
 
-// References to what is no block: named, and never followed.
+// References to invalid blocks are reported, and never followed.
 TEST(Heap, BadReferencesAreNamed) {
   HeapFixture f(16);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
@@ -404,7 +404,7 @@ TEST(Heap, BadReferencesAreNamed) {
   ASSERT_TRUE(f.heap->mark(*run).ok());
   ASSERT_TRUE(f.heap->mark(*block).ok());
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
-  // A word of the table that says what is not so.
+  // A word of the table with a false value.
   auto* words = reinterpret_cast<std::uint64_t*>(f.storage.base());
   std::string found;
   f.heap->verify_table([&](const char* what) { found += what; });
@@ -426,7 +426,7 @@ TEST(Heap, BadReferencesAreNamed) {
   EXPECT_EQ(f.heap->end_audit(), 1U) << "the run was not reached";
 }
 
-// A sweep that serves has a helper; one that cannot go on is an error, not a wait.
+// A sweep that serves has a helper. One that cannot continue is an error, not a wait.
 TEST(Heap, AFullPoolAsksItsSweepForHelp) {
   HeapFixture f(2);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());
@@ -468,7 +468,7 @@ TEST(Heap, ThreadsNeverShareABlock) {
   EXPECT_EQ(f.heap->end_audit(), 0U) << "blocks lost between caches and bitmaps";
 }
 
-// Slots lie in chunks of 16, of which only those are looked at that threads have used.
+// Slots lie in chunks of 16. Only chunks that threads have used are read.
 TEST(Epochs, AReaderInAnyChunkOfSlotsIsSeen) {
   constexpr int kReaders = 40;
   RealPlatform platform;
@@ -489,7 +489,7 @@ TEST(Epochs, AReaderInAnyChunkOfSlotsIsSeen) {
         while (leave <= i) std::this_thread::yield();
       }
       ++left;
-      while (left < kReaders) std::this_thread::yield();  // a slot is not to be used twice
+      while (left < kReaders) std::this_thread::yield();  // a slot must not be used twice
     });
     while (pinned <= i) std::this_thread::yield();
   }
@@ -522,8 +522,8 @@ TEST(Epochs, NothingIsFinishedUnderAGuard) {
   EXPECT_EQ(finished, 500);
 }
 
-// An advance interrupts all threads, so that small objects wait for many of their kind; of large
-// ones few must wait.
+// An advance interrupts all threads. Therefore small objects wait for many of their kind; of large
+// ones only a few may wait.
 TEST(Epochs, LimboStaysSmall) {
   using Domain = EpochDomain<RealPlatform>;
   static constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};

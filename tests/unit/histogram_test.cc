@@ -1,4 +1,4 @@
-// The histogram against sorted values: never below the true percentile, at most 1/128 above.
+// The histogram compared with sorted values: never below the true percentile, at most 1/128 above.
 #include "bench/harness/histogram.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(Histogram, BucketsFollowEachOtherWithoutGaps) {
     ASSERT_LE(static_cast<double>(end - begin), static_cast<double>(begin) / 128);
     begin = end + 1;
   }
-  // The last bucket ends with the last value there is.
+  // The last bucket ends with the largest value.
   EXPECT_EQ(begin, 0U);
   EXPECT_EQ(Histogram::bucket_of(std::numeric_limits<std::uint64_t>::max()),
             Histogram::kBuckets - 1);

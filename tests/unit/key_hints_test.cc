@@ -1,4 +1,4 @@
-// Hints from keys to nodes: which they know, and that they name nobody else.
+// Hints from keys to nodes: they find the known nodes and name no others.
 #include "index/pskiplist/key_hints.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(KeyHints, KnowMostNodesWhileTheyGrow) {
   }
   EXPECT_GE(least, 0.97);
   std::printf("least share of nodes known: %.4f\n", least);
-  // Nobody is known who was not put in.
+  // A node that was not put in is not known.
   for (std::uint32_t node = kNodes + 1; node < 2 * kNodes; ++node) ASSERT_FALSE(knows(hints, node));
 }
 
@@ -70,14 +70,14 @@ TEST(KeyHints, NoMoreBucketsThanThereIsRoomFor) {
   EXPECT_LE(hints.named(), Subject::kNodes * (100 / Subject::kFill + 1));
 }
 
-// A bucket that is full takes no more; what leaves makes room.
+// A full bucket takes no more; a removal makes room.
 TEST(KeyHints, AFullBucket) {
   Subject hints;
   ASSERT_TRUE(hints.reserve(100).ok());
   for (std::uint32_t node = 1; node <= 2 * Subject::kNodes; ++node) hints.put(hash(node), node);
   EXPECT_EQ(hints.named(), Subject::kNodes);
   EXPECT_FALSE(knows(hints, 2 * Subject::kNodes));
-  hints.remove(hash(2 * Subject::kNodes), 2 * Subject::kNodes);  // nothing to remove
+  hints.remove(hash(2 * Subject::kNodes), 2 * Subject::kNodes);  // removes nothing
   EXPECT_EQ(hints.named(), Subject::kNodes);
   hints.remove(hash(1), 1);
   hints.put(hash(50), 50);
@@ -107,8 +107,8 @@ TEST(KeyHints, NamesWhatIsThere) {
   }
 }
 
-// Two threads put in and take out nodes of their own while the buckets are divided: what they have
-// taken out is not named, and what is named can be found.
+// Two threads put in and take out nodes of their own while the buckets are divided. A removed node
+// is not named, and a known node can be found.
 TEST(KeyHints, ThreadsBesideDivisions) {
   constexpr std::uint32_t kNodes = 40'000;
   Subject hints;

@@ -1,4 +1,4 @@
-// Home lines: where a new entry goes, and that a lookup fetches the right line.
+// Home lines: the slot of a new entry, and the line that a lookup prefetches.
 #include "index/phast/leaf_table.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(HomeLine, IsFilledFirstThenAnyOther) {
   EXPECT_EQ(desc->free_slot(0, kFingerprint), 0U) << "the home line is full";
   desc->set_fingerprint(home + 1, 0);
   EXPECT_EQ(desc->free_slot(0, kFingerprint), home + 1);
-  // A slot that somebody is filling is taken.
+  // A slot that another thread is filling counts as taken.
   EXPECT_EQ(desc->free_slot(kHeld | (home + 2), kFingerprint), 0U);
 }
 

@@ -1,5 +1,5 @@
-// What map.h does before an engine is asked: keys to words and back, values to words and back, the
-// kinds of a map, and the interval that scan options mean.
+// map.h before it calls an engine: keys to words and back, values to words and back, the kinds of a
+// map, and the interval of scan options.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Which block devices take `power` by msync, on a made-up sysfs.
+// The block devices that accept `power` by msync, on an invented sysfs.
 #include "platform/medium.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class BlockDevice : public ::testing::Test {
   }
   ~BlockDevice() override { fs::remove_all(root_); }
 
-  // Device 8:1 is this one.
+  // Makes device 8:1 this one.
   void is(const std::string& name) {
     fs::create_symlink("../../devices/somewhere/" + name, root_ / "dev/block/8:1");
   }

@@ -1,4 +1,4 @@
-// merge_sort: a sort that needs no order to stay in bounds.
+// merge_sort: a sort that stays in bounds even without an order.
 #include "util/merge_sort.h"
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ TEST(MergeSort, SortsWhatHasAnOrder) {
   }
 }
 
-// Answers that no order gives: always yes, always no, at random, and a pivot that rises meanwhile.
-// Between guards, which nobody may compare with.
+// Comparisons that no order gives: always true, always false, at random, and a pivot that rises
+// meanwhile. Between guards that must not be compared with.
 TEST(MergeSort, StaysInBoundsWithoutAnOrder) {
   constexpr std::uint64_t kGuard = ~std::uint64_t{0};
   constexpr std::size_t kGuards = 64;

@@ -1,4 +1,4 @@
-// Names of enumerators, as the command line prints them, and the version.
+// The names of enumerators on the command line, and the version.
 #include "perdure/options.h"
 
 #include <gtest/gtest.h>

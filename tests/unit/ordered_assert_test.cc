@@ -1,4 +1,4 @@
-// The assertions of the levels above the leaves: each stops what would break its invariant.
+// The assertions of the levels above the leaves: each stops a call that would break its invariant.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@ using testing::SimMemory;
 using testing::SimPlatform;
 constexpr std::uint64_t kLast = ~std::uint64_t{0};
 
-// Leaves of integer keys; number 0 stands for none.
+// Leaves of integer keys; number 0 means none.
 class Leaves {
  public:
   static constexpr bool kBytes = false;
@@ -41,7 +41,7 @@ class InnerAssertions : public ::testing::Test {
   InnerAssertions() : memory_(1 << 20), platform_(memory_), epochs_(platform_) {
     EXPECT_TRUE(inner_.reserve({.bits = 0, .shift = 0}, 64).ok());
   }
-  // Leaves from 1 on, by their bounds: three to a node.
+  // Makes leaves from 1 on, by their bounds: three to a node.
   void build(std::initializer_list<std::uint64_t> bounds) {
     std::vector<std::uint32_t> numbers;
     std::uint64_t low = 0;

@@ -1,5 +1,5 @@
-// Media that pages are written back to: what threads have noted of a pool for a fence, when the
-// pool is closed meanwhile.
+// Media whose pages are written back: the pages that threads have noted for a fence, when the pool
+// is closed meanwhile.
 #include <sys/mman.h>
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace perdure::test {
 namespace {
 
-// Some pages, mapped until they are not.
+// Some pages, mapped until unmap().
 class Pages {
  public:
   Pages() : at_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
@@ -23,7 +23,7 @@ class Pages {
   std::uint64_t& word(std::size_t page) const {
     return *reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(at_) + page * kPage);
   }
-  // Nothing else can be mapped there: a write-back of it fails.
+  // Unmaps, and prevents other maps there: a write-back of it fails.
   void unmap() {
     if (at_ == nullptr) return;
     munmap(at_, kBytes);
@@ -47,7 +47,7 @@ class PagePools : public ::testing::Test {
   const Pages second_;  // mapped before the first, and as long
 };
 
-// By another thread, where the next pool's object lies as well.
+// Another thread closes the pool. The next pool's object may lie at the same place.
 TEST_F(PagePools, PagesOfAPoolThatWasClosedAreDropped) {
   for (const bool same_place : {false, true}) {
     Pages first;
@@ -65,14 +65,14 @@ TEST_F(PagePools, PagesOfAPoolThatWasClosedAreDropped) {
     EXPECT_TRUE(next.fence("test.page"_site)) << same_place;
     write(next, second_, 1);
     EXPECT_TRUE(next.fence("test.page"_site)) << same_place;
-    // Without a page of its own a fence has nothing to wait for.
+    // Without a page of its own a fence waits for nothing.
     RealPlatform other;
     configure(other);
     EXPECT_TRUE(other.fence("test.page"_site));
   }
 }
 
-// A pool that is open does not lose them: going on to another one is a fence.
+// The pages of an open pool are not lost: switching to another pool is a fence.
 TEST_F(PagePools, PagesOfAnOpenPoolAreWrittenBackBeforeThoseOfTheNext) {
   for (const bool mapped : {true, false}) {
     Pages first;
@@ -80,7 +80,7 @@ TEST_F(PagePools, PagesOfAnOpenPoolAreWrittenBackBeforeThoseOfTheNext) {
     configure(a);
     configure(b);
     write(a, first, 0);
-    if (!mapped) first.unmap();  // so that it shows
+    if (!mapped) first.unmap();  // so that the write-back fails visibly
     write(b, second_, 0);
     EXPECT_EQ(a.poisoned(), !mapped);
     EXPECT_FALSE(b.poisoned());
@@ -103,7 +103,7 @@ TEST_F(PagePools, AThreadThatEndsWritesItsPagesBack) {
   }
 }
 
-// A child of fork has no pool of its parent's, whatever its only thread was about to do.
+// A child of fork has no pool of its parent, whatever its only thread was about to do.
 TEST_F(PagePools, AChildDropsThoseOfItsParent) {
   Pages first;
   RealPlatform a;

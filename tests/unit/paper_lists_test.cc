@@ -1,5 +1,5 @@
-// The baselines of the atomic skiplists' evaluation: they answer as a map does, and write back what
-// their headers say.
+// The baselines of the atomic skiplists' evaluation: they return what a map does, and make the
+// write-backs that their headers state.
 #include <map>
 
 #include "bench/harness/memory_heap.h"
@@ -37,7 +37,7 @@ struct Name {
 };
 TYPED_TEST_SUITE(PaperLists, Lists, Name);
 
-TYPED_TEST(PaperLists, AnswerAsAMapDoes) {
+TYPED_TEST(PaperLists, ReturnWhatAMapDoes) {
   PERDURE_TRACE_SEED();
   std::map<ListKey, std::uint64_t> model;
   test::Rng rng;
@@ -66,8 +66,8 @@ TYPED_TEST(PaperLists, AnswerAsAMapDoes) {
   EXPECT_EQ(report.entries, model.size());
 }
 
-// Of an insert of n words: 2 n + 2 write-backs with a log entry for each; with one record the lines
-// of the log, the node and the links before it, and the mark; none without a log.
+// An insert of n words: 2 n + 2 write-backs with a log entry for each; with one record the lines of
+// the log, the node and the links before it, and the mark; none without a log.
 TYPED_TEST(PaperLists, WriteBackWhatTheyLog) {
   constexpr std::uint64_t kItems = 2'000;
   const Counters before = thread_counters();

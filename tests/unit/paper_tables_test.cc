@@ -1,5 +1,5 @@
-// The tables that level hashing is compared with: what they answer, how full they get, what their
-// mutations cost.
+// The tables that level hashing is compared with: their results, their largest load, and the costs
+// of their mutations.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,8 +22,8 @@ using Make = Made (*)(RealPlatform&, Heap<RealPlatform>&, std::uint32_t);
 struct Kind {
   const char* name;
   Make make;
-  std::uint32_t log_slots;  // of its parameter 0: buckets, or half the slots
-  double least_load;        // the paper's figure 10, or what its text says
+  std::uint32_t log_slots;  // its parameter 0: log2 of buckets, or of half the slots
+  double least_load;        // the paper's figure 10, or its text
 };
 constexpr Kind kKinds[] = {
     {"Bch4", &Bch<RealPlatform, 4>::make, 2, 0.85},
@@ -45,11 +45,11 @@ class PaperTables : public ::testing::TestWithParam<Kind> {
     EXPECT_TRUE(table.has_value());
     return std::move(*table);
   }
-  static bool done(const Expected<bool>& answer) {
-    EXPECT_TRUE(answer.has_value()) << answer.error().message();
-    return answer.value_or(false);
+  static bool done(const Expected<bool>& result) {
+    EXPECT_TRUE(result.has_value()) << result.error().message();
+    return result.value_or(false);
   }
-  // Inserts until the table refuses; answers how many are in it.
+  // Inserts until the table refuses. Returns the number of its items.
   static std::uint64_t fill(Table& table) {
     for (std::uint64_t n = 0;; ++n) {
       auto inserted = table.insert(bench::mix64(n), n);
@@ -68,8 +68,8 @@ class PaperTables : public ::testing::TestWithParam<Kind> {
   bench::MemoryHeap memory_;
 };
 
-// Against a std::map, nearly full all the time, so that items are evicted, moved and stashed.
-TEST_P(PaperTables, AnswersWhatAMapAnswers) {
+// Compares with a std::map, nearly full all the time: items are evicted, moved and stashed.
+TEST_P(PaperTables, ReturnsWhatAMapReturns) {
   auto table = make(12);
   std::map<std::uint64_t, std::uint64_t> model;
   bench::Random random(7);
@@ -82,7 +82,7 @@ TEST_P(PaperTables, AnswersWhatAMapAnswers) {
       case 1:
       case 2: {
         auto inserted = table->insert(key, n);
-        if (!inserted) {  // full; then nothing has changed
+        if (!inserted) {  // full: nothing has changed
           ASSERT_EQ(inserted.error(), StatusCode::pool_full);
           ASSERT_EQ(at, model.end());
           ASSERT_GT(model.size(), table->slots() / 2);
@@ -136,7 +136,7 @@ TEST_P(PaperTables, GetsAsFullAsThePaperSays) {
   expect_sound(*table);
 }
 
-// The paper's scheme: 2F 2S for an insert and an update, 1F 1S for a delete, while nothing moves.
+// The paper's scheme: 2F 2S for an insert and an update, 1F 1S for a delete, if no item moves.
 TEST_P(PaperTables, CostsWhatThePapersSchemeCosts) {
   using Cost = std::pair<std::uint64_t, std::uint64_t>;
   auto table = make(12);

@@ -1,4 +1,4 @@
-// The assertions of PoolCore, its background service and the end of an open: each is run into.
+// The assertions of PoolCore, its background service and the end of an open: each is violated once.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -25,7 +25,7 @@ layout::Root line(std::uint64_t root = 4096) {
   return line;
 }
 
-// A file that fails to do what it says.
+// A file that reports success without doing its work.
 class Liar final : public SimStorage {
  public:
   explicit Liar(SimMemory& memory) : SimStorage(memory), memory_(memory) {}
@@ -34,7 +34,7 @@ class Liar final : public SimStorage {
   }
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override {
     Status s = SimStorage::sync(offset, length);
-    // A store that no platform has seen.
+    // A store past the platform.
     if (lies) memory_.store(reinterpret_cast<std::uint64_t*>(base() + size() - 8), 7);
     return s;
   }
@@ -194,7 +194,7 @@ TEST_F(PoolAssertions, AStepThatHoldsTheBackground) {
   background().remove(unit);
 }
 
-// The other service does not know that it is blocked, and would never hear of space.
+// The other service does not know that the unit is blocked, and would never report space to it.
 TEST_F(PoolAssertions, AUnitOfTwoServices) {
   Unit unit([] { return Step::blocked; });
   background().add(unit);

@@ -1,5 +1,5 @@
-// PoolCore over a simulated machine: shapes that nobody asks for, a full root directory, a platform
-// whose write-backs fail, and a sync that finds background work to be done.
+// PoolCore over a simulated machine: unusual shapes, a full root directory, a platform whose
+// write-backs fail, and a sync with background work to do.
 #include "format/pool_core.h"
 
 #include <gtest/gtest.h>
@@ -107,8 +107,8 @@ TEST_F(Core, ADamagedRootLineIsNamed) {
   EXPECT_NE(found.find("header"), std::string::npos);
 }
 
-// What a write-back could not make durable is not acknowledged, wherever that happens.
-TEST_F(Core, AFailedWriteBackIsAnsweredEverywhere) {
+// An operation whose write-back failed is not acknowledged, wherever the failure is.
+TEST_F(Core, AFailedWriteBackIsReportedEverywhere) {
   ASSERT_TRUE(core().add_root(line("map")).ok());
   pool_->platform().poison();
   EXPECT_EQ(core().add_root(line("other")), StatusCode::poisoned);
@@ -154,7 +154,7 @@ TEST_F(Core, SyncDoesTheBackgroundWorkThatIsLeft) {
   core().background().remove(steps);  // not registered any more
 }
 
-// Work without an end: the content is durable, but the pool is not sealed.
+// Endless work: the content is durable, but the pool is not sealed.
 TEST_F(Core, SyncBesideEndlessWorkDoesNotSeal) {
   core().background().set_threads(0);
   Steps steps(1 << 30);
@@ -164,7 +164,7 @@ TEST_F(Core, SyncBesideEndlessWorkDoesNotSeal) {
   core().background().remove(steps);
 }
 
-// A pool whose process was killed; the next one serves it at once.
+// A pool whose process was killed. The next process serves it at once.
 class AfterAKill : public Core {
  protected:
   AfterAKill() : next_(kCapacity) {
@@ -208,7 +208,7 @@ TEST_F(AfterAKill, CloseAndSyncSettleEverything) {
   EXPECT_TRUE(core().close(true).ok());
 }
 
-// A sweep of maps that have nothing to mark.
+// A sweep of maps without marks.
 TEST_F(Core, ASweepWithoutMarksFreesEverything) {
   for (const bool poisoned : {false, true}) {
     ASSERT_TRUE(pool_->heap().allocate(64, BlockKind::dead_on_free).has_value());
@@ -221,7 +221,7 @@ TEST_F(Core, ASweepWithoutMarksFreesEverything) {
     ASSERT_TRUE(core().complete(true).ok());
     EXPECT_TRUE(core().heap().sweeping());
     if (poisoned) pool_->platform().poison();
-    // A block that looks alive is made dead first, and that may fail.
+    // A block that looks alive is first made dead, and that may fail.
     auto* words = pool_->heap().at<std::uint64_t>(core().header().data_offset);
     pool_->platform().store(words[0], 1);
     EXPECT_EQ(core().sweep().finish(), !poisoned);
@@ -230,7 +230,7 @@ TEST_F(Core, ASweepWithoutMarksFreesEverything) {
   }
 }
 
-// Nobody has looked at the words of extents that were not there yet.
+// The words of extents that did not exist yet were never read.
 TEST_F(Core, AFlippedBitBehindTheEndIsNoDamageOnceThePoolHasGrown) {
   ASSERT_TRUE(core().close(true).ok());
   const layout::Header header = core().header();
@@ -249,7 +249,8 @@ TEST_F(Core, AFlippedBitBehindTheEndIsNoDamageOnceThePoolHasGrown) {
   EXPECT_TRUE(opened_.ok()) << opened_.message();
 }
 
-// The header that counts instead knows nothing of the growth; its extents are not as good as new.
+// The older header counts and has no record of the growth. The extents that it had added are not as
+// good as new.
 TEST_F(Core, WhatALostHeaderHadGrownIsZeroWhenItIsUsedAgain) {
   const layout::Header before = core().header();
   const std::uint64_t extents = (before.file_bytes - before.data_offset) / before.extent_bytes;
@@ -280,7 +281,7 @@ TEST_F(Core, WhatALostHeaderHadGrownIsZeroWhenItIsUsedAgain) {
   }
 }
 
-// The next growth finds its space there; a crash before it leaves a longer file, no more.
+// The next growth finds its space there. A crash before it leaves only a longer file.
 TEST_F(Core, GrowthIsPreparedPieceByPiece) {
   const std::uint64_t before = core().header().file_bytes;
   int pieces = 0;
@@ -300,7 +301,7 @@ TEST_F(Core, GrowthIsPreparedPieceByPiece) {
   EXPECT_FALSE(core().prepare_growth(kPage));
 }
 
-// A hint makes it larger, and is spent by the growth that it is for.
+// A hint makes the growth larger, and is used up by it.
 TEST_F(Core, WhatIsExpectedIsPrepared) {
   const std::uint64_t extent = core().header().extent_bytes;
   const std::uint64_t before = core().header().file_bytes;
@@ -324,7 +325,7 @@ TEST_F(Core, AFullMediumPreparesNothing) {
   EXPECT_TRUE(core().grow(1));
 }
 
-// A reader that stays in its guard is waited for, but not for ever.
+// Sync waits for a reader that stays in its guard, but not for ever.
 TEST_F(Core, SyncBesideAReaderThatStaysDoesNotSeal) {
   EpochGuard<SimPlatform> guard(core().epochs());
   EXPECT_TRUE(core().sync().ok());

@@ -1,5 +1,5 @@
-// Dependent operations: the same keys as always, in the same order and checked as always; and
-// behind a wrong answer another key than the one that was planned, so that keys do depend.
+// Dependent operations: the same keys in the same order, checked as without the option. After a
+// wrong result another key follows than planned, which shows that the keys depend on the results.
 #include "bench/harness/result_chain.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace perdure::bench {
 namespace {
 
-// Keys by their words, and every key that was asked for. One answer can be made wrong.
+// Keys by their words, and every key that was asked for. One result can be made wrong.
 struct Store {
   std::map<std::uint64_t, std::string> strings;
   std::map<std::uint64_t, std::uint64_t> words;
@@ -33,22 +33,22 @@ class StoreSession : public Session {
     store_.asked.push_back(key.word);
     const bool fresh = !store_.words.contains(key.word);
     put(key, value);
-    return answer(fresh);
+    return outcome_of(fresh);
   }
   Outcome update(const KeyRef& key, const ValueRef& value) override {
     store_.asked.push_back(key.word);
     const bool present = store_.words.contains(key.word);
     if (present) put(key, value);
-    return answer(present);
+    return outcome_of(present);
   }
   Outcome erase(const KeyRef& key) override {
     store_.asked.push_back(key.word);
-    return answer(store_.words.erase(key.word) == 1);
+    return outcome_of(store_.words.erase(key.word) == 1);
   }
   Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
     store_.asked.push_back(key.word);
     const auto found = store_.words.find(key.word);
-    if (found == store_.words.end()) return answer(false);
+    if (found == store_.words.end()) return outcome_of(false);
     std::string& bytes = store_.strings[key.word];
     const bool wrong = store_.wrong();
     if (!bytes.empty()) bytes[0] = static_cast<char>(bytes[0] ^ (wrong ? 3 : 0));
@@ -59,7 +59,7 @@ class StoreSession : public Session {
   Outcome scan(const KeyRef&, std::uint64_t, ScanTally&) override { return fail("no order"); }
 
  private:
-  Outcome answer(bool yes) { return yes != store_.wrong() ? Outcome::yes : Outcome::no; }
+  Outcome outcome_of(bool yes) { return yes != store_.wrong() ? Outcome::yes : Outcome::no; }
   void put(const KeyRef& key, const ValueRef& value) {
     store_.words[key.word] = value.word;
     store_.strings[key.word] = value.bytes;
@@ -83,7 +83,7 @@ class StoreSubject : public Subject {
   Store store;
 };
 
-// Runs phases on an empty store; `asked` is what the last one asked for.
+// Runs phases on an empty store. `asked` has the keys that the last phase asked for.
 struct Bench {
   explicit Bench(const DataKind& kind = {}, const DriverOptions& options = {.dependent = true})
       : keys(KeyScheme::mixed, kind, 1),
@@ -120,7 +120,7 @@ TEST(ResultChain, VisitsTheSameKeysInTheSameOrder) {
   for (const DataKind& kind : kKinds) {
     Bench bench(kind);
     EXPECT_EQ(bench.run(Workload::load).missing, 0U);
-    // Reads again behind the update: answers are of the newest generation.
+    // Reads again after the update: values are of the newest generation.
     for (const Workload workload :
          {Workload::insert, Workload::read, Workload::read_batch, Workload::read_missing,
           Workload::update, Workload::read, Workload::read_batch, Workload::erase}) {
@@ -131,7 +131,7 @@ TEST(ResultChain, VisitsTheSameKeysInTheSameOrder) {
   }
 }
 
-TEST(ResultChain, AWrongAnswerLeadsToAnotherKey) {
+TEST(ResultChain, AWrongResultLeadsToAnotherKey) {
   constexpr std::size_t kWrong = 100;
   for (const DataKind& kind : kKinds) {
     for (const Workload workload : kChained) {

@@ -1,4 +1,4 @@
-// Shortcut: which leaf an interval names, after making, splits and unlinks.
+// Shortcut: the leaf that an interval names after creation, splits and unlinks.
 #include "index/ordered/shortcut.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Owner four_leaves() {
 
 std::uint64_t begin_of(std::uint32_t leaf) { return 900 + 100 * std::uint64_t{leaf}; }
 
-// The leaf that holds the word, or the one before it, if the word's interval begins there.
+// Expects the leaf that holds the word; or the one before it, if the word's interval begins there.
 void expect_near(const Subject& shortcut, std::uint64_t word, std::uint32_t leaf) {
   const std::uint32_t named = shortcut.leaf_of(word);
   EXPECT_TRUE(named == leaf || named + 1 == leaf) << "word " << word << " names leaf " << named;
@@ -53,7 +53,7 @@ TEST(Shortcut, NamesNothingOutsideItsRange) {
   EXPECT_EQ(shortcut->leaf_of(~std::uint64_t{0}), kNoLeaf);
 }
 
-// No address is made that lies in no interval; UndefinedBehaviorSanitizer sees one.
+// No address outside the intervals is computed; UndefinedBehaviorSanitizer would report one.
 TEST(Shortcut, PrefetchesInsideItsRangeOnly) {
   const Owner shortcut(Subject::make(1000, 1015, 4, 1));  // an interval for each word
   const std::uint64_t words[] = {0, 999, 1000, 1015, 1016, 1ULL << 63, ~std::uint64_t{0}};
@@ -119,7 +119,7 @@ TEST(Shortcut, IsUsefulWhereHalfOfItNamesALeaf) {
   const Owner even = four_leaves();
   EXPECT_TRUE(even->useful());
   EXPECT_GE(even->bytes(), 4 * 4 * sizeof(std::uint32_t));
-  // A leaf lies whole in all but the last of the intervals.
+  // A leaf lies whole in all intervals but the last.
   const Owner uneven(Subject::make(0, 1ULL << 40, 2, 1));
   const std::uint64_t width = 1ULL << 37;
   for (std::uint32_t i = 0; i < 8; ++i) {

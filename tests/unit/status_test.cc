@@ -66,7 +66,7 @@ TEST(StatusTest, LongMessagesAreKept) {
   const std::string path(5'000, 'x');
   const Status status = Status::format(StatusCode::io, "%s", path.c_str());
   EXPECT_EQ(status.code(), StatusCode::io);
-  // Cut or whole, but never more, never something else.
+  // Cut or whole, but never longer and never different.
   EXPECT_EQ(path.substr(0, 200), std::string(status.message()).substr(0, 200));
   EXPECT_LE(status.message().size(), path.size());
 }
@@ -98,14 +98,14 @@ TEST(StatusTest, MovesLeaveOkOrTheOther) {
 }
 
 TEST(StatusTest, ExpectedCarriesIt) {
-  auto answer = [](bool good) -> Expected<int> {
+  auto seven = [](bool good) -> Expected<int> {
     if (good) return 7;
     return fail(StatusCode::corruption, "leaf %d", 3);
   };
-  EXPECT_EQ(answer(true).value(), 7);
-  ASSERT_FALSE(answer(false).has_value());
-  EXPECT_EQ(answer(false).error().code(), StatusCode::corruption);
-  EXPECT_EQ(answer(false).error().message(), "leaf 3");
+  EXPECT_EQ(seven(true).value(), 7);
+  ASSERT_FALSE(seven(false).has_value());
+  EXPECT_EQ(seven(false).error().code(), StatusCode::corruption);
+  EXPECT_EQ(seven(false).error().message(), "leaf 3");
   const Expected<void> bare = fail(StatusCode::pool_full);
   EXPECT_TRUE(bare.error() == StatusCode::pool_full);
 }

@@ -1,4 +1,4 @@
-// Keys, values and phases: distinct, repeatable, and what the ledger says is what the phases did.
+// Keys, values and phases: distinct, repeatable; and the ledger has the effects of the phases.
 #include "bench/workloads/work.h"
 
 #include <gtest/gtest.h>
@@ -271,7 +271,7 @@ TEST(Work, KeysThatAreTaggedAreNew) {
   EXPECT_EQ(maker.ledger.used(), 150U);
 }
 
-// What checks of versions rest on: which keys each of them must have, and how many it can have.
+// The basis of checks of versions: the keys that each version must have, and how many it can have.
 TEST(Work, VersionsAreDrawnAmongAllAndHaveTheOldKeys) {
   Maker maker({.records = 100, .operations = 40, .threads = 2});
   maker.step(Workload::load);

@@ -1,4 +1,4 @@
-// A program that knows perdure only as an installed package: creates a pool, puts one entry in,
+// A program that knows perdure only as an installed package: creates a pool, inserts an entry,
 // opens the pool again and finds it.
 
 #include <perdure/perdure.h>
