@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "index/blob.h"
 #include "index/clevel/item.h"
 #include "index/closed_sum.h"
 #include "testing/checksums/checksums.h"
@@ -11,10 +12,9 @@ namespace perdure::testing {
 
 namespace {
 
-using clevel::layout::Blob;
-using clevel::layout::Bucket;
-using clevel::layout::Item;
-using clevel::layout::Root;
+using clevel::Bucket;
+using clevel::Item;
+using clevel::Root;
 
 class Fixer : MapFixer {
  public:
@@ -66,7 +66,7 @@ class Fixer : MapFixer {
     if (!bytes_.inside(at, sizeof(Blob))) return;
     auto blob = bytes_.load<Blob>(at);
     if (!bytes_.inside(at + sizeof(Blob), blob.size)) return;
-    blob.crc = clevel::blob_crc({bytes_.at(at + sizeof(Blob)), blob.size});
+    blob.crc = Blob::checksum(at, {bytes_.at(at + sizeof(Blob)), blob.size});
     bytes_.store(at, blob);
   }
 

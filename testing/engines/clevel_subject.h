@@ -2,7 +2,8 @@
 // step of the rehash.
 #pragma once
 
-#include "index/clevel/clevel.h"
+#include "index/clevel/item.h"
+#include "index/clevel/layout.h"
 #include "testing/map_subject.h"
 
 namespace perdure::testing {
@@ -16,16 +17,19 @@ inline const clevel::layout::Root* clevel_root(const SimMemory& memory) {
   return nullptr;
 }
 
+// clevel_subject.cc defines the functions and instantiates them, so that no test instantiates the
+// engine.
 template <class Codec>
 struct ClevelTraits {
-  using Map = clevel::Clevel<SimPlatform, Codec, clevel::TinyGeometry>;
+  struct Map {
+    static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<SimPlatform>& context,
+                                                          std::uint64_t root);
+  };
   static constexpr Engine kEngine = Engine::clevel;
   static constexpr bool kBytes = Codec::kBytes;
 
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
-                                        const MapKinds& kinds, const MapSetup&) {
-    return Map::create(context, kinds, 0);
-  }
+                                        const MapKinds& kinds, const MapSetup&);
 };
 
 template <class Codec>
@@ -35,16 +39,9 @@ SubjectFactory clevel_subjects(const MapSetup& setup) {
   return [setup] { return std::make_unique<ClevelSubject<Codec>>(setup); };
 }
 
+extern template struct ClevelTraits<clevel::IntegerCodec>;
+extern template struct ClevelTraits<clevel::BytesCodec>;
+extern template class MapSubject<ClevelTraits<clevel::IntegerCodec>>;
+extern template class MapSubject<ClevelTraits<clevel::BytesCodec>>;
+
 }  // namespace perdure::testing
-
-// clevel_subject.cc has the instantiations that tests share.
-namespace perdure {
-
-extern template class clevel::Clevel<testing::SimPlatform, clevel::IntegerCodec,
-                                     clevel::TinyGeometry>;
-extern template class clevel::Clevel<testing::SimPlatform, clevel::BytesCodec,
-                                     clevel::TinyGeometry>;
-extern template class testing::MapSubject<testing::ClevelTraits<clevel::IntegerCodec>>;
-extern template class testing::MapSubject<testing::ClevelTraits<clevel::BytesCodec>>;
-
-}  // namespace perdure

@@ -5,8 +5,8 @@
 
 namespace perdure::clevel {
 
-template class Clevel<RealPlatform, IntegerCodec>;
-template class Clevel<RealPlatform, BytesCodec>;
+template class ClevelMap<Traits<RealPlatform, IntegerCodec, DefaultGeometry>>;
+template class ClevelMap<Traits<RealPlatform, BytesCodec, DefaultGeometry>>;
 
 namespace {
 

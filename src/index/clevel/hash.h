@@ -1,7 +1,8 @@
-// The seeded hash of clevel: where a key may lie. On media (slots hold its top bits): never change.
+// The seeded hash of clevel: it says where a key may lie. Never change it: slots on media hold its
+// top bits.
 //
-// Multiply-and-fold as in wyhash; the seed is random per table and never leaves the pool, so that
-// whoever chooses keys cannot choose buckets.
+// Multiply-and-fold as in wyhash. The seed is random for each table and never leaves the pool: a
+// caller that chooses keys cannot choose their buckets.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,14 @@ struct Seed {
   std::uint64_t b = 0;
 };
 
-inline std::uint64_t finish_hash(std::uint64_t x, const Seed& seed) noexcept {
+inline std::uint64_t finish_hash(std::uint64_t x, const Seed& seed) {
   x = fold(x ^ seed.b, 0xA0761D6478BD642FULL ^ (seed.a | 1));
   return x ^ x >> 29;
 }
-inline std::uint64_t hash_word(std::uint64_t word, const Seed& seed) noexcept {
+inline std::uint64_t hash_word(std::uint64_t word, const Seed& seed) {
   return finish_hash(fold(word ^ seed.a, seed.b | 1) + word, seed);
 }
-inline std::uint64_t hash_bytes(std::string_view key, const Seed& seed) noexcept {
+inline std::uint64_t hash_bytes(std::string_view key, const Seed& seed) {
   std::uint64_t state = seed.a ^ key.size() * 0x9E3779B97F4A7C15ULL;
   const char* p = key.data();
   std::size_t left = key.size();
@@ -39,22 +40,22 @@ inline std::uint64_t hash_bytes(std::string_view key, const Seed& seed) noexcept
   return finish_hash(state, seed);
 }
 
-// A key on its way through the table.
+// A key and its hash.
 struct Probe {
   std::uint64_t hash = 0;
   std::uint64_t word = 0;       // integer keys
   std::string_view bytes = {};  // byte strings
 
-  std::uint16_t tag() const noexcept {  // never 0
+  std::uint16_t tag() const {  // never 0
     const auto top = static_cast<std::uint16_t>(hash >> 48);
     return top != 0 ? top : 1;
   }
-  std::uint64_t first(std::uint64_t mask) const noexcept { return hash & mask; }
-  std::uint64_t second(std::uint64_t mask) const noexcept {
+  std::uint64_t first(std::uint64_t mask) const { return hash & mask; }
+  std::uint64_t second(std::uint64_t mask) const {
     const std::uint64_t other = (hash * 0x9E3779B97F4A7C15ULL >> 23 ^ hash >> 41) & mask;
     return other != first(mask) ? other : other ^ 1;
   }
-  std::uint64_t stripe() const noexcept { return hash >> 20; }
+  std::uint64_t stripe() const { return hash >> 20; }
 };
 
 }  // namespace perdure::clevel

@@ -1,9 +1,10 @@
-// Stripe: what is under way among the keys of one stripe, and how many came and went. In DRAM.
+// Stripe: the operations in flight on the keys of one stripe, and counts of completed ones. In
+// DRAM.
 //
-// Four latches, a byte each, taken before the stores that they announce and released by a plain
-// store after the fence (docs/decisions/0006). The first excludes inserts from each other. Of the
-// others every update and erase takes one that is free, so that they wait for nobody: who finds
-// none joins the crowd, which is counted.
+// A stripe has four latches of one byte each. A thread takes one before the stores that it
+// announces, and releases it by a plain store after the fence (docs/decisions/0006). The first
+// latch excludes inserts from each other. An update or erase takes any of the other three that is
+// free, so it never waits: if none is free, it joins the crowd, which is a counter.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +16,37 @@ namespace perdure::clevel {
 template <Platform P>
 class Stripe {
  public:
-  static constexpr std::uint32_t kInsert = 0xFF;  // an insert's own, as in_flight() is told
+  static constexpr std::uint32_t kInsert = 0xFF;  // the insert latch, for in_flight()
 
-  // Something is under way but for what the caller has in it.
-  bool in_flight(std::uint32_t own) const noexcept {
+  // Returns whether an operation is in flight. `own` masks the caller's own latch.
+  bool in_flight(std::uint32_t own) const {
     return (latches_.load() & ~own) != 0 || crowd_.load(std::memory_order_acquire) != 0;
   }
 
-  // How far inserts are; for unchanged(), once the caller holds their latch: nobody has inserted
-  // since, nor had begun to.
-  std::uint64_t look() const noexcept {
+  // Returns the number of inserts. unchanged(look()) under the insert latch is true if no insert
+  // has completed since look(), and none was in flight then.
+  std::uint64_t look() const {
     if ((latches_.load() & kInsert) != 0) return kBusy;
     return inserted_.load(std::memory_order_acquire);
   }
-  bool unchanged(std::uint64_t before) const noexcept {
+  bool unchanged(std::uint64_t before) const {
     return before == inserted_.load(std::memory_order_relaxed);
   }
-  void lock() noexcept {
+  void lock() {
     for (unsigned spins = 0;; P::pause(spins++)) {
       std::uint32_t word = latches_.load();
       if ((word & kInsert) == 0 && latches_.compare_exchange(word, word | kTaken)) return;
     }
   }
-  void unlock(bool inserted) noexcept {
+  void unlock(bool inserted) {
     if (inserted) {
       inserted_.store(inserted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
     latches_.release(0);
   }
 
-  // An update or an erase begins; answers what leave() needs.
-  unsigned enter() noexcept {
+  // Begins an update or an erase. Returns the argument for leave().
+  unsigned enter() {
     for (std::uint32_t word = latches_.load();;) {
       unsigned i = 1;
       while (i < P::ByteLatches::kCount && (word >> (8 * i) & 0xFF) != 0) ++i;
@@ -56,14 +57,14 @@ class Stripe {
       if (latches_.compare_exchange(word, word | kTaken << (8 * i))) return i;
     }
   }
-  void leave(unsigned i) noexcept {
+  void leave(unsigned i) {
     if (i != kCrowd) return latches_.release(i);
     crowd_.fetch_sub(1, std::memory_order_release);
   }
-  void count_erased() noexcept { erased_.fetch_add(1, std::memory_order_relaxed); }
+  void count_erased() { erased_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Inserted and not erased; of what was there before the open, too.
-  std::int64_t gained() const noexcept {
+  // Returns the inserts less the erases since the open. Erases of older entries count, too.
+  std::int64_t gained() const {
     return static_cast<std::int32_t>(inserted_.load(std::memory_order_relaxed) -
                                      erased_.load(std::memory_order_relaxed));
   }

@@ -1,0 +1,283 @@
+// Rehash: moves items to higher levels, to drain the last level or to make room for an insert.
+// clevel.I3, clevel.I4.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "index/clevel/growth.h"
+
+namespace perdure::clevel {
+
+template <class T>
+class Rehash : public Growth<T> {
+  using Base = Growth<T>;
+  using P = typename T::Platform;
+  using G = typename T::Geometry;
+
+  struct Move {
+    std::uint64_t word = 0;  // of the slot; 0: the slot stays as it is
+    std::uint64_t* copy = nullptr;
+  };
+
+ protected:
+  using Base::Base;
+  using Base::clean_, Base::context_, Base::end_resize, Base::expand, Base::free_slot,
+      Base::grow_latch_, Base::item_at, Base::kLevelReclaimer, Base::kListReclaimer, Base::levels,
+      Base::levels_, Base::moved_, Base::offset_of, Base::persist, Base::probe_of,
+      Base::resize_latch_, Base::store_ring, Base::verified;
+  using typename Base::Moving;
+
+  // The step of RehashUnit (state.h).
+  Step rehash_some() {
+    // clevel.I7. mark_some() wakes the unit.
+    if (!verified() && P::runs("clevel.rehash.wait"_site)) return Step::rest;
+    bool waits = false;
+    const Step step = rehash_batch(waits);
+    // An erase or an insert must go on first. With this count P::pause() gives the core away.
+    if (waits) P::pause(63);
+    return step;
+  }
+
+  // For a key that found no slot in `seen`: makes a slot, by a move or by one more level.
+  [[gnu::noinline]] Status make_slot(const Probe& probe, const LevelList* seen) {
+    const LatchGuard growing(grow_latch_);
+    auto room = make_room(probe, seen);
+    if (!room) return std::move(room.error());
+    return *room ? Status() : expand(seen);
+  }
+
+ private:
+  // Moves an item of the key's buckets in the last level up, if no level drains. Returns false if
+  // none of them has a free slot there. The caller holds grow_latch_, so no drain begins.
+  [[gnu::noinline]] Expected<bool> make_room(const Probe& probe, const LevelList* seen) {
+    P& platform = context_.platform;
+    const Moving moving(*this);
+    const LevelList& list = levels();
+    if (&list != seen) return true;
+    if (list.growing() || !verified() || !moving.may_copy()) return false;
+    const auto buckets = list.levels[0]->buckets_of(probe);
+    for (const Bucket* bucket : buckets) prefetch_items(*bucket);
+    for (std::uint32_t n = 0; n < 2 * G::kSlots; ++n) {
+      std::uint64_t& slot = buckets[n / G::kSlots]->slots[n % G::kSlots];
+      std::uint64_t word = platform.load(slot);
+      if (word == 0) return true;
+      const std::uint64_t state = platform.load(item_at(word)->state);
+      if (!is_live(state)) continue;
+      auto copy = copy_above(probe_of(item_at(word), state), word, list);
+      if (!copy) return fail(std::move(copy.error()));
+      if (*copy == nullptr) continue;
+      Move move{.word = word, .copy = *copy};
+      if (!persist(move.copy, sizeof(*move.copy), "clevel.rehash.copy"_site)) {
+        return fail(StatusCode::poisoned);
+      }
+      undo_copies({&move, 1});
+      // If the item has died, its eraser clears the slot.
+      if (move.word != 0) (void)platform.compare_exchange(slot, word, 0);
+      if (!persist(&slot, sizeof(slot), "clevel.move.slot"_site)) return fail(StatusCode::poisoned);
+      return true;
+    }
+    return false;
+  }
+
+  // If the failure is one of space, waits until some is freed.
+  [[gnu::noinline]] static Step after_failure(const Status& s) {
+    const bool later = s == StatusCode::pool_full || s == StatusCode::hash_overflow ||
+                       s == StatusCode::out_of_memory;
+    return later ? Step::blocked : Step::rest;
+  }
+
+  [[gnu::noinline]] Step rehash_batch(bool& waits) {
+    const Moving moving(*this);
+    EpochGuard<P> guard(context_.epochs);
+    const LevelList& list = levels();
+    if (!moving.may_copy() || !guard.ok() || !list.growing()) return Step::rest;
+    Level& last = *list.levels[0];
+    Step step = Step::more;
+    Bucket* const begin = last.buckets + last.next;
+    std::uint64_t sealed = 0;  // bits: the buckets from `begin` that must be written back
+    static_assert(G::kBatch <= 64);
+    for (std::uint32_t n = 0; n < G::kBatch && last.next < last.count; ++n, ++last.next) {
+      if (last.next + 2 < last.count) prefetch_items(last.buckets[last.next + 2]);
+      if (last.next + 1 < last.count) prefetch_above(last.buckets[last.next + 1], list);
+      bool wrote = false;
+      auto done = rehash_bucket(last.buckets[last.next], wrote);
+      sealed |= std::uint64_t{wrote} << n;
+      if (done && *done) continue;
+      if (!done) step = after_failure(done.error());
+      waits = done.has_value();
+      break;
+    }
+    for (std::uint64_t m = sealed; m != 0; m &= m - 1) {
+      context_.platform.flush(begin + __builtin_ctzll(m), sizeof(Bucket),
+                              "clevel.rehash.seal"_site);
+    }
+    // clevel.I4. The guard holds back the items that sealed slots named, so the fence comes first.
+    if (!context_.platform.fence("clevel.rehash.seal"_site)) return Step::rest;
+    for (std::uint64_t m = P::kAsserts ? sealed : 0; m != 0; m &= m - 1) {
+      PERDURE_ASSERT(P, "clevel.I4", seals_persisted(begin[__builtin_ctzll(m)]));
+    }
+    if (step == Step::more && last.next == last.count) {
+      if (Status s = drop_last(); !s.ok()) step = after_failure(s);
+    }
+    return step;
+  }
+  bool seals_persisted(const Bucket& bucket) const {
+    const P& platform = context_.platform;
+    return std::ranges::all_of(bucket.slots, [&](const std::uint64_t& slot) {
+      return platform.load(slot) != kSealed || platform.persisted(&slot, sizeof(slot));
+    });
+  }
+
+  // Leaves every slot of the bucket sealed. A copy is durable before its old slot is sealed. If
+  // `wrote`, the caller writes the seals back: the old slots must not name a block that is reused
+  // (clevel.I4). Returns false if the step must be repeated.
+  [[gnu::noinline]] Expected<bool> rehash_bucket(Bucket& bucket, bool& wrote) {
+    P& platform = context_.platform;
+    for (;;) {
+      Move moves[8];
+      auto all = copy_bucket(bucket, moves);
+      const bool copied = std::ranges::any_of(moves, [](const Move& m) { return m.word != 0; });
+      if (platform.poisoned()) return fail(StatusCode::poisoned);
+      undo_copies(moves);
+      for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+        if (moves[i].word == 0) continue;
+        (void)platform.compare_exchange(bucket.slots[i], moves[i].word, kSealed);
+        ++moved_;
+      }
+      wrote = wrote || copied;
+      if (!copied || !all || !*all) return all;
+    }
+  }
+
+  // Copies the items of a bucket into the levels above. Returns false if some remain. A dead item
+  // remains: its eraser is about to clear the slot, and a thread that found a seal would not know
+  // of the death.
+  [[gnu::noinline]] Expected<bool> copy_bucket(Bucket& bucket, Move (&moves)[8]) {
+    P& platform = context_.platform;
+    bool wrote = false;
+    Expected<bool> all = true;
+    for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+      std::uint64_t word = platform.load(bucket.slots[i]);
+      if (word == kSealed ||
+          (word == 0 && platform.compare_exchange(bucket.slots[i], word, kSealed))) {
+        continue;
+      }
+      Item* item = item_at(word);
+      const std::uint64_t state = platform.load(item->state);
+      if (!is_live(state)) {
+        all = false;
+        continue;
+      }
+      auto copy = copy_up(probe_of(item, state), word);
+      if (!copy || *copy == nullptr) {
+        all = copy ? Expected<bool>(false) : fail(std::move(copy.error()));
+        break;
+      }
+      moves[i] = {.word = word, .copy = *copy};
+      wrote = true;
+    }
+    if (!wrote) return all;
+    // After all exchanges: a locked instruction waits for the write-backs before it.
+    for (const Move& move : moves) {
+      if (move.copy != nullptr) {
+        platform.flush(move.copy, sizeof(*move.copy), "clevel.rehash.copy"_site);
+      }
+    }
+    if (!platform.fence("clevel.rehash.copy"_site)) return fail(StatusCode::poisoned);
+    return all;
+  }
+
+  // Names the item by one more slot above the last level. The caller writes that slot back. Returns
+  // null if none is free there.
+  [[gnu::noinline]] Expected<std::uint64_t*> copy_above(const Probe& probe, std::uint64_t word,
+                                                        const LevelList& list) {
+    PERDURE_ASSERT(P, "clevel.I9", !clean_ || verified());
+    PERDURE_ASSERT(P, "clevel.I7", verified());
+    for (;;) {
+      // A level that will soon be the last one gets no copies.
+      std::uint64_t* slot = free_slot(probe, list, list.growing() ? list.count - 2 : 1);
+      if (slot == nullptr) return slot;
+      context_.heap.mark_copied(word & kOffsetMask);
+      std::uint64_t empty = 0;
+      if (context_.platform.compare_exchange(*slot, empty, word)) return slot;
+      // No slot is sealed up there.
+      if (empty >> kOffsetBits == 0) return fail(damaged_at(offset_of(slot)));
+    }
+  }
+  // As copy_above(), and adds a level if it must. Returns null if an insert is adding one: that
+  // insert may wait for a thread that waits for this step.
+  [[gnu::noinline]] Expected<std::uint64_t*> copy_up(const Probe& probe, std::uint64_t word) {
+    for (;;) {
+      const LevelList& list = levels();
+      auto copy = copy_above(probe, word, list);
+      if (!copy || *copy != nullptr || !grow_latch_.try_lock()) return copy;
+      Status s = expand(&list);
+      grow_latch_.unlock();
+      if (!s.ok()) return fail(std::move(s));
+    }
+  }
+  // Takes back the copies of items that have died meanwhile: their erasers may have missed the
+  // copies. The caller fences before its guard ends (clevel.I4).
+  [[gnu::noinline]] void undo_copies(std::span<Move> moves) {
+    P& platform = context_.platform;
+    for (Move& move : moves) {
+      if (move.copy == nullptr || is_live(platform.load(item_at(move.word)->state))) continue;
+      std::uint64_t word = move.word;
+      (void)platform.compare_exchange(*move.copy, word, 0);
+      platform.flush(move.copy, sizeof(*move.copy), "clevel.rehash.undo"_site);
+      move = {};
+    }
+  }
+
+  // All slots of the last level are sealed: no thread can store into it any more.
+  [[gnu::noinline]] Status drop_last() {
+    auto* next = new (std::nothrow) LevelList;
+    if (next == nullptr) return StatusCode::out_of_memory;
+    const LevelList* list = nullptr;
+    Level* last = nullptr;
+    {
+      LatchGuard guard(resize_latch_);
+      list = levels_.load(std::memory_order_relaxed);
+      last = list->levels[0];
+      next->count = list->count - 1;
+      std::copy(list->begin() + 1, list->end(), next->levels);
+      context_.heap.mark_copied(last->offset);  // heap.I4
+      if (!store_ring(last->ring, 0)) {         // PP(drop)
+        delete next;
+        return StatusCode::poisoned;
+      }
+      levels_.store(next, std::memory_order_release);
+      end_resize(*last);
+    }
+    context_.heap.retire(last->offset);
+    context_.epochs.retire(kLevelReclaimer, this, reinterpret_cast<std::uint64_t>(last));
+    context_.epochs.retire(kListReclaimer, this, reinterpret_cast<std::uint64_t>(list));
+    return {};
+  }
+
+  void prefetch_items(const Bucket& bucket) const {
+    for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+      const std::uint64_t word = context_.platform.load(bucket.slots[i]);
+      if (word > kSealed) __builtin_prefetch(item_at(word));
+    }
+  }
+  // Prefetches the buckets that a bucket's items may go to. The items themselves are in the cache.
+  [[gnu::noinline]] void prefetch_above(const Bucket& bucket, const LevelList& list) const {
+    for (std::uint32_t i = 0; i < G::kSlots; ++i) {
+      const std::uint64_t word = context_.platform.load(bucket.slots[i]);
+      if (word <= kSealed) continue;
+      const std::uint64_t state = context_.platform.load(item_at(word)->state);
+      if (!is_live(state)) continue;
+      const Probe probe = probe_of(item_at(word), state);
+      for (std::uint32_t l = list.count - 2; l < list.count; ++l) {
+        for (const Bucket* above : list.levels[l]->buckets_of(probe)) __builtin_prefetch(above, 1);
+      }
+    }
+  }
+};
+
+}  // namespace perdure::clevel

@@ -1,0 +1,212 @@
+// State: the data of a map and the helpers that all parts use. Its scopes decide when items may
+// move (clevel.I3).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
+
+#include "index/clevel/hash.h"
+#include "index/clevel/item.h"
+#include "index/clevel/layout.h"
+#include "index/clevel/stripe.h"
+#include "index/closed_sum.h"
+#include "index/map_engine.h"
+#include "index/traits.h"
+
+namespace perdure::clevel {
+
+template <class T>
+class ClevelMap;
+
+// In DRAM.
+struct Level {
+  Bucket* buckets = nullptr;
+  std::uint64_t count = 0;   // of buckets, a power of two
+  std::uint64_t offset = 0;  // of the block
+  std::uint32_t ring = 0;    // the index of its word
+  bool inherited = false;    // it was there at open: an earlier process may have begun to rehash it
+  std::uint64_t next = 0;    // the rehash's next bucket; only its step uses this
+  std::uint64_t mask() const { return count - 1; }
+  std::array<Bucket*, 2> buckets_of(const Probe& probe) const {
+    return {&buckets[probe.first(mask())], &buckets[probe.second(mask())]};
+  }
+};
+
+// The levels, the last one first. Immutable once it is published (clevel.I6).
+struct LevelList {
+  std::uint32_t count = 0;
+  Level* levels[kMaxLevels] = {};
+  Level* const* begin() const { return levels; }
+  Level* const* end() const { return levels + count; }
+  Level& first() const { return *levels[count - 1]; }
+  bool growing() const { return count > 2; }  // the last level drains
+  // Twice the largest level that does not drain.
+  std::uint64_t next_size() const {
+    std::uint64_t largest = 0;
+    for (const Level* level : std::span(begin(), end()).subspan(growing() ? 1 : 0)) {
+      largest = std::max(largest, level->count);
+    }
+    return largest * 2;
+  }
+};
+
+[[gnu::cold]] inline Status damaged_at(std::uint64_t offset) {
+  return Status::format(StatusCode::corruption,
+                        "the item at offset %llu is damaged; run `perdure check`, and restore a "
+                        "copy",
+                        static_cast<unsigned long long>(offset));
+}
+// clevel.I10.
+[[gnu::cold]] inline Status known_damage() {
+  return Status::format(StatusCode::corruption,
+                        "the map is damaged: what is not found may be lost; run `perdure check`, "
+                        "and restore a copy");
+}
+
+template <class T>
+class State
+    : public MapEngine<typename T::Platform, typename T::Codec, ClevelMap<T>, detail::Index> {
+  using Base = MapEngine<typename T::Platform, typename T::Codec, ClevelMap<T>, detail::Index>;
+
+ protected:
+  using P = typename T::Platform;
+  using G = typename T::Geometry;
+  using Base::context_;
+  static constexpr bool kBytesKeys = T::Codec::kBytes;
+  static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;
+
+  State(const EngineContext<P>& context, std::uint64_t root)
+      : Base(context),
+        root_offset_(root),
+        root_(context.heap.template at<Root>(root)),
+        stripes_(new(std::nothrow) Stripe<P>[G::kStripes]) {}
+
+  const LevelList& levels() const { return *levels_.load(std::memory_order_acquire); }
+  bool verified() const { return verified_.load(std::memory_order_acquire); }
+
+  Probe probe_of(const detail::Key& key) const {
+    if constexpr (kBytesKeys) return {.hash = hash_bytes(key.bytes, seed_), .bytes = key.bytes};
+    return {.hash = hash_word(key.word, seed_), .word = key.word};
+  }
+  [[gnu::noinline]] Probe probe_of(const Item* item, [[maybe_unused]] std::uint64_t state) const {
+    if constexpr (kBytesKeys) {
+      return probe_of(detail::Key{.bytes = {key_of(item), key_bytes(state)}});
+    } else {
+      return probe_of(detail::Key{.word = word_key(item)});
+    }
+  }
+  std::uint64_t word_key(const Item* item) const {
+    return context_.platform.load(*reinterpret_cast<const std::uint64_t*>(key_of(item)));
+  }
+  Item* item_at(std::uint64_t word) const {
+    return context_.heap.template at<Item>(word & kOffsetMask);
+  }
+  std::uint64_t offset_of(const void* p) const {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
+                                      context_.heap.template at<std::byte>(0));
+  }
+  Stripe<P>& stripe_of(const Probe& probe) const { return stripes_[probe.stripe() % G::kStripes]; }
+  bool plausible(std::uint64_t word) const {
+    return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
+  }
+  bool is_item_block(std::uint64_t offset) const {
+    const Heap<P>& heap = context_.heap;
+    return heap.is_block(offset) && !heap.is_plain(offset) && heap.block_bytes(offset) >= 32;
+  }
+  bool whole(std::uint64_t word, std::uint64_t state) const {
+    Item* item = item_at(word);
+    return matches<P>(is_whole(item, state, context_.platform.load(item->value),
+                               context_.heap.block_bytes(word & kOffsetMask)),
+                      "clevel.item.crc"_site);
+  }
+  // Whether the block has room for an item of these lengths. Damaged lengths must not lead beyond
+  // the file.
+  bool fits(std::uint64_t word, std::uint64_t state) const {
+    const std::uint64_t offset = word & kOffsetMask;
+    return is_item_block(offset) && item_bytes(state) <= context_.heap.block_bytes(offset);
+  }
+  std::uint64_t slot_term(const std::uint64_t& slot, std::uint64_t word) const {
+    return closed_term(offset_of(&slot), word);
+  }
+  static bool has_checksum(const Root& image) {
+    return matches<P>(image.fixed_crc == crc32c(0, &image, offsetof(Root, fixed_crc)),
+                      "clevel.root.crc"_site);
+  }
+  // Writes the bytes back and fences them. Returns false if the pool is poisoned.
+  template <FixedString Name>
+  [[gnu::always_inline]] bool persist(const void* p, std::size_t n, Site<Name> site) {
+    context_.platform.flush(p, n, site);
+    return context_.platform.fence(site);
+  }
+
+  // A thread holds one while it copies a slot or clears one of two copies. Items move only while
+  // may_copy().
+  class [[nodiscard]] Moving {
+   public:
+    explicit Moving(State& map) : map_(map) {
+      map_.moves_.fetch_add(kMoveBegun + 1, std::memory_order_seq_cst);
+    }
+    ~Moving() { map_.moves_.fetch_sub(1, std::memory_order_seq_cst); }
+    Moving(const Moving&) = delete;
+    Moving& operator=(const Moving&) = delete;
+    bool may_copy() const {
+      return map_.scanners_.load(std::memory_order_seq_cst) == 0 &&
+             !map_.context_.platform.poisoned();
+    }
+
+   private:
+    State& map_;
+  };
+  // No item moves while it lives. It first waits for the moves that are under way.
+  class [[nodiscard]] Pause {
+   public:
+    explicit Pause(State& map) : map_(map) {
+      map_.scanners_.fetch_add(1, std::memory_order_seq_cst);
+      for (unsigned n = 0; map_.moves_.load(std::memory_order_seq_cst) % kMoveBegun != 0;) {
+        P::pause(n++);
+      }
+    }
+    ~Pause() {
+      map_.scanners_.fetch_sub(1, std::memory_order_seq_cst);
+      map_.context_.background.wake(map_.rehash_);
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    State& map_;
+  };
+  // The rehash as a unit of background work. Its step is in a layer above, in rehash.h.
+  struct RehashUnit final : BackgroundWork<P> {
+    explicit RehashUnit(State* m) : map(m) {}
+    Step run_some() noexcept override { return static_cast<ClevelMap<T>*>(map)->rehash_some(); }
+    State* map;
+  };
+
+  std::uint64_t root_offset_;
+  Root* root_;
+  Seed seed_;
+  bool bytes_values_ = false;
+  bool clean_ = false;  // the map was closed cleanly
+  typename P::template Atomic<LevelList*> levels_{nullptr};
+  typename P::template Atomic<bool> verified_{false};  // clevel.I7
+  typename P::template Atomic<bool> damaged_{false};   // clevel.I10
+  std::unique_ptr<Stripe<P>[]> stripes_;
+  typename P::Latch resize_latch_;
+  RehashUnit rehash_{this};
+  typename P::template Atomic<std::uint32_t> scanners_{0};
+  // Moving scopes: the lower half counts those that live, the upper half those that have begun.
+  typename P::template Atomic<std::uint64_t> moves_{0};
+  // clevel.I9. The first counts the buckets that the walk has summed, in its order. The second is
+  // what changes ahead of the walk have added.
+  typename P::template Atomic<std::uint64_t> summed_{0};
+  typename P::template Atomic<std::uint64_t> added_ahead_{0};
+  static constexpr std::uint32_t kSumLatches = 16;
+  typename P::Latch sum_latches_[kSumLatches];
+};
+
+}  // namespace perdure::clevel

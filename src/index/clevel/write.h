@@ -1,0 +1,383 @@
+// Write: insert, put, update, erase. clevel.I4 (items), clevel.I5 and clevel.I9 (slots that change
+// ahead of the walk).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "index/blob.h"
+#include "index/clevel/rehash.h"
+
+namespace perdure::clevel {
+
+template <class T>
+class Write : public Rehash<T> {
+  using Base = Rehash<T>;
+  using P = typename T::Platform;
+  using G = typename T::Geometry;
+  enum class Added : std::uint8_t { done, exists, full };
+
+ public:
+  Expected<bool> erase(const detail::Key& key) override {
+    if (Status s = validate(key); !s.ok()) return fail(std::move(s));
+    context_.background.help();
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
+    P& platform = context_.platform;
+    const Probe probe = probe_of(key);
+    prefetch(probe);
+    Stripe<P>& stripe = stripe_of(probe);
+    __builtin_prefetch(&stripe, 1);
+    for (;;) {
+      Found found;
+      if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
+      if (found.item == nullptr) return absent();
+      context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
+      const unsigned place = stripe.enter();
+      std::uint64_t state = found.state;
+      if (!platform.compare_exchange(found.item->state, state, dead_state(offset_of(found.slot)))) {
+        stripe.leave(place);
+        continue;  // another erase came first; the search helps its death, or finds a new item
+      }
+      // LP(erase)
+      stripe.count_erased();
+      bool durable = persist(found.item, sizeof(Item), "clevel.erase.state"_site);  // PP(erase)
+      PERDURE_ASSERT(P, "clevel.I5",
+                     !durable || platform.persisted(&found.item->state, sizeof(found.item->state)));
+      if (durable && bytes_values_) {  // the thread that takes the blob out of the word retires it
+        std::uint64_t blob = platform.load(found.item->value);
+        do {
+          if (context_.heap.is_block(blob)) context_.heap.mark_copied(blob);
+        } while (!platform.compare_exchange(found.item->value, blob, kGone));
+        retire_blob(blob);
+      }
+      durable = durable && clear_slots(found, probe);
+      stripe.leave(place);
+      if (!durable) return fail(StatusCode::poisoned);
+      const std::uint64_t item = found.word & kOffsetMask;
+      context_.epochs.retire(kItemReclaimer, this, item,
+                             kBytesKeys ? context_.heap.block_bytes(item) : 0);
+      return true;
+    }
+  }
+
+ protected:
+  using Base::absent, Base::added_ahead_, Base::begin_mutation, Base::bytes_values_, Base::clean_,
+      Base::context_, Base::for_each_match, Base::free_slot, Base::item_at, Base::kBytesKeys,
+      Base::kMoveBegun, Base::kSumLatches, Base::levels, Base::look_ahead, Base::make_slot,
+      Base::moves_, Base::offset_of, Base::persist, Base::prefetch, Base::probe_of, Base::search,
+      Base::slot_term, Base::stripe_of, Base::sum_latches_, Base::summed_, Base::validate,
+      Base::verified, Base::with_room;
+  using Base::Base;
+  using typename Base::Mode;
+
+  // Does outside the guard what must not be under it: background work that no thread does, and
+  // making room in a full pool.
+  template <Mode kMode>
+  Expected<bool> write(const detail::Key& key, const detail::Value& value) {
+    if (Status s = validate(key, value, !bytes_values_, bytes_values_); !s.ok())
+      return fail(std::move(s));
+    context_.background.help();
+    return with_room([&] { return write_once<kMode>(key, value); });
+  }
+
+ private:
+  template <Mode kMode>
+  [[gnu::always_inline]] Expected<bool> write_once(const detail::Key& key,
+                                                   const detail::Value& value) {
+    EpochGuard<P> guard(context_.epochs);
+    const bool needs_space = kMode != Mode::update || bytes_values_;
+    if (Status s = begin_mutation(guard, needs_space); !s.ok()) return fail(std::move(s));
+    const Probe probe = probe_of(key);
+    prefetch(probe);
+    // Another core may hold the line. A store into it need not wait for that miss alone.
+    __builtin_prefetch(&stripe_of(probe), 1);
+    std::uint64_t block = 0;  // the item, until a slot names it
+    std::size_t bytes = 0;
+    const auto end = [&](Expected<bool> result) {
+      if (block != 0) discard_item(block);
+      return result;
+    };
+    for (;;) {
+      const std::uint64_t before = stripe_of(probe).look();
+      Found found;
+      if (Status s = search(probe, 0, found); !s.ok()) return end(fail(std::move(s)));
+      if (found.item != nullptr) {
+        if (kMode == Mode::insert) return end(false);
+        auto replaced = replace(found, probe, value);
+        if (!replaced) return end(fail(std::move(replaced.error())));
+        if (*replaced) return end(kMode == Mode::update);
+        continue;
+      }
+      if (kMode == Mode::update) return end(absent());
+      if (block == 0) {
+        auto made = make_item(probe, value, bytes);
+        if (!made) return fail(std::move(made.error()));
+        block = *made;
+      }
+      const LevelList* seen = found.list;
+      auto added = add(probe, block, bytes, before, seen);
+      if (!added) {
+        if (added.error() == StatusCode::poisoned) block = 0;  // a slot may name it
+        return end(fail(std::move(added.error())));
+      }
+      if (*added == Added::done) return true;
+      if (*added == Added::exists) {
+        if (kMode == Mode::insert) return end(false);
+        continue;
+      }
+      if (Status s = make_slot(probe, seen); !s.ok()) return end(fail(std::move(s)));
+    }
+  }
+
+  // Returns the block of a new item, complete and not written back. Its state is stored last.
+  [[gnu::always_inline]] Expected<std::uint64_t> make_item(const Probe& probe,
+                                                           const detail::Value& value,
+                                                           std::size_t& bytes) {
+    P& platform = context_.platform;
+    const bool apart = bytes_values_ && value.bytes.size() > kInlineValue;
+    const std::size_t inside = bytes_values_ && !apart ? value.bytes.size() : 0;
+    const std::size_t key_size = kBytesKeys ? probe.bytes.size() : 8;
+    const std::uint64_t shape = item_shape(key_size, inside);
+    bytes = item_bytes(shape);
+    // A reader may load 32 bytes of any live item.
+    auto block = context_.heap.allocate(bytes < 32 ? 32 : bytes, BlockKind::dead_on_free);
+    if (!block) return block;
+    std::uint64_t word = bytes_values_ ? 0 : value.word;
+    if (apart) {
+      auto blob = make_blob(value.bytes);
+      if (!blob) {
+        context_.heap.discard(*block);
+        return blob;
+      }
+      word = *blob;
+    }
+    Item* item = item_at(*block);
+    auto* key = reinterpret_cast<char*>(item + 1);
+    if constexpr (kBytesKeys) {
+      if (key_size != 0) platform.copy(key, probe.bytes.data(), key_size);
+    } else {
+      platform.store(*reinterpret_cast<std::uint64_t*>(key), probe.word);
+    }
+    if (inside != 0) platform.copy(key + padded(key_size), value.bytes.data(), inside);
+    platform.store(item->value, word);
+    const char* source =
+        kBytesKeys ? probe.bytes.data() : reinterpret_cast<const char*>(&probe.word);
+    platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
+    return block;
+  }
+  // The blob is durable when this returns.
+  [[gnu::noinline]] Expected<std::uint64_t> make_blob(std::string_view value) {
+    auto block = Blob::write(context_.platform, context_.heap, value, "clevel.blob.write"_site);
+    if (block && !context_.platform.fence("clevel.blob.write"_site)) {
+      return fail(StatusCode::poisoned);
+    }
+    return block;
+  }
+  // For an item that no slot has ever named.
+  [[gnu::noinline]] void discard_item(std::uint64_t block) {
+    const std::uint64_t blob = bytes_values_ ? context_.platform.load(item_at(block)->value) : 0;
+    if (blob != 0) context_.heap.free(blob);
+    context_.heap.discard(block);
+  }
+
+  // Names the item by a slot if the key is absent. The key was absent from *seen when the count of
+  // its stripe was `before`; if that has changed, searches again and sets `seen`. Returns `full` if
+  // no slot is free in *seen.
+  [[gnu::always_inline]] Expected<Added> add(const Probe& probe, std::uint64_t block,
+                                             std::size_t bytes, std::uint64_t before,
+                                             const LevelList*& seen) {
+    P& platform = context_.platform;
+    Stripe<P>& stripe = stripe_of(probe);
+    stripe.lock();
+    bool known = stripe.unchanged(before);
+    const auto leave = [&](Added added) {
+      stripe.unlock(added == Added::done);
+      return added;
+    };
+    for (;; known = false) {
+      Found found;
+      Status s = known ? Status() : search(probe, Stripe<P>::kInsert, found);
+      // The last holder of the latch may have poisoned the pool: then its stores do not count.
+      if (s.ok() && platform.poisoned()) [[unlikely]]
+        s = platform.failure();
+      if (!s.ok()) {
+        leave(Added::full);
+        return fail(std::move(s));
+      }
+      if (found.item != nullptr) return leave(Added::exists);
+      if (!known) seen = found.list;
+      std::uint64_t* slot = free_slot(probe, *seen, seen->growing() ? 1 : 0);
+      if (slot == nullptr) return leave(Added::full);
+      std::uint64_t empty = 0;
+      if (!exchange_slot(*slot, empty, block | std::uint64_t{probe.tag()} << kOffsetBits)) {
+        // The slot has a seal or another key's item: search again. Every item has a tag.
+        if (empty == kSealed || empty >> kOffsetBits != 0) continue;
+        leave(Added::full);
+        return fail(damaged_at(offset_of(slot)));
+      }
+      // LP(insert)
+      look_ahead(*seen, slot);
+      platform.flush(item_at(block), bytes, "clevel.insert.item"_site);
+      const bool durable = persist(slot, sizeof(*slot), "clevel.insert.slot"_site);  // PP(insert)
+      // The part of the item that never changes.
+      PERDURE_ASSERT(P, "clevel.I5",
+                     !durable || platform.persisted(item_at(block) + 1, bytes - sizeof(Item)));
+      leave(Added::done);
+      if (!durable) return fail(StatusCode::poisoned);
+      return Added::done;
+    }
+  }
+
+  // Returns false if the item has died meanwhile.
+  [[gnu::always_inline]] Expected<bool> replace(const Found& found, const Probe& probe,
+                                                const detail::Value& value) {
+    if (bytes_values_) return replace_bytes(found, probe, value.bytes);
+    Stripe<P>& stripe = stripe_of(probe);
+    const unsigned place = stripe.enter();
+    if (is_closed(found.state)) [[unlikely]]
+      open_item(found.item, found.state);
+    // LP(update); if the item was erased meanwhile, the update is ordered just before the erase.
+    // All threads must see the value before the update returns. A plain store, with no locked
+    // instruction behind it, does not ensure that.
+    std::uint64_t before = found.value;
+    while (!context_.platform.compare_exchange(found.item->value, before, value.word)) {
+    }
+    const bool durable =
+        persist(found.item, sizeof(Item), "clevel.update.word"_site);  // PP(update)
+    stripe.leave(place);
+    if (!durable) return fail(StatusCode::poisoned);
+    return true;
+  }
+  // Replaces the only pointer to the old value, so the new one is durable first (2b).
+  [[gnu::noinline]] Expected<bool> replace_bytes(const Found& found, const Probe& probe,
+                                                 std::string_view value) {
+    P& platform = context_.platform;
+    auto blob = make_blob(value);
+    if (!blob) return fail(std::move(blob.error()));
+    Stripe<P>& stripe = stripe_of(probe);
+    const unsigned place = stripe.enter();
+    open_item(found.item, found.state);
+    std::uint64_t before = platform.load(found.item->value);
+    do {
+      if (before == kGone) {
+        stripe.leave(place);
+        context_.heap.free(*blob);
+        return false;
+      }
+      if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
+    } while (!platform.compare_exchange(found.item->value, before, *blob));  // LP(update)
+    const bool durable =
+        persist(found.item, sizeof(Item), "clevel.update.blob"_site);  // PP(update)
+    stripe.leave(place);
+    if (!durable) return fail(StatusCode::poisoned);
+    retire_blob(before);
+    return true;
+  }
+  // Opens a closed item before its value changes: the checksum of a closed item covers the value.
+  [[gnu::noinline]] void open_item(Item* item, std::uint64_t state) {
+    P& platform = context_.platform;
+    while (is_live(state) && is_closed(state) && P::runs("clevel.update.open"_site)) {
+      const std::uint64_t value = platform.load(item->value);
+      // If the item is still closed, no thread has replaced the value that was loaded.
+      if (platform.compare_exchange(item->state, state, toggle_closed(state, value))) return;
+    }
+  }
+  // Retires the block that a value word named. A damaged word names none.
+  [[gnu::noinline]] void retire_blob(std::uint64_t blob) {
+    if (context_.heap.is_block(blob)) context_.heap.retire(blob);
+  }
+
+  // Clears the slots of an item that is durably dead. If no item has moved since it was found, it
+  // has one slot, and no other thread stores into that before it is 0 (clevel.I3): a plain store
+  // suffices, and the batch that frees the item writes it back. Otherwise clears all copies and
+  // fences at once. Looks at the moves after the death: a move that begins later sees the death.
+  // Looks at verified_ before the moves: the steps that the walk took since the item was found then
+  // count as moves.
+  [[gnu::always_inline]] bool clear_slots(const Found& found, const Probe& probe) {
+    const bool walked = verified();
+    const std::uint64_t moves = moves_.load(std::memory_order_seq_cst);
+    if (walked && moves == found.moves && moves % kMoveBegun == 0) [[likely]] {
+      context_.platform.store(*found.slot, 0);
+      return true;
+    }
+    return clear_copies(found, probe);
+  }
+  [[gnu::noinline]] bool clear_copies(const Found& found, const Probe& probe) {
+    P& platform = context_.platform;
+    std::uint64_t word = found.word;
+    const LevelList& list = levels();
+    (void)exchange_slot(*found.slot, word, 0);
+    bool copied = false;
+    for (const Level* level : list) {
+      for_each_match(probe, *level, [&](std::uint64_t& slot) {
+        word = found.word;
+        if (platform.load(slot) != word || !exchange_slot(slot, word, 0)) return false;
+        platform.flush(&slot, sizeof(slot), "clevel.erase.copy"_site);
+        copied = true;
+        return false;
+      });
+    }
+    return !copied || platform.fence("clevel.erase.copy"_site);
+  }
+
+  // As compare_exchange, and keeps clevel.I9 if the walk may not have ended.
+  [[gnu::always_inline]] bool exchange_slot(std::uint64_t& slot, std::uint64_t& expected,
+                                            std::uint64_t word) {
+    if (!clean_ || verified()) [[likely]]
+      return context_.platform.compare_exchange(slot, expected, word);
+    return exchange_summed(slot, expected, word);
+  }
+  [[gnu::cold, gnu::noinline]] bool exchange_summed(std::uint64_t& slot, std::uint64_t& expected,
+                                                    std::uint64_t word) {
+    const std::uint64_t rank = walk_rank(slot);
+    const bool walked = rank != ~std::uint64_t{0};
+    const LatchGuard guard(sum_latches_[rank % kSumLatches]);
+    if (!context_.platform.compare_exchange(slot, expected, word)) return false;
+    if (walked && rank >= summed_.load(std::memory_order_relaxed) &&
+        P::runs("clevel.slots.ahead"_site)) {
+      added_ahead_.fetch_add(slot_term(slot, word) - slot_term(slot, expected),
+                             std::memory_order_relaxed);
+    }
+    return true;
+  }
+  // Returns the number of a slot's bucket in the order of the walk, or the largest number if its
+  // level was not there at open.
+  std::uint64_t walk_rank(const std::uint64_t& slot) const {
+    const std::uint64_t at = offset_of(&slot);
+    std::uint64_t rank = 0;
+    for (const Level* level : levels()) {
+      if (!level->inherited) break;
+      const std::uint64_t bucket = (at - level->offset) / sizeof(Bucket);
+      if (at >= level->offset && bucket < level->count) return rank + bucket;
+      rank += level->count;
+    }
+    return ~std::uint64_t{0};
+  }
+
+  // The first half of freeing an item: writes its slot back and stores 0 into its state. The batch
+  // fences.
+  static void prepare_item(void* self, std::uint64_t item) {
+    auto& context = static_cast<Write*>(self)->context_;
+    const auto* block = context.heap.template at<Item>(item);
+    const std::uint64_t slot = slot_of_dead(context.platform.load(block->state));
+    context.platform.flush(context.heap.template at<std::uint64_t>(slot), sizeof(slot),
+                           "clevel.reclaim.slot"_site);
+    context.heap.prepare_free(item);
+  }
+  static void finish_item(void* self, std::uint64_t item) {
+    auto& context = static_cast<Write*>(self)->context_;
+    PERDURE_ASSERT(P, "clevel.I4",
+                   context.platform.poisoned() ||
+                       context.platform.persisted(&context.heap.template at<Item>(item)->state,
+                                                  sizeof(std::uint64_t)));
+    context.heap.finish_free(item);
+  }
+  static void touch_item(void* self, std::uint64_t item) {
+    static_cast<Write*>(self)->context_.heap.touch_free(item);
+  }
+  static constexpr Reclaimer kItemReclaimer{&prepare_item, &finish_item, &touch_item};
+};
+
+}  // namespace perdure::clevel
