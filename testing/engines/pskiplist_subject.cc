@@ -3,10 +3,10 @@
 
 namespace perdure {
 
-template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::IntegerCodec,
-                                    pskiplist::TinyGeometry>;
-template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::BytesCodec,
-                                    pskiplist::TinyGeometry>;
+template class pskiplist::PSkipListMap<
+    Traits<testing::SimPlatform, pskiplist::IntegerCodec, pskiplist::TinyGeometry>>;
+template class pskiplist::PSkipListMap<
+    Traits<testing::SimPlatform, pskiplist::BytesCodec, pskiplist::TinyGeometry>>;
 template class testing::MapSubject<
     testing::PskiplistTraits<pskiplist::IntegerCodec, pskiplist::TinyGeometry>>;
 template class testing::MapSubject<

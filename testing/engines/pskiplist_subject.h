@@ -321,10 +321,10 @@ inline Op versioned_bytes_word_op(Random& random) {
 // pskiplist_subject.cc has the instantiations that tests share.
 namespace perdure {
 
-extern template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::IntegerCodec,
-                                           pskiplist::TinyGeometry>;
-extern template class pskiplist::PSkipList<testing::SimPlatform, pskiplist::BytesCodec,
-                                           pskiplist::TinyGeometry>;
+extern template class pskiplist::PSkipListMap<
+    Traits<testing::SimPlatform, pskiplist::IntegerCodec, pskiplist::TinyGeometry>>;
+extern template class pskiplist::PSkipListMap<
+    Traits<testing::SimPlatform, pskiplist::BytesCodec, pskiplist::TinyGeometry>>;
 extern template class testing::MapSubject<
     testing::PskiplistTraits<pskiplist::IntegerCodec, pskiplist::TinyGeometry>>;
 extern template class testing::MapSubject<

@@ -1,6 +1,7 @@
 // The directory of the multi-version store: PhaST's inner nodes over leaves of its own.
 #include "index/pskiplist/directory.h"
 #include "index/ordered/scan_range.h"
+#include "index/traits.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ class NoStorage final : public Storage {
 };
 
 using P = RealPlatform;
-using Tiny = Directory<P, IntegerCodec, TinyGeometry>;
+using Tiny = Directory<Traits<P, IntegerCodec, TinyGeometry>>;
 
 // Leaves split and are unlinked all the time. A shortcut that was rebuilt before a split was listed
 // used to name the left leaf for keys of the right one, even after it was unlinked. Finds there
@@ -81,7 +82,7 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
 // node stays until there is no memory for further nodes. Leaves are then listed nowhere, nor are
 // the remaining ones after their left neighbours go. Finds there never ended.
 TEST(Directory, InnerNodesAreUsedUp) {
-  using Wide = Directory<P, IntegerCodec, Geometry<4, 1, 4, 16, 1, 2, 2>>;
+  using Wide = Directory<Traits<P, IntegerCodec, Geometry<4, 1, 4, 16, 1, 2, 2>>>;
   P platform;
   NoStorage storage;
   EpochDomain<P> epochs(platform);

@@ -27,7 +27,7 @@ using testing::StepKind;
 struct Peek::Plant {
   using P = SimPlatform;
   using Map = PSkipList<P, IntegerCodec, TinyGeometry>;
-  using Leaves = Directory<P, IntegerCodec, TinyGeometry>;
+  using Leaves = Map::DirectoryT;
 
   static KeyNode<P>& node(Map& map, std::uint64_t key) { return map.nodes_[number(map, key)]; }
   static std::uint32_t number(Map& map, std::uint64_t key) {
@@ -52,11 +52,11 @@ struct Peek::Plant {
     (void)map.write_in_place(node(map, key), State::of(Phase::held, 0), version, 7, false);
   }
   static void append(Map& map, std::uint64_t key, std::uint64_t version) {
-    Map::Fresh fresh;
+    Fresh fresh;
     (void)map.append(node(map, key), State::of(Phase::held, 0), version, 7, false, fresh);
   }
   static void write_first(Map& map, std::uint64_t key) {
-    Map::Fresh fresh;
+    Fresh fresh;
     (void)map.write_first(node(map, key), State::of(Phase::held, 0), 1, {.word = key}, 7, fresh);
   }
   static void give_back(Map& map, std::uint64_t key) {
@@ -71,9 +71,9 @@ struct Peek::Plant {
   }
   // Trims this key alone. The test has set the node's state.
   static void trim(Map& map, std::uint64_t key, std::uint64_t horizon) {
-    Map::Trim trim{.horizon = horizon};
+    Map::Progress progress{.horizon = horizon};
     bool gone = false;
-    (void)map.trim_key(number(map, key), {.word = key}, trim, gone);
+    (void)map.trim_key(number(map, key), {.word = key}, progress, gone);
   }
   static void release(Map& map, std::uint64_t key) {
     const KeyNode<P>& its = node(map, key);
@@ -264,7 +264,7 @@ TEST_F(PskiplistAssert, LeavesChangeLocked) {
   EXPECT_VIOLATES("pskiplist.D1", leaf.unlock());
   EXPECT_VIOLATES("pskiplist.D1", leaf.unlock_gone());
   EXPECT_VIOLATES("pskiplist.D1", Plant::split(directory, first));
-  LeafArena<SimPlatform, IntegerCodec, TinyGeometry> arena;
+  LeafArena<Traits<SimPlatform, IntegerCodec, TinyGeometry>> arena;
   ASSERT_TRUE(arena.reserve(4).ok());
   const std::uint32_t taken = arena.take();
   EXPECT_VIOLATES("pskiplist.D1", arena.give(taken));

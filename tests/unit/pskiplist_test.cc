@@ -60,6 +60,7 @@ template <class Codec>
 class Looked {
  public:
   using Map = pskiplist::PSkipList<SimPlatform, Codec, pskiplist::TinyGeometry>;
+  using Chain = pskiplist::KeyChain<Traits<SimPlatform, Codec, pskiplist::TinyGeometry>>;
 
   Looked() {
     SimPlatform::seed(1);
@@ -88,8 +89,8 @@ class Looked {
   // The slot of the n-th key.
   std::uint64_t slot(std::uint32_t n) {
     std::uint64_t block = word(root() + offsetof(pskiplist::layout::Root, chain));
-    for (; n >= Map::Chain::kSlots; n -= Map::Chain::kSlots) block = word(block);
-    return Map::Chain::slot_in(block, n);
+    for (; n >= Chain::kSlots; n -= Chain::kSlots) block = word(block);
+    return Chain::slot_in(block, n);
   }
   std::uint64_t size() const { return memory_.size(); }
 

@@ -1,267 +1,339 @@
 // Directory: the keys of the multi-version store in order, in DRAM: leaves of sorted words and node
-// numbers, under the inner nodes of index/ordered, which lead to a leaf; and beside them hints, by
-// which most lookups of one key come to its node at once (key_hints.h).
+// numbers (leaf.h), under the inner nodes of index/ordered, which lead to a leaf. Hints beside them
+// lead most lookups of one key to its node at once (key_hints.h). Lookups: directory_lookup.h.
 //
 // INVARIANTS (DRAM)
-//   pskiplist.D1  A leaf's version is odd while it is changed, and rises with every change; its
-//       kGone bit says that it was unlinked for good. Leaves are locked from left to right.
+//   pskiplist.D1  A leaf's version is odd while the leaf is changed, and rises with every change.
+//       Its kGone bit says that the leaf was unlinked for good. Leaves are locked from left to
+//       right.
 //   pskiplist.D2  A key lies in the leaf whose range it is in: low < key <= bound, in byte strings
-//       by separators. Ranges are split, and given to the right neighbour; a bound never rises.
+//       by separators. A range is split, or given to the right neighbour; a bound never rises.
 //   pskiplist.D3  The first and the last leaf of a partition stay.
-//   pskiplist.D4  A node that a hint names is listed in a leaf: it is named behind that, and not
-//       any more before it is taken out.
-// Who reads looks at the version before and after: what it read was so in between.
-// RECLAMATION  leaves through epochs.
-// PROGRESS  lookups retry while their leaf changes; a change waits for another in its leaf, or in
-//   its bucket of hints. Nothing is written back here.
+//   pskiplist.D4  A node that a hint names is listed in a leaf: the hint is made after the node was
+//       listed, and goes before the node leaves the leaf.
+// A reader loads the version before and after. If both are equal, it has read one moment between.
+// RECLAMATION  Leaves go through epochs.
+// PROGRESS  A lookup retries while its leaf changes. A change waits for another one in its leaf, or
+//   in its bucket of hints. Nothing is written back here.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
+#include <cstdlib>
 
-#include "heap/heap.h"
-#include "index/ordered/inner.h"
-#include "index/pskiplist/key_hints.h"
-#include "index/pskiplist/key_node.h"
-#include "index/pskiplist/layout.h"
-#include "index/record.h"
+#include "index/pskiplist/directory_lookup.h"
 
 namespace perdure::pskiplist {
 
-using ordered::BytesCodec;
-using ordered::IntegerCodec;
-using ordered::kNoLeaf;
-using ordered::Probe;
-using ordered::Separator;
-
 struct Peek;
 
-template <Platform P, class Codec, class G>
-struct alignas(64) Leaf {
-  template <class T>
-  using Atomic = typename P::template Atomic<T>;
-  static constexpr std::uint32_t kKeys = G::kLeafKeys;
-  static constexpr std::uint64_t kLocked = 1;
-  static constexpr std::uint64_t kGone = 2;
-
-  Atomic<std::uint64_t> version{0};
-  Atomic<std::uint64_t> low{0};    // inclusive word, if there is no separator
-  Atomic<std::uint64_t> bound{0};  // inclusive
-  Atomic<std::uint32_t> next{kNoLeaf};
-  Atomic<std::uint32_t> count{0};
-  [[no_unique_address]] ordered::Separators<P, Codec::kBytes> separators;
-  alignas(64) Atomic<std::uint64_t> words[kKeys];
-  Atomic<std::uint32_t> nodes[kKeys];
-
-  bool below(const Probe& probe) const noexcept {
-    return ordered::lies_below<Codec::kBytes>(*this, probe);
-  }
-  bool above(const Probe& probe) const noexcept {
-    return ordered::lies_above<Codec::kBytes>(*this, probe);
-  }
-  void prefetch() const noexcept {
-    const auto* bytes = reinterpret_cast<const char*>(this);
-    for (std::size_t line = 0; line < sizeof(*this); line += kLine) {
-      __builtin_prefetch(bytes + line);
-    }
-  }
-  bool locked() const noexcept {
-    return (version.load(std::memory_order_relaxed) & (kLocked | kGone)) == kLocked;
-  }
-  bool try_lock(std::uint64_t seen) noexcept {
-    return version.compare_exchange_strong(seen, seen | kLocked, std::memory_order_acq_rel);
-  }
-  void unlock() noexcept {
-    PERDURE_ASSERT(P, "pskiplist.D1", locked());
-    version.store((version.load(std::memory_order_relaxed) | 3) + 1, std::memory_order_release);
-  }
-  void unlock_gone() noexcept {
-    PERDURE_ASSERT(P, "pskiplist.D1", locked());
-    version.store(((version.load(std::memory_order_relaxed) | 3) + 1) | kGone,
-                  std::memory_order_release);
-  }
-};
-
-template <Platform P, class Codec, class G>
-class LeafArena {
- public:
-  using Desc = Leaf<P, Codec, G>;
-  static constexpr bool kBytes = Codec::kBytes;
-
-  Status reserve(std::size_t leaves) noexcept {
-    return leaves_.reserve(std::min<std::size_t>(leaves + 1, 0xFFFFFFF0));
-  }
-  Desc& operator[](std::uint32_t number) const noexcept { return leaves_[number]; }
-  // Locked; or kNoLeaf.
-  std::uint32_t take() noexcept {
-    std::uint32_t number = kNoLeaf;
-    {
-      LatchGuard guard(latch_);
-      if (free_ != kNoLeaf) {
-        number = free_;
-        free_ = leaves_[number].next.load(std::memory_order_relaxed);
-      } else if (high_ + 1 < leaves_.capacity()) {
-        number = ++high_;
-      }
-    }
-    if (number == kNoLeaf) return kNoLeaf;
-    Desc& leaf = leaves_[number];
-    const std::uint64_t version = leaf.version.load(std::memory_order_relaxed);
-    leaf.version.store(((version | 3) + 1) | Desc::kLocked, std::memory_order_relaxed);
-    leaf.next.store(kNoLeaf, std::memory_order_relaxed);
-    leaf.count.store(0, std::memory_order_relaxed);
-    return number;
-  }
-  void give(std::uint32_t number) noexcept {
-    LatchGuard guard(latch_);
-    PERDURE_ASSERT(P, "pskiplist.D1",
-                   (leaves_[number].version.load(std::memory_order_relaxed) & Desc::kGone) != 0);
-    leaves_[number].next.store(free_, std::memory_order_relaxed);
-    free_ = number;
-  }
-  std::uint32_t taken() noexcept {
-    LatchGuard guard(latch_);
-    return high_;
-  }
-
- private:
-  Arena<Desc> leaves_;
-  typename P::Latch latch_;
-  std::uint32_t free_ = kNoLeaf;
-  std::uint32_t high_ = 0;
-};
-
-// A key of the directory, for building it.
+// A key and its node, to build the directory from.
 struct Listed {
   std::uint64_t word;
   std::uint32_t node;
 };
 
-template <Platform P, class Codec, class G>
-class Directory {
+template <class T>
+class Directory : public DirectoryLookup<T> {
   friend struct Peek;  // of tests, into leaves
+  using Base = DirectoryLookup<T>;
+  using Base::enter, Base::epochs_, Base::hash_of, Base::hints_, Base::inner_, Base::kBytes;
+  using Base::leaves_, Base::nodes_, Base::position_of;
+  using typename Base::P, typename Base::G;
 
  public:
-  using LeafT = Leaf<P, Codec, G>;
-  using Inner = ordered::InnerIndex<P, LeafArena<P, Codec, G>, G::kInnerLeaves>;
-  static constexpr std::uint32_t kKeys = G::kLeafKeys;
-
-  // What a leaf held at one moment.
-  struct Batch {
-    std::uint32_t count = 0;
-    std::uint64_t low = 0, bound = 0;
-    const Separator<P>* low_separator = nullptr;
-    const Separator<P>* bound_separator = nullptr;
-    std::uint64_t words[kKeys];
-    std::uint32_t nodes[kKeys];
-  };
+  using Base::key_of, Base::kKeys, Base::prefetch_key;
+  using typename Base::Inner, typename Base::LeafT;
 
   Directory(const P& platform, const Heap<P>& heap, const NodeTable<P>& nodes,
-            EpochDomain<P>& epochs) noexcept
-      : platform_(platform), heap_(heap), nodes_(nodes), epochs_(epochs), inner_(leaves_, epochs) {}
+            EpochDomain<P>& epochs)
+      : Base(platform, heap, nodes, epochs) {}
   Directory(const Directory&) = delete;
   Directory& operator=(const Directory&) = delete;
-  ~Directory();
-
-  Status reserve(std::size_t max_leaves) noexcept;
-  // From keys in order, while nothing else runs.
-  Status build(const Listed* keys, std::size_t count, std::size_t threads) noexcept;
-
-  // The key's node, or 0. The caller is pinned.
-  std::uint32_t find(const Probe& probe) const noexcept;
-  // The same, slower for keys that are not there; hinted(node) is called before a node is looked at
-  // that a hint names.
-  template <class F>
-  std::uint32_t find(const Probe& probe, F&& hinted) const noexcept;
-  // The same, faster for keys that are not there, slower for others.
-  std::uint32_t find_maybe_new(const Probe& probe) const noexcept;
-  std::uint32_t find_likely_new(const Probe& probe) const noexcept {
-    prefetch_hint(probe);  // for put()
-    return find_listed(probe);
-  }
-  // The same by the leaves alone; by the hints alone, which know most nodes and not all.
-  std::uint32_t find_listed(const Probe& probe) const noexcept;
-  std::uint32_t find_hinted(const Probe& probe) const noexcept {
-    return hints_.find(hash_of(probe), [&](std::uint32_t node) { return is_of(node, probe); });
-  }
-  // Lists the node under its key; answers 0, or the node that is listed already. The caller is
-  // pinned, and holds the node. Errors: out_of_memory.
-  Expected<std::uint32_t> put(const Probe& probe, std::uint32_t node) noexcept;
-  void remove(const Probe& probe, std::uint32_t node) noexcept;
-  // The leaf in whose range the position lies.
-  void collect(const Probe& position, Batch& batch) const noexcept;
-
-  // For groups of lookups: the steps of find_hinted(), then the first two of find_listed().
-  void prefetch_hint(const Probe& probe) const noexcept { hints_.prefetch(hash_of(probe)); }
-  std::uint32_t prefetch_node(const Probe& probe) const noexcept {
-    const std::uint32_t likely = hints_.find(hash_of(probe), [](std::uint32_t) { return true; });
-    __builtin_prefetch(&nodes_[likely]);
-    return likely;
-  }
-  void prefetch_key(std::uint32_t node) const noexcept {
-    if constexpr (Codec::kBytes) {
-      __builtin_prefetch(heap_.template at<RecordPrefix>(nodes_[node].key));
+  [[gnu::noinline]] ~Directory() {
+    epochs_.drain_all();
+    if constexpr (kBytes) {
+      if (leaves_.taken() == 0) return;
+      for (std::uint32_t p = 0; p < inner_.partitioning().count(); ++p) {
+        for (std::uint32_t n = inner_.first_leaf(p); n != kNoLeaf;
+             n = leaves_[n].next.load(std::memory_order_relaxed)) {
+          inner_.release(leaves_[n].separators.bound.load(std::memory_order_relaxed));
+          inner_.release(leaves_[n].separators.low.load(std::memory_order_relaxed));
+        }
+      }
+      epochs_.drain_all();
     }
   }
-  void prefetch_shortcut(const Probe& probe) const noexcept { inner_.prefetch_shortcut(probe); }
-  void prefetch_leaf(const Probe& probe) const noexcept {
-    leaves_[inner_.locate(probe)].prefetch();
+
+  [[gnu::noinline]] Status reserve(std::size_t max_leaves) {
+    const ordered::Partitioning partitioning{.bits = G::kPartitionBits,
+                                             .shift = 64 - G::kPartitionBits};
+    if (Status s = leaves_.reserve(max_leaves); !s.ok()) return s;
+    if (Status s = hints_.reserve(nodes_.capacity()); !s.ok()) return s;
+    return inner_.reserve(partitioning, max_leaves);
+  }
+  // Builds all of it from keys in order, while nothing else runs.
+  [[gnu::noinline]] Status build(const Listed* keys, std::size_t count, std::size_t threads) {
+    const ordered::Partitioning& partitioning = inner_.partitioning();
+    std::size_t begin = 0;
+    for (std::uint32_t p = 0; p < partitioning.count(); ++p) {
+      const Listed* end =
+          std::upper_bound(keys + begin, keys + count, partitioning.bound(p),
+                           [](std::uint64_t bound, const Listed& key) { return bound < key.word; });
+      const auto n = static_cast<std::size_t>(end - (keys + begin));
+      if (Status s = build_partition(p, keys + begin, n); !s.ok()) return s;
+      begin += n;
+    }
+    hints_.prepare(count);
+    P::parallel(threads, [&](std::size_t t) {
+      const std::size_t from = count * t / threads;
+      name_keys(keys + from, count * (t + 1) / threads - from);
+    });
+    return {};
   }
 
-  std::string_view key_of(std::uint32_t node) const noexcept;
-  std::uint64_t hints() const noexcept { return hints_.named(); }  // no change is in flight
-  std::uint32_t leaves() noexcept { return leaves_.taken(); }
-  std::uint64_t inner_nodes() const noexcept { return inner_.node_count(); }
-  std::uint64_t dram_bytes() noexcept {
-    return inner_.dram_bytes() + hints_.dram_bytes() +
-           std::uint64_t{leaves_.taken()} * sizeof(LeafT);
+  // Lists the node under its key. Returns 0, or the node that is listed already. The caller is
+  // pinned, and holds the node. Errors: out_of_memory.
+  [[gnu::noinline]] Expected<std::uint32_t> put(const Probe& probe, std::uint32_t node) {
+    for (;;) {
+      const std::uint32_t number = lock_for(probe);
+      LeafT& leaf = leaves_[number];
+      bool found = false;
+      const std::uint32_t position = position_of(leaf, probe, found);
+      if (found) {
+        const std::uint32_t there = leaf.nodes[position].load(std::memory_order_relaxed);
+        leaf.unlock();
+        return there;
+      }
+      const std::uint32_t count = leaf.count.load(std::memory_order_relaxed);
+      if (count == kKeys) {
+        Status s = split(number, position);
+        leaf.unlock();
+        if (!s.ok()) return fail(std::move(s));
+        continue;
+      }
+      for (std::uint32_t i = count; i > position; --i) {
+        leaf.copy(i, leaf, i - 1, std::memory_order_release);
+      }
+      leaf.words[position].store(probe.word, std::memory_order_release);
+      leaf.nodes[position].store(node, std::memory_order_release);
+      leaf.count.store(count + 1, std::memory_order_release);
+      leaf.unlock();
+      hints_.put(hash_of(probe), node);  // pskiplist.D4
+      hints_.grow(
+          node, [this](std::uint32_t named) { return hash_of(named); },
+          [this](std::uint32_t named) -> const void* { return &nodes_[named]; });
+      return 0U;
+    }
+  }
+  [[gnu::noinline]] void remove(const Probe& probe, std::uint32_t node) {
+    hints_.remove(hash_of(probe), node);  // pskiplist.D4
+    PERDURE_ASSERT(P, "pskiplist.D4", !is_hinted(node));
+    const std::uint32_t number = lock_for(probe);
+    LeafT& leaf = leaves_[number];
+    bool found = false;
+    const std::uint32_t position = position_of(leaf, probe, found);
+    std::uint32_t count = leaf.count.load(std::memory_order_relaxed);
+    if (found && leaf.nodes[position].load(std::memory_order_relaxed) == node) {
+      for (std::uint32_t i = position; i + 1 < count; ++i) {
+        leaf.copy(i, leaf, i + 1, std::memory_order_release);
+      }
+      leaf.count.store(--count, std::memory_order_release);
+    }
+    leaf.unlock();
+    if (count == 0) try_unlink(number);
   }
 
  private:
-  static std::uint64_t hash_of(const Probe& probe) noexcept {
-    return KeyHints<P>::template hash<Codec::kBytes>(probe.word, probe.bytes);
-  }
-  // Of a node that is listed.
-  std::uint64_t hash_of(std::uint32_t node) const noexcept {
-    if constexpr (Codec::kBytes) return KeyHints<P>::template hash<true>(0, key_of(node));
-    return KeyHints<P>::template hash<false>(nodes_[node].key, {});
-  }
   // Whether the hints name the node under the key that it has.
-  bool is_hinted(std::uint32_t node) const noexcept {
+  bool is_hinted(std::uint32_t node) const {
     return hints_.find(hash_of(node), [&](std::uint32_t named) { return named == node; }) != 0;
   }
-  bool adjoin(const LeafT& left, const LeafT& right) const noexcept;
-  bool is_first(const LeafT& leaf, std::uint32_t number) const noexcept {
+  bool is_first(const LeafT& leaf, std::uint32_t number) const {
     const std::uint64_t bound = leaf.bound.load(std::memory_order_relaxed);
     return number == inner_.first_leaf(inner_.partitioning().of(bound));
   }
-  bool is_of(std::uint32_t node, const Probe& probe) const noexcept {
-    if constexpr (Codec::kBytes) return key_of(node) == probe.bytes;
-    return nodes_[node].key == probe.word;
+  [[gnu::noinline]] std::uint32_t lock_for(const Probe& probe) {
+    for (unsigned spins = 0;; P::pause(spins++)) {
+      std::uint64_t version = 0;
+      const std::uint32_t number = enter(probe, version);
+      if (leaves_[number].try_lock(version)) return number;
+    }
   }
-  std::uint32_t enter(const Probe& probe, std::uint64_t& version) const noexcept;
-  std::uint32_t position_of(const LeafT& leaf, const Probe& probe, bool& found) const noexcept;
-  std::uint32_t lock_for(const Probe& probe) noexcept;
-  Status split(std::uint32_t number, std::uint32_t position) noexcept;
-  void try_unlink(std::uint32_t number) noexcept;
-  bool unlink_locked(LeafT& left, std::uint32_t number) noexcept;
-  Status build_partition(std::uint32_t partition, const Listed* keys, std::size_t count) noexcept;
-  void name_keys(const Listed* keys, std::size_t count) noexcept;
-  static void finish_leaf(void* self, std::uint64_t number) {
-    static_cast<Directory*>(self)->leaves_.give(static_cast<std::uint32_t>(number));
+  // Splits a leaf that is full and locked. A key shall lie at `position`. If keys come in order,
+  // the left leaf stays full.
+  [[gnu::noinline]] Status split(std::uint32_t number, std::uint32_t position) {
+    LeafT& leaf = leaves_[number];
+    const std::uint32_t keep = position == kKeys ? kKeys - 1 : kKeys / 2;
+    const std::uint64_t middle = leaf.words[keep - 1].load(std::memory_order_relaxed);
+    PERDURE_ASSERT(P, "pskiplist.D1", leaf.locked());
+    PERDURE_ASSERT(P, "pskiplist.D2",
+                   leaf.low.load(std::memory_order_relaxed) <= middle &&
+                       middle <= leaf.bound.load(std::memory_order_relaxed));
+    Separator<P>* separator = nullptr;
+    if constexpr (kBytes) {
+      separator =
+          Separator<P>::make(key_of(leaf.nodes[keep - 1].load(std::memory_order_relaxed)), 0);
+      if (separator == nullptr) return StatusCode::out_of_memory;
+    }
+    const std::uint32_t fresh = leaves_.take();
+    if (fresh == kNoLeaf) {
+      inner_.release(separator);
+      return StatusCode::out_of_memory;
+    }
+    LeafT& right = leaves_[fresh];
+    for (std::uint32_t i = keep; i < kKeys; ++i) {
+      right.copy(i - keep, leaf, i, std::memory_order_relaxed);
+    }
+    right.count.store(kKeys - keep, std::memory_order_relaxed);
+    right.low.store(kBytes ? middle : middle + 1, std::memory_order_relaxed);
+    right.bound.store(leaf.bound.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    if constexpr (kBytes) {
+      Inner::share(separator);  // once as the left's bound, once as the right's low
+      right.separators.low.store(separator, std::memory_order_relaxed);
+      right.separators.bound.store(leaf.separators.bound.load(std::memory_order_relaxed),
+                                   std::memory_order_relaxed);
+      leaf.separators.bound.store(separator, std::memory_order_release);
+    }
+    right.next.store(leaf.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    leaf.next.store(fresh, std::memory_order_release);
+    leaf.bound.store(middle, std::memory_order_release);
+    leaf.count.store(keep, std::memory_order_release);
+    // Both leaves are locked until the new one is listed: the next split of either comes after it.
+    // Without memory for that the new leaf is reached from its left neighbour.
+    (void)inner_.insert_after(inner_.partitioning().of(middle), number, fresh);
+    right.unlock();
+    return {};
+  }
+  [[gnu::noinline]] void try_unlink(std::uint32_t number) {
+    const LeafT& leaf = leaves_[number];
+    const std::uint64_t seen = leaf.version.load(std::memory_order_acquire);
+    if ((seen & LeafT::kGone) != 0 || leaf.next.load(std::memory_order_acquire) == kNoLeaf) return;
+    Probe left_probe{.word = leaf.low.load(std::memory_order_acquire)};
+    if constexpr (kBytes) {
+      const Separator<P>* s = leaf.separators.low.load(std::memory_order_acquire);
+      if (s == nullptr) return;  // first of its partition
+      left_probe.bytes = s->view();
+    } else {
+      const auto& partitioning = inner_.partitioning();
+      if (left_probe.word == partitioning.low(partitioning.of(left_probe.word))) return;
+      --left_probe.word;
+    }
+    const std::uint32_t left_number = lock_for(left_probe);
+    LeafT& left = leaves_[left_number];
+    if (left_number != number && left.next.load(std::memory_order_relaxed) == number) {
+      LeafT& victim = leaves_[number];
+      for (unsigned spins = 0;; P::pause(spins++)) {
+        const std::uint64_t version = victim.version.load(std::memory_order_acquire);
+        if ((version & LeafT::kLocked) == 0 && victim.try_lock(version)) break;
+      }
+      if (!unlink_locked(left, number)) victim.unlock();
+    }
+    left.unlock();
+  }
+  // Whether the range of one leaf ends where that of the other begins. The left one is locked.
+  bool adjoin(const LeafT& left, const LeafT& right) const {
+    const std::uint64_t bound = left.bound.load(std::memory_order_relaxed);
+    const std::uint64_t low = right.low.load(std::memory_order_relaxed);
+    if constexpr (kBytes) {
+      return bound == low && left.separators.bound.load(std::memory_order_relaxed) ==
+                                 right.separators.low.load(std::memory_order_relaxed);
+    }
+    return bound + 1 == low;
+  }
+  // Both leaves are locked. The range goes to the right neighbour: no bound rises.
+  [[gnu::noinline]] bool unlink_locked(LeafT& left, std::uint32_t number) {
+    LeafT& leaf = leaves_[number];
+    const std::uint32_t right_number = leaf.next.load(std::memory_order_relaxed);
+    if (right_number == kNoLeaf || leaf.count.load(std::memory_order_relaxed) != 0) return false;
+    LeafT& right = leaves_[right_number];
+    PERDURE_ASSERT(P, "pskiplist.D1", left.locked() && leaf.locked());
+    PERDURE_ASSERT(P, "pskiplist.D3", !is_first(leaf, number));
+    PERDURE_ASSERT(P, "pskiplist.D2", adjoin(left, leaf) && adjoin(leaf, right));
+    // Gives the range up first: while two leaves have it, no thread may insert on the right.
+    leaf.unlock_gone();
+    right.low.store(leaf.low.load(std::memory_order_relaxed), std::memory_order_release);
+    if constexpr (kBytes) {
+      Separator<P>* before = right.separators.low.load(std::memory_order_relaxed);
+      right.separators.low.store(leaf.separators.low.load(std::memory_order_relaxed),
+                                 std::memory_order_release);
+      inner_.release(before);
+    }
+    left.next.store(right_number, std::memory_order_release);
+    inner_.remove(inner_.partitioning().of(leaf.bound.load(std::memory_order_relaxed)), number,
+                  right_number);
+    if constexpr (kBytes) {
+      inner_.release(leaf.separators.bound.load(std::memory_order_relaxed));
+    }
+    epochs_.retire(kLeafReclaimer, &leaves_, number);
+    return true;
+  }
+
+  // In steps of one cache miss each; the misses of a group overlap.
+  [[gnu::noinline]] void name_keys(const Listed* keys, std::size_t count) {
+    constexpr std::size_t kGroup = 16;
+    std::uint64_t hashes[kGroup];
+    for (std::size_t begin = 0; begin < count; begin += kGroup) {
+      const std::size_t n = std::min(kGroup, count - begin);
+      const Listed* group = keys + begin;
+      for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(&nodes_[group[i].node]);
+      for (std::size_t i = 0; i < n; ++i) prefetch_key(group[i].node);
+      for (std::size_t i = 0; i < n; ++i) {
+        hashes[i] = hash_of(group[i].node);
+        hints_.prefetch(hashes[i]);
+      }
+      for (std::size_t i = 0; i < n; ++i) hints_.put(hashes[i], group[i].node);
+    }
+  }
+  [[gnu::noinline]] Status build_partition(std::uint32_t partition, const Listed* keys,
+                                           std::size_t count) {
+    constexpr std::uint32_t kFill = kKeys * 3 / 4;
+    const ordered::Partitioning& partitioning = inner_.partitioning();
+    const std::size_t leaves = count == 0 ? 1 : (count + kFill - 1) / kFill;
+    auto* numbers = static_cast<std::uint32_t*>(std::malloc(leaves * sizeof(std::uint32_t)));
+    if (numbers == nullptr) return StatusCode::out_of_memory;
+    std::uint64_t low = partitioning.low(partition);
+    Separator<P>* separator = nullptr;  // of low
+    Status s;
+    for (std::size_t l = 0; l < leaves && s.ok(); ++l) {
+      numbers[l] = leaves_.take();
+      if (numbers[l] == kNoLeaf) {
+        s = StatusCode::out_of_memory;
+        break;
+      }
+      LeafT& leaf = leaves_[numbers[l]];
+      const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(kFill, count - l * kFill));
+      for (std::uint32_t i = 0; i < n; ++i) {
+        PERDURE_ASSERT(P, "pskiplist.D2",
+                       l + i == 0 || keys[l * kFill + i - 1].word <= keys[l * kFill + i].word);
+        leaf.words[i].store(keys[l * kFill + i].word, std::memory_order_relaxed);
+        leaf.nodes[i].store(keys[l * kFill + i].node, std::memory_order_relaxed);
+      }
+      leaf.count.store(n, std::memory_order_relaxed);
+      const bool last = l + 1 == leaves;
+      const std::uint64_t bound =
+          last ? partitioning.bound(partition) : keys[l * kFill + n - 1].word;
+      leaf.low.store(low, std::memory_order_relaxed);
+      leaf.bound.store(bound, std::memory_order_relaxed);
+      low = kBytes ? bound : bound + 1;
+      if constexpr (kBytes) {
+        leaf.separators.low.store(separator, std::memory_order_relaxed);
+        separator = last ? nullptr : Separator<P>::make(key_of(keys[l * kFill + n - 1].node), 0);
+        if (!last && separator == nullptr) s = StatusCode::out_of_memory;
+        leaf.separators.bound.store(separator, std::memory_order_relaxed);
+        Inner::share(separator);
+      }
+      if (l > 0) leaves_[numbers[l - 1]].next.store(numbers[l], std::memory_order_relaxed);
+      leaf.unlock();
+    }
+    if (s.ok()) s = inner_.build(partition, numbers, leaves);
+    std::free(numbers);
+    return s;
+  }
+  static void finish_leaf(void* leaves, std::uint64_t number) {
+    static_cast<LeafArena<T>*>(leaves)->give(static_cast<std::uint32_t>(number));
   }
   static constexpr Reclaimer kLeafReclaimer{nullptr, &finish_leaf};
-
-  const P& platform_;
-  const Heap<P>& heap_;
-  const NodeTable<P>& nodes_;
-  EpochDomain<P>& epochs_;
-  LeafArena<P, Codec, G> leaves_;
-  Inner inner_;
-  KeyHints<P> hints_;
 };
 
 }  // namespace perdure::pskiplist
-
-#include "index/pskiplist/directory.inl.h"  // IWYU pragma: keep

@@ -1,27 +1,27 @@
-// KeyHints: from the hash of a key to the number of its node, in DRAM: one cache miss, where the
-// way through the directory takes three.
+// KeyHints: from the hash of a key to the number of its node, in DRAM. A lookup takes one cache
+// miss; the way through the directory takes three.
 //
-// WHAT  Linear hashing (Litwin, VLDB 1980) over buckets of one line, in one array: as nodes come,
-//   the bucket whose turn it is is divided between itself and a new one at the end. No pause that
-//   grows with the number of keys, no second table.
-// WHEN NOT  It need not be complete: a bucket that is full takes no more, and who meets a bucket
-//   while it is divided may miss what is in it. What is not found here is asked of the directory.
-//   Keys that were chosen to collide lose their hints, and nothing else.
+// WHAT  Linear hashing (Litwin, VLDB 1980) over buckets of one line, in one array. As nodes come,
+//   one bucket after the other is divided between itself and a new one at the end. There is no
+//   pause that grows with the number of keys, and no second table.
+// WHEN NOT  The hints may be incomplete. A full bucket takes no more nodes, and a lookup may miss
+//   the nodes of a bucket while it is divided. A key that is not found here is looked up in the
+//   directory. Keys that were chosen to collide lose their hints, and nothing else.
 // INVARIANTS (DRAM)
-//   pskiplist.H1  A node that is named here is listed in a leaf: named after it has come there, and
-//       no longer before it leaves. So it is not used again while anybody is pinned who has seen it
-//       here.
-//   pskiplist.H2  A node is named in the bucket of its key, by the number of buckets, or nowhere.
-//       Buckets change with their latch held; the number of buckets with that of the one that is
-//       divided, so that who has a latch and finds the number still leads there holds the right
-//       one.
-//   pskiplist.H3  A tag says which nodes are worth a look, and nothing else: it may be of the node
-//       that was there before. The key of the node decides.
-// ORDERING  nodes, buckets_: stored release, loaded acquire: who sees a node sees its key, or where
-//   its record lies; who sees a new bucket sees what is in it.
-// PROGRESS  lookups are wait-free. Changes wait for another one in their bucket; a division looks
-//   at the keys of at most 12 nodes meanwhile: cache misses, and all bytes of strings. There is one
-//   division at a time, and nobody waits for his turn.
+//   pskiplist.H1  A node that is named here is listed in a leaf: it is named after it was listed,
+//       and the name goes before the node leaves the leaf. So a node that a pinned thread has seen
+//       here is not reused.
+//   pskiplist.H2  A node is named in the bucket that its key has by the number of buckets, or
+//       nowhere. A bucket changes with its latch held. The number of buckets changes with the latch
+//       of the divided bucket held. So a thread that holds a latch, and finds that the number still
+//       leads to that bucket, holds the right one.
+//   pskiplist.H3  A tag only says which nodes to compare. It may belong to the node that was there
+//       before; the key of the node decides.
+// ORDERING  nodes and buckets_ are stored release and loaded acquire. A thread that sees a node
+//   sees its key, or where its record lies. A thread that sees a new bucket sees its nodes.
+// PROGRESS  Lookups are wait-free. A change waits for another one in its bucket. A division
+//   compares the keys of at most 12 nodes meanwhile: cache misses, and all bytes of strings. There
+//   is one division at a time, and no thread waits to make one.
 #pragma once
 
 #include <algorithm>
@@ -41,32 +41,32 @@ template <Platform P>
 class KeyHints {
  public:
   static constexpr std::uint32_t kNodes = 12;  // of a bucket
-  // Keys per bucket: while each in turn is divided, those whose turn has not come have up to twice
-  // as many.
+  // Keys per bucket on average. Buckets that are not divided yet in this round have up to twice as
+  // many.
   static constexpr std::uint32_t kFill = 5;
 
   template <bool kBytes>
-  static std::uint64_t hash(std::uint64_t word, std::string_view bytes) noexcept {
+  static std::uint64_t hash(std::uint64_t word, std::string_view bytes) {
     return mix(kBytes ? std::hash<std::string_view>{}(bytes) : word);
   }
 
-  // For nodes of these numbers at most. One bucket.
-  Status reserve(std::size_t nodes) noexcept {
+  // For node numbers up to `nodes`. Begins with one bucket.
+  Status reserve(std::size_t nodes) {
     capacity_ = nodes / kFill + 1;
     buckets_.store(1, std::memory_order_relaxed);
     return table_.reserve(capacity_);
   }
-  // As many buckets as `keys` want, while all are empty.
-  void prepare(std::size_t keys) noexcept {
+  // Sets the number of buckets for so many keys. All buckets are empty.
+  void prepare(std::size_t keys) {
     buckets_.store(std::clamp<std::size_t>(keys / kFill, 1, capacity_), std::memory_order_relaxed);
   }
 
-  [[gnu::always_inline]] void prefetch(std::uint64_t hash) const noexcept {
+  [[gnu::always_inline]] void prefetch(std::uint64_t hash) const {
     __builtin_prefetch(&bucket_of(hash));
   }
-  // The first node for which is_of(node) answers true, or 0. The caller is pinned.
+  // Returns the first node for which is_of(node) returns true, or 0. The caller is pinned.
   template <class F>
-  [[gnu::always_inline]] std::uint32_t find(std::uint64_t hash, F&& is_of) const noexcept {
+  [[gnu::always_inline]] std::uint32_t find(std::uint64_t hash, F&& is_of) const {
     const Bucket& bucket = bucket_of(hash);
     std::uint64_t m = P::match_line(bucket.tags, tag_of(hash)) & ((1U << kNodes) - 1);
     for (; m != 0; m &= m - 1) {
@@ -76,25 +76,26 @@ class KeyHints {
     return 0;
   }
 
-  // Names the node, which is listed and stays so until this returns, if there is room for it.
-  void put(std::uint64_t hash, std::uint32_t node) noexcept {
+  // Names the node if its bucket has room. The node is listed, and stays so until this returns.
+  void put(std::uint64_t hash, std::uint32_t node) {
     Bucket& bucket = lock(hash);
     put_locked(bucket, tag_of(hash), node);
     bucket.latch.unlock();
   }
-  // Does not name the node any more, which has this hash.
-  void remove(std::uint64_t hash, std::uint32_t node) noexcept {
+  // Removes the name of the node, which has this hash.
+  void remove(std::uint64_t hash, std::uint32_t node) {
     Bucket& bucket = lock(hash);
     for (auto& named : bucket.nodes) {
       if (named.load(std::memory_order_relaxed) == node) named.store(0, std::memory_order_release);
     }
     bucket.latch.unlock();
   }
-  // Divides the bucket whose turn it is if so many nodes want more of them, and nobody else is at
-  // it. hash_of(node) answers for nodes that are named. Nodes come one by one, so what a division
-  // needs is fetched some nodes ahead: its buckets, then the lines at place_of(node) of each node.
+  // Divides the next bucket in turn if so many nodes need more buckets and no other thread divides
+  // one. hash_of(node) is called for nodes that are named. Nodes come one by one, so this
+  // prefetches some nodes ahead for a division: its buckets, then the lines at place_of(node) of
+  // each node.
   template <class F, class Place>
-  [[gnu::always_inline]] void grow(std::uint32_t nodes, F&& hash_of, Place&& place_of) noexcept {
+  [[gnu::always_inline]] void grow(std::uint32_t nodes, F&& hash_of, Place&& place_of) {
     const std::uint64_t count = buckets_.load(std::memory_order_relaxed);
     const std::uint64_t bound = kFill * count;
     if (nodes + 2 == bound && count < capacity_) {
@@ -108,8 +109,8 @@ class KeyHints {
     }
   }
 
-  // How many nodes are named; no change is in flight. O(buckets).
-  std::uint64_t named() const noexcept {
+  // Returns how many nodes are named. No change is in flight. O(buckets).
+  std::uint64_t named() const {
     std::uint64_t count = 0;
     const std::uint64_t buckets = buckets_.load(std::memory_order_relaxed);
     for (std::uint64_t i = 0; i < buckets; ++i) {
@@ -117,7 +118,7 @@ class KeyHints {
     }
     return count;
   }
-  std::uint64_t dram_bytes() const noexcept {
+  std::uint64_t dram_bytes() const {
     return buckets_.load(std::memory_order_relaxed) * sizeof(Bucket);
   }
 
@@ -132,19 +133,17 @@ class KeyHints {
   };
   static_assert(sizeof(Bucket) == 64);
 
-  static std::uint8_t tag_of(std::uint64_t hash) noexcept {
-    return static_cast<std::uint8_t>(hash >> 56);
-  }
-  // Of `count` buckets: those that were divided in this round, and the new ones, by one bit more.
-  static std::uint64_t index_of(std::uint64_t hash, std::uint64_t count) noexcept {
+  static std::uint8_t tag_of(std::uint64_t hash) { return static_cast<std::uint8_t>(hash >> 56); }
+  // Buckets that were divided in this round, and the new ones, are found by one bit more.
+  static std::uint64_t index_of(std::uint64_t hash, std::uint64_t count) {
     const std::uint64_t mask = std::bit_ceil(count) - 1;
     const std::uint64_t i = hash & mask;
     return i < count ? i : hash & mask >> 1;
   }
-  [[gnu::always_inline]] Bucket& bucket_of(std::uint64_t hash) const noexcept {
+  [[gnu::always_inline]] Bucket& bucket_of(std::uint64_t hash) const {
     return table_[index_of(hash, buckets_.load(std::memory_order_acquire))];
   }
-  Bucket& lock(std::uint64_t hash) noexcept {
+  Bucket& lock(std::uint64_t hash) {
     for (;;) {
       Bucket& bucket = bucket_of(hash);
       bucket.latch.lock();
@@ -152,10 +151,8 @@ class KeyHints {
       bucket.latch.unlock();
     }
   }
-  Bucket& next_in_turn(std::uint64_t count) const noexcept {
-    return table_[count - std::bit_floor(count)];
-  }
-  static void put_locked(Bucket& bucket, std::uint8_t tag, std::uint32_t node) noexcept {
+  Bucket& next_in_turn(std::uint64_t count) const { return table_[count - std::bit_floor(count)]; }
+  static void put_locked(Bucket& bucket, std::uint8_t tag, std::uint32_t node) {
     for (std::uint32_t i = 0; i < kNodes; ++i) {
       if (bucket.nodes[i].load(std::memory_order_relaxed) != 0) continue;
       P::store_byte(bucket.tags[i], tag);
@@ -164,10 +161,10 @@ class KeyHints {
     }
   }
   template <class F>
-  void divide(std::uint64_t count, F& hash_of) noexcept {
+  void divide(std::uint64_t count, F& hash_of) {
     Bucket& from = next_in_turn(count);
     Bucket& fresh = table_[count];
-    fresh.latch.lock();  // nobody comes here yet, and it may be the first of its page
+    fresh.latch.lock();  // no thread comes here yet; the lock may touch a new page
     from.latch.lock();
     for (auto& named : from.nodes) {
       const std::uint32_t node = named.load(std::memory_order_relaxed);

@@ -7,8 +7,8 @@ namespace perdure::pskiplist {
 
 static_assert(sizeof(KeyNode<RealPlatform>) == 64);
 
-template class PSkipList<RealPlatform, IntegerCodec>;
-template class PSkipList<RealPlatform, BytesCodec>;
+template class PSkipListMap<Traits<RealPlatform, IntegerCodec, DefaultGeometry>>;
+template class PSkipListMap<Traits<RealPlatform, BytesCodec, DefaultGeometry>>;
 
 namespace {
 

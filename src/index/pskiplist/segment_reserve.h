@@ -1,11 +1,11 @@
-// SegmentReserve: a few segments kept for erases, which append, for when the pool is full.
+// SegmentReserve: a few segments that are kept for erases in a full pool.
 //
-// A version that is closed keeps the key, so its erase takes space; without any it could not be
-// done, and trim, which makes room, would have less to give back. So some segments of the smallest
-// size are taken ahead, where there is room, and only an erase that was told `pool_full` gets one.
-// Nothing names them: after a crash the sweep has them.
-// PROGRESS  a latch; held while blocks are allocated, which may take an extent. A tag does not wait
-//   for it, and does not ask a full pool again before something has been freed.
+// While a closed version has the key, an erase appends an entry and so takes space. Without space
+// it would fail, and trim, which makes room, would have less to give back. So some segments of the
+// smallest size are allocated ahead, while there is room. Only an erase that failed with
+// `pool_full` gets one. Nothing in the pool names them: after a crash the sweep frees them.
+// PROGRESS  One latch. It is held while blocks are allocated, which may take an extent. A tag does
+//   not wait for it, and does not try again in a full pool before something has been freed.
 #pragma once
 
 #include <cstdint>
@@ -15,38 +15,37 @@
 
 namespace perdure::pskiplist {
 
-template <Platform P, class G>
+template <class T>
 class SegmentReserve {
- public:
-  static constexpr std::uint32_t kMost = G::kReservedSegments;
-  static constexpr std::size_t kBytes =
-      sizeof(layout::Segment) + G::kFirstEntries * sizeof(layout::Entry);
+  using P = typename T::Platform;
+  static constexpr std::uint32_t kMost = T::Geometry::kReservedSegments;
 
-  explicit SegmentReserve(Heap<P>& heap) noexcept : heap_(heap) {}
+ public:
+  explicit SegmentReserve(Heap<P>& heap) : heap_(heap) {}
   SegmentReserve(const SegmentReserve&) = delete;
   SegmentReserve& operator=(const SegmentReserve&) = delete;
 
-  // For who has just been given a block: there is room. Takes none if it has enough.
-  void refill() noexcept {
-    if (count_.load(std::memory_order_relaxed) == kMost) [[likely]]
+  // Call it after an allocation has succeeded: there is room. Does nothing if the reserve is full.
+  void refill() {
+    if (count() == kMost) [[likely]]
       return;
     LatchGuard guard(latch_);
     fill();
   }
-  // For who can do without, and does not know.
-  void try_refill() noexcept {
-    if (count_.load(std::memory_order_relaxed) == kMost) [[likely]]
+  // Best-effort refill; never waits for the latch.
+  void try_refill() {
+    if (count() == kMost) [[likely]]
       return;
     if (refused_.load(std::memory_order_relaxed) || !latch_.try_lock()) return;
     fill();
     latch_.unlock();
   }
   // Something was freed.
-  void room() noexcept {
+  void room() {
     if (refused_.load(std::memory_order_relaxed)) refused_.store(false, std::memory_order_relaxed);
   }
-  // A segment, durably zero, or 0.
-  std::uint64_t take() noexcept {
+  // Returns a segment, durably zero, or 0.
+  std::uint64_t take() {
     LatchGuard guard(latch_);
     if (count() == 0) return 0;
     const std::uint32_t n = count() - 1;
@@ -54,16 +53,17 @@ class SegmentReserve {
     return blocks_[n];
   }
   template <class F>
-  void for_each(F&& visit) noexcept {
+  void for_each(F&& visit) {
     LatchGuard guard(latch_);
     for (std::uint32_t n = 0; n < count(); ++n) visit(blocks_[n]);
   }
 
  private:
-  std::uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
-  void fill() noexcept {
+  std::uint32_t count() const { return count_.load(std::memory_order_relaxed); }
+  void fill() {
     for (std::uint32_t n = count(); n < kMost; ++n) {
-      auto block = heap_.allocate(kBytes, BlockKind::zero_on_free);
+      auto block =
+          heap_.allocate(entry_offset(0, T::Geometry::kFirstEntries), BlockKind::zero_on_free);
       refused_.store(!block, std::memory_order_relaxed);
       if (!block) return;
       blocks_[n] = *block;

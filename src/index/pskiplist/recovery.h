@@ -1,0 +1,398 @@
+// Recovery: what an open reads and repairs, and the checksums that a close writes. Responsible for
+// what pskiplist.I1, pskiplist.I7 and pskiplist.I8 say after a crash.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "index/engine_report.h"
+#include "index/pskiplist/rollback.h"
+#include "util/containers.h"
+#include "util/crc32c.h"
+#include "util/merge_sort.h"
+
+namespace perdure::pskiplist {
+
+template <class T>
+class Recovery : public Rollback<T> {
+ protected:
+  using Base = Rollback<T>;
+  using Base::Base;
+  using Base::capacity_of, Base::clock, Base::clock_, Base::entry_at, Base::follow;
+  using Base::chain_, Base::check_record, Base::context_, Base::directory_, Base::load;
+  using Base::for_each_segment, Base::horizon_, Base::limit_, Base::names_record, Base::offset_of;
+  using Base::nodes_, Base::record_values_, Base::root_, Base::root_offset_, Base::slot_at;
+  using Base::outlives, Base::pass_over, Base::place_end, Base::records_, Base::segment_at;
+  using Base::set_rollback, Base::void_, Base::void_entries;
+  using typename Base::Chain, typename Base::Codec, typename Base::Node, typename Base::P;
+
+  bool root_intact(const layout::Root& image) const {
+    return matches<P>(image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)),
+                      "pskiplist.root.crc"_site);
+  }
+  bool comes_before(const Listed& a, const Listed& b) const {
+    if (!Codec::kBytes || a.word != b.word) return a.word < b.word;
+    return directory_.key_of(a.node) < directory_.key_of(b.node);
+  }
+
+ private:
+  // The result of one thread.
+  struct Loader {
+    Array<Listed> keys;
+    std::uint64_t max_version = 0;
+    std::uint32_t node = 0;  // the first of `row` nodes that are left for the keys of a block
+    std::uint32_t row = 0;
+    Status status;
+  };
+
+  // Checks the root block before anything in it is believed.
+  [[gnu::noinline]] Status read_root() {
+    Status s = context_.heap.mark(root_offset_, "pskiplist.recover.mark_root"_site);
+    if (!s.ok()) return s;
+    const layout::Root& image = *root_;
+    if (context_.heap.block_bytes(root_offset_) < sizeof(image)) return bad_root("size");
+    if (image.magic != layout::kRootMagic) return bad_root("magic");
+    if (!root_intact(image)) return bad_root("checksum");
+    if (image.geometry != Chain::kSlots) return bad_root("geometry");
+    if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
+    record_values_ = (image.flags & layout::kRecordValues) != 0;
+    return {};
+  }
+  // In an unclean pool no checksum covers these words. The clock begins above the limit, the
+  // horizon tells trim what may go, and a rollback voids entries. So they are refused unless tag,
+  // trim and rollback can have stored them.
+  [[gnu::noinline]] Status read_versions() {
+    // The limit last: it rises before the words that it bounds, also under a read-only open.
+    const std::uint64_t horizon = load(root_->horizon);
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    do {  // `from` means something only together with its `to`
+      to = load(root_->rollback_to);
+      from = load(root_->rollback_from);
+    } while (load(root_->rollback_to) != to);
+    const std::uint64_t limit = load(root_->limit);
+    const bool sane = limit <= kLastVersion && horizon >= 1 && horizon <= limit + 1 &&
+                      (to == 0 || (horizon <= from && from < to && to <= limit));
+    limit_.store(sane ? limit : kLastVersion, std::memory_order_relaxed);
+    horizon_.store(sane ? horizon : 1, std::memory_order_relaxed);
+    if (sane && to != 0) void_ = {from, to};
+    if (sane) return {};
+    return pass_over(Status::format(
+        StatusCode::corruption,
+        "the map's root block is damaged (versions: limit %llu, horizon %llu, rollback of %llu to "
+        "%llu)",
+        static_cast<unsigned long long>(limit), static_cast<unsigned long long>(horizon),
+        static_cast<unsigned long long>(from), static_cast<unsigned long long>(to)));
+  }
+
+  // Block i is loaded by thread i mod T (hazard V13).
+  [[gnu::noinline]] Status load_chain(bool clean) {
+    const Heap<P>& heap = context_.heap;
+    std::uint32_t blocks = 0;
+    for (std::uint64_t offset = load(root_->chain); offset != 0;) {
+      Status s;
+      if (!heap.contains(offset, Chain::kBlockBytes) || offset % kLine != 0 ||
+          !heap.is_block(offset) || heap.is_plain(offset) ||
+          heap.block_bytes(offset) < Chain::kBlockBytes) {
+        s = Status::format(StatusCode::corruption,
+                           "no block of the key chain can lie at offset %llu",
+                           static_cast<unsigned long long>(offset));
+      } else {
+        s = context_.heap.mark(offset, "pskiplist.recover.mark_block"_site);
+      }
+      // If damage may be passed over, the chain ends before it.
+      if (!s.ok()) {
+        if (Status p = pass_over(std::move(s)); !p.ok()) return p;
+        break;
+      }
+      const std::uint32_t number = chain_.append(offset);
+      if (number == 0) return StatusCode::out_of_memory;
+      blocks = number;
+      offset = load(heap.template at<layout::Block>(offset)->next);
+    }
+    const std::size_t threads = std::max<std::size_t>(std::min(context_.threads, blocks), 1);
+    std::unique_ptr<Loader[]> loaders(new (std::nothrow) Loader[threads]);
+    if (loaders == nullptr) return StatusCode::out_of_memory;
+    P::parallel(threads, [&](std::size_t t) {
+      Loader& loader = loaders[t];
+      for (std::uint32_t n = 1 + static_cast<std::uint32_t>(t); n <= blocks && loader.status.ok();
+           n += static_cast<std::uint32_t>(threads)) {
+        loader.status = load_block(n, clean, loader);
+      }
+      if (loader.status.ok()) loader.status = sort_keys(loader.keys);
+    });
+    const std::uint64_t open = limit_.load(std::memory_order_relaxed) + 1;
+    for (std::size_t t = 0; t < threads; ++t) {
+      if (!loaders[t].status.ok()) return std::move(loaders[t].status);
+      if (loaders[t].max_version <= open) continue;
+      Status s = pass_over(Status::format(StatusCode::corruption,
+                                          "an entry has version %llu, which was never open",
+                                          static_cast<unsigned long long>(loaders[t].max_version)));
+      if (!s.ok()) return s;
+    }
+    chain_.settle();
+    clock_.store(open, std::memory_order_relaxed);  // pskiplist.I8
+    // A crash may also have left only `from`.
+    const bool begun = load(root_->rollback_to) != 0 || (!clean && load(root_->rollback_from) != 0);
+    if (begun && !context_.read_only) {
+      if (Status s = set_rollback(0, 0); !s.ok()) return s;
+    }
+    return build_directory(loaders.get(), threads);
+  }
+
+  // Byte strings are compared where they lie. In a read-only open of a pool in use they may change,
+  // and lost pages read as zeros. Then the result is not in order, and build_directory() finds
+  // that. std::sort() could leave the array.
+  [[gnu::noinline]] Status sort_keys(Array<Listed>& keys) const {
+    const auto order = [this](const Listed& a, const Listed& b) { return comes_before(a, b); };
+    if constexpr (Codec::kBytes) {
+      return merge_sort(keys.begin(), keys.size(), order) ? Status() : StatusCode::out_of_memory;
+    }
+    std::sort(keys.begin(), keys.end(), order);
+    return {};
+  }
+
+  [[gnu::noinline]] Status load_block(std::uint32_t number, bool clean, Loader& loader) {
+    const std::uint64_t offset = chain_.offset_of(number);
+    const auto& block = *context_.heap.template at<layout::Block>(offset);
+    if (clean && !matches<P>(load(block.crc) == block_crc(offset), "pskiplist.block.crc"_site)) {
+      Status s = pass_over(Status::format(
+          StatusCode::corruption, "the block of the key chain at offset %llu is damaged (checksum)",
+          static_cast<unsigned long long>(offset)));
+      if (!s.ok()) return s;
+    }
+    bool wrote = false;
+    for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
+      loader.row += load(slot_at(Chain::slot_in(offset, i)).first.stamp) != 0 ? 1 : 0;
+    }
+    if (loader.row != 0) loader.node = nodes_.take_row(loader.row);
+    if (loader.node == 0) loader.row = 0;
+    for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
+      Slot& slot = slot_at(Chain::slot_in(offset, i));
+      // pskiplist.I7, before anything is read. The heap knows the segments as this key's before
+      // anything is stored in them. The segments of a key that goes belong to no key.
+      Status s = check_segments(slot, [](std::uint64_t) { return Status(); });
+      if (s.ok() && outlives(slot, void_)) {
+        s = check_segments(slot, [&](std::uint64_t segment) {
+          return context_.heap.mark(segment, "pskiplist.recover.mark_segment"_site);
+        });
+      }
+      if (s.ok() && void_.to != 0 && P::runs("pskiplist.recover.rollback"_site)) {
+        wrote |= void_entries(slot, void_, false);
+      }
+      if (s.ok()) s = load_slot(number, i, clean, loader);
+      if (!s.ok()) s = pass_over(std::move(s));
+      if (!s.ok()) return s;
+    }
+    // A rollback has freed slots, or the owner of a pool that is opened read-only has.
+    for (; loader.row != 0; --loader.row) nodes_.give(loader.node++);
+    return !wrote || context_.platform.fence("pskiplist.recover.void"_site) ? Status()
+                                                                            : StatusCode::poisoned;
+  }
+  // Calls visit(segment) for all segments of the slot. Errors: that of a visit; corruption if one
+  // does not lie in the pool, or they do not end.
+  template <class F>
+  [[gnu::noinline]] Status check_segments(const Slot& slot, F&& visit) const {
+    if (load(slot.first.stamp) == 0) return {};
+    Steps steps;
+    std::uint64_t at = 0;
+    Status s = follow(slot.more, steps, at);
+    while (s.ok() && at != 0) {
+      s = visit(at);
+      if (s.ok()) s = follow(segment_at(at).next, steps, at);
+    }
+    return s;
+  }
+  [[gnu::noinline]] Status load_slot(std::uint32_t number, std::uint32_t i, bool clean,
+                                     Loader& loader) {
+    const std::uint64_t offset = Chain::slot_in(chain_.offset_of(number), i);
+    const Slot& slot = slot_at(offset);
+    if (load(slot.first.stamp) == 0) return {};
+    const std::uint32_t mine = loader.row != 0 ? loader.node++ : nodes_.take();
+    if (loader.row != 0) --loader.row;
+    if (mine == 0) return StatusCode::out_of_memory;
+    Node& node = nodes_[mine];
+    Listed listed{0, mine};
+    Status s = load_key(slot, mine, listed.word);
+    if (s.ok()) s = load_history(slot, clean, loader);
+    if (!s.ok()) {
+      nodes_.give(mine);
+      return s;
+    }
+    nodes_.set_slot(mine, offset);
+    node.block = number;
+    place_end(node, slot);
+    node.set(State::of(Phase::idle, 0));
+    chain_.take(number, i);
+    return loader.keys.push_back(listed) ? Status() : StatusCode::out_of_memory;
+  }
+  [[gnu::noinline]] Status load_key(const Slot& slot, std::uint32_t node, std::uint64_t& word) {
+    word = load(slot.key);
+    nodes_[node].key = word;
+    if constexpr (Codec::kBytes) {
+      if (Status s = check_record(word, true); !s.ok()) return s;
+      Status s = context_.heap.mark(word, "pskiplist.recover.mark_key"_site);
+      if (!s.ok()) return s;
+      word = ordered::head_word(directory_.key_of(node));
+    }
+    return {};
+  }
+  // Checks that versions rise, and that no entry follows the first empty one (pskiplist.I1).
+  [[gnu::noinline]] Status load_history(const Slot& slot, bool clean, Loader& loader) {
+    const auto bad = [&](const char* what) {
+      return Status::format(StatusCode::corruption, "the history of the key at slot value %llu: %s",
+                            static_cast<unsigned long long>(load(slot.key)), what);
+    };
+    std::uint64_t before = 0;
+    if (load(slot.first.stamp) != layout::kDropped) {
+      if (Status s = load_entry(offset_of(&slot.first), before, loader); !s.ok()) return s;
+    }
+    bool ended = false;
+    Steps steps;
+    std::uint64_t s = 0;
+    Status link = follow(slot.more, steps, s);
+    for (; link.ok() && s != 0; link = follow(segment_at(s).next, steps, s)) {
+      if (clean &&
+          !matches<P>(load(segment_at(s).crc) == segment_crc(s), "pskiplist.segment.crc"_site)) {
+        return bad("a segment's checksum is wrong");
+      }
+      const std::uint32_t capacity = capacity_of(s);
+      for (std::uint32_t i = 0; i < capacity; ++i) {
+        const bool empty = load(entry_at(entry_offset(s, i)).stamp) == 0;
+        if (!empty && ended) return bad("an entry behind an empty one");
+        ended = ended || empty;
+        if (ended) continue;
+        if (Status e = load_entry(entry_offset(s, i), before, loader); !e.ok()) return e;
+      }
+    }
+    if (!link.ok()) return link;
+    return before != 0 ? Status() : bad("it has no entry");
+  }
+  [[gnu::noinline]] Status load_entry(std::uint64_t offset, std::uint64_t& before, Loader& loader) {
+    const std::uint64_t stamp = load(entry_at(offset).stamp);
+    const std::uint64_t version = version_of(stamp);
+    if (version <= before || version > layout::kMaxVersion || (stamp & layout::kDropped) != 0) {
+      return Status::format(StatusCode::corruption, "the entry at offset %llu is damaged (version)",
+                            static_cast<unsigned long long>(offset));
+    }
+    before = version;
+    loader.max_version = std::max(loader.max_version, version);
+    if (!names_record(stamp)) return {};
+    const std::uint64_t record = load(entry_at(offset).value);
+    Status s = check_record(record, false);
+    return s.ok() ? context_.heap.mark(record, "pskiplist.recover.mark_record"_site) : s;
+  }
+
+  // Merges the sorted keys of the threads.
+  [[gnu::noinline]] Status build_directory(Loader* loaders, std::size_t threads) {
+    Array<Listed> keys = std::move(loaders[0].keys);
+    for (std::size_t t = 1; t < threads; ++t) {
+      Array<Listed>& others = loaders[t].keys;
+      Array<Listed> merged;
+      bool room = true;
+      std::size_t i = 0;
+      for (const Listed& key : keys) {
+        for (; room && i < others.size() && comes_before(others[i], key); ++i) {
+          room = merged.push_back(others[i]);
+        }
+        room = room && merged.push_back(key);
+      }
+      for (; room && i < others.size(); ++i) room = merged.push_back(others[i]);
+      if (!room) return StatusCode::out_of_memory;
+      keys = std::move(merged);
+      others = {};
+    }
+    for (std::size_t i = 1; i < keys.size(); ++i) {
+      if (comes_before(keys[i - 1], keys[i])) continue;
+      Status s = pass_over(Status::format(StatusCode::corruption, "two slots hold one key"));
+      if (!s.ok()) return s;
+      return directory_.build(nullptr, 0, 1);
+    }
+    return directory_.build(keys.begin(), keys.size(), threads);
+  }
+
+  // --- checksums ---
+
+  [[gnu::noinline]] std::uint64_t root_crc() const {
+    constexpr std::size_t kBegin = offsetof(layout::Root, chain);
+    return crc32c(crc32c(0, &root_offset_, sizeof(root_offset_)),
+                  reinterpret_cast<const std::byte*>(root_) + kBegin,
+                  offsetof(layout::Root, close_crc) - kBegin);
+  }
+  // Covers the place of the block: blocks that have changed places are damage. It also covers the
+  // states of key records, which contain the checksums of the keys: they belong to the slots that
+  // name them.
+  [[gnu::noinline]] std::uint64_t block_crc(std::uint64_t offset) const {
+    const auto& block = *context_.heap.template at<layout::Block>(offset);
+    std::uint32_t crc = crc32c(0, &offset, sizeof(offset));
+    crc = crc32c(crc, &block.next, sizeof(block.next));
+    crc = crc32c(crc, &block + 1, Chain::kSlots * sizeof(Slot));
+    for (std::uint32_t i = 0; Codec::kBytes && i < Chain::kSlots; ++i) {
+      const Slot& slot = slot_at(Chain::slot_in(offset, i));
+      const std::uint64_t key = load(slot.key);
+      if (load(slot.first.stamp) == 0 || !check_record(key, false).ok()) continue;
+      const std::uint64_t state = load(records_.at(key)->state);
+      crc = crc32c(crc, &state, sizeof(state));
+    }
+    return crc;
+  }
+  [[gnu::noinline]] std::uint64_t segment_crc(std::uint64_t offset) const {
+    const Segment& segment = segment_at(offset);
+    std::uint32_t crc = crc32c(0, &offset, sizeof(offset));
+    crc = crc32c(crc, &segment.next, sizeof(segment.next));
+    return crc32c(crc, &segment + 1, capacity_of(offset) * sizeof(Entry));
+  }
+  [[gnu::noinline]] void set_crc(std::uint64_t& word, std::uint64_t crc) {
+    if (load(word) == crc) return;
+    context_.platform.store(word, crc);
+    context_.platform.flush(&word, 8, "pskiplist.close.crc"_site);
+  }
+
+ public:
+  Expected<Recovered> recover(bool clean) override {
+    const std::uint64_t most = context_.heap.max_data_bytes();
+    Status s = read_root();
+    if (s.ok()) s = nodes_.reserve(most / sizeof(Slot));
+    if (s.ok()) {
+      s = directory_.reserve(most / sizeof(Slot) / 4 + (2ULL << T::Geometry::kPartitionBits));
+    }
+    if (s.ok()) s = chain_.reserve(root_, most / Chain::kBlockBytes);
+    if (!s.ok()) return fail(std::move(s));
+    if (clean && !matches<P>(load(root_->close_crc) == root_crc(), "pskiplist.root.crc"_site)) {
+      s = pass_over(bad_root("checksum of what changes"));
+      if (!s.ok()) return fail(std::move(s));
+    }
+    if (s = read_versions(); s.ok()) s = load_chain(clean);
+    if (!s.ok()) return fail(std::move(s));
+    return Recovered::done;
+  }
+  Status close() override {
+    P& platform = context_.platform;
+    // The exact clock: the next process continues without a gap. If the medium refused the
+    // end of a rollback, the next process ends it: then not less than `to`.
+    platform.store(root_->limit, std::max(clock() - 1, load(root_->rollback_to)));
+    platform.flush(&root_->limit, 8, "pskiplist.close.crc"_site);
+    // Follows only links that are in DRAM, or checked: others may have been damaged since.
+    for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
+      const std::uint64_t offset = chain_.offset_of(number);
+      if (offset == 0) continue;
+      for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
+        const Slot& slot = slot_at(Chain::slot_in(offset, i));
+        if (load(slot.first.stamp) == 0) continue;
+        for_each_segment(slot,
+                         [&](std::uint64_t s) {
+                           set_crc(segment_at(s).crc, segment_crc(s));
+                           return true;
+                         },
+                         {.wary = true});
+      }
+      set_crc(context_.heap.template at<layout::Block>(offset)->crc, block_crc(offset));
+    }
+    set_crc(root_->close_crc, root_crc());
+    return {};
+  }
+};
+
+}  // namespace perdure::pskiplist

@@ -1,0 +1,206 @@
+// Trim: drops the entries that no readable version needs. Responsible for pskiplist.I6, and for the
+// order of its stores (W12).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "index/pskiplist/write.h"
+
+namespace perdure::pskiplist {
+
+template <class T>
+class Trim : public Write<T> {
+ protected:
+  using Base = Write<T>;
+  using Base::Base;
+  using Base::begin_mutation, Base::capacity_of, Base::check_record, Base::clock, Base::directory_;
+  using Base::chain_, Base::context_, Base::root_, Base::trim_latch_;
+  using Base::entry_at, Base::for_each_entry, Base::give_back, Base::hold, Base::horizon_;
+  using Base::let_go, Base::load, Base::nodes_, Base::persist, Base::persisted, Base::pin_latch_;
+  using Base::pins_, Base::probe_of, Base::reserve_, Base::retire_segments, Base::retire_value;
+  using Base::segment_at, Base::slot_at, Base::store_durably;
+  using typename Base::Chain, typename Base::Codec, typename Base::Node, typename Base::P;
+
+  struct Progress {
+    std::uint64_t horizon = 0;
+    bool short_of_room = false;  // some keys have kept entries that could go
+  };
+  // Of the entries up to the horizon the last one stays. If it is a removed one, it stays only
+  // while the first is there, which would be read without it. `gone`: the key has left the map.
+  [[gnu::noinline]] Status trim_key(std::uint32_t number, const Probe& probe, Progress& progress,
+                                    bool& gone) {
+    P& platform = context_.platform;
+    if (platform.poisoned()) return platform.failure();
+    PERDURE_ASSERT(P, "pskiplist.I6", progress.horizon <= horizon_.load(std::memory_order_relaxed));
+    Node& node = nodes_[number];
+    PERDURE_ASSERT(P, "pskiplist.N2", node.load().phase() == Phase::held);
+    Slot& slot = slot_at(node.slot.load(std::memory_order_relaxed));
+    std::uint32_t drop = 0;
+    bool removed = false;
+    for_each_entry(slot, [&](std::uint64_t, std::uint64_t stamp) {
+      if (version_of(stamp) > progress.horizon) return false;
+      removed = is_removed(stamp);
+      ++drop;
+      return true;
+    });
+    if (removed && drop == node.end().entries) {
+      Status s = give_back(number, probe);
+      gone = s.ok();
+      return s;
+    }
+    const std::uint64_t first = load(slot.first.stamp);
+    const bool has_first = first != layout::kDropped;
+    if (drop != 0 && (!removed || has_first)) --drop;
+    if (drop == 0) return {};
+    if (has_first) --drop;
+    // pskiplist.I9, W12: the segment with what stays, then its link, then the first entry.
+    const std::uint64_t before = load(slot.more);
+    if (drop != 0) {
+      Status s = keep_entries(node, slot, drop);
+      if (s == StatusCode::pool_full) {
+        progress.short_of_room = true;
+        s = skip_segments(slot, drop);
+      }
+      if (!s.ok()) return s;
+    }
+    if (has_first) {
+      Status s = store_durably(slot.first.stamp, layout::kDropped, "pskiplist.trim.first"_site);
+      if (!s.ok()) return s;
+      node.entries.store(node.end().entries - 1, std::memory_order_release);
+      retire_value(load(slot.first.value), first, "pskiplist.trim.retire"_site);
+    }
+    // After the fences.
+    retire_dropped(before, load(slot.more), drop);
+    node.entries.store(node.end().entries - drop, std::memory_order_release);
+    return {};
+  }
+
+ private:
+  // The slot may be given to another key until its node is held.
+  [[gnu::noinline]] Status trim_slot(std::uint64_t offset, Progress& progress) {
+    const Slot& slot = slot_at(offset);
+    const std::uint64_t stamp = load(slot.first.stamp);
+    // Most keys have one entry, and it is not a removed one.
+    if (stamp == 0 || (load(slot.more) == 0 && !is_removed(stamp))) return {};
+    const std::uint64_t key = load(slot.key);
+    // Skips a damaged name: give_back() would leave the hint under the right one.
+    if (Codec::kBytes && !check_record(key, true).ok()) return {};
+    const Probe probe = probe_of(key);
+    const std::uint32_t number = directory_.find(probe);
+    if (number == 0) return {};
+    Node& node = nodes_[number];
+    State held{};
+    if (!hold(node, held)) return {};
+    if (node.slot.load(std::memory_order_relaxed) != offset) {
+      let_go(node, held, false);
+      return {};
+    }
+    bool gone = false;
+    Status s = trim_key(number, probe, progress, gone);
+    if (!gone) let_go(node, held, true);
+    return s;
+  }
+  // Retires the records of `drop` entries from the segment `first` on, and the segments up to
+  // `end`, if that is one of them.
+  [[gnu::noinline]] void retire_dropped(std::uint64_t first, std::uint64_t end,
+                                        std::uint32_t drop) {
+    for (std::uint64_t s = first; drop != 0; s = load(segment_at(s).next)) {
+      for (std::uint32_t i = 0; i < capacity_of(s) && drop != 0; ++i, --drop) {
+        const Entry& entry = entry_at(entry_offset(s, i));
+        retire_value(load(entry.value), load(entry.stamp), "pskiplist.trim.retire"_site);
+      }
+    }
+    retire_segments(first, end);
+  }
+  [[gnu::noinline]] Status relink(Slot& slot, std::uint64_t segment) {
+    return store_durably(slot.more, segment, "pskiplist.trim.link"_site);
+  }
+  // Copies the entries of the segments, without the first `drop`, to one segment, which takes the
+  // place of all.
+  [[gnu::noinline]] Status keep_entries(Node& node, Slot& slot, std::uint32_t drop) {
+    P& platform = context_.platform;
+    if (load(slot.first.stamp) != layout::kDropped) ++drop;  // it is not copied either
+    const std::uint32_t kept = node.end().entries - drop;
+    const std::size_t bytes = entry_offset(0, kept);
+    auto block = context_.heap.allocate(bytes, BlockKind::zero_on_free);
+    if (!block) return std::move(block.error());
+    std::uint32_t seen = 0;
+    std::uint32_t copied = 0;
+    for_each_entry(slot, [&](std::uint64_t offset, std::uint64_t stamp) {
+      if (seen++ < drop) return true;
+      Entry& copy = entry_at(entry_offset(*block, copied++));
+      platform.store(copy.value, load(entry_at(offset).value));
+      platform.store(copy.stamp, stamp);
+      return true;
+    });
+    Status s = persist(&segment_at(*block), bytes, "pskiplist.trim.segment"_site);
+    if (!s.ok()) return s;
+    PERDURE_ASSERT(P, "pskiplist.I9", copied == kept && persisted(*block, bytes));
+    if (s = relink(slot, *block); !s.ok()) return s;
+    PERDURE_ASSERT(P, "pskiplist.N3", platform.persisted(&slot.more, sizeof(slot.more)));
+    node.last.store(entry_offset(*block, kept - 1), std::memory_order_release);
+    node.tail = *block;
+    return {};
+  }
+  // Without room for a copy: drops whole segments, with at most `drop` entries. An entry that stays
+  // lies behind them, so the dropped segments are full, and not the last.
+  [[gnu::noinline]] Status skip_segments(Slot& slot, std::uint32_t& drop) {
+    std::uint64_t segment = load(slot.more);
+    std::uint32_t whole = 0;
+    for (std::uint32_t n = capacity_of(segment); whole + n <= drop; n = capacity_of(segment)) {
+      whole += n;
+      segment = load(segment_at(segment).next);
+    }
+    drop = whole;
+    return whole != 0 ? relink(slot, segment) : Status();
+  }
+
+ public:
+  // Block after block of the chain, with a guard for each. So freed memory can be used meanwhile,
+  // also for the copies that trim itself makes.
+  Expected<std::uint64_t> trim(std::uint64_t version) override {
+    P& platform = context_.platform;
+    LatchGuard trimming(trim_latch_);
+    std::uint64_t horizon = version;
+    {
+      EpochGuard<P> guard(context_.epochs);
+      if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
+      LatchGuard pins(pin_latch_);
+      if (version > clock()) {
+        return fail(StatusCode::invalid_argument, "version %llu is not there yet",
+                    static_cast<unsigned long long>(version));
+      }
+      for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
+        horizon = std::min(horizon, pin->version);
+      }
+      // pskiplist.I6: durable before a reader is refused, and known before the first entry goes.
+      horizon = std::max(horizon, horizon_.load(std::memory_order_relaxed));
+      Status s = store_durably(root_->horizon, horizon, "pskiplist.trim.horizon"_site);
+      if (!s.ok()) return fail(std::move(s));
+      PERDURE_ASSERT(P, "pskiplist.I6",
+                     platform.persisted(&root_->horizon, sizeof(root_->horizon)));
+      horizon_.store(horizon, std::memory_order_seq_cst);
+    }
+    for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
+      Progress progress{.horizon = horizon};
+      {
+        EpochGuard<P> guard(context_.epochs);
+        if (!guard.ok()) return fail(StatusCode::out_of_memory);
+        const std::uint64_t block = chain_.offset_of(number);
+        for (std::uint32_t i = 0; block != 0 && i < Chain::kSlots; ++i) {
+          Status s = trim_slot(Chain::slot_in(block, i), progress);
+          if (!s.ok()) return fail(std::move(s));
+        }
+      }
+      if (!progress.short_of_room) continue;
+      context_.epochs.drain_all();
+      context_.heap.reclaim();
+    }
+    reserve_.room();
+    if (platform.poisoned()) return fail(platform.failure());  // slots in lost pages were skipped
+    return horizon;
+  }
+};
+
+}  // namespace perdure::pskiplist
