@@ -127,8 +127,6 @@ class Heap final : public heap::Audit<P> {
       platform_.flush(this->template at<std::byte>(offset), bytes, "heap.free.zero"_site);
     }
   }
-  // The second half: free().
-  void finish_free(std::uint64_t offset) { free(offset); }
   // Prefetches what the two halves read.
   void touch_free(std::uint64_t offset) const {
     __builtin_prefetch(this->template at<std::byte>(offset), 1);

@@ -372,7 +372,7 @@ class Write : public Rehash<T> {
                    context.platform.poisoned() ||
                        context.platform.persisted(&context.heap.template at<Item>(item)->state,
                                                   sizeof(std::uint64_t)));
-    context.heap.finish_free(item);
+    context.heap.free(item);
   }
   static void touch_item(void* self, std::uint64_t item) {
     static_cast<Write*>(self)->context_.heap.touch_free(item);
