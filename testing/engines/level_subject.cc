@@ -1,16 +1,15 @@
 // The only instantiation of level hashing over the simulator; all tests link it.
 #include "testing/engines/level_subject.h"
 
-namespace perdure {
+namespace perdure::testing {
 
-template class level::Level<testing::SimPlatform, level::IntegerCodec, level::TinyGeometry>;
-template class level::Level<testing::SimPlatform, level::BytesCodec, level::TinyGeometry>;
-template class level::Level<testing::SimPlatform, level::ArrayCodec, level::TinyGeometry>;
-template class level::Level<testing::SimPlatform, level::IntegerCodec, testing::SlowGeometry>;
-template class testing::MapSubject<testing::LevelTraits<level::IntegerCodec, level::TinyGeometry>>;
-template class testing::MapSubject<testing::LevelTraits<level::BytesCodec, level::TinyGeometry>>;
-template class testing::MapSubject<testing::LevelTraits<level::ArrayCodec, level::TinyGeometry>>;
-template class testing::MapSubject<
-    testing::LevelTraits<level::IntegerCodec, testing::SlowGeometry>>;
+template struct LevelTraits<level::IntegerCodec, level::TinyGeometry>;
+template struct LevelTraits<level::BytesCodec, level::TinyGeometry>;
+template struct LevelTraits<level::ArrayCodec, level::TinyGeometry>;
+template struct LevelTraits<level::IntegerCodec, SlowGeometry>;
+template class MapSubject<LevelTraits<level::IntegerCodec, level::TinyGeometry>>;
+template class MapSubject<LevelTraits<level::BytesCodec, level::TinyGeometry>>;
+template class MapSubject<LevelTraits<level::ArrayCodec, level::TinyGeometry>>;
+template class MapSubject<LevelTraits<level::IntegerCodec, SlowGeometry>>;
 
-}  // namespace perdure
+}  // namespace perdure::testing

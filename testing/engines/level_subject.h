@@ -1,5 +1,5 @@
-// Level hashing as the crash explorer sees it; its tables are tiny: three buckets of three slots,
-// of arrays two.
+// Level hashing as the crash explorer sees it. Its tables are tiny: three buckets of three slots,
+// or of two slots in maps of arrays.
 #pragma once
 
 #include <memory>
@@ -18,18 +18,30 @@ inline const level::layout::Root* level_root(const SimMemory& memory) {
   return nullptr;
 }
 
+// create() and open() are not inline, so only level_subject.cc instantiates them, and with them the
+// engine, for the codecs and geometries below.
 template <class Codec, class Geometry>
 struct LevelTraits {
-  using Map = level::Level<SimPlatform, Codec, Geometry>;
+  using Map = LevelTraits;
   static constexpr Engine kEngine = Engine::level;
   static constexpr bool kBytes = Codec::kBytes;
   static constexpr bool kArrays = Codec::Form::kArrays;
 
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
-                                        const MapKinds& kinds, const MapSetup&) {
-    return Map::create(context, kinds, {});
-  }
+                                        const MapKinds& kinds, const MapSetup&);
+  static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<SimPlatform>& context,
+                                                        std::uint64_t root);
 };
+template <class Codec, class Geometry>
+Expected<std::uint64_t> LevelTraits<Codec, Geometry>::create(
+    const EngineContext<SimPlatform>& context, const MapKinds& kinds, const MapSetup&) {
+  return level::Level<SimPlatform, Codec, Geometry>::create(context, kinds, {});
+}
+template <class Codec, class Geometry>
+Expected<std::unique_ptr<EngineInstance>> LevelTraits<Codec, Geometry>::open(
+    const EngineContext<SimPlatform>& context, std::uint64_t root) {
+  return level::Level<SimPlatform, Codec, Geometry>::open(context, root);
+}
 
 template <class Codec, class Geometry = level::TinyGeometry>
 using LevelSubject = MapSubject<LevelTraits<Codec, Geometry>>;
@@ -42,23 +54,14 @@ SubjectFactory level_subjects(const MapSetup& setup) {
 // Tables that drain one bucket at a time.
 using SlowGeometry = level::Geometry<1, 1, 1, 1, 1>;
 
-}  // namespace perdure::testing
-
 // level_subject.cc has the instantiations that tests share.
-namespace perdure {
+extern template struct LevelTraits<level::IntegerCodec, level::TinyGeometry>;
+extern template struct LevelTraits<level::BytesCodec, level::TinyGeometry>;
+extern template struct LevelTraits<level::ArrayCodec, level::TinyGeometry>;
+extern template struct LevelTraits<level::IntegerCodec, SlowGeometry>;
+extern template class MapSubject<LevelTraits<level::IntegerCodec, level::TinyGeometry>>;
+extern template class MapSubject<LevelTraits<level::BytesCodec, level::TinyGeometry>>;
+extern template class MapSubject<LevelTraits<level::ArrayCodec, level::TinyGeometry>>;
+extern template class MapSubject<LevelTraits<level::IntegerCodec, SlowGeometry>>;
 
-extern template class level::Level<testing::SimPlatform, level::IntegerCodec, level::TinyGeometry>;
-extern template class level::Level<testing::SimPlatform, level::BytesCodec, level::TinyGeometry>;
-extern template class level::Level<testing::SimPlatform, level::ArrayCodec, level::TinyGeometry>;
-extern template class level::Level<testing::SimPlatform, level::IntegerCodec,
-                                   testing::SlowGeometry>;
-extern template class testing::MapSubject<
-    testing::LevelTraits<level::IntegerCodec, level::TinyGeometry>>;
-extern template class testing::MapSubject<
-    testing::LevelTraits<level::BytesCodec, level::TinyGeometry>>;
-extern template class testing::MapSubject<
-    testing::LevelTraits<level::ArrayCodec, level::TinyGeometry>>;
-extern template class testing::MapSubject<
-    testing::LevelTraits<level::IntegerCodec, testing::SlowGeometry>>;
-
-}  // namespace perdure
+}  // namespace perdure::testing

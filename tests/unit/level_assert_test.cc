@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "testing/engines/level_subject.h"
 #include "testing/sites.h"
@@ -19,14 +20,15 @@ using testing::SimPool;
 
 // Steps of an operation, without what comes before them there.
 struct Peek {
-  using Map = Level<SimPlatform, IntegerCodec, TinyGeometry>;
-  using Place = Map::Place;
-  using Locks = Map::Locks;
+  using T = Traits<SimPlatform, IntegerCodec, TinyGeometry>;
+  using Map = LevelMap<T>;
+  using Place = level::Place<T>;
+  using Locks = level::Locks<T>;
 
   static Probe probe(const Map& map, std::uint64_t key) {
     return IntegerCodec::probe({.word = key}, map.seeds_);
   }
-  static Map::ViewT& view(const Map& map) { return *map.current(); }
+  static View<T>& view(const Map& map) { return *map.current(); }
   // In the larger level, whose two buckets are empty.
   static void set_item(Map& map, std::uint64_t key, std::uint64_t bucket, bool locks_it = true) {
     Locks locks;
@@ -74,7 +76,7 @@ struct Peek {
     }
   }
   static void copy_bucket(Map& map, bool locks_it) {
-    Map::ViewT& v = view(map);
+    View<T>& v = view(map);
     Locks locks;
     if (locks_it) locks.lock(v.source(), 0);
     Map::Copied copied;
@@ -91,13 +93,13 @@ struct Peek {
     (void)map.move_and_put(victim, goal, probe(map, key), {.key = {key}}, locks);
   }
   static void relocate(Map& map, std::uint64_t key) {
-    Map::ViewT& v = view(map);
+    View<T>& v = view(map);
     for (const std::uint64_t hash : probe(map, key).hashes) {
       (void)map.relocate(v, v.source().index(hash), probe(map, key));
     }
   }
   static void store_into_a_level_that_left(Map& map, std::uint64_t key) {
-    Map::TierT tier;  // in no view
+    Tier<T> tier;  // in no view
     tier.log = 0;
     EXPECT_TRUE(tier.metas.reserve(1).ok());
     layout::Line line{};
@@ -108,7 +110,7 @@ struct Peek {
   // The list of levels changes between the look at the bucket and its lock.
   static void lock_in_a_level_that_left(Map& map, std::uint64_t key) {
     static Map* map_now = nullptr;
-    static Map::ViewT other;
+    static View<T> other;
     map_now = &map;
     SimPlatform::step_hook = [](testing::StepKind kind, const char*) {
       if (kind != testing::StepKind::write) return;
@@ -131,6 +133,7 @@ constexpr MapKinds kArrays{KeyKind::array, ValueKind::array, 16, 15};
 template <class Codec>
 class Table {
  public:
+  using Subject = testing::LevelTraits<Codec, TinyGeometry>;
   using Map = Level<SimPlatform, Codec, TinyGeometry>;
 
   explicit Table(const MapKinds& kinds) {
@@ -146,13 +149,16 @@ class Table {
                                              .heap = pool_->heap(),
                                              .epochs = pool_->epochs(),
                                              .background = pool_->core().background()};
-    const auto root = Map::create(context, kinds, {});
+    const auto root = Subject::create(context, kinds, {});
     EXPECT_TRUE(root);
-    map_ = std::make_unique<Map>(context, *root);
+    auto map = Subject::open(context, *root);
+    EXPECT_TRUE(map);
+    map_ = std::move(*map);
     EXPECT_TRUE(map_->recover(false));
     map_->start();
   }
-  Map& map() { return *map_; }
+  Map& map() { return static_cast<Map&>(*map_); }
+  detail::Index& index() { return map_->index(); }
   SimMemory& memory() { return memory_; }
   EpochDomain<SimPlatform>& epochs() { return pool_->epochs(); }
 
@@ -160,7 +166,7 @@ class Table {
   const testing::ScopedWorld world_;
   SimMemory memory_{2 << 20};
   std::unique_ptr<SimPool> pool_;  // outlives the map
-  std::unique_ptr<Map> map_;
+  std::unique_ptr<EngineInstance> map_;
 };
 
 using Words = Table<IntegerCodec>;
@@ -172,7 +178,7 @@ void on_words(F&& plant) {
   plant(table.map());
 }
 
-bool put(Peek::Map& map, std::uint64_t key, std::uint64_t value) {
+bool put(detail::Index& map, std::uint64_t key, std::uint64_t value) {
   const auto done = map.put({.word = key}, {.word = value, .word_size = 8});
   return done && *done;
 }
@@ -184,16 +190,16 @@ void work_under(const char* site, Mutant mutant) {
   Words table(kWords);
   for (std::uint64_t key = 1; key <= 60; ++key) put(table.map(), key, key);
   for (std::uint64_t key = 1; key <= 60; ++key) put(table.map(), key, ~key);
-  for (std::uint64_t key = 1; key <= 60; ++key) (void)table.map().erase({.word = key});
+  for (std::uint64_t key = 1; key <= 60; ++key) (void)table.index().erase({.word = key});
 }
 
 void records_under(const char* site, Mutant mutant, bool updates) {
   const ScopedMutant scoped(site, updates ? Mutant::none : mutant);
   ASSERT_TRUE(scoped.matched());
   Table<IntegerCodec> table(kRecords);
-  (void)table.map().insert({.word = 1}, {.bytes = "one"});
+  (void)table.index().insert({.word = 1}, {.bytes = "one"});
   scoped.site()->mutant = mutant;
-  if (updates) (void)table.map().update({.word = 1}, {.bytes = "another"});
+  if (updates) (void)table.index().update({.word = 1}, {.bytes = "another"});
 }
 
 // Values whose second words differ: with the line's other slot free, then taken.
@@ -204,7 +210,7 @@ void arrays_under(const char* site, Mutant mutant) {
   for (const char last : {'a', 'f'}) {
     for (char round = 'a'; round <= 'c'; ++round) {
       for (char key = 'a'; key <= last; ++key) {
-        (void)table.map().put({.bytes = std::string(16, key)}, {.bytes = std::string(15, round)});
+        (void)table.index().put({.bytes = std::string(16, key)}, {.bytes = std::string(15, round)});
       }
     }
   }

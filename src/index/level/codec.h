@@ -1,8 +1,9 @@
-// Codecs: what the forms of a key, integer, byte string and array, mean to level hashing.
+// Codecs: how level hashing places the three kinds of key: integers, byte strings and arrays.
 //
-// A Probe is a key on its way through the index: the words that its slot holds (an integer is its
-// own word, a byte string's is a 64-bit hash of it, an array has two), and two hashes of them,
-// which place it. On media, by where a key lies: never change.
+// A Probe is a key prepared for a lookup. It has the words that the key's slot holds, and two
+// hashes of these words, which name the key's buckets. An integer is its own word, a byte string
+// has a 64-bit hash of itself, an array has two words. The hashes decide where a key lies on media:
+// they must never change.
 #pragma once
 
 #include <algorithm>
@@ -18,25 +19,25 @@ namespace perdure::level {
 
 struct Probe {
   std::uint64_t word = 0;
-  std::uint64_t second = 0;  // of an array
+  std::uint64_t second = 0;  // arrays only
   std::string_view bytes = {};
   std::uint64_t hashes[2] = {0, 0};
-  std::uint8_t print = 0;  // of a key: never 0
+  std::uint8_t print = 0;  // the fingerprint: not 0 for a key
 };
 
 struct Seeds {
   std::uint64_t words[2] = {0, 0};
 };
 
-inline Probe place(std::uint64_t word, const Seeds& seeds) noexcept {
+inline Probe place(std::uint64_t word, const Seeds& seeds) {
   Probe probe{.word = word, .hashes = {mix(word ^ seeds.words[0]), mix(word + seeds.words[1])}};
   const auto print = static_cast<std::uint8_t>(probe.hashes[0] >> 56);
   probe.print = print != 0 ? print : 1;
   return probe;
 }
 
-// Seeded, of every byte and the length.
-inline std::uint64_t hash_bytes(std::string_view bytes, const Seeds& seeds) noexcept {
+// A seeded hash of every byte and of the length.
+inline std::uint64_t hash_bytes(std::string_view bytes, const Seeds& seeds) {
   const std::uint64_t odd = seeds.words[1] | 1;
   std::uint64_t state = seeds.words[0] ^ bytes.size();
   const char* p = bytes.data();
@@ -52,44 +53,39 @@ inline std::uint64_t hash_bytes(std::string_view bytes, const Seeds& seeds) noex
   return mix(state ^ bytes.size());
 }
 
-// kBytes: a slot names a record, which has the key.
+// kBytes: a slot holds the offset of a record, and the record holds the key.
 struct IntegerCodec {
   using Form = WordForm;
   static constexpr bool kBytes = false;
-  static Probe probe(const detail::Key& key, const Seeds& seeds) noexcept {
-    return place(key.word, seeds);
-  }
-  static Probe probe_of(const Form::Item& item, const Seeds& seeds) noexcept {
+  static Probe probe(const detail::Key& key, const Seeds& seeds) { return place(key.word, seeds); }
+  static Probe probe_of(const Form::Item& item, const Seeds& seeds) {
     return place(item.key[0], seeds);
   }
 };
 
-struct BytesCodec {
-  using Form = WordForm;
+struct BytesCodec : IntegerCodec {
   static constexpr bool kBytes = true;
-  static Probe probe(const detail::Key& key, const Seeds& seeds) noexcept {
+  static Probe probe(const detail::Key& key, const Seeds& seeds) {
     Probe probe = place(hash_bytes(key.bytes, seeds), seeds);
     probe.bytes = key.bytes;
     return probe;
   }
-  static Probe probe_of(const Form::Item& item, const Seeds& seeds) noexcept {
-    return place(item.key[0], seeds);
-  }
 };
 
-// Keys of up to 16 bytes, integers among them, and values of up to 15: both lie in the slot.
+// Keys of up to 16 bytes, which include integers, and values of up to 15 bytes. Both lie in the
+// slot.
 struct ArrayCodec {
   using Form = ArrayForm;
   static constexpr bool kBytes = false;
-  static Probe probe(const detail::Key& key, const Seeds& seeds) noexcept {
+  static Probe probe(const detail::Key& key, const Seeds& seeds) {
     Form::Item item{.key = {key.word, 0}};
     if (!key.bytes.empty()) {
       std::memcpy(item.key, key.bytes.data(), std::min(key.bytes.size(), sizeof(item.key)));
     }
     return probe_of(item, seeds);
   }
-  // Keys of one word have different hashes, as integers do.
-  static Probe probe_of(const Form::Item& item, const Seeds& seeds) noexcept {
+  // Two keys of one word each have different hashes, as two integers have.
+  static Probe probe_of(const Form::Item& item, const Seeds& seeds) {
     const std::uint64_t a = item.key[0];
     const std::uint64_t b = item.key[1];
     const std::uint64_t both = fold(b ^ seeds.words[0] ^ 0xA0761D6478BD642FULL, a ^ seeds.words[1]);

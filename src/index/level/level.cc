@@ -5,14 +5,15 @@
 
 namespace perdure::level {
 
-template class Level<RealPlatform, IntegerCodec>;
-template class Level<RealPlatform, BytesCodec>;
-template class Level<RealPlatform, ArrayCodec>;
+template class LevelMap<Traits<RealPlatform, IntegerCodec, DefaultGeometry>>;
+template class LevelMap<Traits<RealPlatform, BytesCodec, DefaultGeometry>>;
+template class LevelMap<Traits<RealPlatform, ArrayCodec, DefaultGeometry>>;
 
 namespace {
 
-// Calls f with the codec of maps of these kinds, and the kinds as it has them. A slot has no room
-// for a record's offset beside an array, so a map with byte strings keeps arrays in records too.
+// Calls f with the codec of maps of these kinds, and with the kinds as that codec has them. A slot
+// has no room for a record's offset beside an array, so a map with byte strings also keeps arrays
+// in records.
 template <class F>
 auto with_codec(const MapKinds& kinds, F&& f) {
   const bool arrays = kinds.key == KeyKind::array || kinds.value == ValueKind::array;

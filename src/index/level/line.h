@@ -1,6 +1,6 @@
 // Forms: the two kinds of line (layout.h), the items in their slots, and the order of stores that
-// makes an item count. Whoever stores holds the bucket's lock and writes the line back; whoever
-// loads without it validates the bucket's version.
+// makes an item count. A thread that stores holds the bucket's lock and writes the line back. A
+// thread that loads without the lock validates the bucket's version.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace perdure::level {
 
-// A key and a value, or the offset of their record, in the words of a slot.
+// The words of a slot: a key and a value, or the offset of their record.
 template <std::uint32_t Words>
 struct ItemOf {
   std::uint64_t key[Words] = {};
@@ -25,34 +25,32 @@ struct WordForm {
   static constexpr std::uint32_t kCoveredBytes = offsetof(Line, crc);
 
   template <Platform P>
-  static std::uint64_t tokens(const P& platform, const Line& line) noexcept {
+  static std::uint64_t tokens(const P& platform, const Line& line) {
     return platform.load(line.tokens);
   }
   template <Platform P>
-  static void set_tokens(P& platform, Line& line, std::uint64_t tokens) noexcept {
+  static void set_tokens(P& platform, Line& line, std::uint64_t tokens) {
     platform.store(line.tokens, tokens);
   }
-  // Whether the slot holds a key of these words.
+  // Returns whether the slot holds a key of these words.
   template <Platform P>
   static bool holds(const P& platform, const Line& line, std::uint32_t slot, std::uint64_t word,
-                    std::uint64_t) noexcept {
+                    std::uint64_t) {
     return platform.load(line.slots[slot].key) == word;
   }
   template <Platform P>
-  static Item load(const P& platform, const Line& line, std::uint32_t slot) noexcept {
+  static Item load(const P& platform, const Line& line, std::uint32_t slot) {
     return {{platform.load(line.slots[slot].key)}, {platform.load(line.slots[slot].value)}};
   }
-  // The words of an item and its token, last.
+  // Stores the words of an item, then its token.
   template <Platform P>
-  static void put(P& platform, Line& line, std::uint32_t slot, const Item& item) noexcept {
+  static void put(P& platform, Line& line, std::uint32_t slot, const Item& item) {
     platform.store(line.slots[slot].value, item.value[0]);
     platform.store(line.slots[slot].key, item.key[0]);
     platform.store(line.tokens, platform.load(line.tokens) | 1ULL << slot);
   }
-  // The first word of a value.
-  static std::uint64_t& head(Line& line, std::uint32_t slot) noexcept {
-    return line.slots[slot].value;
-  }
+  // Returns the first word of a value.
+  static std::uint64_t& head(Line& line, std::uint32_t slot) { return line.slots[slot].value; }
 };
 
 struct ArrayForm {
@@ -66,20 +64,20 @@ struct ArrayForm {
   static constexpr std::uint64_t kFirstTail = (1ULL << 56) - 1;
 
   template <Platform P>
-  static std::uint64_t tokens(const P& platform, const Line& line) noexcept {
+  static std::uint64_t tokens(const P& platform, const Line& line) {
     return platform.load(line.tokens) >> kTokens;
   }
   template <Platform P>
-  static void set_tokens(P& platform, Line& line, std::uint64_t tokens) noexcept {
+  static void set_tokens(P& platform, Line& line, std::uint64_t tokens) {
     platform.store(line.tokens, (platform.load(line.tokens) & kValueBits) | tokens << kTokens);
   }
   template <Platform P>
   static bool holds(const P& platform, const Line& line, std::uint32_t slot, std::uint64_t word,
-                    std::uint64_t second) noexcept {
+                    std::uint64_t second) {
     return platform.load(line.keys[slot][0]) == word && platform.load(line.keys[slot][1]) == second;
   }
   template <Platform P>
-  static Item load(const P& platform, const Line& line, std::uint32_t slot) noexcept {
+  static Item load(const P& platform, const Line& line, std::uint32_t slot) {
     const std::uint64_t tails = platform.load(line.tails);
     const std::uint64_t tail = slot == 0
                                    ? tails & kFirstTail
@@ -87,10 +85,10 @@ struct ArrayForm {
     return {{platform.load(line.keys[slot][0]), platform.load(line.keys[slot][1])},
             {platform.load(line.heads[slot]), tail}};
   }
-  // `off`: tokens that go off in the store that sets this one.
+  // `off`: tokens that the store which sets this one clears.
   template <Platform P>
   static void put(P& platform, Line& line, std::uint32_t slot, const Item& item,
-                  std::uint64_t off = 0) noexcept {
+                  std::uint64_t off = 0) {
     const std::uint64_t tail = item.value[1];
     const std::uint64_t tails = platform.load(line.tails);
     const std::uint64_t last = platform.load(line.tokens);
@@ -102,7 +100,7 @@ struct ArrayForm {
                    slot == 0 ? (tails & ~kFirstTail) | tail : (tails & kFirstTail) | tail << 56);
     platform.store(line.tokens, tokens | (slot == 0 ? last & kValueBits : tail >> 8));
   }
-  static std::uint64_t& head(Line& line, std::uint32_t slot) noexcept { return line.heads[slot]; }
+  static std::uint64_t& head(Line& line, std::uint32_t slot) { return line.heads[slot]; }
 };
 
 }  // namespace perdure::level

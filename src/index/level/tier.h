@@ -1,61 +1,72 @@
-// Tier: a level in DRAM: where its buckets lie, their version locks and fingerprints. View: the
-// levels that there are, as an operation sees them; immutable but for the progress of a resize.
+// Tier: a level in DRAM, with the address of its buckets, their version locks and fingerprints.
+// View: the list of levels as an operation sees it. Only the progress of a resize changes in it.
 #pragma once
 
 #include <cstdint>
 #include <new>
+#include <span>
 
 #include "index/level/line.h"
+#include "index/traits.h"
 #include "platform/platform.h"
 #include "util/arena.h"
 
 namespace perdure::level {
 
-// Of one bucket. `version` is odd while a writer holds the lock, and is raised by every change.
-// `prints` has a byte per slot, 0 where nothing counts; changed by the holder only.
+using layout::Drain;
+
+template <class T>
+using Line = typename T::Codec::Form::Line;
+template <class T>
+using Item = typename T::Codec::Form::Item;
+
+// The lock and the fingerprints of a bucket. `version` is odd while a writer holds the lock, and
+// every change raises it. `prints` has a byte per slot, 0 where nothing counts. Only the holder of
+// the lock changes it.
 template <Platform P>
 struct Meta {
   typename P::template Atomic<std::uint64_t> version{0};
   typename P::template Atomic<std::uint64_t> prints{0};
 
-  bool try_lock() noexcept {
+  bool try_lock() {
     const std::uint64_t seen = version.load(std::memory_order_relaxed);
     return (seen & 1) == 0 && try_lock(seen);
   }
-  // Only as it was when it was seen with this version, which is even.
-  bool try_lock(std::uint64_t seen) noexcept {
+  // Fails if the bucket has changed since it had this version, which is even.
+  bool try_lock(std::uint64_t seen) {
     return version.compare_exchange_strong(seen, seen + 1, std::memory_order_seq_cst);
   }
-  void lock() noexcept {
+  void lock() {
     for (unsigned spins = 0; !try_lock();) P::pause(spins++);
   }
-  bool locked() const noexcept { return (version.load(std::memory_order_relaxed) & 1) != 0; }
-  // Whoever looked before is told, or need not be, that something has changed.
-  void unlock(bool changed) noexcept {
+  bool locked() const { return (version.load(std::memory_order_relaxed) & 1) != 0; }
+  // `changed`: the version is raised, which tells earlier readers. Else it is as before the lock.
+  void unlock(bool changed) {
     const std::uint64_t held = version.load(std::memory_order_relaxed);
     PERDURE_ASSERT(P, "level.I4", (held & 1) != 0);
     version.store(changed ? held + 1 : held - 1, std::memory_order_release);
   }
-  // The slots whose byte is `print`, as the top bits of their bytes. Exactly those: a slot that
-  // does not count may still hold the key that is looked for.
-  static std::uint64_t match(std::uint64_t prints, std::uint8_t print) noexcept {
+  // Returns the slots whose byte is `print`, as the top bits of their bytes. The match is exact: a
+  // slot that does not count may still hold the key that a lookup looks for.
+  static std::uint64_t match(std::uint64_t prints, std::uint8_t print) {
     constexpr std::uint64_t kLow = 0x7F7F7F7F7F7F7F7FULL;
     const std::uint64_t difference = prints ^ print * 0x0101010101010101ULL;
     return ~(((difference & kLow) + kLow) | difference | kLow);
   }
-  std::uint8_t print(std::uint32_t slot) const noexcept {
+  std::uint8_t print(std::uint32_t slot) const {
     return static_cast<std::uint8_t>(prints.load(std::memory_order_relaxed) >> 8 * slot);
   }
-  void set_print(std::uint32_t slot, std::uint8_t print) noexcept {
+  [[gnu::always_inline]] void set_print(std::uint32_t slot, std::uint8_t print) {
     const std::uint64_t others = prints.load(std::memory_order_relaxed) & ~(0xFFULL << 8 * slot);
     prints.store(others | std::uint64_t{print} << 8 * slot, std::memory_order_release);
   }
 };
 
-template <Platform P, class Form, class G>
+template <class T>
 struct Tier {
-  using Line = typename Form::Line;
-  static constexpr std::uint32_t kLines = G::kBucketLines;
+  using P = typename T::Platform;
+  using Form = typename T::Codec::Form;
+  static constexpr std::uint32_t kLines = T::Geometry::kBucketLines;
   static constexpr std::uint32_t kSlots = kLines * Form::kSlots;
   static_assert(kSlots <= 8);
   static_assert(!Form::kArrays || kLines <= 2);  // a word has their checksums
@@ -66,20 +77,20 @@ struct Tier {
 
   std::uint64_t offset = 0;
   std::uint32_t log = 0;
-  Line* lines = nullptr;
+  Line<T>* lines = nullptr;
   Arena<Meta<P>> metas;
   Count counts[kStripes];
 
-  static constexpr std::uint64_t line_bytes(std::uint32_t log) noexcept {
-    return (1ULL << log) * kLines * sizeof(Line);
+  static constexpr std::uint64_t line_bytes(std::uint32_t log) {
+    return (1ULL << log) * kLines * sizeof(Line<T>);
   }
-  // Of its block: the lines, and the checksums that have no room in them.
-  static constexpr std::uint64_t bytes_of(std::uint32_t log) noexcept {
+  // Returns the size of the level's block: the lines, and the checksums that have no room in them.
+  static constexpr std::uint64_t bytes_of(std::uint32_t log) {
     const std::uint64_t checks = Form::kArrays ? sizeof(std::uint64_t) << log : 0;
     return line_bytes(log) + (checks + kLine - 1) / kLine * kLine;
   }
-  // Null if DRAM is short.
-  static Tier* make(std::uint64_t offset, std::uint32_t log, Line* lines) noexcept {
+  // Returns null if DRAM is short.
+  static Tier* make(std::uint64_t offset, std::uint32_t log, Line<T>* lines) {
     auto* tier = new (std::nothrow) Tier;
     if (tier == nullptr) return nullptr;
     tier->offset = offset;
@@ -92,33 +103,36 @@ struct Tier {
     return tier;
   }
 
-  std::uint64_t buckets() const noexcept { return 1ULL << log; }
-  std::uint64_t index(std::uint64_t hash) const noexcept { return hash & (buckets() - 1); }
-  Line& line(std::uint64_t bucket, std::uint32_t slot) const noexcept {
+  std::uint64_t buckets() const { return 1ULL << log; }
+  std::uint64_t bucket_offset(std::uint64_t bucket) const {
+    return offset + bucket * kLines * sizeof(Line<T>);
+  }
+  std::uint64_t index(std::uint64_t hash) const { return hash & (buckets() - 1); }
+  Line<T>& line(std::uint64_t bucket, std::uint32_t slot) const {
     return lines[bucket * kLines + slot / Form::kSlots];
   }
-  // The word that has the checksum of the slot's line, and the bit at which that begins there.
-  std::uint64_t& check(std::uint64_t bucket, std::uint32_t slot) const noexcept {
+  // Returns the word that has the checksum of the slot's line, which begins there at check_bit().
+  std::uint64_t& check(std::uint64_t bucket, std::uint32_t slot) const {
     if constexpr (Form::kArrays) {
       return reinterpret_cast<std::uint64_t*>(lines + buckets() * kLines)[bucket];
     } else {
       return line(bucket, slot).crc;
     }
   }
-  static constexpr std::uint32_t check_bit(std::uint32_t slot) noexcept {
+  static constexpr std::uint32_t check_bit(std::uint32_t slot) {
     return Form::kArrays ? slot / Form::kSlots * 32 : 0;
   }
-  std::uint32_t used(std::uint64_t bucket) const noexcept {
+  std::uint32_t used(std::uint64_t bucket) const {
     std::uint64_t prints = metas[bucket].prints.load(std::memory_order_relaxed);
     std::uint32_t count = 0;
     for (std::uint32_t i = 0; i < kSlots; ++i, prints >>= 8) count += (prints & 0xFF) != 0;
     return count;
   }
-  // The first slot of the line that is taken if there is room: a lookup can fetch it before it
-  // knows the fingerprints.
-  static std::uint32_t home(std::uint8_t print) noexcept { return print % kLines * Form::kSlots; }
-  // For a key of this fingerprint, in its home line if there is room; kSlots if there is none.
-  std::uint32_t free_slot(std::uint64_t bucket, std::uint8_t print) const noexcept {
+  // Returns the first slot of a key's home line. An item goes into its home line if there is room,
+  // so a lookup can fetch that line before it knows the fingerprints.
+  static std::uint32_t home(std::uint8_t print) { return print % kLines * Form::kSlots; }
+  // Returns a free slot, in the home line if there is room; kSlots if the bucket is full.
+  std::uint32_t free_slot(std::uint64_t bucket, std::uint8_t print) const {
     const std::uint64_t prints = metas[bucket].prints.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0, slot = home(print); i < kSlots; ++i) {
       if ((prints >> 8 * slot & 0xFF) == 0) return slot;
@@ -126,56 +140,62 @@ struct Tier {
     }
     return kSlots;
   }
-  // Answers what the thread's stripe holds now.
-  std::int64_t add(std::int64_t delta) noexcept {
+  // Returns the new count of the thread's stripe.
+  std::int64_t add(std::int64_t delta) {
     return counts[P::thread_slot() % kStripes].items.fetch_add(delta, std::memory_order_relaxed) +
            delta;
   }
-  std::uint64_t items() const noexcept {
+  std::uint64_t items() const {
     std::int64_t sum = 0;
     for (const Count& count : counts) sum += count.items.load(std::memory_order_relaxed);
     return sum > 0 ? static_cast<std::uint64_t>(sum) : 0;
   }
 };
 
-template <Platform P, class Form, class G>
+template <class T>
 struct View {
-  using TierT = Tier<P, Form, G>;
+  using P = typename T::Platform;
 
   std::uint64_t descriptor = 0;  // its offset
   std::uint64_t generation = 0;
   std::uint32_t levels = 0;
-  layout::Drain drain = layout::Drain::none;
-  TierT* tiers[kMaxLevels] = {};  // the largest first
-  // Search from the bottom: more items lie there.
+  Drain drain = Drain::none;
+  Tier<T>* tiers[kMaxLevels] = {};  // the largest first
+  // A lookup begins at the bottom, because more items lie there.
   typename P::template Atomic<bool> upwards{false};
-  typename P::template Atomic<bool> fills_up{false};  // it will grow soon
+  typename P::template Atomic<bool> fills_up{false};  // the table will grow soon
 
-  // The resize. Batches of source buckets are handed out; `inside` are being worked at.
+  // The resize. `cursor` hands out batches of source buckets; threads work on `inside` of them.
   typename P::template Atomic<std::uint64_t> cursor{0};
   typename P::template Atomic<std::uint64_t> done{0};
   typename P::template Atomic<std::uint32_t> inside{0};
-  typename P::template Atomic<bool> closed{false};   // no batch begins any more
-  typename P::template Atomic<bool> failed{false};   // of those done, one has left items behind
-  typename P::template Atomic<bool> starved{false};  // .. since there was no space for a level
+  typename P::template Atomic<bool> closed{false};   // no further batch begins
+  typename P::template Atomic<bool> failed{false};   // a batch that is done has left items behind
+  typename P::template Atomic<bool> starved{false};  // .. because there was no space for a level
 
-  // The two levels that take items.
-  std::uint32_t target() const noexcept { return drain == layout::Drain::top ? 1 : 0; }
-  TierT& upper() const noexcept { return *tiers[target()]; }
-  TierT& lower() const noexcept { return *tiers[target() + 1]; }
-  TierT& source() const noexcept { return *tiers[drain == layout::Drain::top ? 0 : levels - 1]; }
-  std::uint64_t items() const noexcept {
+  // Lookups and mutations use an index instead: GCC unrolls a loop up to kMaxLevels.
+  std::span<Tier<T>* const> all() const { return {tiers, levels}; }
+  // The two levels that take items are tiers[target()] and the next one.
+  std::uint32_t target() const { return drain == Drain::top ? 1 : 0; }
+  Tier<T>& upper() const { return *tiers[target()]; }
+  Tier<T>& lower() const { return *tiers[target() + 1]; }
+  Tier<T>& source() const { return *tiers[drain == Drain::top ? 0 : levels - 1]; }
+  std::uint64_t items() const {
     std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < levels; ++i) sum += tiers[i]->items();
+    for (const Tier<T>* tier : all()) sum += tier->items();
     return sum;
   }
-  std::uint64_t target_slots() const noexcept {
-    return (upper().buckets() + lower().buckets()) * TierT::kSlots;
+  std::uint64_t target_slots() const {
+    return (upper().buckets() + lower().buckets()) * Tier<T>::kSlots;
   }
-  std::uint64_t slots() const noexcept {
+  std::uint64_t slots() const {
     std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < levels; ++i) sum += tiers[i]->buckets();
-    return sum * TierT::kSlots;
+    for (const Tier<T>* tier : all()) sum += tier->buckets();
+    return sum * Tier<T>::kSlots;
+  }
+  // The paper's dynamic search: a lookup looks first where more items lie.
+  void turn_search() {
+    upwards.store(lower().items() > upper().items(), std::memory_order_relaxed);
   }
 };
 

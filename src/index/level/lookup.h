@@ -1,0 +1,386 @@
+// Lookup: finds a key without locks, or takes the locks that a mutation of it needs; and reads.
+// Responsible for level.I4 as far as reads go, and for level.I5 and level.I6 when locks are taken.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "index/level/state.h"
+
+namespace perdure::level {
+
+enum class Looked : std::uint8_t { found, absent, again };
+
+template <class T>
+class Lookup : public State<T> {
+ protected:
+  using Base = State<T>;
+  using P = typename T::Platform;
+  using Codec = typename T::Codec;
+  using Form = typename Codec::Form;
+  using Base::context_, Base::current, Base::has_records, Base::kSlots, Base::key_bytes_,
+      Base::load, Base::records_, Base::scans_, Base::seeds_, Base::value_bytes_, Base::work_;
+
+ public:
+  using Base::Base;
+
+  Expected<bool> read(const detail::Key& key,
+                      FunctionRef<void(const detail::Value&)> visit) override {
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = this->begin_read(guard); !s.ok()) return fail(std::move(s));
+    if (Form::kArrays && !takes(key).ok()) return fail(takes(key));
+    const Probe probe = Codec::probe(key, seeds_);
+    prefetch_all<false>(*current(), probe);
+    return read_probe(probe, visit);
+  }
+
+  // Each step of a group has one cache miss per key, and the misses of a step overlap.
+  Expected<std::uint64_t> read_many(
+      std::span<const detail::Key> keys,
+      FunctionRef<void(std::size_t, const detail::Value&)> visit) override {
+    constexpr std::size_t kGroup = 16;
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = this->begin_read(guard); !s.ok()) return fail(std::move(s));
+    std::uint64_t present = 0;
+    Probe probes[kGroup];
+    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
+      const std::size_t n = std::min(kGroup, keys.size() - begin);
+      const View<T>& view = *current();
+      for (std::size_t i = 0; i < n; ++i) {
+        if (Form::kArrays && !takes(keys[begin + i]).ok()) return fail(takes(keys[begin + i]));
+        probes[i] = Codec::probe(keys[begin + i], seeds_);
+        prefetch(view, probes[i]);
+      }
+      for (std::size_t i = 0; i < n; ++i) prefetch_items(view, probes[i]);
+      for (std::size_t i = 0; i < n; ++i) {
+        auto found =
+            read_probe(probes[i], [&](const detail::Value& value) { visit(begin + i, value); });
+        if (!found) return fail(std::move(found.error()));
+        present += *found ? 1 : 0;
+      }
+    }
+    return present;
+  }
+
+  // While scans_ is not 0, no item moves and no level leaves. So an item that exists throughout the
+  // scan stays in its bucket, and is delivered once.
+  Expected<void> for_each(FunctionRef<bool(std::span<const detail::Entry>)> visit) override {
+    Expected<void> result{};
+    Tier<T>* tiers[kMaxLevels];
+    std::uint32_t levels = 0;
+    {
+      EpochGuard<P> guard(context_.epochs);
+      LatchGuard latch(this->resize_latch_);  // excludes a level that is just leaving
+      scans_.fetch_add(1, std::memory_order_seq_cst);
+      const View<T>& view = *current();
+      levels = view.levels;
+      std::copy(view.tiers, view.tiers + levels, tiers);
+      if (!guard.ok()) result = fail(StatusCode::out_of_memory);
+    }
+    bool more = result.has_value();
+    for (std::uint32_t i = 0; i < levels && more; ++i) {
+      Tier<T>& tier = *tiers[i];
+      for (std::uint64_t bucket = 0; bucket < tier.buckets() && more; ++bucket) {
+        const Meta<P>& meta = tier.metas[bucket];
+        // The order of the two loads matters: a mover that locked the bucket before the scan began
+        // has either finished, or its lock is seen.
+        if ((meta.version.load(std::memory_order_seq_cst) & 1) == 0 &&
+            meta.prints.load(std::memory_order_acquire) == 0) {
+          continue;
+        }
+        EpochGuard<P> guard(context_.epochs);
+        Item<T> items[kSlots];
+        detail::Entry entries[kSlots];
+        auto count = snapshot(tier, bucket, items, entries);
+        if (!count) {
+          result = fail(std::move(count.error()));
+          more = false;
+        } else if (*count > 0) {
+          more = visit({entries, *count});
+        }
+      }
+    }
+    if (result && context_.platform.poisoned()) result = fail(context_.platform.failure());
+    if (scans_.fetch_sub(1, std::memory_order_seq_cst) == 1) context_.background.wake(work_);
+    return result;
+  }
+
+ protected:
+  // Arrays have the lengths of the map. A caller that knows them at run time only may be wrong.
+  [[gnu::always_inline]] Status takes(const detail::Key& key) const {
+    if (Form::kArrays && key.bytes.size() != key_bytes_) return StatusCode::invalid_argument;
+    return Base::validate(key);
+  }
+  [[gnu::always_inline]] Status takes(const detail::Key& key, const detail::Value& value) const {
+    if constexpr (Form::kArrays) {
+      const bool fits = value.word_size == 0
+                            ? value_bytes_ != 0 && value.bytes.size() == value_bytes_
+                            : value_bytes_ == 0;
+      return fits ? takes(key) : Status(StatusCode::invalid_argument);
+    } else {
+      return Base::validate(key, value, true, has_records());
+    }
+  }
+
+  // The value may point into the item. Returns false if the item names no record whose lengths fit
+  // its block.
+  [[gnu::always_inline]] bool value_of(const Item<T>& item, detail::Value& value) const {
+    if (has_records()) return records_.read(item.value[0], value);
+    if (value_bytes_ != 0) {
+      value = {.bytes = {reinterpret_cast<const char*>(item.value), value_bytes_}};
+    } else {
+      value = {.word = item.value[0], .word_size = 8};
+    }
+    return true;
+  }
+
+  // Fetches the locks, fingerprints and home lines of the key's buckets: one round of misses, if
+  // the key lies in its home line. `kLocks`: the caller will lock all buckets, so it fetches their
+  // words for writing, because another core may have them.
+  template <bool kLocks>
+  [[gnu::always_inline]] void prefetch_all(const View<T>& view, const Probe& probe) const {
+    const std::uint32_t home = Tier<T>::home(probe.print);
+    for (std::uint32_t i = 0; i < view.levels; ++i) {
+      const Tier<T>& tier = *view.tiers[i];
+      for (const std::uint64_t hash : probe.hashes) {
+        const std::uint64_t bucket = tier.index(hash);
+        __builtin_prefetch(&tier.metas[bucket], kLocks);
+        __builtin_prefetch(&tier.line(bucket, home));
+      }
+    }
+  }
+
+  // Finds the key and reads its item. The value may point into the item.
+  [[gnu::always_inline]] Looked look(const View<T>& view, const Probe& probe, Item<T>& item,
+                                     detail::Value& value, bool& readable) const {
+    return seek(
+        view, probe,
+        [&] [[gnu::always_inline]] (Tier<T> & tier, const Meta<P>& meta, std::uint64_t bucket,
+                                    std::uint32_t slot, std::uint64_t version) {
+          item = load(tier, bucket, slot);
+          readable = value_of(item, value);
+          // The earlier loads have acquire order, so this one comes after them.
+          const bool same = meta.version.load(std::memory_order_acquire) == version;
+          return same ? Looked::found : Looked::again;
+        });
+  }
+
+  // Acquires the locks of all candidate buckets of the key (level.I5), and returns the view that
+  // they were acquired under (level.I6).
+  [[gnu::always_inline]] View<T>* lock_key(const Probe& probe, Locks<T>& locks) {
+    for (;;) {
+      View<T>* view = current();
+      prefetch_all<true>(*view, probe);
+      for (std::uint32_t i = 0; i < view->levels; ++i) {
+        Tier<T>& tier = *view->tiers[i];
+        const std::uint64_t a = tier.index(probe.hashes[0]);
+        const std::uint64_t b = tier.index(probe.hashes[1]);
+        locks.lock(tier, a < b ? a : b);
+        if (a != b) locks.lock(tier, a < b ? b : a);
+      }
+      if (current() == view) [[likely]]
+        return view;
+      locks.release();
+    }
+  }
+
+  // The caller holds the key's locks.
+  [[gnu::always_inline]] Place<T> find_locked(const View<T>& view, const Probe& probe) const {
+    for (std::uint32_t i = 0; i < view.levels; ++i) {
+      Tier<T>& tier = *view.tiers[i];
+      for (const std::uint64_t hash : probe.hashes) {
+        const std::uint64_t bucket = tier.index(hash);
+        const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
+        const std::uint32_t slot = find_in(tier, bucket, prints, probe);
+        if (slot != kSlots) return {&tier, bucket, slot};
+      }
+    }
+    return {};
+  }
+
+  // Acquires the lock of the bucket that has the key, if the bucket is as it was when the key was
+  // seen there (level.I5). After kRetries failures it acquires the locks of all candidates. Returns
+  // false if the key is absent.
+  [[gnu::always_inline]] bool lock_item(const Probe& probe, Locks<T>& locks, Place<T>& place) {
+    prefetch_all<false>(*current(), probe);
+    for (unsigned tries = 0; tries < kRetries; ++tries) {
+      if (tries != 0) P::pause(tries);
+      const Looked looked =
+          seek(*current(), probe,
+               [&](Tier<T>& tier, const Meta<P>&, std::uint64_t bucket, std::uint32_t slot,
+                   std::uint64_t version) {
+                 place = {&tier, bucket, slot};
+                 return locks.try_lock(tier, bucket, version) ? Looked::found : Looked::again;
+               });
+      if (looked == Looked::absent) return false;
+      if (looked == Looked::again) continue;
+      PERDURE_ASSERT(P, "level.I6", this->in_table(place.tier));
+      return true;
+    }
+    const View<T>& view = *lock_key(probe, locks);
+    place = find_locked(view, probe);
+    return place.found();
+  }
+
+ private:
+  static constexpr unsigned kRetries = 64;
+
+  [[gnu::always_inline]] bool key_matches(const Line<T>& line, std::uint32_t slot,
+                                          const Probe& probe) const {
+    if (!Form::holds(context_.platform, line, slot, probe.word, probe.second)) return false;
+    if constexpr (Codec::kBytes) {
+      const std::uint64_t offset = Form::load(context_.platform, line, slot).value[0];
+      if (!context_.heap.contains(offset, sizeof(RecordPrefix))) return false;
+      const auto record = RecordView::read(context_.platform, records_.at(offset));
+      // A damaged length must not lead beyond the file. value_of() checks that it fits the block.
+      return record.key_size() == probe.bytes.size() &&
+             context_.heap.contains(offset, sizeof(RecordPrefix) + record.key_size()) &&
+             record.key() == probe.bytes;
+    }
+    return true;
+  }
+
+  // Returns the slot that holds the key, of those whose fingerprint is in `prints`; or kSlots.
+  [[gnu::always_inline]] std::uint32_t find_in(const Tier<T>& tier, std::uint64_t bucket,
+                                               std::uint64_t prints, const Probe& probe) const {
+    for (std::uint64_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
+      const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
+      if (slot < kSlots && key_matches(tier.line(bucket, slot), slot % Form::kSlots, probe)) {
+        return slot;
+      }
+    }
+    return kSlots;
+  }
+
+  // Looks once at all candidates. Where the key is seen, it returns what `found` returns: the key
+  // is there if the bucket still has that version. `again`: a candidate is locked or has changed.
+  template <class Found>
+  [[gnu::always_inline]] Looked seek(const View<T>& view, const Probe& probe, Found&& found) const {
+    struct Seen {
+      const Meta<P>* meta;
+      std::uint64_t version;
+    };
+    Seen seen[2 * kMaxLevels];
+    std::uint32_t count = 0;
+    const bool upwards = view.upwards.load(std::memory_order_relaxed);
+    for (std::uint32_t n = 0; n < view.levels; ++n) {
+      Tier<T>& tier = *view.tiers[upwards ? view.levels - 1 - n : n];
+      std::uint64_t last = ~std::uint64_t{0};
+      for (const std::uint64_t hash : probe.hashes) {
+        const std::uint64_t bucket = tier.index(hash);
+        if (bucket == last) continue;
+        last = bucket;
+        const Meta<P>& meta = tier.metas[bucket];
+        const std::uint64_t version = meta.version.load(std::memory_order_seq_cst);
+        if ((version & 1) != 0) return Looked::again;
+        const std::uint64_t prints = meta.prints.load(std::memory_order_acquire);
+        const std::uint32_t slot = find_in(tier, bucket, prints, probe);
+        if (slot != kSlots) return found(tier, meta, bucket, slot, version);
+        seen[count++] = {&meta, version};
+      }
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (seen[i].meta->version.load(std::memory_order_acquire) != seen[i].version) {
+        return Looked::again;
+      }
+    }
+    return current() == &view ? Looked::absent : Looked::again;
+  }
+
+  [[gnu::always_inline]] void prefetch(const View<T>& view, const Probe& probe) const {
+    for (std::uint32_t i = 0; i < view.levels; ++i) {
+      const Tier<T>& tier = *view.tiers[i];
+      __builtin_prefetch(&tier.metas[tier.index(probe.hashes[0])]);
+      __builtin_prefetch(&tier.metas[tier.index(probe.hashes[1])]);
+    }
+  }
+
+  // Fetches the lines whose fingerprints match.
+  [[gnu::always_inline]] void prefetch_items(const View<T>& view, const Probe& probe) const {
+    for (std::uint32_t i = 0; i < view.levels; ++i) {
+      const Tier<T>& tier = *view.tiers[i];
+      for (const std::uint64_t hash : probe.hashes) {
+        const std::uint64_t bucket = tier.index(hash);
+        const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
+        const std::uint64_t m = Meta<P>::match(prints, probe.print);
+        if (m == 0) continue;
+        const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
+        if (slot < kSlots) __builtin_prefetch(&tier.line(bucket, slot));
+      }
+    }
+  }
+
+  // LP(find): between the first and the second look at the versions. Nothing was stored into the
+  // buckets in between. The caller is pinned.
+  [[gnu::always_inline]] Expected<bool> read_probe(const Probe& probe,
+                                                   FunctionRef<void(const detail::Value&)> visit) {
+    Item<T> item;
+    detail::Value value;
+    bool readable = true;
+    Looked looked = Looked::again;
+    for (unsigned tries = 0; looked == Looked::again; ++tries) {
+      if (tries != 0) P::pause(tries);
+      if (tries < kRetries) {
+        looked = look(*current(), probe, item, value, readable);
+        continue;
+      }
+      Locks<T> locks;
+      const View<T>& view = *lock_key(probe, locks);
+      const Place<T> place = find_locked(view, probe);
+      looked = place.found() ? Looked::found : Looked::absent;
+      if (!place.found()) break;
+      item = load(place);
+      readable = value_of(item, value);
+    }
+    // The item may come from pages that were lost meanwhile.
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    if (looked == Looked::absent) return false;
+    if (!readable) return fail(records_.damaged(item.value[0]));
+    visit(value);
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    return true;
+  }
+
+  // Reads the items that a bucket held at one moment. The entries point into `items`. The caller is
+  // pinned.
+  [[gnu::noinline]] Expected<std::uint32_t> snapshot(const Tier<T>& tier, std::uint64_t bucket,
+                                                     Item<T>* items, detail::Entry* entries) const {
+    const Meta<P>& meta = tier.metas[bucket];
+    for (unsigned spins = 0;; P::pause(spins++)) {
+      const std::uint64_t version = meta.version.load(std::memory_order_seq_cst);
+      if ((version & 1) != 0) continue;
+      const std::uint64_t prints = meta.prints.load(std::memory_order_acquire);
+      std::uint32_t count = 0;
+      std::uint64_t damaged = 0;
+      for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+        if ((prints >> 8 * slot & 0xFF) == 0) continue;
+        Item<T>& item = items[count];
+        item = load(tier, bucket, slot);
+        detail::Entry& entry = entries[count];
+        if (!value_of(item, entry.value)) {
+          damaged = item.value[0];
+          continue;
+        }
+        entry.key = key_of(item);
+        ++count;
+      }
+      if (meta.version.load(std::memory_order_acquire) != version) continue;
+      if (damaged != 0) return fail(records_.damaged(damaged));
+      return count;
+    }
+  }
+
+  // The key may point into the item. value_of() has read its record, if it has one.
+  detail::Key key_of(const Item<T>& item) const {
+    if constexpr (Codec::kBytes) {
+      return {.bytes = RecordView::read(context_.platform, records_.at(item.value[0])).key()};
+    } else if (key_bytes_ != 0) {
+      return {.bytes = {reinterpret_cast<const char*>(item.key), key_bytes_}};
+    }
+    return {.word = item.key[0]};
+  }
+};
+
+}  // namespace perdure::level
