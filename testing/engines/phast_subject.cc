@@ -3,9 +3,12 @@
 
 namespace perdure {
 
-template class phast::Phast<testing::SimPlatform, phast::IntegerCodec, phast::TinyGeometry>;
-template class phast::Phast<testing::SimPlatform, phast::BytesCodec, phast::TinyGeometry>;
-template class phast::Phast<testing::SimPlatform, phast::BytesCodec, testing::WideGeometry>;
+template class phast::PhastMap<
+    Traits<testing::SimPlatform, phast::IntegerCodec, phast::TinyGeometry>>;
+template class phast::PhastMap<
+    Traits<testing::SimPlatform, phast::BytesCodec, phast::TinyGeometry>>;
+template class phast::PhastMap<
+    Traits<testing::SimPlatform, phast::BytesCodec, testing::WideGeometry>>;
 template class testing::MapSubject<testing::PhastTraits<phast::IntegerCodec, phast::TinyGeometry>>;
 template class testing::MapSubject<testing::PhastTraits<phast::BytesCodec, phast::TinyGeometry>>;
 template class testing::MapSubject<testing::PhastTraits<phast::BytesCodec, testing::WideGeometry>>;

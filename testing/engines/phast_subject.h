@@ -46,9 +46,12 @@ using WideGeometry = phast::Geometry<12, 4>;
 // phast_subject.cc has the instantiations that tests share.
 namespace perdure {
 
-extern template class phast::Phast<testing::SimPlatform, phast::IntegerCodec, phast::TinyGeometry>;
-extern template class phast::Phast<testing::SimPlatform, phast::BytesCodec, phast::TinyGeometry>;
-extern template class phast::Phast<testing::SimPlatform, phast::BytesCodec, testing::WideGeometry>;
+extern template class phast::PhastMap<
+    Traits<testing::SimPlatform, phast::IntegerCodec, phast::TinyGeometry>>;
+extern template class phast::PhastMap<
+    Traits<testing::SimPlatform, phast::BytesCodec, phast::TinyGeometry>>;
+extern template class phast::PhastMap<
+    Traits<testing::SimPlatform, phast::BytesCodec, testing::WideGeometry>>;
 extern template class testing::MapSubject<
     testing::PhastTraits<phast::IntegerCodec, phast::TinyGeometry>>;
 extern template class testing::MapSubject<

@@ -25,7 +25,7 @@ namespace {
 
 using P = RelacyPlatform;
 using Geometry = phast::Geometry<P::kBytes, 4>;
-using Descriptor = phast::Descriptor<P, phast::IntegerCodec, Geometry>;
+using Descriptor = phast::Descriptor<Traits<P, phast::IntegerCodec, Geometry>>;
 
 // A leaf's descriptor. Relacy's heap would not align it.
 class Leaf {
@@ -56,8 +56,7 @@ struct SlotClaim : rl::test_suite<SlotClaim, 3> {
     for (auto& entry : entries) entry(RL_INFO) = 0;
   }
   void after() { leaf.reset(); }
-  // Mirrors Phast::latch_leaf, phast_write.inl.h: from `std::uint32_t word` to `return`, without
-  // ranges.
+  // Mirrors Write::latch_leaf, phast/write.h: from `std::uint32_t word` to `return`, without ranges.
   std::uint32_t latch_and_claim(unsigned stripe) {
     for (unsigned spins = 0;;) {
       std::uint32_t word = (*leaf)->search.stripes.load();
@@ -208,7 +207,7 @@ struct EpochLate : OneRetired<EpochLate> {
   }
 };
 
-// --- the swap of an index cache (inner.inl.h: cache_start, and the end of rebuild_cache) ---
+// --- the swap of an index cache (ordered/caches.h: cache_start, and the end of rebuild_cache) ---
 
 struct CacheSwap : rl::test_suite<CacheSwap, 2> {
   P platform;

@@ -11,7 +11,8 @@
 namespace perdure::phast {
 namespace {
 
-using Desc = Descriptor<RealPlatform, IntegerCodec, DefaultGeometry>;
+using Default = Traits<RealPlatform, IntegerCodec, DefaultGeometry>;
+using Desc = Descriptor<Default>;
 constexpr std::uint32_t kLines = DefaultGeometry::kLeafEntries / kLineEntries;
 
 TEST(HomeLine, EveryLineIsTheHomeOfAboutAsManyFingerprints) {
@@ -53,7 +54,7 @@ TEST(HomeLine, AFullLeafHasNoSlot) {
 }
 
 TEST(HomeLine, APlaceFollowsItsLeaf) {
-  LeafTable<RealPlatform, IntegerCodec, DefaultGeometry> table;
+  LeafTable<Default> table;
   ASSERT_TRUE(table.reserve(8).ok());
   const std::uint32_t number = table.take();
   table.set_leaf(number, 4711);

@@ -1,236 +1,312 @@
 // InnerIndex: what lies in DRAM above the leaves of an ordered engine: partitions, index caches,
 // inner nodes.
 //
-// WHAT  PhaST's (its paper's sections in brackets). Partitions by key prefix (§3.1); per partition
-//   a list of inner nodes of up to 128 leaves each (§3.3) and an index cache (§3.2): an immutable
-//   sorted array over the inner nodes, replaced as a whole. Deviation: the cache takes the place of
-//   the towers of the paper's skiplist; it is the flattened upper level, every node while there are
-//   at most 64 Ki of them, then every 2^k-th (docs/decisions/0003).
+// WHAT  PhaST's levels (sections of its paper in brackets). Keys are partitioned by prefix (§3.1).
+//   A partition has a list of inner nodes of up to 128 leaves each (§3.3) and an index cache
+//   (§3.2): an immutable sorted array over the inner nodes, which is replaced as a whole.
+//   Deviation: the cache replaces the towers of the paper's skiplist. It is the flattened upper
+//   level: it has every node while there are at most 64 Ki of them, then every 2^k-th
+//   (docs/decisions/0003).
+// LAYOUT  layers, from below: nodes.h (data, separators), caches.h (index cache, shortcut), this.
 // INVARIANTS (DRAM)
-//   ordered.N1  Whatever a lookup reads here is a hint: the leaf's descriptor decides (low < key <=
-//       bound, version).
-//   ordered.N2  Landing left of the key is harmless (walk right by descriptors). Inserting a leaf
-//       shifts leaf numbers from the end, then keys from the end, so readers land left (hazard P8).
-//       Splitting a node publishes the new node, then `next`, then the lower maximum (hazard P7).
-//   ordered.N3  Removing a leaf may let a reader land right; it sees key <= low and tries again.
+//   ordered.N1  Every result of a search here is a hint: the leaf's descriptor decides (low < key
+//       <= bound, version).
+//   ordered.N2  A search may end left of the key: the reader walks right by descriptors. The insert
+//       of a leaf shifts leaf numbers from the end, then keys from the end, so readers land left
+//       (hazard P8). The split of a node publishes the new node, then `next`, then the lower
+//       maximum (hazard P7).
+//   ordered.N3  The removal of a leaf may let a reader land right of the key. The reader then sees
+//       key <= low and retries.
 //   ordered.N4  A node's range never grows to the left. An empty node forwards to its right
-//       neighbour until the next cache leaves it out; it is retired then.
-// ORDERING  keys and leaf numbers: stored release, loaded acquire: a reader that sees a shifted
-//   key sees the shifted leaf numbers. cache: release / acquire.
+//       neighbour until the next cache omits it; then it is retired.
+// ORDERING  keys and leaf numbers: stored release, loaded acquire. A reader that sees a shifted
+//   key also sees the shifted leaf numbers. cache: release / acquire.
 // RECLAMATION  caches and empty nodes through epochs.
 // PROGRESS  lookups are lock-free; changes take the partition's latch.
 #pragma once
 
-#include <bit>
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
-#include "index/ordered/probe.h"
-#include "index/ordered/shortcut.h"
-#include "reclaim/epoch.h"
-#include "util/arena.h"
+#include "index/ordered/caches.h"
 
 namespace perdure::ordered {
 
-// How keys map to partitions; monotone, so that scans go from one to the next.
-struct Partitioning {
-  std::uint32_t bits = 7;
-  std::uint32_t shift = 57;
-  std::uint32_t count() const noexcept { return 1U << bits; }
-  std::uint32_t of(std::uint64_t word) const noexcept {
-    if (bits == 0) return 0;
-    const std::uint64_t p = word >> shift;
-    return p < count() ? static_cast<std::uint32_t>(p) : count() - 1;
-  }
-  std::uint64_t low(std::uint32_t p) const noexcept {
-    return p == 0 ? 0 : std::uint64_t{p} << shift;
-  }
-  std::uint64_t bound(std::uint32_t p) const noexcept {
-    return p + 1 == count() ? ~std::uint64_t{0} : (std::uint64_t{p + 1} << shift) - 1;
-  }
-};
-
-// Leaves: a table of leaves by number. It says whether keys are byte strings (kBytes); of its Desc,
-// which decides, low, bound, next, separators and above() are used.
+// Leaves: a table of leaves by number. Its kBytes says whether keys are byte strings. Its Desc
+// decides; low, bound, next, separators and above() of it are used.
 template <Platform P, class Leaves, std::uint32_t Fanout>
-class InnerIndex {
+class InnerIndex final : public Caches<P, Leaves, Fanout> {
+  using Base = Caches<P, Leaves, Fanout>;
+  using Base::above, Base::cache_start, Base::epochs_, Base::group_of, Base::kBytes, Base::kFanout,
+      Base::kGroup, Base::kGroups, Base::leaves_, Base::nodes_, Base::part_of, Base::partitions_,
+      Base::position_of, Base::rebuild_cache, Base::rebuild_shortcut, Base::refresh_guide,
+      Base::set_key, Base::take_node;
+  using typename Base::Desc, typename Base::Node, typename Base::Part;
+
  public:
-  using Desc = typename Leaves::Desc;
-  template <class T>
-  using Atomic = typename P::template Atomic<T>;
-  static constexpr bool kBytes = Leaves::kBytes;
-  static constexpr std::uint32_t kFanout = Fanout;
-  static constexpr std::uint32_t kGroup = kFanout < 8 ? kFanout : 8;  // keys per line
-  static constexpr std::uint32_t kGroups = kFanout / kGroup;
-  static_assert(std::has_single_bit(kGroup) && std::has_single_bit(kGroups));
-  static constexpr std::uint32_t kMaxCached = 1U << 16;
+  using Base::Base;
 
-  InnerIndex(Leaves& leaves, EpochDomain<P>& epochs) noexcept : leaves_(leaves), epochs_(epochs) {}
-  InnerIndex(const InnerIndex&) = delete;
-  InnerIndex& operator=(const InnerIndex&) = delete;
-  ~InnerIndex();
+  [[gnu::noinline]] Status reserve(const Partitioning& partitioning, std::size_t max_leaves) {
+    this->partitioning_ = partitioning;
+    // A split leaves nodes at least half full. Empty ones wait for a cache, hence the slack.
+    const std::size_t nodes =
+        max_leaves / (kFanout / 4) + 4 * std::size_t{partitioning.count()} + 64;
+    if (Status s = nodes_.reserve(std::min<std::size_t>(nodes, 0xFFFFFFF0)); !s.ok()) return s;
+    return partitions_.reserve(partitioning.count());
+  }
 
-  Status reserve(const Partitioning& partitioning, std::size_t max_leaves) noexcept;
-  const Partitioning& partitioning() const noexcept { return partitioning_; }
+  // --- lookups; the caller is pinned ---
 
-  // A leaf at or left of the key's, nearly always the key's own (ordered.N1). The caller of these
-  // functions is pinned.
-  std::uint32_t locate(const Probe& probe) const noexcept {
-    const std::uint32_t leaf = shortcut_to(probe);
+  // Returns a leaf at or left of the key's, nearly always the key's own (ordered.N1).
+  std::uint32_t locate(const Probe& probe) const {
+    const std::uint32_t leaf = this->shortcut_to(probe);
     return leaf != kNoLeaf ? leaf : search(probe);
   }
   // The same from the inner nodes alone.
-  std::uint32_t search(const Probe& probe) const noexcept;
-  std::uint32_t first_leaf(std::uint32_t partition) const noexcept {
-    return partitions_[partition].first;
+  [[gnu::noinline]] std::uint32_t search(const Probe& probe) const {
+    Step step = locate_node(probe);
+    locate_group(probe, step);
+    const std::uint32_t leaf = locate_leaf(probe, step);
+    PERDURE_ASSERT(P, "ordered.N1", leaf != kNoLeaf);
+    return leaf;
   }
 
-  // locate() in steps, for batches: each prefetches for the next. shortcut_to() may answer kNoLeaf.
-  void prefetch_shortcut(const Probe& probe) const noexcept {
-    const auto* s = part_of(probe).shortcut.load(std::memory_order_acquire);
-    if (s != nullptr) s->prefetch(probe.word);
-  }
-  [[gnu::always_inline]] std::uint32_t shortcut_to(const Probe& probe) const noexcept {
-    PERDURE_ASSERT(P, "ordered.S2", epochs_.pinned());
-    const auto* s = part_of(probe).shortcut.load(std::memory_order_acquire);
-    return s != nullptr ? s->leaf_of(probe.word) : kNoLeaf;
-  }
+  // search() in steps, for batches, after prefetch_shortcut() and shortcut_to(). Each step
+  // prefetches for the next.
   struct Step {
     const void* node = nullptr;
     std::uint32_t group = 0;
   };
-  Step locate_node(const Probe& probe) const noexcept;
-  void locate_group(const Probe& probe, Step& step) const noexcept;
-  std::uint32_t locate_leaf(const Probe& probe, const Step& step) const noexcept;
-
-  // Leaves of one partition in order, while nothing else runs (recovery, creation).
-  Status build(std::uint32_t partition, const std::uint32_t* leaves, std::size_t count) noexcept;
-  // `fresh` was split off `old`: old's bound in its descriptor is the new one. Errors:
-  // out_of_memory, then lookups reach `fresh` by walking right.
-  Status insert_after(std::uint32_t partition, std::uint32_t old, std::uint32_t fresh) noexcept;
-  // `leaf` was unlinked; its range belongs to `heir`, its right neighbour, now.
-  void remove(std::uint32_t partition, std::uint32_t leaf, std::uint32_t heir) noexcept;
-
-  std::uint64_t dram_bytes() const noexcept;
-  std::uint64_t node_count() const noexcept;
-
- private:
-  struct alignas(64) Node {
-    Atomic<std::uint64_t> max{0};  // inclusive bound of the last leaf when it was set
-    Atomic<Separator<P>*> max_separator{nullptr};
-    Atomic<std::uint32_t> next{0};
-    Atomic<std::uint32_t> count{0};
-    alignas(64) Atomic<std::uint64_t> guide[kGroups];  // last key of each group
-    alignas(64) Atomic<std::uint64_t> keys[kFanout];   // bounds; ~0 behind count
-    alignas(64) Atomic<std::uint32_t> leaves[kFanout];
-  };
-  struct Cache {
-    std::uint32_t count;
-    std::uint32_t* nodes;       // where to start for words[i]
-    std::uint64_t* words;       // max of the group's last node, when built
-    Separator<P>** separators;  // byte strings only
-    std::uint64_t bytes;
-  };
-  struct alignas(64) Part {
-    Atomic<Shortcut<P>*> shortcut{nullptr};  // null: the nodes are searched
-    Atomic<Cache*> cache{nullptr};
-    mutable typename P::Latch latch;
-    std::uint32_t head = 0;   // first node
-    std::uint32_t first = 0;  // first leaf, never unlinked
-    std::uint32_t nodes = 0;
-    std::uint32_t leaves = 0;
-    std::uint32_t rebuild_at = 0;  // leaves at which the shortcut is made again
-    std::uint32_t changes = 0;     // nodes added since the cache was built
-    std::uint32_t empty = 0;
-  };
-
-  const Part& part_of(const Probe& probe) const noexcept {
-    return partitions_[partitioning_.of(probe.word)];
+  [[gnu::always_inline]] Step locate_node(const Probe& probe) const {
+    PERDURE_ASSERT(P, "ordered.N4", epochs_.pinned());
+    const Node& node = nodes_[cache_start(part_of(probe), probe)];
+    __builtin_prefetch(&node);
+    __builtin_prefetch(&node.guide[0]);
+    if constexpr (kGroups > 8) __builtin_prefetch(&node.guide[8]);
+    return {&node, 0};
   }
-  bool above(const Node& node, const Probe& probe) const noexcept {
-    const std::uint64_t word = node.max.load(std::memory_order_acquire);
-    if constexpr (kBytes) {
-      if (probe.word == word) {
-        const Separator<P>* s = node.max_separator.load(std::memory_order_acquire);
-        return s != nullptr && compare(probe, s->view()) > 0;
+  [[gnu::always_inline]] void locate_group(const Probe& probe, Step& step) const {
+    const auto* node = static_cast<const Node*>(step.node);
+    while (above(*node, probe)) {
+      const std::uint32_t next = node->next.load(std::memory_order_acquire);
+      PERDURE_ASSERT(P, "ordered.N4", next != 0);  // the last node reaches to the partition's end
+      node = &nodes_[next];
+    }
+    step.node = node;
+    step.group = group_of(*node, probe.word);
+    __builtin_prefetch(&node->keys[step.group * kGroup]);
+    __builtin_prefetch(&node->leaves[step.group * kGroup]);
+  }
+  [[gnu::always_inline]] std::uint32_t locate_leaf(const Probe& probe, const Step& step) const {
+    const auto* node = static_cast<const Node*>(step.node);
+    const std::uint32_t position = position_of(*node, probe, step.group);
+    if (position < node->count.load(std::memory_order_acquire)) [[likely]] {
+      return node->leaves[position].load(std::memory_order_acquire);
+    }
+    // The node lost its last leaves. Their range belongs to the first leaf of the next node that
+    // has one (ordered.N4).
+    for (;;) {
+      const std::uint32_t next = node->next.load(std::memory_order_acquire);
+      if (next == 0) return part_of(probe).first;
+      node = &nodes_[next];
+      if (node->count.load(std::memory_order_acquire) != 0) {
+        return node->leaves[0].load(std::memory_order_acquire);
       }
     }
-    return probe.word > word;
   }
-  std::uint32_t group_of(const Node& node, std::uint64_t word) const noexcept {
-    std::uint32_t group = 0;  // lower bound, unrolled and without branches
-#pragma GCC unroll 8
-    for (std::uint32_t half = kGroups / 2; half != 0; half /= 2) {
-      group += node.guide[group + half - 1].load(std::memory_order_acquire) < word ? half : 0;
+
+  // --- changes ---
+
+  // Builds one partition from its leaves in order, while nothing else runs (recovery, creation).
+  [[gnu::noinline]] Status build(std::uint32_t partition, const std::uint32_t* leaves,
+                                 std::size_t count) {
+    Part& part = partitions_[partition];
+    part.first = leaves[0];
+    constexpr std::uint32_t kFill = kFanout * 3 / 4 > 0 ? kFanout * 3 / 4 : 1;
+    Node* previous = nullptr;
+    for (std::size_t begin = 0; begin < count; begin += kFill) {
+      const std::uint32_t number = take_node();
+      if (number == 0) return StatusCode::out_of_memory;
+      Node& node = nodes_[number];
+      const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(kFill, count - begin));
+      for (std::uint32_t i = 0; i < kFanout; ++i) {
+        const bool used = i < n;
+        node.leaves[i].store(used ? leaves[begin + i] : kNoLeaf, std::memory_order_relaxed);
+        set_key(node, i,
+                used ? leaves_[leaves[begin + i]].bound.load(std::memory_order_relaxed)
+                     : ~std::uint64_t{0});
+      }
+      refresh_guide(node);
+      node.next.store(0, std::memory_order_relaxed);
+      node.count.store(n, std::memory_order_relaxed);
+      this->set_max(node, leaves_[leaves[begin + n - 1]]);
+      if (previous == nullptr) {
+        part.head = number;
+      } else {
+        previous->next.store(number, std::memory_order_release);
+      }
+      previous = &node;
+      ++part.nodes;
     }
-    return group;
+    part.leaves = static_cast<std::uint32_t>(count);
+    rebuild_shortcut(partition);
+    rebuild_cache(part);
+    return part.cache.load(std::memory_order_relaxed) != nullptr ? Status()
+                                                                 : StatusCode::out_of_memory;
   }
-  std::uint32_t position_of(const Node& node, const Probe& probe,
-                            std::uint32_t group) const noexcept;
-  std::uint32_t cache_start(const Part& part, const Probe& probe) const noexcept;
 
-  std::uint32_t take_node() noexcept;
-  void set_key(Node& node, std::uint32_t i, std::uint64_t word) noexcept {
-    node.keys[i].store(word, std::memory_order_release);
-  }
-  void refresh_guide(Node& node) noexcept {
-    for (std::uint32_t g = 0; g < kGroups; ++g) {
-      node.guide[g].store(node.keys[g * kGroup + kGroup - 1].load(std::memory_order_relaxed),
-                          std::memory_order_release);
+  // Lists `fresh`, which was split off `old`. The bound in old's descriptor is the new one. After
+  // out_of_memory, lookups reach `fresh` by walking right.
+  [[gnu::noinline]] Status insert_after(std::uint32_t partition, std::uint32_t old,
+                                        std::uint32_t fresh) {
+    Part& part = partitions_[partition];
+    LatchGuard guard(part.latch);
+    const Desc& left = leaves_[old];
+    const Probe hint = bound_of(left);
+    PERDURE_ASSERT(
+        P, "ordered.N2",
+        leaves_[fresh].low.load(std::memory_order_relaxed) == hint.word + (kBytes ? 0 : 1));
+    if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
+      const std::uint64_t low = left.low.load(std::memory_order_relaxed);
+      shortcut->split(old, kBytes || low == 0 ? low : low - 1, hint.word, fresh,
+                      leaves_[fresh].bound.load(std::memory_order_relaxed));
+      this->give_up_if_spent(part, *shortcut);
     }
+    ++part.leaves;
+    std::uint32_t at = 0;
+    const std::uint32_t number = find_node(part, old, hint, at);
+    if (number == 0) return StatusCode::out_of_memory;  // `old` itself could not be listed earlier
+    Node* node = &nodes_[number];
+    if (node->count.load(std::memory_order_relaxed) == kFanout) {
+      if (!split_node(part, *node)) return StatusCode::out_of_memory;
+      if (at >= kFanout / 2) {
+        at -= kFanout / 2;
+        node = &nodes_[node->next.load(std::memory_order_relaxed)];
+      }
+    }
+    const std::uint32_t count = node->count.load(std::memory_order_relaxed);
+    for (std::uint32_t i = count; i > at + 1; --i) {
+      node->leaves[i].store(node->leaves[i - 1].load(std::memory_order_relaxed),
+                            std::memory_order_release);
+    }
+    node->leaves[at + 1].store(fresh, std::memory_order_release);
+    node->count.store(count + 1, std::memory_order_release);
+    for (std::uint32_t i = count; i > at; --i) {
+      set_key(*node, i, node->keys[i - 1].load(std::memory_order_relaxed));
+    }
+    set_key(*node, at, left.bound.load(std::memory_order_relaxed));
+    refresh_guide(*node);
+    if (part.changes > part.cache.load(std::memory_order_relaxed)->count / 16 + 1) {
+      rebuild_cache(part);
+    }
+    // After `fresh` is listed: otherwise its intervals would name `old`, even once that is unlinked
+    // (ordered.S2).
+    if (part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
+    return {};
   }
-  void set_max(Node& node, const Desc& last) noexcept;
-  void replace_max_separator(Node& node, Separator<P>* fresh) noexcept;
-  bool split_node(Part& part, Node& node) noexcept;
-  void rebuild_cache(Part& part) noexcept;
-  void rebuild_shortcut(std::uint32_t partition) noexcept;
-  void replace_shortcut(Part& part, Shortcut<P>* fresh) noexcept;
-  void give_up_if_spent(Part& part, const Shortcut<P>& shortcut) noexcept;
-  void drop_separator(Separator<P>* separator) noexcept;
-  std::uint32_t find_node(const Part& part, std::uint32_t leaf, const Probe& hint,
-                          std::uint32_t& position) const noexcept;
 
-  static void finish_cache(void* self, std::uint64_t cache) {
-    static_cast<InnerIndex*>(self)->free_cache(reinterpret_cast<Cache*>(cache));
+  // `leaf` was unlinked. Its range now belongs to `heir`, its right neighbour.
+  [[gnu::noinline]] void remove(std::uint32_t partition, std::uint32_t leaf, std::uint32_t heir) {
+    Part& part = partitions_[partition];
+    LatchGuard guard(part.latch);
+    const Desc& desc = leaves_[leaf];
+    PERDURE_ASSERT(P, "ordered.N3",
+                   leaves_[heir].low.load(std::memory_order_relaxed) ==
+                       desc.low.load(std::memory_order_relaxed));
+    if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
+      shortcut->replace(leaf, desc.low.load(std::memory_order_relaxed),
+                        desc.bound.load(std::memory_order_relaxed), heir);
+      this->give_up_if_spent(part, *shortcut);
+    }
+    --part.leaves;
+    std::uint32_t at = 0;
+    const std::uint32_t number = find_node(part, leaf, bound_of(desc), at);
+    if (number == 0) return;
+    Node& node = nodes_[number];
+    const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+    for (std::uint32_t i = at; i + 1 < count; ++i) {
+      set_key(node, i, node.keys[i + 1].load(std::memory_order_relaxed));
+      node.leaves[i].store(node.leaves[i + 1].load(std::memory_order_relaxed),
+                           std::memory_order_release);
+    }
+    set_key(node, count - 1, ~std::uint64_t{0});
+    node.count.store(count - 1, std::memory_order_release);
+    refresh_guide(node);
+    if (count == 1 && ++part.empty > part.nodes / 8) rebuild_cache(part);
   }
-  static void finish_shortcut(void*, std::uint64_t shortcut) {
-    Shortcut<P>::free(reinterpret_cast<Shortcut<P>*>(shortcut));
-  }
-  static void finish_node(void* self, std::uint64_t number) {
-    static_cast<InnerIndex*>(self)->free_node(static_cast<std::uint32_t>(number));
-  }
-  static void finish_separator(void*, std::uint64_t separator) {
-    std::free(reinterpret_cast<void*>(separator));
-  }
-  static constexpr Reclaimer kCacheReclaimer{nullptr, &finish_cache};
-  static constexpr Reclaimer kShortcutReclaimer{nullptr, &finish_shortcut};
-  static constexpr Reclaimer kNodeReclaimer{nullptr, &finish_node};
-  static constexpr Reclaimer kSeparatorReclaimer{nullptr, &finish_separator};
-  void free_cache(Cache* cache) noexcept;
-  void free_node(std::uint32_t number) noexcept;
-
- public:
-  static void share(Separator<P>* separator) noexcept {
-    if (separator != nullptr) separator->references.fetch_add(1, std::memory_order_relaxed);
-  }
-  // Gives one reference up; readers may still hold the pointer, so the last one goes through
-  // epochs.
-  void release(Separator<P>* separator) noexcept { drop_separator(separator); }
 
  private:
-  Leaves& leaves_;
-  EpochDomain<P>& epochs_;
-  Partitioning partitioning_;
-  Arena<Node> nodes_;
-  Arena<Part> partitions_;
-  mutable typename P::Latch node_latch_;
-  std::uint32_t node_free_ = 0;
-  std::uint32_t node_high_ = 0;
-  Atomic<std::uint64_t> cache_bytes_{0};
-  bool closing_ = false;
+  static Probe bound_of(const Desc& desc) {
+    Probe bound{.word = desc.bound.load(std::memory_order_relaxed)};
+    if constexpr (kBytes) {
+      const Separator<P>* s = desc.separators.bound.load(std::memory_order_relaxed);
+      if (s != nullptr) bound.bytes = s->view();
+    }
+    return bound;
+  }
+
+  // Returns the node that lists `leaf`, and its position there; 0 if there is none.
+  [[gnu::noinline]] std::uint32_t find_node(const Part& part, std::uint32_t leaf, const Probe& hint,
+                                            std::uint32_t& position) const {
+    std::uint32_t number = cache_start(part, hint);
+    for (bool from_head = false;; from_head = true) {
+      for (; number != 0; number = nodes_[number].next.load(std::memory_order_relaxed)) {
+        const Node& node = nodes_[number];
+        const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+        if (!from_head && above(node, hint)) continue;
+        position = position_of(node, hint, group_of(node, hint.word));
+        if (position < count && node.leaves[position].load(std::memory_order_relaxed) == leaf) {
+          return number;
+        }
+        for (position = 0; position < count; ++position) {
+          if (node.leaves[position].load(std::memory_order_relaxed) == leaf) return number;
+        }
+      }
+      if (from_head) return 0;
+      number = part.head;
+    }
+  }
+
+  [[gnu::noinline]] bool split_node(Part& part, Node& node) {
+    const std::uint32_t number = take_node();
+    if (number == 0) return false;
+    Node& fresh = nodes_[number];
+    constexpr std::uint32_t kKeep = kFanout / 2;
+    for (std::uint32_t i = 0; i < kFanout; ++i) {
+      const bool moved = i < kFanout - kKeep;
+      fresh.leaves[i].store(
+          moved ? node.leaves[kKeep + i].load(std::memory_order_relaxed) : kNoLeaf,
+          std::memory_order_relaxed);
+      set_key(fresh, i,
+              moved ? node.keys[kKeep + i].load(std::memory_order_relaxed) : ~std::uint64_t{0});
+    }
+    refresh_guide(fresh);
+    fresh.count.store(kFanout - kKeep, std::memory_order_relaxed);
+    fresh.max.store(node.max.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    Separator<P>* separator = node.max_separator.load(std::memory_order_relaxed);
+    this->share(separator);
+    fresh.max_separator.store(separator, std::memory_order_relaxed);
+    fresh.next.store(node.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    // ordered.N2: complete, then reachable, then needed.
+    node.next.store(number, std::memory_order_release);
+    // The boundary is where the first moved leaf begins, not where the last kept leaf ends: that
+    // leaf may be splitting, and its new right half may be about to be listed here.
+    const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];
+    const std::uint64_t boundary = right.low.load(std::memory_order_acquire);
+    PERDURE_ASSERT(P, "ordered.N2", boundary <= node.max.load(std::memory_order_relaxed));
+    if constexpr (kBytes) {
+      this->replace_max_separator(node, right.separators.low.load(std::memory_order_acquire));
+      node.max.store(boundary, std::memory_order_release);
+    } else {
+      node.max.store(boundary - 1, std::memory_order_release);
+    }
+    for (std::uint32_t i = kKeep; i < kFanout; ++i) set_key(node, i, ~std::uint64_t{0});
+    node.count.store(kKeep, std::memory_order_release);
+    refresh_guide(node);
+    ++part.nodes;
+    ++part.changes;
+    return true;
+  }
 };
 
 }  // namespace perdure::ordered
-
-#include "index/ordered/inner.inl.h"  // IWYU pragma: keep

@@ -1,4 +1,4 @@
-// Codecs: what a key's two forms, integer and byte string, mean to PhaST.
+// Codecs: what the two forms of a key, integer and byte string, mean to PhaST.
 #pragma once
 
 #include <cstdint>
@@ -23,36 +23,30 @@ using ordered::Separator;
 struct IntegerCodec {
   static constexpr bool kBytes = false;
 
-  static Probe probe(const detail::Key& key) noexcept {
+  static Probe probe(const detail::Key& key) {
     return {.word = key.word, .fingerprint = fingerprint(key.word)};
   }
-  static std::uint8_t fingerprint(std::uint64_t word) noexcept {
+  static std::uint8_t fingerprint(std::uint64_t word) {
     const auto hash = static_cast<std::uint8_t>((word * 0x9E3779B97F4A7C15ULL) >> 56);
     return hash != 0 ? hash : 1;
   }
-  // The commit word, stored last, 0 when the slot is empty.
-  static std::uint64_t& commit(layout::Entry& entry) noexcept { return entry.key; }
-  static std::uint8_t fingerprint_of(const Probe& probe) noexcept {
-    return fingerprint(probe.word);
-  }
+  // Returns the commit word, which is stored last and is 0 if the slot is empty.
+  static std::uint64_t& commit(layout::Entry& entry) { return entry.key; }
 };
 
 struct BytesCodec {
   static constexpr bool kBytes = true;
 
-  static Probe probe(const detail::Key& key) noexcept {
+  static Probe probe(const detail::Key& key) {
     return {
         .word = head_word(key.bytes), .bytes = key.bytes, .fingerprint = fingerprint(key.bytes)};
   }
-  // On media, in the top byte of an entry's value: never change.
-  static std::uint8_t fingerprint(std::string_view key) noexcept {
+  // Kept on media, in the top byte of an entry's value: must not change.
+  static std::uint8_t fingerprint(std::string_view key) {
     const auto hash = static_cast<std::uint8_t>(crc32c(0, key.data(), key.size()) >> 24);
     return hash != 0 ? hash : 1;
   }
-  static std::uint64_t& commit(layout::Entry& entry) noexcept { return entry.value; }
-  static std::uint8_t fingerprint_of(const Probe& probe) noexcept {
-    return fingerprint(probe.bytes);
-  }
+  static std::uint64_t& commit(layout::Entry& entry) { return entry.value; }
 };
 
 }  // namespace perdure::phast

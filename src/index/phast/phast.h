@@ -1,24 +1,26 @@
-// Phast: a persistent ordered map. Leaves in persistent memory, everything above them in DRAM.
+// PhastMap: a persistent ordered map. Leaves in persistent memory, everything above them in DRAM.
 //
 // WHAT  PhaST (Li et al., TPDS 2022): prefix partitions, index cache, inner nodes, leaves of up to
 //   60 entries. WHEN: the default; fastest ordered map, scans. WHEN NOT: restart must not depend on
-//   the number of leaves (recovery reads each once). Deviations, and why, in docs/design/phast.md:
-//   an entry commits itself, so an insert is one write-back and one fence instead of two; leaves
-//   hold 60 entries, not 56, since neither bitmap nor fingerprints are kept on media; slots of
-//   deleted entries are reused, empty leaves freed.
-// LAYOUT  layout.h (media), leaf_table.h (descriptors), inner.h (DRAM levels).
+//   the number of leaves (recovery reads each once). docs/design/phast.md gives the deviations and
+//   their reasons: an entry commits itself, so an insert is one write-back and one fence instead of
+//   two; leaves hold 60 entries, not 56, since neither bitmap nor fingerprints are kept on media;
+//   slots of deleted entries are reused, empty leaves freed.
+// LAYOUT  layout.h (media), leaf_table.h (descriptors), ordered/inner.h (DRAM levels).
+// PARTS  layers, each on the one before: state.h, lookup.h, structure.h (split, unlink), write.h,
+//   scan.h, recovery.h, check.h, this.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   phast.I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to
 //         the partition's own, except that a half-done split leaves two neighbours with one bound.
 //   phast.I2 C  An entry counts iff its commit word is not 0 and its key lies in (left bound,
-//         bound]. Such keys are unique. Entries outside are garbage for ever, because a bound never
-//         rises.
+//         bound]. Such keys are unique. Entries outside stay garbage, because a bound never rises.
 //   phast.I3 C  A new leaf, its separator and its records are durable before the link that makes
 //         them reachable.
-//   phast.I4 D  What a returned operation has seen is durable (docs/durability.md). Inserts publish
-//         in DRAM after their fence. Updates and erases hold the key's stripe from before the store
-//         until after the fence; whoever took such a value, or missed because of it, finds the
-//         stripe held when it looks afterwards, and writes the line back and fences first.
+//   phast.I4 D  Everything that a returned operation has seen is durable (docs/durability.md).
+//         Inserts publish in DRAM after their fence. Updates and erases hold the key's stripe from
+//         before the store until after the fence. A reader that took such a value, or missed
+//         because of it, checks the stripe afterwards. It finds the stripe held, writes the line
+//         back and fences first.
 //   phast.I5 D  Writers of one key exclude each other by the key's latch stripe in the leaf's
 //         descriptor. All four stripes together exclude every writer of the leaf: split and unlink
 //         hold them.
@@ -44,281 +46,142 @@
 //   version      raised (release) after low, bound, next changed and before a slot becomes free;
 //                find loads it first and last.
 //   stripes      loaded after the value: if the store was seen, the stripe is held, unless its
-//                fence is over. Released by a plain byte store: no locked instruction between a
-//                fence and the next operation's loads. Hence also loaded before: phast.D5.
+//                fence is over. Released by a plain byte store, so no locked instruction stands
+//                between a fence and the next operation's loads. Hence loaded before, too:
+//                phast.D5.
 // RECOVERY  per partition in parallel: finish half-done splits (phast.I1) from the immutable `low`
 //   of the new leaf; byte strings: zero entries outside their leaf's range, durably, before
 //   anything is swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves).
 //   Non-authoritative pointers: `low` (except in a half-done split), entries outside the range.
 // RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their
 //   unlink.
-// PROGRESS  find and scan are lock-free except while an inner node loses a leaf: they wait a moment
-//   for a stripe that is held, then fence its holder and go on (without membarrier(2) they wait);
-//   writers block on a stripe, splits on a leaf. pool_full: inserts fail, all else goes on.
+// PROGRESS  find and scan are lock-free, except while an inner node loses a leaf. If a stripe is
+//   held, they wait a moment, then fence its holder and continue (without membarrier(2) they wait).
+//   Writers block on a stripe, splits on a leaf. pool_full: inserts fail, all else continues.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <new>
+#include <utility>
 
-#include "index/engine.h"
-#include "index/map_engine.h"
-#include "index/ordered/inner.h"
-#include "index/ordered/scan_range.h"
-#include "index/phast/codec.h"
-#include "index/phast/layout.h"
-#include "index/phast/leaf_table.h"
-#include "index/records.h"
-#include "perdure/index.h"
+#include "index/phast/check.h"
+#include "index/traits.h"
 #include "perdure/options.h"
 
 namespace perdure::phast {
 
 struct Peek;
 
-template <Platform P, class Codec, class G = DefaultGeometry>
-class Phast final : public MapEngine<P, Codec, Phast<P, Codec, G>, detail::OrderedIndex> {
-  using Base = MapEngine<P, Codec, Phast<P, Codec, G>, detail::OrderedIndex>;
-  friend Base;
+template <class T>
+class PhastMap final : public Check<T> {
+  using Base = Check<T>;
+  using Base::inner_, Base::table_;
+  using typename Base::Codec, typename Base::Leaf, typename Base::P;
+  friend MapEngine<P, Codec, PhastMap, detail::OrderedIndex>;
   friend struct Peek;  // of tests, into leaves
 
  public:
-  using Leaf = layout::Leaf<G>;
-  using Entry = layout::Entry;
-  using Table = LeafTable<P, Codec, G>;
-  using Desc = typename Table::Desc;
-  using Inner = ordered::InnerIndex<P, LeafTable<P, Codec, G>, G::kInnerLeaves>;
-  static constexpr std::uint32_t kEntries = G::kLeafEntries;
+  using Base::Base, Base::kBytes;
 
-  // Writes an empty map and answers the offset of its root block; durable, not yet named by
-  // anything.
-  static Expected<std::uint64_t> create(const EngineContext<P>& context, const MapKinds& kinds,
-                                        const PhastOptions& options);
-  // How many partitions a map of so many entries is worth: each begins with a leaf, and only with
-  // some hundred does a prefix save anything.
-  static std::uint32_t partition_bits_for(std::uint64_t capacity) noexcept {
+  [[gnu::noinline]] ~PhastMap() override {
+    this->context_.epochs.drain_all();  // reclaimers point here
+    if constexpr (kBytes) {
+      if (table_.descriptor_count() == 0) return;
+      this->for_each_leaf([this](std::uint32_t number) {
+        auto& separators = table_[number].separators;
+        inner_.release(separators.bound.load(std::memory_order_relaxed));
+        inner_.release(separators.low.load(std::memory_order_relaxed));
+      });
+      this->context_.epochs.drain_all();
+    }
+  }
+
+  // Returns the number of partitions that pays for a map of so many entries. Each partition begins
+  // with a leaf, and its prefix saves something only if it has some hundred entries.
+  static std::uint32_t partition_bits_for(std::uint64_t capacity) {
+    constexpr std::uint32_t kDefaultBits = 7;
+    constexpr std::uint64_t kPartitionEntries = 512;
     std::uint32_t bits = 0;
     while (bits < kDefaultBits && (capacity == 0 || capacity >> bits > kPartitionEntries)) ++bits;
     return bits;
   }
-  // The instance of a root block; recover() comes next.
-  static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
-                                                        std::uint64_t root);
 
-  Phast(const EngineContext<P>& context, std::uint64_t root) noexcept;
-  ~Phast() override;
-
-  // --- EngineInstance ---
-  Expected<Recovered> recover(bool clean) override;
-  Status close() override;
-
-  // --- Index ---
-  Expected<bool> erase(const detail::Key& key) override;
-  Expected<bool> read(const detail::Key& key,
-                      FunctionRef<void(const detail::Value&)> visit) override;
-  Expected<std::uint64_t> read_many(
-      std::span<const detail::Key> keys,
-      FunctionRef<void(std::size_t, const detail::Value&)> visit) override;
-  void stats(EngineStats& out) override;
-  void check(const CheckOptions& options, Findings& report) override;
-  Expected<void> scan(const detail::ScanRange& range,
-                      FunctionRef<bool(std::span<const detail::Entry>)> visit) override;
-
- private:
-  static constexpr std::uint32_t kDefaultBits = 7;
-  static constexpr std::uint64_t kPartitionEntries = 512;
-  using Base::absent;
-  using Base::begin_mutation;
-  using Base::begin_read;
-  using Base::context_;
-  using Base::pass_over;
-  using Base::validate;
-  using Base::with_room;
-  using typename Base::Mode;
-  static constexpr std::uint64_t kSlots = Desc::kSlots;
-  static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
-  static constexpr std::uint32_t kGroup = 16;                      // lookups in flight in read_many
-
-  // A leaf entered by a reader: valid as long as its version is `version`.
-  struct Entered {
-    std::uint32_t number;
-    std::uint64_t version;
-  };
-
-  // --- helpers ---
-  Leaf& leaf_of(const Desc& desc) const noexcept {
-    return *context_.heap.template at<Leaf>(
-        std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf));
-  }
-  // The line in which the key's entry lies if there was room, while its descriptor is on the way.
-  [[gnu::always_inline]] void prefetch_home(std::uint32_t number,
-                                            const Probe& probe) const noexcept {
-    const Leaf* leaf =
-        context_.heap.template at<Leaf>(std::uint64_t{table_.place(number)} * sizeof(Leaf));
-    __builtin_prefetch(&leaf->entries[home_of<G>(probe.fingerprint) * kLineEntries]);
-  }
-  static std::uint64_t leaf_offset(const Desc& desc) noexcept {
-    return std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf);
-  }
-  const RecordPrefix* record_at(std::uint64_t word) const noexcept {
-    return records_.at(word & kOffsetMask);
-  }
-  bool records() const noexcept { return Codec::kBytes || record_values_; }
-  static unsigned stripe_of(const Probe& probe) noexcept {
-    return probe.fingerprint % P::ByteLatches::kCount;
-  }
-  // For assertions: the caller holds the key's stripe in its leaf, which is linked.
-  static bool holds(const Desc& desc, std::uint8_t fingerprint) noexcept {
-    return (desc.holder(fingerprint % P::ByteLatches::kCount) & kHeld) != 0 && desc.linked();
-  }
-
-  // --- lookups ---
-  Entered enter(const Probe& probe, std::uint32_t number) const noexcept;
-  bool key_matches(const Entry& entry, const Probe& probe, std::uint64_t& value) const noexcept;
-  std::uint32_t find_slot(const Desc& desc, const Probe& probe,
-                          std::uint64_t& value) const noexcept;
-  bool help(const Desc& desc, std::uint64_t slots) noexcept;
-  bool value_of(std::uint64_t word, detail::Value& value) const noexcept;
-  static Status damaged_record(std::uint64_t word) noexcept {
-    return Records<P>::damaged(word & kOffsetMask);
-  }
-  Expected<bool> read_from(const Probe& probe, std::uint32_t start,
-                           FunctionRef<void(const detail::Value&)> visit) noexcept;
-
-  // --- mutations ---
-  template <Mode kMode>
-  Expected<bool> write(const detail::Key& key, const detail::Value& value);
-  template <Mode kMode>
-  Expected<bool> write_once(const detail::Key& key, const detail::Value& value);
-  struct Latched {
-    std::uint32_t number;
-    std::uint32_t slot;  // claimed; kNoSlot if none was asked for, or is free
-  };
-  template <bool kClaims, bool kPresent>
-  Latched latch_leaf(const Probe& probe) noexcept;
-  Expected<std::uint64_t> stored_value(const Probe& probe, const detail::Value& value) noexcept;
-  Status fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,
-                   const detail::Value& value) noexcept;
-  Status replace_value(Desc& desc, std::uint32_t slot, std::uint64_t before, const Probe& probe,
-                       const detail::Value& value) noexcept;
-  Status clear_slot(Desc& desc, std::uint32_t slot, std::uint64_t before) noexcept;
-  Expected<bool> write_zero(const detail::Value& value, Mode mode) noexcept;
-  Expected<bool> erase_zero() noexcept;
-  Expected<bool> read_zero(FunctionRef<void(const detail::Value&)> visit) noexcept;
-
-  // --- structure ---
-  struct SplitPlan {
-    std::uint32_t count = 0;             // visible entries
-    std::uint32_t keep = 0;              // smallest of them that stay
-    std::uint8_t order[64];              // slots by key
-    std::uint8_t fingerprints[64] = {};  // of the new leaf, by slot
-  };
-  Status split(std::uint32_t number, const Probe& probe) noexcept;
-  Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const noexcept;
-  Status split_latched(std::uint32_t number, SplitPlan& plan) noexcept;
-  bool build_leaf(const Desc& old, SplitPlan& plan, Leaf& fresh, std::uint64_t low) noexcept;
-  void publish_split(std::uint32_t number, std::uint32_t fresh, const SplitPlan& plan,
-                     Separator<P>* middle, std::uint64_t fresh_offset) noexcept;
-  void try_unlink(std::uint32_t number) noexcept;
-  bool unlink_latched(std::uint32_t left, std::uint32_t number) noexcept;
-  std::uint32_t sort_slots(const Leaf& leaf, std::uint64_t slots,
-                           std::uint8_t* order) const noexcept;
-  std::string_view key_of(std::uint64_t word) const noexcept;
-  Probe probe_of(const Entry& entry) const noexcept;
-  static void finish_leaf(void* self, std::uint64_t number) {
-    static_cast<Phast*>(self)->free_leaf(static_cast<std::uint32_t>(number));
-  }
-  static void finish_order(void* self, std::uint64_t number) {
-    static_cast<Phast*>(self)->table_.give_order(static_cast<std::uint32_t>(number));
-  }
-  static constexpr Reclaimer kLeafReclaimer{nullptr, &finish_leaf};
-  static constexpr Reclaimer kOrderReclaimer{nullptr, &finish_order};
-  void free_leaf(std::uint32_t number) noexcept;
-
-  // --- scans ---
-  struct Batch {
-    std::uint32_t count = 0;
-    std::uint32_t next = kNoLeaf;
-    std::uint64_t low = 0, bound = 0;
-    std::uint64_t damaged = 0;  // names a damaged record, if there is one
-    const Separator<P>* low_separator = nullptr;
-    const Separator<P>* bound_separator = nullptr;
-    union {  // not initialised: only the first `count` are ever looked at
-      detail::Entry entries[64];
-    };
-    Batch() noexcept {}  // NOLINT(modernize-use-equals-default): the union has none
-
-    bool ends_before(const Probe& position) const noexcept {
-      if (Codec::kBytes && position.word == bound) {
-        return bound_separator != nullptr && compare(position, bound_separator->view()) > 0;
-      }
-      return position.word > bound;
+  // Writes an empty map and returns the offset of its root block. The map is durable; nothing names
+  // it yet.
+  [[gnu::noinline]] static Expected<std::uint64_t> create(const EngineContext<P>& context,
+                                                          const MapKinds& kinds,
+                                                          const PhastOptions& options) {
+    const std::uint32_t bits = options.partition_bits == PhastOptions::kAuto
+                                   ? partition_bits_for(0)
+                                   : options.partition_bits;
+    if (bits > 16) {
+      return fail(StatusCode::invalid_argument, "partition_bits %u; at most 16 are allowed", bits);
     }
-  };
-  using Limits = ordered::Limits<Codec>;
-  void prefetch_leaf(const Desc& desc) const noexcept;
-  std::uint32_t first_at(const Leaf& leaf, const std::uint8_t* order, std::uint32_t count,
-                         std::uint64_t word) const noexcept;
-  bool snapshot(const Entered& entered, const Limits& limits, bool reverse, std::uint64_t limit,
-                Batch& batch) noexcept;
-  std::uint32_t collect_words(const Leaf& leaf, std::span<const std::uint8_t> order,
-                              const Limits& limits, bool reverse, std::uint64_t limit,
-                              Batch& batch) const noexcept;
-  std::uint32_t collect_bytes(const Leaf& leaf, std::span<const std::uint8_t> order,
-                              const Limits& limits, bool reverse, std::uint64_t limit,
-                              Batch& batch) const noexcept;
-  std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf, const Entered& entered,
-                              std::uint64_t visible, bool settled, std::uint8_t* order) noexcept;
-  Expected<bool> scan_zero(const Limits& limits,
-                           FunctionRef<bool(std::span<const detail::Entry>)> visit) noexcept;
-
-  // --- recovery ---
-  Status enumerate(Status (Heap<P>::*mark)(std::uint64_t) noexcept) noexcept;
-  Status read_root() noexcept;
-  bool root_intact(const layout::Root& image, std::size_t partitions) const noexcept;
-  class LeafList;
-  Status follow_chain(std::uint32_t partition, bool clean, LeafList& leaves) noexcept;
-  Status recover_partition(std::uint32_t partition, bool clean) noexcept;
-  Status finish_split(Leaf& left, Leaf& right) noexcept;
-  Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) noexcept;
-  Expected<bool> admit_bytes(Desc& desc, Entry& entry, bool clean, Probe& probe,
-                             bool& wrote) noexcept;
-  Expected<bool> admit_word(Desc& desc, const Entry& entry, Probe& probe) noexcept;
-  Expected<bool> skip(Status why) noexcept;
-  Status set_bounds(Desc& desc, const Leaf& leaf, const Desc* left,
-                    std::uint32_t partition) noexcept;
-  Status check_record(std::uint64_t word, bool deep) const noexcept {
-    return records_.check(word & kOffsetMask, deep, "phast.record.crc"_site);
+    const std::uint32_t shift =
+        options.partition_shift == ~0U ? 64 - bits : options.partition_shift;
+    if (bits > 0 && (shift > 64 - bits)) {
+      return fail(StatusCode::invalid_argument,
+                  "partition_shift %u leaves fewer than %u bits above it", shift, bits);
+    }
+    P& platform = context.platform;
+    const ordered::Partitioning partitioning{.bits = bits, .shift = bits == 0 ? 0 : shift};
+    const std::uint32_t count = partitioning.count();
+    const std::size_t bytes = sizeof(layout::Root) + count * 8ULL;
+    // Rounded up to lines: blocks of such classes lie on line boundaries. The zero slot needs that.
+    auto block = context.heap.allocate((bytes + kLine - 1) / kLine * kLine, BlockKind::plain);
+    if (!block) return block;
+    auto* root = context.heap.template at<layout::Root>(*block);
+    auto* master = reinterpret_cast<std::uint64_t*>(root + 1);
+    std::uint32_t made = 0;
+    Status s;
+    for (; made < count; ++made) {
+      auto head = context.heap.allocate(sizeof(Leaf), BlockKind::plain);
+      if (!head) {
+        s = std::move(head.error());
+        break;
+      }
+      alignas(64) Leaf image{};
+      image.bound = kBytes ? 0 : partitioning.bound(made);
+      Leaf* leaf = context.heap.template at<Leaf>(*head);
+      platform.copy(leaf, &image, sizeof(image));
+      platform.flush(leaf, sizeof(*leaf), "phast.create.leaf"_site);
+      platform.store(master[made], *head);
+    }
+    if (!s.ok()) {
+      while (made > 0) context.heap.free(platform.load(master[--made]));
+      context.heap.free(*block);
+      return fail(std::move(s));
+    }
+    layout::Root image{};
+    image.magic = layout::kRootMagic;
+    image.geometry = Base::kEntries;
+    image.partition_bits = bits;
+    image.partition_shift = partitioning.shift;
+    image.flags = (kBytes ? layout::kBytesKeys : 0) |
+                  (!kBytes && kinds.value == ValueKind::bytes ? layout::kRecordValues : 0) |
+                  (kBytes && kinds.value == ValueKind::word ? layout::kWordRecords : 0);
+    image.fixed_crc =
+        crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master, count * 8ULL);
+    platform.copy(root, &image, sizeof(image));
+    platform.flush(root, bytes, "phast.create.root"_site);
+    if (!platform.fence("phast.create.root"_site)) return fail(StatusCode::poisoned);
+    return block;
   }
-  std::uint64_t leaf_crc(const Leaf& leaf) const noexcept;
-  std::uint64_t values_crc(const Leaf& leaf, std::uint64_t visible) const noexcept;
-  std::uint64_t* master() const noexcept { return reinterpret_cast<std::uint64_t*>(root_ + 1); }
-  std::uint64_t zero_crc() const noexcept;
-  template <class F>
-  void for_each_leaf(F&& visit) const;
-  void check_leaf(std::uint32_t number, Findings& report);
-  void check_place(std::uint32_t number, const Desc* left, std::uint32_t partition,
-                   Findings& report);
-  void check_entries(std::uint32_t number, Findings& report);
-  void check_order(std::uint32_t number, Findings& report);
 
-  Records<P> records_{context_};
-  std::uint64_t root_offset_;
-  layout::Root* root_;
-  bool record_values_ = false;  // integer keys with values of any size
-  bool word_records_ = false;   // byte-string keys with word values
-  Table table_;
-  Inner inner_;
-  typename P::Latch zero_latch_;
-  typename P::template Atomic<std::uint64_t> splits_{0};
-  typename P::template Atomic<std::uint64_t> unlinks_{0};
+  // Returns the instance of a root block. recover() comes next.
+  [[gnu::noinline]] static Expected<std::unique_ptr<EngineInstance>> open(
+      const EngineContext<P>& context, std::uint64_t root) {
+    if (Status s = root_may_lie_at(root, sizeof(layout::Root), context.heap); !s.ok())
+      return fail(std::move(s));
+    std::unique_ptr<EngineInstance> map(new (std::nothrow) PhastMap(context, root));
+    if (map == nullptr) return fail(StatusCode::out_of_memory);
+    return map;
+  }
 };
 
-}  // namespace perdure::phast
+template <Platform P, class Codec, class G = DefaultGeometry>
+using Phast = PhastMap<Traits<P, Codec, G>>;
 
-#include "index/phast/phast_check.inl.h"    // IWYU pragma: keep
-#include "index/phast/phast_find.inl.h"     // IWYU pragma: keep
-#include "index/phast/phast_recover.inl.h"  // IWYU pragma: keep
-#include "index/phast/phast_scan.inl.h"     // IWYU pragma: keep
-#include "index/phast/phast_split.inl.h"    // IWYU pragma: keep
-#include "index/phast/phast_write.inl.h"    // IWYU pragma: keep
+}  // namespace perdure::phast

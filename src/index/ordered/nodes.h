@@ -1,0 +1,222 @@
+// Nodes: the data of InnerIndex (inner.h): partitions, inner nodes and counted separators; also the
+// search within one node. Responsible for the order of stores to one node (ordered.N2).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+
+#include "index/ordered/probe.h"
+#include "index/ordered/shortcut.h"
+#include "reclaim/epoch.h"
+#include "util/arena.h"
+
+namespace perdure::ordered {
+
+// How keys map to partitions. The map is monotone, so a scan goes from one partition to the next.
+struct Partitioning {
+  std::uint32_t bits = 7;
+  std::uint32_t shift = 57;
+  std::uint32_t count() const { return 1U << bits; }
+  std::uint32_t of(std::uint64_t word) const {
+    if (bits == 0) return 0;
+    const std::uint64_t p = word >> shift;
+    return p < count() ? static_cast<std::uint32_t>(p) : count() - 1;
+  }
+  std::uint64_t low(std::uint32_t p) const { return p == 0 ? 0 : std::uint64_t{p} << shift; }
+  std::uint64_t bound(std::uint32_t p) const {
+    return p + 1 == count() ? ~std::uint64_t{0} : (std::uint64_t{p + 1} << shift) - 1;
+  }
+};
+
+template <Platform P, class Leaves, std::uint32_t Fanout>
+class Nodes {
+ public:
+  using Desc = typename Leaves::Desc;
+  template <class V>
+  using Atomic = typename P::template Atomic<V>;
+  static constexpr bool kBytes = Leaves::kBytes;
+
+  Nodes(Leaves& leaves, EpochDomain<P>& epochs) : leaves_(leaves), epochs_(epochs) {}
+  Nodes(const Nodes&) = delete;
+  Nodes& operator=(const Nodes&) = delete;
+
+  const Partitioning& partitioning() const { return partitioning_; }
+  std::uint32_t first_leaf(std::uint32_t partition) const { return partitions_[partition].first; }
+  std::uint64_t node_count() const {
+    std::uint64_t count = 0;
+    for (std::uint32_t p = 0; p < partitioning_.count(); ++p) {
+      LatchGuard guard(partitions_[p].latch);
+      count += partitions_[p].nodes;
+    }
+    return count;
+  }
+
+  static void share(Separator<P>* separator) {
+    if (separator != nullptr) separator->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  // Gives up one reference. Readers may still hold the pointer, so the last reference goes through
+  // epochs.
+  [[gnu::noinline]] void release(Separator<P>* separator) {
+    if (separator == nullptr) return;
+    if (separator->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (closing_) {
+      std::free(static_cast<void*>(separator));
+    } else {
+      epochs_.retire(kSeparatorReclaimer, this, reinterpret_cast<std::uint64_t>(separator));
+    }
+  }
+
+ protected:
+  static constexpr std::uint32_t kFanout = Fanout;
+  static constexpr std::uint32_t kGroup = kFanout < 8 ? kFanout : 8;  // keys per line
+  static constexpr std::uint32_t kGroups = kFanout / kGroup;
+  static_assert(std::has_single_bit(kGroup) && std::has_single_bit(kGroups));
+
+  struct alignas(64) Node {
+    Atomic<std::uint64_t> max{0};  // inclusive bound of the last leaf when it was set
+    Atomic<Separator<P>*> max_separator{nullptr};
+    Atomic<std::uint32_t> next{0};
+    Atomic<std::uint32_t> count{0};
+    alignas(64) Atomic<std::uint64_t> guide[kGroups];  // last key of each group
+    alignas(64) Atomic<std::uint64_t> keys[kFanout];   // bounds; ~0 behind count
+    alignas(64) Atomic<std::uint32_t> leaves[kFanout];
+  };
+  struct Cache {
+    std::uint32_t count;
+    std::uint32_t* nodes;       // where to start for words[i]
+    std::uint64_t* words;       // max of the group's last node when the cache was built
+    Separator<P>** separators;  // byte strings only
+    std::uint64_t bytes;
+  };
+  struct alignas(64) Part {
+    Atomic<Shortcut<P>*> shortcut{nullptr};  // null: the nodes are searched
+    Atomic<Cache*> cache{nullptr};
+    mutable typename P::Latch latch;
+    std::uint32_t head = 0;   // first node
+    std::uint32_t first = 0;  // first leaf, never unlinked
+    std::uint32_t nodes = 0;
+    std::uint32_t leaves = 0;
+    std::uint32_t rebuild_at = 0;  // number of leaves at which the shortcut is built again
+    std::uint32_t changes = 0;     // nodes added since the cache was built
+    std::uint32_t empty = 0;
+  };
+
+  const Part& part_of(const Probe& probe) const {
+    return partitions_[partitioning_.of(probe.word)];
+  }
+
+  // --- search ---
+  bool above(const Node& node, const Probe& probe) const {
+    const std::uint64_t word = node.max.load(std::memory_order_acquire);
+    if constexpr (kBytes) {
+      if (probe.word == word) {
+        const Separator<P>* s = node.max_separator.load(std::memory_order_acquire);
+        return s != nullptr && compare(probe, s->view()) > 0;
+      }
+    }
+    return probe.word > word;
+  }
+  std::uint32_t group_of(const Node& node, std::uint64_t word) const {
+    std::uint32_t group = 0;  // lower bound, unrolled and without branches
+#pragma GCC unroll 8
+    for (std::uint32_t half = kGroups / 2; half != 0; half /= 2) {
+      group += node.guide[group + half - 1].load(std::memory_order_acquire) < word ? half : 0;
+    }
+    return group;
+  }
+  // Returns the first position of the node whose key is at or behind the probe, or kFanout.
+  [[gnu::always_inline]] std::uint32_t position_of(const Node& node, const Probe& probe,
+                                                   std::uint32_t group) const {
+    std::uint32_t position = group * kGroup;
+#pragma GCC unroll 8
+    for (std::uint32_t half = kGroup / 2; half != 0; half /= 2) {
+      const std::uint64_t key = node.keys[position + half - 1].load(std::memory_order_acquire);
+      position += key < probe.word ? half : 0;
+    }
+    position += node.keys[position].load(std::memory_order_acquire) < probe.word ? 1 : 0;
+    if constexpr (kBytes) {
+      // Where words are equal, the separators decide: binary search over the run of equal words.
+      const std::uint32_t count = node.count.load(std::memory_order_acquire);
+      std::uint32_t end = position;
+      while (end < count && node.keys[end].load(std::memory_order_acquire) == probe.word) ++end;
+      while (position < end) {
+        const std::uint32_t middle = (position + end) / 2;
+        const Desc& desc = leaves_[node.leaves[middle].load(std::memory_order_acquire)];
+        if (desc.above(probe)) {
+          position = middle + 1;
+        } else {
+          end = middle;
+        }
+      }
+    }
+    return position;
+  }
+
+  // --- changes: the partition's latch is held, unless nothing else runs ---
+  static void set_key(Node& node, std::uint32_t i, std::uint64_t word) {
+    node.keys[i].store(word, std::memory_order_release);
+  }
+  static void refresh_guide(Node& node) {
+    for (std::uint32_t g = 0; g < kGroups; ++g) {
+      node.guide[g].store(node.keys[g * kGroup + kGroup - 1].load(std::memory_order_relaxed),
+                          std::memory_order_release);
+    }
+  }
+  void replace_max_separator(Node& node, Separator<P>* fresh) {
+    share(fresh);
+    Separator<P>* before = node.max_separator.load(std::memory_order_relaxed);
+    node.max_separator.store(fresh, std::memory_order_release);
+    release(before);
+  }
+  // A reader that combines a new separator with an old maximum goes left or retries (ordered.N1).
+  void set_max(Node& node, const Desc& last) {
+    if constexpr (kBytes) {
+      replace_max_separator(node, last.separators.bound.load(std::memory_order_acquire));
+    }
+    node.max.store(last.bound.load(std::memory_order_relaxed), std::memory_order_release);
+  }
+  // Returns the number of a node, or 0.
+  std::uint32_t take_node() {
+    LatchGuard guard(node_latch_);
+    if (node_free_ != 0) {
+      const std::uint32_t number = node_free_;
+      node_free_ = nodes_[number].next.load(std::memory_order_relaxed);
+      return number;
+    }
+    return node_high_ + 1 < nodes_.capacity() ? ++node_high_ : 0;
+  }
+  void retire_node(std::uint32_t number) { epochs_.retire(kNodeReclaimer, this, number); }
+
+  Leaves& leaves_;
+  EpochDomain<P>& epochs_;
+  Partitioning partitioning_;
+  Arena<Node> nodes_;
+  Arena<Part> partitions_;
+  mutable typename P::Latch node_latch_;
+  std::uint32_t node_free_ = 0;
+  std::uint32_t node_high_ = 0;
+  Atomic<std::uint64_t> cache_bytes_{0};
+  bool closing_ = false;
+
+ private:
+  static void finish_separator(void*, std::uint64_t separator) {
+    std::free(reinterpret_cast<void*>(separator));
+  }
+  static void finish_node(void* self, std::uint64_t number) {
+    static_cast<Nodes*>(self)->free_node(static_cast<std::uint32_t>(number));
+  }
+  static constexpr Reclaimer kSeparatorReclaimer{nullptr, &finish_separator};
+  static constexpr Reclaimer kNodeReclaimer{nullptr, &finish_node};
+  [[gnu::noinline]] void free_node(std::uint32_t number) {
+    if constexpr (kBytes) {
+      release(nodes_[number].max_separator.load(std::memory_order_relaxed));
+      nodes_[number].max_separator.store(nullptr, std::memory_order_relaxed);
+    }
+    LatchGuard guard(node_latch_);
+    nodes_[number].next.store(node_free_, std::memory_order_relaxed);
+    node_free_ = number;
+  }
+};
+
+}  // namespace perdure::ordered

@@ -1,0 +1,360 @@
+// Recovery: recovery after a crash or a close, and the close. Responsible for the repair of
+// phast.I1 and phast.I2, and for the checksums of a cleanly closed pool.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "index/engine_report.h"
+#include "index/phast/scan.h"
+#include "util/containers.h"
+
+namespace perdure::phast {
+
+template <class T>
+class Recovery : public Scan<T> {
+  using Base = Scan<T>;
+
+ protected:
+  using Base::check_record, Base::context_, Base::for_each_leaf, Base::inner_, Base::kEntries,
+      Base::leaf_of, Base::leaf_offset, Base::pass_over, Base::record_at, Base::record_values_,
+      Base::root_, Base::root_offset_, Base::table_, Base::word_records_;
+  using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
+      typename Base::Leaf, typename Base::P;
+
+ public:
+  using Base::Base, Base::kBytes;
+
+  [[gnu::noinline]] Expected<Recovered> recover(bool clean) override {
+    if (Status s = read_root(); !s.ok()) return fail(std::move(s));
+    Status zero;
+    if (clean && !matches<P>(root_->close_crc == zero_crc(), "phast.zero.crc"_site)) {
+      zero = Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
+    } else if (!kBytes && record_values_ && context_.platform.load(root_->zero_present) != 0) {
+      const std::uint64_t record = context_.platform.load(root_->zero_value);
+      zero = check_record(record, false);
+      if (zero.ok()) zero = context_.heap.mark(record, "phast.recover.mark_zero"_site);
+    }
+    if (!zero.ok()) zero = pass_over(std::move(zero));
+    if (!zero.ok()) return fail(std::move(zero));
+    typename P::Latch latch;
+    Status first_error;
+    const auto visit = [&](std::uint32_t partition) {
+      Status s = recover_partition(partition, clean);
+      if (s.ok()) return;
+      LatchGuard guard(latch);
+      if (first_error.ok()) first_error = std::move(s);
+    };
+    in_parallel(visit, [] {});
+    if (!first_error.ok()) return fail(std::move(first_error));
+    return Recovered::done;
+  }
+
+  [[gnu::noinline]] Status close() override {
+    P& platform = context_.platform;
+    typename P::template Atomic<bool> durable{true};
+    const auto visit = [&](std::uint32_t partition) {
+      for_each_leaf(partition, [&](std::uint32_t number) { close_leaf(table_[number]); });
+    };
+    in_parallel(visit, [&] {  // each thread fences its own write-backs
+      if (!platform.fence("phast.close.leaf"_site)) durable.store(false, std::memory_order_relaxed);
+    });
+    platform.store(root_->close_crc, zero_crc());
+    platform.flush(root_, sizeof(*root_), "phast.close.root"_site);
+    return durable.load(std::memory_order_relaxed) ? Status() : StatusCode::poisoned;
+  }
+
+ protected:
+  // Whether the checksum of the root block and of the master array behind it matches.
+  bool root_intact(const layout::Root& image, std::size_t partitions) const {
+    const std::uint32_t crc =
+        crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), partitions * 8);
+    return matches<P>(image.fixed_crc == crc, "phast.root.crc"_site);
+  }
+
+ private:
+  using Numbers = Array<std::uint32_t>;
+
+  static Status damaged_leaf(std::uint64_t offset, const char* what) {
+    return Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (%s)",
+                          static_cast<unsigned long long>(offset), what);
+  }
+  std::uint64_t* master() const { return reinterpret_cast<std::uint64_t*>(root_ + 1); }
+
+  // Calls visit(partition) for every partition, on the threads that the context allows. Each thread
+  // calls end() after its last partition.
+  template <class Visit, class End>
+  void in_parallel(const Visit& visit, const End& end) {
+    const std::uint32_t count = inner_.partitioning().count();
+    typename P::template Atomic<std::uint32_t> next{0};
+    P::parallel(std::min(std::max(context_.threads, 1U), count), [&](std::size_t) {
+      for (;;) {
+        const std::uint32_t p = next.fetch_add(1, std::memory_order_relaxed);
+        if (p >= count) return end();
+        visit(p);
+      }
+    });
+  }
+
+  // --- recovery ---
+
+  // Checks the whole root block before it uses any of its fields.
+  [[gnu::noinline]] Status read_root() {
+    Status marked = context_.heap.mark(root_offset_, "phast.recover.mark_root"_site);
+    if (!marked.ok()) return marked;
+    const layout::Root image = *root_;
+    if (image.magic != layout::kRootMagic) return bad_root("magic");
+    if (image.geometry != kEntries || image.partition_bits > 16 ||
+        image.partition_shift > 64 - image.partition_bits) {
+      return bad_root("geometry");
+    }
+    const std::size_t partitions = 1ULL << image.partition_bits;
+    if (context_.heap.block_bytes(root_offset_) < sizeof(image) + partitions * 8)
+      return bad_root("size");
+    if (!root_intact(image, partitions)) return bad_root("checksum");
+    if (((image.flags & layout::kBytesKeys) != 0) != kBytes) return bad_root("key kind");
+    record_values_ = (image.flags & layout::kRecordValues) != 0;
+    word_records_ = (image.flags & layout::kWordRecords) != 0;
+    const std::uint64_t max_leaves = context_.heap.max_data_bytes() / sizeof(Leaf) + partitions;
+    if (Status s = table_.reserve(max_leaves); !s.ok()) return s;
+    return inner_.reserve({.bits = image.partition_bits, .shift = image.partition_shift},
+                          max_leaves);
+  }
+
+  // Marks the partition's leaves, gives each a descriptor, and finishes a split that was cut short.
+  [[gnu::noinline]] Status follow_chain(std::uint32_t partition, bool clean, Numbers& leaves) {
+    const P& platform = context_.platform;
+    Leaf* previous = nullptr;
+    for (std::uint64_t offset = platform.load(master()[partition]);;) {
+      // If the chain is a circle, this marks a leaf twice and fails.
+      Status marked = context_.heap.mark(offset, "phast.recover.mark_leaf"_site);
+      if (!marked.ok()) return marked;
+      if (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0) {
+        return Status::format(StatusCode::corruption, "offset %llu is not a leaf",
+                              static_cast<unsigned long long>(offset));
+      }
+      Leaf& leaf = *context_.heap.template at<Leaf>(offset);
+      const std::uint64_t next = platform.load(leaf.next);
+      if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) {
+        __builtin_prefetch(context_.heap.template at<Leaf>(next));
+      }
+      if (clean && !matches<P>(leaf.crc == leaf_crc(leaf), "phast.leaf.crc"_site)) {
+        if (Status s = pass_over(damaged_leaf(offset, "checksum")); !s.ok()) return s;
+      }
+      const std::uint32_t number = table_.take();
+      if (number == kNoLeaf || !leaves.push_back(number)) return StatusCode::out_of_memory;
+      table_.set_leaf(number, static_cast<std::uint32_t>(offset / sizeof(Leaf)));
+      // Two neighbours with one bound are a half-done split; finish it before bounds are read. A
+      // clean pool has none, and recovery stores nothing to it: there it is damage, which
+      // set_bounds() finds.
+      if (!clean && previous != nullptr &&
+          platform.load(previous->bound) == platform.load(leaf.bound) &&
+          P::runs("phast.recover.split"_site)) {
+        if (Status s = finish_split(*previous, leaf); !s.ok()) return s;
+      }
+      if (next == 0) return {};
+      previous = &leaf;
+      offset = next;
+    }
+  }
+
+  [[gnu::noinline]] Status recover_partition(std::uint32_t partition, bool clean) {
+    Numbers leaves;
+    Status s = follow_chain(partition, clean, leaves);
+    // If damage may be passed over, the chain ends before it.
+    if (!s.ok()) s = pass_over(std::move(s));
+    bool wrote = false;
+    std::size_t loaded = 0;
+    for (; loaded < leaves.size() && s.ok(); ++loaded) {
+      Desc& desc = table_[leaves[loaded]];
+      Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
+      s = set_bounds(desc, leaf_of(desc), left, partition);
+      if (s.ok()) s = load_slots(desc, leaf_of(desc), clean, wrote);
+      if (!s.ok()) break;
+      if (left != nullptr) left->next.store(leaves[loaded], std::memory_order_relaxed);
+    }
+    if (!s.ok()) s = pass_over(std::move(s));
+    if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
+      s = StatusCode::poisoned;
+    }
+    if (s.ok() && loaded > 0) s = inner_.build(partition, leaves.begin(), loaded);
+    if constexpr (kBytes) {
+      for (std::size_t i = s.ok() ? loaded : 0; i < leaves.size(); ++i) {
+        auto& separators = table_[leaves[i]].separators;  // the destructor finds the others
+        inner_.release(separators.bound.exchange(nullptr, std::memory_order_relaxed));
+        inner_.release(separators.low.exchange(nullptr, std::memory_order_relaxed));
+      }
+    }
+    return s;
+  }
+
+  // The new leaf's immutable low is the bound that the old leaf was about to get.
+  [[gnu::noinline]] Status finish_split(Leaf& left, Leaf& right) {
+    context_.platform.store(left.bound, context_.platform.load(right.low));
+    context_.platform.flush(&left, kLine, "phast.recover.split"_site);
+    if (!context_.platform.fence("phast.recover.split"_site)) return StatusCode::poisoned;
+    return {};
+  }
+
+  // Sets the range of a recovered leaf, from its left neighbour's bound to its own, and marks the
+  // separator.
+  [[gnu::noinline]] Status set_bounds(Desc& desc, const Leaf& leaf, const Desc* left,
+                                      std::uint32_t partition) {
+    const auto bad = [&](const char* what) { return damaged_leaf(leaf_offset(desc), what); };
+    const ordered::Partitioning& partitioning = inner_.partitioning();
+    const std::uint64_t bound = context_.platform.load(leaf.bound);
+    const bool last = context_.platform.load(leaf.next) == 0;
+    std::uint64_t word = bound;
+    if constexpr (kBytes) {
+      if (last != (bound == 0)) return bad("bound");
+      word = partitioning.bound(partition);
+      if (bound != 0) {
+        if (Status s = check_record(bound, true); !s.ok()) return s;
+        Status marked = context_.heap.mark(bound, "phast.recover.mark_separator"_site);
+        if (!marked.ok()) return marked;
+        const auto key = RecordView::read(context_.platform, record_at(bound)).key();
+        word = head_word(key);
+        Separator<P>* separator = Separator<P>::make(key, bound);
+        if (separator == nullptr) return StatusCode::out_of_memory;
+        desc.separators.bound.store(separator, std::memory_order_relaxed);
+      }
+      if (left != nullptr) {
+        Separator<P>* low = left->separators.bound.load(std::memory_order_relaxed);
+        Inner::share(low);
+        desc.separators.low.store(low, std::memory_order_relaxed);
+      }
+    }
+    if (last && word != partitioning.bound(partition)) return bad("last bound");
+    const std::uint64_t low = left == nullptr
+                                  ? partitioning.low(partition)
+                                  : left->bound.load(std::memory_order_relaxed) + (kBytes ? 0 : 1);
+    if (word < low || partitioning.of(word) != partition) return bad("order of bounds");
+    desc.low.store(low, std::memory_order_relaxed);
+    desc.bound.store(word, std::memory_order_relaxed);
+    if constexpr (kBytes) {
+      const Separator<P>* s = desc.separators.bound.load(std::memory_order_relaxed);
+      if (s != nullptr && left != nullptr && desc.below({.word = word, .bytes = s->view()})) {
+        return bad("order of bounds");
+      }
+    }
+    return {};
+  }
+
+  Status mark_record(std::uint64_t offset) {
+    return context_.heap.mark(offset, "phast.recover.mark_record"_site);
+  }
+  // Returns false, "no entry", if the damage may be passed over: only check() allows that.
+  [[gnu::noinline]] Expected<bool> skip(Status why) {
+    if (Status s = pass_over(std::move(why)); !s.ok()) return fail(std::move(s));
+    return false;
+  }
+
+  // Returns whether an entry of a byte string counts: whether it is in the leaf's range. An entry
+  // outside is zeroed, so it never names a record that is freed and used again. Sets `wrote` if the
+  // caller must fence.
+  [[gnu::noinline]] Expected<bool> admit_bytes(Desc& desc, Entry& entry, bool clean, Probe& probe,
+                                               bool& wrote) {
+    P& platform = context_.platform;
+    const std::uint64_t word = platform.load(entry.value);
+    probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
+    // No writer makes a fingerprint of 0.
+    if (probe.fingerprint == 0) return skip(Base::damaged_record(word));
+    // The record itself is read only where words cannot decide.
+    if (probe.word == desc.low.load(std::memory_order_relaxed) ||
+        probe.word == desc.bound.load(std::memory_order_relaxed)) {
+      if (Status s = check_record(word, true); !s.ok()) return skip(std::move(s));
+      probe.bytes = RecordView::read(platform, record_at(word)).key();
+    }
+    if (desc.below(probe) || desc.above(probe)) {
+      if (clean) return fail(damaged_leaf(leaf_offset(desc), "an entry outside its range"));
+      if (!P::runs("phast.recover.zero"_site)) return false;
+      platform.store(entry.value, 0);
+      platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
+      wrote = true;
+      return false;
+    }
+    Status s = check_record(word, false);
+    if (clean && word_records_ && s.ok()) __builtin_prefetch(record_at(word));  // for values_crc()
+    if (s.ok()) s = mark_record(word & kOffsetMask);
+    if (!s.ok()) return skip(std::move(s));
+    return true;
+  }
+
+  // The same for an integer. An entry outside the range is garbage (phast.I2), and stays.
+  [[gnu::noinline]] Expected<bool> admit_word(Desc& desc, const Entry& entry, Probe& probe) {
+    probe = Codec::probe({.word = probe.word});
+    if ((desc.below(probe) || desc.above(probe)) && P::runs("phast.recover.range"_site))
+      return false;
+    if (!record_values_) return true;
+    const std::uint64_t word = context_.platform.load(entry.value);
+    Status s = check_record(word, false);
+    if (s.ok()) s = mark_record(word);
+    if (!s.ok()) return skip(std::move(s));
+    return true;
+  }
+
+  // Makes the entries that count visible.
+  [[gnu::noinline]] Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) {
+    const P& platform = context_.platform;
+    for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
+      Entry& entry = leaf.entries[slot];
+      if (platform.load(Codec::commit(entry)) == 0) continue;
+      Probe probe{.word = platform.load(entry.key)};
+      Expected<bool> counts = false;
+      if constexpr (kBytes) {
+        counts = admit_bytes(desc, entry, clean, probe, wrote);
+      } else {
+        counts = admit_word(desc, entry, probe);
+      }
+      if (!counts) return std::move(counts.error());
+      if (*counts) desc.set_fingerprint(slot, probe.fingerprint);
+    }
+    if (clean && word_records_ &&
+        !matches<P>(leaf.values_crc == values_crc(leaf, desc.visible()), "phast.values.crc"_site)) {
+      Status s = pass_over(Status::format(
+          StatusCode::corruption, "a value of the leaf at offset %llu is damaged (checksum)",
+          static_cast<unsigned long long>(leaf_offset(desc))));
+      if (!s.ok()) return s;
+    }
+    desc.version.store(2, std::memory_order_release);
+    return {};
+  }
+
+  // --- checksums ---
+
+  std::uint64_t zero_crc() const { return crc32c(0, &root_->zero_value, 16); }
+  static std::uint64_t leaf_crc(const Leaf& leaf) {
+    const std::uint32_t head = crc32c(0, &leaf, offsetof(Leaf, crc));
+    const auto* rest = reinterpret_cast<const std::byte*>(&leaf) + offsetof(Leaf, values_crc);
+    return crc32c(head, rest, sizeof(Leaf) - offsetof(Leaf, values_crc));
+  }
+  // Of the word values. No record's own checksum covers them, since they are updated in place.
+  [[gnu::noinline]] std::uint64_t values_crc(const Leaf& leaf, std::uint64_t visible) const {
+    const RecordPrefix* named[64];
+    std::size_t count = 0;
+    for (std::uint64_t v = visible; v != 0; v &= v - 1) {
+      named[count] = record_at(context_.platform.load(leaf.entries[__builtin_ctzll(v)].value));
+      __builtin_prefetch(named[count++]);
+    }
+    std::uint64_t words[64];
+    for (std::size_t i = 0; i < count; ++i) words[i] = context_.platform.load(named[i]->value);
+    return crc32c(0, words, count * sizeof(std::uint64_t));
+  }
+  void close_leaf(const Desc& desc) {
+    P& platform = context_.platform;
+    Leaf& leaf = leaf_of(desc);
+    if (word_records_) {
+      const std::uint64_t values = values_crc(leaf, desc.visible());
+      // crc covers values_crc: if this changes, crc changes, and the line is written back.
+      if (leaf.values_crc != values) platform.store(leaf.values_crc, values);
+    }
+    const std::uint64_t crc = leaf_crc(leaf);
+    if (leaf.crc == crc) return;
+    platform.store(leaf.crc, crc);
+    platform.flush(&leaf, kLine, "phast.close.leaf"_site);
+  }
+};
+
+}  // namespace perdure::phast

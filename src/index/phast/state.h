@@ -1,0 +1,135 @@
+// State: the data of a map, and what every part of it uses: leaves, entries, records.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "index/engine.h"
+#include "index/map_engine.h"
+#include "index/ordered/inner.h"
+#include "index/phast/codec.h"
+#include "index/phast/layout.h"
+#include "index/phast/leaf_table.h"
+#include "index/records.h"
+
+namespace perdure::phast {
+
+template <class T>
+class PhastMap;
+
+template <class T>
+class State
+    : public MapEngine<typename T::Platform, typename T::Codec, PhastMap<T>, detail::OrderedIndex> {
+  using Base =
+      MapEngine<typename T::Platform, typename T::Codec, PhastMap<T>, detail::OrderedIndex>;
+
+ public:
+  using P = typename T::Platform;
+  using Codec = typename T::Codec;
+  using G = typename T::Geometry;
+  using Leaf = layout::Leaf<G>;
+  using Entry = layout::Entry;
+  using Desc = Descriptor<T>;
+  static constexpr bool kBytes = Codec::kBytes;
+  static constexpr std::uint32_t kEntries = G::kLeafEntries;
+
+  State(const EngineContext<P>& context, std::uint64_t root)
+      : Base(context),
+        root_offset_(root),
+        root_(context.heap.template at<layout::Root>(root)),
+        inner_(table_, context_.epochs) {}
+
+ protected:
+  using Inner = ordered::InnerIndex<P, LeafTable<T>, G::kInnerLeaves>;
+  using Base::context_;
+  static constexpr std::uint64_t kSlots = Desc::kSlots;
+  static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
+
+  // --- leaves ---
+  static std::uint64_t leaf_offset(const Desc& desc) {
+    return std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf);
+  }
+  Leaf& leaf_of(const Desc& desc) const {
+    return *context_.heap.template at<Leaf>(leaf_offset(desc));
+  }
+  // Prefetches the line in which the key's entry lies if there was room. The descriptor's miss
+  // overlaps with it.
+  [[gnu::always_inline]] void prefetch_home(std::uint32_t number, const Probe& probe) const {
+    const Leaf* leaf =
+        context_.heap.template at<Leaf>(std::uint64_t{table_.place(number)} * sizeof(Leaf));
+    __builtin_prefetch(&leaf->entries[home_of<G>(probe.fingerprint) * kLineEntries]);
+  }
+  void prefetch_leaf(const Desc& desc) const {
+    const auto* bytes = reinterpret_cast<const char*>(&leaf_of(desc));
+    for (std::size_t line = kLine; line < sizeof(Leaf); line += kLine) {
+      __builtin_prefetch(bytes + line);
+    }
+    const std::uint64_t cached = desc.order.load(std::memory_order_relaxed);
+    if (cached != 0) table_.order(cached & kOrderNumber).prefetch();
+  }
+  template <class F>
+  void for_each_leaf(std::uint32_t partition, F&& visit) const {
+    for (std::uint32_t n = inner_.first_leaf(partition); n != kNoLeaf;
+         n = table_[n].next.load(std::memory_order_acquire)) {
+      visit(n);
+    }
+  }
+  template <class F>
+  void for_each_leaf(F&& visit) const {
+    for (std::uint32_t p = 0; p < inner_.partitioning().count(); ++p) for_each_leaf(p, visit);
+  }
+  // Returns the latch stripe of a key.
+  static unsigned stripe_of(const Probe& probe) {
+    return probe.fingerprint % P::ByteLatches::kCount;
+  }
+
+  // --- records and entries ---
+  bool records() const { return kBytes || record_values_; }
+  const RecordPrefix* record_at(std::uint64_t word) const {
+    return records_.at(word & kOffsetMask);
+  }
+  Status check_record(std::uint64_t word, bool deep) const {
+    return records_.check(word & kOffsetMask, deep, "phast.record.crc"_site);
+  }
+  static Status damaged_record(std::uint64_t word) {
+    return Records<P>::damaged(word & kOffsetMask);
+  }
+  // Returns false if the word names no record whose lengths fit its block.
+  [[gnu::always_inline]] bool value_of(std::uint64_t word, detail::Value& value) const {
+    if (!records()) {
+      value = {.word = word, .word_size = 8};
+      return true;
+    }
+    return records_.read(word & kOffsetMask, value);
+  }
+  // Returns the key of the record that a commit word names; empty if it would end outside the file.
+  [[gnu::noinline]] std::string_view key_of(std::uint64_t word) const {
+    const std::string_view key = RecordView::read(context_.platform, record_at(word)).key();
+    const bool inside =
+        context_.heap.contains(word & kOffsetMask, sizeof(RecordPrefix) + key.size());
+    return inside ? key : std::string_view();
+  }
+  Probe probe_of(const Entry& entry) const {
+    if constexpr (kBytes) {
+      const std::uint64_t word = context_.platform.load(entry.value);
+      return {.word = context_.platform.load(entry.key),
+              .bytes = key_of(word),
+              .fingerprint = static_cast<std::uint8_t>(word >> 56)};
+    } else {
+      return Codec::probe({.word = context_.platform.load(entry.key)});
+    }
+  }
+
+  Records<P> records_{context_};
+  std::uint64_t root_offset_;
+  layout::Root* root_;
+  bool record_values_ = false;  // integer keys with values of any size
+  bool word_records_ = false;   // byte-string keys with word values
+  LeafTable<T> table_;
+  Inner inner_;
+  typename P::Latch zero_latch_;
+  typename P::template Atomic<std::uint64_t> splits_{0};
+  typename P::template Atomic<std::uint64_t> unlinks_{0};
+};
+
+}  // namespace perdure::phast

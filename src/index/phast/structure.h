@@ -1,0 +1,373 @@
+// Structure: splits full leaves and unlinks empty ones. Responsible for the order in which a new
+// leaf becomes reachable (phast.I1, phast.I3) and for phast.D4; both hold all stripes (phast.I5).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "index/phast/lookup.h"
+
+namespace perdure::phast {
+
+template <class T>
+class Structure : public Lookup<T> {
+  using Base = Lookup<T>;
+
+ protected:
+  using Base::check_record, Base::context_, Base::damaged_record, Base::enter, Base::inner_,
+      Base::kSlots, Base::leaf_of, Base::prefetch_leaf, Base::probe_of, Base::record_at,
+      Base::table_, Base::value_of;
+  using typename Base::Desc, typename Base::Entered, typename Base::Entry, typename Base::G,
+      typename Base::Inner, typename Base::Leaf, typename Base::P;
+
+ public:
+  using Base::Base, Base::kBytes, Base::kEntries;
+
+ protected:
+  struct SplitPlan {
+    std::uint32_t count = 0;             // visible entries
+    std::uint32_t keep = 0;              // number of entries that stay: the smallest
+    std::uint8_t order[64];              // slots by key
+    std::uint8_t fingerprints[64] = {};  // of the new leaf, by slot
+  };
+
+  // --- split ---
+
+  // Makes room in a full leaf. Also returns ok if another thread has made room.
+  [[gnu::noinline]] Status split(std::uint32_t number, const Probe& probe) {
+    Desc& desc = table_[number];
+    desc.latch_all();
+    Status s;
+    const bool full = desc.visible() == kSlots;
+    const bool dead = (desc.version.load(std::memory_order_acquire) & 1) != 0;
+    if (context_.platform.poisoned()) {
+      s = StatusCode::poisoned;
+    } else if (full && !dead && !desc.below(probe) && !desc.above(probe)) {
+      // Only if it is still the key's leaf: a split at the end keeps the leaf full, and a second
+      // split there would make a leaf with an empty range.
+      prefetch_leaf(desc);
+      SplitPlan plan;
+      s = plan_split(desc, probe, plan);
+      if (s.ok()) s = split_latched(number, plan);
+    }
+    desc.unlatch_all();
+    return s;
+  }
+
+  // Plans a split in the middle, or at the end if the new key lies behind all others: ascending
+  // loads then fill leaves. The halves matter, the order inside them does not. Errors: corruption,
+  // if a key cannot be read, or if the key that would become a bound is not what was written.
+  [[gnu::noinline]] Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const {
+    const Leaf& leaf = leaf_of(desc);
+    std::uint8_t* order = plan.order;
+    plan.count = 0;
+    const auto keep = [&](bool behind) { return behind ? plan.count : (plan.count + 1) / 2; };
+    // The largest entry that stays comes last among those that stay: its key is the new bound.
+    if constexpr (kBytes) {
+      Probe keys[64];
+      for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
+        const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
+        const std::uint64_t word = context_.platform.load(leaf.entries[slot].value);
+        detail::Value ignored;
+        if (!value_of(word, ignored)) return damaged_record(word);
+        keys[slot] = probe_of(leaf.entries[slot]);
+        order[plan.count++] = slot;
+      }
+      const auto less = [&keys](std::uint8_t a, std::uint8_t b) {
+        return keys[a].word != keys[b].word ? keys[a].word < keys[b].word
+                                            : keys[a].bytes < keys[b].bytes;
+      };
+      std::uint8_t* end = order + plan.count;
+      const Probe& last = keys[*std::max_element(order, end, less)];
+      plan.keep =
+          keep(probe.word == last.word ? compare(probe, last.bytes) > 0 : probe.word > last.word);
+      std::nth_element(order, order + plan.keep - 1, end, less);
+      const std::uint8_t middle = order[plan.keep - 1];
+      const std::uint64_t word = context_.platform.load(leaf.entries[middle].value);
+      if (!check_record(word, true).ok() || head_word(keys[middle].bytes) != keys[middle].word) {
+        return damaged_record(word);
+      }
+    } else {
+      std::uint64_t words[64];
+      std::uint64_t largest = 0;
+      for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
+        const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
+        words[plan.count] = context_.platform.load(leaf.entries[slot].key);
+        largest = std::max(largest, words[plan.count]);
+        order[plan.count++] = slot;
+      }
+      plan.keep = keep(probe.word > largest);
+      select_words(words, order, plan.count, plan.keep);
+    }
+    return {};
+  }
+
+  // An error leaves everything as it was.
+  [[gnu::noinline]] Status split_latched(std::uint32_t number, SplitPlan& plan) {
+    P& platform = context_.platform;
+    Heap<P>& heap = context_.heap;
+    Desc& desc = table_[number];
+    PERDURE_ASSERT(P, "phast.I5", desc.all_held() && desc.linked());
+    const Probe middle = probe_of(leaf_of(desc).entries[plan.order[plan.keep - 1]]);
+    // By words: recovery has not read the rest of a byte string. Lost pages read as 0.
+    PERDURE_ASSERT(P, "phast.I1",
+                   middle.word >= desc.low.load(std::memory_order_relaxed) || platform.poisoned());
+    PERDURE_ASSERT(
+        P, "phast.D4",
+        middle.word <= desc.bound.load(std::memory_order_relaxed) || platform.poisoned());
+    auto block = heap.allocate(sizeof(Leaf), BlockKind::plain);
+    if (!block) return std::move(block.error());
+    const std::uint32_t fresh = table_.take();
+    Separator<P>* separator = nullptr;
+    std::uint64_t low = middle.word;
+    Status s = fresh == kNoLeaf ? Status(StatusCode::out_of_memory) : Status();
+    if (kBytes && s.ok()) {
+      // The separator record is written back here and fenced with the new leaf.
+      auto record = heap.allocate(RecordView::bytes_needed(middle.bytes, {}), BlockKind::plain);
+      if (record) {
+        low = *record;
+        void* memory = heap.template at<void>(low);
+        RecordView::write(platform, memory, middle.bytes, {});
+        platform.flush(memory, RecordView::bytes_needed(middle.bytes, {}),
+                       "phast.split.separator"_site);
+        separator = Separator<P>::make(middle.bytes, low);
+        if (separator == nullptr) {
+          heap.free(low);
+          s = StatusCode::out_of_memory;
+        }
+      } else {
+        s = std::move(record.error());
+      }
+    }
+    if (!s.ok()) {
+      if (fresh != kNoLeaf) table_.give(fresh);
+      heap.free(*block);
+      return s;
+    }
+    Leaf& leaf = leaf_of(desc);
+    if (!build_leaf(desc, plan, *heap.template at<Leaf>(*block), low)) {
+      inner_.release(separator);  // the pool is poisoned: the next open sweeps its blocks
+      table_.give(fresh);
+      return StatusCode::poisoned;
+    }
+    PERDURE_ASSERT(P, "phast.I3", platform.persisted(heap.template at<Leaf>(*block), sizeof(Leaf)));
+    PERDURE_ASSERT(
+        P, "phast.I3",
+        !kBytes || platform.persisted(record_at(low), RecordView::bytes_needed(middle.bytes, {})));
+    platform.store(leaf.next, *block);  // same line, in this order: neither, next only, or both
+    platform.store(leaf.bound, low);
+    platform.flush(&leaf, kLine, "phast.split.link"_site);
+    // After a failure nothing of the split is shown.
+    if (!platform.fence("phast.split.link"_site)) return StatusCode::poisoned;
+    publish_split(number, fresh, plan, separator, *block);
+    return {};
+  }
+
+  // --- unlink ---
+
+  // Frees a leaf that an erase left empty. The leaf stays if it is the first or the last of its
+  // partition, or if it was filled again.
+  [[gnu::noinline]] void try_unlink(std::uint32_t number) {
+    const Desc& desc = table_[number];
+    const std::uint64_t version = desc.version.load(std::memory_order_acquire);
+    if ((version & 1) != 0 || desc.next.load(std::memory_order_acquire) == kNoLeaf) return;
+    const std::uint64_t low = desc.low.load(std::memory_order_acquire);
+    Probe left_probe{.word = low};  // the left neighbour's bound, which lies in its range
+    if constexpr (kBytes) {
+      const Separator<P>* s = desc.separators.low.load(std::memory_order_acquire);
+      if (s == nullptr) return;  // first of its partition
+      left_probe.bytes = s->view();
+    } else {
+      if (low == inner_.partitioning().low(inner_.partitioning().of(low))) return;
+      left_probe.word = low - 1;
+    }
+    const Entered left = enter(left_probe, inner_.locate(left_probe));
+    if (left.number == number) return;
+    Desc& left_desc = table_[left.number];
+    left_desc.latch_all();  // from left to right, as every holder of two leaves
+    if ((left_desc.version.load(std::memory_order_acquire) & 1) == 0 &&
+        left_desc.next.load(std::memory_order_acquire) == number) {
+      table_[number].latch_all();
+      if (unlink_latched(left.number, number)) return left_desc.unlatch_all();
+      table_[number].unlatch_all();
+    }
+    left_desc.unlatch_all();
+  }
+
+  // The right neighbour takes the range over, so no bound ever rises.
+  [[gnu::noinline]] bool unlink_latched(std::uint32_t left_number, std::uint32_t number) {
+    P& platform = context_.platform;
+    Desc& desc = table_[number];
+    const std::uint32_t right_number = desc.next.load(std::memory_order_relaxed);
+    if ((desc.version.load(std::memory_order_relaxed) & 1) != 0 || right_number == kNoLeaf ||
+        desc.visible() != 0) {
+      return false;
+    }
+    Desc& left = table_[left_number];
+    Desc& right = table_[right_number];
+    PERDURE_ASSERT(P, "phast.I5", left.all_held() && desc.all_held());
+    PERDURE_ASSERT(
+        P, "phast.D4",
+        left.linked() && right.linked() &&
+            desc.low.load(std::memory_order_relaxed) <= right.low.load(std::memory_order_relaxed));
+    Leaf& left_leaf = leaf_of(left);
+    platform.store(left_leaf.next, platform.load(leaf_of(desc).next));
+    platform.flush(&left_leaf, kLine, "phast.unlink.next"_site);
+    if (!platform.fence("phast.unlink.next"_site)) return false;
+    // DRAM: first the leaf gives its range up. If the right neighbour owned the range while lookups
+    // still accepted this leaf for it, a find here would miss what an insert there acknowledged.
+    desc.version.fetch_add(1, std::memory_order_release);  // dead
+    if constexpr (kBytes) {
+      Separator<P>* low = desc.separators.low.load(std::memory_order_relaxed);
+      Separator<P>* before = right.separators.low.load(std::memory_order_relaxed);
+      right.low.store(desc.low.load(std::memory_order_relaxed), std::memory_order_release);
+      right.separators.low.store(low, std::memory_order_release);
+      inner_.release(before);
+    } else {
+      right.low.store(desc.low.load(std::memory_order_relaxed), std::memory_order_release);
+    }
+    left.next.store(right_number, std::memory_order_release);
+    inner_.remove(inner_.partitioning().of(desc.bound.load(std::memory_order_relaxed)), number,
+                  right_number);
+    if constexpr (kBytes) {
+      Separator<P>* bound = desc.separators.bound.load(std::memory_order_relaxed);
+      context_.heap.retire(bound->record, "phast.unlink.separator"_site);
+      inner_.release(bound);
+    }
+    this->unlinks_.fetch_add(1, std::memory_order_relaxed);
+    desc.unlatch_all();  // waiting writers see that it is dead
+    if (P::runs("phast.unlink.retire"_site)) context_.epochs.retire(kLeafReclaimer, this, number);
+    return true;
+  }
+
+  [[gnu::noinline]] void free_leaf(std::uint32_t number) {
+    Desc& desc = table_[number];
+    PERDURE_ASSERT(P, "phast.D4", !desc.linked());
+    const std::uint64_t cached = desc.order.exchange(0, std::memory_order_acq_rel);
+    const auto order = static_cast<std::uint32_t>(cached & Base::kOrderNumber);
+    if (order != 0) table_.give_order(order);
+    context_.heap.free(Base::leaf_offset(desc));
+    table_.give(number);
+  }
+
+ private:
+  static void finish_leaf(void* self, std::uint64_t number) {
+    static_cast<Structure*>(self)->free_leaf(static_cast<std::uint32_t>(number));
+  }
+  static constexpr Reclaimer kLeafReclaimer{nullptr, &finish_leaf};
+
+  // Moves the `keep` smallest of n distinct words to the front, the largest of them last, and their
+  // slots with them. Quickselect. The side to which a word goes is not a branch: it would be
+  // mispredicted every second time, some 50 times per split.
+  static void select_words(std::uint64_t* words, std::uint8_t* slots, std::uint32_t n,
+                           std::uint32_t keep) {
+    const auto exchange = [&](std::uint32_t a, std::uint32_t b) {
+      std::swap(words[a], words[b]);
+      std::swap(slots[a], slots[b]);
+    };
+    const std::uint32_t target = keep - 1;
+    for (std::uint32_t begin = 0, end = n; end - begin > 1;) {
+      const std::uint32_t last = end - 1;
+      exchange(begin + (end - begin) / 2, last);
+      const std::uint64_t pivot = words[last];
+      std::uint32_t smaller = begin;  // words[begin, smaller) < pivot <= words[smaller, i)
+      for (std::uint32_t i = begin; i < last; ++i) {
+        const bool is = words[i] < pivot;
+        exchange(smaller, i);
+        smaller += static_cast<std::uint32_t>(is);
+      }
+      exchange(smaller, last);
+      if (target == smaller) return;
+      if (target < smaller) {
+        end = smaller;
+      } else {
+        begin = smaller + 1;
+      }
+    }
+  }
+
+  // Writes the whole new leaf: the moved entries, in their home lines first; empty slots; next and
+  // bound of the old leaf.
+  [[gnu::noinline]] bool build_leaf(const Desc& old, SplitPlan& plan, Leaf& fresh,
+                                    std::uint64_t low) {
+    P& platform = context_.platform;
+    const Leaf& leaf = leaf_of(old);
+    alignas(64) Leaf image{};
+    image.next = platform.load(leaf.next);
+    image.bound = platform.load(leaf.bound);
+    image.low = low;
+    std::uint64_t free = kSlots;
+    for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
+      const Entry& entry = leaf.entries[plan.order[i]];
+      const std::uint8_t fingerprint = probe_of(entry).fingerprint;
+      const std::uint32_t slot = first_of<G>(free, fingerprint);
+      free &= ~(1ULL << slot);
+      image.entries[slot] = {platform.load(entry.key), platform.load(entry.value)};
+      plan.fingerprints[slot] = fingerprint;
+    }
+    platform.copy(&fresh, &image, sizeof(Leaf));
+    platform.flush(&fresh, sizeof(Leaf), "phast.split.leaf"_site);
+    return platform.fence("phast.split.leaf"_site);
+  }
+
+  // DRAM: new descriptor -> next -> bound -> version -> fingerprints. Only then may the moved
+  // entries be zeroed.
+  [[gnu::noinline]] void publish_split(std::uint32_t number, std::uint32_t fresh,
+                                       const SplitPlan& plan, Separator<P>* middle,
+                                       std::uint64_t fresh_offset) {
+    Desc& desc = table_[number];
+    Desc& right = table_[fresh];
+    Leaf& leaf = leaf_of(desc);
+    const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
+    table_.set_leaf(fresh, static_cast<std::uint32_t>(fresh_offset / sizeof(Leaf)));
+    right.search.stripes.store(kAllHeld);
+    for (std::uint32_t i = 0; i < kEntries; ++i) right.set_fingerprint(i, plan.fingerprints[i]);
+    const std::uint64_t middle_word =
+        context_.platform.load(leaf.entries[plan.order[plan.keep - 1]].key);
+    right.order.store(0, std::memory_order_relaxed);
+    right.low.store(kBytes ? middle_word : middle_word + 1, std::memory_order_relaxed);
+    right.bound.store(bound, std::memory_order_relaxed);
+    if constexpr (kBytes) {
+      Inner::share(middle);  // one reference as the left's bound, one as the right's low
+      right.separators.low.store(middle, std::memory_order_relaxed);
+      right.separators.bound.store(desc.separators.bound.load(std::memory_order_relaxed),
+                                   std::memory_order_relaxed);
+    }
+    right.next.store(desc.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    PERDURE_ASSERT(P, "phast.D4", !right.linked() || right.version.load() == 0);
+    right.version.store((right.version.load(std::memory_order_relaxed) | 1) + 1,
+                        std::memory_order_release);
+
+    desc.next.store(fresh, std::memory_order_release);
+    if constexpr (kBytes) desc.separators.bound.store(middle, std::memory_order_release);
+    desc.bound.store(middle_word, std::memory_order_release);
+    desc.version.fetch_add(2, std::memory_order_release);
+    for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
+      desc.set_fingerprint(plan.order[i], 0);
+    }
+    // phast.D3: a scan order of the old set is void.
+    desc.version.fetch_add(2, std::memory_order_release);
+    if constexpr (kBytes) zero_moved(leaf, plan);
+    this->splits_.fetch_add(1, std::memory_order_relaxed);
+    // If memory for inner nodes is short, lookups still reach the leaf by walking right.
+    (void)inner_.insert_after(inner_.partitioning().of(middle_word), number, fresh);
+    right.unlatch_all();
+  }
+
+  // Stale entries would name records that may be freed (1h iv). The insert that follows in this
+  // guard fences the write-backs; write() ensures that there is a fence.
+  void zero_moved(Leaf& leaf, const SplitPlan& plan) {
+    std::uint64_t moved = 0;
+    for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
+      moved |= 1ULL << plan.order[i];
+      context_.platform.store(leaf.entries[plan.order[i]].value, 0);
+    }
+    for (std::uint32_t slot = 0; slot < kEntries; slot += kLineEntries) {
+      if ((moved >> slot & ((1U << kLineEntries) - 1)) == 0) continue;
+      context_.platform.flush(&leaf.entries[slot], kLine, "phast.split.zero"_site);
+    }
+  }
+};
+
+}  // namespace perdure::phast
