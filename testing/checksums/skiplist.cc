@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "index/blob.h"
 #include "index/skiplist/node.h"
 #include "testing/checksums/checksums.h"
 #include "util/crc32c.h"
@@ -13,7 +14,6 @@ namespace {
 using skiplist::kErased;
 using skiplist::kOffsetMask;
 using skiplist::Node;
-using skiplist::layout::Blob;
 using skiplist::layout::Root;
 
 class Fixer : MapFixer {
@@ -73,7 +73,7 @@ class Fixer : MapFixer {
     if (bytes_.inside(at, sizeof(Blob))) {
       auto blob = bytes_.load<Blob>(at);
       if (bytes_.inside(at + sizeof(Blob), blob.size)) {
-        blob.crc = skiplist::blob_crc(at, {bytes_.at(at + sizeof(Blob)), blob.size});
+        blob.crc = Blob::checksum(at, {bytes_.at(at + sizeof(Blob)), blob.size});
         bytes_.store(at, blob);
       }
     }

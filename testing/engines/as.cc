@@ -1,17 +1,10 @@
 // The skiplist `as`, as the testers know it.
-#include "testing/engine_list.h"
 #include "testing/engines/skiplist_races.h"
 #include "testing/engines/skiplist_under_test.h"
 
-namespace perdure::testing {
+namespace perdure::testing::under_test {
 
 namespace {
-
-constexpr PlantedBug kPlanted[] = {
-    {"integer", "as.insert.link:drop_flush"},
-    {"bytes", "as.blob.write:drop_flush"},
-    {"integer", "as.erase.link:drop_flush"},
-};
 
 constexpr const char* kCanaries[] = {
     "as.insert.node:drop_flush",  "as.insert.node:drop_fence", "as.update.value:drop_fence",
@@ -27,22 +20,10 @@ constexpr HistoricalBug kHistorical[] = {
      "another thread answers by what is not durable yet"},
 };
 
-constexpr EngineUnderTest row() {
-  EngineUnderTest row = SkiplistUnderTest<skiplist::As>::row();
-  row.races = &as_races;
-  row.planted = kPlanted;
-  row.canaries = kCanaries;
-  row.race_mutant = "as.help.word:drop_fence";
-  row.historical = kHistorical;
-  return row;
-}
-
 }  // namespace
 
-namespace under_test {
-
 extern const EngineUnderTest as;
-constinit const EngineUnderTest as = row();
+constinit const EngineUnderTest as =
+    SkiplistUnderTest<skiplist::As>::row(&as_races, kCanaries, kHistorical);
 
-}  // namespace under_test
-}  // namespace perdure::testing
+}  // namespace perdure::testing::under_test

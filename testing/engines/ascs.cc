@@ -1,17 +1,10 @@
 // The skiplist `ascs`, as the testers know it.
-#include "testing/engine_list.h"
 #include "testing/engines/skiplist_races.h"
 #include "testing/engines/skiplist_under_test.h"
 
-namespace perdure::testing {
+namespace perdure::testing::under_test {
 
 namespace {
-
-constexpr PlantedBug kPlanted[] = {
-    {"integer", "ascs.insert.link:drop_flush"},
-    {"bytes", "ascs.blob.write:drop_flush"},
-    {"integer", "ascs.erase.link:drop_flush"},
-};
 
 constexpr const char* kCanaries[] = {
     "ascs.insert.node:drop_flush",
@@ -26,22 +19,10 @@ constexpr HistoricalBug kHistorical[] = {
      "another thread answers by what is not durable yet"},
 };
 
-constexpr EngineUnderTest row() {
-  EngineUnderTest row = SkiplistUnderTest<skiplist::Ascs>::row();
-  row.races = &ascs_races;
-  row.planted = kPlanted;
-  row.canaries = kCanaries;
-  row.race_mutant = "ascs.help.word:drop_fence";
-  row.historical = kHistorical;
-  return row;
-}
-
 }  // namespace
 
-namespace under_test {
-
 extern const EngineUnderTest ascs;
-constinit const EngineUnderTest ascs = row();
+constinit const EngineUnderTest ascs =
+    SkiplistUnderTest<skiplist::Ascs>::row(&ascs_races, kCanaries, kHistorical);
 
-}  // namespace under_test
-}  // namespace perdure::testing
+}  // namespace perdure::testing::under_test

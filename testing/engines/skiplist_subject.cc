@@ -3,29 +3,21 @@
 
 namespace perdure {
 
-template class skiplist::Skiplist<testing::SimPlatform, skiplist::IntegerCodec, skiplist::As,
-                                  skiplist::TinyGeometry>;
-template class skiplist::Skiplist<testing::SimPlatform, skiplist::BytesCodec, skiplist::As,
-                                  skiplist::TinyGeometry>;
-template class skiplist::Skiplist<testing::SimPlatform, testing::TallCodec, skiplist::As,
-                                  testing::TallGeometry>;
-template class skiplist::Skiplist<testing::SimPlatform, skiplist::IntegerCodec, skiplist::Ascs,
-                                  skiplist::TinyGeometry>;
-template class skiplist::Skiplist<testing::SimPlatform, skiplist::BytesCodec, skiplist::Ascs,
-                                  skiplist::TinyGeometry>;
-template class skiplist::Skiplist<testing::SimPlatform, testing::TallCodec, skiplist::Ascs,
-                                  testing::TallGeometry>;
+template class skiplist::SkiplistMap<testing::Tiny<skiplist::IntegerCodec, skiplist::As>>;
 template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::IntegerCodec, skiplist::As, skiplist::TinyGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::IntegerCodec, skiplist::As>>>;
+template class skiplist::SkiplistMap<testing::Tiny<skiplist::BytesCodec, skiplist::As>>;
 template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::BytesCodec, skiplist::As, skiplist::TinyGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::BytesCodec, skiplist::As>>>;
+template class skiplist::SkiplistMap<testing::Tall<skiplist::As>>;
+template class testing::MapSubject<testing::SkiplistTraits<testing::Tall<skiplist::As>>>;
+template class skiplist::SkiplistMap<testing::Tiny<skiplist::IntegerCodec, skiplist::Ascs>>;
 template class testing::MapSubject<
-    testing::SkiplistTraits<testing::TallCodec, skiplist::As, testing::TallGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::IntegerCodec, skiplist::Ascs>>>;
+template class skiplist::SkiplistMap<testing::Tiny<skiplist::BytesCodec, skiplist::Ascs>>;
 template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::IntegerCodec, skiplist::Ascs, skiplist::TinyGeometry>>;
-template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::BytesCodec, skiplist::Ascs, skiplist::TinyGeometry>>;
-template class testing::MapSubject<
-    testing::SkiplistTraits<testing::TallCodec, skiplist::Ascs, testing::TallGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::BytesCodec, skiplist::Ascs>>>;
+template class skiplist::SkiplistMap<testing::Tall<skiplist::Ascs>>;
+template class testing::MapSubject<testing::SkiplistTraits<testing::Tall<skiplist::Ascs>>>;
 
 }  // namespace perdure

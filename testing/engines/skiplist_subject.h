@@ -18,22 +18,26 @@ struct TallCodec : skiplist::IntegerCodec {
   }
 };
 
-template <class Codec, class Kind, class G = skiplist::TinyGeometry>
+template <class T>
 struct SkiplistTraits {
-  using Map = skiplist::Skiplist<SimPlatform, Codec, Kind, G>;
-  static constexpr Engine kEngine = Kind::kEngine;
-  static constexpr bool kBytes = Codec::kBytes;
+  using Map = skiplist::SkiplistMap<T>;
+  static constexpr Engine kEngine = T::Kind::kEngine;
+  static constexpr bool kBytes = T::Codec::kBytes;
 
   static Expected<std::uint64_t> create(const EngineContext<SimPlatform>& context,
                                         const MapKinds& kinds, const MapSetup&) {
     return Map::create(context, kinds);
   }
 };
+template <class Codec, class Kind>
+using Tiny = skiplist::Traits<SimPlatform, Codec, Kind, skiplist::TinyGeometry>;
+template <class Kind>
+using Tall = skiplist::Traits<SimPlatform, TallCodec, Kind, TallGeometry>;
 
 template <class Codec, class Kind>
-using SkiplistSubject = MapSubject<SkiplistTraits<Codec, Kind>>;
+using SkiplistSubject = MapSubject<SkiplistTraits<Tiny<Codec, Kind>>>;
 template <class Kind>
-using TallSubject = MapSubject<SkiplistTraits<TallCodec, Kind, TallGeometry>>;
+using TallSubject = MapSubject<SkiplistTraits<Tall<Kind>>>;
 
 template <class Kind>
 SubjectFactory skiplist_subjects(KeyKind keys, const MapSetup& setup) {
@@ -48,29 +52,21 @@ SubjectFactory skiplist_subjects(KeyKind keys, const MapSetup& setup) {
 // skiplist_subject.cc has the instantiations that tests share.
 namespace perdure {
 
-extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::IntegerCodec, skiplist::As,
-                                         skiplist::TinyGeometry>;
-extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::BytesCodec, skiplist::As,
-                                         skiplist::TinyGeometry>;
-extern template class skiplist::Skiplist<testing::SimPlatform, testing::TallCodec, skiplist::As,
-                                         testing::TallGeometry>;
-extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::IntegerCodec,
-                                         skiplist::Ascs, skiplist::TinyGeometry>;
-extern template class skiplist::Skiplist<testing::SimPlatform, skiplist::BytesCodec, skiplist::Ascs,
-                                         skiplist::TinyGeometry>;
-extern template class skiplist::Skiplist<testing::SimPlatform, testing::TallCodec, skiplist::Ascs,
-                                         testing::TallGeometry>;
+extern template class skiplist::SkiplistMap<testing::Tiny<skiplist::IntegerCodec, skiplist::As>>;
 extern template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::IntegerCodec, skiplist::As, skiplist::TinyGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::IntegerCodec, skiplist::As>>>;
+extern template class skiplist::SkiplistMap<testing::Tiny<skiplist::BytesCodec, skiplist::As>>;
 extern template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::BytesCodec, skiplist::As, skiplist::TinyGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::BytesCodec, skiplist::As>>>;
+extern template class skiplist::SkiplistMap<testing::Tall<skiplist::As>>;
+extern template class testing::MapSubject<testing::SkiplistTraits<testing::Tall<skiplist::As>>>;
+extern template class skiplist::SkiplistMap<testing::Tiny<skiplist::IntegerCodec, skiplist::Ascs>>;
 extern template class testing::MapSubject<
-    testing::SkiplistTraits<testing::TallCodec, skiplist::As, testing::TallGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::IntegerCodec, skiplist::Ascs>>>;
+extern template class skiplist::SkiplistMap<testing::Tiny<skiplist::BytesCodec, skiplist::Ascs>>;
 extern template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::IntegerCodec, skiplist::Ascs, skiplist::TinyGeometry>>;
-extern template class testing::MapSubject<
-    testing::SkiplistTraits<skiplist::BytesCodec, skiplist::Ascs, skiplist::TinyGeometry>>;
-extern template class testing::MapSubject<
-    testing::SkiplistTraits<testing::TallCodec, skiplist::Ascs, testing::TallGeometry>>;
+    testing::SkiplistTraits<testing::Tiny<skiplist::BytesCodec, skiplist::Ascs>>>;
+extern template class skiplist::SkiplistMap<testing::Tall<skiplist::Ascs>>;
+extern template class testing::MapSubject<testing::SkiplistTraits<testing::Tall<skiplist::Ascs>>>;
 
 }  // namespace perdure

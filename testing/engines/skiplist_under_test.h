@@ -1,4 +1,4 @@
-// The skiplists, as the testers know them: what is the same for both.
+// The rows of `as` and `ascs` in the testers' list: the parts that both have in common.
 #pragma once
 
 #include <type_traits>
@@ -33,7 +33,7 @@ struct SkiplistUnderTest {
     }
     return ops;
   }
-  // Words whose checks a crash has cut off are looked at and closed.
+  // A crash separates words from their checks; the walk visits them, and the map is closed.
   static Ops updates() {
     Ops ops = tens(3);
     for (std::uint64_t n = 0; n < 3; ++n) {
@@ -55,8 +55,8 @@ struct SkiplistUnderTest {
             directed_one("updates", words, integer_op, always, updates())};
   }
 
-  // Each of some neighbours goes right behind a new tower before it, whose last link is owed (K2);
-  // or, if asked, after a close.
+  // Inserts a tower, whose last link is then owed, and erases the node behind it (K2); with
+  // `closed`, after a close.
   static Ops owed_links(bool closed) {
     Ops ops = tens(8);
     for (const std::uint64_t before : {1, 2, 3}) {
@@ -69,7 +69,7 @@ struct SkiplistUnderTest {
     }
     return ops;
   }
-  // What a process does that finds a value without its check: its walk comes upon it; it closes.
+  // A process finds a value without its check: by its walk, by an update, or by a close.
   static Op after_crash(Random& random) {
     const std::uint64_t kind = random.below(4);
     return kind == 0 ? background() : kind == 1 ? update(20, kind) : reopen();
@@ -98,12 +98,12 @@ struct SkiplistUnderTest {
     return all;
   }
 
-  // Answers that rest on what another thread has in flight.
+  // Results that rest on a word that another thread has in flight.
   static InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
     return exhaustive(name, quiet, {insert(5, 1), insert(6, 1)}, {update(5, 2), erase(6)},
                       {find(5), find(6), scan(), insert(5, 3), erase(6)});
   }
-  // The last link of a tower is written back by whoever comes next (K2).
+  // The next mutation of any thread writes the last link of a tower back (K2).
   static InterleaveReport towers_beside_towers(const std::string& name, bool quiet) {
     return exhaustive(name, quiet, tens(3), {insert(11, 1), insert(13, 1), insert(15, 1)},
                       {insert(12, 2), erase(20), insert(14, 2), erase(30)});
@@ -113,8 +113,8 @@ struct SkiplistUnderTest {
             {"towers_beside_towers", &towers_beside_towers}};
   }
 
-  // Of the only map's root block what is not reserved; of the first nodes state, key, value and the
-  // lowest link.
+  // Covers the fields of the only map's root block that are not reserved, and state, key, value and
+  // lowest link of the first nodes.
   static Covered covered(const SimMemory& memory) {
     constexpr std::size_t kNodes = 4;
     for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
@@ -145,8 +145,8 @@ struct SkiplistUnderTest {
     }
   };
 
-  // But for races and sites.
-  static constexpr EngineUnderTest row() {
+  static constexpr EngineUnderTest row(RaceList (*races)(), std::span<const char* const> canaries,
+                                       std::span<const HistoricalBug> historical) {
     return {.engine = Kind::kEngine,
             .ordered = true,
             .background = Kind::kUpperDurable,
@@ -154,20 +154,30 @@ struct SkiplistUnderTest {
             .directed = &directed,
             .trials = &trials,
             .image_cost = 6,  // lookups among 2,600 keys in towers of 4
-            .races = nullptr,
+            .races = races,
             .interleavings = &interleavings,
             .byte_latches = false,
             .open_lossy = &open_lossy<UnderLoss>,
-            .planted = {},
+            .planted = kPlanted,
             .covered = &covered,
-            .canaries = {},
-            .race_mutant = nullptr,
+            .canaries = canaries,
+            .race_mutant = kHelp,
             .ordered_sites = {},
             .arguments = {},
-            .historical = {}};
+            .historical = historical};
   }
 
  private:
+  // SITE:op of this engine.
+  template <FixedString Rest>
+  static constexpr auto kMutant = skiplist::joined(Kind::kName, Rest);
+  static constexpr const char* kHelp = kMutant<"help.word:drop_fence">.text;
+  static constexpr PlantedBug kPlanted[] = {
+      {"integer", kMutant<"insert.link:drop_flush">.text},
+      {"bytes", kMutant<"blob.write:drop_flush">.text},
+      {"integer", kMutant<"erase.link:drop_flush">.text},
+  };
+
   static InterleaveReport exhaustive(const std::string& name, bool quiet, const Ops& setup,
                                      const Ops& one, const Ops& other) {
     Interleaver interleaver(

@@ -132,7 +132,7 @@ constexpr std::uint64_t kKeys[] = {0x100, 0x203, 0x300, 0x403, 0x500};
 template <class Kind>
 class SkiplistAsserts : public ::testing::Test {
  protected:
-  using Map = typename SkiplistTraits<TallCodec, Kind, TallGeometry>::Map;
+  using Map = typename TallSubject<Kind>::Map;
 
   void SetUp() override {
     ASSERT_TRUE(subject_.create(memory_).ok());

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "index/blob.h"
 #include "index/skiplist/fingers.h"
 #include "index/skiplist/node.h"
 #include "platform/real_platform.h"
@@ -435,7 +436,7 @@ TEST_P(SkiplistBlobs, AValueInThePlaceOfAnotherIsFound) {
     for (const std::uint64_t k : {0, 1}) {
       places[k] = node_at(place_of(key_of(i - k) + 'm')).value & skiplist::kOffsetMask;
     }
-    const std::size_t size = sizeof(skiplist::layout::Blob) + text_of(i).size();
+    const std::size_t size = sizeof(Blob) + text_of(i).size();
     std::string bytes = original_;
     bytes.replace(places[0], size, original_, places[1], size);
     bytes.replace(places[1], size, original_, places[0], size);

@@ -1,25 +1,25 @@
-// Fingers: from a key's word to a node a little before it, so that a lookup need not come down from
-// the head. In DRAM; a map without them answers the same.
+// Fingers: from a key's word to a node a little before it. A lookup then need not come down from
+// the head. In DRAM; a map without fingers returns the same results.
 //
-// WHAT  The part of the key space in which the keys lie, cut into intervals of equal width, about
-//   one for kPerInterval entries; each names a node whose key lies in it, or none. Keys that are
-//   spread evenly (random, hashed, counted) are found in a few cache misses instead of one for each
-//   doubling of the map (docs/decisions/0010).
-// WHEN NOT  Keys in clusters and byte strings with a long common beginning share an interval: its
-//   node may lie far before the key, and a lookup that has gone some steps from it begins anew at
-//   the head. Keys beyond those that there were when the intervals were cut have no finger.
+// WHAT  The span of the keys is cut into intervals of equal width, about one for kPerInterval
+//   entries. An interval names one node whose key lies in it, or none. A lookup of evenly spread
+//   keys (random, hashed, counted) has a few cache misses instead of one for each doubling of the
+//   map (docs/decisions/0010).
+// WHEN NOT  Keys in clusters, and byte strings with a long common beginning, share an interval. Its
+//   node may lie far before the key; a lookup that has gone some steps from it begins anew at the
+//   head. Keys outside the span for which the intervals were cut have no finger.
 // INVARIANTS (DRAM)
-//   skiplist.F1  Who finds a node named here is pinned, and the node was in the lowest level at a
-//       moment of that guard: it is named while it is there and unnamed before its unlink is
-//       stored, both by who holds the map's latch.
+//   skiplist.F1  A thread that finds a node here is pinned, and the node was in level 0 at a moment
+//       of its guard. The holder of the map's latch names a node while it is in level 0, and
+//       unnames it before it stores the unlink.
 //   skiplist.F2  A node is named in the interval of its own word, or nowhere.
-//   skiplist.F3  A hint like any other place in the list: the lookup compares the node's key with
-//         its own.
+//   skiplist.F3  A finger is a hint, as any other place in the list: the lookup compares the node's
+//         key with its own.
 // ORDERING  intervals and table: stored release, loaded acquire.
-// GROWTH  A map that has outgrown its table begins another one, into which every change of the map
-//   copies some intervals; then the tables change places. Nobody waits for it, but that the latch
-//   is held while DRAM for the table is taken from the system.
-// RECLAMATION  tables through epochs, retired by the caller when it has left the latch.
+// GROWTH  A map that has outgrown its table begins another one. Every change of the map copies some
+//   intervals into it; then the new table replaces the old one. No thread waits for the copies. The
+//   latch is held while DRAM for a table is allocated.
+// RECLAMATION  Tables go through epochs. The caller retires them after it has released the latch.
 // PROGRESS  lookups are wait-free, changes O(1).
 #pragma once
 
@@ -41,26 +41,26 @@ class Fingers {
  public:
   using Outgrown = Table*;  // for retire()
 
-  explicit Fingers(EpochDomain<P>& epochs) noexcept : epochs_(epochs) {}
+  explicit Fingers(EpochDomain<P>& epochs) : epochs_(epochs) {}
   Fingers(const Fingers&) = delete;
   Fingers& operator=(const Fingers&) = delete;
-  // Nobody looks any more.
+  // No thread uses the fingers any more.
   ~Fingers() {
     delete now_.load(std::memory_order_relaxed);
     delete next_;
   }
 
-  // --- by anyone who is pinned ---
-  void prefetch(std::uint64_t word) const noexcept {
+  // --- for pinned threads ---
+  void prefetch(std::uint64_t word) const {
     const Table* table = now_.load(std::memory_order_acquire);
     if (table == nullptr) return;
     const std::uint64_t i = table->interval_of(word);
     if (i < table->count) __builtin_prefetch(&table->units[i]);
   }
-  // Places of nodes, of the interval of the word and of one before it, the nearer first. 0: none.
+  // Sets the places of the nodes of the word's interval and of one before it, the nearer first. 0:
+  // none.
   static constexpr std::uint32_t kNear = 2;
-  [[gnu::always_inline]] void near(std::uint64_t word,
-                                   std::uint64_t (&places)[kNear]) const noexcept {
+  [[gnu::always_inline]] void near(std::uint64_t word, std::uint64_t (&places)[kNear]) const {
     PERDURE_ASSERT(P, "skiplist.F1", epochs_.pinned());
     places[0] = places[1] = 0;
     const Table* table = now_.load(std::memory_order_acquire);
@@ -72,37 +72,37 @@ class Fingers {
       places[1] = table->place(i);
     }
   }
-  // Whether a node with this word could be named, and none is.
-  bool vacant(std::uint64_t word) const noexcept {
+  // Whether a node with this word can be named, and no node is.
+  bool vacant(std::uint64_t word) const {
     const Table* table = now_.load(std::memory_order_acquire);
     if (table == nullptr) return true;
     const std::uint64_t i = table->interval_of(word);
     return i < table->count && table->place(i) == 0;
   }
-  bool any() const noexcept { return now_.load(std::memory_order_acquire) != nullptr; }
-  // Whether a map of so many entries has a table, or is to try for one.
-  bool wanted(std::uint64_t entries) const noexcept {
+  bool any() const { return now_.load(std::memory_order_acquire) != nullptr; }
+  // Whether a map of so many entries has a table or should try to make one.
+  bool wanted(std::uint64_t entries) const {
     return any() || entries >= wanted_at_.load(std::memory_order_relaxed);
   }
-  std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
-  // What copy_some() has answered; null: nothing. The caller is pinned and holds no latch: this may
-  // finish what others have retired.
-  void retire(Outgrown old) noexcept {
+  std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // Takes what copy_some() has returned, or null. The caller is pinned. It holds no latch, because
+  // this may finish what other threads have retired.
+  void retire(Outgrown old) {
     if (old == nullptr) return;
     bytes_.fetch_sub(old->bytes(), std::memory_order_relaxed);
     epochs_.retire(kReclaimer, nullptr, reinterpret_cast<std::uint64_t>(old));
   }
 
-  // --- by who holds the map's latch ---
-  // The node is in the lowest level.
-  void name(std::uint64_t word, std::uint64_t place) noexcept {
+  // --- for the holder of the map's latch ---
+  // The node is in level 0.
+  void name(std::uint64_t word, std::uint64_t place) {
     if (place / kUnit > ~std::uint32_t{0}) return;  // too far behind for an interval
     for (Table* table : {now_.load(std::memory_order_relaxed), next_}) {
       if (table != nullptr) table->set(table->interval_of(word), place);
     }
   }
-  // Before the unlink from the lowest level is stored.
-  void unname(std::uint64_t word, std::uint64_t place) noexcept {
+  // Before the unlink from level 0 is stored.
+  void unname(std::uint64_t word, std::uint64_t place) {
     for (Table* table : {now_.load(std::memory_order_relaxed), next_}) {
       if (table == nullptr) continue;
       const std::uint64_t i = table->interval_of(word);
@@ -110,19 +110,19 @@ class Fingers {
     }
   }
   // For assertions: whether a node with this word is named in its interval.
-  bool names(std::uint64_t word, std::uint64_t place) const noexcept {
+  bool names(std::uint64_t word, std::uint64_t place) const {
     for (const Table* table : {now_.load(std::memory_order_relaxed), next_}) {
       if (table != nullptr && table->place(table->interval_of(word)) == place) return true;
     }
     return false;
   }
-  // Whether a map of so many entries wants a table that there is not.
-  bool outgrown(std::uint64_t entries) const noexcept {
+  // Whether a map of so many entries needs a new table, and none has been begun.
+  bool outgrown(std::uint64_t entries) const {
     return next_ == nullptr && entries >= wanted_at_.load(std::memory_order_relaxed);
   }
-  // Begins one for keys from `low` to `high`. Without DRAM for it, or if most keys have the word of
-  // another, the map does without.
-  void grow(std::uint64_t entries, std::uint64_t low, std::uint64_t high) noexcept {
+  // Begins a table for keys from `low` to `high`. If DRAM is short, or if most keys share a word
+  // with another key, the map keeps the table that it has, or none.
+  void grow(std::uint64_t entries, std::uint64_t low, std::uint64_t high) {
     wanted_at_.store(2 * entries, std::memory_order_relaxed);
     if (high - low < entries / kShared) return;
     std::uint32_t shift = 0;
@@ -134,11 +134,11 @@ class Fingers {
     copied_ = 0;
     if (!any()) (void)publish();
   }
-  // Some intervals of the table that is outgrown; `word_at` returns the key word of a node. The
-  // table itself when all are copied: for retire(). `verified`: no damage, and no other process,
-  // changes the words meanwhile.
+  // Copies some intervals of the outgrown table. Returns that table, for retire(), once all are
+  // copied. `word_at` returns the key word of a node. `verified`: neither damage nor another
+  // process changes the words meanwhile.
   template <class F>
-  [[nodiscard]] Outgrown copy_some(F&& word_at, [[maybe_unused]] bool verified = true) noexcept {
+  [[nodiscard]] Outgrown copy_some(F&& word_at, [[maybe_unused]] bool verified = true) {
     if (next_ == nullptr) return nullptr;
     const Table& from = *now_.load(std::memory_order_relaxed);
     for (std::uint32_t n = 0; n < kCopies && copied_ < from.count; ++n, ++copied_) {
@@ -154,9 +154,9 @@ class Fingers {
  private:
   static constexpr std::uint64_t kUnit = 32;  // the places of nodes are multiples of it
   static constexpr std::uint64_t kPerInterval = 2;
-  static constexpr std::uint32_t kBack = 4;    // intervals that are looked at before the word's
-  static constexpr std::uint32_t kCopies = 4;  // by each change: so many that growth ends in time
-  static constexpr std::uint64_t kShared = 4;  // entries per word from which on there is no table
+  static constexpr std::uint32_t kBack = 4;    // intervals before the word's that near() tries
+  static constexpr std::uint32_t kCopies = 4;  // by each change: enough to end the growth in time
+  static constexpr std::uint64_t kShared = 4;  // with so many entries per word there is no table
 
   struct Table {
     std::uint64_t low;
@@ -164,22 +164,22 @@ class Fingers {
     std::uint64_t count;
     Arena<typename P::template Atomic<std::uint32_t>> units{};  // zeros: of no node
 
-    // `count` or more: in none.
-    std::uint64_t interval_of(std::uint64_t word) const noexcept {
+    // Returns `count` or more for a word outside the span.
+    std::uint64_t interval_of(std::uint64_t word) const {
       return word < low ? count : (word - low) >> shift;
     }
-    std::uint64_t place(std::uint64_t i) const noexcept {
+    std::uint64_t place(std::uint64_t i) const {
       return i < count ? kUnit * units[i].load(std::memory_order_acquire) : 0;
     }
-    void set(std::uint64_t i, std::uint64_t place) noexcept {
+    void set(std::uint64_t i, std::uint64_t place) {
       if (i < count) {
         units[i].store(static_cast<std::uint32_t>(place / kUnit), std::memory_order_release);
       }
     }
-    std::uint64_t bytes() const noexcept { return sizeof(*this) + count * sizeof(units[0]); }
+    std::uint64_t bytes() const { return sizeof(*this) + count * sizeof(units[0]); }
   };
 
-  Table* publish() noexcept {
+  Table* publish() {
     Table* old = now_.load(std::memory_order_relaxed);
     now_.store(next_, std::memory_order_release);
     next_ = nullptr;

@@ -1,10 +1,11 @@
-// InFlight: which word the one writer is changing, for lookups that may rest on it. In DRAM.
+// InFlight: the word that the one writer is changing, for lookups that may rest on it. In DRAM.
 //
 // INVARIANT  skiplist.I7: a word that decides what a lookup of a key returns (a link of level 0, a
-//   value) is announced from before its store until after its fence. So a thread that has seen a
-//   store finds it announced afterwards, or its fence is over; and there is never more than one.
-// ORDERING  key before word (release); a reader loads word (acquire), then key. A reader that finds
-//   the word of one change and the key of the next: the first is fenced, the second was not seen.
+//   value) is announced from before its store until after its fence. A thread that has seen a store
+//   then finds it announced, or its fence is over. There is never more than one word.
+// ORDERING  key before word (release); a reader loads word (acquire), then key. A reader may find
+//   the word of one change and the key of the next. Then the first is fenced, and it has not seen
+//   the second.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +17,18 @@ namespace perdure::skiplist {
 template <Platform P>
 class alignas(64) InFlight {
  public:
-  // By the writer, which holds the latch.
-  void announce(std::uint64_t key, const std::uint64_t* word) noexcept {
+  // For the writer, which holds the latch.
+  void announce(std::uint64_t key, const std::uint64_t* word) {
     PERDURE_ASSERT(P, "skiplist.I7", any() == nullptr);
     key_.store(key, std::memory_order_relaxed);
     word_.store(word, std::memory_order_release);
   }
-  void withdraw() noexcept { word_.store(nullptr, std::memory_order_release); }
+  void withdraw() { word_.store(nullptr, std::memory_order_release); }
 
-  // Null: none.
-  const std::uint64_t* any() const noexcept { return word_.load(std::memory_order_acquire); }
-  // Null: none that an answer about a key of this word rests on.
-  const std::uint64_t* about(std::uint64_t key) const noexcept {
+  // Returns null if there is none.
+  const std::uint64_t* any() const { return word_.load(std::memory_order_acquire); }
+  // Returns null if no result about a key of this word rests on the word in flight.
+  const std::uint64_t* about(std::uint64_t key) const {
     const std::uint64_t* word = any();
     if (word == nullptr || key_.load(std::memory_order_relaxed) == key) return word;
     return nullptr;

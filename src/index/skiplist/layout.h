@@ -6,40 +6,32 @@
 
 namespace perdure::skiplist {
 
-// On media: how many levels a map has at most. Not on media: one node in 2^Shift of a level is in
-// the next one, too; nodes per part of a walk that recovery or the sweep makes. Tests and the
-// simulator use tiny ones.
+// On media: the greatest number of levels of a map. Not on media: one node in 2^Shift of a level is
+// in the next one, too; the parts of a walk, in nodes. Tests and the simulator use tiny geometries.
 template <std::uint32_t MaxHeight, std::uint32_t Shift, std::uint32_t WalkNodes,
           std::uint32_t LatchNodes, std::uint64_t FingersFrom>
 struct Geometry {
   static_assert(MaxHeight <= 31);
   static constexpr std::uint32_t kMaxHeight = MaxHeight;
   static constexpr std::uint32_t kShift = Shift;
-  static constexpr std::uint32_t kWalkNodes = WalkNodes;      // of a rebuild: between two threads
-  static constexpr std::uint32_t kLatchNodes = LatchNodes;    // of a marking: with the latch held
-  static constexpr std::uint64_t kFingersFrom = FingersFrom;  // entries of a map that has fingers
+  static constexpr std::uint32_t kWalkNodes = WalkNodes;      // that two threads of a rebuild share
+  static constexpr std::uint32_t kLatchNodes = LatchNodes;    // marked under one hold of the latch
+  static constexpr std::uint64_t kFingersFrom = FingersFrom;  // entries: smaller maps have none
 };
 using DefaultGeometry = Geometry<24, 1, 1U << 16, 64, 1U << 10>;
 using TinyGeometry = Geometry<4, 1, 4, 2, 4>;
 
 namespace layout {
 
-// Followed by a link for each level of its height, then the key's bytes, padded to 8, then the
-// inline value. In a block of 32 bytes, or of whole lines.
+// A link for each level of its height follows, then the key's bytes, padded to 8, then the inline
+// value. The node lies in a block of 32 bytes or of whole lines.
 struct Node {
   std::uint64_t state;  // bits in node.h
   std::uint64_t key;    // integer, or the head of a byte string; never changes
-  std::uint64_t value;  // the word; or 0: inline, or the link to a blob
+  std::uint64_t value;  // the word; or 0: inline; or the link to a blob (index/blob.h)
 };
 static_assert(sizeof(Node) == 24);
 static_assert(offsetof(Node, key) == 8 && offsetof(Node, value) == 16);
-
-// The value of a node whose bytes lie elsewhere; durable before it is named.
-struct Blob {
-  std::uint64_t size;
-  std::uint64_t crc;  // CRC32C of its place, the size and the bytes that follow
-};
-static_assert(sizeof(Blob) == 16);
 
 // The map's root block. The head has a link for each of kMaxHeight levels.
 struct alignas(64) Root {
@@ -47,8 +39,8 @@ struct alignas(64) Root {
   std::uint32_t max_height;
   std::uint32_t flags;      // bit 0: keys are bytes; bit 1: values are bytes; bit 2: as, not ascs
   std::uint64_t fixed_crc;  // CRC32C of all above; written once
-  // The sum (index/closed_sum.h) of all nodes: who is missing, or in another's place, leaves a list
-  // that is in order, too. Counts in a cleanly closed pool only.
+  // The sum (index/closed_sum.h) of all nodes: if a node is missing, or in another's place, the
+  // list may still be in order. The sum counts in a cleanly closed pool only.
   std::uint64_t nodes_sum;
   std::uint64_t damaged;  // kDamaged: the walk behind an open of as has found damage; else 0
   std::uint64_t reserved[3];

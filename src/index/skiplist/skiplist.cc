@@ -5,27 +5,25 @@
 
 namespace perdure::skiplist {
 
-template class Skiplist<RealPlatform, IntegerCodec, As>;
-template class Skiplist<RealPlatform, BytesCodec, As>;
-template class Skiplist<RealPlatform, IntegerCodec, Ascs>;
-template class Skiplist<RealPlatform, BytesCodec, Ascs>;
-
 namespace {
+
+template <class Kind>
+using Integers = Skiplist<RealPlatform, IntegerCodec, Kind>;
+template <class Kind>
+using Strings = Skiplist<RealPlatform, BytesCodec, Kind>;
 
 template <class Kind>
 Expected<std::uint64_t> create(const EngineContext<RealPlatform>& context, const MapKinds& kinds,
                                const MapOptions&) {
-  return kinds.key == KeyKind::bytes
-             ? Skiplist<RealPlatform, BytesCodec, Kind>::create(context, kinds)
-             : Skiplist<RealPlatform, IntegerCodec, Kind>::create(context, kinds);
+  return kinds.key == KeyKind::bytes ? Strings<Kind>::create(context, kinds)
+                                     : Integers<Kind>::create(context, kinds);
 }
 
 template <class Kind>
 Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<RealPlatform>& context,
                                                const MapKinds& kinds, std::uint64_t root) {
-  return kinds.key == KeyKind::bytes
-             ? Skiplist<RealPlatform, BytesCodec, Kind>::open(context, root, kinds.value)
-             : Skiplist<RealPlatform, IntegerCodec, Kind>::open(context, root, kinds.value);
+  return kinds.key == KeyKind::bytes ? Strings<Kind>::open(context, root, kinds.value)
+                                     : Integers<Kind>::open(context, root, kinds.value);
 }
 
 }  // namespace

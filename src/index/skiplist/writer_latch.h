@@ -1,5 +1,5 @@
-// WriterLatch: the latch of a map's writer. For assertions it knows the thread that holds it; where
-// the Platform has no assertions it is a Latch and nothing else.
+// WriterLatch: the latch of a map's writer. For assertions it knows the thread that holds it. If
+// the Platform has no assertions, it is a plain Latch.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@ namespace perdure::skiplist {
 template <Platform P>
 class WriterLatch {
  public:
-  void lock() noexcept {
+  void lock() {
     latch_.lock();
     note(true);
   }
-  bool try_lock() noexcept {
+  bool try_lock() {
     const bool taken = latch_.try_lock();
     note(taken);
     return taken;
   }
-  void unlock() noexcept {
+  void unlock() {
     if constexpr (P::kAsserts) {
       [[maybe_unused]] const typename P::Unobserved unobserved{};
       owner_.thread.store(0, std::memory_order_relaxed);
@@ -30,7 +30,7 @@ class WriterLatch {
     latch_.unlock();
   }
   // For assertions: whether the calling thread holds it.
-  bool mine() const noexcept {
+  bool mine() const {
     return owner_.thread.load(std::memory_order_relaxed) == P::thread_slot() + 1;
   }
 
@@ -38,9 +38,9 @@ class WriterLatch {
   struct Owner {
     typename P::template Atomic<std::uint32_t> thread{0};  // its slot, + 1; 0: none
   };
-  struct Nobody {};
+  struct NoOwner {};
 
-  void note([[maybe_unused]] bool taken) noexcept {
+  void note([[maybe_unused]] bool taken) {
     if constexpr (P::kAsserts) {
       [[maybe_unused]] const typename P::Unobserved unobserved{};
       if (taken) owner_.thread.store(P::thread_slot() + 1, std::memory_order_relaxed);
@@ -48,7 +48,7 @@ class WriterLatch {
   }
 
   typename P::Latch latch_;
-  [[no_unique_address]] std::conditional_t<P::kAsserts, Owner, Nobody> owner_;
+  [[no_unique_address]] std::conditional_t<P::kAsserts, Owner, NoOwner> owner_;
 };
 
 }  // namespace perdure::skiplist

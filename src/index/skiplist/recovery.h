@@ -1,0 +1,283 @@
+// Recovery: what an open and a close do. Responsible for skiplist.I3 and skiplist.I9.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "index/engine_report.h"
+#include "index/skiplist/write.h"
+
+namespace perdure::skiplist {
+
+template <class T>
+class Recovery : public Write<T> {
+  using Base = Write<T>;
+
+ public:
+  Expected<Recovered> recover(bool clean) override {
+    if (Status s = read_root(); !s.ok()) return fail(std::move(s));
+    trusted_ = clean;
+    if constexpr (!kUpperDurable) {
+      if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
+    } else {
+      std::uint32_t levels = kMaxHeight;
+      while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
+      if (load_link(head(), 0) != 0 || damaged()) {
+        levels_.store(levels, std::memory_order_release);
+        return Recovered::marking;
+      }
+      if (levels > 1) {  // skiplist.I2
+        Status s = this->pass_over(damaged_at(load_link(head(), levels - 1) & kOffsetMask));
+        if (!s.ok()) return fail(std::move(s));
+      }
+    }
+    if (Status s = verify_nodes(); !s.ok()) {
+      s = this->pass_over(std::move(s));
+      if (!s.ok()) return fail(std::move(s));
+    }
+    marked_.store(true, std::memory_order_release);
+    return Recovered::done;
+  }
+
+  // The nodes have been visited; only their links may be stale.
+  Status complete() override { return std::exchange(stale_, false) ? rebuild() : Status(); }
+
+  // as: continues the walk over level 0. The latch separates its steps from a writer's.
+  [[gnu::noinline]] Expected<bool> mark_some(std::uint64_t budget) noexcept override {
+    if constexpr (!kUpperDurable) return Base::mark_some(budget);  // recover() has marked all
+    if (damaged()) return fail(known_damage());
+    EpochGuard<P> guard(context_.epochs);
+    if (!guard.ok()) return fail(StatusCode::out_of_memory);
+    bool wrote = false;
+    bool over = false;
+    Status s;
+    for (std::uint64_t n = 0; n < budget && s.ok() && !over; n += G::kLatchNodes) {
+      const LatchGuard latch(latch_);
+      for (std::uint32_t i = 0; i < G::kLatchNodes && s.ok() && !over; ++i) {
+        const std::uint64_t link = load_link(cursor_, 0);
+        over = link == 0;
+        if (over) break;
+        Node* node = place_after(cursor_, link, 0);
+        if (node == nullptr) {
+          s = damaged_at(link & kOffsetMask);
+        } else if (auto visited = visit(node, wrote); !visited) {
+          s = std::move(visited.error());
+        }
+        if (s.ok()) cursor_ = node;
+      }
+      if (over) s = verify_nodes();
+      if (over && s.ok()) marked_.store(true, std::memory_order_release);
+    }
+    if (wrote && !context_.platform.fence(kSite<Kind, "visit.check">) && s.ok()) {
+      s = context_.platform.failure();
+    }
+    // A mutation that has failed meanwhile is not in the sum, and lost pages read as zeros.
+    if (!s.ok() && context_.platform.poisoned()) s = context_.platform.failure();
+    if (s == StatusCode::corruption) note_damage();
+    if (!s.ok()) return fail(std::move(s));
+    return !over;
+  }
+
+  // In a closed pool the value checks and the sum must hold. Either they held at the open, and the
+  // changes since are known; or every node has been visited, the last ones now. The link that is
+  // owed need not be written back. A close that syncs writes it back; after a close that does not
+  // sync, an open settles what it rests on, as after a kill.
+  Status close() override {
+    constexpr std::uint64_t kBudget = 1 << 16;
+    if constexpr (kUpperDurable) {
+      while (!trusted_ && !marked()) {
+        if (auto more = Recovery::mark_some(kBudget); !more) return std::move(more.error());
+      }
+    }
+    P& platform = context_.platform;
+    const std::uint64_t before = platform.load(root_->nodes_sum);
+    const std::uint64_t sum = trusted_ ? before + changed_ : sum_;
+    if (sum != before) {
+      platform.store(root_->nodes_sum, sum);
+      platform.flush(&root_->nodes_sum, sizeof(sum), kSite<Kind, "close.sum">);
+    }
+    return {};
+  }
+
+ protected:
+  using Base::Base, Base::changed_, Base::context_, Base::cursor_, Base::damaged, Base::damaged_,
+      Base::has_checksum, Base::head, Base::kMaxHeight, Base::kRootBytes, Base::kUpperDurable,
+      Base::latch_, Base::levels_, Base::load_link, Base::marked, Base::marked_, Base::offset_of,
+      Base::place_after, Base::root_, Base::root_offset_, Base::shape_, Base::stale_, Base::sum_,
+      Base::trusted_;
+  using typename Base::P, typename Base::Codec, typename Base::Kind, typename Base::G;
+
+ private:
+  // Nodes in the order of level 0, from the thread that is ahead to the one behind.
+  struct Chunk {
+    std::uint32_t count = 0;
+    Node* nodes[G::kWalkNodes];
+  };
+
+  // Verifies the root block before anything in it is used.
+  [[gnu::noinline]] Status read_root() {
+    if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
+    if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad_root("size");
+    if (!context_.settle(root_offset_, kRootBytes)) return StatusCode::poisoned;
+    const layout::Root image = *root_;
+    if (image.magic != layout::kRootMagic) return bad_root("magic");
+    if (!has_checksum(image)) return bad_root("checksum");
+    if (image.max_height != kMaxHeight) return bad_root("height");
+    if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
+    if (((image.flags & layout::kUpperDurable) != 0) != kUpperDurable) return bad_root("kind");
+    if ((image.flags & ~layout::kFlags) != 0) return bad_root("flags");
+    if (image.damaged != 0 && (image.damaged != layout::kDamaged || !kUpperDurable)) {
+      return bad_root("state");
+    }
+    damaged_.store(image.damaged != 0, std::memory_order_relaxed);
+    shape_.bytes_values = (image.flags & layout::kBytesValues) != 0;
+    if (this->values_ && (*this->values_ == ValueKind::bytes) != shape_.bytes_values) {
+      return bad_root("value kind");
+    }
+    return {};
+  }
+
+  // Checks all of a node, marks it, counts it, and returns its height. If a crash has separated a
+  // value from its check, visit() makes the check anew.
+  [[gnu::noinline]] Expected<std::uint32_t> visit(Node* node, bool& wrote) {
+    P& platform = context_.platform;
+    Heap<P>& heap = context_.heap;
+    const std::uint64_t offset = offset_of(node);
+    const std::uint64_t state = platform.load(node->state);
+    if (!this->sound(node, state) || (state & kErased) != 0) return fail(damaged_at(offset));
+    const std::uint64_t word = platform.load(node->value);
+    const std::uint64_t right = shape_.with_value(state, word);
+    if (trusted_ && !matches<P>(state == right, kSite<Kind, "value.check">)) {
+      return fail(damaged_at(offset));
+    }
+    if (state != right) {
+      platform.store(node->state, right);
+      platform.flush(&node->state, sizeof(node->state), kSite<Kind, "visit.check">);
+      wrote = true;
+    }
+    const auto mark = [&heap](std::uint64_t block, auto... site) {
+      return kUpperDurable ? heap.mark_serving(block, site...) : heap.mark(block, site...);
+    };
+    if (Status s = mark(offset, kSite<Kind, "visit.mark">); !s.ok()) return fail(std::move(s));
+    std::size_t blob_room = 0;
+    if (shape_.bytes_values && word != 0) {
+      detail::Value value;
+      if (!this->value_of(node, value)) return fail(damaged_at(offset));
+      if (Status s = mark(word & kOffsetMask); !s.ok()) return fail(std::move(s));
+      blob_room = heap.block_bytes(word & kOffsetMask);
+    }
+    this->count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room));
+    sum_ += shape_.closed_term(offset, state);
+    return height_of(state);
+  }
+
+  // skiplist.I9: every node of the closed map is there, or was erased since the open.
+  [[gnu::noinline]] Status verify_nodes() const {
+    if (!trusted_ || matches<P>(sum_ == context_.platform.load(root_->nodes_sum) + changed_,
+                                kSite<Kind, "nodes.sum">)) {
+      return {};
+    }
+    return Status::format(StatusCode::corruption,
+                          "the map's nodes are not those that were closed: entries are lost; "
+                          "restore a copy");
+  }
+
+  // skiplist.I9. The next open does not follow a clean close and cannot find the damage itself. The
+  // site is that of visit(): no crash would cross a site here, as no crash damages a pool.
+  [[gnu::noinline]] void note_damage() {
+    P& platform = context_.platform;
+    damaged_.store(true, std::memory_order_release);
+    platform.store(root_->damaged, layout::kDamaged);
+    platform.flush(&root_->damaged, sizeof(root_->damaged), kSite<Kind, "visit.check">);
+    (void)platform.fence(kSite<Kind, "visit.check">);  // the caller returns the damage
+  }
+
+  // ascs, skiplist.I3: makes the towers anew. It does so for an empty map, too: the head's links
+  // lie in several lines, and a crash keeps some of them.
+  [[gnu::noinline]] Status rebuild() {
+    Node* last[kMaxHeight];  // so far, in each level
+    std::fill(last, last + kMaxHeight, head());
+    if (load_link(head(), 0) != 0) {
+      if (Status s = link_towers(last); !s.ok()) return s;
+    }
+    std::uint32_t levels = 1;
+    for (std::uint32_t level = 1; level < kMaxHeight; ++level) {
+      set_link(last[level], level, 0);
+      if (last[level] != head()) levels = level + 1;
+    }
+    levels_.store(levels, std::memory_order_release);
+    return {};
+  }
+
+  // Level 0 is one chain of cache misses. One thread follows it, and another one does all else
+  // behind it.
+  [[gnu::noinline]] Status link_towers(Node** last) {
+    const std::unique_ptr<Chunk[]> chunks(new (std::nothrow) Chunk[2]);
+    if (chunks == nullptr) return StatusCode::out_of_memory;
+    Node* at = head();
+    Status ahead;
+    Status behind;
+    for (std::uint32_t turn = 0; ahead.ok() && behind.ok(); ++turn) {
+      Chunk& next = chunks[turn % 2];
+      const Chunk& done = chunks[1 - turn % 2];
+      if (turn > 0 && done.count == 0) break;
+      const auto work = [&](std::size_t part) {
+        if (part == 0) ahead = gather(at, next);
+        if (part == 1) behind = relink(done, last);
+      };
+      if (context_.threads > 1) {
+        P::parallel(2, work);
+      } else {
+        work(0);
+        work(1);
+      }
+    }
+    return behind.ok() ? ahead : behind;
+  }
+
+  [[gnu::noinline]] Status gather(Node*& at, Chunk& chunk) const {
+    chunk.count = 0;
+    while (chunk.count < G::kWalkNodes) {
+      const std::uint64_t link = load_link(at, 0);
+      if (link == 0) break;
+      Node* node = place_after(at, link, 0);
+      if (node == nullptr) return damaged_at(link & kOffsetMask);
+      chunk.nodes[chunk.count++] = at = node;
+    }
+    return {};
+  }
+
+  [[gnu::noinline]] Status relink(const Chunk& chunk, Node** last) {
+    P& platform = context_.platform;
+    bool wrote = false;
+    for (std::uint32_t i = 0; i < chunk.count; ++i) {
+      Node* node = chunk.nodes[i];
+      const auto height = marked() ? Expected<std::uint32_t>(height_of(platform.load(node->state)))
+                                   : visit(node, wrote);
+      if (!height) return height.error();
+      const std::uint64_t link = link_to(offset_of(node));
+      for (std::uint32_t level = 1; level < *height; ++level) {
+        set_link(last[level], level, link);
+        last[level] = node;
+      }
+    }
+    if (wrote && !platform.fence(kSite<Kind, "visit.check">)) return platform.failure();
+    return {};
+  }
+
+  // skiplist.I3: compares a link above level 0 and never follows it. A pool that was closed may
+  // still be refused; until the open has decided, nothing is stored to it.
+  [[gnu::noinline]] void set_link(Node* node, std::uint32_t level, std::uint64_t link) {
+    std::uint64_t& word = link_at(node, level);
+    if (context_.platform.load(word) == link) return;
+    if (trusted_ && !marked()) {
+      stale_ = true;
+    } else {
+      context_.platform.store(word, link);
+    }
+  }
+};
+
+}  // namespace perdure::skiplist

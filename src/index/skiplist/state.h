@@ -1,0 +1,123 @@
+// State: the data of a map and the helpers that all parts use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "index/map_engine.h"
+#include "index/skiplist/codec.h"
+#include "index/skiplist/fingers.h"
+#include "index/skiplist/in_flight.h"
+#include "index/skiplist/kinds.h"
+#include "index/skiplist/layout.h"
+#include "index/skiplist/node.h"
+#include "index/skiplist/writer_latch.h"
+
+namespace perdure::skiplist {
+
+template <class T>
+class SkiplistMap;
+struct Peek;
+
+[[gnu::noinline]] inline Status damaged_at(std::uint64_t offset) {
+  return Status::format(StatusCode::corruption,
+                        "the node at offset %llu is damaged; run `perdure check`, and restore a "
+                        "copy",
+                        static_cast<unsigned long long>(offset));
+}
+// skiplist.I9.
+[[gnu::noinline]] inline Status known_damage() {
+  return Status::format(StatusCode::corruption,
+                        "the map is damaged: what is not found may be lost; run `perdure check`, "
+                        "and restore a copy");
+}
+
+template <class T>
+class State : public MapEngine<typename T::Platform, typename T::Codec, SkiplistMap<T>,
+                               detail::OrderedIndex> {
+  using Base =
+      MapEngine<typename T::Platform, typename T::Codec, SkiplistMap<T>, detail::OrderedIndex>;
+
+ public:
+  State(const EngineContext<typename T::Platform>& context, std::uint64_t root,
+        std::optional<ValueKind> values)
+      : Base(context),
+        root_offset_(root),
+        root_(context.heap.template at<layout::Root>(root)),
+        values_(values),
+        fingers_(context.epochs),
+        cursor_(head()) {}
+
+ protected:
+  using P = typename T::Platform;
+  using Codec = typename T::Codec;
+  using Kind = typename T::Kind;
+  using G = typename T::Geometry;
+  using Outgrown = typename Fingers<P>::Outgrown;
+  using Base::context_, Base::absent;
+  static constexpr bool kUpperDurable = Kind::kUpperDurable;
+  static constexpr std::uint32_t kMaxHeight = G::kMaxHeight;
+  static constexpr std::size_t kRootBytes =
+      (offsetof(layout::Root, first_link) + 8 * std::size_t{kMaxHeight} + 63) / 64 * 64;
+
+  Node* head() const { return &root_->head; }
+  Node* node_at(std::uint64_t offset) const { return context_.heap.template at<Node>(offset); }
+  std::uint64_t offset_of(const void* p) const {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
+                                      context_.heap.template at<std::byte>(0));
+  }
+  std::uint64_t load_link(const Node* node, std::uint32_t level) const {
+    return context_.platform.load(link_at(node, level));
+  }
+  std::uint32_t levels() const { return levels_.load(std::memory_order_acquire); }
+  bool marked() const { return marked_.load(std::memory_order_relaxed); }
+  // The head is never erased, and no checksum covers its state.
+  bool erased(const Node* node) const {
+    return node != head() && (context_.platform.load(node->state) & kErased) != 0;
+  }
+  // For assertions: whether this process has checked or made every link that it follows, and no
+  // other process changes the map.
+  bool verified() const { return !kUpperDurable && !context_.read_only; }
+  bool damaged() const { return kUpperDurable && damaged_.load(std::memory_order_acquire); }
+  // The result for a key that was not found.
+  Expected<bool> missing() const {
+    if (damaged()) [[unlikely]]
+      return fail(known_damage());
+    return absent();
+  }
+  static std::uint32_t root_crc(const layout::Root& image) {
+    return crc32c(0, &image, offsetof(layout::Root, fixed_crc));
+  }
+  static bool has_checksum(const layout::Root& image) {
+    return matches<P>(image.fixed_crc == root_crc(image), kSite<Kind, "root.crc">);
+  }
+  void count(std::int64_t nodes, std::int64_t bytes) {
+    entries_.fetch_add(static_cast<std::uint64_t>(nodes), std::memory_order_relaxed);
+    bytes_.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+  }
+
+  const std::uint64_t root_offset_;
+  layout::Root* const root_;
+  const std::optional<ValueKind> values_;  // as the directory states it
+  Shape<Codec::kBytes> shape_;
+  const std::uint64_t seed_ = P::random();                // of the heights
+  bool trusted_ = false;                                  // the value checks of the nodes hold
+  bool stale_ = false;                                    // ascs: complete() has links to store
+  typename P::template Atomic<std::uint32_t> levels_{1};  // at least all that are not empty
+  typename P::template Atomic<bool> marked_{false};       // every node was visited
+  InFlight<P> in_flight_;
+  alignas(64) WriterLatch<P> latch_;
+  const std::uint64_t* owed_ = nullptr;  // under latch_: the link that is not written back yet
+  Fingers<P> fingers_;
+  typename P::template Atomic<bool> damaged_{false};  // skiplist.I9
+  // Changed under latch_. Until marked_ is set, entries_, bytes_ and sum_ cover what mark_some()
+  // has passed. Every node up to cursor_ is marked.
+  Node* cursor_ = nullptr;
+  std::uint64_t sum_ = 0;      // of the nodes
+  std::uint64_t changed_ = 0;  // what inserts and erases since the open add to it
+  typename P::template Atomic<std::uint64_t> entries_{0};
+  typename P::template Atomic<std::uint64_t> bytes_{0};  // of nodes and blobs
+};
+
+}  // namespace perdure::skiplist
