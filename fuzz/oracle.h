@@ -1,8 +1,8 @@
 // Oracle: the contents of a map of an undamaged pool, and the results that it must return, at
 // present and at its versions. For a map without versions, one version is always open.
 //
-// testing/version_model.h does not serve here. It stores a version in one byte and has no bounds,
-// rollbacks, pins or versions that a crash skips. Inputs use all of these.
+// testing/schedule/version_model.h does not serve here. It stores a version in one byte and has no
+// bounds, rollbacks, pins or versions that a crash skips. Inputs use all of these.
 #pragma once
 
 #include <algorithm>

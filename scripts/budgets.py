@@ -4,10 +4,10 @@
     budgets.py check PRESET     compare the last run of a preset with tests/budgets/seconds.txt
     budgets.py write PRESET     put the last run into that file
 
-tests/timed.sh writes the seconds of each test to build/PRESET/test_times.txt. A suite that takes
-more than 1.5 times its budget, and 2 seconds more, fails. tests/budgets/seconds.txt also has the
-time of a fixed piece of work, which gives the speed of the machine on which the budgets were
-written. A slower machine gets more time, a faster one no less.
+tests/timed.sh writes the seconds of each test to build/PRESET/test_times.txt. A component that
+takes more than 1.5 times its budget, and 2 seconds more, fails. The file of budgets also has the
+time of a fixed piece of work, which gives the speed of the machine on which they were written. A
+slower machine gets more time, a faster one no less.
 """
 
 import pathlib
@@ -17,10 +17,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUDGETS = ROOT / "tests/budgets/seconds.txt"
 MOST = 1.5
-SMALL = 2.0  # seconds that every suite may take beyond 1.5 times its budget
+SMALL = 2.0  # seconds that every component may take beyond 1.5 times its budget
 HEADER = """\
-# Processor seconds of each suite, by preset; scripts/budgets.py writes and checks them. A feature
-# that needs more time brings its seconds here, or takes them from another suite.
+# Processor seconds of each component's tests, by preset; scripts/budgets.py writes and checks them.
+# A feature that needs more time brings its seconds here, or takes them from another component.
 """
 
 
@@ -43,21 +43,21 @@ def spent(preset):
     for line in path.read_text(encoding="ascii").splitlines():
         name, user, system = line.rsplit(" ", 2)
         seconds[name] = float(user) + float(system)  # the last run of a test counts
-    suites = {}
+    components = {}
     for name, value in seconds.items():
-        suite = name.partition("/")[0]
-        if suite != "nightly":
-            suites[suite] = suites.get(suite, 0) + value
-    return suites
+        component = name.partition("/")[0]
+        if component != "nightly":
+            components[component] = components.get(component, 0) + value
+    return components
 
 
 def read():
-    """Returns {(preset, suite): seconds}. Preset "work" is the speed of the machine."""
+    """Returns {(preset, component): seconds}. Preset "work" is the speed of the machine."""
     budgets = {}
     for line in BUDGETS.read_text(encoding="ascii").splitlines():
         if line and not line.startswith("#"):
-            preset, suite, seconds = line.split()
-            budgets[preset, suite] = float(seconds)
+            preset, component, seconds = line.split()
+            budgets[preset, component] = float(seconds)
     return budgets
 
 
@@ -65,20 +65,20 @@ def check(preset):
     budgets = read()
     factor = max(1.0, speed() / budgets["work", preset])
     over = []
-    print(f"{'suite':<14}{'seconds':>9}{'budget':>9}   (this machine gets {factor:.2f} of it)")
-    suites = spent(preset)
-    for suite, seconds in sorted(suites.items()):
-        budget = budgets.get((preset, suite))
+    print(f"{'component':<14}{'seconds':>9}{'budget':>9}   (this machine gets {factor:.2f} of it)")
+    components = spent(preset)
+    for component, seconds in sorted(components.items()):
+        budget = budgets.get((preset, component))
         if budget is None:
-            over.append(f"suite {suite} has no budget")
-            print(f"{suite:<14}{seconds:>9.1f}{'none':>9}")
+            over.append(f"{component} has no budget")
+            print(f"{component:<14}{seconds:>9.1f}{'none':>9}")
             continue
         late = seconds > MOST * factor * budget + SMALL
-        print(f"{suite:<14}{seconds:>9.1f}{budget:>9.1f}{'   OVER' if late else ''}")
+        print(f"{component:<14}{seconds:>9.1f}{budget:>9.1f}{'   OVER' if late else ''}")
         if late:
-            over.append(f"suite {suite} took {seconds:.1f} s, more than {MOST} times its budget of "
-                        f"{budget:.1f} s")
-    print(f"{'all':<14}{sum(suites.values()):>9.1f}")
+            over.append(f"the tests of {component} took {seconds:.1f} s, more than {MOST} times "
+                        f"their budget of {budget:.1f} s")
+    print(f"{'all':<14}{sum(components.values()):>9.1f}")
     if over:
         sys.exit("budgets: " + "; ".join(over) + "; make it cheaper, or write the new budget with "
                  f"scripts/budgets.py write {preset} and say why in the commit")
@@ -87,8 +87,8 @@ def check(preset):
 def write(preset):
     budgets = {key: value for key, value in read().items() if preset not in key}
     budgets["work", preset] = speed()
-    for suite, seconds in spent(preset).items():
-        budgets[preset, suite] = seconds
+    for component, seconds in spent(preset).items():
+        budgets[preset, component] = seconds
     lines = [f"{first} {second} {value:.{3 if first == 'work' else 1}f}\n"
              for (first, second), value in sorted(budgets.items())]
     BUDGETS.write_text(HEADER + "".join(lines), encoding="ascii")

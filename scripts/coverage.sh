@@ -40,7 +40,7 @@ figures() {
 # In figures, without the tests of other engines only, and without planted bugs.
 only=()
 if [ "$mode" = figures ]; then
-  others=$(ctest --preset coverage -N | sed -n 's|.*: api/bit_flip_test\.||p' |
+  others=$(ctest --preset coverage -N | sed -n 's|.*: engines/bit_flip_test\.||p' |
     grep -vx "$engine" || true)
   others+=$'\n'$(grep -l 'EngineRow rows::' src/index/*/*.cc | cut -d/ -f3 | grep -vx "$folder")
   only=(-E "^canary/|[/.]($(paste -sd'|' <<<"$others"))(_|\$)")

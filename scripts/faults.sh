@@ -27,7 +27,7 @@ sampled=$flips
 [ "$flips" != all ] || sampled=131072
 build=$PWD/${PERDURE_BUILD:-build/release}
 export PERDURE_BUILD_DIR=$build
-[ -x "$build/tests/fault_fault_sweep_test" ] ||
+[ -x "$build/tests/engines_fault_sweep_test" ] ||
   { echo "faults: run make build-release first" >&2; exit 2; }
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -42,14 +42,14 @@ figures() {
 run() { "$build/tests/$2" --gtest_filter="$3" >"$logs/$1" 2>&1 && touch "$logs/$1.ok" || true; }
 
 start=$EPOCHREALTIME
-run planted_fault fault_fault_sweep_test '*Itself*'
-run planted_flip api_bit_flip_test '*TheJudge*:*Without*'
+run planted_fault engines_fault_sweep_test '*Itself*'
+run planted_flip engines_bit_flip_test '*TheJudge*:*Without*'
 seconds=$(echo "$start $EPOCHREALTIME" | awk '{printf "%.1f", $2 - $1}')
 figures planted_fault
 figures planted_flip
 echo "$engine.faults_canary_seconds=$seconds"
 
-run faults fault_fault_sweep_test '-*Itself*'
+run faults engines_fault_sweep_test '-*Itself*'
 figures faults
 awk -F= -v e="$engine" '/^faults\.points\./ {n += $2} END {printf "%s.fault_points=%d\n", e, n}' \
     "$logs/faults"
@@ -57,13 +57,13 @@ awk -F= -v e="$engine" '/^faults\.points\./ {n += $2} END {printf "%s.fault_poin
 # The slow kinds run on different cores.
 kinds="clean open observed unclean observed_unclean"
 {
-  PERDURE_FLIPS=$flips run clean api_bit_flip_test '*InACleanlyClosedPool*'
-  PERDURE_FLIPS=$sampled run observed api_bit_flip_test '*PastTheDamageOfAClosedPool*'
+  PERDURE_FLIPS=$flips run clean engines_bit_flip_test '*InACleanlyClosedPool*'
+  PERDURE_FLIPS=$sampled run observed engines_bit_flip_test '*PastTheDamageOfAClosedPool*'
 } &
 {
-  PERDURE_FLIPS=$flips run unclean api_bit_flip_test '*InThePoolOfADeadProcess*'
-  PERDURE_FLIPS=$sampled run observed_unclean api_bit_flip_test '*PastTheDamageOfADeadProcess*'
-  PERDURE_FLIPS=$sampled run open api_bit_flip_test '*InAnOpenPool*'
+  PERDURE_FLIPS=$flips run unclean engines_bit_flip_test '*InThePoolOfADeadProcess*'
+  PERDURE_FLIPS=$sampled run observed_unclean engines_bit_flip_test '*PastTheDamageOfADeadProcess*'
+  PERDURE_FLIPS=$sampled run open engines_bit_flip_test '*InAnOpenPool*'
 } &
 wait
 for kind in $kinds; do figures "$kind"; done

@@ -31,7 +31,7 @@ out=$PWD/build/lin
 checker=$out/porcupine
 rm -rf "$out"
 mkdir -p "$out"
-(cd testing/porcupine && go build -o "$checker" .)
+(cd testing/lin/porcupine && go build -o "$checker" .)
 
 scratch=$out
 if [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -ge $((1 << 20)) ] 2>/dev/null; then

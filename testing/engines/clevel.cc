@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <utility>
 
-#include "testing/engine_list.h"
+#include "testing/crash/workloads.h"
 #include "testing/engines/clevel_races.h"
 #include "testing/engines/clevel_subject.h"
-#include "testing/lossy_target.h"
-#include "testing/workloads.h"
+#include "testing/engines/engine_list.h"
+#include "testing/torture/lossy_target.h"
 
 namespace perdure::testing {
 

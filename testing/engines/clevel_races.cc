@@ -3,8 +3,8 @@
 #include "testing/engines/clevel_races.h"
 
 #include "testing/engines/clevel_subject.h"
-#include "testing/race_ops.h"
-#include "testing/sites.h"
+#include "testing/schedule/race_ops.h"
+#include "testing/sim/sites.h"
 
 namespace perdure::testing {
 

@@ -1,7 +1,7 @@
 // Clevel hashing under the scheduler.
 #pragma once
 
-#include "testing/races.h"
+#include "testing/schedule/races.h"
 
 namespace perdure::testing {
 

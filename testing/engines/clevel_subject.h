@@ -4,7 +4,7 @@
 
 #include "index/clevel/item.h"
 #include "index/clevel/layout.h"
-#include "testing/map_subject.h"
+#include "testing/crash/map_subject.h"
 
 namespace perdure::testing {
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "testing/engine_list.h"
+#include "testing/crash/workloads.h"
+#include "testing/engines/engine_list.h"
 #include "testing/engines/level_races.h"
 #include "testing/engines/level_subject.h"
-#include "testing/lossy_target.h"
-#include "testing/trials.h"
-#include "testing/workloads.h"
+#include "testing/mutants/trials.h"
+#include "testing/torture/lossy_target.h"
 
 namespace perdure::testing {
 

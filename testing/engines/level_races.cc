@@ -1,14 +1,14 @@
 // The scenarios of level hashing. Tables are tiny: two buckets of three slots over one, at first.
 // Which keys collide depends on the hash functions' seeds, which are the same in every run: setups
 // end just before the operation that moves an item or begins a resize. That they do is asserted by
-// tests/sim/level_races_test.cc.
+// tests/level/races_test.cc.
 #include "testing/engines/level_races.h"
 
 #include <memory>
 #include <string>
 
 #include "testing/engines/level_subject.h"
-#include "testing/race_ops.h"
+#include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
 

@@ -6,12 +6,12 @@
 #include <cstring>
 #include <utility>
 
-#include "testing/engine_list.h"
+#include "testing/crash/workloads.h"
+#include "testing/engines/engine_list.h"
 #include "testing/engines/phast_interleavings.h"
 #include "testing/engines/phast_subject.h"
-#include "testing/lossy_target.h"
-#include "testing/trials.h"
-#include "testing/workloads.h"
+#include "testing/mutants/trials.h"
+#include "testing/torture/lossy_target.h"
 
 namespace perdure::testing {
 

@@ -1,7 +1,7 @@
 #include "testing/engines/phast_interleavings.h"
 
+#include "testing/crash/workloads.h"
 #include "testing/engines/phast_subject.h"
-#include "testing/workloads.h"
 
 namespace perdure::testing {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "testing/races.h"
+#include "testing/schedule/races.h"
 
 namespace perdure::testing {
 

@@ -3,7 +3,7 @@
 // a partition stay. Partitions are the halves of the key space.
 #include "testing/engines/phast_interleavings.h"
 #include "testing/engines/phast_subject.h"
-#include "testing/race_ops.h"
+#include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "index/phast/phast.h"
-#include "testing/map_subject.h"
+#include "testing/crash/map_subject.h"
 
 namespace perdure::testing {
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "testing/checksums/checksums.h"
-#include "testing/engine_list.h"
+#include "testing/crash/workloads.h"
+#include "testing/engines/engine_list.h"
 #include "testing/engines/pskiplist_races.h"
 #include "testing/engines/pskiplist_subject.h"
-#include "testing/lossy_target.h"
-#include "testing/version_ops.h"
-#include "testing/workloads.h"
+#include "testing/schedule/version_ops.h"
+#include "testing/torture/lossy_target.h"
 
 namespace perdure::testing {
 

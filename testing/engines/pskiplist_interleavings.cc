@@ -5,8 +5,8 @@
 
 #include "testing/engines/pskiplist_races.h"
 #include "testing/engines/pskiplist_subject.h"
-#include "testing/race_ops.h"
-#include "testing/version_ops.h"
+#include "testing/schedule/race_ops.h"
+#include "testing/schedule/version_ops.h"
 
 namespace perdure::testing {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "testing/engines/pskiplist_subject.h"
-#include "testing/race_ops.h"
-#include "testing/version_ops.h"
+#include "testing/schedule/race_ops.h"
+#include "testing/schedule/version_ops.h"
 
 namespace perdure::testing {
 
@@ -92,7 +92,7 @@ void add_strings(RaceList& races) {
   add("V7_InsertsOfAString", {store('c', '2')}, {store('c', '3'), look('c')});
 }
 
-// Versions are the numbers of the tags (testing/version_model.h).
+// Versions are the numbers of the tags (testing/schedule/version_model.h).
 void add_versions(RaceList& races) {
   const auto add = [&](const char* name, const Ops& setup, const std::vector<Ops>& threads,
                        std::uint32_t thin = 96) {

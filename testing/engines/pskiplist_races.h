@@ -1,7 +1,7 @@
 // The multi-version store under the scheduler.
 #pragma once
 
-#include "testing/races.h"
+#include "testing/schedule/races.h"
 
 namespace perdure::testing {
 

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "index/pskiplist/pskiplist.h"
-#include "testing/map_subject.h"
-#include "testing/version_model.h"
+#include "testing/crash/map_subject.h"
+#include "testing/schedule/version_model.h"
 
 namespace perdure::pskiplist {
 
 struct Peek {
-  struct Plant;  // what breaks invariants: tests/unit/pskiplist_assert_test.cc
+  struct Plant;  // what breaks invariants: tests/pskiplist/assert_test.cc
   // The phase of a key that is there; no step of a schedule.
   template <class Codec, class G>
   static Phase phase(PSkipList<testing::SimPlatform, Codec, G>& map, const detail::Key& key) {
@@ -171,7 +171,7 @@ SubjectFactory versioned_subjects(const MapSetup& setup) {
 }
 
 // The same for the scheduler: versions are called by their numbers, which are those of the tags as
-// long as nothing crashes (testing/version_model.h).
+// long as nothing crashes (testing/schedule/version_model.h).
 template <class Codec>
 class NumberedSubject : public PskiplistSubject<Codec, pskiplist::TinyGeometry> {
  public:

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "testing/engines/skiplist_subject.h"
-#include "testing/race_ops.h"
+#include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
 

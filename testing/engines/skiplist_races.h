@@ -1,7 +1,7 @@
 // What threads do to a skiplist at once: the scenarios of `as` and `ascs`.
 #pragma once
 
-#include "testing/races.h"
+#include "testing/schedule/races.h"
 
 namespace perdure::testing {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "index/skiplist/skiplist.h"
-#include "testing/map_subject.h"
+#include "testing/crash/map_subject.h"
 
 namespace perdure::testing {
 

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "index/skiplist/skiplist.h"
-#include "testing/engine_list.h"
+#include "testing/crash/workloads.h"
+#include "testing/engines/engine_list.h"
 #include "testing/engines/skiplist_subject.h"
-#include "testing/interleaver.h"
-#include "testing/lossy_target.h"
-#include "testing/race_ops.h"
-#include "testing/trials.h"
-#include "testing/workloads.h"
+#include "testing/mutants/trials.h"
+#include "testing/schedule/interleaver.h"
+#include "testing/schedule/race_ops.h"
+#include "testing/torture/lossy_target.h"
 
 namespace perdure::testing {
 

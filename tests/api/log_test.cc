@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/support.h"
+#include "tests/support/support.h"
 
 namespace perdure::test {
 namespace {

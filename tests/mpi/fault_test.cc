@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "tests/fault/inject.h"
 #include "tests/mpi/support.h"
+#include "tests/support/inject.h"
 
 namespace {
 bool all_reduce_fails = false;

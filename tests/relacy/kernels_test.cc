@@ -56,7 +56,7 @@ struct SlotClaim : rl::test_suite<SlotClaim, 3> {
     for (auto& entry : entries) entry(RL_INFO) = 0;
   }
   void after() { leaf.reset(); }
-  // Mirrors Write::latch_leaf, phast/write.h: from `std::uint32_t word` to `return`, without ranges.
+  // Mirrors phast/write.h latch_leaf, from `std::uint32_t word` to `return`, without ranges.
   std::uint32_t latch_and_claim(unsigned stripe) {
     for (unsigned spins = 0;;) {
       std::uint32_t word = (*leaf)->search.stripes.load();

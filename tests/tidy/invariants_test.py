@@ -58,7 +58,7 @@ def complaints_about(tree):
     for name, places in sorted(asserted.items()):
         if name not in planted:
             out.append(f"{places[0]}: {name} is asserted, and no test plants a violation; "
-                       "EXPECT_VIOLATES in tests/violates.h")
+                       "EXPECT_VIOLATES in tests/support/violates.h")
     return out
 
 

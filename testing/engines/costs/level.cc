@@ -1,6 +1,6 @@
 #include "index/level/level.h"
 
-#include "testing/costs.h"
+#include "testing/engines/costs.h"
 
 namespace perdure::testing {
 

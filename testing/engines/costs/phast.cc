@@ -1,6 +1,6 @@
 #include "index/phast/phast.h"
 
-#include "testing/costs.h"
+#include "testing/engines/costs.h"
 
 namespace perdure::testing {
 

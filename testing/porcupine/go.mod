@@ -1,5 +1,0 @@
-module perdure/testing/porcupine
-
-go 1.19
-
-require github.com/anishathalye/porcupine v1.3.1

@@ -1,0 +1,220 @@
+#include "testing/schedule/history.h"
+
+#include <algorithm>
+
+namespace perdure::testing {
+
+namespace {
+
+using Value = std::optional<std::string>;
+
+// Applies the operation to its key. Returns false if it cannot have returned this result.
+bool explain(const History::Call& call, Value& value) {
+  const bool had = value.has_value();
+  bool result = had;
+  switch (call.op.kind) {
+    case OpKind::insert:
+      result = !had;
+      if (!had) value = call.op.value;
+      break;
+    case OpKind::upsert:
+      result = !had;
+      value = call.op.value;
+      break;
+    case OpKind::update:
+      if (had) value = call.op.value;
+      break;
+    case OpKind::erase:
+      value.reset();
+      break;
+    default:  // a lookup
+      if (!call.pending() && call.result && value != call.value) return false;
+      break;
+  }
+  return call.pending() || result == call.result;
+}
+
+// Tries every order of the calls not in `done` in which no call precedes one that had returned
+// before it was called.
+bool linearizable(const std::vector<const History::Call*>& calls, std::uint32_t done, Value value,
+                  const Value& wanted) {
+  bool all = true;
+  std::uint64_t first_return = History::kNever;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if ((done >> i & 1) != 0) continue;
+    all = all && calls[i]->pending();
+    first_return = std::min(first_return, calls[i]->returned);
+  }
+  if (all && value == wanted) return true;  // the calls in flight had no effect
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if ((done >> i & 1) != 0 || calls[i]->called > first_return) continue;
+    Value after = value;
+    if (explain(*calls[i], after) && linearizable(calls, done | 1U << i, after, wanted)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Value lookup(const Model& model, const std::string& key) {
+  const auto it = model.find(key);
+  return it == model.end() ? Value() : Value(it->second);
+}
+
+std::string describe(const Value& value) { return value ? printable(*value) : "absent"; }
+
+}  // namespace
+
+void History::reset(Model before, std::set<std::string> keys, bool ordered) {
+  ordered_ = ordered;
+  versions_.reset();
+  before_ = std::move(before);
+  keys_ = std::move(keys);
+  calls_.clear();
+  scans_.clear();
+  disorder_.clear();
+  time_ = 0;
+  hash_ = 0;
+}
+
+void History::reset(VersionModel before) {
+  reset(Model(), {}, true);
+  versions_ = std::move(before);
+}
+
+void History::mix(std::uint64_t what, std::string_view text) {
+  hash_ = combine(hash_, what);
+  for (const char c : text) hash_ = Random(hash_ + static_cast<unsigned char>(c)).next();
+}
+
+std::size_t History::call(std::uint32_t thread, const Op& op) {
+  calls_.push_back({.thread = thread, .op = op, .called = ++time_, .value = {}});
+  mix(thread, "call");
+  return calls_.size() - 1;
+}
+
+void History::returned(std::size_t number, bool result, std::optional<std::string> value) {
+  Call& call = calls_[number];
+  call.returned = ++time_;
+  call.result = result;
+  mix(call.thread * 2 + (result ? 1 : 0), value ? *value : "return");
+  call.value = std::move(value);
+}
+
+std::size_t History::scan_call(std::uint32_t thread, bool reverse, const std::string& bound) {
+  scans_.push_back({.thread = thread,
+                    .reverse = reverse,
+                    .bound = bound,
+                    .called = ++time_,
+                    .delivered = {},
+                    .last = {}});
+  mix(thread, "scan");
+  return scans_.size() - 1;
+}
+
+void History::scan_deliver(std::size_t number, const std::string& key, const std::string& value) {
+  Scan& scan = scans_[number];
+  const bool sorted = scan.delivered.empty() || (scan.reverse ? key < scan.last : key > scan.last);
+  if (ordered_ && !sorted) {
+    disorder_ = "a scan delivered " + printable(key) + " after " + printable(scan.last);
+  }
+  if (!scan.covers(key)) {
+    disorder_ = "a scan delivered " + printable(key) + ", which its bound excludes";
+  }
+  scan.delivered.insert(key);
+  scan.last = key;
+  keys_.insert(key);
+  calls_.push_back({.thread = scan.thread,
+                    .op = {OpKind::find, key, {}},
+                    .called = scan.called,
+                    .returned = ++time_,
+                    .result = true,
+                    .value = value});
+  mix(scan.thread, key + value);
+}
+
+void History::scan_from(std::size_t number, const std::string& bound) {
+  scans_[number].bound = bound;
+  scans_[number].after = true;
+}
+
+void History::scan_end(std::size_t number, const std::optional<std::string>& last) {
+  const Scan& scan = scans_[number];
+  ++time_;
+  for (const std::string& key : keys_) {
+    if (scan.delivered.contains(key) || !scan.covers(key)) continue;
+    if (last && (scan.reverse ? key < *last : key > *last)) continue;
+    calls_.push_back({.thread = scan.thread,
+                      .op = {OpKind::find, key, {}},
+                      .called = scan.called,
+                      .returned = time_,
+                      .result = false,
+                      .value = {}});
+  }
+  mix(scan.thread, "scan end");
+}
+
+// As linearizable(), for all keys at once.
+bool History::explained(std::uint32_t done, const VersionModel& model, const Model& content) const {
+  bool all = true;
+  std::uint64_t first_return = kNever;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    if ((done >> i & 1) != 0) continue;
+    all = all && calls_[i].pending();
+    first_return = std::min(first_return, calls_[i].returned);
+  }
+  if (all && model.matches(content)) return true;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const Call& call = calls_[i];
+    if ((done >> i & 1) != 0 || call.called > first_return) continue;
+    VersionModel::Result result{call.result, call.value, call.pending()};
+    for (const Call& other : calls_) {
+      if (other.op.kind != OpKind::trim || other.called > call.returned) continue;
+      result.trimmed = std::max(result.trimmed, version_number(other.op.key[0]));
+    }
+    VersionModel after = model;
+    if (after.explains(call.op, result) && explained(done | 1U << i, after, content)) return true;
+  }
+  return false;
+}
+
+std::string History::judge(const Model& content) const {
+  if (!disorder_.empty()) return disorder_;
+  if (versions_) {
+    if (explained(0, *versions_, content)) return {};
+    std::string there;
+    for (const auto& [key, value] : content) {
+      there += " " + printable(key) + "=" + printable(value);
+    }
+    return "there are" + there + ", which no order of these explains:\n" + text();
+  }
+  std::set<std::string> keys = keys_;
+  for (const auto& [key, value] : content) keys.insert(key);
+  for (const std::string& key : keys) {
+    std::vector<const Call*> calls;
+    for (const Call& call : calls_) {
+      if (call.op.key == key) calls.push_back(&call);
+    }
+    const Value before = lookup(before_, key);
+    const Value after = lookup(content, key);
+    if (linearizable(calls, 0, before, after)) continue;
+    return printable(key) + " was " + describe(before) + " and is " + describe(after) +
+           ", which no order of these explains:\n" + text();
+  }
+  return {};
+}
+
+std::string History::text() const {
+  std::string out;
+  for (const Call& call : calls_) {
+    out += "    [" + std::to_string(call.called) + ", " +
+           (call.pending() ? "-" : std::to_string(call.returned)) + "] thread " +
+           std::to_string(call.thread) + ": " + testing::describe(call.op);
+    if (!call.pending()) out += call.result ? " -> yes" : " -> no";
+    if (call.value) out += ", " + printable(*call.value);
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace perdure::testing

@@ -1,0 +1,38 @@
+// Races: scenarios of two or three threads that tests and perdure-interleave run under every kind
+// of schedule. Each name begins with its hazards (docs/design/hazards.md).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "testing/schedule/interleaver.h"
+
+namespace perdure::testing {
+
+struct Race {
+  std::string name;
+  SubjectFactory subjects;
+  std::vector<Op> setup;
+  std::vector<std::vector<Op>> threads;
+  std::uint32_t thin = 24;  // fast tests run one in this many schedules with two preemptions
+  EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 12};
+
+  bool exhaustive() const { return threads.size() < 3; }
+};
+using RaceList = std::vector<Race>;
+
+// A directed scenario that shows a missing write-back or fence. `name` is for the replay line.
+using InterleavingScenario = InterleaveReport (*)(const std::string& name, bool quiet);
+struct NamedInterleaving {
+  const char* name;
+  InterleavingScenario run;
+};
+
+inline InterleaveOptions options_of(const Race& race, const std::string& engine) {
+  return {.name = engine + "." + race.name,
+          .setup = race.setup,
+          .threads = race.threads,
+          .limits = race.limits};
+}
+
+}  // namespace perdure::testing

@@ -1,0 +1,268 @@
+// Clevel hashing under the crash explorer. The ids are those of docs/design/hazards.md.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "testing/crash/workloads.h"
+#include "testing/engines/clevel_subject.h"
+#include "tests/support/explorations.h"
+
+namespace perdure::testing {
+namespace {
+
+const MapSetup kWords{};
+const MapSetup kRecords{.values = ValueKind::bytes};
+
+std::string word(std::uint64_t value) {
+  return std::string(reinterpret_cast<const char*>(&value), 8);
+}
+Op insert(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::insert, integer_key(key), word(value)};
+}
+Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
+Op update(std::uint64_t key, std::uint64_t value) {
+  return {OpKind::update, integer_key(key), word(value)};
+}
+
+// One workload, every crash point, every image that the limit allows.
+void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
+                     const MapSetup& setup = kWords) {
+  Explorer explorer(clevel_subjects<clevel::IntegerCodec>(setup), beside_background(integer_op),
+                    {.name = test_name(),
+                     .capacity = 2 << 20,
+                     .limits = {.product = 1024, .random = 32, .sampled = 200},
+                     .battery = 60,
+                     .second_in = 20,
+                     .kill_in = 3,
+                     .explore_create = false});
+  const ExploreReport report = explorer.run(beside_background(workload));
+  std::printf("%s\n", report.summary().c_str());
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  for (const std::string& site : sites) {
+    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
+  }
+}
+
+// 2a: a slot durable before its item names nothing, also where the block had another life.
+TEST(ClevelCrash, P2a_ReusedBlocks) {
+  explore_exactly({insert(5, 1), erase(5), insert(5, 2), erase(5), insert(6, 3), insert(5, 4),
+                   update(5, 5), erase(6), insert(6, 6)},
+                  {"clevel.insert.slot", "clevel.erase.state", "clevel.update.word"});
+}
+
+// C3, C6, C7: the table grows from 12 slots; every point of expansions and rehashes.
+TEST(ClevelCrash, C6_C7_GrowthAndRehash) {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 24; ++key) ops.push_back(insert(key, key));
+  explore_exactly(ops, {"clevel.ring.word", "clevel.rehash.copy", "clevel.insert.slot"});
+}
+
+// C2: erases while the last level drains.
+TEST(ClevelCrash, C2_EraseDuringRehash) {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 14; ++key) ops.push_back(insert(key, key));
+  for (std::uint64_t key = 1; key <= 14; key += 2) {
+    ops.push_back(erase(key));
+    ops.push_back(insert(key + 100, key));
+  }
+  explore_exactly(ops, {"clevel.rehash.copy", "clevel.erase.state"});
+}
+
+bool goes_red(const char* site, Mutant mutant, const std::vector<Op>& workload,
+              const ExploreOptions& options) {
+  return fails_in_child(
+      [&] {
+        const ScopedMutant scoped(site, mutant);
+        Explorer explorer(clevel_subjects<clevel::IntegerCodec>(kWords),
+                          beside_background(integer_op), options);
+        return !scoped.matched() || explorer.run(beside_background(workload)).ok();
+      },
+      60);
+}
+
+std::vector<Op> drained() {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 14; ++key) ops.push_back(insert(key, key));
+  for (std::uint64_t key = 1; key <= 5; ++key) {
+    ops.push_back(update(key, 100 + key));
+    ops.push_back(erase(key));
+  }
+  return ops;
+}
+
+// C5: what a rehash has copied when it is cut short is named once before it goes on: by the walk.
+TEST(ClevelCrash, C5_RehashAgainAfterACrash) {
+  explore_exactly(drained(), {"clevel.rehash.copy"});
+  for (const char* site : {"clevel.mark.twice", "clevel.rehash.wait"}) {
+    EXPECT_TRUE(goes_red(site, Mutant::skip_step, drained(),
+                         {.name = "c5_mutant", .capacity = 2 << 20, .second_in = 4, .kill_in = 2}))
+        << site;
+  }
+}
+
+// An insert that finds no slot moves an item up before the table grows.
+std::vector<Op> moved_up() {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 22; ++key) ops.push_back(insert(key, key));
+  for (std::uint64_t key = 2; key <= 22; key += 3) ops.push_back(erase(key));
+  for (std::uint64_t key = 31; key <= 34; ++key) ops.push_back(insert(key, key));
+  return ops;
+}
+TEST(ClevelCrash, I4_ItemsMoveUp) {
+  explore_exactly(moved_up(), {"clevel.move.slot", "clevel.rehash.copy"});
+  EXPECT_TRUE(goes_red("clevel.mark.twice", Mutant::skip_step, moved_up(),
+                       {.name = "moved_mutant", .capacity = 2 << 20, .battery = 20}));
+}
+
+// A table that is made smaller: every point of it, and of what is inserted and erased beside it.
+TEST(ClevelCrash, C14_Compact) {
+  std::vector<Op> ops;
+  const auto some = [&](std::uint64_t from, std::uint64_t to) {
+    for (std::uint64_t key = from; key <= to; ++key) ops.push_back(insert(key, key));
+  };
+  some(1, 26);
+  for (std::uint64_t key = 1; key <= 22; ++key) ops.push_back(erase(key));
+  ops.push_back({OpKind::compact, {}, {}});
+  some(41, 44);
+  ops.push_back(update(25, 1));
+  ops.push_back(erase(26));
+  ops.push_back({OpKind::compact, {}, {}});
+  some(51, 54);
+  explore_exactly(ops, {"clevel.ring.word", "clevel.rehash.copy", "clevel.rehash.seal"});
+}
+
+TEST(ClevelCrash, ADamagedRootBlockIsRefused) {
+  const auto opens = [] {
+    SimMemory memory(2 << 20);
+    ClevelSubject<clevel::IntegerCodec> subject(kWords);
+    EXPECT_TRUE(subject.create(memory).ok());
+    EXPECT_TRUE(subject.open(memory, 1).ok());
+    EXPECT_TRUE(subject.close().ok());
+    const_cast<clevel::layout::Root*>(clevel_root(memory))->seed[0] ^= 1;
+    ClevelSubject<clevel::IntegerCodec> reopened(kWords);
+    return reopened.open(memory, 1).ok();
+  };
+  EXPECT_FALSE(opens());
+  const ScopedMutant scoped("clevel.root.crc", Mutant::skip_check);
+  ASSERT_TRUE(scoped.matched());
+  EXPECT_TRUE(opens());
+}
+
+// While a level drains nothing is zeroed ahead, however full the buckets are: an insert that finds
+// no slot then makes the level itself; when the drain is over, the next one lies ready again.
+TEST(ClevelCrash, LooksAheadWhenNothingDrains) {
+  SimMemory memory(2 << 20);
+  ASSERT_TRUE(ClevelSubject<clevel::IntegerCodec>(kWords).create(memory).ok());
+  ClevelSubject<clevel::IntegerCodec> subject(kWords);
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  const SiteInfo* zeroed = find_site("clevel.ahead.zero");
+  ASSERT_NE(zeroed, nullptr);
+  const Op step{OpKind::background, {}, {}};
+  std::uint64_t key = 0;
+  const auto next = [&] {
+    ++key;
+    return insert(key, key);
+  };
+  const auto grow_to = [&](std::size_t levels) {
+    while (subject.stats().levels.size() < levels) ASSERT_TRUE(subject.apply(next()));
+  };
+  const auto zeroed_by_steps = [&] {
+    reset_site_counts();
+    for (int i = 0; i < 20; ++i) (void)subject.apply(step);
+    return zeroed->flush_count.load();
+  };
+  grow_to(3);
+  // A scan holds the drain back, and nothing else.
+  std::uint64_t beside_a_drain = 0;
+  const std::uint64_t before = key;
+  while (key < before + 6) ASSERT_TRUE(subject.apply(next()));
+  ASSERT_EQ(subject.stats().levels.size(), 3U);
+  bool first = true;
+  ASSERT_TRUE(subject
+                  .scan(false,
+                        [&](const std::string&, const std::string&) {
+                          if (std::exchange(first, false)) beside_a_drain = zeroed_by_steps();
+                        })
+                  .ok());
+  EXPECT_EQ(beside_a_drain, 0U);
+  reset_site_counts();
+  grow_to(4);
+  EXPECT_GT(zeroed->flush_count.load(), 0U);
+  for (int i = 0; i < 200; ++i) (void)subject.apply(step);
+  ASSERT_EQ(subject.stats().levels.size(), 2U);
+  std::uint64_t ahead = 0;
+  while (ahead == 0 && subject.stats().levels.size() == 2) {
+    ASSERT_TRUE(subject.apply(next()));
+    ahead = zeroed_by_steps();
+  }
+  EXPECT_GT(ahead, 0U);
+  std::vector<std::string> violations;
+  subject.check(violations);
+  EXPECT_TRUE(violations.empty()) << violations.front();
+  EXPECT_TRUE(subject.close().ok());
+}
+
+// Levels pile up, made by inserts, where no step of the background work is ever run.
+TEST(ClevelCrash, C12_GrowthOutrunsTheRehash) {
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 40; ++key) ops.push_back(insert(key, key));
+  Explorer explorer(clevel_subjects<clevel::IntegerCodec>(kWords), integer_op,
+                    {.name = test_name(), .capacity = 2 << 20, .second_in = 60});
+  const ExploreReport report = explorer.run(ops);
+  std::printf("%s\n", report.summary().c_str());
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  EXPECT_TRUE(report.sites_crossed.contains("clevel.ring.word"));
+  EXPECT_TRUE(report.sites_crossed.contains("clevel.ahead.zero"));
+}
+
+// C10: which items are in use is known by the slots alone, wherever an insert or an erase was cut
+// short: what they name stays, all else is swept.
+TEST(ClevelCrash, C10_WhatSlotsNameStays) {
+  const std::vector<Op> ops{insert(5, 1), insert(6, 2), erase(5), insert(7, 3), insert(5, 4)};
+  explore_exactly(ops, {"clevel.insert.item", "clevel.insert.slot", "clevel.erase.state"});
+  EXPECT_TRUE(goes_red("clevel.mark.item", Mutant::skip_step, ops,
+                       {.name = "c10_mutant", .capacity = 2 << 20, .battery = 20}));
+}
+
+// Items that a close has closed are opened by the first update, in the order of their line.
+std::vector<Op> closed_and_updated() {
+  return {insert(5, 1), insert(6, 1), {OpKind::reopen, {}, {}}, update(5, 2),
+          erase(6),     insert(6, 3), {OpKind::reopen, {}, {}}, update(6, 4),
+          update(5, 3), update(5, 4)};
+}
+TEST(ClevelCrash, ClosedItemsAreUpdated) {
+  explore_exactly(closed_and_updated(), {"clevel.update.word"});
+  explore_exactly(closed_and_updated(), {"clevel.update.blob"}, kRecords);
+}
+TEST(ClevelCrash, ClosedItemsThatAreNotOpenedFirstAreLost) {
+  for (const auto& [site, mutant] : {std::pair{"clevel.update.open", Mutant::skip_step},
+                                     std::pair{"clevel.update.word", Mutant::any_order}}) {
+    EXPECT_TRUE(goes_red(site, mutant, closed_and_updated(),
+                         {.name = "closed_mutant", .capacity = 2 << 20, .battery = 20}))
+        << site << ":" << mutant_name(mutant);
+  }
+}
+
+TEST(ClevelCrash, RandomWords) {
+  explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
+          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);
+}
+
+// 2b: the only pointer to an acknowledged value is replaced.
+TEST(ClevelCrash, P2b_RandomRecords) {
+  explore(clevel_subjects<clevel::IntegerCodec>(kRecords), beside_background(integer_record_op),
+          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 40, 2);
+}
+
+TEST(ClevelCrash, CreateCrash) {
+  explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
+          {.capacity = 2 << 20,
+           .limits = {.product = 256, .random = 50, .sampled = 100},
+           .battery = 60,
+           .second_in = 40,
+           .kill_in = 2},
+          6, 1);
+}
+
+}  // namespace
+}  // namespace perdure::testing

@@ -1,0 +1,90 @@
+"""The command line on pools of another format version, and with feature bits."""
+
+import pathlib
+import struct
+import unittest
+
+from cli_case import FAILURE, ROOT, CliTest
+
+HEADER_BYTES, COPIES, CRC_OFFSET = 4096, (0, 4096), 508
+COMPATIBLE_OFFSET, INCOMPATIBLE_OFFSET = 240, 248
+
+
+def golden(name):
+    """The bytes of a pool in golden/: its size, and its lines that are not zero."""
+    content = bytearray()
+    for line in (ROOT / "tests/pool/golden" / f"{name}.hex").read_text().splitlines():
+        if line.startswith("size "):
+            content = bytearray(int(line.split()[1]))
+        elif not line.startswith("#"):
+            offset, text = line.split()
+            content[int(offset, 16):int(offset, 16) + 64] = bytes.fromhex(text)
+    return bytes(content)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+class FormatTest(CliTest):
+    COMMANDS = (("info",), ("list",), ("stats",), ("check",), ("check", "--deep"),
+                ("check", "--accept"), ("get", "apple"), ("put", "apple", "4"), ("del", "apple"),
+                ("scan",), ("dump",), ("sync",), ("compact",))
+
+    def refused(self, path, *words):
+        """No command opens the pool, or changes it; all say why, and what to do."""
+        before = pathlib.Path(path).read_bytes()
+        for command, *arguments in self.COMMANDS:
+            with self.subTest(command=command, arguments=arguments):
+                message = self.errors(command, path, *arguments, expect=FAILURE)
+                for word in (str(path), *words):
+                    self.assertIn(word, message)
+                self.assertEqual(pathlib.Path(path).read_bytes(), before)
+
+    def set_features(self, path, offset, bits):
+        content = bytearray(pathlib.Path(path).read_bytes())
+        for copy in COPIES:
+            struct.pack_into("<Q", content, copy + offset, bits)
+            crc = crc32c(content[copy:copy + CRC_OFFSET])
+            struct.pack_into("<I", content, copy + CRC_OFFSET, crc)
+        pathlib.Path(path).write_bytes(content)
+
+    def test_a_pool_of_version_0_names_the_way_across(self):
+        path = self.write("old.perdure", golden("pool_v0"))
+        self.refused(path, "format version 0", "this build reads version 1",
+                     "`perdure dump FILE items.tsv`", "`perdure load NEW items.tsv`")
+
+    def test_the_commands_of_that_way_work(self):
+        """As they are named, between two pools of this version."""
+        items = self.folder / "items.tsv"
+        self.run_cli("put", self.pool, "apple", "3")
+        self.run_cli("dump", self.pool, items)
+        self.run_cli("load", self.folder / "new", items)
+        self.assertEqual(self.output("get", self.folder / "new", "apple"), b"3\n")
+
+    def test_features_are_printed_when_there_are_any(self):
+        self.run_cli("put", self.pool, "apple", "3")
+        self.assertEqual(self.json("info", self.pool)["compatible_features"], [])
+        self.assertNotIn(b"features", self.output("info", self.pool))
+        self.set_features(self.pool, COMPATIBLE_OFFSET, 1 << 2 | 1 << 40)
+        self.assertRegex(self.output("info", self.pool), rb"compatible features +bits 2, 40\n")
+        self.assertEqual(self.output("get", self.pool, "apple"), b"3\n")
+        self.run_cli("put", self.pool, "apple", "4")
+        info = self.json("info", self.pool)
+        self.assertEqual(info["compatible_features"], [2, 40])
+        self.assertEqual(info["incompatible_features"], [])
+        self.assertEqual(info["format_version"], 1)
+
+    def test_unknown_incompatible_features_are_named(self):
+        self.run_cli("put", self.pool, "apple", "3")
+        self.set_features(self.pool, INCOMPATIBLE_OFFSET, 1 << 1 | 1 << 9)
+        self.refused(self.pool, "incompatible bits 1, 9")
+
+
+if __name__ == "__main__":
+    unittest.main()

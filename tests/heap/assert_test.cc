@@ -1,0 +1,145 @@
+// The assertions of EpochDomain and Heap: each is violated once.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "heap/heap.h"
+#include "reclaim/epoch.h"
+#include "testing/sim/sim_memory.h"
+#include "testing/sim/sim_pool.h"
+#include "testing/sim/sites.h"
+#include "tests/support/violates.h"
+
+namespace perdure::testing {
+namespace {
+
+constexpr std::uint64_t kCapacity = 2 << 20;
+
+class HeapAssertions : public ::testing::Test {
+ protected:
+  HeapAssertions() : memory_(kCapacity) {
+    EXPECT_TRUE(SimPool::create(memory_, kTinyShape).ok());
+    memory_.settle();
+    memory_.set_mode(SimMode::recording);
+    open(true);
+  }
+  ~HeapAssertions() override { memory_.set_mode(SimMode::frozen); }
+  void open(bool finish) {
+    pool_ = std::make_unique<SimPool>(memory_);
+    EXPECT_TRUE(pool_->open(1).ok());
+    EXPECT_TRUE(!finish || pool_->core().complete(true).ok());
+  }
+  Heap<SimPlatform>& heap() { return pool_->heap(); }
+  EpochDomain<SimPlatform>& epochs() { return pool_->epochs(); }
+  std::uint64_t allocate(std::size_t bytes, BlockKind kind) {
+    return heap().allocate(bytes, kind).value_or(0);
+  }
+  void store(std::uint64_t block, std::uint64_t value) {
+    pool_->platform().store(*heap().at<std::uint64_t>(block), value);
+  }
+  void retire(std::uint64_t block) {
+    const EpochGuard<SimPlatform> guard(epochs());
+    heap().retire(block);
+  }
+
+  SimMemory memory_;
+  std::unique_ptr<SimPool> pool_;
+};
+
+constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};
+
+TEST_F(HeapAssertions, TheEpochMovesBesideAPin) {
+  EXPECT_VIOLATES("epoch.I1", {
+    auto* slot = epochs().pin();
+    slot->pinned.store(0);  // the advancer does not see it
+    epochs().drain_all();
+    epochs().unpin(slot);
+  });
+}
+
+TEST_F(HeapAssertions, AnEpochThatWasNotYet) {
+  EXPECT_VIOLATES("epoch.I2", {
+    auto* slot = epochs().pin();
+    slot->pinned.store((epochs().epoch() + 1) << 1 | 1);
+    epochs().retire(kNothing, nullptr, 0);
+  });
+}
+
+TEST_F(HeapAssertions, LimboOutOfOrder) {
+  EXPECT_VIOLATES("epoch.I2", {
+    auto* slot = epochs().pin();
+    epochs().retire(kNothing, nullptr, 0);
+    epochs().retire(kNothing, nullptr, 1);
+    --slot->limbo[1].epoch;
+    epochs().unpin(slot);
+    epochs().drain_all();
+  });
+}
+
+TEST_F(HeapAssertions, RetiredOutsideAGuard) {
+  const std::uint64_t block = allocate(64, BlockKind::plain);
+  EXPECT_VIOLATES("epoch.I2", heap().retire(block));
+}
+
+TEST_F(HeapAssertions, AnExtentWhoseWordIsNotDurable) {
+  EXPECT_VIOLATES("heap.I1", {
+    const ScopedMutant mutant("heap.extent.assign", Mutant::drop_fence);
+    (void)allocate(64, BlockKind::plain);
+  });
+}
+
+TEST_F(HeapAssertions, AnExtentThatIsNotDurablyZero) {
+  const std::uint64_t run = allocate(2 * kPage, BlockKind::plain);
+  store(run, 1);
+  heap().free(run);
+  EXPECT_VIOLATES("heap.I2", {
+    const ScopedMutant mutant("heap.extent.zero", Mutant::drop_flush);
+    (void)allocate(64, BlockKind::zero_on_free);
+  });
+}
+
+TEST_F(HeapAssertions, AFreedBlockThatIsNotDurablyDead) {
+  for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
+    const std::uint64_t block = allocate(128, kind);
+    store(block + 64, 1);
+    store(block, 1);
+    EXPECT_VIOLATES("heap.I2", heap().free(block));
+    EXPECT_VIOLATES("heap.I2", {
+      const ScopedMutant mutant("reclaim.batch.dead", Mutant::drop_fence);
+      retire(block);
+      epochs().drain_all();
+    });
+    retire(block);
+    epochs().drain_all();
+  }
+}
+
+TEST_F(HeapAssertions, ABlockThatIsFree) {
+  const std::uint64_t block = allocate(64, BlockKind::plain);
+  EXPECT_VIOLATES("heap.I3", heap().free(block + 16));
+  heap().free(block);
+  heap().flush_caches();
+  EXPECT_VIOLATES("heap.I3", heap().free(block));
+}
+
+TEST_F(HeapAssertions, ABlockTwiceInACache) {
+  const std::uint64_t block = allocate(64, BlockKind::plain);
+  heap().free(block);
+  heap().free(block);
+  EXPECT_VIOLATES("heap.I3", heap().flush_caches());
+}
+
+TEST_F(HeapAssertions, AnUnmarkedBlockIsFreedDuringASweep) {
+  const std::uint64_t block = allocate(64, BlockKind::plain);
+  memory_.settle();
+  open(false);
+  ASSERT_TRUE(heap().sweeping());
+  EXPECT_VIOLATES("heap.I4", heap().free(block));
+  ASSERT_TRUE(heap().mark(block).ok());
+  heap().free(block);
+}
+
+}  // namespace
+}  // namespace perdure::testing
