@@ -2,6 +2,7 @@
 """Measures the figures of docs/benchmarks.md and of the README, and writes their tables.
 
   benchmarks.py [--records N]   runs the benchmarks: 10,000,000 by default, 16 GB, half an hour
+  benchmarks.py --continue      runs what a run that ended early has left out
   benchmarks.py --tables        prints the tables of the last run
   benchmarks.py --write         puts them between the markers of both documents
   benchmarks.py --papers        runs the papers' evaluations: docs/design/evaluation.md
@@ -27,7 +28,7 @@ PERDURE = "build/release/perdure"
 COMPARE = "build/compare/perdure-compare"
 ENGINES = ("phast", "level", "clevel", "pskiplist", "as", "ascs")
 ORDERED = ("phast", "pskiplist", "as", "ascs")
-LIBRARIES = "std_map,libcuckoo,tbb,lmdb,rocksdb"
+HASHES = tuple(engine for engine in ENGINES if engine not in ORDERED)
 PHASES = "load,read,read_batch,read_missing,update,{scan}delete"
 
 
@@ -42,12 +43,12 @@ def commands(records):
     few = max(records // 10, 1)
     runs = {f"{engine}_{threads}": engine_command(engine, threads, records)
             for threads in (1, 2) for engine in ENGINES}
-    runs["integers"] = (f"{COMPARE} --engines {','.join(ENGINES)},{LIBRARIES} --workload "
-                        f"load,insert,read,update,scan,delete --records {few} "
-                        "--durability emulated")
-    runs["strings"] = (f"{COMPARE} --engines {','.join(ENGINES)},lmdb,rocksdb --workload "
-                       "load,insert,read,update,delete --key string:16 --value string:100 "
-                       f"--records {few} --durability emulated")
+    compare = (f"{COMPARE} --records {few} --durability emulated --workload "
+               "load,insert,read,update,")
+    runs["ordered"] = f"{compare}scan,delete --engines {','.join(ORDERED)},std_map,lmdb,rocksdb"
+    runs["hashes"] = f"{compare}delete --engines {','.join(HASHES)},libcuckoo,tbb"
+    runs["strings"] = (f"{compare}delete --key string:16 --value string:100 "
+                       f"--engines {','.join(ENGINES)},lmdb,rocksdb")
     runs["ycsb"] = (f"{PERDURE} bench --engine phast --workload load,ycsb_a,ycsb_b,ycsb_c,ycsb_f,"
                     f"ycsb_d,ycsb_e --distribution zipfian --records {records} --threads 2 "
                     "--touch 8G --durability emulated")
@@ -70,24 +71,28 @@ def machine(folder):
             str(datetime.datetime.now(datetime.timezone.utc).date())]
 
 
-def measure(records):
+def measure(records, continues):
     for program, target in ((PERDURE, "build"), (COMPARE, "bench-compare")):
         if not (ROOT / program).exists():
             sys.exit(f"benchmarks: {program} is missing; run make {target} first")
-    shutil.rmtree(RESULTS, ignore_errors=True)
-    RESULTS.mkdir(parents=True)
+    if not continues:
+        shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     memory = pathlib.Path("/dev/shm")
     enough = memory.is_dir() and shutil.disk_usage(memory).free > records * 200 + 2**30
     with tempfile.TemporaryDirectory(dir=memory if enough else RESULTS) as folder:
-        (RESULTS / "machine").write_text("\n".join(machine(folder)))
+        if not (continues and (RESULTS / "machine").exists()):
+            (RESULTS / "machine").write_text("\n".join(machine(folder)))
         for name, command in commands(records).items():
+            if continues and (RESULTS / f"{name}.json").exists():
+                continue
             print(f"$ {command}", file=sys.stderr)
             done = subprocess.run([*command.split(), "--path", f"{folder}/bench.perdure", "--json"],
                                   cwd=ROOT, stdout=subprocess.PIPE, text=True)
             if done.returncode > 1:
                 sys.exit(f"benchmarks: exit status {done.returncode}")
-            (RESULTS / f"{name}.json").write_text(done.stdout)
             (RESULTS / f"{name}.command").write_text(command)
+            (RESULTS / f"{name}.json").write_text(done.stdout)
     lost = sum(run.get("missing", 0) + run.get("unexpected", 0)
                for path in RESULTS.glob("*.json") for run in runs_of(path.stem))
     print(f"benchmarks: {lost} keys were missing or unexpected", file=sys.stderr)
@@ -146,8 +151,8 @@ def latencies():
                           for p in ("50", "99", "99.9"))], rows)
 
 
-def libraries(name):
-    runs = runs_of(name)
+def libraries(*names):
+    runs = [run for name in names for run in runs_of(name)]
     names = [phase["name"] for phase in max(runs, key=lambda run: len(run["phases"]))["phases"]]
     return speeds(runs, names)
 
@@ -179,7 +184,8 @@ def tables():
         "### The same with two threads\n", speeds(engine_runs(2), names),
         "### Latency, one thread\n", latencies(),
         "### Costs, memory, opening\n", costs(),
-        "### Beside other libraries: integers\n", command("integers"), libraries("integers"),
+        "### Beside other libraries: integers\n", command("ordered"), command("hashes"),
+        libraries("ordered", "hashes"),
         "### Beside other libraries: keys of 16 bytes, values of 100\n", command("strings"),
         libraries("strings"),
         "### YCSB, two threads\n", command("ycsb"),
@@ -187,7 +193,8 @@ def tables():
 
 
 def readme():
-    return "\n".join([libraries("integers"), command("integers"), place() + ".\n"])
+    return "\n".join([libraries("ordered", "hashes"), command("ordered"), command("hashes"),
+                      place() + ".\n"])
 
 
 def write():
@@ -217,6 +224,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--continue", dest="continues", action="store_true")
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--papers", action="store_true")
@@ -224,7 +232,7 @@ def main():
     if options.papers:
         return papers()
     if not (options.tables or options.write):
-        return measure(options.records)
+        return measure(options.records, options.continues)
     if not (RESULTS / "ycsb.json").exists():
         sys.exit("benchmarks: there is no finished run; run scripts/benchmarks.py first")
     if options.tables:
