@@ -41,7 +41,7 @@ class Fixer : MapFixer {
   }
 
  private:
-  // Answers the next block.
+  // Returns the next block.
   std::uint64_t fix_block(std::uint64_t at) {
     std::vector<std::uint64_t> states;  // of key records
     for (std::uint64_t i = 0; i < kSlots; ++i) {

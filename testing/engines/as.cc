@@ -17,7 +17,7 @@ constexpr HistoricalBug kHistorical[] = {
     {"hazard A4, as published", "as.erase.upper:drop_fence",
      "a level is unlinked durably before the one above it"},
     {"SEPH #1, Level Hashing", "as.help.word:drop_fence",
-     "another thread answers by what is not durable yet"},
+     "another thread returns what is not durable yet"},
 };
 
 }  // namespace

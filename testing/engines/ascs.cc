@@ -16,7 +16,7 @@ constexpr HistoricalBug kHistorical[] = {
     {"hazard A2, as published", "ascs.insert.node:drop_flush",
      "the node's height is not written back"},
     {"SEPH #1, Level Hashing", "ascs.help.word:drop_fence",
-     "another thread answers by what is not durable yet"},
+     "another thread returns what is not durable yet"},
 };
 
 }  // namespace

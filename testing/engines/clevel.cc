@@ -103,7 +103,7 @@ constexpr HistoricalBug kHistorical[] = {
      "resize: the new root is durable before the table"},
     {"Witcher 36, P-HOT", "clevel.ring.word:drop_fence", "a new root is shown before its fence"},
     {"SEPH #1, Level Hashing", "clevel.help.dead:drop_fence",
-     "another thread answers by what is not durable yet"},
+     "another thread returns what is not durable yet"},
 };
 
 }  // namespace

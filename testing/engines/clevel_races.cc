@@ -20,8 +20,8 @@ SubjectFactory bytes() {
 constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 6};
 
 // Every pair of operations on one key, that is there or not, while the table rests and while it
-// grows: whoever answers writes back and fences what the answer rests on (C11, X3), inserts exclude
-// each other (C4), and the rehash makes no difference (C1, C2, C3).
+// grows. A thread writes back and fences what its result rests on (C11, X3). Inserts exclude each
+// other (C4). The rehash makes no difference (C1, C2, C3).
 void add_pairs(RaceList& races, bool grows) {
   const std::uint64_t key = 5;
   const Ops writers{insert(key, 2), upsert(key, 3), update(key, 4), erase(key)};
@@ -46,7 +46,7 @@ void add_pairs(RaceList& races, bool grows) {
   }
 }
 
-// An erased item's block is used again under whoever still holds the slot's word (C8, X4).
+// An erased item's block is used again while another thread still holds the slot's word (C8, X4).
 void add_reuse(RaceList& races) {
   const Op put{OpKind::upsert, "a", std::string(30, 'p')};
   const Op other{OpKind::upsert, "b", std::string(30, 'q')};
@@ -77,8 +77,8 @@ Ops growing() {
   return ops;
 }
 
-// Answers that rest on another thread's insert, update or erase before its fence.
-InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+// Results that rest on another thread's insert, update or erase before its fence.
+InterleaveReport results_beside_writers(const std::string& name, bool quiet) {
   Interleaver interleaver(
       words(),
       {.name = name,
@@ -230,11 +230,11 @@ InterleaveReport reuse_after_an_undone_copy(const std::string& name, bool quiet)
   return for_each_key(name, quiet, about_to_drain(4), {}, after, &erased_and_used_again);
 }
 
-// An erase is stopped before it writes the death back; steps of the background work come to the
-// dead item's slot; somebody then finds the key absent, and makes it anew.
+// An erase is stopped before it writes the death back. Steps of the background work come to the
+// dead item's slot. Another thread then finds the key absent, and inserts it anew.
 std::vector<Ops> absence(std::string key) {
-  Ops answers{{OpKind::find, key, {}}, {OpKind::insert, key, word(7)}};
-  return {{{OpKind::erase, std::move(key), {}}}, steps_of_background(), std::move(answers)};
+  Ops others{{OpKind::find, key, {}}, {OpKind::insert, key, word(7)}};
+  return {{{OpKind::erase, std::move(key), {}}}, steps_of_background(), std::move(others)};
 }
 InterleaveReport absence_beside_the_rehash(const std::string& name, bool quiet) {
   const std::vector<Leg> after{
@@ -312,7 +312,7 @@ InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
 
 std::vector<NamedInterleaving> clevel_interleavings() {
   return {{"levels_in_used_blocks", &levels_in_used_blocks},
-          {"answers_beside_writers", &answers_beside_writers},
+          {"results_beside_writers", &results_beside_writers},
           {"scans_beside_erases", &scans_beside_erases},
           {"erases_beside_the_rehash", &erases_beside_the_rehash},
           {"reuse_beside_the_rehash", &reuse_beside_the_rehash},

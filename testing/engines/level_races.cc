@@ -27,7 +27,7 @@ Op put(char key, char value) {
 Op look(char key) { return {OpKind::find, std::string(12, key), {}}; }
 Op gone(char key) { return {OpKind::erase, std::string(12, key), {}}; }
 
-// G1, E11: what an answer rests on is durable. L4: one key is never there twice.
+// G1, E11: what a result rests on is durable. L4: no key is there twice.
 void add_pairs(RaceList& races) {
   const Ops writers{insert(5, 2), upsert(5, 3), update(5, 4), erase(5)};
   const Ops others{insert(5, 5), upsert(5, 6), update(5, 7), erase(5), find(5), scan()};

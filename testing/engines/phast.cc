@@ -143,7 +143,7 @@ constexpr HistoricalBug kHistorical[] = {
     {"Witcher 4, FAST_FAIR", "phast.recover.range:skip_step",
      "what a half-done change left behind is believed by later operations"},
     {"Witcher 5, FAST_FAIR", "phast.recover.split:skip_step",
-     "a sibling is linked, the rest of the split is lost, nobody repairs it"},
+     "a sibling is linked, the rest of the split is lost and not repaired"},
     {"Witcher 6, FAST_FAIR", "phast.unlink.next:drop_flush",
      "a merge is not atomic: the link to the empty node stays"},
     {"Witcher 7, Level Hashing", "phast.record.write:drop_fence",
@@ -201,7 +201,7 @@ constexpr HistoricalBug kHistorical[] = {
     {"RECIPE #24, P-CLHT", "phast.unlink.next:publish_first",
      "freed before the reference to it is durably gone: freed twice"},
     {"SEPH #1, Level Hashing", "phast.help.entry:drop_fence",
-     "another thread answers by what is not durable yet"},
+     "another thread returns what is not durable yet"},
     {"SEPH #3, CCEH", "phast.help.entry:drop_flush",
      "a lookup returns a value that is not durable"},
 };

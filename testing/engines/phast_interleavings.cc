@@ -41,12 +41,12 @@ InterleaveReport sum(const InterleaveReport& a, InterleaveReport b) {
 
 }  // namespace
 
-InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+InterleaveReport results_beside_writers(const std::string& name, bool quiet) {
   return beside_writers(phast_subjects<phast::IntegerCodec>({}), name, quiet, integer_key(5),
                         integer_key(6));
 }
 
-InterleaveReport answers_beside_record_writers(const std::string& name, bool quiet) {
+InterleaveReport results_beside_record_writers(const std::string& name, bool quiet) {
   return beside_writers(phast_subjects<phast::BytesCodec>({}), name, quiet, "customer1",
                         "customer2");
 }
@@ -97,8 +97,8 @@ InterleaveReport unlinked_leaf_reused(const std::string& name, bool quiet) {
 
 std::vector<NamedInterleaving> phast_interleavings() {
   return {
-      {"answers_beside_writers", &answers_beside_writers},
-      {"answers_beside_record_writers", &answers_beside_record_writers},
+      {"results_beside_writers", &results_beside_writers},
+      {"results_beside_record_writers", &results_beside_record_writers},
       {"split_without_insert", &split_without_insert},
       {"unlinked_leaf_reused", &unlinked_leaf_reused},
   };

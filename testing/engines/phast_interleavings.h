@@ -11,9 +11,9 @@ namespace perdure::testing {
 
 // A find, an insert, an erase and a scan that see another thread's update or erase before its
 // fence (1c, X3, G1, 7).
-InterleaveReport answers_beside_writers(const std::string& name, bool quiet);
+InterleaveReport results_beside_writers(const std::string& name, bool quiet);
 // The same with a value word inside a record.
-InterleaveReport answers_beside_record_writers(const std::string& name, bool quiet);
+InterleaveReport results_beside_record_writers(const std::string& name, bool quiet);
 // A split whose insert finds the key taken; meanwhile a record that it moved away from is freed and
 // its block used again (G12, X4, 1h iv).
 InterleaveReport split_without_insert(const std::string& name, bool quiet);

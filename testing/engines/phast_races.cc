@@ -28,8 +28,8 @@ auto adder(RaceList& races, SubjectFactory subjects, const EnumerationLimits& li
 
 // --- every pair of operations on one key, that is there or not ---
 
-// What a find, a scan, an "exists" or an "absent" rests on is durable when it is answered (1c, X3,
-// G1, P11, 7); writers of a key exclude each other (P2, P9).
+// What a find, a scan, an "exists" or an "absent" rests on is durable when it is returned (1c, X3,
+// G1, P11, 7). Writers of a key exclude each other (P2, P9).
 void add_pairs(RaceList& races, const std::string& hazards, std::uint64_t key) {
   const Ops writers{insert(key, 2), upsert(key, 3), update(key, 4), erase(key)};
   const Ops others{insert(key, 5), upsert(key, 6), update(key, 7), erase(key),

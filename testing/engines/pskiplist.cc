@@ -167,7 +167,7 @@ constexpr HistoricalBug kHistorical[] = {
     {"Witcher 16, Level Hashing", "pskiplist.record.write:drop_fence",
      "token before item: update, second bucket"},
     {"SEPH #1, Level Hashing", "pskiplist.find.help:drop_fence",
-     "another thread answers by what is not durable yet"},
+     "another thread returns what is not durable yet"},
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ InterleaveReport old_clock(const std::string& name, bool quiet) {
   const Ops setup{put(5, 1), tag(), put(5, 2)};
   InterleaveReport all;
   {
-    // A tag has been answered in between, and the version it closed was read.
+    // A tag has returned in between, and the version that it closed was read.
     Interleaver interleaver(
         numbered(), {.name = name + "_closed",
                      .setup = setup,
@@ -88,8 +88,8 @@ InterleaveReport old_clock(const std::string& name, bool quiet) {
   return all;
 }
 
-// A lookup begins beside one write of a version and ends beside another of the same version; what
-// it answers is durable. The writes are an update, an erase and an insert, all in place.
+// A lookup begins beside one write of a version and ends beside another of the same version. What
+// it returns is durable. The writes are an update, an erase and an insert, all in place.
 InterleaveReport stored_twice(const std::string& name, bool quiet) {
   Interleaver interleaver(numbered(), {.name = name,
                                        .setup = {put(5, 1), tag(), put(5, 2)},
@@ -99,8 +99,8 @@ InterleaveReport stored_twice(const std::string& name, bool quiet) {
   const Leg stored{0, phase(interleaver, Phase::stored)};
   InterleaveReport all = interleaver.sweep({stored}, 1, {});
   const std::uint64_t steps_of_lookup = all.schedules - 1;
-  const std::uint64_t behind_the_answer = 20;  // more than there are behind its first look
-  std::uint64_t k = steps_of_lookup - std::min(steps_of_lookup, behind_the_answer);
+  const std::uint64_t behind_the_look = 20;  // more than there are behind its first look
+  std::uint64_t k = steps_of_lookup - std::min(steps_of_lookup, behind_the_look);
   for (; k < steps_of_lookup && all.ok(); ++k) {
     all.add(interleaver.sweep({stored, {1, steps(k)}, {0, returned(2)}}, 0,
                               {{1, after_fence_of("pskiplist.find.help")},
@@ -208,8 +208,8 @@ InterleaveReport two_halves(const std::string& name, bool quiet) {
   return all;
 }
 
-// A's write is stopped, and holds up nobody else's; its version is closed; B is written in the next
-// one, and read; then A is read, and was not written before B.
+// A's write is stopped, and holds up no other write. Its version is closed. B is written in the
+// next one, and read. Then A is read, and was not written before B.
 InterleaveReport new_beside_old(const std::string& name, bool quiet) {
   Interleaver interleaver(numbered(),
                           {.name = name,

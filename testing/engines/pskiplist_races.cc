@@ -26,7 +26,8 @@ Op store(char key, char value) {
 Op look(char key) { return {OpKind::find, std::string(12, key), {}}; }
 Op remove(char key) { return {OpKind::erase, std::string(12, key), {}}; }
 
-// G1, V2, V7, V18: what an answer rests on is durable, whoever wrote it; one insert is one entry.
+// G1, V2, V7, V18: what a result rests on is durable, whichever thread wrote it. One insert is one
+// entry.
 void add_pairs(RaceList& races) {
   const Ops writers{insert(5, 2), upsert(5, 3), update(5, 4), erase(5)};
   const Ops others{insert(5, 5), upsert(5, 6), update(5, 7), erase(5), find(5), scan()};

@@ -194,8 +194,8 @@ class NumberedSubject : public PskiplistSubject<Codec, pskiplist::TinyGeometry> 
       text = kRefused;
       return false;
     };
-    const auto done = [&](const auto& answer) -> Expected<bool> {
-      if (!answer) return refused(answer.error());
+    const auto done = [&](const auto& result) -> Expected<bool> {
+      if (!result) return refused(result.error());
       return true;
     };
     switch (op.kind) {

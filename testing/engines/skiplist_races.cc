@@ -51,7 +51,7 @@ class Scenarios {
          .limits = kFew});
   }
 
-  // G1, A3, A11: what an answer rests on is durable. A1: of two inserts none is lost.
+  // G1, A3, A11: what a result rests on is durable. A1: of two inserts none is lost.
   void add_pairs() {
     const Ops writers{insert(5, 2), upsert(5, 3), update(5, 4), erase(5)};
     const Ops others{insert(5, 5), upsert(5, 6), update(5, 7), erase(5), find(5), scan()};

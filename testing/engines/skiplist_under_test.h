@@ -99,7 +99,7 @@ struct SkiplistUnderTest {
   }
 
   // Results that rest on a word that another thread has in flight.
-  static InterleaveReport answers_beside_writers(const std::string& name, bool quiet) {
+  static InterleaveReport results_beside_writers(const std::string& name, bool quiet) {
     return exhaustive(name, quiet, {insert(5, 1), insert(6, 1)}, {update(5, 2), erase(6)},
                       {find(5), find(6), scan(), insert(5, 3), erase(6)});
   }
@@ -109,7 +109,7 @@ struct SkiplistUnderTest {
                       {insert(12, 2), erase(20), insert(14, 2), erase(30)});
   }
   static std::vector<NamedInterleaving> interleavings() {
-    return {{"answers_beside_writers", &answers_beside_writers},
+    return {{"results_beside_writers", &results_beside_writers},
             {"towers_beside_towers", &towers_beside_towers}};
   }
 

@@ -80,7 +80,7 @@ TEST(ClevelRaces, C7_TwoInsertsGrowTheTable) {
                        192));
 }
 
-// C4: of two inserts of a key one answers that it is there, while the table grows, too.
+// C4: of two inserts of a key one returns that it is there, while the table grows, too.
 TEST(ClevelRaces, C4_TwoInsertsOfOneKey) {
   expect_clean(explore("quiet", words(), {insert(7, 1)},
                        {{insert(5, 1), update(5, 3)}, {insert(5, 2), erase(5)}}, 48));
@@ -93,13 +93,13 @@ TEST(ClevelRaces, C4_TwoInsertsOfOneKey) {
   expect_clean(interleaver.pct(sanitized() ? 60 : 1000, 3));
 }
 
-// X3: an insert answers while the erase before it waits for its fence; and what else may answer.
-TEST(ClevelRaces, X3_AnswersBetweenStoreAndFence) {
+// X3: an insert returns while the erase before it waits for its fence; and what else may return.
+TEST(ClevelRaces, X3_ResultsBetweenStoreAndFence) {
   struct Unfenced {
     const char* part;
     Op write;
     const char* site;
-    Op answer;
+    Op other;
   };
   const char* updates = "clevel.update.word";
   const char* erases = "clevel.erase.state";
@@ -118,7 +118,7 @@ TEST(ClevelRaces, X3_AnswersBetweenStoreAndFence) {
     for (const bool flushed : {false, true}) {
       Interleaver interleaver(words(), {.name = test_name(c.part),
                                         .setup = {insert(5, 1), insert(6, 1)},
-                                        .threads = {{c.write}, {c.answer}}});
+                                        .threads = {{c.write}, {c.other}}});
       const Until stop = flushed ? fence_of(c.site) : flush_of(c.site);
       const auto report = interleaver.directed({{0, stop}, {1, done()}, {0, done()}});
       for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
@@ -128,8 +128,8 @@ TEST(ClevelRaces, X3_AnswersBetweenStoreAndFence) {
   }
 }
 
-// The help of whoever answers is needed.
-TEST(ClevelRaces, X3_WithoutHelpAnAnswerIsLost) {
+// The help of each thread that returns is needed.
+TEST(ClevelRaces, X3_WithoutHelpAResultIsLost) {
   const std::vector<Ops> threads{{update(5, 2), erase(6), insert(7, 1)},
                                  {find(5), find(6), insert(6, 3), find(7), update(7, 2)}};
   expect_clean(explore("green", words(), {insert(5, 1), insert(6, 1)}, threads, 24));
@@ -185,7 +185,7 @@ TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
   }
 }
 
-// Whoever finds no slot moves an item, in whose place other threads look, change it, take it away.
+// An insert moves an item, in whose place other threads look, change it, take it away.
 TEST(ClevelRaces, C1_C2_C3_ItemsMoveUpBesideOthers) {
   const Ops setup = keys_up_to(9);
   // Items move when the walk of the open is over.

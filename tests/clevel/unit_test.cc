@@ -268,7 +268,7 @@ constexpr PoolOptions kDriven{
     .durability = Durability::process, .max_size = 64_MiB, .background_threads = 0};
 
 // A closed pool whose map lacks slots: what is there is served; once the walk has been through the
-// table nobody is told "absent", nothing is vouched for, and the next open knows at once.
+// table no lookup returns "absent", nothing is vouched for, and the next open knows at once.
 void expect_lost(const std::string& path, const std::string& bytes, std::uint64_t entries) {
   put_bytes(path, bytes);
   for (const bool again : {false, true}) {
@@ -386,7 +386,7 @@ TEST(Clevel, SlotsInAnotherPlaceAreFoundByTheWalk) {
   }
 }
 
-// Whoever made room for an insert took a seal for an item, where nothing drains.
+// A seal where nothing drains: an insert that makes room must not take it for an item.
 TEST(Clevel, ASealWhereNothingDrainsIsFoundByTheWalk) {
   TempPath path;
   {

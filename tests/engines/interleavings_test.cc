@@ -23,14 +23,14 @@ void expect_red_without(InterleavingScenario scenario,
 }
 
 TEST(Interleavings, P1c_X3_G1_P11_ResultsBesideWriters) {
-  expect_red_without(&answers_beside_writers, {{"phast.help.entry", Mutant::drop_flush},
+  expect_red_without(&results_beside_writers, {{"phast.help.entry", Mutant::drop_flush},
                                                {"phast.help.entry", Mutant::drop_fence},
                                                {"phast.update.value", Mutant::drop_flush},
                                                {"phast.erase.entry", Mutant::drop_fence}});
 }
 
 TEST(Interleavings, P1c_ValueWordsInsideRecords) {
-  expect_red_without(&answers_beside_record_writers, {{"phast.help.record", Mutant::drop_flush},
+  expect_red_without(&results_beside_record_writers, {{"phast.help.record", Mutant::drop_flush},
                                                       {"phast.help.entry", Mutant::drop_fence}});
 }
 

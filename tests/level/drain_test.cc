@@ -1,5 +1,5 @@
-// Drains of level hashing that are disturbed: by damage, a full pool, scans. Nobody waits for ever,
-// and what is left over is taken up again.
+// Drains of level hashing that are disturbed: by damage, a full pool, scans. No thread waits for
+// ever, and the rest of a drain is taken up again.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace perdure::testing {
 namespace {
 
-// A table with a level to drain, of one bucket at a time, by whoever needs room and by those who
-// call work(): no thread does it.
+// A table with a level to drain, one bucket at a time. No background thread does it: mutations that
+// need room do, and work().
 class Table {
  public:
   Table() {
@@ -35,7 +35,7 @@ class Table {
   Expected<bool> gone(std::uint64_t key) { return subject_.call(erase(key)); }
   std::uint64_t levels() { return subject_.stats().levels.size(); }
   void work() { subject_.background(); }
-  // What wakes nobody is not done.
+  // Runs only what was woken.
   void work_until_rest() {
     while (subject_.pool().core().background().run_some()) {
     }
@@ -65,7 +65,7 @@ class Table {
 };
 
 // A write-back of a drain fails while another thread waits for its end.
-TEST(LevelDrain, APoisonedPoolHoldsNobodyUp) {
+TEST(LevelDrain, APoisonedPoolHoldsNoThreadUp) {
   std::uint64_t poisoned = 0;
   for (std::uint64_t keys = 20; keys < 60; ++keys) {
     for (std::uint64_t number = 1; number <= 8; ++number) {

@@ -17,10 +17,10 @@ struct Unfenced {
   const char* part;
   Op write;
   const char* site;
-  Op answer;
+  Op other;
   bool waits;  // for the stripe; else it writes back and fences itself
 };
-TEST(PhastRaces, P1c_X3_AnswersBetweenStoreAndFence) {
+TEST(PhastRaces, P1c_X3_ResultsBetweenStoreAndFence) {
   std::vector<Unfenced> cases;
   const char* updates = "phast.update.value";
   const char* erases = "phast.erase.entry";
@@ -37,7 +37,7 @@ TEST(PhastRaces, P1c_X3_AnswersBetweenStoreAndFence) {
     for (const bool flushed : {false, true}) {
       Interleaver interleaver(phast_words(), {.name = test_name(c.part),
                                               .setup = {insert(5, 1), insert(6, 1)},
-                                              .threads = {{c.write}, {c.answer}}});
+                                              .threads = {{c.write}, {c.other}}});
       const Until stop = flushed ? fence_of(c.site) : flush_of(c.site);
       const auto report = interleaver.directed({{0, stop}, {1, done()}, {0, done()}});
       for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
@@ -68,7 +68,7 @@ TEST(PhastRaces, P17_BackwardScanEntersALeafBeforeItsBoundFalls) {
 }
 
 // P15: readers, and writers of other leaves, never wait for a split, wherever it stands.
-TEST(PhastRaces, P15_NobodyElseWaitsForASplit) {
+TEST(PhastRaces, P15_NoOtherThreadWaitsForASplit) {
   for (const char* site : {"phast.split.leaf", "phast.split.link"}) {
     Interleaver interleaver(
         phast_words(),
@@ -95,9 +95,9 @@ TEST(PhastRaces, P15_NobodyElseWaitsForASplit) {
 // The middle leaf, (40, 80], holds 80 only.
 Ops nearly_empty_leaf() { return with(tens(9), {erase(50), erase(60), erase(70)}); }
 
-// Where the leaf is dead and the right neighbour does not own the range yet, nobody answers for it;
+// Where the leaf is dead and the right neighbour does not own the range yet, no leaf owns the key;
 // a find waits, an insert does too, and neither misses the other.
-TEST(PhastRaces, P1g_FindAndInsertWhereNobodyOwnsTheRange) {
+TEST(PhastRaces, P1g_FindAndInsertWhereNoLeafOwnsTheRange) {
   Interleaver interleaver(phast_words(),
                           {.name = test_name(),
                            .setup = nearly_empty_leaf(),

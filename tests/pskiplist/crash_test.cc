@@ -300,7 +300,7 @@ TEST(PskiplistCrash, W13_H6_RollbackIsOneStep) {
 // What the root block of a pool that was not closed says of versions is checked before anything is
 // done by it: one bit of the limit, and what is acknowledged next would be of a version that is
 // none, or that no later open takes.
-TEST(PskiplistCrash, V6_W13_VersionsThatNobodyStored) {
+TEST(PskiplistCrash, V6_W13_VersionsThatWereNeverStored) {
   SimMemory memory(2 << 20), next(2 << 20);
   PskiplistSubject<pskiplist::IntegerCodec> subject(kWords);
   ASSERT_TRUE(subject.create(memory).ok());

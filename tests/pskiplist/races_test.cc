@@ -21,7 +21,7 @@ void expect_right(std::string_view name) {
 }
 
 TEST(PskiplistRaces, W16_AHelperWithAnOldClockStampsNothing) { expect_right("W16_old_clock"); }
-TEST(PskiplistRaces, W17_AnAnswerRestsOnOneWrite) { expect_right("W17_stored_twice"); }
+TEST(PskiplistRaces, W17_AResultRestsOnOneWrite) { expect_right("W17_stored_twice"); }
 TEST(PskiplistRaces, W15_W12_TwoTrimsUnderOneReader) { expect_right("W15_W12_two_trims"); }
 TEST(PskiplistRaces, W8_HistoriesAreOfOneKey) { expect_right("W8_histories"); }
 TEST(PskiplistRaces, W8_V16_WhatWasTrimmedIsRefused) { expect_right("W8_V16_trimmed_away"); }
@@ -31,7 +31,7 @@ TEST(PskiplistRaces, V5_W1_W4_ClosedVersionsDoNotChange) {
   expect_right("V5_W1_W4_closed_beside_writes");
 }
 TEST(PskiplistRaces, V1_W3_NoWriteIsOlderThanWhatWasRead) { expect_right("V1_W3_new_beside_old"); }
-TEST(PskiplistRaces, W9_V18_NoAnswerWithoutTheLink) { expect_right("W9_V18_links"); }
+TEST(PskiplistRaces, W9_V18_NoResultWithoutTheLink) { expect_right("W9_V18_links"); }
 TEST(PskiplistRaces, W14_V4_V6_V10_TagsAreAboveTheLimitOfNone) {
   expect_right("W14_V4_V6_V10_limits_of_tags");
 }
@@ -48,8 +48,8 @@ TEST(PskiplistRaces, V7_V8_WithoutTheLinksFenceAnInsertIsLost) {
   }
 }
 
-// Who answers without the write-back or the fence that it owes.
-TEST(PskiplistRaces, V18_WithoutHelpAnAnswerIsLost) {
+// A lookup returns without the write-back or the fence that it owes.
+TEST(PskiplistRaces, V18_WithoutHelpAResultIsLost) {
   for (const Mutant mutant : {Mutant::drop_flush, Mutant::drop_fence}) {
     const ScopedMutant scoped("pskiplist.find.help", mutant);
     ASSERT_TRUE(scoped.matched());

@@ -257,7 +257,7 @@ TEST(PskiplistGuess, SlotsAreLikelyWhereTheirNeighboursSay) {
 
 // ---- Space ----
 
-// Nodes of dead keys are in limbo while somebody reads; a write that finds none waits for them.
+// Nodes of dead keys are in limbo while a thread reads; a write that finds none waits for them.
 TEST(PskiplistSpace, NodesOfDeadKeysComeBack) {
   SimMemory memory(2 << 20);
   const MapSetup setup = words();

@@ -250,7 +250,7 @@ TYPED_TEST(SkiplistCrash, A4_A5_TowersOfTwoLines) {
 }
 
 // K2: a thread links a tower and ends; another one that gets its slot unlinks what came behind it.
-// The power fails: what nobody has fenced is lost.
+// The power fails: what no thread has fenced is lost.
 TYPED_TEST(SkiplistCrash, K2_TheThreadOfATowerEnds) {
   using Subject = typename SkiplistCrash<TypeParam>::Words;
   constexpr std::uint32_t kSlot = 3;
@@ -305,9 +305,9 @@ TYPED_TEST(SkiplistCrash, A8_NothingIsErasedByADamagedHeight) {
   for (skiplist::Node* node : nodes) {
     for (unsigned bit = 58; bit < 63; ++bit) {
       node->state ^= 1ULL << bit;
-      const auto answer = subject->apply(erase(node->key));
-      ASSERT_FALSE(answer.has_value()) << "key " << node->key << ", bit " << bit;
-      EXPECT_EQ(answer.error().code(), StatusCode::corruption);
+      const auto result = subject->apply(erase(node->key));
+      ASSERT_FALSE(result.has_value()) << "key " << node->key << ", bit " << bit;
+      EXPECT_EQ(result.error().code(), StatusCode::corruption);
       node->state ^= 1ULL << bit;
     }
   }

@@ -56,14 +56,14 @@ struct KindName {
 };
 TYPED_TEST_SUITE(SkiplistRaces, Kinds, KindName);
 
-// K5: the writer stands between its store and its fence. Who only answers does so, and writes back
-// what the answer rests on; who changes the key waits for its turn.
-TYPED_TEST(SkiplistRaces, K5_G1_A11_AnswersBetweenStoreAndFence) {
+// K5: the writer stands between its store and its fence. A reader returns, and writes back
+// what the result rests on; a writer of the key waits for its turn.
+TYPED_TEST(SkiplistRaces, K5_G1_A11_ResultsBetweenStoreAndFence) {
   struct Unfenced {
     const char* part;
     Op write;
     const char* site;
-    Op answer;
+    Op other;
     bool waits;
   };
   const char* updates = "update.value";
@@ -90,7 +90,7 @@ TYPED_TEST(SkiplistRaces, K5_G1_A11_AnswersBetweenStoreAndFence) {
     for (const bool flushed : {false, true}) {
       const std::string site = this->site(c.site);
       Interleaver interleaver(this->words(), this->options(c.part, {insert(5, 1), insert(6, 1)},
-                                                           {{c.write}, {c.answer}}));
+                                                           {{c.write}, {c.other}}));
       const auto report = interleaver.directed(
           {{0, flushed ? fence_of(site) : flush_of(site)}, {1, done()}, {0, done()}});
       for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
@@ -100,8 +100,8 @@ TYPED_TEST(SkiplistRaces, K5_G1_A11_AnswersBetweenStoreAndFence) {
   }
 }
 
-// The help of whoever answers is needed.
-TYPED_TEST(SkiplistRaces, K5_WithoutHelpAnAnswerIsLost) {
+// The help of each thread that returns is needed.
+TYPED_TEST(SkiplistRaces, K5_WithoutHelpAResultIsLost) {
   const std::vector<Ops> threads{{update(5, 2), erase(6), insert(7, 1)},
                                  {find(5), find(6), insert(7, 3), find(7), scan()}};
   const Ops setup{insert(5, 1), insert(6, 1)};

@@ -80,8 +80,8 @@ class SkiplistFile : public ::testing::TestWithParam<Engine> {
 
 class SkiplistBytes : public SkiplistFile {
  protected:
-  // What the first operation after an open answers, or the open.
-  StatusCode answer(std::uint64_t key, bool erases) {
+  // Returns the code of the first operation after an open, or of the open.
+  StatusCode code_after_open(std::uint64_t key, bool erases) {
     auto pool = Pool::open(path_, kOptions);
     if (!pool) return pool.error().code();
     auto map = this->map<std::uint64_t>(*pool);
@@ -132,9 +132,9 @@ INSTANTIATE_TEST_SUITE_P(Engines, SkiplistBlobs, kBoth, kNames);
 class Skiplists : public SkiplistFile {};
 INSTANTIATE_TEST_SUITE_P(Engines, Skiplists, kBoth, kNames);
 
-// An operation that comes before the walk behind the open looks at what it visits: it answers
-// corruption, and nothing made up; nor does an erase follow a height that no path has.
-TEST_P(SkiplistBytes, NothingIsAnsweredFromADamagedNode) {
+// An operation before the walk behind the open checks what it visits. It returns corruption, and
+// nothing made up. An erase does not follow a height that no path has.
+TEST_P(SkiplistBytes, NothingIsReturnedFromADamagedNode) {
   struct Bit {
     std::size_t word;
     unsigned bit;
@@ -152,12 +152,12 @@ TEST_P(SkiplistBytes, NothingIsAnsweredFromADamagedNode) {
         SCOPED_TRACE(::testing::Message() << "key " << i << ", word " << bit.word << ", bit "
                                           << bit.bit << (erases ? ", erase" : ", find"));
         flip(node, bit.word, bit.bit);
-        EXPECT_EQ(answer(key_of(i), erases), StatusCode::corruption);
+        EXPECT_EQ(code_after_open(key_of(i), erases), StatusCode::corruption);
       }
     }
   }
   write_bytes(path_, original_);
-  EXPECT_EQ(answer(key_of(0), false), StatusCode::ok);
+  EXPECT_EQ(code_after_open(key_of(0), false), StatusCode::ok);
 }
 
 // A process that was killed, an open that is closed before its walk has come anywhere: then a bit
@@ -174,7 +174,7 @@ TEST_P(SkiplistBytes, ValuesAreCheckedAfterAKillAndAQuickClose) {
   original_ = read_bytes(path_);
   for (const std::uint64_t i : {0, 1, 17, 39}) {
     flip(place_of(key_of(i)), offsetof(Node, value), 13);
-    EXPECT_EQ(answer(key_of(i), false), StatusCode::corruption) << "key " << i;
+    EXPECT_EQ(code_after_open(key_of(i), false), StatusCode::corruption) << "key " << i;
   }
 }
 
@@ -195,7 +195,7 @@ TEST_P(SkiplistBytes, FlagsAreThoseOfTheDirectory) {
 
 // Lines that are lost, or have changed places, may leave a list that is in order: the sum of all
 // nodes tells. `ascs` finds it at open. `as` serves what is there; once its walk has been through
-// nobody is told "absent", nothing is vouched for, and the next open knows at once.
+// no lookup returns "absent", nothing is vouched for, and the next open knows at once.
 TEST_P(SkiplistBytes, ANodeThatIsLostIsFound) {
   const auto expect_found = [&](const std::string& bytes) {
     write_bytes(path_, bytes);
@@ -370,7 +370,7 @@ TEST_P(SkiplistBlobs, ADamagedReferenceIsNotFreed) {
 }
 
 // A map that is dropped before its walk has seen the damage is walked first, and gives back
-// nothing: the next open frees what is nobody's.
+// nothing: the next open frees what no map reaches.
 TEST_P(SkiplistBlobs, DroppingADamagedMapHarmsNoOther) {
   const auto drop = [&](std::uint64_t i, const char* what, unsigned bit) {
     const ChildEnd end = run_child([&] {
@@ -448,7 +448,7 @@ TEST_P(SkiplistBlobs, AValueInThePlaceOfAnotherIsFound) {
 
 // A5: the head's links lie in several lines, so a crash may keep those of an emptied map that are
 // far up. `as` has stored them in order: such a link is damage.
-TEST_P(Skiplists, A5_NobodyFollowsTheLinksOfAnEmptiedHead) {
+TEST_P(Skiplists, A5_TheLinksOfAnEmptiedHeadAreNotFollowed) {
   make([&](Pool& pool) { must(this->map<std::uint64_t>(pool)); });
   const std::size_t root = place_of_root();
   for (const std::size_t level : {1, 5, 12, 23}) {
@@ -502,9 +502,9 @@ TEST_P(Skiplists, AScanOnAnErasedEntryLooksAgain) {
   scan_of([](std::uint64_t i) { return "customer:" + std::to_string(1'000 + i); });
 }
 
-// Nothing covers the state, key and value of the head; no answer rests on them, neither that of a
-// scan that begins there.
-TEST_P(Skiplists, NobodyReadsWhatTheHeadHasInCommonWithNodes) {
+// No checksum covers the state, key and value of the head. No result rests on them, not even that
+// of a scan that begins there.
+TEST_P(Skiplists, WhatTheHeadHasInCommonWithNodesIsNotRead) {
   make([&](Pool& pool) {
     auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("n", {.engine = GetParam()}));
     auto texts = must(pool.map<std::string_view, std::uint64_t>("t", {.engine = GetParam()}));
@@ -666,9 +666,9 @@ TEST_F(SkiplistFingers, KeysThatShareAWordHaveNone) {
   EXPECT_EQ(nearest(51), 96U);
 }
 
-// The table that was outgrown is its reader's until the epochs have passed; who holds the latch
-// retires nothing.
-TEST_F(SkiplistFingers, AnOutgrownTableIsAnswered) {
+// A reader may use an outgrown table until the epochs have passed. The holder of the latch retires
+// nothing.
+TEST_F(SkiplistFingers, AnOutgrownTableIsReturned) {
   fingers_.grow(64, 0, 6'400);
   fingers_.name(10, 32);
   const std::uint64_t bytes = fingers_.bytes();

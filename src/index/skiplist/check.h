@@ -64,7 +64,7 @@ class Check : public Recovery<T> {
     for (std::uint32_t level = 1; level < levels(); ++level) check_level(level, report);
     for (std::uint32_t level = levels(); level < kMaxHeight; ++level) {
       if (load_link(head(), level) != 0) {
-        add_violation(report, Kind::kBlock, root_offset_, "has a level that nobody walks");
+        add_violation(report, Kind::kBlock, root_offset_, "has a link above its levels");
       }
     }
     if (marked_.load(std::memory_order_acquire) && report.entries - before != entries_.load()) {
