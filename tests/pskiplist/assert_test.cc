@@ -34,7 +34,6 @@ struct Peek::Plant {
     return map.directory_.find({.word = key});
   }
   static Map::DirectoryT& directory(Map& map) { return map.directory_; }
-  static void set_limit(Map& map, std::uint64_t limit) { map.limit_.store(limit); }
   static void give_node(Map& map, std::uint64_t key) { map.nodes_.give(number(map, key)); }
 
   // The number of the first leaf of the first partition.
