@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Part 1 loads real data: Debian's package index and the paths of all installed packages. It kills
-# the loader at a random moment, reopens the pool, and an independent program compares it with the
-# input. Part 2 loads 5 million records, kills the process, and measures how long the next process
-# takes. Exit status 1: an acknowledged record is missing. DEMO_SEED=N repeats a run. DEMO_RECORDS=N
-# shrinks part 2.
+# the loader at a random moment and reopens the pool. A program that does not use perdure compares
+# the pool with the input. Part 2 loads 5 million records, kills the process, and measures the next
+# process from its start until it has looked up a record and ended. Exit status 1: an acknowledged
+# record is missing. DEMO_SEED=N repeats a run. DEMO_RECORDS=N shrinks part 2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +50,7 @@ packages() {
 }
 if [ "$(packages)" -lt 1000 ]; then
   echo "The package lists are empty: apt-get update"
-  ${as_root[@]+"${as_root[@]}"} apt-get -q update >/dev/null || echo "(that failed)"
+  ${as_root[@]+"${as_root[@]}"} apt-get -q update >/dev/null || echo "apt-get update failed"
   if [ "$(packages)" -lt 1000 ]; then
     echo "There is no package index: the records of the installed packages are used instead"
     cp /var/lib/dpkg/status "$index"
@@ -62,7 +62,7 @@ lines=$(wc -l <"$input")
 
 # ---- the kill -----------------------------------------------------------------------------------
 
-section "Load it, and SIGKILL the loader after a random part (seed $seed)"
+section "Load the input, and kill the loader with SIGKILL after a random part (seed $seed)"
 run create "$pool" --max-size 4G
 show load "$pool" "$input" --threads "$threads"
 "${helper[@]}" kill "$seed" "$lines" "$folder/acknowledged" \
@@ -80,12 +80,12 @@ run load "$pool" "$input" --threads "$threads" | grep -v '^acknowledged'
 run dump "$pool" "$folder/whole.tsv"
 LC_ALL=C sort "$input" >"$folder/expected.tsv"
 LC_ALL=C sort "$folder/whole.tsv" | cmp - "$folder/expected.tsv"
-echo "sort | cmp: dump and input are the same, byte for byte"
+echo "sort | cmp: the dump and the input are equal, byte for byte"
 rm "$folder/whole.tsv" "$folder/expected.tsv"
 
 # ---- queries ------------------------------------------------------------------------------------
 
-section "Query it: a prefix scan, the last keys, one lookup"
+section "Query the pool: prefix scans, a reverse scan, one lookup"
 run scan "$pool" --prefix /usr/bin/ --limit 5 | short
 run scan "$pool" --prefix python3- --limit 3 | short
 run scan "$pool" --prefix zsh --reverse --limit 3 | short
@@ -98,7 +98,7 @@ run stats "$pool"
 
 # ---- restart ------------------------------------------------------------------------------------
 
-section "Restart: $records records, kill -9, and the first lookup of the next process"
+section "Restart: load $records records, kill -9, and time the next process"
 "${helper[@]}" records "$folder/records.tsv" "$records"
 for engine in clevel phast; do
   run create "$folder/$engine.perdure" --engine "$engine" --key u64 --value u64 --max-size 4G |
@@ -110,5 +110,5 @@ done
 "${helper[@]}" sqlite "$folder/records.tsv" "$sqlite_records" "$folder/sqlite.figures"
 
 section "Results (DEMO_SEED=$seed repeats this run)"
-echo "killed while it loaded real data: $acknowledged of $lines records acknowledged, 0 lost"
+echo "The loader was killed. Of $lines records it had acknowledged $acknowledged; none is missing."
 "${helper[@]}" table "$folder"/{clevel,phast,sqlite}.figures

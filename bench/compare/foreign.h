@@ -1,4 +1,4 @@
-// The foreign engines under the driver. docs/benchmarks.md gives their configuration.
+// The foreign engines under the driver. docs/design/benchmark.md gives their configuration.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // YCSB's core workloads A to F: the hash, the mixes and the choice of keys, as in CoreWorkload.java
 // of YCSB 0.17.0 and its workload files. Check vectors are in tests/bench/ycsb_test.cc.
 //
-// docs/benchmarks.md states the differences. A record is one value of the configured length, not
-// ten fields of 100 bytes. The random stream is our own, because YCSB's cannot be seeded. A thread
-// draws from the loaded records and its own insertions, because the operations are made before the
-// clock starts.
+// docs/design/benchmark.md states the differences. A record is one value of the configured length,
+// not ten fields of 100 bytes. The random stream is our own, because YCSB's cannot be seeded. A
+// thread draws from the loaded records and its own insertions, because the operations are made
+// before the clock starts.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // perdure-paper-versions: the evaluation of the multi-version store's paper (section V, one node)
 // with our engine and its baselines, in one run, as Markdown. It differs from the paper: no N
 // further keys are inserted before the finds, and no rebuild is measured by number of threads
-// (docs/benchmarks.md).
+// (docs/design/evaluation.md).
 #include <fmt/core.h>
 #include <unistd.h>
 
