@@ -5,7 +5,7 @@
 
 namespace perdure::layout {
 
-// Who had the pool open, and where: decides whether an unclean pool can be trusted.
+// The last owner of the pool, and its machine: they decide whether an unclean pool can be trusted.
 struct Identity {
   std::uint8_t boot_id[16];
   std::uint64_t device;

@@ -144,7 +144,7 @@ const char* judge_block_device(const char* sys, dev_t device) {
   char path[1024];
   char target[512] = {};
   std::snprintf(path, sizeof(path), "%s/dev/block/%u:%u", sys, major(device), minor(device));
-  if (readlink(path, target, sizeof(target) - 1) <= 0) return "the block device cannot be told";
+  if (readlink(path, target, sizeof(target) - 1) <= 0) return "the block device is unknown";
   const char* slash = std::strrchr(target, '/');
   const char* name = slash != nullptr ? slash + 1 : target;
   if (is_disk(name)) return "";
@@ -152,13 +152,13 @@ const char* judge_block_device(const char* sys, dev_t device) {
   if (std::strncmp(name, "dm-", 3) != 0) return kOther;
   char uuid[192];
   std::snprintf(path, sizeof(path), "%s/block/%s/dm/uuid", sys, name);
-  if (!read_text(path, uuid, sizeof(uuid))) return "the LVM volume cannot be told";
+  if (!read_text(path, uuid, sizeof(uuid))) return "the LVM volume is unknown";
   uuid[std::strcspn(uuid, "\n")] = '\0';
   constexpr std::size_t kPlainVolume = 4 + 32 + 32;  // LVM-, group, volume
   if (std::strncmp(uuid, "LVM-", 4) != 0 || std::strlen(uuid) != kPlainVolume) return kOther;
   std::snprintf(path, sizeof(path), "%s/block/%s/slaves", sys, name);
   DIR* parts = ::opendir(path);
-  if (parts == nullptr) return "the LVM volume cannot be told";
+  if (parts == nullptr) return "the LVM volume is unknown";
   std::size_t disks = 0;
   const char* why = "";
   while (const dirent* part = ::readdir(parts)) {
@@ -167,7 +167,7 @@ const char* judge_block_device(const char* sys, dev_t device) {
     ++disks;
   }
   ::closedir(parts);
-  return disks == 0 ? "the LVM volume cannot be told" : why;
+  return disks == 0 ? "the LVM volume is unknown" : why;
 }
 
 MediumReport detect(int fd) {

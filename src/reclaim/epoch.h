@@ -213,8 +213,8 @@ class EpochDomain {
     std::uint32_t collections = 0;
     std::uint64_t last_epoch = 0;
     bool collecting = false;
-    // A ring: the owner adds at the tail, with no latch; who holds the latch takes at the head. The
-    // ring itself is the owner's to replace, under the latch.
+    // A ring: the owner adds at the tail, with no latch. The holder of the latch takes at the head.
+    // Only the owner replaces the ring itself, under the latch.
     typename P::template Atomic<std::uint32_t> tail{0};
     typename P::template Atomic<std::uint32_t> head{0};
     std::uint32_t capacity = 0;  // power of two

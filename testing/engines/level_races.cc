@@ -55,8 +55,8 @@ void add(RaceList& races, const std::string& name, const Ops& setup,
                    .limits = kFew});
 }
 
-// L4, L11, E1, E9, E10, E14: a movement or an expansion beside who looks for, changes or passes
-// what it moves. The second mutation of a thread drains, since nothing else does the work.
+// L4, L11, E1, E9, E10, E14: a movement or an expansion beside a thread that looks for, changes or
+// passes what it moves. The second mutation of a thread drains, since nothing else does the work.
 void add_growth(RaceList& races) {
   const auto add_to = [&](const std::string& what, const Setup& setup) {
     const Ops grow{setup.next, update(10, 8)};
@@ -121,8 +121,8 @@ void add_threes(RaceList& races) {
       {{insert(500, 1), insert(510, 1)}, {erase(20), insert(20, 2)}, {find(30), scan()}}, 24);
 }
 
-// E25, E26: an array's two words beside who looks for it, changes it, or puts another key into its
-// slot. Five keys fill lines, in which nothing but an Update replaces a value.
+// E25, E26: an array's two words beside a thread that looks for it, changes it, or puts another key
+// into its slot. Five keys fill lines, in which nothing but an Update replaces a value.
 void add_arrays(RaceList& races) {
   Ops setup;
   for (std::uint64_t key = 1; key <= 5; ++key) setup.push_back(insert(key, 1));

@@ -48,8 +48,8 @@ InterleaveReport beside(const std::string& name, bool quiet, const Ops& setup,
   return all;
 }
 
-// A write is stamped twice, as a tag makes it need a segment; who met the first stamp goes on
-// behind the second, with the clock of then.
+// A write is stamped twice, as a tag makes it need a segment. A thread that met the first stamp
+// goes on behind the second, with the clock of the first.
 InterleaveReport old_clock(const std::string& name, bool quiet) {
   const Ops setup{put(5, 1), tag(), put(5, 2)};
   InterleaveReport all;
@@ -148,7 +148,7 @@ InterleaveReport trimmed_and_reused(const std::string& name, bool quiet) {
   return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
 }
 
-// A trim takes a version away, and the keys that only it had, under who reads it.
+// A trim takes a version away, and the keys that only it had, under a reader of it.
 InterleaveReport trimmed_away(const std::string& name, bool quiet) {
   return beside(name, quiet, {put(5, 1), tag(), gone(5), tag()},
                 {{scan_at(1)}, {diff(1, 2)}, {get(5, 1)}}, {{trim(2)}, {trim(2), put(6, 9)}});

@@ -51,7 +51,7 @@ void add(RaceList& races, const char* name, const Ops& setup, const std::vector<
       {.name = name, .subjects = words(), .setup = setup, .threads = threads, .thin = thin});
 }
 
-// V11, V12: leaves split and are unlinked beside who looks for what they hold.
+// V11, V12: leaves split and are unlinked beside lookups of what they hold.
 void add_leaves(RaceList& races) {
   const Ops full = inserts({10, 20, 30, 40});
   add(races, "V11_SplitAndFinds", full, {{insert(25, 1)}, {find(10), find(40)}}, 48);
@@ -72,7 +72,7 @@ void add_leaves(RaceList& races) {
   add(races, "V16_UnlinkAndIterateBack", two, {{erase(40), erase(30)}, {iterate_back(20)}}, 384);
 }
 
-// V16, W8, W10: a key goes, and its slot and node are used again under who looks at it.
+// V16, W8, W10: a key goes, and its slot and node are used again under a lookup of it.
 void add_reuse(RaceList& races) {
   add(races, "W8_SlotReusedBesideFind", {insert(5, 1)},
       {{erase(5), insert(6, 2)}, {find(5), find(6)}}, 48);

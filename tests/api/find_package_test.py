@@ -34,7 +34,7 @@ class FindPackage(unittest.TestCase):
                 self.component_mpi(prefix, temporary)
 
     def component_mpi(self, prefix, temporary):
-        """Who does not ask for perdure::mpi needs no MPI; who does can link it."""
+        """A project without perdure::mpi needs no MPI; a project with it can link it."""
         project = pathlib.Path(temporary) / "with_mpi"
         project.mkdir()
         (project / "main.cc").write_text(

@@ -1,5 +1,5 @@
-// The multi-version store beside what others do to its pool: an owner that stores under who looks,
-// a seal, readers that keep what is dead.
+// The multi-version store beside others that use its pool: an owner that stores while a reader
+// looks from outside, a seal, readers that keep what is dead.
 #include <gtest/gtest.h>
 
 #include <cstddef>
