@@ -194,7 +194,7 @@ def tables():
 
 def readme():
     return "\n".join([libraries("ordered", "hashes"), command("ordered"), command("hashes"),
-                      place() + ".\n"])
+                      f"{place()}. {calibration().capitalize()}.\n"])
 
 
 def write():
