@@ -3,7 +3,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi build demo \
         test check format format-check tidy asan tsan nightly bench bench-check bench-compare \
-        bench-figures paper-figures figures guard-builds lin mutants faults fuzz coverage ci clean
+        bench-figures paper-figures papers figures guard-builds lin mutants faults fuzz coverage \
+        ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
@@ -64,7 +65,7 @@ asan: build-asan ## run all fast tests under AddressSanitizer and UndefinedBehav
 tsan: build-tsan ## run all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: ci guard-builds  ## run what CI runs, and the figures of ENGINE at length: two hours
+nightly: ci guard-builds papers  ## run what CI runs, and the figures of ENGINE at length: two hours
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 
@@ -100,10 +101,13 @@ coverage: build-coverage  ## measure the lines and branches of ENGINE that the f
 bench-figures: build-release bench-compare  ## measure all engines and other libraries: half an hour
 	@scripts/benchmarks.py
 
-paper-figures: build-release  ## measure parts of three papers' evaluations: a long run
+paper-figures: papers  ## measure parts of three papers' evaluations: a long run
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions
+
+papers: build-release
+	cmake --build --preset release --target papers
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 
