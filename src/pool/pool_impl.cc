@@ -174,8 +174,12 @@ Status PoolImpl::open_file(const PoolOptions& options) {
       }
       storage_.refresh_size();  // an observed pool may have grown since
       if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
-      if (Status d = choose_durability(options, static_cast<Durability>(header.mode)); !d.ok()) {
-        return d;
+      const auto last = static_cast<Durability>(header.mode);
+      if (Status d = choose_durability(options, last); !d.ok()) return d;
+      if (last == Durability::power && durability_ != last && !read_only_) {
+        log_.say(LogLevel::warning,
+                 "its durability was `power` and is `%s` from now on: a power failure can lose it",
+                 EngineText(durability_name(durability_)).c_str());
       }
       if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
       const bool durable = !read_only_ && durability_ == Durability::power;
@@ -611,7 +615,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       storage_.abandon();
       open_ = false;
     }
-    return {};
+    return closed_;
   }
   open_ = false;
   core_.background().stop();
@@ -631,7 +635,8 @@ Status PoolImpl::close(const CloseOptions& options) {
   if (s.ok() && writes) s = core_.close(options.sync);
   platform_.leave_mapping();
   storage_.close();
-  return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
+  closed_ = platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
+  return closed_;
 }
 
 }  // namespace perdure::detail

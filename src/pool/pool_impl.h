@@ -132,6 +132,7 @@ class PoolImpl final : private PoolMaps {
   bool created_ = false;  // the file is no pool yet
   bool made_ = false;     // this open has made the pool
   bool open_ = false;
+  Status closed_;  // what close() has returned
   bool allow_damage_ = false;
   bool observed_ = false;  // read-only, and another process has it
 };

@@ -117,6 +117,29 @@ TEST_F(Media, AnOpenForPowerSyncsTheName) {
   must(open_pool(path_, with(Durability::power)).close());
 }
 
+// A mode that an open states stays for later opens, so a weaker one must not go unnoticed.
+TEST_F(Media, AWeakerModeStaysAndIsLogged) {
+  const Pretended pretended({.file_system = kXfs, .disk = true});
+  int said = 0;
+  const auto logged = [&said](PoolOptions options) {
+    options.log_context = &said;
+    options.log = [](void* count, LogLevel level, std::string_view text) {
+      const bool weaker = text.find("was `power` and is `process`") != std::string_view::npos;
+      *static_cast<int*>(count) += level == LogLevel::warning && weaker ? 1 : 0;
+    };
+    return options;
+  };
+  must(open_pool(path_, logged(with(Durability::power))).close());
+  must(open_pool(path_, logged(with(Durability::automatic))).close());
+  EXPECT_EQ(said, 0);
+  must(open_pool(path_, logged(with(Durability::process))).close());
+  EXPECT_EQ(said, 1);
+  Pool pool = open_pool(path_, logged(with(Durability::automatic)));
+  EXPECT_EQ(must(pool.info()).durability, Durability::process);
+  EXPECT_EQ(said, 1);
+  must(pool.close());
+}
+
 // The life of a pool on DAX, with the instructions used there.
 void live_on_dax(const std::string& path, Medium medium, const std::string& instruction) {
   {

@@ -306,6 +306,7 @@ TEST(Damage, WordValuesOfStringKeys) {
     Pool open = open_pool(path, small_pool());
     EXPECT_FALSE(must(open.check()).ok());
     EXPECT_EQ(open.close(), StatusCode::corruption);
+    EXPECT_EQ(open.close(), StatusCode::corruption) << "a second call returns the same";
   }
   // After a mutation and a kill these checksums do not count. After the next close they do.
   write_bytes(path, pool.bytes);
