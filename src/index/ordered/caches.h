@@ -77,25 +77,38 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     return cache->nodes[base];
   }
 
+  // Calls visit(leaf, bound) for the leaves of the partition, in order.
+  template <class F>
+  void each_leaf(const Part& part, F&& visit) const {
+    if (part.unlisted) {
+      // A split sets `next` of the left leaf before it lowers the bound. No leaf whose removal waits
+      // for the latch leads to an unlinked one: its left neighbour is locked meanwhile.
+      for (std::uint32_t leaf = part.first; leaf != kNoLeaf;) {
+        const auto& desc = this->leaves_[leaf];
+        const std::uint64_t bound = desc.bound.load(std::memory_order_acquire);
+        visit(leaf, bound);
+        leaf = desc.next.load(std::memory_order_acquire);
+      }
+      return;
+    }
+    for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
+      const Node& node = nodes_[n];
+      const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        visit(node.leaves[i].load(std::memory_order_relaxed),
+              node.keys[i].load(std::memory_order_relaxed));
+      }
+    }
+  }
+
   // The old shortcut stays if memory is short.
   [[gnu::noinline]] void rebuild_shortcut(std::uint32_t partition) {
     Part& part = partitions_[partition];
-    const auto each_leaf = [&](auto&& visit) {
-      for (std::uint32_t n = part.head; n != 0;
-           n = nodes_[n].next.load(std::memory_order_relaxed)) {
-        const Node& node = nodes_[n];
-        const std::uint32_t count = node.count.load(std::memory_order_relaxed);
-        for (std::uint32_t i = 0; i < count; ++i) {
-          visit(node.leaves[i].load(std::memory_order_relaxed),
-                node.keys[i].load(std::memory_order_relaxed));
-        }
-      }
-    };
     // The first and the last leaf reach as far as the partition does. They count with the average
     // width of the others.
     std::uint32_t leaves = 0;
     std::uint64_t first_bound = 0, last_before = 0, last_bound = 0;
-    each_leaf([&](std::uint32_t, std::uint64_t bound) {
+    each_leaf(part, [&](std::uint32_t, std::uint64_t bound) {
       if (leaves++ == 0) first_bound = bound;
       last_before = last_bound;
       last_bound = bound;
@@ -112,7 +125,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     auto* fresh = Shortcut<P>::make(low, high, leaves, part.first);
     if (fresh == nullptr) return;
     std::uint64_t before = 0;
-    each_leaf([&](std::uint32_t leaf, std::uint64_t bound) {
+    each_leaf(part, [&](std::uint32_t leaf, std::uint64_t bound) {
       if (leaf != part.first) fresh->fill(leaf, before, bound);
       before = bound;
     });

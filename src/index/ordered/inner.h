@@ -175,10 +175,17 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     ++part.leaves;
     std::uint32_t at = 0;
     const std::uint32_t number = find_node(part, old, hint, at);
-    if (number == 0) return StatusCode::out_of_memory;  // `old` itself could not be listed earlier
+    if (number == 0) {  // `old` itself could not be listed earlier
+      rebuild_if_due(partition);
+      return StatusCode::out_of_memory;
+    }
     Node* node = &nodes_[number];
     if (node->count.load(std::memory_order_relaxed) == kFanout) {
-      if (!split_node(part, *node)) return StatusCode::out_of_memory;
+      if (!split_node(part, *node)) {
+        part.unlisted = true;
+        rebuild_if_due(partition);
+        return StatusCode::out_of_memory;
+      }
       if (at >= kFanout / 2) {
         at -= kFanout / 2;
         node = &nodes_[node->next.load(std::memory_order_relaxed)];
@@ -201,7 +208,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     }
     // After `fresh` is listed: otherwise its intervals would name `old`, even once that is unlinked
     // (ordered.S2).
-    if (part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
+    rebuild_if_due(partition);
     return {};
   }
 
@@ -223,6 +230,9 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     const std::uint32_t number = find_node(part, leaf, bound_of(desc), at);
     if (number == 0) return;
     Node& node = nodes_[number];
+    if (part.unlisted && listed_after(node, at) != heir) {  // else lookups would go right of it
+      return node.leaves[at].store(heir, std::memory_order_release);
+    }
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);
     for (std::uint32_t i = at; i + 1 < count; ++i) {
       set_key(node, i, node.keys[i + 1].load(std::memory_order_relaxed));
@@ -243,6 +253,22 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
       if (s != nullptr) bound.bytes = s->view();
     }
     return bound;
+  }
+
+  void rebuild_if_due(std::uint32_t partition) {
+    const Part& part = partitions_[partition];
+    if (part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
+  }
+  // Returns the leaf that is listed behind this position.
+  std::uint32_t listed_after(const Node& node, std::uint32_t at) const {
+    if (at + 1 < node.count.load(std::memory_order_relaxed)) {
+      return node.leaves[at + 1].load(std::memory_order_relaxed);
+    }
+    std::uint32_t next = node.next.load(std::memory_order_relaxed);
+    while (next != 0 && nodes_[next].count.load(std::memory_order_relaxed) == 0) {
+      next = nodes_[next].next.load(std::memory_order_relaxed);
+    }
+    return next != 0 ? nodes_[next].leaves[0].load(std::memory_order_relaxed) : kNoLeaf;
   }
 
   // Returns the node that lists `leaf`, and its position there; 0 if there is none.

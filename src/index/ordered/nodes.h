@@ -100,6 +100,7 @@ class Nodes {
     std::uint32_t rebuild_at = 0;  // number of leaves at which the shortcut is built again
     std::uint32_t changes = 0;     // nodes added since the cache was built
     std::uint32_t empty = 0;
+    bool unlisted = false;  // a split found no node: keys may lie above the bounds of their leaves
   };
 
   const Part& part_of(const Probe& probe) const {
