@@ -427,6 +427,48 @@ TEST_F(Versioned, ALookSurvivesWhatTheOwnerStores) {
   pool_ = open_pool(path_, kOptions);
 }
 
+// An entry that names no record because its word reads 0, as a lost line does: every call that
+// comes upon it reports it, and none passes it over.
+TEST_F(Versioned, AnEntryWithoutItsRecordIsReported) {
+  constexpr std::uint64_t kKey = 0x4B45594B45594B45;
+  using Bytes = std::string_view;
+  auto map = must(pool_.versioned_map<std::uint64_t, Bytes>("m"));
+  for (const std::uint64_t key : {std::uint64_t{1}, kKey, ~std::uint64_t{1}}) {
+    must(map.insert(key, "old"));
+  }
+  const Version before = must(map.tag());
+  must(map.put(kKey, "new"));
+  const Version after = must(map.tag());
+  const std::string bytes = read_bytes(path_.str());
+  const std::uint64_t key = kKey;
+  const std::size_t slot = bytes.find(Bytes(reinterpret_cast<const char*>(&key), 8));
+  ASSERT_NE(slot, std::string::npos);
+  const std::size_t entry = slot + 16;  // the first one: its value word, then its stamp
+  const auto set_word = [&](std::uint64_t word) {
+    const int fd = ::open(path_.str().c_str(), O_WRONLY);
+    ASSERT_EQ(::pwrite(fd, &word, 8, static_cast<off_t>(entry)), 8);
+    ::close(fd);
+  };
+  const auto ignore = [](auto, const auto&) {};
+  const auto expect = [&](StatusCode code) {
+    EXPECT_EQ(code_of(map.get(kKey, before)), code);
+    for (const bool reverse : {false, true}) {
+      EXPECT_EQ(code_of(map.scan_at(before, {.reverse = reverse}, ignore)), code);
+    }
+    EXPECT_EQ(code_of(map.diff(before, after, {}, [](auto, const auto&, const auto&) {})), code);
+    EXPECT_EQ(code_of(map.diff(after, before, {}, [](auto, const auto&, const auto&) {})), code);
+    EXPECT_EQ(code_of(map.history(kKey, ignore)), code);
+    EXPECT_EQ(code_of(map.scan_at(after, {}, ignore)), StatusCode::ok);
+  };
+  std::uint64_t record = 0;
+  std::memcpy(&record, bytes.data() + entry, 8);
+  expect(StatusCode::ok);
+  set_word(0);
+  expect(StatusCode::corruption);
+  set_word(record);
+  expect(StatusCode::ok);
+}
+
 TEST_F(Versioned, OtherEnginesAreRefused) {
   const MapOptions options{.engine = Engine::phast};
   const auto map = pool_.versioned_map<std::uint64_t, std::uint64_t>("p", options);

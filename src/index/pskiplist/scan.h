@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "index/ordered/scan_range.h"
@@ -71,14 +72,14 @@ class Scan : public Lookup<T> {
       __builtin_prefetch(&slot_at(node.slot.load(std::memory_order_relaxed)));
     }
   }
-  // Whether entries that were read at the version may be delivered. `damaged`: the record of one of
-  // them, or 0.
-  Status confirm(std::uint64_t version, std::uint64_t damaged) const {
+  // Whether entries that were read at the version may be delivered. `damaged`: the word of one of
+  // them that names no record, if there is one. Such a word may be 0, as lost lines read.
+  Status confirm(std::uint64_t version, std::optional<std::uint64_t> damaged) const {
     if (version != kLatest) {
       if (Status s = readable(version); !s.ok()) return s;
     }
     if (context_.platform.poisoned()) return context_.platform.failure();
-    return damaged != 0 ? Records<P>::damaged(damaged) : Status();
+    return damaged ? Records<P>::damaged(*damaged) : Status();
   }
   [[gnu::noinline]] Expected<void> scan_versions(
       const detail::ScanRange& range, std::uint64_t version,
@@ -91,7 +92,7 @@ class Scan : public Lookup<T> {
       to_the_end = false;
       detail::Entry entries[kLeafKeys];
       std::uint32_t count = 0;
-      std::uint64_t damaged = 0;
+      std::optional<std::uint64_t> damaged;
       prefetch(listing, left, version);
       for (std::uint32_t i = 0; i < listing.count && count < left; ++i) {
         Node& node = nodes_[listing.nodes[i]];

@@ -131,7 +131,7 @@ class Versions : public Scan<T> {
         if (sides[0].entry == sides[1].entry) continue;
         detail::Difference out;
         std::optional<detail::Value>* values[2] = {&out.before, &out.after};
-        std::uint64_t damaged = 0;
+        std::optional<std::uint64_t> damaged;
         for (int side = 0; side < 2; ++side) {
           if (!sides[side].present) continue;
           if (!value_of(sides[side].word, values[side]->emplace())) damaged = sides[side].word;
