@@ -316,6 +316,110 @@ TEST_P(Skiplists, NothingIsStoredOutsideOfATower) {
   }
 }
 
+// A link of level 1 that fits its check and leads to a whole node that is not in the map: one of
+// another map, or one that was erased. `as` stores nothing to such a node, nor behind it, before
+// its walk has come there and after it; the walk finds the link. `ascs` makes such links anew.
+class SkiplistStrangers : public SkiplistFile {
+ protected:
+  static constexpr std::uint64_t kNodes = 6'000;  // more than a mutation that helps walks over
+  static constexpr std::uint64_t kFar = 5'000;
+  static std::uint64_t mine(std::uint64_t i) { return 0x51ABCDEF'00000000 + 4 * i; }
+  static std::uint64_t other(std::uint64_t i) { return mine(i) + 2; }
+
+  void fill(Pool& pool) {
+    auto m = must(map<std::uint64_t>(pool, "m"));
+    auto strangers = must(map<std::uint64_t>(pool, "other"));
+    for (std::uint64_t i = 0; i < kNodes; ++i) {
+      must(m.insert(mine(i), i));
+      must(strangers.insert(other(i), i));
+    }
+  }
+  std::uint32_t height(std::uint64_t key) const {
+    return skiplist::height_of(node_at(place_of(key)).state);
+  }
+  std::size_t link_of(std::uint64_t key) const { return place_of(key) + sizeof(Node) + 8; }
+
+  // Opens the pool, does one thing to the map, and expects that it is refused, or `otherwise`, and
+  // that the other map has its entries.
+  using Call = std::function<StatusCode(Map<std::uint64_t, std::uint64_t>&)>;
+  void expect_refused(bool walked, StatusCode otherwise, const Call& call) {
+    Pool pool = open_pool(path_, kOptions);
+    auto m = must(map<std::uint64_t>(pool, "m"));
+    while (walked && must(pool.run_background())) {
+    }
+    EXPECT_EQ(call(m), GetParam() == Engine::as ? StatusCode::corruption : otherwise);
+    auto strangers = must(map<std::uint64_t>(pool, "other"));
+    for (std::uint64_t i = 0; i < kNodes; ++i) {
+      ASSERT_EQ(must(strangers.get(other(i))), std::optional(i)) << "entry " << i;
+    }
+    EXPECT_EQ(must(strangers.get(other(kNodes))), std::nullopt);
+    EXPECT_EQ(must(pool.check()).ok(), GetParam() == Engine::ascs);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Engines, SkiplistStrangers, kBoth, kNames);
+
+TEST_P(SkiplistStrangers, NothingIsStoredToAnotherMap) {
+  make([&](Pool& pool) { fill(pool); });
+  std::uint64_t i = kFar;
+  while (height(mine(i)) < 2 || height(mine(i + 1)) != 1 || height(other(i)) < 2) ++i;
+  const std::size_t link = link_of(mine(i));
+  const std::uint64_t stranger = skiplist::link_to(place_of(other(i)));
+  const std::uint64_t behind = other(i + 1);
+  const Call calls[] = {[&](auto& m) { return code_of(m.update(behind, 7)); },
+                        [&](auto& m) { return code_of(m.put(behind, 7)); },
+                        [&](auto& m) { return code_of(m.insert(behind - 1, 7)); },
+                        [&](auto& m) { return code_of(m.insert(other(i), 7)); },
+                        [&](auto& m) { return code_of(m.erase(behind)); }};
+  for (const bool walked : {false, true}) {
+    int n = 0;
+    for (const Call& call : calls) {
+      SCOPED_TRACE(::testing::Message() << "call " << n++ << (walked ? ", walked" : ""));
+      set_word(link, stranger);
+      expect_refused(walked, StatusCode::ok, call);
+    }
+  }
+}
+
+// The last key was erased and a link to its node has come back, as that of an older page. The mark
+// of an erased node need not have become durable.
+TEST_P(SkiplistStrangers, NothingIsStoredToAnErasedNode) {
+  std::size_t place = 0;
+  std::uint64_t last = kNodes;
+  make([&](Pool& pool) {
+    fill(pool);
+    auto m = must(map<std::uint64_t>(pool, "m"));
+    // The last key has a node with two levels.
+    do {
+      must(m.insert(mine(last), last));
+      original_ = read_bytes(path_);
+    } while (height(mine(last)) < 2 && ++last != 0);
+    place = place_of(mine(last));
+    must(m.erase(mine(last)));
+  });
+  std::uint64_t i = last - 1;
+  while (height(mine(i)) < 2) --i;
+  const std::size_t link = link_of(mine(i));
+  ASSERT_EQ(word_at(link), 0U);
+  const std::uint64_t state = word_at(place) & ~skiplist::kErased;
+  ASSERT_EQ(word_at(place + offsetof(Node, key)), mine(last));
+  const Call calls[] = {[&](auto& m) { return code_of(m.update(mine(last), 7)); },
+                        [&](auto& m) { return code_of(m.put(mine(last), 7)); },
+                        [&](auto& m) { return code_of(m.erase(mine(last))); },
+                        [&](auto& m) { return code_of(m.insert(mine(last) + 1, 7)); }};
+  for (const bool walked : {false, true}) {
+    int n = 0;
+    for (const Call& call : calls) {
+      SCOPED_TRACE(::testing::Message() << "call " << n++ << (walked ? ", walked" : ""));
+      std::string bytes = original_;
+      const std::uint64_t to = skiplist::link_to(place);
+      std::memcpy(&bytes[link], &to, sizeof(to));
+      std::memcpy(&bytes[place], &state, sizeof(state));
+      write_bytes(path_, bytes);
+      expect_refused(walked, StatusCode::ok, call);
+    }
+  }
+}
+
 // A value that would begin in the middle of a block, whose bytes there read as a size that fits.
 TEST_P(Skiplists, AValueBeginsWithABlock) {
   constexpr std::uint64_t kSize = 60'000;

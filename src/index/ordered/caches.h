@@ -81,8 +81,8 @@ class Caches : public Nodes<P, Leaves, Fanout> {
   template <class F>
   void each_leaf(const Part& part, F&& visit) const {
     if (part.unlisted) {
-      // A split sets `next` of the left leaf before it lowers the bound. No leaf whose removal waits
-      // for the latch leads to an unlinked one: its left neighbour is locked meanwhile.
+      // A split sets `next` of the left leaf before it lowers the bound. A leaf whose removal waits
+      // for the latch leads to no unlinked one: its left neighbour is locked meanwhile.
       for (std::uint32_t leaf = part.first; leaf != kNoLeaf;) {
         const auto& desc = this->leaves_[leaf];
         const std::uint64_t bound = desc.bound.load(std::memory_order_acquire);

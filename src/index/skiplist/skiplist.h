@@ -57,8 +57,9 @@
 //              written back late: nothing relies on it before the next fence under the latch.
 //   value      before its check, in one line. A crash between them does no harm: checks count in a
 //              cleanly closed pool only.
-// RECOVERY  as: reads the root; O(1). mark_some() walks level 0 while the map serves. An insert or
-//   erase that was interrupted has left links missing above, and needs no repair. ascs: walks level
+// RECOVERY  as: reads the root; O(1). mark_some() walks level 0 and verifies the links above while
+//   the map serves; until its end a mutation confirms its path before it stores. An insert or erase
+//   that was interrupted has left links missing above, and needs no repair. ascs: walks level
 //   0 with two threads; the second one marks the nodes and links the towers anew from the durable
 //   heights. What a dead process left visible becomes durable before a result or a store rests on
 //   it: `as` settles every node that it visits. Non-authoritative pointers: all links above level 0

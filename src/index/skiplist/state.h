@@ -1,6 +1,7 @@
 // State: the data of a map and the helpers that all parts use.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -47,7 +48,9 @@ class State : public MapEngine<typename T::Platform, typename T::Codec, Skiplist
         root_(context.heap.template at<layout::Root>(root)),
         values_(values),
         fingers_(context.epochs),
-        cursor_(head()) {}
+        cursor_(head()) {
+    std::fill(walked_, walked_ + kMaxHeight, head());
+  }
 
  protected:
   using P = typename T::Platform;
@@ -72,6 +75,8 @@ class State : public MapEngine<typename T::Platform, typename T::Codec, Skiplist
   }
   std::uint32_t levels() const { return levels_.load(std::memory_order_acquire); }
   bool marked() const { return marked_.load(std::memory_order_relaxed); }
+  // Whether the walk behind an open of `as` has links to verify yet.
+  bool walking() const { return kUpperDurable && !marked(); }
   // The head is never erased, and no checksum covers its state.
   bool erased(const Node* node) const {
     return node != head() && (context_.platform.load(node->state) & kErased) != 0;
@@ -114,6 +119,7 @@ class State : public MapEngine<typename T::Platform, typename T::Codec, Skiplist
   // Changed under latch_. Until marked_ is set, entries_, bytes_ and sum_ cover what mark_some()
   // has passed. Every node up to cursor_ is marked.
   Node* cursor_ = nullptr;
+  Node* walked_[kMaxHeight];   // as: the last node up to cursor_ in each level above 0
   std::uint64_t sum_ = 0;      // of the nodes
   std::uint64_t changed_ = 0;  // what inserts and erases since the open add to it
   typename P::template Atomic<std::uint64_t> entries_{0};

@@ -2,6 +2,8 @@
 // for skiplist.I1, I2, I4 and I8. The latch is held throughout (skiplist.I5).
 #pragma once
 
+#include <algorithm>
+
 #include "index/skiplist/scan.h"
 
 namespace perdure::skiplist {
@@ -63,6 +65,45 @@ class Towers : public Scan<T> {
         if (where != Order::before) break;
         at = node;
       }
+    }
+    return {};
+  }
+
+  // The same while the walk behind an open of `as` goes on, for all levels. A damaged link above
+  // level 0 whose check fits may lead to a whole node of another map, or to one that was freed. So
+  // each node of a level must be met in the level below, too. `found`: the node that a lookup of
+  // this guard has found, or null.
+  [[gnu::noinline]] Status confirm(const Probe& probe, Path& path, Node*& found) const {
+    PERDURE_ASSERT(P, "skiplist.I6", latch_.mine());
+    const Node* seen = found != nullptr && !erased(found) ? found : nullptr;
+    const Node* hit = nullptr;
+    std::fill(path.before, path.before + Base::kMaxHeight, head());
+    Node* from = head();   // where the level above began
+    Node* above = head();  // where it ended
+    found = nullptr;
+    for (std::uint32_t level = levels(); level-- > 0;) {
+      Node* at = from;
+      bool met = at == above;
+      found = nullptr;
+      for (std::uint64_t link = load_link(at, level); link != 0; link = load_link(at, level)) {
+        Node* node = follow(link, level);
+        const Order where = node == nullptr ? Order::damaged : order(node, probe);
+        if (where == Order::damaged || (where == Order::before && !ascends(at, node)) ||
+            erased(node)) {
+          return damaged_at(link & kOffsetMask);
+        }
+        if (where == Order::equal) hit = found = node;
+        if (where != Order::before) break;
+        at = node;
+        met = met || at == above;
+      }
+      if (!met) return damaged_at(offset_of(above));
+      path.before[level] = at;
+      from = above;
+      above = at;
+    }
+    for (const Node* node : {seen, hit}) {
+      if (node != nullptr && node != found) return damaged_at(offset_of(node));
     }
     return {};
   }

@@ -37,27 +37,35 @@ class Write : public Towers<T> {
     {
       const LatchGuard latch(latch_);
       if (platform.poisoned()) return fail(platform.failure());
-      if (Status s = locate(probe, whole ? this->levels() : 1, path, node); !s.ok()) {
-        return fail(std::move(s));
-      }
-      if (node != nullptr && !whole && !low()) {  // another one has come in its place
-        if (Status s = find_path<Reach::whole>(probe, path, node); !s.ok())
-          return fail(std::move(s));
+      const bool walking = this->walking();
+      Status s = walking ? this->confirm(probe, path, node)
+                         : locate(probe, whole ? this->levels() : 1, path, node);
+      if (!s.ok()) return fail(std::move(s));
+      if (node != nullptr && !whole && !walking && !low()) {  // another one has come in its place
+        s = find_path<Reach::whole>(probe, path, node);
+        if (!s.ok()) return fail(std::move(s));
       }
       if (node == nullptr) return missing();
       PERDURE_ASSERT(P, "skiplist.I6", !this->verified() || !erased(node));
       const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
       const std::uint64_t state = platform.load(node->state);
       if (!this->sound(node, state) || !names_blob(value)) return fail(damaged_at(offset_of(node)));
-      if (Status s = this->check_path(path, height_of(state)); !s.ok()) return fail(std::move(s));
+      s = this->check_path(path, height_of(state));
+      if (!s.ok()) return fail(std::move(s));
       blob = value & kOffsetMask;
       // The sweep must not free the blocks when it no longer finds them.
       context_.heap.mark_copied(offset_of(node));
       if (blob != 0) context_.heap.mark_copied(blob);
-      if (Status s = this->unlink(probe, path, node); !s.ok()) return fail(std::move(s));
+      s = this->unlink(probe, path, node);
+      if (!s.ok()) return fail(std::move(s));
       note_node(probe, node, -1);
       if (passed(probe)) count(-1, -size_of(offset_of(node)) - size_of(blob));
       if (cursor_ == node) cursor_ = path.before[0];
+      if (walking) {
+        for (std::uint32_t level = 1; level < height_of(state); ++level) {
+          if (this->walked_[level] == node) this->walked_[level] = path.before[level];
+        }
+      }
     }
     retire(offset_of(node), blob);
     return true;
@@ -200,7 +208,9 @@ class Write : public Towers<T> {
     const LatchGuard latch(latch_);
     // The thread that held the latch before may have failed: what it has left does not count.
     if (context_.platform.poisoned()) return fail(context_.platform.failure());
-    if (found == nullptr || erased(found)) {
+    if (this->walking()) {
+      if (Status s = this->confirm(probe, path, found); !s.ok()) return fail(std::move(s));
+    } else if (found == nullptr || erased(found)) {
       const std::uint32_t height = kMode == Mode::update ? 1 : height_for(probe);
       if (Status s = locate(probe, height, path, found); !s.ok()) return fail(std::move(s));
     }
@@ -215,8 +225,16 @@ class Write : public Towers<T> {
     if (fresh.node == 0) return Made::again;
     if (Status s = this->link(probe, path, fresh); !s.ok()) return fail(std::move(s));
     fresh.outgrown = this->tend(node_at(fresh.node));
-    note_node(probe, node_at(fresh.node), 1);
-    if (passed(probe)) count(1, size_of(fresh.node) + size_of(fresh.blob));
+    Node* node = node_at(fresh.node);
+    note_node(probe, node, 1);
+    if (passed(probe)) {
+      count(1, size_of(fresh.node) + size_of(fresh.blob));
+      const std::uint32_t height =
+          this->walking() ? height_of(context_.platform.load(node->state)) : 1;
+      for (std::uint32_t level = 1; level < height; ++level) {
+        if (this->walked_[level] == path.before[level]) this->walked_[level] = node;
+      }
+    }
     fresh.node = 0;
     fresh.blob = 0;
     return Made::done;
