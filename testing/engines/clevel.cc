@@ -119,6 +119,7 @@ const EngineUnderTest clevel{
     .directed = &directed,
     .trials = &trials,
     .image_cost = 3,
+    .random_operations = 60,
     .races = &clevel_races,
     .interleavings = &clevel_interleavings,
     .byte_latches = false,

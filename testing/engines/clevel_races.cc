@@ -313,15 +313,29 @@ InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
 std::vector<NamedInterleaving> clevel_interleavings() {
   return {{"levels_in_used_blocks", &levels_in_used_blocks},
           {"results_beside_writers", &results_beside_writers},
-          {"scans_beside_erases", &scans_beside_erases},
+          {"X3_scans_beside_erases",
+           &scans_beside_erases,
+           {"clevel.scan.dead:drop_flush", "clevel.scan.dead:drop_fence",
+            "clevel.scan.dead:delay_flush", "clevel.scan.dead:publish_first"}},
           {"erases_beside_the_rehash", &erases_beside_the_rehash},
-          {"reuse_beside_the_rehash", &reuse_beside_the_rehash},
-          {"reuse_beside_a_move", &reuse_beside_a_move},
-          {"inserts_into_a_new_map", &inserts_into_a_new_map},
-          {"inserts_into_a_new_level", &inserts_into_a_new_level},
-          {"reuse_after_an_undone_copy", &reuse_after_an_undone_copy},
+          {"I4_X4_reuse_beside_the_rehash",
+           &reuse_beside_the_rehash,
+           {"clevel.rehash.seal:drop_flush", "clevel.rehash.seal:drop_fence"}},
+          {"I4_X4_reuse_beside_a_move",
+           &reuse_beside_a_move,
+           {"clevel.move.slot:drop_flush", "clevel.move.slot:drop_fence"}},
+          {"inserts_into_a_new_map", &inserts_into_a_new_map, {"clevel.start.opened:drop_fence"}},
+          {"inserts_into_a_new_level",
+           &inserts_into_a_new_level,
+           {"clevel.ring.word:drop_flush", "clevel.ring.word:drop_fence",
+            "clevel.ring.word:delay_flush", "clevel.ring.word:publish_first"}},
+          {"X4_reuse_after_an_undone_copy",
+           &reuse_after_an_undone_copy,
+           {"clevel.rehash.undo:drop_flush"}},
           {"absence_beside_the_rehash", &absence_beside_the_rehash},
-          {"absence_beside_the_walk", &absence_beside_the_walk}};
+          {"X3_absence_beside_the_walk",
+           &absence_beside_the_walk,
+           {"clevel.mark.dead:drop_flush", "clevel.mark.dead:drop_fence"}}};
 }
 
 RaceList clevel_races() {

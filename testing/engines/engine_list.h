@@ -44,6 +44,9 @@ struct EngineUnderTest {
   // The cost of an image relative to phast's. The figures preset crosses an image in one of this
   // many points.
   std::uint32_t image_cost = 1;
+  // Fast tests explore every crash point of so many random workloads of so many operations.
+  std::size_t random_workloads = 2;
+  std::size_t random_operations = 120;
 
   // --- the scheduler ---
   RaceList (*races)();

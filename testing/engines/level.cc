@@ -197,6 +197,7 @@ const EngineUnderTest level{
     .arrays = true,
     .directed = &directed,
     .trials = &trials,
+    .random_workloads = 4,
     .races = &level_races,
     .interleavings = &level_interleavings,
     .byte_latches = false,

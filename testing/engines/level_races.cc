@@ -1,7 +1,6 @@
 // The scenarios of level hashing. Tables are tiny: two buckets of three slots over one, at first.
 // Which keys collide depends on the hash functions' seeds, which are the same in every run: setups
-// end just before the operation that moves an item or begins a resize. That they do is asserted by
-// tests/level/races_test.cc.
+// end just before the operation that moves an item or begins a resize.
 #include "testing/engines/level_races.h"
 
 #include <memory>
@@ -46,24 +45,30 @@ void add_pairs(RaceList& races) {
 }
 
 void add(RaceList& races, const std::string& name, const Ops& setup,
-         const std::vector<Ops>& threads, std::uint32_t thin) {
+         const std::vector<Ops>& threads, std::uint32_t thin,
+         const std::set<std::string>& reaches = {}) {
   races.push_back({.name = name,
                    .subjects = words(),
                    .setup = setup,
                    .threads = threads,
                    .thin = thin,
-                   .limits = kFew});
+                   .limits = kFew,
+                   .reaches = reaches});
 }
+
+const std::set<std::string> kResize{"level.resize.root", "level.drain.copy", "level.drain.clear"};
+const std::set<std::string> kMove{"level.move.record", "level.move.copy", "level.move.replace"};
 
 // L4, L11, E1, E9, E10, E14: a movement or an expansion beside a thread that looks for, changes or
 // passes what it moves. The second mutation of a thread drains, since nothing else does the work.
 void add_growth(RaceList& races) {
-  const auto add_to = [&](const std::string& what, const Setup& setup) {
+  const auto add_to = [&](const std::string& what, const Setup& setup,
+                          const std::set<std::string>& reaches) {
     const Ops grow{setup.next, update(10, 8)};
     const auto beside = [&](const char* hazards, const char* who, const Ops& other,
                             std::uint32_t thin) {
       add(races, std::string(hazards) + "_" + who + "Beside" + what, setup.before, {grow, other},
-          thin);
+          thin, reaches);
     };
     beside("L4_L11_E9_E10", "Finds", {find(10), find(30), find(40)}, 192);
     beside("L4_E1", "Writers", {erase(20), insert(20, 5), find(20)}, 384);
@@ -71,10 +76,11 @@ void add_growth(RaceList& races) {
     beside("L4_E1", "Inserts", {insert(500, 2), find(500)}, 384);
     beside("E14_E15", "Scan", {scan()}, 384);
   };
-  add_to("AMovement", until("level.move.copy", tens(60)));
-  add_to("AnExpansion", until("level.resize.root", tens(60)));
+  add_to("AMovement", until("level.move.copy", tens(60)), kMove);
+  add_to("AnExpansion", until("level.resize.root", tens(60)), kResize);
   const Setup first = until("level.resize.root", tens(60));
-  add_to("TheSecondExpansion", until("level.resize.root", tens(60), first.before.size() + 1));
+  add_to("TheSecondExpansion", until("level.resize.root", tens(60), first.before.size() + 1),
+         kResize);
 }
 
 // L9, L11, E2, E3, E5: the same beside a shrink: a table that has grown twice, emptied in an order
@@ -88,7 +94,7 @@ void add_shrinks(RaceList& races) {
   const auto beside = [&](const char* hazards, const char* who, const Ops& other,
                           std::uint32_t thin) {
     add(races, std::string(hazards) + "_" + who + "BesideAShrink", setup.before, {shrink, other},
-        thin);
+        thin, kResize);
   };
   beside("L11_E5", "Finds", {find(20), find(30)}, 384);
   beside("L9_E2_E3", "Inserts", {insert(500, 1), insert(510, 1), find(20)}, 1536);

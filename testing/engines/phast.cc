@@ -218,6 +218,7 @@ const EngineUnderTest phast{
     .subjects = &subjects,
     .directed = &directed,
     .trials = &trials,
+    .random_workloads = 4,
     .races = &phast_races,
     .interleavings = &phast_interleavings,
     .byte_latches = true,

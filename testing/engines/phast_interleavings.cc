@@ -39,18 +39,21 @@ InterleaveReport sum(const InterleaveReport& a, InterleaveReport b) {
   return b;
 }
 
-}  // namespace
-
+// A find, an insert, an erase and a scan that see another thread's update or erase before its
+// fence (1c, X3, G1, 7).
 InterleaveReport results_beside_writers(const std::string& name, bool quiet) {
   return beside_writers(phast_subjects<phast::IntegerCodec>({}), name, quiet, integer_key(5),
                         integer_key(6));
 }
 
+// The same with a value word inside a record.
 InterleaveReport results_beside_record_writers(const std::string& name, bool quiet) {
   return beside_writers(phast_subjects<phast::BytesCodec>({}), name, quiet, "customer1",
                         "customer2");
 }
 
+// A split whose insert finds the key taken; meanwhile a record that it moved away from is freed and
+// its block used again (G12, X4, 1h iv).
 InterleaveReport split_without_insert(const std::string& name, bool quiet) {
   const std::string value(30, 'v');
   Ops setup;
@@ -73,6 +76,7 @@ InterleaveReport split_without_insert(const std::string& name, bool quiet) {
                            {{1, mark_of("return")}, {0, done()}, {1, done()}});
 }
 
+// A leaf is unlinked, and another thread gets its block (G6, X4).
 InterleaveReport unlinked_leaf_reused(const std::string& name, bool quiet) {
   Ops setup;
   for (std::uint64_t i = 1; i <= 9; ++i) {
@@ -95,12 +99,23 @@ InterleaveReport unlinked_leaf_reused(const std::string& name, bool quiet) {
   return sum(report, interleaver.exhaustive(0));
 }
 
+}  // namespace
+
 std::vector<NamedInterleaving> phast_interleavings() {
   return {
-      {"results_beside_writers", &results_beside_writers},
-      {"results_beside_record_writers", &results_beside_record_writers},
-      {"split_without_insert", &split_without_insert},
-      {"unlinked_leaf_reused", &unlinked_leaf_reused},
+      {"P1c_X3_G1_P11_results_beside_writers",
+       &results_beside_writers,
+       {"phast.help.entry:drop_flush", "phast.help.entry:drop_fence",
+        "phast.update.value:drop_flush", "phast.erase.entry:drop_fence"}},
+      {"P1c_results_beside_record_writers",
+       &results_beside_record_writers,
+       {"phast.help.record:drop_flush", "phast.help.entry:drop_fence"}},
+      {"G12_X4_split_without_insert",
+       &split_without_insert,
+       {"phast.write.settle:drop_fence", "phast.split.zero:drop_flush"}},
+      {"G6_X4_unlinked_leaf_reused",
+       &unlinked_leaf_reused,
+       {"phast.unlink.next:drop_fence", "phast.unlink.next:drop_flush"}},
   };
 }
 

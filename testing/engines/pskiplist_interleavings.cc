@@ -286,9 +286,11 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
           {"W18_refused_beside_trims", &refused_beside_trims},
           {"V5_W1_W4_closed_beside_writes", &closed_beside_writes},
           {"V1_W3_new_beside_old", &new_beside_old},
-          {"W9_V18_links", &links},
+          {"W9_V18_links",
+           &links,
+           {"pskiplist.find.help:drop_flush", "pskiplist.find.help:drop_fence"}},
           {"W14_V4_V6_V10_limits_of_tags", &limits_of_tags},
-          {"V7_V8_new_blocks", &new_blocks},
+          {"V7_V8_new_blocks", &new_blocks, {"pskiplist.chain.link:drop_fence"}},
           {"W20_hints", &hints}};
 }
 

@@ -154,6 +154,8 @@ struct SkiplistUnderTest {
             .directed = &directed,
             .trials = &trials,
             .image_cost = 6,  // lookups among 2,600 keys in towers of 4
+            // Of ascs more is in flight at every moment.
+            .random_operations = Kind::kUpperDurable ? 120U : 45U,
             .races = races,
             .interleavings = &interleavings,
             .byte_latches = false,

@@ -2,6 +2,7 @@
 // of schedule. Each name begins with its hazards (docs/design/hazards.md).
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct Race {
   std::vector<std::vector<Op>> threads;
   std::uint32_t thin = 24;  // fast tests run one in this many schedules with two preemptions
   EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 12};
+  // What the race is about: a crash must cross each of these sites. Only of two threads.
+  std::set<std::string> reaches = {};
 
   bool exhaustive() const { return threads.size() < 3; }
 };
@@ -26,6 +29,8 @@ using InterleavingScenario = InterleaveReport (*)(const std::string& name, bool 
 struct NamedInterleaving {
   const char* name;
   InterleavingScenario run;
+  // SITE:op; mutants that this scenario notices, and that may need just this one.
+  std::vector<const char*> shows = {};
 };
 
 inline InterleaveOptions options_of(const Race& race, const std::string& engine) {

@@ -5,6 +5,7 @@
 
 #include "testing/crash/workloads.h"
 #include "testing/engines/clevel_subject.h"
+#include "testing/schedule/race_ops.h"
 #include "tests/support/explorations.h"
 
 namespace perdure::testing {
@@ -13,34 +14,12 @@ namespace {
 const MapSetup kWords{};
 const MapSetup kRecords{.values = ValueKind::bytes};
 
-std::string word(std::uint64_t value) {
-  return std::string(reinterpret_cast<const char*>(&value), 8);
-}
-Op insert(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::insert, integer_key(key), word(value)};
-}
-Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
-Op update(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::update, integer_key(key), word(value)};
-}
-
-// One workload, every crash point, every image that the limit allows.
+// One workload, beside steps of the background work.
 void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
                      const MapSetup& setup = kWords) {
-  Explorer explorer(clevel_subjects<clevel::IntegerCodec>(setup), beside_background(integer_op),
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = {.product = 1024, .random = 32, .sampled = 200},
-                     .battery = 60,
-                     .second_in = 20,
-                     .kill_in = 3,
-                     .explore_create = false});
-  const ExploreReport report = explorer.run(beside_background(workload));
-  std::printf("%s\n", report.summary().c_str());
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-  for (const std::string& site : sites) {
-    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
-  }
+  explore_workload(clevel_subjects<clevel::IntegerCodec>(setup), beside_background(integer_op),
+                   exact_options({.product = 1024, .random = 32, .sampled = 200}, 60),
+                   beside_background(workload), sites);
 }
 
 // 2a: a slot durable before its item names nothing, also where the block had another life.
@@ -206,13 +185,9 @@ TEST(ClevelCrash, LooksAheadWhenNothingDrains) {
 TEST(ClevelCrash, C12_GrowthOutrunsTheRehash) {
   std::vector<Op> ops;
   for (std::uint64_t key = 1; key <= 40; ++key) ops.push_back(insert(key, key));
-  Explorer explorer(clevel_subjects<clevel::IntegerCodec>(kWords), integer_op,
-                    {.name = test_name(), .capacity = 2 << 20, .second_in = 60});
-  const ExploreReport report = explorer.run(ops);
-  std::printf("%s\n", report.summary().c_str());
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-  EXPECT_TRUE(report.sites_crossed.contains("clevel.ring.word"));
-  EXPECT_TRUE(report.sites_crossed.contains("clevel.ahead.zero"));
+  explore_workload(clevel_subjects<clevel::IntegerCodec>(kWords), integer_op,
+                   {.capacity = 2 << 20, .second_in = 60}, ops,
+                   {"clevel.ring.word", "clevel.ahead.zero"});
 }
 
 // C10: which items are in use is known by the slots alone, wherever an insert or an erase was cut
@@ -245,23 +220,13 @@ TEST(ClevelCrash, ClosedItemsThatAreNotOpenedFirstAreLost) {
 
 TEST(ClevelCrash, RandomWords) {
   explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 3);
+          random_options(60, 12), 60, 3);
 }
 
 // 2b: the only pointer to an acknowledged value is replaced.
 TEST(ClevelCrash, P2b_RandomRecords) {
   explore(clevel_subjects<clevel::IntegerCodec>(kRecords), beside_background(integer_record_op),
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 40, 2);
-}
-
-TEST(ClevelCrash, CreateCrash) {
-  explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
-          {.capacity = 2 << 20,
-           .limits = {.product = 256, .random = 50, .sampled = 100},
-           .battery = 60,
-           .second_in = 40,
-           .kill_in = 2},
-          6, 1);
+          random_options(150, 20), 40, 2);
 }
 
 }  // namespace

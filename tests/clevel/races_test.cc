@@ -3,7 +3,6 @@
 // the table begins with six of them, so that 14 keys make a third level.
 #include <gtest/gtest.h>
 
-#include "testing/engines/clevel_races.h"
 #include "testing/engines/clevel_subject.h"
 #include "tests/support/schedules.h"
 
@@ -36,28 +35,21 @@ InterleaveReport explore(const std::string& part, const SubjectFactory& factory,
                                     .quiet = quiet});
   return interleaver.exhaustive(2, thinned(thin));
 }
-void expect_crossed(const InterleaveReport& report, const std::vector<const char*>& sites) {
-  expect_clean(report);
-  for (const char* site : sites) {
-    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
-  }
-}
-
 // C1: an update beside the rehash that copies the slot of its key.
 TEST(ClevelRaces, C1_UpdateBesideTheRehash) {
   for (const std::uint64_t key : {1, 2, 3}) {
-    expect_crossed(explore(std::to_string(key), words(), growing(),
-                           {{update(key, 7), find(key)}, steps_of_background(3)}, 48),
-                   {"clevel.rehash.copy", "clevel.update.word"});
+    expect_clean(explore(std::to_string(key), words(), growing(),
+                         {{update(key, 7), find(key)}, steps_of_background(3)}, 48),
+                 {"clevel.rehash.copy", "clevel.update.word"});
   }
 }
 
 // C2: an erase beside it; the copy of a dead item is undone.
 TEST(ClevelRaces, C2_EraseBesideTheRehash) {
   for (const std::uint64_t key : {1, 2, 3}) {
-    expect_crossed(explore(std::to_string(key), words(), growing(),
-                           {{erase(key), find(key), insert(key, 8)}, steps_of_background(3)}, 96),
-                   {"clevel.rehash.copy", "clevel.erase.state"});
+    expect_clean(explore(std::to_string(key), words(), growing(),
+                         {{erase(key), find(key), insert(key, 8)}, steps_of_background(3)}, 96),
+                 {"clevel.rehash.copy", "clevel.erase.state"});
   }
 }
 TEST(ClevelRaces, C2_BytesAreReplacedBesideAnErase) {
@@ -68,9 +60,9 @@ TEST(ClevelRaces, C2_BytesAreReplacedBesideAnErase) {
 // C3: the level that an insert has looked at becomes the last one, is sealed and goes.
 TEST(ClevelRaces, C3_InsertBesideTheRehash) {
   for (const std::uint64_t key : {31, 32, 33}) {
-    expect_crossed(explore(std::to_string(key), words(), growing(),
-                           {{insert(key, 7), find(key)}, steps_of_background(4)}, 96),
-                   {"clevel.rehash.copy", "clevel.insert.slot"});
+    expect_clean(explore(std::to_string(key), words(), growing(),
+                         {{insert(key, 7), find(key)}, steps_of_background(4)}, 96),
+                 {"clevel.rehash.copy", "clevel.insert.slot"});
   }
 }
 // Both make the level that is missing.
@@ -95,37 +87,20 @@ TEST(ClevelRaces, C4_TwoInsertsOfOneKey) {
 
 // X3: an insert returns while the erase before it waits for its fence; and what else may return.
 TEST(ClevelRaces, X3_ResultsBetweenStoreAndFence) {
-  struct Unfenced {
-    const char* part;
-    Op write;
-    const char* site;
-    Op other;
-  };
   const char* updates = "clevel.update.word";
   const char* erases = "clevel.erase.state";
   const char* inserts = "clevel.insert.slot";
-  const Unfenced cases[] = {{"update_find", update(5, 2), updates, find(5)},
-                            {"update_insert", update(5, 2), updates, insert(5, 3)},
-                            {"update_erase", update(5, 2), updates, erase(5)},
-                            {"erase_find", erase(5), erases, find(5)},
-                            {"erase_erase", erase(5), erases, erase(5)},
-                            {"erase_update", erase(5), erases, update(5, 3)},
-                            {"insert_find", insert(9, 1), inserts, find(9)},
-                            {"insert_update", insert(9, 1), inserts, update(9, 2)},
-                            {"insert_erase", insert(9, 1), inserts, erase(9)},
-                            {"insert_insert", insert(9, 1), inserts, insert(9, 2)}};
-  for (const Unfenced& c : cases) {
-    for (const bool flushed : {false, true}) {
-      Interleaver interleaver(words(), {.name = test_name(c.part),
-                                        .setup = {insert(5, 1), insert(6, 1)},
-                                        .threads = {{c.write}, {c.other}}});
-      const Until stop = flushed ? fence_of(c.site) : flush_of(c.site);
-      const auto report = interleaver.directed({{0, stop}, {1, done()}, {0, done()}});
-      for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-      ASSERT_EQ(report.legs.size(), 3U);
-      EXPECT_EQ(report.legs[1], LegEnd::reached) << c.part;
-    }
-  }
+  expect_results_between_store_and_fence(words(),
+                                         {{"update_find", update(5, 2), updates, find(5)},
+                                          {"update_insert", update(5, 2), updates, insert(5, 3)},
+                                          {"update_erase", update(5, 2), updates, erase(5)},
+                                          {"erase_find", erase(5), erases, find(5)},
+                                          {"erase_erase", erase(5), erases, erase(5)},
+                                          {"erase_update", erase(5), erases, update(5, 3)},
+                                          {"insert_find", insert(9, 1), inserts, find(9)},
+                                          {"insert_update", insert(9, 1), inserts, update(9, 2)},
+                                          {"insert_erase", insert(9, 1), inserts, erase(9)},
+                                          {"insert_insert", insert(9, 1), inserts, insert(9, 2)}});
 }
 
 // The help of each thread that returns is needed.
@@ -146,56 +121,17 @@ TEST(ClevelRaces, X3_WithoutHelpAResultIsLost) {
   }
 }
 
-// What only a certain interleaving shows, and that each shows it.
-TEST(ClevelRaces, I4_X3_X4_SealsAndDeathsAreDurable) {
-  struct Shown {
-    std::string_view scenario;
-    const char* site;
-    std::vector<Mutant> mutants;
-  };
-  const std::vector<Mutant> both{Mutant::drop_flush, Mutant::drop_fence};
-  const Shown all[] = {
-      {"scans_beside_erases",
-       "clevel.scan.dead",
-       {Mutant::drop_flush, Mutant::drop_fence, Mutant::delay_flush, Mutant::publish_first}},
-      {"reuse_beside_the_rehash", "clevel.rehash.seal", both},
-      {"reuse_beside_a_move", "clevel.move.slot", both},
-      {"reuse_after_an_undone_copy", "clevel.rehash.undo", {Mutant::drop_flush}},
-      {"absence_beside_the_walk", "clevel.mark.dead", both},
-      {"inserts_into_a_new_map", "clevel.start.opened", {Mutant::drop_fence}},
-      {"inserts_into_a_new_level",
-       "clevel.ring.word",
-       {Mutant::drop_flush, Mutant::drop_fence, Mutant::delay_flush, Mutant::publish_first}},
-  };
-  for (const NamedInterleaving& interleaving : clevel_interleavings()) {
-    // Of every two keys, one after the other: minutes under a sanitizer.
-    if (sanitized() && std::string_view(interleaving.name) == "reuse_beside_a_move") continue;
-    const std::string name = test_name(interleaving.name);
-    expect_clean(interleaving.run(name, false));
-    for (const Shown& shown : all) {
-      // A sanitizer has nothing to say of planted bugs.
-      if (shown.scenario != interleaving.name || sanitized()) continue;
-      for (const Mutant mutant : shown.mutants) {
-        const ScopedMutant scoped(shown.site, mutant);
-        ASSERT_TRUE(scoped.matched()) << shown.site;
-        EXPECT_FALSE(interleaving.run(name + "_red", /*quiet=*/true).ok())
-            << shown.site << ":" << mutant_name(mutant);
-      }
-    }
-  }
-}
-
 // An insert moves an item, in whose place other threads look, change it, take it away.
 TEST(ClevelRaces, C1_C2_C3_ItemsMoveUpBesideOthers) {
   const Ops setup = keys_up_to(9);
   // Items move when the walk of the open is over.
   const Ops fill = with(steps_of_background(8), inserts({31, 32, 33, 34}));
   for (const std::uint64_t key : {1, 4, 7}) {
-    expect_crossed(explore(std::to_string(key), words(), setup,
-                           {fill, {update(key, 7), find(key), erase(key), insert(key, 8)}}, 384),
-                   {"clevel.move.slot"});
+    expect_clean(explore(std::to_string(key), words(), setup,
+                         {fill, {update(key, 7), find(key), erase(key), insert(key, 8)}}, 384),
+                 {"clevel.move.slot"});
   }
-  expect_crossed(
+  expect_clean(
       explore("two", words(), setup, {fill, {insert(41, 1), insert(42, 1), erase(1)}}, 384),
       {"clevel.move.slot"});
 }
@@ -206,9 +142,9 @@ TEST(ClevelRaces, C14_CompactBesideOthers) {
   for (std::uint64_t key = 1; key <= 22; ++key) setup.push_back(erase(key));
   setup = with(setup, steps_of_background(200));
   const Ops compact = with(steps_of_background(8), {{OpKind::compact, {}, {}}});
-  expect_crossed(explore("mutations", words(), setup,
-                         {compact, {update(23, 7), erase(24), insert(31, 1), find(25)}}, 4096),
-                 {"clevel.ring.word", "clevel.rehash.copy"});
+  expect_clean(explore("mutations", words(), setup,
+                       {compact, {update(23, 7), erase(24), insert(31, 1), find(25)}}, 4096),
+               {"clevel.ring.word", "clevel.rehash.copy"});
   if (sanitized()) return;  // a minute there
   expect_clean(explore("inserts", words(), setup,
                        {compact, {insert(31, 1), insert(32, 1), insert(33, 1), find(26)}}, 4096));
@@ -216,7 +152,7 @@ TEST(ClevelRaces, C14_CompactBesideOthers) {
 
 // P4a: items move while the sweep marks what the process before left.
 TEST(ClevelRaces, P4a_ItemsMoveBesideTheSweep) {
-  expect_crossed(
+  expect_clean(
       explore({}, words(), with(growing(), {reopen()}),
               {steps_of_background(8), {erase(1), insert(31, 1), insert(32, 2), find(2)}}, 512),
       {"clevel.rehash.copy"});
@@ -245,7 +181,7 @@ TEST(ClevelRaces, C4_P4a_TheWalkEndsBesideAnEraser) {
        .threads = {{erase(5)}, with(steps_of_background(8), {insert(5, 2), find(5)})}});
   const auto report =
       interleaver.sweep({{0, flush_of("clevel.erase.state")}}, 0, {{1, done()}, {0, done()}});
-  expect_crossed(report, {"clevel.mark.slot"});
+  expect_clean(report, {"clevel.mark.slot"});
   EXPECT_LE(report.blocked, 4U) << "it waits only where the eraser has the latch of the bucket";
 }
 

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
@@ -21,15 +19,6 @@ namespace {
 using Numbers = Map<std::uint64_t, std::uint64_t>;
 constexpr MapOptions kClevel{.engine = Engine::clevel};
 
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-// In place: another file would be a copy.
-void put_bytes(const std::string& path, const std::string& bytes) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
 // Of the only map in the file.
 clevel::layout::Root root_in(const std::string& bytes) {
   for (std::size_t at = 0; at + sizeof(clevel::layout::Root) <= bytes.size(); at += 64) {
@@ -41,7 +30,7 @@ clevel::layout::Root root_in(const std::string& bytes) {
 }
 // Its secret.
 clevel::Seed seed_in(const std::string& path) {
-  const clevel::layout::Root root = root_in(bytes_of(path));
+  const clevel::layout::Root root = root_in(read_bytes(path));
   return {.a = root.seed[0], .b = root.seed[1]};
 }
 // Where its buckets lie in which a slot is used.
@@ -270,7 +259,7 @@ constexpr PoolOptions kDriven{
 // A closed pool whose map lacks slots: what is there is served; once the walk has been through the
 // table no lookup returns "absent", nothing is vouched for, and the next open knows at once.
 void expect_lost(const std::string& path, const std::string& bytes, std::uint64_t entries) {
-  put_bytes(path, bytes);
+  write_bytes(path, bytes);
   for (const bool again : {false, true}) {
     Pool pool = open_pool(path, kDriven);
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
@@ -312,7 +301,7 @@ TEST(Clevel, ALineOfSlotsThatIsLostIsFoundByTheWalk) {
     for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
     must(pool.close());
   }
-  const std::string closed = bytes_of(path);
+  const std::string closed = read_bytes(path);
   const std::vector<std::size_t> used = used_buckets(closed);
   ASSERT_GT(used.size(), 200U);
   for (std::size_t i = 0; i < used.size(); i += san() ? 40 : 4) {
@@ -321,7 +310,7 @@ TEST(Clevel, ALineOfSlotsThatIsLostIsFoundByTheWalk) {
     std::memset(bytes.data() + used[i], 0, 64);
     expect_lost(path, bytes, entries);
   }
-  put_bytes(path, closed);
+  write_bytes(path, closed);
   Pool pool = open_pool(path, kDriven);
   expect_sound(pool);
   must(pool.close());
@@ -338,7 +327,7 @@ TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
     for (std::uint64_t i = 0; i < entries; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
     must(pool.close());
   }
-  const std::string closed = bytes_of(path);
+  const std::string closed = read_bytes(path);
   const std::size_t cut = std::ranges::max(used_buckets(closed)) / 4096 * 4096;
   ASSERT_NO_THROW(root_in(closed.substr(0, cut))) << "the root block is to stay";
   {
@@ -351,9 +340,9 @@ TEST(Clevel, SlotsWhosePagesAreNotTheFilesAreNotTakenForLost) {
     EXPECT_EQ(code_of(map.get(1)), StatusCode::poisoned);
     EXPECT_EQ(pool.close(), StatusCode::poisoned);
   }
-  std::string mended = bytes_of(path);
+  std::string mended = read_bytes(path);
   ASSERT_EQ(mended.size(), cut);
-  put_bytes(path, mended + closed.substr(cut));
+  write_bytes(path, mended + closed.substr(cut));
   Pool pool = open_pool(path, kDriven);
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
   while (must(pool.run_background())) {
@@ -371,7 +360,7 @@ TEST(Clevel, SlotsInAnotherPlaceAreFoundByTheWalk) {
     for (std::uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(was_absent(map.insert(i, i + 1)));
     must(pool.close());
   }
-  const std::string closed = bytes_of(path);
+  const std::string closed = read_bytes(path);
   const std::vector<std::size_t> used = used_buckets(closed);
   ASSERT_GT(used.size(), 50U);
   for (std::size_t i = 1; i < used.size(); i += 5) {
@@ -379,7 +368,7 @@ TEST(Clevel, SlotsInAnotherPlaceAreFoundByTheWalk) {
     std::swap_ranges(bytes.begin() + static_cast<std::ptrdiff_t>(used[i]),
                      bytes.begin() + static_cast<std::ptrdiff_t>(used[i] + 64),
                      bytes.begin() + static_cast<std::ptrdiff_t>(used[i - 1]));
-    put_bytes(path, bytes);
+    write_bytes(path, bytes);
     Pool pool = open_pool(path, kDriven);
     EXPECT_FALSE(must(pool.check()).ok()) << i;
     EXPECT_EQ(pool.close(), StatusCode::corruption) << i;
@@ -397,13 +386,13 @@ TEST(Clevel, ASealWhereNothingDrainsIsFoundByTheWalk) {
     }
     must(pool.close());
   }
-  std::string bytes = bytes_of(path);
+  std::string bytes = read_bytes(path);
   ASSERT_LE(std::ranges::count_if(root_in(bytes).levels, [](auto level) { return level != 0; }), 2)
       << "something drains";
   std::memcpy(bytes.data() + used_buckets(bytes).front(), &clevel::kSealed, 8);
   testing::fix_engines(bytes);
   testing::fix_pool(bytes);
-  put_bytes(path, bytes);
+  write_bytes(path, bytes);
   Pool pool = open_pool(path, kDriven);
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
   while (pool.run_background().value_or(false)) {

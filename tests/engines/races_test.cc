@@ -1,5 +1,6 @@
 // Every engine's races: all schedules with one preemption, a part of those with two, and with three
-// threads some under random priorities. perdure-interleave runs them all.
+// threads some under random priorities. perdure-interleave runs them all. They reach what they are
+// about.
 #include "testing/schedule/races.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,8 @@ TEST_P(Races, NoScheduleViolatesAnything) {
   InterleaveOptions options = options_of(race, engine);
   Interleaver interleaver(race.subjects, options);
   expect_clean(race.exhaustive() ? interleaver.exhaustive(2, thinned(race.thin))
-                                 : interleaver.pct(sanitized() ? 60 : 1000, 3));
+                                 : interleaver.pct(sanitized() ? 60 : 1000, 3),
+               race.reaches);
 }
 
 }  // namespace

@@ -29,34 +29,6 @@ std::vector<Op> inserts(std::uint64_t n) {
   return ops;
 }
 
-TEST(LevelCrash, RandomWords) {
-  const ExploreReport report = explore(
-      level_subjects<level::IntegerCodec>(kWords), integer_op,
-      {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 4);
-  EXPECT_GE(report.second_images, at_least(1));
-}
-
-TEST(LevelCrash, RandomRecords) {
-  explore(level_subjects<level::IntegerCodec>(kRecords), integer_record_op,
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 3);
-}
-
-TEST(LevelCrash, RandomByteStrings) {
-  explore(level_subjects<level::BytesCodec>(kRecords), bytes_op,
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 3);
-}
-
-// G10: nothing that opens before it is whole.
-TEST(LevelCrash, G10_CreateCrash) {
-  explore(level_subjects<level::IntegerCodec>(kWords), integer_op,
-          {.capacity = 2 << 20,
-           .limits = {.product = 1024, .random = 100, .sampled = 300},
-           .battery = 60,
-           .second_in = 40,
-           .kill_in = 2},
-          6, 2);
-}
-
 // L1, L2, L6, 3a: item and token in one line; an update is the old value or the new one.
 TEST(LevelCrash, L1_L6_OneLine) {
   explore_exactly({insert(5, 1), insert(6, 2), update(5, 7), erase(5), insert(7, 3), erase(6),
@@ -249,37 +221,6 @@ TEST(LevelCrash, L9_E16_CollidingKeysAreRefused) {
   std::vector<std::string> violations;
   subject.check(violations);
   EXPECT_TRUE(violations.empty()) << violations.front();
-}
-
-// X1: killed at every crash point, the machine goes on, and loses power during recovery or after.
-TEST(LevelCrash, X1_KillThenPowerLoss) {
-  const ExploreReport report =
-      explore(level_subjects<level::IntegerCodec>(kWords), integer_op,
-              {.capacity = 2 << 20,
-               .limits = {.product = 4, .random = 1, .sampled = 4},
-               .second_limits = {.product = 24, .random = 8, .sampled = 24},
-               .battery = 60,
-               .kill_in = 1,
-               .second_ops = 5,
-               .explore_create = false,
-               .close_at_end = false},
-              30, 2);
-  EXPECT_GE(report.kill_runs, at_least(20));
-}
-
-// G11: power fails again inside recovery, and recovery starts once more.
-TEST(LevelCrash, G11_SecondCrashInsideRecovery) {
-  const ExploreReport report =
-      explore(level_subjects<level::IntegerCodec>(kWords), integer_op,
-              {.capacity = 2 << 20,
-               .limits = {.product = 32, .random = 4, .sampled = 32},
-               .second_limits = {.product = 24, .random = 8, .sampled = 24},
-               .battery = 60,
-               .second_in = 6,
-               .second_ops = 2,
-               .explore_create = false},
-              60, 2);
-  EXPECT_GE(report.second_images, at_least(100));
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,15 +21,6 @@ constexpr MapOptions kSmall{.engine = Engine::level, .level = {.buckets = 2}};
 constexpr PoolOptions kDriven{
     .durability = Durability::process, .max_size = 64_MiB, .background_threads = 0};
 
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-// In place: another file would be a copy, and not trusted.
-void put_bytes(const std::string& path, const std::string& bytes) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
 // Of the only map in the file.
 std::size_t root_in(const std::string& bytes) {
   for (std::size_t at = 0; at + sizeof(level::layout::Root) <= bytes.size(); at += 64) {
@@ -54,12 +43,12 @@ TEST(Level, EveryBitOfTheWordThatNamesTheLevelsIsChecked) {
     ASSERT_GT(map.stats().resizes.size(), 5U);
     must(pool.close());
   }
-  const std::string closed = bytes_of(path);
+  const std::string closed = read_bytes(path);
   const std::size_t word = root_in(closed) + offsetof(level::layout::Root, descriptor);
   for (std::size_t bit = 0; bit < 64; ++bit) {
     std::string flipped = closed;
     flipped[word + bit / 8] = static_cast<char>(flipped[word + bit / 8] ^ 1 << bit % 8);
-    put_bytes(path, flipped);
+    write_bytes(path, flipped);
     auto pool = Pool::open(path, kDriven);
     if (!pool) {
       EXPECT_EQ(pool.error(), StatusCode::corruption) << bit;
@@ -69,7 +58,7 @@ TEST(Level, EveryBitOfTheWordThatNamesTheLevelsIsChecked) {
       EXPECT_EQ(map.error(), StatusCode::corruption) << bit;
     }
   }
-  put_bytes(path, closed);
+  write_bytes(path, closed);
   Pool pool = open_pool(path, kDriven);
   auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kSmall));
   for (std::uint64_t i = 0; i < 2'000; ++i) ASSERT_EQ(must(map.get(i)), std::optional(i));
@@ -89,7 +78,7 @@ void expect_lost_lines_found(K (*key_of)(std::uint64_t), const V& value) {
     }
     must(pool.close());
   }
-  const std::string closed = bytes_of(path);
+  const std::string closed = read_bytes(path);
   level::layout::Root root;
   std::memcpy(&root, closed.data() + root_in(closed), sizeof(root));
   level::layout::Descriptor descriptor;
@@ -97,7 +86,7 @@ void expect_lost_lines_found(K (*key_of)(std::uint64_t), const V& value) {
   ASSERT_EQ(descriptor.levels, 2U);
   const std::string zero(64, '\0');
   const auto expect_found = [&](const std::string& bytes, std::size_t line) {
-    put_bytes(path, bytes);
+    write_bytes(path, bytes);
     EXPECT_EQ(code_of(Pool::open(path, kDriven)), StatusCode::corruption) << "line at " << line;
   };
   std::vector<std::size_t> used;
@@ -123,7 +112,7 @@ void expect_lost_lines_found(K (*key_of)(std::uint64_t), const V& value) {
                      bytes.begin() + static_cast<std::ptrdiff_t>(used[i - 1]));
     expect_found(bytes, used[i]);
   }
-  put_bytes(path, closed);
+  write_bytes(path, closed);
   Pool pool = open_pool(path, kDriven);
   expect_sound(pool);
 }

@@ -16,22 +16,10 @@ Op put(const std::string& key, const std::string& value) { return {OpKind::upser
 Op erase(const std::string& key) { return {OpKind::erase, key, {}}; }
 
 void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites) {
-  ExploreOptions options = exact_options();
-  options.limits = {.product = 512, .random = 32, .sampled = 150};
-  options.battery = 80;
+  ExploreOptions options = exact_options({.product = 512, .random = 32, .sampled = 150}, 80);
   options.second_in = 100;
   options.kill_in = 6;
   explore_workload(phast_subjects<phast::BytesCodec>(kBytes), bytes_op, options, workload, sites);
-}
-
-TEST(PhastBytesCrash, RandomBytes) {
-  explore(phast_subjects<phast::BytesCodec>(kBytes), bytes_op,
-          {.capacity = 2 << 20,
-           .limits = kFew,
-           .second_in = 100,
-           .kill_in = 20,
-           .explore_create = false},
-          100, 3);
 }
 
 TEST(PhastBytesCrash, RandomWordValues) {
@@ -76,21 +64,18 @@ TEST(PhastBytesCrash, P1h_RecordsAreDurableBeforeTheyAreNamed) {
 
 // 1h (iv): a moved entry is durably zero before its record can be freed and used again.
 TEST(PhastBytesCrash, P1h_MovedEntriesDoNotDangle) {
-  Explorer explorer(phast_subjects<phast::BytesCodec, WideGeometry>(kBytes), dense_op,
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = kFew,
-                     .battery = 80,
-                     .second_in = 40,
-                     .kill_in = 6,
-                     .second_ops = 12,
-                     .explore_create = false});
-  const ExploreReport report = explorer.run(moved_entries(2));
-  std::printf("%s\n", report.summary().c_str());
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-  for (const char* site : {"phast.split.link", "phast.erase.entry", "phast.recover.zero"}) {
-    EXPECT_TRUE(sanitized() || report.sites_crossed.contains(site)) << site;
-  }
+  const ExploreReport report =
+      explore_workload(phast_subjects<phast::BytesCodec, WideGeometry>(kBytes), dense_op,
+                       {.capacity = 2 << 20,
+                        .limits = kFew,
+                        .battery = 80,
+                        .second_in = 40,
+                        .kill_in = 6,
+                        .second_ops = 12,
+                        .explore_create = false},
+                       moved_entries(2));
+  if (sanitized()) return;
+  expect_crossed(report, {"phast.split.link", "phast.erase.entry", "phast.recover.zero"});
 }
 
 // Leaves that empty are unlinked, durably, before their blocks serve again.

@@ -18,29 +18,6 @@ void explore_exactly(const std::vector<Op>& workload, const std::set<std::string
                    workload, sites);
 }
 
-TEST(PhastCrash, RandomWords) {
-  const ExploreReport report = explore(
-      phast_subjects<phast::IntegerCodec>(kWords), integer_op,
-      {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 4);
-  EXPECT_GE(report.second_images, at_least(0));
-}
-
-TEST(PhastCrash, RandomRecords) {
-  explore(phast_subjects<phast::IntegerCodec>(kRecords), integer_record_op,
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 3);
-}
-
-// P13, G10: nothing that opens before it is whole. Every image of create and of the first open.
-TEST(PhastCrash, P13_CreateCrash) {
-  explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
-          {.capacity = 2 << 20,
-           .limits = {.product = 1024, .random = 100, .sampled = 300},
-           .battery = 60,
-           .second_in = 40,
-           .kill_in = 2},
-          6, 2);
-}
-
 // 1a: an entry is absent, or whole; a reused slot never pairs an old key with a new value.
 TEST(PhastCrash, P1a_SlotReuse) {
   explore_exactly({insert(5, 1), insert(6, 2), erase(5), insert(7, 3), erase(6), insert(5, 4),
@@ -129,39 +106,6 @@ TEST(PhastCrash, P19_EqualFingerprints) {
   ops.push_back({OpKind::reopen, {}, {}});
   for (const std::uint64_t key : keys) ops.push_back({OpKind::find, integer_key(key), {}});
   explore_exactly(ops, {"phast.insert.entry", "phast.update.value", "phast.erase.entry"});
-}
-
-// X1: killed at every crash point, the machine goes on, and loses power during recovery or after
-// it.
-TEST(PhastCrash, X1_KillThenPowerLoss) {
-  const ExploreReport report =
-      explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
-              {.capacity = 2 << 20,
-               .limits = {.product = 4, .random = 1, .sampled = 4},
-               .second_limits = {.product = 24, .random = 8, .sampled = 24},
-               .battery = 60,
-               .kill_in = 1,
-               .second_ops = 5,
-               .explore_create = false,
-               .close_at_end = false},
-              30, 2);
-  EXPECT_GE(report.kill_runs, at_least(20));
-  EXPECT_GE(report.second_images, at_least(200));
-}
-
-// G11: power fails again inside recovery, and recovery starts once more.
-TEST(PhastCrash, G11_SecondCrashInsideRecovery) {
-  const ExploreReport report =
-      explore(phast_subjects<phast::IntegerCodec>(kWords), integer_op,
-              {.capacity = 2 << 20,
-               .limits = {.product = 32, .random = 4, .sampled = 32},
-               .second_limits = {.product = 24, .random = 8, .sampled = 24},
-               .battery = 60,
-               .second_in = 6,
-               .second_ops = 2,
-               .explore_create = false},
-              40, 2);
-  EXPECT_GE(report.second_images, at_least(200));
 }
 
 TEST(PhastCrash, PoolFullIsNoCrashState) {

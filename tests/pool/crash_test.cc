@@ -39,19 +39,10 @@ TEST(PoolCrash, H4f_CreateAndDropMaps) {
     for (char map = 0; map < 3; ++map) ops.push_back({OpKind::drop, std::string(1, map), {}});
     ops.push_back({OpKind::reopen, {}, {}});
   }
-  Explorer explorer(phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = kFew,
-                     .battery = 60,
-                     .second_in = 200,
-                     .kill_in = 6});
-  const ExploreReport report = explorer.run(ops);
-  std::printf("%s\n", report.summary().c_str());
-  EXPECT_TRUE(report.ok());
-  for (const char* site : {"pool.root.add", "pool.root.drop", "pool.header.write"}) {
-    EXPECT_TRUE(report.sites_crossed.contains(site)) << site;
-  }
+  explore_workload(
+      phast_subjects<phast::IntegerCodec>(kThreeMaps), pool_op,
+      {.capacity = 2 << 20, .limits = kFew, .battery = 60, .second_in = 200, .kill_in = 6}, ops,
+      {"pool.root.add", "pool.root.drop", "pool.header.write"});
 }
 
 // P13: after a crash anywhere in create there is no pool, or a whole one.
@@ -64,9 +55,7 @@ TEST(PoolCrash, P13_CreateCrash) {
                                         .kill_in = 1,
                                         .close_at_end = false},
                                        0, 1);
-  for (const char* site : {"storage.sync", "pool.create.header", "pool.root.add"}) {
-    EXPECT_TRUE(report.sites_crossed.contains(site)) << site;
-  }
+  expect_crossed(report, {"storage.sync", "pool.create.header", "pool.root.add"});
 }
 
 // 4e: space, then table, then the header's size. A crash in between leaves a longer file, never a
@@ -76,20 +65,15 @@ TEST(PoolCrash, H4e_Growth) {
   for (std::uint64_t i = 0; i < 24; ++i) {
     ops.push_back({OpKind::upsert, integer_key(i), std::string(1500, static_cast<char>('a' + i))});
   }
-  Explorer explorer(phast_subjects<phast::IntegerCodec>({.values = ValueKind::bytes}),
-                    integer_record_op,
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = kFew,
-                     .battery = 40,
-                     .second_in = 100,
-                     .kill_in = 4,
-                     .explore_create = false});
-  const ExploreReport report = explorer.run(ops);
-  std::printf("%s\n", report.summary().c_str());
-  EXPECT_TRUE(report.ok());
-  EXPECT_TRUE(report.sites_crossed.contains("storage.sync"));
-  EXPECT_TRUE(report.sites_crossed.contains("heap.extent.assign"));
+  explore_workload(phast_subjects<phast::IntegerCodec>({.values = ValueKind::bytes}),
+                   integer_record_op,
+                   {.capacity = 2 << 20,
+                    .limits = kFew,
+                    .battery = 40,
+                    .second_in = 100,
+                    .kill_in = 4,
+                    .explore_create = false},
+                   ops, {"storage.sync", "heap.extent.assign"});
 }
 
 // X1, G7 for the headers: a kill inside a header write, a reopen, and a power failure inside the
@@ -100,19 +84,16 @@ TEST(PoolCrash, X1_KilledWhileClosing) {
     ops.push_back({OpKind::upsert, integer_key(i), std::string(8, 'x')});
     ops.push_back({OpKind::reopen, {}, {}});
   }
-  Explorer explorer(phast_subjects<phast::IntegerCodec>({}), integer_op,
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = {.product = 64, .random = 8, .sampled = 30},
-                     .second_limits = {.product = 1024, .random = 60, .sampled = 120},
-                     .battery = 30,
-                     .second_in = 10,
-                     .kill_in = 1,
-                     .second_ops = 1,
-                     .explore_create = false});
-  const ExploreReport report = explorer.run(ops);
-  std::printf("%s\n", report.summary().c_str());
-  EXPECT_TRUE(report.ok());
+  explore_workload(phast_subjects<phast::IntegerCodec>({}), integer_op,
+                   {.capacity = 2 << 20,
+                    .limits = {.product = 64, .random = 8, .sampled = 30},
+                    .second_limits = {.product = 1024, .random = 60, .sampled = 120},
+                    .battery = 30,
+                    .second_in = 10,
+                    .kill_in = 1,
+                    .second_ops = 1,
+                    .explore_create = false},
+                   ops);
 }
 
 TEST(PoolCrash, H4f_RootsAreDurableWhenAcknowledged) { EXPECT_EQ(durable_roots(), ""); }
@@ -147,16 +128,13 @@ TEST(PoolCrash, H5a_ProcessModeIsNeverServedSilently) {
                     : i % 5 == 3 ? Op{OpKind::sync, {}, {}}
                                  : integer_record_op(random));
     }
-    Explorer explorer(phast_subjects<phast::IntegerCodec>(setup), integer_record_op,
-                      {.name = test_name(),
-                       .capacity = 2 << 20,
-                       .limits = {.product = 64, .random = 40, .sampled = 80},
-                       .battery = 20,
-                       .explore_create = false,
-                       .process_mode = true});
-    const ExploreReport report = explorer.run(ops);
-    std::printf("%s\n", report.summary().c_str());
-    EXPECT_TRUE(report.ok());
+    explore_workload(phast_subjects<phast::IntegerCodec>(setup), integer_record_op,
+                     {.capacity = 2 << 20,
+                      .limits = {.product = 64, .random = 40, .sampled = 80},
+                      .battery = 20,
+                      .explore_create = false,
+                      .process_mode = true},
+                     ops);
   }
 }
 

@@ -9,8 +9,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <thread>
@@ -20,6 +18,7 @@
 
 #include "testing/torture/lossy_target.h"
 #include "tests/support/little_pool.h"
+#include "tests/support/support.h"
 
 namespace perdure {
 namespace {
@@ -120,17 +119,13 @@ TEST_F(RestartAtOnce, ACheckFinishesTheSweep) {
 // Marking finds damage while the pool serves: no checksum covers the content then.
 TEST_F(RestartAtOnce, DamageFoundBehindTheOpenIsNotBuried) {
   make();
-  std::string bytes;
-  {
-    std::ifstream file(path_, std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
-  }
+  std::string bytes = test::read_bytes(path_);
   const std::uint64_t magic = testing::LittleEngine<RealPlatform>::kMagic;
   const std::size_t root = bytes.find(std::string_view(reinterpret_cast<const char*>(&magic), 8));
   ASSERT_NE(root, std::string::npos);
   const std::uint64_t nowhere = 3;  // replaces the last slot's block
   std::memcpy(&bytes[root + 64 + 119 * 16], &nowhere, sizeof(nowhere));
-  std::ofstream(path_, std::ios::binary | std::ios::in).write(bytes.data(), std::ssize(bytes));
+  test::write_bytes(path_, bytes);
   {
     Pool observed = open({.mode = OpenMode::read_only});
     const auto map = observed.map<std::uint64_t, std::uint64_t>("m", kLittle);

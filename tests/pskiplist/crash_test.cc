@@ -67,63 +67,29 @@ class AllSpace {
   std::vector<std::uint64_t> blocks_;
 };
 
-// One workload of versions, every crash point, every image that the limit allows.
+// One workload of versions.
 void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
                      const std::vector<Op>& prepare = {}) {
-  Explorer explorer(versioned_subjects(kWords), versioned_op,
-                    {.name = test_name(),
-                     .capacity = 2 << 20,
-                     .limits = {.product = 1024, .random = 32, .sampled = 200},
-                     .battery = 60,
-                     .second_in = 20,
-                     .kill_in = 3,
-                     .prepare = prepare,
-                     .explore_create = false});
-  const ExploreReport report = explorer.run(workload);
-  std::printf("%s\n", report.summary().c_str());
-  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-  for (const std::string& site : sites) {
-    EXPECT_TRUE(report.sites_crossed.contains(site)) << site << " was not crossed by a crash";
-  }
-}
-
-// As an ordered map: nothing is tagged.
-TEST(PskiplistCrash, RandomWords) {
-  const ExploreReport report = explore(
-      pskiplist_subjects<pskiplist::IntegerCodec>(kWords), integer_op,
-      {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 120, 2);
-  EXPECT_GE(report.second_images, at_least(1));
-}
-
-TEST(PskiplistCrash, RandomRecords) {
-  explore(pskiplist_subjects<pskiplist::IntegerCodec>(kRecords), integer_record_op,
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 2);
-}
-
-TEST(PskiplistCrash, RandomByteStrings) {
-  explore(pskiplist_subjects<pskiplist::BytesCodec>(kRecords), bytes_op,
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, 80, 1);
+  ExploreOptions options = exact_options({.product = 1024, .random = 32, .sampled = 200}, 60);
+  options.prepare = prepare;
+  explore_workload(versioned_subjects(kWords), versioned_op, options, workload, sites);
 }
 
 // V5, V6: what a tag has named reads the same after every crash; what is written after it does not
 // reach it. Tags, trims and rollbacks at random.
 TEST(PskiplistCrash, V5_V6_RandomVersions) {
-  const ExploreReport report = explore(
-      versioned_subjects(kWords), versioned_op,
-      {.capacity = 2 << 20, .second_in = 40, .kill_in = 10, .explore_create = false}, 80, 2);
-  EXPECT_GE(report.second_images, at_least(1));
+  explore(versioned_subjects(kWords), versioned_op, random_options(40, 10), 80, 2);
 }
 
 // The same with records, which each version has its own of: replaced, dropped, voided, given back.
 TEST(PskiplistCrash, V5_V16_W13_RandomVersionsOfRecords) {
-  explore(versioned_subjects(kRecords), versioned_record_op,
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 1);
+  explore(versioned_subjects(kRecords), versioned_record_op, random_options(60, 12), 60, 1);
 }
 TEST(PskiplistCrash, V5_V16_W13_RandomVersionsOfByteStrings) {
   explore(versioned_subjects<pskiplist::BytesCodec>(kRecords), versioned_bytes_op,
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 1);
+          random_options(60, 12), 60, 1);
   explore(versioned_subjects<pskiplist::BytesCodec>(kWords), reopening(versioned_bytes_word_op),
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, 60, 1);
+          random_options(60, 12), 60, 1);
 }
 
 // V1, V6: nothing depends on how far other operations have come: a version and what came after it,
@@ -415,45 +381,17 @@ TEST(PskiplistCrash, G6_AFailedInsertKeepsItsRecord) {
   heap.discard(*block);
 }
 
-// G10: nothing that opens before it is whole.
-TEST(PskiplistCrash, G10_CreateCrash) {
-  explore(pskiplist_subjects<pskiplist::IntegerCodec>(kWords), integer_op,
-          {.capacity = 2 << 20,
-           .limits = {.product = 1024, .random = 100, .sampled = 300},
-           .battery = 60,
-           .second_in = 40,
-           .kill_in = 2},
-          6, 2);
-}
-
 // X1: killed at every crash point, the machine goes on, and loses power during recovery or after.
 TEST(PskiplistCrash, X1_KillThenPowerLoss) {
   const ExploreReport report =
-      explore(versioned_subjects(kWords), versioned_op,
-              {.capacity = 2 << 20,
-               .limits = {.product = 4, .random = 1, .sampled = 4},
-               .second_limits = {.product = 24, .random = 8, .sampled = 24},
-               .battery = 60,
-               .kill_in = 1,
-               .second_ops = 5,
-               .explore_create = false,
-               .close_at_end = false},
-              30, 2);
+      explore(versioned_subjects(kWords), versioned_op, kill_options(), 30, 2);
   EXPECT_GE(report.kill_runs, at_least(20));
 }
 
 // G11: power fails again inside recovery, and recovery starts once more.
 TEST(PskiplistCrash, G11_SecondCrashInsideRecovery) {
   const ExploreReport report =
-      explore(versioned_subjects(kWords), versioned_op,
-              {.capacity = 2 << 20,
-               .limits = {.product = 32, .random = 4, .sampled = 32},
-               .second_limits = {.product = 24, .random = 8, .sampled = 24},
-               .battery = 60,
-               .second_in = 6,
-               .second_ops = 2,
-               .explore_create = false},
-              60, 2);
+      explore(versioned_subjects(kWords), versioned_op, recovery_options(), 60, 2);
   EXPECT_GE(report.second_images, at_least(100));
 }
 

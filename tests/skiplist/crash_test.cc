@@ -8,6 +8,7 @@
 
 #include "testing/crash/workloads.h"
 #include "testing/engines/skiplist_subject.h"
+#include "testing/schedule/race_ops.h"
 #include "tests/support/explorations.h"
 
 namespace perdure::testing {
@@ -16,16 +17,6 @@ namespace {
 const MapSetup kWords{.background_thread = false};
 const MapSetup kRecords{.values = ValueKind::bytes, .background_thread = false};
 
-std::string word(std::uint64_t value) {
-  return std::string(reinterpret_cast<const char*>(&value), 8);
-}
-Op insert(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::insert, integer_key(key), word(value)};
-}
-Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
-Op update(std::uint64_t key, std::uint64_t value) {
-  return {OpKind::update, integer_key(key), word(value)};
-}
 std::vector<Op> inserts(std::uint64_t n) {  // n: no multiple of 5
   std::vector<Op> ops;
   for (std::uint64_t i = 0; i < n; ++i) ops.push_back(insert(i * 5 % n + 1, i));
@@ -42,7 +33,6 @@ class SkiplistCrash : public ::testing::Test {
       Kind::kUpperDurable ? EnumerationLimits{.product = 4096, .random = 64, .sampled = 400}
                           : EnumerationLimits{.product = 256, .random = 16, .sampled = 60};
 
-  // One workload, every crash point, every image that the limit allows.
   static void explore_exactly(const std::vector<Op>& workload, const std::set<std::string>& sites,
                               const MapSetup& setup = kWords) {
     explore_subjects(skiplist_subjects<Kind>(KeyKind::integer, setup),
@@ -52,21 +42,13 @@ class SkiplistCrash : public ::testing::Test {
   static void explore_subjects(const SubjectFactory& subjects, const OpSource& source,
                                const std::vector<Op>& workload, const std::set<std::string>& sites,
                                const std::string& variant = "") {
-    Explorer explorer(subjects, source,
-                      {.name = test_name() + variant,
-                       .capacity = 2 << 20,
-                       .limits = kLimits,
-                       .battery = 100,
-                       .second_in = 20,
-                       .kill_in = 3,
-                       .explore_create = false});
-    const ExploreReport report = explorer.run(workload);
-    std::printf("%s\n", report.summary().c_str());
-    for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+    ExploreOptions options = exact_options(kLimits);
+    options.name = test_name() + variant;
+    std::set<std::string> full;
     for (const std::string& site : sites) {
-      const std::string name = std::string(engine_name(Kind::kEngine)) + "." + site;
-      EXPECT_TRUE(report.sites_crossed.contains(name)) << name << " was not crossed by a crash";
+      full.insert(std::string(engine_name(Kind::kEngine)) + "." + site);
     }
+    explore_workload(subjects, source, options, workload, full);
   }
   // The head and the nodes of the only map, in order.
   static std::vector<skiplist::Node*> nodes_of(Words& subject, SimMemory& memory) {
@@ -99,28 +81,6 @@ struct KindName {
   }
 };
 TYPED_TEST_SUITE(SkiplistCrash, Kinds, KindName);
-
-TYPED_TEST(SkiplistCrash, RandomWords) {
-  const std::size_t n = TypeParam::kUpperDurable ? 120 : 40;
-  explore(skiplist_subjects<TypeParam>(KeyKind::integer, kWords), integer_op,
-          {.capacity = 2 << 20, .second_in = 60, .kill_in = 12, .explore_create = false}, n, 2);
-}
-TYPED_TEST(SkiplistCrash, RandomByteStrings) {
-  const std::size_t n = TypeParam::kUpperDurable ? 80 : 30;
-  explore(skiplist_subjects<TypeParam>(KeyKind::bytes, kRecords), bytes_op,
-          {.capacity = 2 << 20, .second_in = 150, .kill_in = 20, .explore_create = false}, n, 2);
-}
-
-// G10: nothing that opens before it is whole.
-TYPED_TEST(SkiplistCrash, G10_CreateCrash) {
-  explore(skiplist_subjects<TypeParam>(KeyKind::integer, kWords), integer_op,
-          {.capacity = 2 << 20,
-           .limits = {.product = 1024, .random = 100, .sampled = 300},
-           .battery = 60,
-           .second_in = 40,
-           .kill_in = 2},
-          6, 2);
-}
 
 // A2, A3: a node that is reached is whole: key, value, height and links.
 TYPED_TEST(SkiplistCrash, A2_NodesAreWhole) {
