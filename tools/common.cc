@@ -108,8 +108,8 @@ void add_durability(CLI::App& command, PoolArguments& arguments) {
       command, "--durability", arguments.durability,
       [](const std::string& text) { return parse_name(text, kDurabilities, durability_name); },
       "a durability (auto, process, power, emulated)",
-      "what the effect of a command survives: process, power, emulated or auto\n"
-      "(default: that of the last open; auto for a new pool)")
+      "what the effect of a command survives: process, power, emulated or auto;\n"
+      "stays for later opens (default: auto, the mode of the last open)")
       ->type_name("D");
 }
 
@@ -185,7 +185,7 @@ void add_layout(CLI::App& command, PoolArguments& arguments) {
   number("--partition-bits", arguments.partition_bits, 16,
          "phast: 2^N partitions by key prefix (default: by the capacity, or 7)");
   number("--partition-shift", arguments.partition_shift, 64,
-         "phast: lowest key bit of the prefix (default: the prefix is the topmost bits)");
+         "phast: lowest key bit of the prefix, for unsigned keys (default: the topmost bits)");
   add_count(command, "--buckets", arguments.buckets, 2, ~std::uint64_t{0},
             "level: buckets of the top level, a power of two and a lower bound (default: 32)");
   command.add_flag("--no-auto-shrink", arguments.no_auto_shrink,

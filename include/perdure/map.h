@@ -23,8 +23,11 @@
 // Found, which distinguishes an error, present and absent (found.h).
 // Errors of every call: out_of_memory, poisoned, and corruption if the call reads damaged content.
 // Errors of calls that change the map: also read_only, invalid_argument (a key or value is too
-// long), pool_full and hash_overflow (the call needs space). After out_of_memory, corruption,
-// pool_full and hash_overflow the entry is unchanged.
+// long), pool_full (no space in the pool or on the disk) and hash_overflow (more keys of one hash
+// than a table takes). After `poisoned` the change may be in the file or not; the next open shows
+// it whole or not at all. After every other error the entry is unchanged.
+// Lookups and scans of phast, level and pskiplist do not verify the checksums of records. A damaged
+// value is returned as it is, a damaged key reads as absent; Pool::check() with `deep` finds both.
 #pragma once
 
 #include <algorithm>
@@ -67,12 +70,13 @@ class Map {
     return detail::owned_copy<V>(
         [&](auto visit) { return index_->read(detail::to_key(key), visit); });
   }
+  // present(): the key exists. Copies nothing.
   Found contains(const K& key) {
     return detail::present_if(index_->read(detail::to_key(key), [](const detail::Value&) {}));
   }
   // Calls visit(value) if the key is present. Copies nothing; the view ends with the callback.
-  // `visit` must not change a map of the same pool, must not call Pool::sync() and must not throw.
-  // While it runs, no freed block is reused, so it must be short.
+  // `visit` may read maps of the same pool. It must not change one, must not call Pool and must not
+  // throw. While it runs, no freed block is reused, so it must be short.
   template <class F>
   Found read(const K& key, F&& visit) {
     return detail::present_if(index_->read(detail::to_key(key), [&](const detail::Value& value) {
@@ -111,11 +115,12 @@ class Map {
     return present;
   }
 
-  // Calls visit(key, value) for every entry once, in the engine's order. `visit` returns void, or
-  // bool where false ends the walk. Returns how many entries were visited. Views end with the
-  // callback, which has the limits of that of read(). Entries that are inserted or removed
-  // meanwhile may be visited or not. In a hash table, an entry that is removed and inserted again
-  // may be visited twice. O(n).
+  // Calls visit(key, value) for every entry, in the engine's order. `visit` returns void, or bool
+  // where false ends the walk. Returns how many entries were visited, also the last one if it ended
+  // the walk. Views end with the callback, which has the limits of that of read(). An entry that is
+  // present throughout is visited once. One that is inserted or removed meanwhile may be visited or
+  // not. In a hash table, one that is removed and inserted again meanwhile may be visited twice.
+  // O(n); in a hash table O(slots).
   template <class F>
   Expected<std::uint64_t> for_each(F&& visit) {
     std::uint64_t visited = 0;
@@ -158,11 +163,13 @@ class OrderedMap : public Map<K, V> {
     return detail::scan_entries<K, V>(
         options, [&](const auto& range, auto each) { return ordered_->scan(range, each); }, visit);
   }
+  // The same for the keys in [from, to); none if `to` is not above `from`.
   template <class F>
   Expected<std::uint64_t> scan(const K& from, const K& to, F&& visit) {
     return scan(ScanOptions<K>{.from = from, .to = to}, std::forward<F>(visit));
   }
-  // Returns an iterator on the first entry of the range. See Iterator in scan.h.
+  // Returns an iterator on the first entry of the range. An error is in its status(). See Iterator
+  // in scan.h.
   Iterator scan(const ScanOptions<K>& options = {}) {
     return Iterator(detail::cursor_of(ordered_, options));
   }

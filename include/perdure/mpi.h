@@ -27,7 +27,8 @@
 //   D4  All ranks record a rollback before the first one performs it. So the next open knows
 //       whether it must be finished on all ranks or was never begun.
 // COLLECTIVES  All ranks must call open, tag, get, get_many, extract_snapshot, rollback, trim and
-//   close, in the same order and with the same version. Only the queries of rank 0 count. All ranks
+//   close, in the same order. All ranks pass the same version to extract_snapshot, rollback and
+//   trim. Of get and get_many only the arguments of rank 0 count, key and version. All ranks
 //   return the same result: an error of one rank is returned by all and names that rank. Destroying
 //   a store that is not closed is also collective.
 // VERSIONS  Version 0 is the empty store. open() drops a version that some ranks closed and others

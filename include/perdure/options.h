@@ -22,10 +22,10 @@ enum class Engine : std::uint16_t {
   pskiplist = 6,  // ordered, multi-version; histories persistent, index in DRAM
 };
 
-// What the effect of a call has survived when the call returns. On media: never renumber. See
-// docs/durability.md.
+// Which failures cannot undo the effect of a call once it has returned. On media: never renumber.
+// See docs/durability.md.
 enum class Durability : std::uint8_t {
-  // The mode of the last open. A new pool: `power` on DAX, `process` elsewhere.
+  // The mode of the last open; its name is "auto". A new pool: `power` on DAX, `process` elsewhere.
   automatic = 0,
   process = 1,  // a kill of the process; costs stores only, no write-back and no fence
   power = 2,    // also a power loss; costs write-back and fence (msync on a disk)
@@ -75,7 +75,12 @@ struct PoolOptions {
   // Has an effect only with OpenMode::read_only. Opens a pool that is damaged: check() reports the
   // damage and stats() what can be read. Damaged maps return `corruption`.
   bool allow_damage = false;
-  bool accept_untrusted = false;  // serve an untrusted pool if a full check finds no violation
+  // If the pool is untrusted, verifies everything and serves it if there is no violation; otherwise
+  // the open fails with `corruption`. No check can tell what is missing. No effect on other pools.
+  bool accept_untrusted = false;
+  // A mode that is stated here stays for later opens with `automatic`, also if it is a weaker one.
+  // So a service that needs `power` states it at every open. An open that enters `power` first
+  // syncs the file.
   Durability durability = Durability::automatic;
   std::uint64_t max_size = 64_GiB;  // bytes that the file may grow to; fixed at creation
   // Called with one line for an operator, which begins with the file's path. Null: no log. No
@@ -86,11 +91,11 @@ struct PoolOptions {
   void* log_context = nullptr;
   // Performance.
   std::uint32_t recovery_threads = 0;  // threads of recovery and close; 0: one per core
-  // The most threads that the pool runs in the background, up to kMaxBackgroundThreads. They start
-  // when there is work: a rehash, a sweep after a restart at once, the next growth of a large pool.
-  // With 0, or if the system refuses threads, Pool::run_background() and mutations do this work.
-  // More than one thread helps only if several threads insert while a table of `level` is rehashed;
-  // one thread rehashes `clevel`.
+  // How many threads the pool runs in background, at most kMaxBackgroundThreads. They start with
+  // the first work that can come: a rehash, a sweep after a restart at once, the next growth of a
+  // pool of 64 MiB or more. With 0, or if the system refuses threads, Pool::run_background() and
+  // mutations do this work. More than one thread helps only if several threads insert while a table
+  // of `level` is rehashed; one thread rehashes `clevel`.
   std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // nanoseconds to wait after each write-back; `emulated` only
 };
@@ -100,7 +105,10 @@ struct PhastOptions {
   // MapOptions::capacity makes useful, at most 7, and 7 if the capacity is unknown.
   static constexpr std::uint32_t kAuto = ~0U;
   std::uint32_t partition_bits = kAuto;
-  // The lowest key bit of the prefix; ~0: the prefix is the topmost bits.
+  // The lowest key bit of the prefix; ~0: the prefix is the topmost bits. A key whose prefix would
+  // be 2^partition_bits or more is in the last partition. The key is the word that the index orders
+  // by: the first 8 bytes of a byte string, big-endian, and a signed integer with its sign bit
+  // flipped. So a smaller shift helps unsigned keys only: signed ones all get the last partition.
   std::uint32_t partition_shift = ~0U;
 };
 
@@ -136,14 +144,15 @@ struct CheckOptions {
   // every byte, and verifies also each key (its place, its fingerprint, a lookup) and the checksum
   // of each record or item.
   bool deep = false;
-  // If not null: the checking thread calls it now and then with the number of bytes checked and the
-  // number of bytes to check in all.
+  // If not null: the thread that called check() calls it now and then, with the number of bytes
+  // checked and the number of bytes to check in all. `done` never exceeds `total`. Locks of the
+  // pool are held, so it must return soon, must not call into the pool and must not throw.
   void (*progress)(void* context, std::uint64_t done, std::uint64_t total) = nullptr;
   void* progress_context = nullptr;
 };
 
-// The names that the command line prints and takes. engine_named() returns nullopt for an engine
-// that this build does not have.
+// The names that the command line prints and takes. A value that has no name, or an engine that
+// this build does not have, is "unknown". engine_named() returns nullopt for a name of neither.
 std::string_view engine_name(Engine engine) noexcept;
 std::optional<Engine> engine_named(std::string_view name) noexcept;
 std::string_view durability_name(Durability durability) noexcept;

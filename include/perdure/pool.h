@@ -2,15 +2,20 @@
 //
 //   auto pool  = perdure::Pool::open("cache.perdure");                    // Expected<Pool>
 //   auto users = pool->map<std::uint64_t, std::uint64_t>("users");        // Expected<Map<..>>
-//   users->insert(42, 7);
+//   auto put   = users->insert(42, 7);                                    // Found: put.ok()
 //
 // One process owns a pool at a time; a second open fails with `busy` and names the owner. A child
-// of fork() must not use its parent's pool: its calls on the pool fail with invalid_argument.
+// of fork() must not use its parent's pool: its calls on the pool fail with invalid_argument. Only
+// close() returns ok there, and leaves the parent's pool alone.
 //
 // Thread safety: open, close and the destructor are for one thread, while no other thread uses the
 // pool or its maps. Any number of threads may call everything else, except where a comment forbids
 // it.
-// Errors of every call on a pool that is closed: invalid_argument. On a poisoned pool: poisoned.
+// Errors of every call of Pool on a pool that is closed: invalid_argument, except of close(). Maps,
+// iterators and snapshots of a closed pool may only be destroyed: their calls are undefined. A Pool
+// that was moved from may only be destroyed, assigned to or closed.
+// A poisoned pool: every call that reads or changes entries returns poisoned, and so do sync(),
+// drop(), compact() and close().
 #pragma once
 
 #include <cstdint>
@@ -40,12 +45,16 @@ class Pool {
   // pskiplist. A pool whose maps are all of clevel or as serves at once; the rest of its recovery
   // runs in the background. Reserves max_size bytes of address space.
   // Errors: not_found, exists (mode); busy; untrusted; corruption; unsupported_format; unsupported
-  // (the medium cannot give this durability); invalid_argument; io; out_of_memory; pool_full. An
-  // open that refuses a pool leaves its file as it was.
+  // (the medium cannot give this durability); invalid_argument; io; out_of_memory; pool_full;
+  // poisoned (a write-back of the recovery failed).
+  // A refusal with busy, untrusted, unsupported_format or unsupported leaves the file as it was. So
+  // does every refusal of a pool that was closed properly, up to the end of its recovery. A pool
+  // that was not closed properly is first marked as in use and repaired map by map. If its open
+  // then fails, the file is as another kill would leave it, and the next open repairs again.
   static Expected<Pool> open(std::string_view path, const PoolOptions& options = {});
 
-  // Reads the header and the names of the maps, without the lock and without recovery. Works while
-  // another process has the pool open.
+  // Reads the header and the names of the maps, without the lock and without recovery, and writes
+  // nothing. Works while another process has the pool open. O(1): at most 256 lines.
   // Errors: not_found, io, corruption, unsupported_format, out_of_memory.
   static Expected<PoolInfo> inspect(std::string_view path);
 
@@ -54,10 +63,12 @@ class Pool {
   ~Pool();  // closes with the default CloseOptions; cannot report an error, close() can
 
   // Opens or creates the map `name` (1 to 31 bytes, no NUL), as `options` say. A new map is durable
-  // when the call returns. O(1), except for creating a hash table.
+  // when the call returns. Several calls with one name return objects of the same map. Opening is
+  // O(1). Creating is O(options.capacity) for a hash table, O(partitions) for phast, else O(1).
   // Errors: invalid_argument (the map has other types or another engine; the name is not allowed);
-  // not_found; exists; unsupported (the engine is not in this build); pool_full; out_of_memory;
-  // read_only; corruption (the map is damaged).
+  // not_found; exists; unsupported (a new map of an engine that is not in this build);
+  // unsupported_format (an existing map of an engine, or of a version of an engine, that is not in
+  // this build); pool_full; out_of_memory; read_only; corruption (the map is damaged).
   template <MapKey K, MapValue V>
   Expected<Map<K, V>> map(std::string_view name, const MapOptions& options = {}) {
     auto index = open_index(name, options, map_types<K, V>());
@@ -88,24 +99,27 @@ class Pool {
   Expected<UntypedMap> untyped_map(std::string_view name, const MapOptions& options = {},
                                    const std::optional<MapTypes>& create = std::nullopt);
 
-  // The maps of the pool, in the order of the root directory.
+  // The maps of the pool, in the order of the root directory. O(maps).
   // Errors: out_of_memory.
   Expected<std::vector<MapInfo>> list() const;
-  // Removes a map and frees its blocks; the blocks of a damaged map are freed by the next open.
-  // Durable when it returns. No other thread may be using the map. Its memory in DRAM is freed when
-  // the pool closes. O(blocks of the map).
-  // Errors: not_found, read_only, out_of_memory, corruption.
+  // Removes a map and frees its blocks. Durable when it returns: no crash brings the map back. If
+  // the map turns out to be damaged, its blocks are not freed before the next open. No other thread
+  // may be using the map; its objects may only be destroyed afterwards. Its memory in DRAM is freed
+  // when the pool closes. First finishes the sweep of an open that left it to the background: until
+  // then O(content of the pool), otherwise O(blocks of the map).
+  // Errors: not_found, read_only, out_of_memory, corruption (the sweep found damage).
   Status drop(std::string_view name);
 
-  // What the file is, how it was left and what its medium guarantees (stats.h). Errors:
-  // out_of_memory.
+  // What the file is, how it was left and what its medium guarantees (stats.h). O(maps).
+  // Errors: out_of_memory.
   Expected<PoolInfo> info() const;
   // Space of the pool and figures of each map (stats.h). May read every map: O(n). Waits for the
   // sweep of an open that left it to the background. Errors: out_of_memory.
   Expected<PoolStats> stats() const;
-  // Verifies the pool and all maps. Violations are in the report; they are not an error of the
-  // call. No mutation may be in flight. One thread; O(leaves) or O(slots), with options.deep
-  // O(bytes).
+  // Verifies the pool and all maps, and writes nothing to them. Violations are in the report; they
+  // are not an error of the call. No mutation may be in flight; reads may. First finishes the sweep
+  // of an open that left it to the background. Runs on the calling thread alone. O(leaves) or
+  // O(slots), with options.deep O(bytes).
   // Errors: out_of_memory.
   Expected<CheckReport> check(const CheckOptions& options = {}) const;
 
@@ -113,18 +127,23 @@ class Pool {
   // survives a crash of the machine, in every durability mode. Mutations may run meanwhile. Must
   // not be called from a callback of a read or a scan.
   //
-  // For backups: if no mutation runs between this call and the end of the copy, the copy is trusted
-  // as that of a closed pool, and so is this file after a power failure. info().synced is then
-  // true. The next mutation ends this state and first makes a header durable. If a mutation runs
-  // during the copy, an open of the copy fails with `untrusted`.
+  // For backups: stop all mutations, call sync(), and look at info().synced. If it is true, and no
+  // mutation runs until the end of the copy, the copy is trusted as that of a closed pool. So is
+  // this file after a power failure. The next mutation ends this state and first makes a header
+  // durable. If a mutation runs during the copy, an open of the copy fails with `untrusted`.
   //
   // O(assigned bytes); all cores read them, unless mutations run. Finishes background work first,
   // for about a second. If more is left, the file is written back and info().synced stays false.
-  // Errors: io, poisoned, corruption.
+  // Does nothing in a read-only pool.
+  // Errors: io or poisoned (the write-back failed; the pool is poisoned); corruption (found in the
+  // background).
   Status sync();
   // Shrinks hash tables that are too large (level, clevel) and returns free extents to the file
-  // system. Returns the number of bytes returned to it. Other operations may run meanwhile.
-  // Errors: read_only; unsupported (the file system cannot punch holes); io; out_of_memory.
+  // system. Returns the number of bytes returned to it. Other operations may run meanwhile. It
+  // changes no entry, and a crash in the middle loses nothing. O(extents), and O(slots) for each
+  // table that it shrinks. A table without room to shrink stays as it is.
+  // Errors: read_only; unsupported (the file system cannot punch holes); io; out_of_memory;
+  // corruption.
   Expected<std::uint64_t> compact();
 
   // Runs one step, about a millisecond at most, of the pool's background work (a rehash or a sweep)
@@ -133,10 +152,14 @@ class Pool {
   // after the next open.
   Expected<bool> run_background();
 
-  // Closes the pool. Afterwards its maps, iterators and snapshots may only be destroyed.
-  // Idempotent. With options.sync, O(dirty pages) of write-back.
-  // Errors: io (the pool is not marked clean; everything acknowledged is in the file), poisoned,
-  // corruption (found in the background).
+  // Closes the pool, also if it returns an error: the file is unmapped and unlocked. Afterwards its
+  // maps, iterators and snapshots may only be destroyed. A second call does nothing and returns ok.
+  // O(leaves) or O(slots) for the checksums of each map, except `as` and `ascs`. Also the rest of
+  // the walk of `clevel`, and of `as` after a kill. With options.sync also the write-back.
+  // After an error the pool is not marked clean. Errors: poisoned (a write-back failed: in `power`
+  // the medium has everything that was acknowledged before; in the other modes the kernel may drop
+  // the pages that it could not write, so treat the pool as damaged, docs/durability.md);
+  // corruption (found in the background or by the rest of a walk).
   Status close(const CloseOptions& options = {});
 
  private:
@@ -158,7 +181,8 @@ class Pool {
 // The persistence counters of the calling thread since it started, over all pools.
 Counters thread_counters() noexcept;
 
-// An engine of this build. Opening a map of another engine fails with `unsupported`.
+// An engine of this build. Creating a map of another engine fails with `unsupported`, opening one
+// with `unsupported_format`.
 struct EngineInfo {
   Engine engine = Engine::phast;
   std::string_view name;   // the name that the command line prints and takes

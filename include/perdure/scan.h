@@ -18,7 +18,8 @@ namespace perdure {
 
 // What a scan visits: the keys in [from, to) that begin with `prefix` (byte strings only), at most
 // `limit` of them. The order is ascending; with `reverse`, descending. `from` is included and `to`
-// is not, in both directions. Views are borrowed for the call.
+// is not, in both directions. If `from` is not below `to`, or `limit` is 0, the scan visits nothing
+// and returns no error. Views are borrowed for the call.
 template <MapKey K>
 struct ScanOptions {
   std::optional<K> from = {};
@@ -44,7 +45,8 @@ struct PrefixEnd {
 }  // namespace detail
 
 // The half-open key interval of `options`. `end` owns a bound that had to be computed, and must
-// outlive the range.
+// outlive the range. O(1), with a prefix O(its length); allocates for a prefix of more than 64
+// bytes.
 // Errors: out_of_memory.
 Expected<detail::ScanRange> scan_range(const ScanOptions<std::string_view>& options,
                                        detail::PrefixEnd& end) noexcept;
@@ -67,16 +69,19 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<K>& options, detail::Pr
 // An entry that is present from a positioning call (first, last, seek) to the end of the walk is
 // delivered once. An entry that is inserted or erased meanwhile may be delivered or not. While the
 // direction stays the same, keys strictly rise, or strictly fall. Entries are copied in batches, so
-// a value may be as old as the last call that loaded a batch.
+// a value may be as old as the last call that loaded a batch. Every entry that the iterator shows
+// is durable, as a result of Map::get().
 //
-// `first`, `next` and `seek` move in the direction of the scan, `last` and `prev` against it. With
-// `reverse`, first() moves to the greatest key, and seek(key) to the greatest key that is not above
-// `key`. `limit` counts the entries that were delivered since the last positioning call.
+// first() and last() move to the ends of the range, in the direction of the scan. next() moves in
+// that direction, prev() against it. With `reverse`, first() moves to the greatest key, and
+// seek(key) to the greatest key that is not above `key`. `limit` counts the entries, in either
+// direction, since the last positioning call.
 //
 // Errors: valid() becomes false and status() returns the error. If valid() is false and status() is
 // ok, the range or the limit has ended. In both cases next() and prev() do nothing until first(),
 // last() or seek() starts anew.
-// Complexity: a step is O(1) amortized; a positioning call costs a lookup and a short scan.
+// Complexity: a step is O(1) amortized; a positioning call, or a turn behind the end of a batch,
+// costs a lookup and a short scan.
 // Thread safety: one thread at a time.
 template <MapKey K, MapValue V>
 class Iterator {
@@ -99,8 +104,8 @@ class Iterator {
   // Moves to the first or the last entry of the range, in the direction of the scan.
   void first() noexcept { cursor_.first(); }
   void last() noexcept { cursor_.last(); }
-  // Moves to the first entry at or behind `key`, in the direction of the scan. Not valid() if the
-  // range has none.
+  // Moves to the first entry of the range at or behind `key`, in the direction of the scan: with a
+  // key before the range, to its first entry. Not valid() if the range has none.
   void seek(const K& key) noexcept { cursor_.seek(detail::to_key(key)); }
 
  private:

@@ -1,6 +1,6 @@
 // The results of info(), stats() and check(). Numbers are counts, or bytes where the name ends in
 // _bytes, unless a comment gives another unit.
-// Thread safety: values.
+// Thread safety: these are values; distinct objects may be used from distinct threads.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ enum class Medium : std::uint8_t {
   eadr,          // DAX, and the machine saves the CPU caches on a power loss
   network,       // NFS, FUSE and the like; `power` is refused
 };
+// "unknown" for a value that is none of these.
 const char* medium_name(Medium medium) noexcept;
 
 // A map has one kind of keys and one of values, fixed at creation. On media: never renumber.
@@ -55,7 +56,8 @@ struct PoolInfo {
   Durability durability = Durability::process;  // info(): of this open; inspect(): of the last open
   Durability weakest_mode = Durability::process;  // of any store since the last full write-back
   std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync"; "none" from inspect()
-  // True if the last owner closed it; of an open pool, its owner before this one.
+  // inspect(): whether the last owner closed the pool; false while it is open. info(): whether the
+  // owner before this open closed it.
   bool clean = false;
   // True if the whole file is written back and nothing was stored since. A copy is then trusted.
   bool synced = false;
@@ -80,8 +82,8 @@ struct ResizeStats {
   std::uint64_t slots_before = 0;
   std::uint64_t slots_after = 0;
   std::uint64_t entries = 0;  // in the table when the resize began
-  std::uint64_t buckets = 0;  // rehashed
-  std::uint64_t moved = 0;    // entries
+  std::uint64_t buckets = 0;  // that were rehashed so far
+  std::uint64_t moved = 0;    // entries that were moved so far
   bool shrink = false;
 };
 

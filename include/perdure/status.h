@@ -38,7 +38,7 @@ enum class StatusCode : std::uint8_t {
   hash_overflow,  // more keys of one hash than the table takes; nothing was changed
 };
 
-// The code's name in lower case, e.g. "pool_full". Never null.
+// The code's name in lower case, e.g. "pool_full". Never null; "unknown" for a value that is none.
 const char* status_code_name(StatusCode code) noexcept;
 
 class [[nodiscard]] Status {

@@ -3,7 +3,9 @@
 //   auto store = perdure::Store::open("inventory.perdure");
 //   if (auto put = store->put("apple", "3"); !put.ok()) return put.status();
 //   auto apples = store->get("apple");         // Expected<std::optional<std::string>>
-//   for (auto it = store->scan({.prefix = "user:"}); it.valid(); it.next()) use(it.key());
+//   auto it = store->scan({.prefix = "user:"});
+//   for (; it.valid(); it.next()) use(it.key());
+//   if (!it.status().ok()) return it.status();
 //
 // Keys have up to 65,535 bytes, values up to 1 GiB, of any content. The calls are those of Map
 // (map.h), OrderedMap and VersionedMap (versioned_map.h). A call that needs an engine with order or
@@ -48,6 +50,7 @@ class Store {
 
   // Returns a copy of the value, or nothing if the key is absent.
   Expected<std::optional<std::string>> get(std::string_view key) { return map_->get(key); }
+  // present(): the key exists. Copies nothing.
   Found contains(std::string_view key) { return map_->contains(key); }
   // Calls visit(std::string_view) if the key is present. Copies nothing; as Map::read().
   template <class F>

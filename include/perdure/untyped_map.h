@@ -31,7 +31,8 @@
 namespace perdure {
 
 // As ScanOptions. `prefix` is for keys that are byte strings or arrays; a scan of integer keys with
-// a prefix fails with invalid_argument. A bound of array keys may have any length.
+// a prefix fails with invalid_argument. `from` and `to` of array keys may be shorter or longer than
+// the keys: they compare as byte strings.
 struct UntypedScanOptions {
   std::optional<UntypedKey> from = {};
   std::optional<UntypedKey> to = {};

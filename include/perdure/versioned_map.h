@@ -16,12 +16,15 @@
 // history.
 //
 // Version numbers rise. After a crash some are skipped; a skipped version reads like its
-// predecessor. A call with a version that is not closed, or was trimmed, fails with
-// invalid_argument. A call of a Snapshot cannot fail so, because the snapshot holds its version.
+// predecessor. A call with a version that is open, or was trimmed, fails with invalid_argument. A
+// call of a Snapshot does not fail with it for its own version, which the snapshot holds.
 //
 // Thread safety: as Map. During rollback() no other operation may be in flight.
-// Durability, errors: as Map.
-// Complexity: a read at a version costs a lookup and a search of the key's history.
+// Durability: as Map. tag(), trim() and rollback() are mutations: durable when they return. A
+// snapshot and the hold of an iterator are in DRAM and end with the process.
+// Errors: as Map.
+// Complexity: a read at a version costs a lookup and a search of the key's history. A scan or a
+// diff visits every key of the range that has a history, also those that are absent in the version.
 #pragma once
 
 #include <cstdint>
@@ -170,10 +173,10 @@ class VersionedMap : public OrderedMap<K, V> {
   // side. O(1).
   // Errors: pool_full if no version number is left.
   Expected<Version> tag() { return versioned_->tag(); }
-  // The closed versions that can be read.
+  // The closed versions that can be read. Other threads may tag and trim meanwhile. O(1).
   VersionRange versions() { return versioned_->versions(); }
 
-  // Returns a view of `version`, or of the last closed version.
+  // Returns a view of `version`, or of the last closed version. Copies nothing. O(1).
   // Errors: invalid_argument if it cannot be read; out_of_memory.
   Expected<Snapshot> snapshot(Version version) {
     return view(detail::HeldVersion::of(versioned_, version));
@@ -211,14 +214,16 @@ class VersionedMap : public OrderedMap<K, V> {
 
   // Calls visit(version, value) for every version in which the key was written, the oldest first;
   // the paper's extract_history. `value` is a const std::optional<V>&, empty where the key was
-  // removed. Includes the open version. `visit` returns void, or bool where false ends the walk.
-  // Views end with the callback.
+  // removed. Includes the open version, and leaves out what trim() has removed. `visit` returns
+  // void, or bool where false ends the walk. Views end with the callback. Costs a lookup, and O(1)
+  // for each entry.
   template <class F>
   Expected<void> history(const K& key, F&& visit) {
     return detail::history_entries<K, V>(*versioned_, key, ~Version{0}, visit);
   }
 
-  // As Snapshot::diff(), between two versions.
+  // As Snapshot::diff(), between two versions. O(keys of the range), with a search of the history
+  // of each key that was written after the lower version.
   template <class F>
   Expected<void> diff(Version from, Version to, const ScanOptions<K>& options, F&& visit) {
     return detail::diff_entries<K, V>(*versioned_, from, to, options, visit);
@@ -226,11 +231,14 @@ class VersionedMap : public OrderedMap<K, V> {
 
   // Forgets the versions below `version`, or below the lowest one that a Snapshot or an iterator
   // holds if that is lower. Returns the first version that remains. Frees the space that only
-  // forgotten versions needed; in a full pool some of it is freed by the next trim only. O(keys).
+  // forgotten versions needed; in a full pool some of it is freed by the next trim only. Durable
+  // when it returns; after a crash the next trim frees what is left. O(keys and their entries).
   // Errors: invalid_argument if `version` is above the open one.
   Expected<Version> trim(Version version) { return versioned_->trim(version); }
   // Makes the state of `version` the latest one, in one step, whatever crashes. Later writes are
-  // lost, and later versions read as this one. No other operation may be in flight.
+  // lost, and later versions read as this one. No other operation may be in flight. Durable when it
+  // returns; a rollback that a crash interrupts is finished by the next open or never happened.
+  // O(keys and their entries).
   // Errors: invalid_argument if the version cannot be read; busy if a Snapshot or an iterator holds
   // a later version; pool_full if no version number is left.
   Status rollback(Version version) { return versioned_->rollback(version); }
