@@ -44,6 +44,20 @@ template <class V>
 concept MapValue = WordValue<V> || ArrayValue<V> || std::same_as<V, std::string_view>;
 
 namespace detail {
+// The result of opening a map whose types are not allowed. The compiler then prints the rule that
+// is broken, before all other errors.
+template <class K, class V>
+struct TypesNotAllowed {
+  static_assert(MapKey<K>,
+                "a key is an integer or enum of at most 8 bytes, a std::array of at most 16 char, "
+                "unsigned char or std::byte, or std::string_view");
+  static_assert(MapValue<V>,
+                "a value is a trivially copyable type of at most 15 bytes; use std::string_view "
+                "for larger ones");
+};
+}  // namespace detail
+
+namespace detail {
 
 template <IntegerKey K>
 constexpr bool key_is_signed() noexcept {

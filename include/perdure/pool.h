@@ -92,6 +92,17 @@ class Pool {
     if (!index) return fail(std::move(index.error()));
     return VersionedMap<K, V>(std::move(*index));
   }
+  // For other types. They have no definition: a call does not compile, and the error names the rule.
+  template <class K, class V>
+    requires(!MapKey<K> || !MapValue<V>)
+  detail::TypesNotAllowed<K, V> map(std::string_view name, const MapOptions& options = {});
+  template <class K, class V>
+    requires(!MapKey<K> || !MapValue<V>)
+  detail::TypesNotAllowed<K, V> ordered_map(std::string_view name, const MapOptions& options = {});
+  template <class K, class V>
+    requires(!MapKey<K> || !MapValue<V>)
+  detail::TypesNotAllowed<K, V> versioned_map(std::string_view name,
+                                              const MapOptions& options = {});
 
   // For tools: opens a map of any types and any engine. If the map is absent and `create` has a
   // value, creates it with those types.
