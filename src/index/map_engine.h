@@ -1,8 +1,17 @@
 // MapEngine: the common base of all engines. An engine derives from it and names itself (CRTP). It
-// must have enumerate(mark) and write<Mode>(key, value).
+// must have enumerate(mark), write<Mode>(key, value), and for reads, which it calls with the guard:
+//   find(key, visit)             a read
+//   Group, fetch(keys, group)    up to kGroup lookups of a read_many: finds the keys and prefetches
+//                                what find_fetched() reads, in steps of one cache miss each, so
+//                                that the misses of a group overlap
+//   find_fetched(group, i, visit)  the read of keys[i]
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "index/engine.h"
@@ -13,6 +22,11 @@ namespace perdure {
 
 template <Platform P, class Codec, class Engine, std::derived_from<detail::Index> Interface>
 class MapEngine : public Interface, public EngineInstance {
+ protected:
+  using Keys = std::span<const detail::Key>;
+  using Visit = FunctionRef<void(const detail::Value&)>;
+  static constexpr std::size_t kGroup = 16;  // lookups of a read_many in flight
+
  public:
   // --- EngineInstance ---
   detail::Index& index() noexcept final { return *this; }
@@ -35,6 +49,29 @@ class MapEngine : public Interface, public EngineInstance {
   }
   Expected<bool> update(const detail::Key& key, const detail::Value& value) final {
     return engine().template write<Mode::update>(key, value);
+  }
+  Expected<bool> read(const detail::Key& key, Visit visit) final {
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+    return engine().find(key, visit);
+  }
+  Expected<std::uint64_t> read_many(
+      Keys keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) final {
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+    std::uint64_t present = 0;
+    typename Engine::Group group;
+    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
+      const Keys some = keys.subspan(begin, std::min(kGroup, keys.size() - begin));
+      if (Status s = engine().fetch(some, group); !s.ok()) return fail(std::move(s));
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        const auto visit_one = [&](const detail::Value& value) { visit(begin + i, value); };
+        auto found = engine().find_fetched(group, i, visit_one);
+        if (!found) return fail(std::move(found.error()));
+        present += *found ? 1 : 0;
+      }
+    }
+    return present;
   }
 
  protected:
@@ -135,6 +172,14 @@ class MapEngine : public Interface, public EngineInstance {
     if (context_.platform.poisoned()) [[unlikely]]
       return fail(context_.platform.failure());
     return false;
+  }
+  // The result if a key was found. Calls visit(value); an error as of absent(), because the bytes
+  // of the value may lie in such pages.
+  [[gnu::always_inline]] Expected<bool> deliver(const detail::Value& value, Visit visit) const {
+    visit(value);
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    return true;
   }
 
   // For recover(). Returns ok if the damage may be skipped; it is then added to the context's

@@ -2,10 +2,10 @@
 // a map that is not verified are checked first (clevel.I7); damage is never "absent" (clevel.I10).
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
+#include <utility>
 
 #include "index/blob.h"
 #include "index/clevel/state.h"
@@ -34,65 +34,34 @@ class Lookup : public State<T> {
   using P = typename T::Platform;
   using G = typename T::Geometry;
 
- public:
-  Expected<bool> read(const detail::Key& key,
-                      FunctionRef<void(const detail::Value&)> visit) override {
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+ protected:
+  using Base::absent, Base::bytes_values_, Base::clean_, Base::context_, Base::damaged_,
+      Base::deliver, Base::item_at, Base::kBytesKeys, Base::kGroup, Base::levels, Base::moves_,
+      Base::offset_of, Base::plausible, Base::probe_of, Base::stripe_of, Base::verified,
+      Base::whole, Base::word_key;
+  using Base::Base;
+  using typename Base::Keys, typename Base::Visit;
+
+  [[gnu::always_inline]] Expected<bool> find(const detail::Key& key, Visit visit) {
     const Probe probe = probe_of(key);
     prefetch(probe);
-    Found found;
-    if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
-    if (found.item == nullptr) return absent();
-    detail::Value value;
-    Status s = value_at(found, value);
-    if (context_.platform.poisoned()) return fail(context_.platform.failure());
-    if (!s.ok()) return fail(std::move(s));
-    visit(value);
-    // The value may have come from pages that were lost meanwhile.
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return true;
+    return read_probe(probe, visit);
   }
-
-  // Each step takes one cache miss for every key of a group; the misses overlap.
-  Expected<std::uint64_t> read_many(
-      std::span<const detail::Key> keys,
-      FunctionRef<void(std::size_t, const detail::Value&)> visit) override {
-    constexpr std::uint32_t kGroup = 16;
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
-    std::uint64_t present = 0;
+  struct Group {
     Probe probes[kGroup];
-    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
-      const std::size_t n = std::min<std::size_t>(kGroup, keys.size() - begin);
-      for (std::size_t i = 0; i < n; ++i) {
-        probes[i] = probe_of(keys[begin + i]);
-        prefetch(probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) prefetch_items(probes[i]);
-      for (std::size_t i = 0; i < n; ++i) {
-        Found found;
-        if (Status s = search(probes[i], 0, found); !s.ok()) return fail(std::move(s));
-        if (found.item == nullptr) continue;
-        detail::Value value;
-        Status s = value_at(found, value);
-        if (context_.platform.poisoned()) return fail(context_.platform.failure());
-        if (!s.ok()) return fail(std::move(s));
-        visit(begin + i, value);
-        ++present;
-      }
+  };
+  [[gnu::always_inline]] Status fetch(Keys keys, Group& group) const {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      group.probes[i] = probe_of(keys[i]);
+      prefetch(group.probes[i]);
     }
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return present;
+    for (std::size_t i = 0; i < keys.size(); ++i) prefetch_items(group.probes[i]);
+    return {};
   }
-
- protected:
-  using Base::absent, Base::begin_read, Base::bytes_values_, Base::clean_, Base::context_,
-      Base::damaged_, Base::item_at, Base::kBytesKeys, Base::levels, Base::moves_, Base::offset_of,
-      Base::plausible, Base::probe_of, Base::stripe_of, Base::verified, Base::whole, Base::word_key;
-  using Base::Base;
+  [[gnu::always_inline]] Expected<bool> find_fetched(const Group& group, std::size_t i,
+                                                     Visit visit) {
+    return read_probe(group.probes[i], visit);
+  }
 
   // Calls visit(slot) for the slots with the key's tag in its two buckets, until it returns true.
   template <class F>
@@ -201,6 +170,17 @@ class Lookup : public State<T> {
   }
 
  private:
+  [[gnu::always_inline]] Expected<bool> read_probe(const Probe& probe, Visit visit) {
+    Found found;
+    if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
+    if (found.item == nullptr) return absent();
+    detail::Value value;
+    Status s = value_at(found, value);
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
+    if (!s.ok()) return fail(std::move(s));
+    return deliver(value, visit);
+  }
+
   // One walk through the levels, from the last to the first: items move in that direction, ahead of
   // the walk. Returns false if it must be repeated: nothing was found, and the list of levels or an
   // unverified slot has changed.

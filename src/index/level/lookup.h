@@ -3,6 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "index/level/state.h"
@@ -18,48 +21,37 @@ class Lookup : public State<T> {
   using P = typename T::Platform;
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;
-  using Base::context_, Base::current, Base::has_records, Base::kSlots, Base::key_bytes_,
-      Base::load, Base::records_, Base::scans_, Base::seeds_, Base::value_bytes_, Base::work_;
+  using Base::context_, Base::current, Base::deliver, Base::has_records, Base::kGroup, Base::kSlots,
+      Base::key_bytes_, Base::load, Base::records_, Base::scans_, Base::seeds_, Base::value_bytes_,
+      Base::work_;
+  using typename Base::Keys, typename Base::Visit;
 
  public:
   using Base::Base;
 
-  Expected<bool> read(const detail::Key& key,
-                      FunctionRef<void(const detail::Value&)> visit) override {
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = this->begin_read(guard); !s.ok()) return fail(std::move(s));
+  // For MapEngine.
+  [[gnu::always_inline]] Expected<bool> find(const detail::Key& key, Visit visit) {
     if (Form::kArrays && !takes(key).ok()) return fail(takes(key));
     const Probe probe = Codec::probe(key, seeds_);
     prefetch_all<false>(*current(), probe);
     return read_probe(probe, visit);
   }
-
-  // Each step of a group has one cache miss per key, and the misses of a step overlap.
-  Expected<std::uint64_t> read_many(
-      std::span<const detail::Key> keys,
-      FunctionRef<void(std::size_t, const detail::Value&)> visit) override {
-    constexpr std::size_t kGroup = 16;
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = this->begin_read(guard); !s.ok()) return fail(std::move(s));
-    std::uint64_t present = 0;
+  struct Group {
     Probe probes[kGroup];
-    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
-      const std::size_t n = std::min(kGroup, keys.size() - begin);
-      const View<T>& view = *current();
-      for (std::size_t i = 0; i < n; ++i) {
-        if (Form::kArrays && !takes(keys[begin + i]).ok()) return fail(takes(keys[begin + i]));
-        probes[i] = Codec::probe(keys[begin + i], seeds_);
-        prefetch(view, probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) prefetch_items(view, probes[i]);
-      for (std::size_t i = 0; i < n; ++i) {
-        auto found =
-            read_probe(probes[i], [&](const detail::Value& value) { visit(begin + i, value); });
-        if (!found) return fail(std::move(found.error()));
-        present += *found ? 1 : 0;
-      }
+  };
+  [[gnu::always_inline]] Status fetch(Keys keys, Group& group) const {
+    const View<T>& view = *current();
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (Form::kArrays && !takes(keys[i]).ok()) return takes(keys[i]);
+      group.probes[i] = Codec::probe(keys[i], seeds_);
+      prefetch(view, group.probes[i]);
     }
-    return present;
+    for (std::size_t i = 0; i < keys.size(); ++i) prefetch_items(view, group.probes[i]);
+    return {};
+  }
+  [[gnu::always_inline]] Expected<bool> find_fetched(const Group& group, std::size_t i,
+                                                     Visit visit) {
+    return read_probe(group.probes[i], visit);
   }
 
   // While scans_ is not 0, no item moves and no level leaves. So an item that exists throughout the
@@ -312,8 +304,7 @@ class Lookup : public State<T> {
 
   // LP(find): between the first and the second look at the versions. Nothing was stored into the
   // buckets in between. The caller is pinned.
-  [[gnu::always_inline]] Expected<bool> read_probe(const Probe& probe,
-                                                   FunctionRef<void(const detail::Value&)> visit) {
+  [[gnu::always_inline]] Expected<bool> read_probe(const Probe& probe, Visit visit) {
     Item<T> item;
     detail::Value value;
     bool readable = true;
@@ -337,10 +328,7 @@ class Lookup : public State<T> {
       return fail(context_.platform.failure());
     if (looked == Looked::absent) return false;
     if (!readable) return fail(records_.damaged(item.value[0]));
-    visit(value);
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return true;
+    return deliver(value, visit);
   }
 
   // Reads the items that a bucket held at one moment. The entries point into `items`. The caller is

@@ -2,10 +2,8 @@
 // phast.I4 (it is durable), phast.D5 (it is no older than what has returned), ordered.N1.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <utility>
 
 #include "index/phast/state.h"
 
@@ -16,19 +14,17 @@ class Lookup : public State<T> {
   using Base = State<T>;
 
  protected:
-  using Base::absent, Base::begin_read, Base::context_, Base::damaged_record, Base::inner_,
-      Base::leaf_of, Base::prefetch_home, Base::record_at, Base::records, Base::root_,
+  using Base::absent, Base::context_, Base::damaged_record, Base::deliver, Base::inner_,
+      Base::kGroup, Base::leaf_of, Base::prefetch_home, Base::record_at, Base::records, Base::root_,
       Base::stripe_of, Base::table_, Base::value_of, Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
-      typename Base::Leaf, typename Base::P;
+      typename Base::Keys, typename Base::Leaf, typename Base::P, typename Base::Visit;
 
  public:
   using Base::Base, Base::kBytes;
 
-  Expected<bool> read(const detail::Key& key,
-                      FunctionRef<void(const detail::Value&)> visit) override {
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+ protected:
+  [[gnu::always_inline]] Expected<bool> find(const detail::Key& key, Visit visit) {
     const Probe probe = Codec::probe(key);
     if constexpr (!kBytes) {
       if (probe.word == 0) return read_zero(visit);
@@ -38,65 +34,55 @@ class Lookup : public State<T> {
     return read_from(probe, number, visit);
   }
 
-  // In steps of one cache miss each. The misses of a group overlap.
-  Expected<std::uint64_t> read_many(
-      std::span<const detail::Key> keys,
-      FunctionRef<void(std::size_t, const detail::Value&)> visit) override {
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
-    constexpr std::uint32_t kGroup = 16;  // lookups in flight
-    std::uint64_t present = 0;
+  struct Group {
     Probe probes[kGroup];
-    typename Inner::Step steps[kGroup];
     std::uint32_t leaves[kGroup];
-    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
-      const std::size_t n = std::min<std::size_t>(kGroup, keys.size() - begin);
-      for (std::size_t i = 0; i < n; ++i) {
-        probes[i] = Codec::probe(keys[begin + i]);
-        inner_.prefetch_shortcut(probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        leaves[i] = inner_.shortcut_to(probes[i]);
-        if (leaves[i] == kNoLeaf) steps[i] = inner_.locate_node(probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        if (leaves[i] == kNoLeaf) inner_.locate_group(probes[i], steps[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        if (leaves[i] == kNoLeaf) leaves[i] = inner_.locate_leaf(probes[i], steps[i]);
-        __builtin_prefetch(&table_[leaves[i]]);
-        __builtin_prefetch(&table_[leaves[i]].search);
-        prefetch_home(leaves[i], probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        const Desc& desc = table_[leaves[i]];
-        const std::uint64_t m = desc.matches(probes[i].fingerprint);
-        if (m != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(m)]);
-      }
-      if (records()) {
-        for (std::size_t i = 0; i < n; ++i) {
-          const Desc& desc = table_[leaves[i]];
-          const std::uint64_t m = desc.matches(probes[i].fingerprint);
-          if (m == 0) continue;
-          const Entry& entry = leaf_of(desc).entries[__builtin_ctzll(m)];
-          const std::uint64_t word = context_.platform.load(entry.value);
-          __builtin_prefetch(record_at(word));
-          __builtin_prefetch(reinterpret_cast<const char*>(record_at(word)) + kLine);
-        }
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto deliver = [&](const detail::Value& value) { visit(begin + i, value); };
-        Expected<bool> found = !kBytes && probes[i].word == 0
-                                   ? read_zero(deliver)
-                                   : read_from(probes[i], leaves[i], deliver);
-        if (!found) return fail(std::move(found.error()));
-        present += *found ? 1 : 0;
-      }
+  };
+  [[gnu::always_inline]] Status fetch(Keys keys, Group& group) {
+    auto& [probes, leaves] = group;
+    typename Inner::Step steps[kGroup];
+    const std::size_t n = keys.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      probes[i] = Codec::probe(keys[i]);
+      inner_.prefetch_shortcut(probes[i]);
     }
-    return present;
+    for (std::size_t i = 0; i < n; ++i) {
+      leaves[i] = inner_.shortcut_to(probes[i]);
+      if (leaves[i] == kNoLeaf) steps[i] = inner_.locate_node(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (leaves[i] == kNoLeaf) inner_.locate_group(probes[i], steps[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (leaves[i] == kNoLeaf) leaves[i] = inner_.locate_leaf(probes[i], steps[i]);
+      __builtin_prefetch(&table_[leaves[i]]);
+      __builtin_prefetch(&table_[leaves[i]].search);
+      prefetch_home(leaves[i], probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const Desc& desc = table_[leaves[i]];
+      const std::uint64_t m = desc.matches(probes[i].fingerprint);
+      if (m != 0) __builtin_prefetch(&leaf_of(desc).entries[__builtin_ctzll(m)]);
+    }
+    if (!records()) return {};
+    for (std::size_t i = 0; i < n; ++i) {
+      const Desc& desc = table_[leaves[i]];
+      const std::uint64_t m = desc.matches(probes[i].fingerprint);
+      if (m == 0) continue;
+      const Entry& entry = leaf_of(desc).entries[__builtin_ctzll(m)];
+      const std::uint64_t word = context_.platform.load(entry.value);
+      __builtin_prefetch(record_at(word));
+      __builtin_prefetch(reinterpret_cast<const char*>(record_at(word)) + kLine);
+    }
+    return {};
+  }
+  [[gnu::always_inline]] Expected<bool> find_fetched(const Group& group, std::size_t i,
+                                                     Visit visit) {
+    const Probe& probe = group.probes[i];
+    if (!kBytes && probe.word == 0) return read_zero(visit);
+    return read_from(probe, group.leaves[i], visit);
   }
 
- protected:
   // A leaf that a reader has entered: valid as long as the leaf's version is `version`.
   struct Entered {
     std::uint32_t number;
@@ -160,7 +146,7 @@ class Lookup : public State<T> {
 
   // The root holds integer key 0. Writers hold its latch across their fence, so what is read under
   // the latch is durable.
-  [[gnu::noinline]] Expected<bool> read_zero(FunctionRef<void(const detail::Value&)> visit) {
+  [[gnu::noinline]] Expected<bool> read_zero(Visit visit) {
     std::uint64_t word = 0;
     {
       LatchGuard latch(zero_latch_);
@@ -170,9 +156,7 @@ class Lookup : public State<T> {
     }
     detail::Value value;
     if (!value_of(word, value)) return fail(damaged_record(word));
-    visit(value);
-    if (context_.platform.poisoned()) return fail(context_.platform.failure());
-    return true;
+    return deliver(value, visit);
   }
 
  private:
@@ -203,7 +187,7 @@ class Lookup : public State<T> {
   // LP(find): the load of the entry's words, or of the fingerprints if none matched. The caller is
   // pinned.
   [[gnu::always_inline]] Expected<bool> read_from(const Probe& probe, std::uint32_t start,
-                                                  FunctionRef<void(const detail::Value&)> visit) {
+                                                  Visit visit) {
     for (;;) {
       const Entered entered = enter(probe, start);
       const Desc& desc = table_[entered.number];
@@ -231,11 +215,7 @@ class Lookup : public State<T> {
       if (desc.version.load(std::memory_order_acquire) != entered.version) continue;
       if (!readable) return fail(damaged_record(word));
       if (!found) return false;
-      visit(value);
-      // The value may come from pages that were lost meanwhile.
-      if (context_.platform.poisoned()) [[unlikely]]
-        return fail(context_.platform.failure());
-      return true;
+      return deliver(value, visit);
     }
   }
 };

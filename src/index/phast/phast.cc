@@ -11,7 +11,6 @@ using Strings = Traits<RealPlatform, BytesCodec, DefaultGeometry>;
 // Every layer, not only the map: GCC bounds inlining by the size of the unit. Without the layers'
 // own copies it no longer inlines the fences of insert and put.
 template class State<Integers>;
-template class Lookup<Integers>;
 template class Structure<Integers>;
 template class Write<Integers>;
 template class Scan<Integers>;
@@ -19,7 +18,6 @@ template class Recovery<Integers>;
 template class Check<Integers>;
 template class PhastMap<Integers>;
 template class State<Strings>;
-template class Lookup<Strings>;
 template class Structure<Strings>;
 template class Write<Strings>;
 template class Scan<Strings>;

@@ -2,9 +2,9 @@
 // of many. Responsible for the readers' side of pskiplist.I3 and pskiplist.I6.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <utility>
 
 #include "index/pskiplist/history.h"
 
@@ -14,10 +14,11 @@ template <class T>
 class Lookup : public History<T> {
  protected:
   using Base = History<T>;
-  using Base::absent, Base::begin_read, Base::clock, Base::context_, Base::directory_, Base::search;
+  using Base::absent, Base::clock, Base::context_, Base::deliver, Base::directory_, Base::kGroup;
   using Base::Base;
-  using Base::entry_at, Base::horizon_, Base::nodes_, Base::persist, Base::slot_at, Base::value_of;
-  using typename Base::Codec, typename Base::P;
+  using Base::entry_at, Base::horizon_, Base::nodes_, Base::persist, Base::search, Base::slot_at;
+  using Base::value_of;
+  using typename Base::Codec, typename Base::Keys, typename Base::P, typename Base::Visit;
   using typename Base::Node;
 
   // Returns the key's node, or 0, for a caller that goes on to the slot. If the guess is right,
@@ -87,7 +88,7 @@ class Lookup : public History<T> {
   }
   // At a version, the horizon is loaded last (pskiplist.I6): a trimmed entry may have been reused.
   [[gnu::always_inline]] Expected<bool> show(const Found& found, std::uint64_t version,
-                                             FunctionRef<void(const detail::Value&)> visit) {
+                                             Visit visit) const {
     detail::Value value;
     const bool sound = !found.present || value_of(found.word, value);
     if (version != kLatest) {
@@ -98,61 +99,50 @@ class Lookup : public History<T> {
       return fail(context_.platform.failure());
     if (!found.present) return false;
     if (!sound) return fail(Records<P>::damaged(found.word));
-    visit(value);
-    if (context_.platform.poisoned()) [[unlikely]]
-      return fail(context_.platform.failure());
-    return true;
+    return deliver(value, visit);
   }
 
- public:
-  Expected<bool> read(const detail::Key& key,
-                      FunctionRef<void(const detail::Value&)> visit) override {
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+  [[gnu::always_inline]] Expected<bool> find(const detail::Key& key, Visit visit) {
     const std::uint32_t number = directory_.find(Codec::probe(key));
+    return find_node(number, visit);
+  }
+  struct Group {
+    std::uint32_t numbers[kGroup];
+  };
+  [[gnu::always_inline]] Status fetch(Keys keys, Group& group) const {
+    auto& numbers = group.numbers;
+    Probe probes[kGroup];
+    const std::size_t n = keys.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      probes[i] = Codec::probe(keys[i]);
+      directory_.prefetch_hint(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      numbers[i] = directory_.prefetch_node(probes[i]);
+      if (numbers[i] == 0) directory_.prefetch_shortcut(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) directory_.prefetch_key(numbers[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+      numbers[i] = directory_.find_hinted(probes[i]);
+      if (numbers[i] == 0) directory_.prefetch_leaf(probes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (numbers[i] != 0) continue;
+      numbers[i] = directory_.find_listed(probes[i]);
+      __builtin_prefetch(&nodes_[numbers[i]]);
+    }
+    return {};
+  }
+  [[gnu::always_inline]] Expected<bool> find_fetched(const Group& group, std::size_t i,
+                                                     Visit visit) {
+    return find_node(group.numbers[i], visit);
+  }
+
+ private:
+  // `number`: 0 if the key has no node.
+  [[gnu::always_inline]] Expected<bool> find_node(std::uint32_t number, Visit visit) {
     if (number == 0) return absent();
     return show(Found::of(latest(nodes_[number])), kLatest, visit);
-  }
-  // In steps of one cache miss each; the misses of a group overlap.
-  Expected<std::uint64_t> read_many(
-      std::span<const detail::Key> keys,
-      FunctionRef<void(std::size_t, const detail::Value&)> visit) override {
-    constexpr std::size_t kGroup = 16;
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
-    std::uint64_t present = 0;
-    Probe probes[kGroup];
-    std::uint32_t numbers[kGroup];
-    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
-      const std::size_t n = std::min(kGroup, keys.size() - begin);
-      for (std::size_t i = 0; i < n; ++i) {
-        probes[i] = Codec::probe(keys[begin + i]);
-        directory_.prefetch_hint(probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        numbers[i] = directory_.prefetch_node(probes[i]);
-        if (numbers[i] == 0) directory_.prefetch_shortcut(probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) directory_.prefetch_key(numbers[i]);
-      for (std::size_t i = 0; i < n; ++i) {
-        numbers[i] = directory_.find_hinted(probes[i]);
-        if (numbers[i] == 0) directory_.prefetch_leaf(probes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        if (numbers[i] != 0) continue;
-        numbers[i] = directory_.find_listed(probes[i]);
-        __builtin_prefetch(&nodes_[numbers[i]]);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        if (numbers[i] == 0) continue;
-        auto found = show(Found::of(latest(nodes_[numbers[i]])), kLatest,
-                          [&](const detail::Value& value) { visit(begin + i, value); });
-        if (!found) return fail(std::move(found.error()));
-        present += *found ? 1 : 0;
-      }
-    }
-    if (context_.platform.poisoned()) return fail(context_.platform.failure());
-    return present;
   }
 };
 

@@ -100,7 +100,7 @@ class Links : public State<T> {
     return key_of(from, keys[0]) && key_of(to, keys[1]) && keys[0] < keys[1];
   }
 
-  bool names_blob(std::uint64_t value) const {
+  [[gnu::noinline]] bool names_blob(std::uint64_t value) const {
     return value == 0 || (link_intact(value) && context_.heap.is_block(value & kOffsetMask));
   }
   bool value_checks(const Node* node) const {
