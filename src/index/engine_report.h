@@ -1,4 +1,4 @@
-// Messages of engines: a damaged root block, violations of a check, the log of a resize, progress.
+// Messages of engines: damage, violations of a check, the log of a resize, progress.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,35 @@ Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& h
 
 [[gnu::cold]] inline Status bad_root(const char* what) noexcept {
   return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
+}
+
+// The error of an operation that needed this object, such as "the node".
+[[gnu::cold]] inline Status damaged_object(const char* object, std::uint64_t offset) noexcept {
+  return Status::format(StatusCode::corruption,
+                        "%s at offset %llu is damaged; run `perdure check`, and restore a copy",
+                        object, static_cast<unsigned long long>(offset));
+}
+// The error of a recovery or a check, which knows what is wrong with the object.
+[[gnu::cold]] inline Status damaged_object(const char* object, std::uint64_t offset,
+                                           const char* what) noexcept {
+  return Status::format(StatusCode::corruption, "%s at offset %llu is damaged (%s)", object,
+                        static_cast<unsigned long long>(offset), what);
+}
+[[gnu::cold]] inline Status bad_levels(const char* what) noexcept {
+  return Status::format(StatusCode::corruption, "the map's list of levels is damaged (%s)", what);
+}
+// The sum that the close wrote over all `objects` of the map is wrong.
+[[gnu::cold]] inline Status differs_from_close(const char* objects) noexcept {
+  return Status::format(StatusCode::corruption,
+                        "the map's %s are not those that were closed: entries are lost; restore a "
+                        "copy",
+                        objects);
+}
+// The error of an operation that did not find its key in a map that is known to be damaged.
+[[gnu::cold]] inline Status known_damage() noexcept {
+  return Status::format(StatusCode::corruption,
+                        "the map is damaged: what is not found may be lost; run `perdure check`, "
+                        "and restore a copy");
 }
 
 // Adds a violation. `id`: the violated invariant, or "". `kind`: the object at this offset, such as

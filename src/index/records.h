@@ -3,6 +3,7 @@
 #pragma once
 
 #include "index/engine.h"
+#include "index/engine_report.h"
 #include "index/record.h"
 
 namespace perdure {
@@ -52,8 +53,7 @@ class Records {
   template <class CrcSite>
   Status check(std::uint64_t offset, bool deep, CrcSite crc) const noexcept {
     const auto bad = [offset](const char* what) {
-      return Status::format(StatusCode::corruption, "the record at offset %llu is damaged (%s)",
-                            static_cast<unsigned long long>(offset), what);
+      return damaged_object("the record", offset, what);
     };
     if (!heap_.contains(offset, sizeof(RecordPrefix)) || offset % 16 != 0) return bad("place");
     if (!deep) return {};
@@ -66,10 +66,7 @@ class Records {
 
   // The error of an operation that needed the record.
   static Status damaged(std::uint64_t offset) noexcept {
-    return Status::format(
-        StatusCode::corruption,
-        "the record at offset %llu is damaged; run `perdure check`, and restore a copy",
-        static_cast<unsigned long long>(offset));
+    return damaged_object("the record", offset);
   }
 
  private:

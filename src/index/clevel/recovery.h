@@ -124,31 +124,27 @@ class Recovery : public Scan<T> {
 
   // clevel.I1. The run of words in the ring begins behind a 0.
   [[gnu::noinline]] Status read_levels() {
-    const auto bad = [](const char* what) {
-      return Status::format(StatusCode::corruption, "the map's list of levels is damaged (%s)",
-                            what);
-    };
     const P& platform = context_.platform;
     const auto word_at = [&](std::uint32_t i) { return platform.load(root_->levels[i % kRing]); };
     std::uint32_t begin = 0;
     while (begin < kRing && (word_at(begin) == 0 || word_at(begin + kRing - 1) != 0)) ++begin;
-    if (begin == kRing) return bad("no end");
+    if (begin == kRing) return bad_levels("no end");
     auto* list = new (std::nothrow) LevelList;
     if (list == nullptr) return StatusCode::out_of_memory;
     levels_.store(list, std::memory_order_release);
     for (std::uint32_t i = 0; i < kRing; ++i) {
       const std::uint64_t word = word_at(begin + i);
       if (i >= kMaxLevels || word == 0) {
-        if (word != 0) return bad("two runs");
+        if (word != 0) return bad_levels("two runs");
         continue;
       }
-      if (list->count != i) return bad("two runs");
+      if (list->count != i) return bad_levels("two runs");
       const std::uint64_t log = word & 63;
       const std::uint64_t offset = word & kOffsetMask & ~std::uint64_t{63};
       if (log < 1 || log > kMaxLogBuckets || word != level_word(offset, 1ULL << log))
-        return bad("checksum");
+        return bad_levels("checksum");
       if (Status s = context_.heap.mark(offset); !s.ok()) return s;
-      if (context_.heap.block_bytes(offset) < (sizeof(Bucket) << log)) return bad("block");
+      if (context_.heap.block_bytes(offset) < (sizeof(Bucket) << log)) return bad_levels("block");
       auto* level = new (std::nothrow) Level;
       if (level == nullptr) return StatusCode::out_of_memory;
       *level = {.buckets = context_.heap.template at<Bucket>(offset),
@@ -158,7 +154,7 @@ class Recovery : public Scan<T> {
                 .inherited = true};
       list->levels[list->count++] = level;
     }
-    return list->count >= 2 ? Status() : bad("too short");
+    return list->count >= 2 ? Status() : bad_levels("too short");
   }
 
   // Whether the walk has been through all levels found at open. They come first in the list.
@@ -246,9 +242,7 @@ class Recovery : public Scan<T> {
         matches<P>(closed == context_.platform.load(root_->slots_sum), "clevel.slots.sum"_site)) {
       return {};
     }
-    return Status::format(StatusCode::corruption,
-                          "the map's slots are not those that were closed: entries are lost; "
-                          "restore a copy");
+    return differs_from_close("slots");
   }
   // clevel.I10. The next open cannot find the damage out: after a crash, an item or slot that was
   // lost whole looks like one that never was. The caller fences.

@@ -14,6 +14,7 @@
 #include "index/clevel/layout.h"
 #include "index/clevel/stripe.h"
 #include "index/closed_sum.h"
+#include "index/engine_report.h"
 #include "index/map_engine.h"
 #include "index/traits.h"
 
@@ -55,16 +56,7 @@ struct LevelList {
 };
 
 [[gnu::cold]] inline Status damaged_at(std::uint64_t offset) {
-  return Status::format(StatusCode::corruption,
-                        "the item at offset %llu is damaged; run `perdure check`, and restore a "
-                        "copy",
-                        static_cast<unsigned long long>(offset));
-}
-// clevel.I10.
-[[gnu::cold]] inline Status known_damage() {
-  return Status::format(StatusCode::corruption,
-                        "the map is damaged: what is not found may be lost; run `perdure check`, "
-                        "and restore a copy");
+  return damaged_object("the item", offset);
 }
 
 template <class T>

@@ -53,10 +53,7 @@ class Recovery : public Close<T> {
     // E27.
     if (clean && !matches<P>(context_.platform.load(root_->closed) >> 32 == short_sum(sum),
                              "level.close.sum"_site)) {
-      Status s = pass_over(
-          Status::format(StatusCode::corruption,
-                         "the map's buckets are not those that were closed; some are lost"));
-      if (!s.ok()) return fail(std::move(s));
+      if (Status s = pass_over(differs_from_close("buckets")); !s.ok()) return fail(std::move(s));
     }
     view.turn_search();
     this->expect_growth(view);
@@ -98,30 +95,26 @@ class Recovery : public Close<T> {
 
   // Makes the view of the current levels, without their items.
   [[gnu::noinline]] Status read_descriptor(bool clean) {
-    const auto bad = [](const char* what) {
-      return Status::format(StatusCode::corruption, "the map's list of levels is damaged (%s)",
-                            what);
-    };
     Heap<P>& heap = context_.heap;
     const std::uint64_t offset = context_.platform.load(root_->descriptor);
     if (!heap.contains(offset, sizeof(layout::Descriptor)) || offset % kLine != 0) {
-      return bad("place");
+      return bad_levels("place");
     }
     if (Status s = heap.mark(offset, "level.recover.mark_descriptor"_site); !s.ok()) return s;
     const layout::Descriptor image = *heap.template at<layout::Descriptor>(offset);
-    if (heap.block_bytes(offset) < sizeof(image)) return bad("size");
-    if (!Base::descriptor_intact(image)) return bad("checksum");
+    if (heap.block_bytes(offset) < sizeof(image)) return bad_levels("size");
+    if (!Base::descriptor_intact(image)) return bad_levels("checksum");
     const auto closed = static_cast<std::uint32_t>(context_.platform.load(root_->closed));
     if (clean && !matches<P>(closed == Base::closed_crc(offset, image.generation),
                              "level.root.closed_crc"_site)) {
-      return bad("not the one that was closed");
+      return bad_levels("not the one that was closed");
     }
     const auto drain = static_cast<Drain>(image.drain);
     const bool settled = drain == Drain::none ? image.levels == 2 : image.levels > 2;
     if (image.levels < 2 || image.levels > kMaxLevels || image.drain > 2 || !settled ||
         (drain == Drain::top && image.levels != 3) || image.top_log > kMaxLog ||
         image.top_log + 1U < image.levels) {
-      return bad("shape");
+      return bad_levels("shape");
     }
     auto* view = new (std::nothrow) View<T>;
     if (view == nullptr) return StatusCode::out_of_memory;
@@ -133,10 +126,10 @@ class Recovery : public Close<T> {
       const std::uint64_t at = image.offsets[i];
       const std::uint32_t log = image.top_log - i;
       if (!heap.contains(at, Tier<T>::bytes_of(log)) || at % kLine != 0) {
-        return bad("place of a level");
+        return bad_levels("place of a level");
       }
       if (Status s = heap.mark(at, "level.recover.mark_level"_site); !s.ok()) return s;
-      if (heap.block_bytes(at) < Tier<T>::bytes_of(log)) return bad("size of a level");
+      if (heap.block_bytes(at) < Tier<T>::bytes_of(log)) return bad_levels("size of a level");
       Tier<T>* tier = Tier<T>::make(at, log, heap.template at<Line<T>>(at));
       if (tier == nullptr) return StatusCode::out_of_memory;
       view->tiers[view->levels++] = tier;
@@ -150,9 +143,7 @@ class Recovery : public Close<T> {
                                           bool twice) {
     P& platform = context_.platform;
     const auto bad = [&](const char* what) {
-      return pass_over(
-          Status::format(StatusCode::corruption, "the bucket at offset %llu is damaged (%s)",
-                         static_cast<unsigned long long>(tier.bucket_offset(bucket)), what));
+      return pass_over(damaged_object("the bucket", tier.bucket_offset(bucket), what));
     };
     std::int64_t count = 0;
     for (std::uint32_t slot = 0; slot < kSlots; ++slot) {

@@ -78,8 +78,7 @@ class Recovery : public Scan<T> {
   using Numbers = Array<std::uint32_t>;
 
   static Status damaged_leaf(std::uint64_t offset, const char* what) {
-    return Status::format(StatusCode::corruption, "the leaf at offset %llu is damaged (%s)",
-                          static_cast<unsigned long long>(offset), what);
+    return damaged_object("the leaf", offset, what);
   }
   std::uint64_t* master() const { return reinterpret_cast<std::uint64_t*>(root_ + 1); }
 
@@ -313,10 +312,8 @@ class Recovery : public Scan<T> {
     }
     if (clean && word_records_ &&
         !matches<P>(leaf.values_crc == values_crc(leaf, desc.visible()), "phast.values.crc"_site)) {
-      Status s = pass_over(Status::format(
-          StatusCode::corruption, "a value of the leaf at offset %llu is damaged (checksum)",
-          static_cast<unsigned long long>(leaf_offset(desc))));
-      if (!s.ok()) return s;
+      Status s = damaged_object("a value of the leaf", leaf_offset(desc), "checksum");
+      if (s = pass_over(std::move(s)); !s.ok()) return s;
     }
     desc.version.store(2, std::memory_order_release);
     return {};

@@ -158,9 +158,7 @@ class Recovery : public Rollback<T> {
     const std::uint64_t offset = chain_.offset_of(number);
     const auto& block = *context_.heap.template at<layout::Block>(offset);
     if (clean && !matches<P>(load(block.crc) == block_crc(offset), "pskiplist.block.crc"_site)) {
-      Status s = pass_over(Status::format(
-          StatusCode::corruption, "the block of the key chain at offset %llu is damaged (checksum)",
-          static_cast<unsigned long long>(offset)));
+      Status s = pass_over(damaged_object("the block of the key chain", offset, "checksum"));
       if (!s.ok()) return s;
     }
     bool wrote = false;
@@ -274,8 +272,7 @@ class Recovery : public Rollback<T> {
     const std::uint64_t stamp = load(entry_at(offset).stamp);
     const std::uint64_t version = version_of(stamp);
     if (version <= before || version > layout::kMaxVersion || (stamp & layout::kDropped) != 0) {
-      return Status::format(StatusCode::corruption, "the entry at offset %llu is damaged (version)",
-                            static_cast<unsigned long long>(offset));
+      return damaged_object("the entry", offset, "version");
     }
     before = version;
     loader.max_version = std::max(loader.max_version, version);

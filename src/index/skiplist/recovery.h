@@ -206,9 +206,7 @@ class Recovery : public Write<T> {
                                 kSite<Kind, "nodes.sum">)) {
       return {};
     }
-    return Status::format(StatusCode::corruption,
-                          "the map's nodes are not those that were closed: entries are lost; "
-                          "restore a copy");
+    return differs_from_close("nodes");
   }
 
   // skiplist.I9. The next open does not follow a clean close and cannot find the damage itself. The

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "index/engine_report.h"
 #include "index/map_engine.h"
 #include "index/skiplist/codec.h"
 #include "index/skiplist/fingers.h"
@@ -21,17 +22,8 @@ template <class T>
 class SkiplistMap;
 struct Peek;
 
-[[gnu::noinline]] inline Status damaged_at(std::uint64_t offset) {
-  return Status::format(StatusCode::corruption,
-                        "the node at offset %llu is damaged; run `perdure check`, and restore a "
-                        "copy",
-                        static_cast<unsigned long long>(offset));
-}
-// skiplist.I9.
-[[gnu::noinline]] inline Status known_damage() {
-  return Status::format(StatusCode::corruption,
-                        "the map is damaged: what is not found may be lost; run `perdure check`, "
-                        "and restore a copy");
+[[gnu::cold]] inline Status damaged_at(std::uint64_t offset) {
+  return damaged_object("the node", offset);
 }
 
 template <class T>
