@@ -87,9 +87,8 @@ struct ResizeStats {
   bool shrink = false;
 };
 
-// The figures of one map. Figures of structures that its engine does not have are 0 or empty.
-struct MapStats {
-  std::string name;
+// The numbers of one map. Those of structures that its engine does not have are 0.
+struct MapFigures {
   Engine engine = Engine::phast;
   std::uint64_t entries = 0;  // exact if no thread changes the map meanwhile
   double load_factor = 0;     // entries / slots
@@ -100,13 +99,18 @@ struct MapStats {
   std::uint64_t dram_bytes = 0;  // of structures in DRAM
   // Part of dram_bytes: the sorted orders of leaves that were scanned.
   std::uint64_t scan_order_bytes = 0;
-  std::uint64_t splits = 0;        // of leaves, since open
-  std::uint64_t merges = 0;        // of leaves that became empty, since open
-  std::vector<LevelStats> levels;  // the newest first
-  static constexpr std::size_t kMaxResizes = 64;
-  std::vector<ResizeStats> resizes;  // the last kMaxResizes since open, oldest first
+  std::uint64_t splits = 0;  // of leaves, since open
+  std::uint64_t merges = 0;  // of leaves that became empty, since open
   // True if the figures cover a part only: the map is damaged, was changing, or DRAM was short.
   bool partial = false;
+};
+
+// The figures of one map.
+struct MapStats : MapFigures {
+  std::string name;
+  std::vector<LevelStats> levels;  // of a hash table, the newest first
+  static constexpr std::size_t kMaxResizes = 64;
+  std::vector<ResizeStats> resizes;  // the last kMaxResizes since open, oldest first
 };
 
 // The result of Pool::stats().
@@ -125,19 +129,24 @@ struct PoolStats {
   std::vector<MapStats> maps;
 };
 
-// The result of Pool::check(). Without violations, every invariant of the format and of the engines
+// The numbers of a check. Without violations, every invariant of the format and of the engines
 // holds.
-struct CheckReport {
+struct CheckFigures {
   std::uint64_t objects = 0;  // leaves, records and root blocks that were checked
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;  // of the checked objects
   std::uint64_t leaked_blocks = 0;
   std::uint64_t violation_count = 0;
+
+  bool ok() const noexcept { return violation_count == 0; }
+};
+
+// The result of Pool::check().
+struct CheckReport : CheckFigures {
   // The first violations, one line each; fewer if DRAM was short.
   static constexpr std::size_t kMaxViolations = 100;
   std::vector<std::string> violations;
 
-  bool ok() const noexcept { return violation_count == 0; }
   // The first violation, "" if there is none. Valid as long as this object.
   std::string_view first() const noexcept {
     if (violations.empty()) return ok() ? "" : kNoMemory;

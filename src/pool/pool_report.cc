@@ -53,31 +53,14 @@ MapInfo describe(const layout::Root& root) {
 }
 
 MapStats to_public(const EngineStats& stats) {
-  return {.engine = stats.engine,
-          .entries = stats.entries,
-          .load_factor = stats.load_factor,
-          .height = stats.height,
-          .leaves = stats.leaves,
-          .inner_nodes = stats.inner_nodes,
-          .pm_bytes = stats.pm_bytes,
-          .dram_bytes = stats.dram_bytes,
-          .scan_order_bytes = stats.scan_order_bytes,
-          .splits = stats.splits,
-          .merges = stats.merges,
-          .levels = {stats.levels.begin(), stats.levels.end()},
-          .resizes = {stats.resizes.begin(), stats.resizes.end()},
-          .partial = stats.partial};
+  return {stats,
+          {},
+          {stats.levels.begin(), stats.levels.end()},
+          {stats.resizes.begin(), stats.resizes.end()}};
 }
 
 CheckReport to_public(const Findings& findings) {
-  CheckReport report{.objects = findings.objects,
-                     .entries = findings.entries,
-                     .bytes = findings.bytes,
-                     .leaked_blocks = findings.leaked_blocks,
-                     .violation_count = findings.violation_count};
-  report.violations.reserve(findings.violations.size());
-  for (const auto& violation : findings.violations) report.violations.emplace_back(violation);
-  return report;
+  return {findings, {findings.violations.begin(), findings.violations.end()}};
 }
 
 }  // namespace
