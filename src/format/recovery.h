@@ -111,7 +111,7 @@ class Recovery : public Growth<P> {
       if (!request.accept_untrusted) return refuse(reason);
     }
     if (header_.close_state != layout::CloseState::dirty &&
-        P::verifies("pool.directory.crc"_site) && header_.directory_crc != this->directory_crc()) {
+        !matches<P>(header_.directory_crc == this->directory_crc(), "pool.directory.crc"_site)) {
       report.directory_damaged = true;
       if (!request.allow_damage) {
         return Status::format(
@@ -128,8 +128,8 @@ class Recovery : public Growth<P> {
       return s;
     }
     if (Status s = heap_.begin_sweep(); !s.ok()) return s;
-    if (sealed && is_copy(header_, request.identity) && P::verifies("pool.seal.crc"_site) &&
-        this->content_checksum(false) != header_.seal) {
+    if (sealed && is_copy(header_, request.identity) &&
+        !matches<P>(this->content_checksum(false) == header_.seal, "pool.seal.crc"_site)) {
       report.trusted = report.was_synced = false;
       report.distrust =
           "the file is a copy that was still being made when the pool was changed again";

@@ -60,7 +60,7 @@ class Records {
     if (!heap_.is_block(offset)) return bad("place");
     const auto record = RecordView::read(platform_, at(offset));
     if (!record.plausible(heap_.block_bytes(offset))) return bad("lengths");
-    if (!record.intact() && P::verifies(crc)) return bad("checksum");
+    if (!matches<P>(record.intact(), crc)) return bad("checksum");
     return {};
   }
 
