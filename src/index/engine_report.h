@@ -4,28 +4,13 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "heap/heap.h"
 #include "index/findings.h"
 #include "perdure/options.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
-#include "platform/platform.h"
 #include "util/log.h"
 
 namespace perdure {
-
-// Verifies the place of a root block before its first byte is read. `bytes`: the size that every
-// root block of the engine has.
-template <Platform P>
-Status root_may_lie_at(std::uint64_t root, std::uint64_t bytes, const Heap<P>& heap) noexcept {
-  if (heap.contains(root, bytes) && root % kLine == 0) return {};
-  return Status::format(StatusCode::corruption, "no root block can lie at offset %llu",
-                        static_cast<unsigned long long>(root));
-}
-
-[[gnu::cold]] inline Status bad_root(const char* what) noexcept {
-  return Status::format(StatusCode::corruption, "the map's root block is damaged (%s)", what);
-}
 
 // The error of an operation that needed this object, such as "the node".
 [[gnu::cold]] inline Status damaged_object(const char* object, std::uint64_t offset) noexcept {

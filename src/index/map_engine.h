@@ -20,14 +20,20 @@
 
 namespace perdure {
 
-template <Platform P, class Codec, class Engine, std::derived_from<detail::Index> Interface>
+template <class T, class Root, class Engine, std::derived_from<detail::Index> Interface>
 class MapEngine : public Interface, public EngineInstance {
  protected:
+  using P = typename T::Platform;
+  using Codec = typename T::Codec;
   using Keys = std::span<const detail::Key>;
   using Visit = FunctionRef<void(const detail::Value&)>;
   static constexpr std::size_t kGroup = 16;  // lookups of a read_many in flight
 
  public:
+  // `root`: the offset of the root block.
+  MapEngine(const EngineContext<P>& context, std::uint64_t root) noexcept
+      : context_(context), root_offset_(root), root_(context.heap.template at<Root>(root)) {}
+
   // --- EngineInstance ---
   detail::Index& index() noexcept final { return *this; }
   detail::OrderedIndex* ordered() noexcept final {
@@ -76,8 +82,6 @@ class MapEngine : public Interface, public EngineInstance {
 
  protected:
   enum class Mode : std::uint8_t { insert, put, update };
-
-  explicit MapEngine(const EngineContext<P>& context) noexcept : context_(context) {}
 
   // Every operation begins with one of these two, under its guard.
   [[gnu::always_inline]] Status begin_read(EpochGuard<P>& guard) const noexcept {
@@ -191,7 +195,21 @@ class MapEngine : public Interface, public EngineInstance {
     return {};
   }
 
+  std::uint64_t offset_of(const void* p) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
+                                      context_.heap.template at<std::byte>(0));
+  }
+  // Writes the bytes back and fences. Returns false if the pool is poisoned.
+  template <FixedString Name>
+  [[gnu::always_inline]] bool persist(const void* p, std::size_t n,
+                                      Site<Name> site) const noexcept {
+    context_.platform.flush(p, n, site);
+    return context_.platform.fence(site);
+  }
+
   EngineContext<P> context_;
+  const std::uint64_t root_offset_;
+  Root* const root_;
 
  private:
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }

@@ -7,6 +7,7 @@
 
 #include "index/clevel/recovery.h"
 #include "index/engine_report.h"
+#include "index/root.h"
 
 namespace perdure::clevel {
 
@@ -24,7 +25,7 @@ class Check : public Recovery<T> {
     const LevelList& list = levels();
     ++report.objects;
     const Root image = *root_;
-    if (!has_checksum(image)) {
+    if (!root_intact<P>(image, "clevel.root.crc"_site)) {
       add_violation(report, "clevel block", root_offset_, "damaged root block");
     }
     std::uint32_t used = 0;
@@ -86,11 +87,10 @@ class Check : public Recovery<T> {
 
  protected:
   using Base::ahead_latch_, Base::begun_, Base::bytes_values_, Base::context_, Base::fits,
-      Base::for_each_match, Base::has_checksum, Base::is_item_block, Base::item_at,
-      Base::kBytesKeys, Base::level_word, Base::levels, Base::named_above, Base::next_,
-      Base::plausible, Base::probe_of, Base::resize_latch_, Base::resizes_, Base::root_,
-      Base::root_offset_, Base::search, Base::slots_of, Base::stripes_, Base::value_at,
-      Base::verified, Base::whole;
+      Base::for_each_match, Base::is_item_block, Base::item_at, Base::kBytesKeys, Base::level_word,
+      Base::levels, Base::named_above, Base::next_, Base::plausible, Base::probe_of,
+      Base::resize_latch_, Base::resizes_, Base::root_, Base::root_offset_, Base::search,
+      Base::slots_of, Base::stripes_, Base::value_at, Base::verified, Base::whole;
   using Base::Base;
   using typename Base::Pause;
 

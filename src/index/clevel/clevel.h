@@ -101,7 +101,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "index/clevel/check.h"
@@ -115,7 +114,7 @@ class ClevelMap final : public Check<T> {
   using Base = Check<T>;
   using P = typename T::Platform;
   using G = typename T::Geometry;
-  friend MapEngine<P, typename T::Codec, ClevelMap, detail::Index>;
+  friend MapEngine<T, Root, ClevelMap, detail::Index>;
   friend State<T>;
 
  public:
@@ -138,7 +137,7 @@ class ClevelMap final : public Check<T> {
                   (kinds.value == ValueKind::bytes ? layout::kBytesValues : 0);
     image.seed[0] = P::random();
     image.seed[1] = P::random();
-    image.fixed_crc = crc32c(0, &image, offsetof(Root, fixed_crc));
+    image.fixed_crc = fixed_crc_of(image);
     std::uint64_t made = 0;
     for (std::uint32_t i = 0; i < 2; ++i) {
       const std::uint64_t bytes = (lower << i) * sizeof(Bucket);
@@ -161,14 +160,9 @@ class ClevelMap final : public Check<T> {
     return block;
   }
 
-  // Returns the instance of a root block, for recover().
   [[gnu::noinline]] static Expected<std::unique_ptr<EngineInstance>> open(
       const EngineContext<P>& context, std::uint64_t root) {
-    if (Status s = root_may_lie_at(root, sizeof(Root), context.heap); !s.ok())
-      return fail(std::move(s));
-    std::unique_ptr<ClevelMap> map(new (std::nothrow) ClevelMap(context, root));
-    if (map == nullptr || map->stripes_ == nullptr) return fail(StatusCode::out_of_memory);
-    return std::unique_ptr<EngineInstance>(std::move(map));
+    return make_instance<ClevelMap>(context, root, sizeof(Root));
   }
 
   [[gnu::noinline]] ~ClevelMap() override {

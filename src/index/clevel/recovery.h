@@ -9,6 +9,7 @@
 
 #include "index/clevel/scan.h"
 #include "index/engine_report.h"
+#include "index/root.h"
 
 namespace perdure::clevel {
 
@@ -20,6 +21,7 @@ class Recovery : public Scan<T> {
 
  public:
   Expected<Recovered> recover(bool clean) override {
+    if (stripes_ == nullptr) return fail(StatusCode::out_of_memory);
     clean_ = clean;
     if (Status s = read_root(); !s.ok()) return fail(std::move(s));
     if (Status s = read_levels(); !s.ok()) return fail(std::move(s));
@@ -95,11 +97,11 @@ class Recovery : public Scan<T> {
 
  protected:
   using Base::added_ahead_, Base::bytes_values_, Base::clean_, Base::context_, Base::damaged_,
-      Base::found_, Base::gained, Base::has_checksum, Base::inherited_, Base::is_item_block,
-      Base::item_at, Base::kBytesKeys, Base::kSumLatches, Base::level_word, Base::levels,
-      Base::levels_, Base::look_at, Base::named_above, Base::next_, Base::offset_of, Base::persist,
+      Base::found_, Base::gained, Base::inherited_, Base::is_item_block, Base::item_at,
+      Base::kBytesKeys, Base::kSumLatches, Base::level_word, Base::levels, Base::levels_,
+      Base::look_at, Base::named_above, Base::next_, Base::offset_of, Base::persist,
       Base::plausible, Base::probe_of, Base::rehash_, Base::root_, Base::root_offset_, Base::seed_,
-      Base::slot_term, Base::sum_latches_, Base::summed_, Base::verified_;
+      Base::slot_term, Base::stripes_, Base::sum_latches_, Base::summed_, Base::verified_;
   using Base::Base;
   using typename Base::Moving;
 
@@ -112,7 +114,7 @@ class Recovery : public Scan<T> {
     const Root image = *root_;
     if (image.magic != layout::kRootMagic) return bad_root("magic");
     if (image.slots != G::kSlots) return bad_root("geometry");
-    if (!has_checksum(image)) return bad_root("checksum");
+    if (!root_intact<P>(image, "clevel.root.crc"_site)) return bad_root("checksum");
     if (((image.flags & layout::kBytesKeys) != 0) != kBytesKeys) return bad_root("key kind");
     if (image.opened != 0 && image.opened != layout::kOpened) return bad_root("state");
     if (image.damaged != 0 && image.damaged != layout::kDamaged) return bad_root("state");

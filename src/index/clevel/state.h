@@ -60,22 +60,19 @@ struct LevelList {
 }
 
 template <class T>
-class State
-    : public MapEngine<typename T::Platform, typename T::Codec, ClevelMap<T>, detail::Index> {
-  using Base = MapEngine<typename T::Platform, typename T::Codec, ClevelMap<T>, detail::Index>;
+class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
+  using Base = MapEngine<T, Root, ClevelMap<T>, detail::Index>;
+
+ public:
+  State(const EngineContext<typename T::Platform>& context, std::uint64_t root)
+      : Base(context, root), stripes_(new(std::nothrow) Stripe<P>[G::kStripes]) {}
 
  protected:
-  using P = typename T::Platform;
+  using typename Base::P;
   using G = typename T::Geometry;
-  using Base::context_;
+  using Base::context_, Base::offset_of, Base::root_;
   static constexpr bool kBytesKeys = T::Codec::kBytes;
   static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;
-
-  State(const EngineContext<P>& context, std::uint64_t root)
-      : Base(context),
-        root_offset_(root),
-        root_(context.heap.template at<Root>(root)),
-        stripes_(new(std::nothrow) Stripe<P>[G::kStripes]) {}
 
   const LevelList& levels() const { return *levels_.load(std::memory_order_acquire); }
   bool verified() const { return verified_.load(std::memory_order_acquire); }
@@ -96,10 +93,6 @@ class State
   }
   Item* item_at(std::uint64_t word) const {
     return context_.heap.template at<Item>(word & kOffsetMask);
-  }
-  std::uint64_t offset_of(const void* p) const {
-    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
-                                      context_.heap.template at<std::byte>(0));
   }
   Stripe<P>& stripe_of(const Probe& probe) const { return stripes_[probe.stripe() % G::kStripes]; }
   bool plausible(std::uint64_t word) const {
@@ -123,16 +116,6 @@ class State
   }
   std::uint64_t slot_term(const std::uint64_t& slot, std::uint64_t word) const {
     return closed_term(offset_of(&slot), word);
-  }
-  static bool has_checksum(const Root& image) {
-    return matches<P>(image.fixed_crc == crc32c(0, &image, offsetof(Root, fixed_crc)),
-                      "clevel.root.crc"_site);
-  }
-  // Writes the bytes back and fences them. Returns false if the pool is poisoned.
-  template <FixedString Name>
-  [[gnu::always_inline]] bool persist(const void* p, std::size_t n, Site<Name> site) {
-    context_.platform.flush(p, n, site);
-    return context_.platform.fence(site);
   }
 
   // A thread holds one while it copies a slot or clears one of two copies. Items move only while
@@ -179,8 +162,6 @@ class State
     State* map;
   };
 
-  std::uint64_t root_offset_;
-  Root* root_;
   Seed seed_;
   bool bytes_values_ = false;
   bool clean_ = false;  // the map was closed cleanly

@@ -5,6 +5,7 @@
 
 #include "index/engine_report.h"
 #include "index/level/write.h"
+#include "index/root.h"
 
 namespace perdure::level {
 
@@ -43,7 +44,7 @@ class Check : public Write<T> {
     EpochGuard<P> guard(context_.epochs);
     const View<T>& view = *current();
     report.objects += 2;  // root block and descriptor
-    if (!Base::root_intact(*root_)) report.add("level: damaged root block");
+    if (!root_intact<P>(*root_, "level.root.crc"_site)) report.add("level: damaged root block");
     const auto& descriptor = *context_.heap.template at<layout::Descriptor>(view.descriptor);
     if (context_.platform.load(root_->descriptor) != view.descriptor ||
         !Base::descriptor_intact(descriptor) || descriptor.levels != view.levels ||

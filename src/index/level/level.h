@@ -179,12 +179,7 @@ class LevelMap final : public Recovery<T> {
 
   static Expected<std::unique_ptr<EngineInstance>> open(const EngineContext<P>& context,
                                                         std::uint64_t root) {
-    if (Status s = root_may_lie_at(root, kRootBytes, context.heap); !s.ok()) {
-      return fail(std::move(s));
-    }
-    std::unique_ptr<EngineInstance> map(new (std::nothrow) LevelMap(context, root));
-    if (map == nullptr) return fail(StatusCode::out_of_memory);
-    return map;
+    return make_instance<LevelMap>(context, root, kRootBytes);
   }
 
   void start() noexcept override { context_.background.add(work_, BackgroundWork<P>::kMaxWidth); }
@@ -212,7 +207,7 @@ class LevelMap final : public Recovery<T> {
     }
     head.seeds[0] = P::random();
     head.seeds[1] = P::random();
-    head.fixed_crc = crc32c(0, &head, offsetof(layout::Root, fixed_crc));
+    head.fixed_crc = fixed_crc_of(head);
     return head;
   }
 };

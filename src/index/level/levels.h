@@ -32,10 +32,6 @@ class Levels : public Lookup<T> {
   static bool descriptor_intact(const layout::Descriptor& image) {
     return matches<P>(image.crc == descriptor_crc(image), "level.descriptor.crc"_site);
   }
-  static bool root_intact(const layout::Root& image) {
-    return matches<P>(image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)),
-                      "level.root.crc"_site);
-  }
 
   // Adds a level of zeros to the table, and with it begins an expansion, which drains the bottom
   // level, or a shrink, which drains the top level. The caller holds the latch and is pinned.

@@ -29,22 +29,19 @@ enum class Made : std::uint8_t {
 };
 
 template <class T>
-class State
-    : public MapEngine<typename T::Platform, typename T::Codec, LevelMap<T>, detail::Index> {
-  using Base = MapEngine<typename T::Platform, typename T::Codec, LevelMap<T>, detail::Index>;
-  using P = typename T::Platform;
-  using Codec = typename T::Codec;
+class State : public MapEngine<T, layout::Root, LevelMap<T>, detail::Index> {
+  using Base = MapEngine<T, layout::Root, LevelMap<T>, detail::Index>;
+  using typename Base::P, typename Base::Codec;
   using Form = typename Codec::Form;
   using Counter = typename P::template Atomic<std::uint64_t>;
 
  public:
   static constexpr std::uint32_t kSlots = Tier<T>::kSlots;
 
-  State(const EngineContext<P>& context, std::uint64_t root)
-      : Base(context), root_offset_(root), root_(context.heap.template at<layout::Root>(root)) {}
+  using Base::Base;
 
  protected:
-  using Base::context_;
+  using Base::context_, Base::root_;  // in a map of arrays, root_ is the first part of an ArrayRoot
   static constexpr std::size_t kRootBytes =
       Form::kArrays ? sizeof(layout::ArrayRoot) : sizeof(layout::Root);
   // A call up: a step of the background work is a member of the top layer, as the operations that
@@ -85,8 +82,6 @@ class State
   }
 
   Records<P> records_{context_};
-  std::uint64_t root_offset_;
-  layout::Root* root_;  // in a map of arrays, the first part of an ArrayRoot
   Seeds seeds_;
   bool record_values_ = false;  // the keys are integers, the values have any size
   bool word_records_ = false;   // the keys are byte strings, the values words

@@ -63,7 +63,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "index/phast/check.h"
@@ -79,7 +78,7 @@ class PhastMap final : public Check<T> {
   using Base = Check<T>;
   using Base::inner_, Base::table_;
   using typename Base::Codec, typename Base::Leaf, typename Base::P;
-  friend MapEngine<P, Codec, PhastMap, detail::OrderedIndex>;
+  friend MapEngine<T, layout::Root, PhastMap, detail::OrderedIndex>;
   friend struct Peek;  // of tests, into leaves
 
  public:
@@ -162,22 +161,16 @@ class PhastMap final : public Check<T> {
     image.flags = (kBytes ? layout::kBytesKeys : 0) |
                   (!kBytes && kinds.value == ValueKind::bytes ? layout::kRecordValues : 0) |
                   (kBytes && kinds.value == ValueKind::word ? layout::kWordRecords : 0);
-    image.fixed_crc =
-        crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master, count * 8ULL);
+    image.fixed_crc = crc32c(fixed_crc_of(image), master, count * 8ULL);
     platform.copy(root, &image, sizeof(image));
     platform.flush(root, bytes, "phast.create.root"_site);
     if (!platform.fence("phast.create.root"_site)) return fail(StatusCode::poisoned);
     return block;
   }
 
-  // Returns the instance of a root block. recover() comes next.
   [[gnu::noinline]] static Expected<std::unique_ptr<EngineInstance>> open(
       const EngineContext<P>& context, std::uint64_t root) {
-    if (Status s = root_may_lie_at(root, sizeof(layout::Root), context.heap); !s.ok())
-      return fail(std::move(s));
-    std::unique_ptr<EngineInstance> map(new (std::nothrow) PhastMap(context, root));
-    if (map == nullptr) return fail(StatusCode::out_of_memory);
-    return map;
+    return make_instance<PhastMap>(context, root, sizeof(layout::Root));
   }
 };
 

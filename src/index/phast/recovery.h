@@ -9,6 +9,7 @@
 
 #include "index/engine_report.h"
 #include "index/phast/scan.h"
+#include "index/root.h"
 #include "util/containers.h"
 
 namespace perdure::phast {
@@ -69,8 +70,7 @@ class Recovery : public Scan<T> {
  protected:
   // Whether the checksum of the root block and of the master array behind it matches.
   bool root_intact(const layout::Root& image, std::size_t partitions) const {
-    const std::uint32_t crc =
-        crc32c(crc32c(0, &image, offsetof(layout::Root, fixed_crc)), master(), partitions * 8);
+    const std::uint32_t crc = crc32c(fixed_crc_of(image), master(), partitions * 8);
     return matches<P>(image.fixed_crc == crc, "phast.root.crc"_site);
   }
 

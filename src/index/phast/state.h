@@ -18,14 +18,11 @@ template <class T>
 class PhastMap;
 
 template <class T>
-class State
-    : public MapEngine<typename T::Platform, typename T::Codec, PhastMap<T>, detail::OrderedIndex> {
-  using Base =
-      MapEngine<typename T::Platform, typename T::Codec, PhastMap<T>, detail::OrderedIndex>;
+class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedIndex> {
+  using Base = MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedIndex>;
 
  public:
-  using P = typename T::Platform;
-  using Codec = typename T::Codec;
+  using typename Base::P, typename Base::Codec;
   using G = typename T::Geometry;
   using Leaf = layout::Leaf<G>;
   using Entry = layout::Entry;
@@ -34,14 +31,11 @@ class State
   static constexpr std::uint32_t kEntries = G::kLeafEntries;
 
   State(const EngineContext<P>& context, std::uint64_t root)
-      : Base(context),
-        root_offset_(root),
-        root_(context.heap.template at<layout::Root>(root)),
-        inner_(table_, context_.epochs) {}
+      : Base(context, root), inner_(table_, context_.epochs) {}
 
  protected:
   using Inner = ordered::InnerIndex<P, LeafTable<T>, G::kInnerLeaves>;
-  using Base::context_;
+  using Base::context_, Base::root_;
   static constexpr std::uint64_t kSlots = Desc::kSlots;
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
 
@@ -121,8 +115,6 @@ class State
   }
 
   Records<P> records_{context_};
-  std::uint64_t root_offset_;
-  layout::Root* root_;
   bool record_values_ = false;  // integer keys with values of any size
   bool word_records_ = false;   // byte-string keys with word values
   LeafTable<T> table_;

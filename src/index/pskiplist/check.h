@@ -20,7 +20,7 @@ class Check : public Recovery<T> {
   using Base::context_;
   using Base::entry_at, Base::for_each_entry, Base::for_each_leaf, Base::for_each_segment;
   using Base::is_segment, Base::key_of, Base::latest, Base::load, Base::names_record, Base::nodes_;
-  using Base::record_values_, Base::reserve_, Base::root_, Base::root_intact, Base::root_offset_;
+  using Base::record_values_, Base::reserve_, Base::root_, Base::root_offset_;
   using Base::segment_at, Base::slot_at;
   using typename Base::Chain, typename Base::Codec, typename Base::Listing, typename Base::Node;
   using typename Base::P;
@@ -126,7 +126,9 @@ class Check : public Recovery<T> {
     EpochGuard<P> guard(context_.epochs);
     report.objects += 1 + chain_.blocks();
     report.bytes += sizeof(layout::Root) + chain_.blocks() * Chain::kBlockBytes;
-    if (!root_intact(*root_)) report.add("pskiplist: damaged root block");
+    if (!root_intact<P>(*root_, "pskiplist.root.crc"_site)) {
+      report.add("pskiplist: damaged root block");
+    }
     const auto bad = [&](const char* id, const char* what) {
       add_violation(report, id, "pskiplist root", root_offset_, what);
     };

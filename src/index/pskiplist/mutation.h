@@ -82,7 +82,8 @@ class Mutation : public Versions<T> {
     platform.store(slot.first.stamp, stamp_of(version, false));
     node.set_end({offset + offsetof(Slot, first), value, stamp_of(version, false), 1});
     node.set(State::of(Phase::stored, held.number()));
-    return persist(&slot, sizeof(slot), "pskiplist.insert.slot"_site);  // PP
+    const bool durable = persist(&slot, sizeof(slot), "pskiplist.insert.slot"_site);  // PP
+    return durable ? Status() : StatusCode::poisoned;
   }
   [[gnu::noinline]] Status write_in_place(Node& node, State held, std::uint64_t version,
                                           std::uint64_t value, bool removed) {
@@ -99,7 +100,8 @@ class Mutation : public Versions<T> {
     if (load(entry.stamp) != stamp) platform.store(entry.stamp, stamp);
     node.set_end({offset, value, stamp, node.end().entries});
     node.set(State::of(Phase::stored, held.number()));
-    return persist(&entry, sizeof(entry), "pskiplist.update.entry"_site);  // PP
+    const bool durable = persist(&entry, sizeof(entry), "pskiplist.update.entry"_site);  // PP
+    return durable ? Status() : StatusCode::poisoned;
   }
   [[gnu::noinline]] Status append(Node& node, State held, std::uint64_t version,
                                   std::uint64_t value, bool removed, Fresh& fresh) {
@@ -125,8 +127,8 @@ class Mutation : public Versions<T> {
     }
     node.set_end({offset, value, stamp_of(version, removed), node.end().entries + 1});
     if (fresh.segment == 0) node.set(State::of(Phase::stored, held.number()));
-    Status s = persist(&entry, sizeof(entry), "pskiplist.append.entry"_site);  // PP
-    if (!s.ok()) return s;
+    const bool durable = persist(&entry, sizeof(entry), "pskiplist.append.entry"_site);  // PP
+    if (!durable) return StatusCode::poisoned;
     node.tail = segment;
     fresh.segment = 0;
     return {};

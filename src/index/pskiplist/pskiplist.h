@@ -87,7 +87,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 
 #include "index/pskiplist/check.h"
 
@@ -100,7 +99,7 @@ class PSkipListMap final : public Check<T> {
   using Base = Check<T>;
   using Base::context_;
   using typename Base::P, typename Base::Codec;
-  friend MapEngine<P, Codec, PSkipListMap, detail::VersionedIndex>;
+  friend MapEngine<T, layout::Root, PSkipListMap, detail::VersionedIndex>;
   friend struct Peek;  // of tests, into nodes
 
  public:
@@ -116,7 +115,7 @@ class PSkipListMap final : public Check<T> {
     head.geometry = T::Geometry::kBlockSlots;
     head.flags = (Codec::kBytes ? layout::kBytesKeys : 0) |
                  (kinds.value == ValueKind::bytes ? layout::kRecordValues : 0);
-    head.fixed_crc = crc32c(0, &head, offsetof(layout::Root, fixed_crc));
+    head.fixed_crc = fixed_crc_of(head);
     head.horizon = 1;
     auto* root = context.heap.template at<layout::Root>(*block);
     platform.copy(root, &head, sizeof(head));
@@ -126,11 +125,7 @@ class PSkipListMap final : public Check<T> {
   }
   [[gnu::noinline]] static Expected<std::unique_ptr<EngineInstance>> open(
       const EngineContext<P>& context, std::uint64_t root) {
-    if (Status s = root_may_lie_at(root, sizeof(layout::Root), context.heap); !s.ok())
-      return fail(std::move(s));
-    std::unique_ptr<EngineInstance> map(new (std::nothrow) PSkipListMap(context, root));
-    if (map == nullptr) return fail(StatusCode::out_of_memory);
-    return map;
+    return make_instance<PSkipListMap>(context, root, sizeof(layout::Root));
   }
   PSkipListMap(const EngineContext<P>& context, std::uint64_t root) : Base(context, root) {}
   ~PSkipListMap() override { context_.epochs.drain_all(); }  // reclaimers point here

@@ -9,6 +9,7 @@
 
 #include "index/engine_report.h"
 #include "index/pskiplist/rollback.h"
+#include "index/root.h"
 #include "util/containers.h"
 #include "util/crc32c.h"
 #include "util/merge_sort.h"
@@ -28,10 +29,6 @@ class Recovery : public Rollback<T> {
   using Base::set_rollback, Base::void_, Base::void_entries;
   using typename Base::Chain, typename Base::Codec, typename Base::Node, typename Base::P;
 
-  bool root_intact(const layout::Root& image) const {
-    return matches<P>(image.fixed_crc == crc32c(0, &image, offsetof(layout::Root, fixed_crc)),
-                      "pskiplist.root.crc"_site);
-  }
   bool comes_before(const Listed& a, const Listed& b) const {
     if (!Codec::kBytes || a.word != b.word) return a.word < b.word;
     return directory_.key_of(a.node) < directory_.key_of(b.node);
@@ -54,7 +51,7 @@ class Recovery : public Rollback<T> {
     const layout::Root& image = *root_;
     if (context_.heap.block_bytes(root_offset_) < sizeof(image)) return bad_root("size");
     if (image.magic != layout::kRootMagic) return bad_root("magic");
-    if (!root_intact(image)) return bad_root("checksum");
+    if (!root_intact<P>(image, "pskiplist.root.crc"_site)) return bad_root("checksum");
     if (image.geometry != Chain::kSlots) return bad_root("geometry");
     if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
     record_values_ = (image.flags & layout::kRecordValues) != 0;
@@ -312,7 +309,7 @@ class Recovery : public Rollback<T> {
 
   // --- checksums ---
 
-  [[gnu::noinline]] std::uint64_t root_crc() const {
+  [[gnu::noinline]] std::uint64_t close_crc() const {
     constexpr std::size_t kBegin = offsetof(layout::Root, chain);
     return crc32c(crc32c(0, &root_offset_, sizeof(root_offset_)),
                   reinterpret_cast<const std::byte*>(root_) + kBegin,
@@ -357,7 +354,7 @@ class Recovery : public Rollback<T> {
     }
     if (s.ok()) s = chain_.reserve(root_, most / Chain::kBlockBytes);
     if (!s.ok()) return fail(std::move(s));
-    if (clean && !matches<P>(load(root_->close_crc) == root_crc(), "pskiplist.root.crc"_site)) {
+    if (clean && !matches<P>(load(root_->close_crc) == close_crc(), "pskiplist.root.crc"_site)) {
       s = pass_over(bad_root("checksum of what changes"));
       if (!s.ok()) return fail(std::move(s));
     }
@@ -387,7 +384,7 @@ class Recovery : public Rollback<T> {
       }
       set_crc(context_.heap.template at<layout::Block>(offset)->crc, block_crc(offset));
     }
-    set_crc(root_->close_crc, root_crc());
+    set_crc(root_->close_crc, close_crc());
     return {};
   }
 };

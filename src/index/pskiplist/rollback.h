@@ -66,7 +66,8 @@ class Rollback : public Trim<T> {
     if (to != 0) platform.store(root_->rollback_from, from);
     platform.store(root_->rollback_to, to);
     if (to == 0) platform.store(root_->rollback_from, 0);
-    return persist(&root_->rollback_from, 16, "pskiplist.rollback.root"_site);
+    const bool durable = persist(&root_->rollback_from, 16, "pskiplist.rollback.root"_site);
+    return durable ? Status() : StatusCode::poisoned;
   }
 
  private:

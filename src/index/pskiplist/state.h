@@ -48,22 +48,18 @@ struct Void {
 };
 
 template <class T>
-class MapState : public MapEngine<typename T::Platform, typename T::Codec, PSkipListMap<T>,
-                                  detail::VersionedIndex> {
+class MapState : public MapEngine<T, layout::Root, PSkipListMap<T>, detail::VersionedIndex> {
  protected:
-  using P = typename T::Platform;
-  using Codec = typename T::Codec;
-  using Base = MapEngine<P, Codec, PSkipListMap<T>, detail::VersionedIndex>;
-  using Base::context_;
+  using Base = MapEngine<T, layout::Root, PSkipListMap<T>, detail::VersionedIndex>;
+  using Base::context_, Base::persist, Base::root_;
+  using typename Base::P, typename Base::Codec;
   using Node = KeyNode<P>;
   using Chain = KeyChain<T>;
   template <class V>
   using Atomic = typename P::template Atomic<V>;
 
   MapState(const EngineContext<P>& context, std::uint64_t root)
-      : Base(context),
-        root_offset_(root),
-        root_(context.heap.template at<layout::Root>(root)),
+      : Base(context, root),
         directory_(context.platform, context.heap, nodes_, context.epochs),
         chain_(context.platform, context.heap),
         reserve_(context.heap) {}
@@ -73,25 +69,16 @@ class MapState : public MapEngine<typename T::Platform, typename T::Codec, PSkip
   bool persisted(std::uint64_t offset, std::size_t bytes) const {
     return context_.platform.persisted(context_.heap.template at<void>(offset), bytes);
   }
-  // Writes the bytes back and fences. Errors: poisoned.
-  template <class Site>
-  [[gnu::always_inline]] Status persist(const void* bytes, std::size_t n, Site site) const {
-    context_.platform.flush(bytes, n, site);
-    return context_.platform.fence(site) ? Status() : StatusCode::poisoned;
-  }
+  // Errors: poisoned.
   template <class Site>
   [[gnu::always_inline]] Status store_durably(std::uint64_t& word, std::uint64_t value, Site site) {
     context_.platform.store(word, value);
-    return persist(&word, sizeof(word), site);
+    return persist(&word, sizeof(word), site) ? Status() : StatusCode::poisoned;
   }
   Entry& entry_at(std::uint64_t offset) const { return *context_.heap.template at<Entry>(offset); }
   Slot& slot_at(std::uint64_t offset) const { return *context_.heap.template at<Slot>(offset); }
   Segment& segment_at(std::uint64_t offset) const {
     return *context_.heap.template at<Segment>(offset);
-  }
-  std::uint64_t offset_of(const void* p) const {
-    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
-                                      context_.heap.template at<std::byte>(0));
   }
   // Returns 0 if no block lies there.
   std::uint32_t capacity_of(std::uint64_t segment) const {
@@ -123,8 +110,6 @@ class MapState : public MapEngine<typename T::Platform, typename T::Codec, PSkip
   std::uint64_t clock() const { return clock_.load(std::memory_order_seq_cst); }
 
   Records<P> records_{context_};
-  std::uint64_t root_offset_;
-  layout::Root* root_;
   bool record_values_ = false;
   NodeTable<P> nodes_;
   Directory<T> directory_;

@@ -134,10 +134,11 @@ class Trim : public Write<T> {
       platform.store(copy.stamp, stamp);
       return true;
     });
-    Status s = persist(&segment_at(*block), bytes, "pskiplist.trim.segment"_site);
-    if (!s.ok()) return s;
+    if (!persist(&segment_at(*block), bytes, "pskiplist.trim.segment"_site)) {
+      return StatusCode::poisoned;
+    }
     PERDURE_ASSERT(P, "pskiplist.I9", copied == kept && persisted(*block, bytes));
-    if (s = relink(slot, *block); !s.ok()) return s;
+    if (Status s = relink(slot, *block); !s.ok()) return s;
     PERDURE_ASSERT(P, "pskiplist.N3", platform.persisted(&slot.more, sizeof(slot.more)));
     node.last.store(entry_offset(*block, kept - 1), std::memory_order_release);
     node.tail = *block;

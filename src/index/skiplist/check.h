@@ -2,6 +2,7 @@
 #pragma once
 
 #include "index/engine_report.h"
+#include "index/root.h"
 #include "index/skiplist/recovery.h"
 
 namespace perdure::skiplist {
@@ -43,7 +44,7 @@ class Check : public Recovery<T> {
     EpochGuard<P> guard(context_.epochs);
     ++report.objects;
     report.bytes += Base::kRootBytes;
-    if (!this->has_checksum(layout::Root(*this->root_))) {
+    if (!root_intact<P>(*this->root_, kSite<Kind, "root.crc">)) {
       add_violation(report, Kind::kBlock, root_offset_, "damaged root block");
     }
     const std::uint64_t before = report.entries;

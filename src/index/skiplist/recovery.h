@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "index/engine_report.h"
+#include "index/root.h"
 #include "index/skiplist/write.h"
 
 namespace perdure::skiplist {
@@ -106,8 +107,8 @@ class Recovery : public Write<T> {
 
  protected:
   using Base::Base, Base::changed_, Base::context_, Base::cursor_, Base::damaged, Base::damaged_,
-      Base::has_checksum, Base::head, Base::kMaxHeight, Base::kRootBytes, Base::kUpperDurable,
-      Base::latch_, Base::levels_, Base::load_link, Base::marked, Base::marked_, Base::offset_of,
+      Base::head, Base::kMaxHeight, Base::kRootBytes, Base::kUpperDurable, Base::latch_,
+      Base::levels_, Base::load_link, Base::marked, Base::marked_, Base::offset_of,
       Base::place_after, Base::root_, Base::root_offset_, Base::shape_, Base::stale_, Base::sum_,
       Base::trusted_, Base::walked_;
   using typename Base::P, typename Base::Codec, typename Base::Kind, typename Base::G;
@@ -126,7 +127,7 @@ class Recovery : public Write<T> {
     if (!context_.settle(root_offset_, kRootBytes)) return StatusCode::poisoned;
     const layout::Root image = *root_;
     if (image.magic != layout::kRootMagic) return bad_root("magic");
-    if (!has_checksum(image)) return bad_root("checksum");
+    if (!root_intact<P>(image, kSite<Kind, "root.crc">)) return bad_root("checksum");
     if (image.max_height != kMaxHeight) return bad_root("height");
     if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
     if (((image.flags & layout::kUpperDurable) != 0) != kUpperDurable) return bad_root("kind");

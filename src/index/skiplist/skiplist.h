@@ -75,7 +75,6 @@
 #pragma once
 
 #include <memory>
-#include <new>
 #include <optional>
 
 #include "index/skiplist/check.h"
@@ -86,7 +85,7 @@ template <class T>
 class SkiplistMap final : public Check<T> {
   using Base = Check<T>;
   using typename Base::P, typename Base::Codec, typename Base::Kind;
-  friend MapEngine<P, Codec, SkiplistMap, detail::OrderedIndex>;
+  friend MapEngine<T, layout::Root, SkiplistMap, detail::OrderedIndex>;
   friend struct Peek;  // of tests, which break invariants with it
 
  public:
@@ -105,7 +104,7 @@ class SkiplistMap final : public Check<T> {
     image.flags = (Codec::kBytes ? layout::kBytesKeys : 0) |
                   (kinds.value == ValueKind::bytes ? layout::kBytesValues : 0) |
                   (Kind::kUpperDurable ? layout::kUpperDurable : 0);
-    image.fixed_crc = Base::root_crc(image);
+    image.fixed_crc = fixed_crc_of(image);
     auto* root = context.heap.template at<layout::Root>(*block);
     platform.zero(root, Base::kRootBytes);
     platform.copy(root, &image, sizeof(image));
@@ -126,12 +125,7 @@ template <class T>
 Expected<std::unique_ptr<EngineInstance>> SkiplistMap<T>::open(const EngineContext<P>& context,
                                                                std::uint64_t root,
                                                                std::optional<ValueKind> values) {
-  if (Status s = root_may_lie_at(root, Base::kRootBytes, context.heap); !s.ok()) {
-    return fail(std::move(s));
-  }
-  std::unique_ptr<EngineInstance> map(new (std::nothrow) SkiplistMap(context, root, values));
-  if (map == nullptr) return fail(StatusCode::out_of_memory);
-  return map;
+  return make_instance<SkiplistMap>(context, root, Base::kRootBytes, values);
 }
 
 template <Platform P, class Codec, class Kind, class G = DefaultGeometry>

@@ -27,30 +27,22 @@ struct Peek;
 }
 
 template <class T>
-class State : public MapEngine<typename T::Platform, typename T::Codec, SkiplistMap<T>,
-                               detail::OrderedIndex> {
-  using Base =
-      MapEngine<typename T::Platform, typename T::Codec, SkiplistMap<T>, detail::OrderedIndex>;
+class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedIndex> {
+  using Base = MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedIndex>;
 
  public:
   State(const EngineContext<typename T::Platform>& context, std::uint64_t root,
         std::optional<ValueKind> values)
-      : Base(context),
-        root_offset_(root),
-        root_(context.heap.template at<layout::Root>(root)),
-        values_(values),
-        fingers_(context.epochs),
-        cursor_(head()) {
+      : Base(context, root), values_(values), fingers_(context.epochs), cursor_(head()) {
     std::fill(walked_, walked_ + kMaxHeight, head());
   }
 
  protected:
-  using P = typename T::Platform;
-  using Codec = typename T::Codec;
+  using typename Base::P, typename Base::Codec;
   using Kind = typename T::Kind;
   using G = typename T::Geometry;
   using Outgrown = typename Fingers<P>::Outgrown;
-  using Base::context_, Base::absent;
+  using Base::context_, Base::absent, Base::root_;
   static constexpr bool kUpperDurable = Kind::kUpperDurable;
   static constexpr std::uint32_t kMaxHeight = G::kMaxHeight;
   static constexpr std::size_t kRootBytes =
@@ -58,10 +50,6 @@ class State : public MapEngine<typename T::Platform, typename T::Codec, Skiplist
 
   Node* head() const { return &root_->head; }
   Node* node_at(std::uint64_t offset) const { return context_.heap.template at<Node>(offset); }
-  std::uint64_t offset_of(const void* p) const {
-    return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) -
-                                      context_.heap.template at<std::byte>(0));
-  }
   std::uint64_t load_link(const Node* node, std::uint32_t level) const {
     return context_.platform.load(link_at(node, level));
   }
@@ -83,19 +71,11 @@ class State : public MapEngine<typename T::Platform, typename T::Codec, Skiplist
       return fail(known_damage());
     return absent();
   }
-  static std::uint32_t root_crc(const layout::Root& image) {
-    return crc32c(0, &image, offsetof(layout::Root, fixed_crc));
-  }
-  static bool has_checksum(const layout::Root& image) {
-    return matches<P>(image.fixed_crc == root_crc(image), kSite<Kind, "root.crc">);
-  }
   void count(std::int64_t nodes, std::int64_t bytes) {
     entries_.fetch_add(static_cast<std::uint64_t>(nodes), std::memory_order_relaxed);
     bytes_.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
   }
 
-  const std::uint64_t root_offset_;
-  layout::Root* const root_;
   const std::optional<ValueKind> values_;  // as the directory states it
   Shape<Codec::kBytes> shape_;
   const std::uint64_t seed_ = P::random();                // of the heights
