@@ -18,8 +18,8 @@ class Levels : public Lookup<T> {
  protected:
   using Base = Lookup<T>;
   using P = typename T::Platform;
-  using Base::context_, Base::current, Base::in_table, Base::opened_ns_, Base::resizes_,
-      Base::resizes_begun_, Base::resizes_ended_, Base::root_;
+  using Base::context_, Base::current, Base::in_table, Base::opened_ns_, Base::persist,
+      Base::resizes_, Base::resizes_begun_, Base::resizes_ended_, Base::root_;
 
  public:
   using Base::Base;
@@ -81,16 +81,16 @@ class Levels : public Lookup<T> {
     view->drain = drain;
     auto* descriptor = context_.heap.template at<layout::Descriptor>(*block);
     platform.copy(descriptor, &image, sizeof(image));
-    platform.flush(descriptor, sizeof(image), "level.resize.descriptor"_site);
-    if (!platform.fence("level.resize.descriptor"_site)) return StatusCode::poisoned;
+    if (!persist(descriptor, sizeof(image), "level.resize.descriptor"_site))
+      return StatusCode::poisoned;
     PERDURE_ASSERT(P, "level.I3", platform.persisted(descriptor, sizeof(image)));
     PERDURE_ASSERT(P, "level.I3", std::ranges::all_of(tiers, [&](const Tier<T>* tier) {
                      return in_table(tier) ||
                             platform.persisted(tier->lines, Tier<T>::bytes_of(tier->log));
                    }));
     platform.store(root_->descriptor, *block);
-    platform.flush(&root_->descriptor, 8, "level.resize.root"_site);
-    if (!platform.fence("level.resize.root"_site)) return StatusCode::poisoned;  // PP(resize)
+    if (!persist(&root_->descriptor, 8, "level.resize.root"_site))
+      return StatusCode::poisoned;  // PP(resize)
     PERDURE_ASSERT(P, "level.I3", platform.persisted(&root_->descriptor, 8));
     view->turn_search();
     this->view_.store(view.release(), std::memory_order_release);  // LP(resize)

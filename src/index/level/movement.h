@@ -17,7 +17,8 @@ class Movement : public Expansion<T> {
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;
   using Base::context_, Base::current, Base::kSlots, Base::load, Base::may_hold,
-      Base::move_latches_, Base::persisted, Base::probe_of, Base::root_, Base::scans_;
+      Base::move_latches_, Base::persist, Base::persisted, Base::probe_of, Base::root_,
+      Base::scans_;
   friend struct Peek;
 
  public:
@@ -64,7 +65,6 @@ class Movement : public Expansion<T> {
   // fills would be full before it ends.
   [[gnu::always_inline]] Made insert_locked(const View<T>& view, const Probe& probe,
                                             const Item<T>& item, bool helped, Locks<T>& locks) {
-    P& platform = context_.platform;
     PERDURE_ASSERT(P, "level.I5", all_held(locks, view, probe));
     const Place<T> place = free_place(view, probe);
     if (place.found()) [[likely]] {
@@ -72,8 +72,8 @@ class Movement : public Expansion<T> {
       // Before the write-back: a locked instruction after it would wait for it.
       const std::int64_t count = place.tier->add(1);
       set_item(place, item);
-      platform.flush(&place.line(), sizeof(Line<T>), "level.insert.line"_site);
-      if (!platform.fence("level.insert.line"_site)) return Made::failed;  // PP(insert)
+      if (!persist(&place.line(), sizeof(Line<T>), "level.insert.line"_site))
+        return Made::failed;  // PP(insert)
       PERDURE_ASSERT(P, "level.I4", persisted(place.line()));
       show(place, probe.print);
       if (count % 64 == 0) [[unlikely]]
@@ -202,17 +202,15 @@ class Movement : public Expansion<T> {
     locks.changed(goal.tier, goal.bucket);
     platform.store(move.from, victim.line_offset());
     platform.store(move.to, goal.line_offset());
-    platform.flush(&move, sizeof(move), "level.move.record"_site);
-    if (!platform.fence("level.move.record"_site)) return Made::failed;
+    if (!persist(&move, sizeof(move), "level.move.record"_site)) return Made::failed;
     PERDURE_ASSERT(P, "level.I2", platform.persisted(&move, sizeof(move)));
     set_item(goal, load(victim));
-    platform.flush(&goal.line(), sizeof(Line<T>), "level.move.copy"_site);
-    if (!platform.fence("level.move.copy"_site)) return Made::failed;
+    if (!persist(&goal.line(), sizeof(Line<T>), "level.move.copy"_site)) return Made::failed;
     PERDURE_ASSERT(P, "level.I4", persisted(goal.line()));
     clear_token(victim);
     set_item(victim, item);
-    platform.flush(&victim.line(), sizeof(Line<T>), "level.move.replace"_site);
-    if (!platform.fence("level.move.replace"_site)) return Made::failed;  // PP(insert)
+    if (!persist(&victim.line(), sizeof(Line<T>), "level.move.replace"_site))
+      return Made::failed;  // PP(insert)
     PERDURE_ASSERT(P, "level.I4", persisted(victim.line()));
     show(goal, victim.meta().print(victim.slot));
     show(victim, probe.print);

@@ -30,7 +30,7 @@ class Replace : public Drainer<T> {
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;
   using Base::context_, Base::has_records, Base::hide, Base::load, Base::move_latches_,
-      Base::persisted, Base::records_, Base::show, Base::updates, Base::value_bytes_;
+      Base::persist, Base::persisted, Base::records_, Base::show, Base::updates, Base::value_bytes_;
 
  public:
   using Base::Base;
@@ -131,8 +131,8 @@ class Replace : public Drainer<T> {
     P& platform = context_.platform;
     locks.changed(place.tier, place.bucket);
     platform.store(target, word);
-    platform.flush(&target, sizeof(target), "level.update.value"_site);
-    if (!platform.fence("level.update.value"_site)) return Made::failed;  // PP(update)
+    if (!persist(&target, sizeof(target), "level.update.value"_site))
+      return Made::failed;  // PP(update)
     PERDURE_ASSERT(P, "level.I4", platform.persisted(&target, sizeof(target)));
     return Made::done;
   }
@@ -154,8 +154,7 @@ class Replace : public Drainer<T> {
     const Place<T> other{place.tier, place.bucket, place.slot - own + (1 - own)};
     if ((Form::tokens(platform, line) & other.bit()) != 0) return replace_in_place(place, item);
     Form::put(platform, line, other.in_line(), item, place.bit());
-    platform.flush(&line, sizeof(line), "level.update.slot"_site);
-    if (!platform.fence("level.update.slot"_site)) return Made::failed;  // PP(update)
+    if (!persist(&line, sizeof(line), "level.update.slot"_site)) return Made::failed;  // PP(update)
     PERDURE_ASSERT(P, "level.I4", persisted(line));
     show(other, place.meta().print(place.slot));
     hide(place);
@@ -174,16 +173,14 @@ class Replace : public Drainer<T> {
     platform.store(update.value[0], item.value[0]);
     platform.store(update.value[1], item.value[1]);
     platform.store(update.place, place.line_offset() | place.in_line());
-    platform.flush(&update, sizeof(update), "level.update.record"_site);
-    if (!platform.fence("level.update.record"_site)) return Made::failed;  // PP(update)
+    if (!persist(&update, sizeof(update), "level.update.record"_site))
+      return Made::failed;  // PP(update)
     PERDURE_ASSERT(P, "level.I3", platform.persisted(&update, sizeof(update)));
     Form::put(platform, place.line(), place.in_line(), item);
-    platform.flush(&place.line(), sizeof(Line<T>), "level.update.array"_site);
-    if (!platform.fence("level.update.array"_site)) return Made::failed;
+    if (!persist(&place.line(), sizeof(Line<T>), "level.update.array"_site)) return Made::failed;
     PERDURE_ASSERT(P, "level.I4", persisted(place.line()));
     platform.store(update.place, 0);
-    platform.flush(&update.place, 8, "level.update.clear"_site);
-    if (!platform.fence("level.update.clear"_site)) return Made::failed;
+    if (!persist(&update.place, 8, "level.update.clear"_site)) return Made::failed;
     PERDURE_ASSERT(P, "level.I4", platform.persisted(&update.place, 8));
     return Made::done;
   }

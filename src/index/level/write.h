@@ -16,8 +16,8 @@ class Write : public Replace<T> {
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;
   using Base::absent, Base::begin_mutation, Base::context_, Base::current, Base::find_locked,
-      Base::has_records, Base::kSlots, Base::load, Base::lock_item, Base::lock_key, Base::records_,
-      Base::replace_value, Base::seeds_, Base::takes;
+      Base::has_records, Base::kSlots, Base::load, Base::lock_item, Base::lock_key, Base::persist,
+      Base::records_, Base::replace_value, Base::seeds_, Base::takes;
   using typename Base::Mode;
 
  public:
@@ -66,8 +66,8 @@ class Write : public Replace<T> {
     locks.changed(place.tier, place.bucket);
     const std::int64_t left = place.tier->add(-1);
     this->clear_token(place);
-    platform.flush(&line.tokens, 8, "level.erase.token"_site);
-    if (!platform.fence("level.erase.token"_site)) return fail(StatusCode::poisoned);  // PP(erase)
+    if (!persist(&line.tokens, 8, "level.erase.token"_site))
+      return fail(StatusCode::poisoned);  // PP(erase)
     PERDURE_ASSERT(P, "level.I4", platform.persisted(&line.tokens, 8));
     this->hide(place);
     locks.release();

@@ -20,8 +20,8 @@ class Recovery : public Scan<T> {
 
  protected:
   using Base::check_record, Base::context_, Base::for_each_leaf, Base::inner_, Base::kEntries,
-      Base::leaf_of, Base::leaf_offset, Base::pass_over, Base::record_at, Base::record_values_,
-      Base::root_, Base::root_offset_, Base::table_, Base::word_records_;
+      Base::leaf_of, Base::leaf_offset, Base::pass_over, Base::persist, Base::record_at,
+      Base::record_values_, Base::root_, Base::root_offset_, Base::table_, Base::word_records_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
       typename Base::Leaf, typename Base::P;
 
@@ -192,8 +192,7 @@ class Recovery : public Scan<T> {
   // The new leaf's immutable low is the bound that the old leaf was about to get.
   [[gnu::noinline]] Status finish_split(Leaf& left, Leaf& right) {
     context_.platform.store(left.bound, context_.platform.load(right.low));
-    context_.platform.flush(&left, kLine, "phast.recover.split"_site);
-    if (!context_.platform.fence("phast.recover.split"_site)) return StatusCode::poisoned;
+    if (!persist(&left, kLine, "phast.recover.split"_site)) return StatusCode::poisoned;
     return {};
   }
 

@@ -16,8 +16,8 @@ class Structure : public Lookup<T> {
 
  protected:
   using Base::check_record, Base::context_, Base::damaged_record, Base::enter, Base::inner_,
-      Base::kSlots, Base::leaf_of, Base::prefetch_leaf, Base::probe_of, Base::record_at,
-      Base::table_, Base::value_of;
+      Base::kSlots, Base::leaf_of, Base::persist, Base::prefetch_leaf, Base::probe_of,
+      Base::record_at, Base::table_, Base::value_of;
   using typename Base::Desc, typename Base::Entered, typename Base::Entry, typename Base::G,
       typename Base::Inner, typename Base::Leaf, typename Base::P;
 
@@ -213,8 +213,7 @@ class Structure : public Lookup<T> {
             desc.low.load(std::memory_order_relaxed) <= right.low.load(std::memory_order_relaxed));
     Leaf& left_leaf = leaf_of(left);
     platform.store(left_leaf.next, platform.load(leaf_of(desc).next));
-    platform.flush(&left_leaf, kLine, "phast.unlink.next"_site);
-    if (!platform.fence("phast.unlink.next"_site)) return false;
+    if (!persist(&left_leaf, kLine, "phast.unlink.next"_site)) return false;
     // DRAM: first the leaf gives its range up. If the right neighbour owned the range while lookups
     // still accepted this leaf for it, a find here would miss what an insert there acknowledged.
     desc.version.fetch_add(1, std::memory_order_release);  // dead
@@ -307,8 +306,7 @@ class Structure : public Lookup<T> {
       plan.fingerprints[slot] = fingerprint;
     }
     platform.copy(&fresh, &image, sizeof(Leaf));
-    platform.flush(&fresh, sizeof(Leaf), "phast.split.leaf"_site);
-    return platform.fence("phast.split.leaf"_site);
+    return persist(&fresh, sizeof(Leaf), "phast.split.leaf"_site);
   }
 
   // DRAM: new descriptor -> next -> bound -> version -> fingerprints. Only then may the moved

@@ -15,8 +15,8 @@ class Write : public Structure<T> {
 
  protected:
   using Base::absent, Base::begin_mutation, Base::context_, Base::find_slot, Base::inner_,
-      Base::leaf_of, Base::record_at, Base::records, Base::root_, Base::stripe_of, Base::table_,
-      Base::validate, Base::zero_latch_;
+      Base::leaf_of, Base::persist, Base::record_at, Base::records, Base::root_, Base::stripe_of,
+      Base::table_, Base::validate, Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Mode,
       typename Base::P;
 
@@ -77,8 +77,8 @@ class Write : public Structure<T> {
       platform.store(entry.value, *word);
       platform.store(entry.key, probe.word);
     }
-    platform.flush(&entry, sizeof(entry), "phast.insert.entry"_site);
-    if (!platform.fence("phast.insert.entry"_site)) return StatusCode::poisoned;  // PP(insert)
+    if (!persist(&entry, sizeof(entry), "phast.insert.entry"_site))
+      return StatusCode::poisoned;  // PP(insert)
     PERDURE_ASSERT(P, "phast.D1", platform.persisted(&entry, sizeof(entry)));
     desc.set_fingerprint(slot, probe.fingerprint);  // LP(insert)
     return {};
@@ -165,9 +165,8 @@ class Write : public Structure<T> {
         replaces_record = true;
       }
     }
-    platform.store(*target, word);  // LP(update)
-    platform.flush(target, 8, "phast.update.value"_site);
-    if (!platform.fence("phast.update.value"_site)) return StatusCode::poisoned;  // PP(update)
+    platform.store(*target, word);                                                    // LP(update)
+    if (!persist(target, 8, "phast.update.value"_site)) return StatusCode::poisoned;  // PP(update)
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(target, 8));
     if (replaces_record) {
       context_.heap.retire(before & kOffsetMask, "phast.update.retire"_site);
@@ -183,8 +182,8 @@ class Write : public Structure<T> {
     platform.store(Codec::commit(entry), 0);  // LP(erase)
     // phast.D3. A locked instruction, hence before the fence.
     desc.version.fetch_add(2, std::memory_order_release);
-    platform.flush(&entry, sizeof(entry), "phast.erase.entry"_site);
-    if (!platform.fence("phast.erase.entry"_site)) return StatusCode::poisoned;  // PP(erase)
+    if (!persist(&entry, sizeof(entry), "phast.erase.entry"_site))
+      return StatusCode::poisoned;  // PP(erase)
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&Codec::commit(entry), 8));
     desc.set_fingerprint(slot, 0);
     if (records()) context_.heap.retire(before & kOffsetMask, "phast.erase.retire"_site);
@@ -265,8 +264,8 @@ class Write : public Structure<T> {
     const std::uint64_t before = platform.load(root_->zero_value);
     platform.store(root_->zero_value, *word);
     platform.store(root_->zero_present, 1);
-    platform.flush(&root_->zero_value, 16, "phast.zero.write"_site);
-    if (!platform.fence("phast.zero.write"_site)) return fail(StatusCode::poisoned);
+    if (!persist(&root_->zero_value, 16, "phast.zero.write"_site))
+      return fail(StatusCode::poisoned);
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_value, 16));
     if (present && records()) context_.heap.retire(before, "phast.zero.retire"_site);
     return mode == Mode::update || !present;
@@ -278,8 +277,8 @@ class Write : public Structure<T> {
     if (platform.poisoned()) return fail(StatusCode::poisoned);
     if (platform.load(root_->zero_present) == 0) return absent();
     platform.store(root_->zero_present, 0);
-    platform.flush(&root_->zero_present, 8, "phast.zero.erase"_site);
-    if (!platform.fence("phast.zero.erase"_site)) return fail(StatusCode::poisoned);
+    if (!persist(&root_->zero_present, 8, "phast.zero.erase"_site))
+      return fail(StatusCode::poisoned);
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_present, 8));
     if (records()) context_.heap.retire(platform.load(root_->zero_value));
     return true;

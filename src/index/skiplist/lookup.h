@@ -15,7 +15,7 @@ class Lookup : public Search<T> {
 
  protected:
   using Base::Base, Base::advance, Base::context_, Base::deliver, Base::fingers_, Base::in_flight_,
-      Base::kGroup, Base::latch_, Base::missing, Base::offset_of, Base::value_checks;
+      Base::kGroup, Base::latch_, Base::missing, Base::offset_of, Base::persist, Base::value_checks;
   using typename Base::P, typename Base::Codec, typename Base::Keys, typename Base::Kind,
       typename Base::Order, typename Base::Places, typename Base::Reach, typename Base::Visit,
       typename Base::Walk;
@@ -40,13 +40,14 @@ class Lookup : public Search<T> {
     auto& [probes, walks] = group;
     Places places[kGroup];
     std::uint32_t order[kGroup];  // of the walks that are not over
+    const std::size_t n = keys.size();
     std::uint32_t going = 0;
-    for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    for (std::uint32_t i = 0; i < n; ++i) {
       probes[i] = Codec::probe(keys[i]);
       fingers_.prefetch(probes[i].word);
     }
-    for (std::uint32_t i = 0; i < keys.size(); ++i) this->near(probes[i], places[i]);
-    for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    for (std::uint32_t i = 0; i < n; ++i) this->near(probes[i], places[i]);
+    for (std::uint32_t i = 0; i < n; ++i) {
       walks[i] = this->from_head();
       Order where = Order::before;
       Node* from = this->finger(probes[i], places[i], true, where);
@@ -98,11 +99,14 @@ class Lookup : public Search<T> {
   [[gnu::always_inline]] bool help(const std::uint64_t* word) {
     if (word == nullptr) [[likely]]
       return true;
-    context_.platform.flush(word, sizeof(*word), kSite<Kind, "help.word">);
-    return context_.platform.fence(kSite<Kind, "help.word">);
+    return write_back(word);
   }
 
  private:
+  [[gnu::noinline]] bool write_back(const std::uint64_t* word) {
+    return persist(word, sizeof(*word), kSite<Kind, "help.word">);
+  }
+
   [[gnu::always_inline]] Expected<bool> show(const Probe& probe, const Node* node, Visit visit) {
     detail::Value value;
     const bool readable = node == nullptr || checked_value(node, value);

@@ -108,7 +108,7 @@ class Recovery : public Write<T> {
  protected:
   using Base::Base, Base::changed_, Base::context_, Base::cursor_, Base::damaged, Base::damaged_,
       Base::head, Base::kMaxHeight, Base::kRootBytes, Base::kUpperDurable, Base::latch_,
-      Base::levels_, Base::load_link, Base::marked, Base::marked_, Base::offset_of,
+      Base::levels_, Base::load_link, Base::marked, Base::marked_, Base::offset_of, Base::persist,
       Base::place_after, Base::root_, Base::root_offset_, Base::shape_, Base::stale_, Base::sum_,
       Base::trusted_, Base::walked_;
   using typename Base::P, typename Base::Codec, typename Base::Kind, typename Base::G;
@@ -216,8 +216,8 @@ class Recovery : public Write<T> {
     P& platform = context_.platform;
     damaged_.store(true, std::memory_order_release);
     platform.store(root_->damaged, layout::kDamaged);
-    platform.flush(&root_->damaged, sizeof(root_->damaged), kSite<Kind, "visit.check">);
-    (void)platform.fence(kSite<Kind, "visit.check">);  // the caller returns the damage
+    (void)persist(&root_->damaged, sizeof(root_->damaged),
+                  kSite<Kind, "visit.check">);  // the caller returns the damage
   }
 
   // ascs, skiplist.I3: makes the towers anew. It does so for an empty map, too: the head's links

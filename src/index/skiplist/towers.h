@@ -15,7 +15,8 @@ class Towers : public Scan<T> {
  protected:
   using Base::Base, Base::ascends, Base::context_, Base::erased, Base::fingers_, Base::follow,
       Base::head, Base::in_flight_, Base::kUpperDurable, Base::latch_, Base::levels,
-      Base::load_link, Base::node_at, Base::offset_of, Base::order, Base::owed_, Base::sound;
+      Base::load_link, Base::node_at, Base::offset_of, Base::order, Base::owed_, Base::persist,
+      Base::sound;
   using typename Base::P, typename Base::Codec, typename Base::Kind, typename Base::Order,
       typename Base::Outgrown, typename Base::Path, typename Base::Reach;
 
@@ -135,8 +136,7 @@ class Towers : public Scan<T> {
       platform.store(link_at(node, level), load_link(path.before[level], level));
     }
     write_back_owed();
-    platform.flush(node, fresh.bytes, kSite<Kind, "insert.node">);
-    if (!platform.fence(kSite<Kind, "insert.node">)) return StatusCode::poisoned;
+    if (!persist(node, fresh.bytes, kSite<Kind, "insert.node">)) return StatusCode::poisoned;
     PERDURE_ASSERT(P, "skiplist.I1", platform.persisted(node, fresh.bytes));
     PERDURE_ASSERT(P, "skiplist.I1", between(path.before[0], node, load_link(path.before[0], 0)));
     if (!redirect_lowest(probe, path, link_to(fresh.node), kSite<Kind, "insert.link">)) {
@@ -160,8 +160,7 @@ class Towers : public Scan<T> {
           owed_ = &word;
           break;
         }
-        platform.flush(&word, sizeof(word), kSite<Kind, "insert.upper">);
-        if (!platform.fence(kSite<Kind, "insert.upper">)) return StatusCode::poisoned;
+        if (!persist(&word, sizeof(word), kSite<Kind, "insert.upper">)) return StatusCode::poisoned;
       }
     }
     return {};
@@ -181,8 +180,7 @@ class Towers : public Scan<T> {
       }
       redirect(path.before[level], level, load_link(node, level));
       if constexpr (kUpperDurable) {
-        platform.flush(&word, sizeof(word), kSite<Kind, "erase.upper">);
-        if (!platform.fence(kSite<Kind, "erase.upper">)) return StatusCode::poisoned;
+        if (!persist(&word, sizeof(word), kSite<Kind, "erase.upper">)) return StatusCode::poisoned;
         PERDURE_ASSERT(P, "skiplist.I2", platform.persisted(&word, sizeof(word)));
       }
     }
@@ -221,9 +219,8 @@ class Towers : public Scan<T> {
                                               std::uint64_t link, Site<Name> site) {
     std::uint64_t& lowest = link_at(path.before[0], 0);
     in_flight_.announce(probe.word, &lowest);
-    redirect(path.before[0], 0, link);  // LP(insert), LP(erase)
-    context_.platform.flush(&lowest, sizeof(lowest), site);
-    return withdraw(context_.platform.fence(site));  // PP(insert), PP(erase)
+    redirect(path.before[0], 0, link);                        // LP(insert), LP(erase)
+    return withdraw(persist(&lowest, sizeof(lowest), site));  // PP(insert), PP(erase)
   }
 };
 

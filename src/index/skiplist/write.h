@@ -74,7 +74,7 @@ class Write : public Towers<T> {
  protected:
   using Base::Base, Base::context_, Base::count, Base::cursor_, Base::damaged, Base::erased,
       Base::fingers_, Base::help, Base::in_flight_, Base::latch_, Base::locate, Base::missing,
-      Base::names_blob, Base::node_at, Base::offset_of, Base::shape_;
+      Base::names_blob, Base::node_at, Base::offset_of, Base::persist, Base::shape_;
   using typename Base::P, typename Base::Codec, typename Base::Fresh, typename Base::Kind,
       typename Base::Mode, typename Base::Order, typename Base::Path, typename Base::Reach;
 
@@ -157,8 +157,7 @@ class Write : public Towers<T> {
     if (!shape_.bytes_values) {
       platform.store(node->state, shape_.with_value(platform.load(node->state), word));
     }
-    platform.flush(node, sizeof(*node), kSite<Kind, "update.value">);
-    if (!this->withdraw(platform.fence(kSite<Kind, "update.value">))) {  // PP(update)
+    if (!this->withdraw(persist(node, sizeof(*node), kSite<Kind, "update.value">))) {  // PP(update)
       return StatusCode::poisoned;
     }
     if (!shape_.bytes_values) return {};
