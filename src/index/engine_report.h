@@ -1,4 +1,4 @@
-// Messages of engines: damage, violations of a check, the log of a resize, progress.
+// Messages of engines: damage, violations of a check, progress.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include "perdure/options.h"
 #include "perdure/stats.h"
 #include "perdure/status.h"
-#include "util/log.h"
 
 namespace perdure {
 
@@ -55,21 +54,6 @@ namespace perdure {
 [[gnu::cold]] inline void add_violation(Findings& report, const char* kind, std::uint64_t offset,
                                         const char* what) {
   add_violation(report, "", kind, offset, what);
-}
-
-// Logs a resize that has ended.
-[[gnu::cold]] inline void log_resize(const Log& log, const char* map, const ResizeStats& resize) {
-  const auto before = static_cast<unsigned long long>(resize.slots_before);
-  const auto after = static_cast<unsigned long long>(resize.slots_after);
-  const double ms = milliseconds(resize.end_ns - resize.begin_ns);
-  if (before == after) {
-    log.say(LogLevel::info, "map %s: a shrink was undone after %.1f ms, %llu slots", map, ms,
-            after);
-  } else {
-    log.say(LogLevel::info, "map %s: its table %s from %llu to %llu slots in %.1f ms, %llu moved",
-            map, resize.shrink ? "shrank" : "grew", before, after, ms,
-            static_cast<unsigned long long>(resize.moved));
-  }
 }
 
 // Reports the progress of a check at every `stride`th of `done` objects.

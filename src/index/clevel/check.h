@@ -2,7 +2,6 @@
 // in flight; and statistics.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "index/clevel/recovery.h"
@@ -25,7 +24,7 @@ class Check : public Recovery<T> {
     const LevelList& list = levels();
     ++report.objects;
     const Root image = *root_;
-    if (!root_intact<P>(image, "clevel.root.crc"_site)) {
+    if (!root_intact<P>(image, Base::kRootCrc)) {
       add_violation(report, "clevel block", root_offset_, "damaged root block");
     }
     std::uint32_t used = 0;
@@ -79,18 +78,15 @@ class Check : public Recovery<T> {
       if (next_.offset != 0) out.pm_bytes += context_.heap.block_bytes(next_.offset);
     }
     const LatchGuard latch(resize_latch_);
-    const std::uint64_t kept = std::min<std::uint64_t>(begun_, MapStats::kMaxResizes);
-    for (std::uint64_t n = begun_ - kept; n < begun_; ++n) {
-      if (!out.resizes.push_back(resizes_[n % MapStats::kMaxResizes])) out.partial = true;
-    }
+    resizes_.copy_to(out);
   }
 
  protected:
-  using Base::ahead_latch_, Base::begun_, Base::bytes_values_, Base::context_, Base::fits,
-      Base::for_each_match, Base::is_item_block, Base::item_at, Base::kBytesKeys, Base::level_word,
-      Base::levels, Base::named_above, Base::next_, Base::plausible, Base::probe_of,
-      Base::resize_latch_, Base::resizes_, Base::root_, Base::root_offset_, Base::search,
-      Base::slots_of, Base::stripes_, Base::value_at, Base::verified, Base::whole;
+  using Base::ahead_latch_, Base::bytes_values_, Base::context_, Base::fits, Base::for_each_match,
+      Base::is_item_block, Base::item_at, Base::kBytesKeys, Base::level_word, Base::levels,
+      Base::named_above, Base::next_, Base::plausible, Base::probe_of, Base::resize_latch_,
+      Base::resizes_, Base::root_, Base::root_offset_, Base::search, Base::slots_of, Base::stripes_,
+      Base::value_at, Base::verified, Base::whole;
   using Base::Base;
   using typename Base::Pause;
 

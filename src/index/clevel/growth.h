@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "index/clevel/lookup.h"
-#include "index/engine_report.h"
+#include "index/resizes.h"
 
 namespace perdure::clevel {
 
@@ -131,11 +131,7 @@ class Growth : public Lookup<T> {
       --inherited_;
       return;
     }
-    ResizeStats& resize = resizes_[ended_++ % MapStats::kMaxResizes];
-    resize.end_ns = P::now_ns() - opened_ns_;
-    resize.buckets = drained.count;
-    resize.moved = moved;
-    log_resize(*context_.log, context_.map, resize);
+    resizes_.end(drained.count, moved, *context_.log, context_.map);
   }
 
   static void finish_level(void*, std::uint64_t level) { delete reinterpret_cast<Level*>(level); }
@@ -169,10 +165,7 @@ class Growth : public Lookup<T> {
   } next_;
   // The entries at the end of the walk, less those gained by then.
   typename P::template Atomic<std::uint64_t> found_{0};
-  // Under resize_latch_. A resize takes the next place when it begins; the oldest one under way
-  // ends first.
-  ResizeStats resizes_[MapStats::kMaxResizes];
-  std::uint64_t begun_ = 0;
+  Resizes<P> resizes_;           // under resize_latch_
   std::uint64_t inherited_ = 0;  // under way at open and not ended
   std::uint64_t moved_ = 0;      // by the resize under way; only the rehash's step uses it
 
@@ -201,8 +194,7 @@ class Growth : public Lookup<T> {
 
   // Begins a resize for each level that is to go. resize_latch_ is held.
   [[gnu::noinline]] void begin_resizes(const LevelList& from, const LevelList& to, bool shrink) {
-    ResizeStats resize{.begin_ns = P::now_ns() - opened_ns_,
-                       .slots_before = slots_of(from),
+    ResizeStats resize{.slots_before = slots_of(from),
                        .slots_after = 0,
                        .entries = entries_about(),
                        .shrink = shrink};
@@ -210,7 +202,7 @@ class Growth : public Lookup<T> {
     for (std::uint32_t i = shrink ? from.count : to.growing() ? 1 : 0; i < to.count; ++i) {
       resize.slots_after += to.levels[i]->count * G::kSlots;
     }
-    for (std::uint32_t i = 0; i < added; ++i) resizes_[begun_++ % MapStats::kMaxResizes] = resize;
+    for (std::uint32_t i = 0; i < added; ++i) resizes_.begin(resize);
   }
 
   // Zeroes a part of the next level, so that an insert that needs it finds it zeroed. ahead_latch_
@@ -329,8 +321,6 @@ class Growth : public Lookup<T> {
   }
 
   typename P::template Atomic<std::uint64_t> wanted_{0};  // buckets of the next level
-  const std::uint64_t opened_ns_ = P::now_ns();
-  std::uint64_t ended_ = 0;
 };
 
 }  // namespace perdure::clevel

@@ -114,7 +114,7 @@ class Recovery : public Scan<T> {
     const Root image = *root_;
     if (image.magic != layout::kRootMagic) return bad_root("magic");
     if (image.slots != G::kSlots) return bad_root("geometry");
-    if (!root_intact<P>(image, "clevel.root.crc"_site)) return bad_root("checksum");
+    if (!root_intact<P>(image, Base::kRootCrc)) return bad_root("checksum");
     if (((image.flags & layout::kBytesKeys) != 0) != kBytesKeys) return bad_root("key kind");
     if (image.opened != 0 && image.opened != layout::kOpened) return bad_root("state");
     if (image.damaged != 0 && image.damaged != layout::kDamaged) return bad_root("state");

@@ -72,6 +72,7 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   using G = typename T::Geometry;
   using Base::context_, Base::offset_of, Base::root_;
   static constexpr bool kBytesKeys = T::Codec::kBytes;
+  static constexpr auto kRootCrc = "clevel.root.crc"_site;
   static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;
 
   const LevelList& levels() const { return *levels_.load(std::memory_order_acquire); }

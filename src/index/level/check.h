@@ -1,8 +1,6 @@
 // Check: invariants, audit and statistics. No mutation is in progress in a check or an audit.
 #pragma once
 
-#include <algorithm>
-
 #include "index/engine_report.h"
 #include "index/level/write.h"
 #include "index/root.h"
@@ -18,7 +16,7 @@ class Check : public Write<T> {
   using Form = typename Codec::Form;
   using Base::check_record, Base::context_, Base::current, Base::has_records, Base::kSlots,
       Base::load, Base::may_hold, Base::moves_begun_, Base::moves_ended_, Base::records_,
-      Base::resizes_, Base::resizes_begun_, Base::root_, Base::root_offset_, Base::seeds_;
+      Base::resizes_, Base::root_, Base::root_offset_, Base::seeds_;
 
  public:
   using Base::Base;
@@ -44,7 +42,7 @@ class Check : public Write<T> {
     EpochGuard<P> guard(context_.epochs);
     const View<T>& view = *current();
     report.objects += 2;  // root block and descriptor
-    if (!root_intact<P>(*root_, "level.root.crc"_site)) report.add("level: damaged root block");
+    if (!root_intact<P>(*root_, Base::kRootCrc)) report.add("level: damaged root block");
     const auto& descriptor = *context_.heap.template at<layout::Descriptor>(view.descriptor);
     if (context_.platform.load(root_->descriptor) != view.descriptor ||
         !Base::descriptor_intact(descriptor) || descriptor.levels != view.levels ||
@@ -85,10 +83,7 @@ class Check : public Write<T> {
           *tier, [&](std::uint64_t offset) { out.pm_bytes += context_.heap.block_bytes(offset); });
     }
     LatchGuard latch(this->resize_latch_);
-    const std::uint64_t kept = std::min<std::uint64_t>(resizes_begun_, MapStats::kMaxResizes);
-    for (std::uint64_t i = resizes_begun_ - kept; i < resizes_begun_; ++i) {
-      if (!out.resizes.push_back(resizes_[i % MapStats::kMaxResizes])) out.partial = true;
-    }
+    resizes_.copy_to(out);
   }
 
  private:

@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "index/engine_report.h"
 #include "index/level/lookup.h"
 #include "util/crc32c.h"
 
@@ -18,8 +17,7 @@ class Levels : public Lookup<T> {
  protected:
   using Base = Lookup<T>;
   using P = typename T::Platform;
-  using Base::context_, Base::current, Base::in_table, Base::opened_ns_, Base::persist,
-      Base::resizes_, Base::resizes_begun_, Base::resizes_ended_, Base::root_;
+  using Base::context_, Base::current, Base::in_table, Base::persist, Base::resizes_, Base::root_;
 
  public:
   using Base::Base;
@@ -107,18 +105,14 @@ class Levels : public Lookup<T> {
   // The history of resizes. Each drains a level, and the level of the oldest resize leaves first.
   // The caller holds the latch.
   [[gnu::noinline]] void resize_begins(const View<T>& before, const View<T>& after, bool shrink) {
-    resizes_[resizes_begun_++ % MapStats::kMaxResizes] = {.begin_ns = P::now_ns() - opened_ns_,
-                                                          .slots_before = before.slots(),
-                                                          .slots_after = after.target_slots(),
-                                                          .entries = before.items(),
-                                                          .shrink = shrink};
+    resizes_.begin({.slots_before = before.slots(),
+                    .slots_after = after.target_slots(),
+                    .entries = before.items(),
+                    .shrink = shrink});
   }
   [[gnu::noinline]] void resize_ends(const View<T>& drained) {
-    ResizeStats& resize = resizes_[resizes_ended_++ % MapStats::kMaxResizes];
-    resize.end_ns = P::now_ns() - opened_ns_;
-    resize.buckets = drained.source().buckets();
-    resize.moved = this->moved_.exchange(0, std::memory_order_relaxed);
-    log_resize(*context_.log, context_.map, resize);
+    const std::uint64_t moved = this->moved_.exchange(0, std::memory_order_relaxed);
+    resizes_.end(drained.source().buckets(), moved, *context_.log, context_.map);
   }
 
  private:

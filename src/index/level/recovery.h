@@ -73,7 +73,7 @@ class Recovery : public Close<T> {
     const layout::Root& image = *root_;
     if (context_.heap.block_bytes(root_offset_) < kRootBytes) return bad_root("size");
     if (image.magic != layout::kRootMagic) return bad_root("magic");
-    if (!root_intact<P>(image, "level.root.crc"_site)) return bad_root("checksum");
+    if (!root_intact<P>(image, Base::kRootCrc)) return bad_root("checksum");
     if (image.geometry != T::Geometry::kBucketLines || image.first_log == 0 ||
         image.first_log > kMaxLog) {
       return bad_root("geometry");

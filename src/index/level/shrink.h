@@ -14,8 +14,7 @@ class Shrink : public Levels<T> {
   using Base = Levels<T>;
   using P = typename T::Platform;
   using Base::at_expansion_, Base::begin_mutation, Base::context_, Base::current, Base::publish,
-      Base::resize_latch_, Base::resizes_, Base::resizes_begun_, Base::root_, Base::wants_shrink_,
-      Base::work_;
+      Base::resize_latch_, Base::resizes_, Base::root_, Base::wants_shrink_, Base::work_;
 
  public:
   using Base::Base;
@@ -90,7 +89,7 @@ class Shrink : public Levels<T> {
       view.closed.store(false, std::memory_order_seq_cst);
       return s;
     }
-    ResizeStats& undone = resizes_[(resizes_begun_ - 1) % MapStats::kMaxResizes];
+    ResizeStats& undone = resizes_.newest();
     undone.slots_after = undone.slots_before;
     at_expansion_.store(view.items(), std::memory_order_relaxed);
     context_.background.wake(work_);

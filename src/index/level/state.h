@@ -11,6 +11,7 @@
 #include "index/level/tier.h"
 #include "index/map_engine.h"
 #include "index/records.h"
+#include "index/resizes.h"
 
 namespace perdure::level {
 
@@ -42,6 +43,7 @@ class State : public MapEngine<T, layout::Root, LevelMap<T>, detail::Index> {
 
  protected:
   using Base::context_, Base::root_;  // in a map of arrays, root_ is the first part of an ArrayRoot
+  static constexpr auto kRootCrc = "level.root.crc"_site;
   static constexpr std::size_t kRootBytes =
       Form::kArrays ? sizeof(layout::ArrayRoot) : sizeof(layout::Root);
   // A call up: a step of the background work is a member of the top layer, as the operations that
@@ -95,15 +97,11 @@ class State : public MapEngine<T, layout::Root, LevelMap<T>, detail::Index> {
   typename P::template Atomic<bool> wants_shrink_{false};
   typename P::template Atomic<bool> wants_level_{false};
   typename P::template Atomic<bool> lags_{false};  // the drain is behind the inserts
-  typename P::Latch resize_latch_;                 // of root_->descriptor, view_, and the history
+  typename P::Latch resize_latch_;                 // of root_->descriptor, view_ and resizes_
   typename P::Latch move_latches_[kMoveLines];
-  // The last resizes since open.
-  ResizeStats resizes_[MapStats::kMaxResizes] = {};
-  std::uint64_t resizes_begun_ = 0;
-  std::uint64_t resizes_ended_ = 0;
+  Resizes<P> resizes_;
   Counter moved_{0};                         // items of the oldest resize in progress
   Counter moves_begun_{0}, moves_ended_{0};  // rounds of drains: items change levels in them
-  std::uint64_t opened_ns_ = P::now_ns();
   Work work_{*this};
 };
 

@@ -126,7 +126,7 @@ class Check : public Recovery<T> {
     EpochGuard<P> guard(context_.epochs);
     report.objects += 1 + chain_.blocks();
     report.bytes += sizeof(layout::Root) + chain_.blocks() * Chain::kBlockBytes;
-    if (!root_intact<P>(*root_, "pskiplist.root.crc"_site)) {
+    if (!root_intact<P>(*root_, Base::kRootCrc)) {
       report.add("pskiplist: damaged root block");
     }
     const auto bad = [&](const char* id, const char* what) {

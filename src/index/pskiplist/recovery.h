@@ -51,7 +51,7 @@ class Recovery : public Rollback<T> {
     const layout::Root& image = *root_;
     if (context_.heap.block_bytes(root_offset_) < sizeof(image)) return bad_root("size");
     if (image.magic != layout::kRootMagic) return bad_root("magic");
-    if (!root_intact<P>(image, "pskiplist.root.crc"_site)) return bad_root("checksum");
+    if (!root_intact<P>(image, Base::kRootCrc)) return bad_root("checksum");
     if (image.geometry != Chain::kSlots) return bad_root("geometry");
     if (((image.flags & layout::kBytesKeys) != 0) != Codec::kBytes) return bad_root("key kind");
     record_values_ = (image.flags & layout::kRecordValues) != 0;
@@ -354,7 +354,7 @@ class Recovery : public Rollback<T> {
     }
     if (s.ok()) s = chain_.reserve(root_, most / Chain::kBlockBytes);
     if (!s.ok()) return fail(std::move(s));
-    if (clean && !matches<P>(load(root_->close_crc) == close_crc(), "pskiplist.root.crc"_site)) {
+    if (clean && !matches<P>(load(root_->close_crc) == close_crc(), Base::kRootCrc)) {
       s = pass_over(bad_root("checksum of what changes"));
       if (!s.ok()) return fail(std::move(s));
     }

@@ -55,6 +55,7 @@ class MapState : public MapEngine<T, layout::Root, PSkipListMap<T>, detail::Vers
   using typename Base::P, typename Base::Codec;
   using Node = KeyNode<P>;
   using Chain = KeyChain<T>;
+  static constexpr auto kRootCrc = "pskiplist.root.crc"_site;
   template <class V>
   using Atomic = typename P::template Atomic<V>;
 
