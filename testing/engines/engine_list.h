@@ -3,6 +3,7 @@
 // docs/design/overview.md lists what else a new engine needs.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,11 @@ struct PlantedBug {
   const char* mutant;  // SITE:op
 };
 
+struct RandomWorkloads {
+  std::size_t number;
+  std::size_t operations;  // of each
+};
+
 struct EngineUnderTest {
   Engine engine;
   bool ordered;
@@ -44,9 +50,11 @@ struct EngineUnderTest {
   // The cost of an image relative to phast's. The figures preset crosses an image in one of this
   // many points.
   std::uint32_t image_cost = 1;
-  // Fast tests explore every crash point of so many random workloads of so many operations.
-  std::size_t random_workloads = 2;
-  std::size_t random_operations = 120;
+  // Of these random workloads fast tests explore every crash point: integer keys with words, integer
+  // keys with records, byte strings.
+  RandomWorkloads random_words = {2, 120};
+  RandomWorkloads random_records = {1, 80};
+  RandomWorkloads random_strings = {1, 80};
 
   // --- the scheduler ---
   RaceList (*races)();

@@ -182,6 +182,7 @@ const EngineUnderTest pskiplist{
     .subjects = &subjects,
     .directed = &directed,
     .trials = &trials,
+    .random_records = {2, 80},
     .races = &pskiplist_races,
     .interleavings = &pskiplist_interleavings,
     .byte_latches = false,

@@ -40,8 +40,9 @@ class Scenarios {
   }
 
  private:
+  // `reaches`: without the name of the engine.
   void add(const std::string& name, const Ops& setup, const std::vector<Ops>& threads,
-           std::uint32_t thin) {
+           std::uint32_t thin, const std::vector<const char*>& reaches = {}) {
     races_.push_back(
         {.name = name,
          .subjects = skiplist_subjects<Kind>(KeyKind::integer, {.background_thread = false}),
@@ -49,6 +50,9 @@ class Scenarios {
          .threads = threads,
          .thin = thin,
          .limits = kFew});
+    for (const char* site : reaches) {
+      races_.back().reaches.insert(std::string(engine_name(Kind::kEngine)) + "." + site);
+    }
   }
 
   // G1, A3, A11: what a result rests on is durable. A1: of two inserts none is lost.
@@ -80,8 +84,11 @@ class Scenarios {
     add("A8_UpdateOfWhatComesBack", there, {{erase(30), insert(30, 2)}, {update(30, 3), find(30)}},
         48);
     for (const std::uint64_t key : {10, 20, 30, 40, 50, 60}) {  // of every height
+      std::vector<const char*> reaches{"insert.node", "insert.link", "erase.link"};
+      if (Kind::kUpperDurable && key == 10)
+        reaches.insert(reaches.end(), {"insert.upper", "erase.upper"});
       add("A4_A8_FindsBesideTheTowerOf" + std::to_string(key), there,
-          {{erase(key), insert(key, 2)}, {find(key), find(key + 10)}}, 96);
+          {{erase(key), insert(key, 2)}, {find(key), find(key + 10)}}, 96, reaches);
     }
   }
 

@@ -155,7 +155,9 @@ struct SkiplistUnderTest {
             .trials = &trials,
             .image_cost = 6,  // lookups among 2,600 keys in towers of 4
             // Of ascs more is in flight at every moment.
-            .random_operations = Kind::kUpperDurable ? 120U : 45U,
+            .random_words = {2, Kind::kUpperDurable ? 120U : 40U},
+            .random_records = {1, Kind::kUpperDurable ? 80U : 30U},
+            .random_strings = {2, Kind::kUpperDurable ? 80U : 30U},
             .races = races,
             .interleavings = &interleavings,
             .byte_latches = false,

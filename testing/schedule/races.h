@@ -17,7 +17,7 @@ struct Race {
   std::vector<std::vector<Op>> threads;
   std::uint32_t thin = 24;  // fast tests run one in this many schedules with two preemptions
   EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 12};
-  // What the race is about: a crash must cross each of these sites. Only of two threads.
+  // What a race of two threads is about: a crash must cross each of these sites.
   std::set<std::string> reaches = {};
 
   bool exhaustive() const { return threads.size() < 3; }

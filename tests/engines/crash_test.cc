@@ -32,51 +32,57 @@ TEST(EnginesUnderTest, AreThoseThatAreBuilt) {
 // Mutations do the background work, so that what a workload reaches is in its operations.
 class RandomCrash : public ::testing::TestWithParam<const EngineUnderTest*> {
  protected:
-  SubjectFactory subjects(KeyKind keys, ValueKind values = ValueKind::word) const {
-    return engine_.subjects(keys, {.values = values, .background_thread = false});
+  const EngineUnderTest& engine() const { return *GetParam(); }
+  ExploreReport explore_random(KeyKind keys, ValueKind values, const OpSource& source,
+                               const ExploreOptions& options,
+                               const RandomWorkloads& workloads) const {
+    return explore(engine().subjects(keys, {.values = values, .background_thread = false}), source,
+                   options, workloads.operations, workloads.number);
   }
-  // Records take longer.
-  void explore_records(KeyKind keys, const OpSource& source) const {
-    explore(subjects(keys, ValueKind::bytes), source, random_options(150, 20), operations_ * 2 / 3,
-            (workloads_ * 2 + 2) / 3);
+  // A part of the workloads of integers, for options that make many images of each point.
+  ExploreReport explore_some(const ExploreOptions& options, std::size_t part) const {
+    const auto& [number, operations] = engine().random_words;
+    return explore_random(KeyKind::integer, ValueKind::word, integer_op, options,
+                          {(number + 1) / 2, operations / part});
   }
-
-  const EngineUnderTest& engine_ = *GetParam();
-  const std::size_t operations_ = engine_.random_operations;
-  const std::size_t workloads_ = engine_.random_workloads;
 };
 INSTANTIATE_TEST_SUITE_P(Engines, RandomCrash, ::testing::ValuesIn(engines_under_test()),
                          [](const auto& row) { return row.param->name(); });
 
 TEST_P(RandomCrash, Words) {
-  explore(subjects(KeyKind::integer), integer_op, random_options(60, 12), operations_, workloads_);
+  explore_random(KeyKind::integer, ValueKind::word, integer_op, random_options(60, 12),
+                 engine().random_words);
 }
-TEST_P(RandomCrash, Records) { explore_records(KeyKind::integer, integer_record_op); }
-TEST_P(RandomCrash, ByteStrings) { explore_records(KeyKind::bytes, bytes_op); }
+TEST_P(RandomCrash, Records) {
+  explore_random(KeyKind::integer, ValueKind::bytes, integer_record_op, random_options(150, 20),
+                 engine().random_records);
+}
+TEST_P(RandomCrash, ByteStrings) {
+  explore_random(KeyKind::bytes, ValueKind::bytes, bytes_op, random_options(150, 20),
+                 engine().random_strings);
+}
 TEST_P(RandomCrash, Arrays) {
-  if (!engine_.arrays) GTEST_SKIP() << "are byte strings";
-  explore(subjects(KeyKind::array), integer_op, random_options(60, 12), operations_ * 5 / 6,
-          (workloads_ * 2 + 2) / 3);
+  if (!engine().arrays) GTEST_SKIP() << "the engine keeps them as byte strings";
+  explore_random(KeyKind::array, ValueKind::word, integer_op, random_options(60, 12),
+                 {engine().random_records.number, 100});
 }
 
 // P13, G10: nothing that opens before it is whole.
 TEST_P(RandomCrash, P13_G10_Create) {
-  explore(subjects(KeyKind::integer), integer_op, create_options(), 6, 2);
+  explore_random(KeyKind::integer, ValueKind::word, integer_op, create_options(), {2, 6});
 }
 
 // X1: killed at every crash point, the machine goes on, and loses power during recovery or after it.
 TEST_P(RandomCrash, X1_KillThenPowerLoss) {
-  const ExploreReport report = explore(subjects(KeyKind::integer), integer_op, kill_options(),
-                                       operations_ / 4, workloads_ / 2);
-  EXPECT_GE(report.kill_runs, at_least(20));
-  EXPECT_GE(report.second_images, at_least(200));
+  const ExploreReport report = explore_some(kill_options(), 4);
+  EXPECT_GE(report.kill_runs, at_least(report.operations));
+  EXPECT_GE(report.second_images, at_least(10 * report.operations));
 }
 
 // G11: power fails again inside recovery, and recovery starts once more.
 TEST_P(RandomCrash, G11_SecondCrashInsideRecovery) {
-  const ExploreReport report = explore(subjects(KeyKind::integer), integer_op, recovery_options(),
-                                       operations_ / 2, workloads_ / 2);
-  EXPECT_GE(report.second_images, at_least(100));
+  const ExploreReport report = explore_some(recovery_options(), 2);
+  EXPECT_GE(report.second_images, at_least(5 * report.operations));
 }
 
 // --- the explorations of perdure-explore ---

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -129,6 +130,17 @@ TYPED_TEST(SkiplistRaces, K7_K10_G6_NothingIsReusedUnderAReader) {
     expect_clean(report);
     EXPECT_GT(report.schedules, 10U);
   }
+}
+
+// K2: the next mutation of any thread writes back what the last link of a tower owes. Every schedule
+// of one preemption; races_test has random ones.
+TYPED_TEST(SkiplistRaces, A4_K2_ThreeTowersAtOnce) {
+  const std::vector<Ops> threads{
+      {insert(15, 1), erase(20)}, {insert(16, 1), erase(30)}, {insert(25, 2), scan()}};
+  Interleaver interleaver(this->words(), this->options({}, tens(4), threads));
+  std::set<std::string> sites{this->site("insert.link"), this->site("erase.link")};
+  if (TypeParam::kUpperDurable) sites.insert(this->site("owed.link"));
+  expect_clean(interleaver.exhaustive(1), sites);
 }
 
 // K8: the races beside the walk behind an open of `as` run beside one: what it does not mark is
