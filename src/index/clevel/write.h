@@ -167,7 +167,8 @@ class Write : public Rehash<T> {
     platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
     return block;
   }
-  // The blob is durable when this returns.
+  // The blob is durable when this returns. If its fence fails, the block stays allocated. The pool
+  // is poisoned then and makes no other block; the sweep of the next open frees this one.
   [[gnu::noinline]] Expected<std::uint64_t> make_blob(std::string_view value) {
     auto block = Blob::write(context_.platform, context_.heap, value, "clevel.blob.write"_site);
     if (block && !context_.platform.fence("clevel.blob.write"_site)) {
