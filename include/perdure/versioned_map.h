@@ -15,9 +15,15 @@
 // written and whatever crashes. Several writes of one key in one version leave one entry in its
 // history.
 //
-// Version numbers rise. After a crash some are skipped; a skipped version reads like its
-// predecessor. A call with a version that is open, or was trimmed, fails with invalid_argument. A
-// call of a Snapshot does not fail with it for its own version, which the snapshot holds.
+// Version numbers rise, but they do not count tags: numbers are reserved in blocks, and after a
+// kill and after a rollback some are skipped. After a kill, all numbers that the dead process had
+// reserved are closed, up to 4,096 above its last tag. They contain what it wrote after that tag,
+// because acknowledged writes survive. A program that must go on from its last tag keeps the number
+// that tag() returned, for example in a second map, and calls rollback() with it after the open.
+// docs/guide.md shows how, and examples/time_steps.cc is a program that does it.
+//
+// A call with the open version, or with a trimmed one, fails with invalid_argument. A call of a
+// Snapshot does not fail with it for its own version, which the snapshot holds.
 //
 // Thread safety: as Map. During rollback() no other operation may be in flight.
 // Durability: as Map. tag(), trim() and rollback() are mutations: durable when they return. A
@@ -173,7 +179,8 @@ class VersionedMap : public OrderedMap<K, V> {
   // side. O(1).
   // Errors: pool_full if no version number is left.
   Expected<Version> tag() { return versioned_->tag(); }
-  // The closed versions that can be read. Other threads may tag and trim meanwhile. O(1).
+  // The closed versions that can be read. After a kill `last` is above the last tag, see above.
+  // Other threads may tag and trim meanwhile. O(1).
   VersionRange versions() { return versioned_->versions(); }
 
   // Returns a view of `version`, or of the last closed version. Copies nothing. O(1).
