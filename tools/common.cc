@@ -296,6 +296,26 @@ MapInfo new_map_info(const PoolArguments& arguments) {
   return info;
 }
 
+namespace {
+
+// The refusal of another engine than the map has, in terms of the command line.
+Status in_options_of(const Pool& pool, const PoolArguments& arguments, Status refused) {
+  if (refused != StatusCode::invalid_argument || !arguments.engine) return refused;
+  auto maps = pool.list();
+  if (!maps) return refused;
+  for (const MapInfo& map : *maps) {
+    if (map.name != arguments.map || map.engine == *arguments.engine) continue;
+    return Status::format(StatusCode::invalid_argument,
+                          "map '%s' is of engine %s, not %s; leave out --engine, or use another "
+                          "--map",
+                          map.name.c_str(), std::string(engine_name(map.engine)).c_str(),
+                          std::string(engine_name(*arguments.engine)).c_str());
+  }
+  return refused;
+}
+
+}  // namespace
+
 Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create) {
   const MapInfo made = new_map_info(arguments);
   const MapTypes types{made.key_kind, made.value_kind, made.is_signed, made.key_bytes,
@@ -308,7 +328,7 @@ Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool crea
   if (arguments.partition_shift) options.phast.partition_shift = *arguments.partition_shift;
   options.level = {.buckets = arguments.buckets, .auto_shrink = !arguments.no_auto_shrink};
   auto map = pool.untyped_map(arguments.map, options, create ? std::optional(types) : std::nullopt);
-  if (!map) return fail(std::move(map.error()));
+  if (!map) return fail(in_options_of(pool, arguments, std::move(map.error())));
   const MapInfo& found = map->info();
   const bool other_key = arguments.key_type &&
                          (found.key_kind != types.key_kind || found.key_bytes != types.key_bytes ||

@@ -62,7 +62,9 @@ const char* state_words(const PoolInfo& info) {
   if (info.in_use) return "in use";
   if (info.clean && info.synced) return "closed, whole file written back";
   if (info.synced) return "open when it was synced, not written since";
-  return info.clean ? "closed" : "not closed: its last process was killed";
+  if (info.clean) return "closed";
+  // Of a copy, or after a restart of the machine, the row `trusted` says why it is not closed.
+  return info.trusted ? "not closed: its last process ended without a close" : "not closed";
 }
 
 // The stores that are known to be on the medium and not only in caches of the kernel.

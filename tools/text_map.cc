@@ -99,7 +99,7 @@ Expected<UntypedKey> key_in(const MapInfo& info, Bytes text) {
   if (info.key_kind == KeyKind::array) {
     if (text.size() == info.key_bytes) return UntypedKey{.bytes = text};
     return fail(StatusCode::invalid_argument,
-                "'%s' is not a key of map '%s', whose keys have %u bytes each",
+                "'%s' is not a key of map '%s'; its keys have %u bytes each",
                 std::string(text.substr(0, 60)).c_str(), info.name.c_str(), info.key_bytes);
   }
   const unsigned bits = 8U * info.key_bytes;
@@ -113,10 +113,14 @@ Expected<UntypedKey> key_in(const MapInfo& info, Bytes text) {
     const auto number = parse_canonical<std::uint64_t>(text);
     if (number && *number <= largest(info.key_bytes)) return UntypedKey{.word = *number};
   }
-  return fail(StatusCode::invalid_argument,
-              "'%s' is not a key of map '%s', whose keys are decimal numbers of type %s",
-              std::string(text.substr(0, 60)).c_str(), info.name.c_str(),
-              key_type_name(info).c_str());
+  const std::uint64_t most = largest(info.key_bytes) >> (info.is_signed ? 1 : 0);
+  return fail(
+      StatusCode::invalid_argument,
+      "'%s' is not a key of map '%s'; its keys are decimal numbers of type %s, from %s to "
+      "%llu",
+      std::string(text.substr(0, 60)).c_str(), info.name.c_str(), key_type_name(info).c_str(),
+      info.is_signed ? fmt::format("{}", -static_cast<std::int64_t>(most) - 1).c_str() : "0",
+      static_cast<unsigned long long>(most));
 }
 
 Expected<UntypedValue> value_in(const MapInfo& info, Bytes text) {
@@ -124,7 +128,7 @@ Expected<UntypedValue> value_in(const MapInfo& info, Bytes text) {
   if (info.value_kind == ValueKind::array) {
     if (text.size() == info.value_bytes) return UntypedValue{.bytes = text};
     return fail(StatusCode::invalid_argument,
-                "'%s' is not a value of map '%s', whose values have %u bytes each",
+                "'%s' is not a value of map '%s'; its values have %u bytes each",
                 std::string(text.substr(0, 60)).c_str(), info.name.c_str(), info.value_bytes);
   }
   const auto number = parse_canonical<std::uint64_t>(text);
@@ -132,9 +136,11 @@ Expected<UntypedValue> value_in(const MapInfo& info, Bytes text) {
     return UntypedValue{.word = *number, .word_size = info.value_bytes};
   }
   return fail(StatusCode::invalid_argument,
-              "'%s' is not a value of map '%s', whose values are decimal numbers of type %s",
+              "'%s' is not a value of map '%s'; its values are decimal numbers of type %s, from 0 "
+              "to %llu",
               std::string(text.substr(0, 60)).c_str(), info.name.c_str(),
-              value_type_name(info).c_str());
+              value_type_name(info).c_str(),
+              static_cast<unsigned long long>(largest(info.value_bytes)));
 }
 
 Bytes text_of(const UntypedValue& value, std::string& storage) {

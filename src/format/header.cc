@@ -120,7 +120,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
                    bool verify) {
   if (bytes < layout::kDirectoryOffset) {
     return Status::format(StatusCode::corruption,
-                          "not a perdure pool: %llu bytes are too few for its headers",
+                          "not a perdure pool (%llu bytes are too few); check the file name",
                           static_cast<unsigned long long>(bytes));
   }
   layout::Header headers[2];
@@ -141,10 +141,11 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
   }
   if (best < 0) {
     const bool ours = kinds[0] == Copy::damaged || kinds[1] == Copy::damaged;
-    return Status::format(StatusCode::corruption,
-                          ours ? "both headers are damaged; restore a copy of the file"
-                               : "not a perdure pool (no header), or its creation did not finish; "
-                                 "remove the file if it is meant to be one");
+    return Status::format(
+        StatusCode::corruption,
+        ours ? "both headers are damaged; restore a copy of the file"
+             : "not a perdure pool (no header); check the file name, or remove the "
+               "file if its creation did not finish");
   }
   if (Status s = check_features(headers[best]); !s.ok()) return s;
   if (Status s = check_shape(headers[best], bytes); !s.ok()) return s;

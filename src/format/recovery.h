@@ -91,8 +91,8 @@ class Recovery : public Growth<P> {
  private:
   static Status refuse(const char* reason) {
     return Status::format(StatusCode::untrusted,
-                          "%s; restore a copy, or run `perdure check --accept` to verify what is "
-                          "there and serve it",
+                          "%s; restore a copy that was made after `perdure sync FILE`, or run "
+                          "`perdure check FILE --accept` to verify what is there and serve it",
                           reason);
   }
   // Reads header, root directory and extent table, stores nothing, and refuses the pool.

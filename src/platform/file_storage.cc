@@ -32,9 +32,33 @@ Status system_error(StatusCode code, const char* what) noexcept {
   return Status::format(code, "%s: %s", what, std::strerror(errno));
 }
 
+Status cannot_create() noexcept {
+  return Status::format(StatusCode::io, "cannot create: %s; choose another directory, or change it",
+                        std::strerror(errno));
+}
+
+bool folder_of(std::string_view path, PathText& out) noexcept {
+  const std::size_t slash = path.rfind('/');
+  return out.assign(slash == std::string_view::npos ? "." : path.substr(0, slash + 1));
+}
+
+// Leaves errno as it is.
+bool has_folder(std::string_view path) noexcept {
+  const int error = errno;
+  PathText folder;
+  struct stat info{};
+  const bool is = folder_of(path, folder) && ::stat(folder.c_str(), &info) == 0;
+  errno = error;
+  return is;
+}
+
 Status bad_path() noexcept {
   return Status::format(StatusCode::invalid_argument, "a path has less than %d bytes and no NUL",
                         PATH_MAX);
+}
+
+Status is_a_directory() noexcept {
+  return Status::format(StatusCode::invalid_argument, "is a directory; name a file in it");
 }
 
 constexpr std::uint64_t kHugeFrom = std::uint64_t{32} << 20;  // smaller files keep 4 KiB pages
@@ -86,8 +110,7 @@ Status FileStorage::open(std::string_view path, Access access) noexcept {
   const int fd = ::open(path_.c_str(), flags);
   if (fd < 0) {
     if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
-    if (errno == EISDIR)
-      return Status::format(StatusCode::invalid_argument, "is a directory; name a file in it");
+    if (errno == EISDIR) return is_a_directory();
     if (errno == EACCES || errno == EROFS) {
       return Status::format(StatusCode::io,
                             "no permission to open it for writing (%s); change its "
@@ -110,11 +133,12 @@ Status FileStorage::create(std::string_view path) noexcept {
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int fd = ::open(new_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0) return adopt(fd, Access::owner);
-    if (errno == ENOENT) {
+    // ENOENT is also what /proc and others return that take no new files.
+    if (errno == ENOENT && !has_folder(path_.c_str())) {
       return Status::format(StatusCode::not_found,
                             "cannot create: no such directory; make it first");
     }
-    if (errno != EEXIST) return system_error(StatusCode::io, "cannot create");
+    if (errno != EEXIST) return cannot_create();
     // Another process creates this pool, or was killed while it did: the lock tells which.
     const int other = ::open(new_path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (other < 0) continue;
@@ -127,7 +151,7 @@ Status FileStorage::create(std::string_view path) noexcept {
       return Status::format(StatusCode::busy, "another process is creating it; try again");
     }
   }
-  return system_error(StatusCode::io, "cannot create");
+  return cannot_create();
 }
 
 Status FileStorage::publish() noexcept {
@@ -147,10 +171,8 @@ Status FileStorage::publish() noexcept {
 Status FileStorage::sync_name() const noexcept {
   const bool promised = medium_.msync_is_ordered || medium_.medium == Medium::cache_line ||
                         medium_.medium == Medium::eadr;
-  const std::string_view path = path_.c_str();
-  const std::size_t slash = path.rfind('/');
   PathText folder;
-  (void)folder.assign(slash == std::string_view::npos ? "." : path.substr(0, slash + 1));
+  (void)folder_of(path_.c_str(), folder);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
     if (errno == EACCES && !promised) return {};
@@ -171,10 +193,13 @@ Status FileStorage::adopt(int fd, Access access) noexcept {
   access_ = access;
   struct stat info{};
   if (fstat(fd, &info) != 0) return system_error(StatusCode::io, "cannot stat");
+  if (S_ISDIR(info.st_mode)) return is_a_directory();
   if (!S_ISREG(info.st_mode)) {
     return Status::format(StatusCode::invalid_argument,
-                          "is not a regular file; name one (of a devdax device: a file on a file "
-                          "system with -o dax on it)");
+                          S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)
+                              ? "is a device; name a regular file (of a devdax device: a file on a "
+                                "file system with -o dax on it)"
+                              : "is not a regular file; name one");
   }
   size_ = static_cast<std::uint64_t>(info.st_size);
   if (access == Access::owner) {

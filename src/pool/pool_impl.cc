@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -44,6 +45,23 @@ Status offers(Engine engine, PoolImpl::View view) {
   return Status::format(StatusCode::unsupported, "engine %s keeps no %s; use %s",
                         EngineText(row->name).c_str(), ordered ? "order" : "versions",
                         EngineText(engine_name(natural_engine(view))).c_str());
+}
+
+// The types of a map's keys and values, in words.
+using TypeText = Text<31>;
+TypeText numbered(const char* before, unsigned number, const char* after) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%s%u%s", before, number, after);
+  return std::string_view(text);
+}
+TypeText key_words(const MapTypes& types) {
+  if (types.key_kind == KeyKind::bytes) return std::string_view("byte-string");
+  if (types.key_kind == KeyKind::array) return numbered("", types.key_bytes, "-byte array");
+  return numbered(types.is_signed ? "i" : "u", 8U * types.key_bytes, "");
+}
+TypeText value_words(const MapTypes& types) {
+  if (types.value_kind == ValueKind::bytes) return std::string_view("byte-string");
+  return numbered("", types.value_bytes, "-byte");
 }
 
 }  // namespace
@@ -148,11 +166,19 @@ Status PoolImpl::tell_owner() const {
                                                                                       : headers[0];
   char host[sizeof(newer.identity.host) + 1] = {};
   std::memcpy(host, newer.identity.host, sizeof(newer.identity.host));
+  const auto pid = static_cast<unsigned long long>(newer.identity.pid);
+  layout::Identity here;
+  if (storage_.identity(here).ok() && here.pid == newer.identity.pid &&
+      std::memcmp(here.host, newer.identity.host, sizeof(here.host)) == 0) {
+    return Status::format(StatusCode::busy,
+                          "this process, %llu, has it open already; use that pool, which any "
+                          "number of threads may share, or close it first",
+                          pid);
+  }
   return Status::format(StatusCode::busy,
-                        "in use by process %llu on %s; close it there first (info and stats work "
-                        "meanwhile)",
-                        static_cast<unsigned long long>(newer.identity.pid),
-                        host[0] != '\0' ? host : "this host");
+                        "in use by process %llu on %s; close it there first (an open with "
+                        "read_only, or --read-only, works meanwhile)",
+                        pid, host[0] != '\0' ? host : "this host");
 }
 
 Status PoolImpl::open_file(const PoolOptions& options) {
@@ -487,7 +513,8 @@ Status PoolImpl::may_open(const Slot* slot, std::string_view name,
   const auto engine = static_cast<Engine>(slot->root.engine);
   if (!slot->error.ok()) return wrap(slot->error);
   if (options.engine.value_or(engine) == engine) return {};
-  return Status::format(StatusCode::invalid_argument, "%s: map %s is of engine %s, not %s",
+  return Status::format(StatusCode::invalid_argument,
+                        "%s: map '%s' is of engine %s, not %s; state no engine, or use another map",
                         path_.c_str(), slot->root.name, EngineText(engine_name(engine)).c_str(),
                         EngineText(engine_name(*options.engine)).c_str());
 }
@@ -519,8 +546,13 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
       root.value_kind != static_cast<std::uint8_t>(spec.value_kind) ||
       (root.is_signed != 0) != spec.is_signed || root.key_bytes != spec.key_bytes ||
       root.value_bytes != spec.value_bytes) {
+    const MapTypes own{static_cast<KeyKind>(root.key_kind), static_cast<ValueKind>(root.value_kind),
+                       root.is_signed != 0, root.key_bytes, root.value_bytes};
     return fail(StatusCode::invalid_argument,
-                "%s: map %s was created with other key or value types", path_.c_str(), root.name);
+                "%s: map '%s' was created with %s keys and %s values, not %s keys and %s values; "
+                "open it with those, or use another map",
+                path_.c_str(), root.name, key_words(own).c_str(), value_words(own).c_str(),
+                key_words(spec).c_str(), value_words(spec).c_str());
   }
   return slot->instance.get();
 }

@@ -23,10 +23,15 @@ bool fits(const detail::NamedTypes& info, std::uint64_t word) {
 
 Status accepts(const detail::NamedTypes& info, const UntypedKey& key) {
   if (info.types.key_kind == KeyKind::integer && !fits(info, key.word)) {
-    return Status::format(StatusCode::invalid_argument,
-                          "a key of map '%s' is %s integer of %u bytes; this word is out of range",
-                          info.name, info.types.is_signed ? "a signed" : "an unsigned",
-                          info.types.key_bytes);
+    const std::uint64_t most = largest(info.types.key_bytes);
+    return info.types.is_signed
+               ? Status::format(StatusCode::invalid_argument,
+                                "a key of map '%s' is a number from %lld to %lld; this one is not",
+                                info.name, -static_cast<long long>(most >> 1) - 1,
+                                static_cast<long long>(most >> 1))
+               : Status::format(StatusCode::invalid_argument,
+                                "a key of map '%s' is a number from 0 to %llu; this one is not",
+                                info.name, static_cast<unsigned long long>(most));
   }
   if (info.types.key_kind == KeyKind::array && key.bytes.size() != info.types.key_bytes) {
     return Status::format(StatusCode::invalid_argument,

@@ -32,7 +32,7 @@ class BadInputTest(CliTest):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_directory_and_fifo(self):
-        self.refused(self.folder)
+        self.refused(self.folder, "is a directory; name a file in it")
         self.errors("put", self.folder, "k", "v")
         self.errors("load", self.pool, self.folder)
         fifo = self.folder / "fifo"
@@ -56,7 +56,7 @@ class BadInputTest(CliTest):
                               ("noise", random.Random(1).randbytes(1 << 21))):
             with self.subTest(name=name):
                 path = self.write(name, content)
-                self.refused(path)
+                self.refused(path, "not a perdure pool", "check the file name")
                 self.errors("put", path, "k", "v")
                 self.assertEqual(path.read_bytes(), content, "a refused file is left alone")
 
@@ -105,7 +105,9 @@ class BadInputTest(CliTest):
             self.assertNotEqual(self.output(*command, "--read-only"), b"")
         self.assertEqual(pathlib.Path(self.pool).read_bytes(), before)
         with self.pool_in_use():
-            self.assertIn("in use", self.errors("get", self.pool, "k"))
+            message = self.errors("get", self.pool, "k")
+            self.assertIn("in use", message)
+            self.assertIn("--read-only", message)
             self.assertEqual(self.output("get", self.pool, "k", "--read-only"), b"v\n")
 
     def test_limits(self):
@@ -152,8 +154,11 @@ class InUseTest(CliTest):
         info = self.json("info", copy)
         self.assertFalse(info["trusted"])
         self.assertNotEqual(info["trust_note"], "")
+        self.assertNotIn(b"killed", self.output("info", copy))
         for command in (["get", copy, "held"], ["put", copy, "k", "v"], ["check", copy]):
-            self.assertIn("--accept", self.errors(*command))
+            message = self.errors(*command)
+            self.assertIn("perdure check FILE --accept", message)
+            self.assertIn("perdure sync FILE", message)
         self.assertTrue(self.json("check", copy, "--accept")["ok"])
         self.assertTrue(self.json("info", copy)["trusted"])
         self.assertEqual(self.output("get", copy, "held"), b"value\n")

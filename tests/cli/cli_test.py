@@ -84,10 +84,11 @@ class CommandsTest(CliTest):
         self.run_cli("del", self.pool, "0")
         self.run_cli("get", self.pool, "0", expect=NEGATIVE)
         for key in ("07", "+7", "-0", "7 ", "", "x", "2147483648", "0x7", "1e3"):
-            self.assertIn("type i32", self.errors("get", self.pool, "--", key, expect=USAGE))
+            self.assertIn("type i32, from -2147483648 to 2147483647",
+                          self.errors("get", self.pool, "--", key, expect=USAGE))
         for value in ("65536", "-1", "", "0.5"):
-            self.assertIn("type u16", self.errors("put", self.pool, "1", "--", value,
-                                                  expect=USAGE))
+            self.assertIn("type u16, from 0 to 65535",
+                          self.errors("put", self.pool, "1", "--", value, expect=USAGE))
         self.assertIn("--from", self.errors("scan", self.pool, "--prefix", "1", expect=USAGE))
         # A dump loads into another map of the same types. A value that is no number is an error of
         # its line.

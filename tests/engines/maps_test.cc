@@ -114,6 +114,11 @@ TEST_P(MapsTest, OtherKindsAreRefusedAndChangeNothing) {
     // Another width is another kind: a narrower view would truncate keys or values.
     must_refuse(pool_->map<std::uint32_t, std::uint64_t>("m", engine()));
     must_refuse(pool_->map<std::uint64_t, std::uint32_t>("m", engine()));
+    const auto refused = pool_->map<std::int32_t, Bytes>("m", engine());
+    EXPECT_NE(refused.error().message().find(
+                  "'m' was created with u64 keys and 8-byte values, not i32 keys and byte-string"),
+              Bytes::npos)
+        << refused.error().message();
     auto map = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
     EXPECT_EQ(must(map.get(1)), std::optional<std::uint64_t>(2));
     EXPECT_EQ(must(pool_->list()).size(), 1U);

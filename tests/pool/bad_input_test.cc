@@ -184,7 +184,9 @@ TEST(Damage, WrongMagicAndForeignFiles) {
     patient.write(foreign);
     expect_refused(path, kDamaged);
     const auto info = Pool::inspect(path);
-    EXPECT_FALSE(info.has_value());
+    ASSERT_FALSE(info.has_value());
+    EXPECT_NE(info.error().message().find("check the file name"), Bytes::npos)
+        << info.error().message();
     patient.write(std::string(size, '\0'));
     expect_refused(path, kDamaged);
   }

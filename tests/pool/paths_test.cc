@@ -11,6 +11,11 @@
 namespace perdure::test {
 namespace {
 
+template <class T>
+std::string code_and_text(const Expected<T>& refused) {
+  return refused ? "not refused" : describe(refused.error());
+}
+
 TEST(Paths, DirectoriesFifosAndDevices) {
   TempPath dir("dir");
   std::filesystem::create_directory(dir.str());
@@ -19,6 +24,10 @@ TEST(Paths, DirectoriesFifosAndDevices) {
   EXPECT_TRUE(code_of(directory) == StatusCode::io ||
               code_of(directory) == StatusCode::invalid_argument)
       << describe(directory.error());
+  for (const auto& refused : {code_and_text(Pool::open(dir, {.mode = OpenMode::read_only})),
+                              code_and_text(Pool::inspect(dir)), code_and_text(directory)}) {
+    EXPECT_NE(refused.find("is a directory; name a file in it"), refused.npos) << refused;
+  }
 
   TempPath fifo("fifo");
   ASSERT_EQ(mkfifo(fifo.str().c_str(), 0600), 0);
@@ -45,6 +54,16 @@ TEST(Paths, DirectoriesFifosAndDevices) {
                                   std::string(5'000, 'x'), dir.str() + "/"}) {
     EXPECT_FALSE(Pool::open(path, small_pool()).has_value()) << path.substr(0, 50);
   }
+}
+
+// A directory that takes no new files is not an absent one.
+TEST(Paths, AFileSystemWithoutNewFiles) {
+  if (!std::filesystem::exists("/proc/self")) GTEST_SKIP() << "no /proc";
+  const auto pool = Pool::open("/proc/perdure_test", small_pool());
+  EXPECT_EQ(code_of(pool), StatusCode::io);
+  const std::string said = code_and_text(pool);
+  EXPECT_NE(said.find("/proc/perdure_test: cannot create: "), said.npos) << said;
+  EXPECT_EQ(code_of(Pool::open("/no/such/directory/pool")), StatusCode::not_found);
 }
 
 TEST(Paths, AbsentFiles) {

@@ -248,6 +248,11 @@ TEST_F(Versioned, V17_OpenAndUnknownVersionsAreRefused) {
   const Version version = must(map.tag());
   EXPECT_EQ(must(map.get(1, version)), 1U);
   EXPECT_EQ(map.get(1, version + 1).error(), StatusCode::invalid_argument);
+  const std::string said(map.get(1, version + 1).error().message());
+  EXPECT_NE(
+      said.find("readable versions: " + std::to_string(version) + " to " + std::to_string(version)),
+      said.npos)
+      << said;
   EXPECT_EQ(map.trim(version + 2).error(), StatusCode::invalid_argument);
 }
 

@@ -77,11 +77,11 @@ class Lookup : public History<T> {
       return {};
     if (last < first) {
       return Status::format(StatusCode::invalid_argument,
-                            "version %llu: no tag has closed it yet; there is none",
+                            "version %llu: no tag has closed it yet; no version can be read",
                             static_cast<unsigned long long>(version));
     }
     return Status::format(
-        StatusCode::invalid_argument, "version %llu: %s; there are %llu to %llu",
+        StatusCode::invalid_argument, "version %llu: %s; readable versions: %llu to %llu",
         static_cast<unsigned long long>(version),
         version < first ? "it was trimmed, or never was" : "no tag has closed it yet",
         static_cast<unsigned long long>(first), static_cast<unsigned long long>(last));
