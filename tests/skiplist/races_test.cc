@@ -132,8 +132,8 @@ TYPED_TEST(SkiplistRaces, K7_K10_G6_NothingIsReusedUnderAReader) {
   }
 }
 
-// K2: the next mutation of any thread writes back what the last link of a tower owes. Every schedule
-// of one preemption; races_test has random ones.
+// K2: the next mutation of any thread writes back what the last link of a tower owes. Runs every
+// schedule of one preemption.
 TYPED_TEST(SkiplistRaces, A4_K2_ThreeTowersAtOnce) {
   const std::vector<Ops> threads{
       {insert(15, 1), erase(20)}, {insert(16, 1), erase(30)}, {insert(25, 2), scan()}};
