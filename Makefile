@@ -4,7 +4,7 @@
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi build demo \
         test check format format-check tidy asan tsan nightly bench bench-check bench-compare \
         bench-figures paper-figures papers figures guard-builds lin mutants faults fuzz coverage \
-        ci clean
+        seventh-engine ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
@@ -68,6 +68,7 @@ tsan: build-tsan ## run all fast tests under ThreadSanitizer
 nightly: ci guard-builds papers  ## run what CI runs, and the figures of ENGINE at length: two hours
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
+	@scripts/seventh_engine.py --quick
 
 figures: guard-builds  ## count what crashes, kills, faults, flips, fuzzers do to ENGINE: 20 minutes
 	@scripts/guards.py figures --engine $(ENGINE)
@@ -91,6 +92,9 @@ mutants: build-release  ## break what ENGINE relies on, one thing at a time; a t
 
 faults: build-release  ## count failed calls and flipped bits that ENGINE survives
 	@scripts/faults.sh --engine $(ENGINE)
+
+seventh-engine: setup setup-clang  ## add examples/engine to a copy of the tree, and test it there
+	@scripts/seventh_engine.py
 
 fuzz: build-fuzz ## fuzz pools of ENGINE, TSV and the command line: two minutes
 	@scripts/fuzz.sh figures --engine $(ENGINE)
