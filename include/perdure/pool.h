@@ -92,7 +92,7 @@ class Pool {
     if (!index) return fail(std::move(index.error()));
     return VersionedMap<K, V>(std::move(*index));
   }
-  // For other types. They have no definition: a call does not compile, and the error names the rule.
+  // For other types. They have no definition. A call does not compile; the error names the rule.
   template <class K, class V>
     requires(!MapKey<K> || !MapValue<V>)
   detail::TypesNotAllowed<K, V> map(std::string_view name, const MapOptions& options = {});

@@ -50,8 +50,8 @@ struct EngineUnderTest {
   // The cost of an image relative to phast's. The figures preset crosses an image in one of this
   // many points.
   std::uint32_t image_cost = 1;
-  // Of these random workloads fast tests explore every crash point: integer keys with words, integer
-  // keys with records, byte strings.
+  // Of these random workloads fast tests explore every crash point: integer keys with words,
+  // integer keys with records, byte strings.
   RandomWorkloads random_words = {2, 120};
   RandomWorkloads random_records = {1, 80};
   RandomWorkloads random_strings = {1, 80};

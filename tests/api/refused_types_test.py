@@ -1,4 +1,4 @@
-"""A map of types that are not allowed does not compile, and the compiler's error states the rule."""
+"""A map of types that are not allowed does not compile. The compiler's error states the rule."""
 
 import os
 import pathlib

@@ -1,6 +1,6 @@
-// Every engine of the testers' list under the crash explorer: random workloads at every crash point,
-// and the explorations of perdure-explore at a part of the points. Tests for a hazard of one engine
-// are with that engine's tests.
+// Every engine of the testers' list under the crash explorer: random workloads at every crash
+// point, and the explorations of perdure-explore at a part of the points. Tests for a hazard of one
+// engine are with that engine's tests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ TEST_P(RandomCrash, P13_G10_Create) {
   explore_random(KeyKind::integer, ValueKind::word, integer_op, create_options(), {2, 6});
 }
 
-// X1: killed at every crash point, the machine goes on, and loses power during recovery or after it.
+// X1: killed at every crash point, the machine goes on. It loses power during recovery or later.
 TEST_P(RandomCrash, X1_KillThenPowerLoss) {
   const ExploreReport report = explore_some(kill_options(), 4);
   EXPECT_GE(report.kill_runs, at_least(report.operations));

@@ -37,8 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Engines, Interleavings, ::testing::ValuesIn(all_interle
 
 TEST_P(Interleavings, ShowWhatTheyAreAbout) {
   const auto& [engine, scenario] = GetParam();
-  // Of every key, or every two, one after the other: minutes under a sanitizer, which has nothing to
-  // say of planted bugs.
+  // The scenarios of clevel run for each key or each pair of keys: minutes under a sanitizer, which
+  // does not notice planted bugs.
   const bool slow = sanitized() && engine == "clevel";
   if (slow && std::string_view(scenario.name) == "I4_X4_reuse_beside_a_move") GTEST_SKIP();
   expect_clean(scenario.run(test_name(), false));
