@@ -154,7 +154,7 @@ class InUseTest(CliTest):
         info = self.json("info", copy)
         self.assertFalse(info["trusted"])
         self.assertNotEqual(info["trust_note"], "")
-        self.assertNotIn(b"killed", self.output("info", copy))
+        self.assertNotIn(b"was killed", self.output("info", copy))
         for command in (["get", copy, "held"], ["put", copy, "k", "v"], ["check", copy]):
             message = self.errors(*command)
             self.assertIn("perdure check FILE --accept", message)

@@ -522,9 +522,11 @@ TEST_F(File, CreationBesideOthers) {
     EXPECT_EQ(refused.create(path_).code(), StatusCode::io);
   }
   {
+    // The folder exists, and takes no new files.
     const Failing failing(Fault::open, 1, true, ENOENT);
-    EXPECT_EQ(refused.create(path_).code(), StatusCode::not_found);
+    EXPECT_EQ(refused.create(path_).code(), StatusCode::io);
   }
+  EXPECT_EQ(refused.create(path_ + ".folder/pool").code(), StatusCode::not_found);
   for (const int error : {EACCES, EROFS, EMFILE}) {
     const Failing failing(Fault::open, 1, true, error);
     EXPECT_EQ(refused.open(path_, FileStorage::Access::owner).code(), StatusCode::io);
