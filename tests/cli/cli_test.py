@@ -144,6 +144,9 @@ class CommandsTest(CliTest):
     def test_create(self):
         self.assertIn(b"created", self.create())
         self.assertIn("exists", self.errors("create", self.pool))
+        other = self.errors("put", self.pool, "k", "v", "--engine", "level", expect=USAGE)
+        self.assertIn("map 'default' is of engine phast, not level; leave out --engine, or use "
+                      "another --map", other)
         other = str(self.folder / "other")
         created = self.json("create", other, "--max-size", "64M", "--engine", "phast",
                             "--durability", "process", "--map", "m")
