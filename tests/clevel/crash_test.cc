@@ -229,5 +229,10 @@ TEST(ClevelCrash, P2b_RandomRecords) {
           random_options(150, 20), 40, 2);
 }
 
+TEST(ClevelCrash, CreateCrash) {
+  explore(clevel_subjects<clevel::IntegerCodec>(kWords), beside_background(integer_op),
+          create_options(), 6, 1);
+}
+
 }  // namespace
 }  // namespace perdure::testing
