@@ -55,9 +55,6 @@ struct TypesNotAllowed {
                 "a value is a trivially copyable type of at most 15 bytes; use std::string_view "
                 "for larger ones");
 };
-}  // namespace detail
-
-namespace detail {
 
 template <IntegerKey K>
 constexpr bool key_is_signed() noexcept {

@@ -164,7 +164,8 @@ class Pool {
   Expected<bool> run_background();
 
   // Closes the pool, also if it returns an error: the file is unmapped and unlocked. Afterwards its
-  // maps, iterators and snapshots may only be destroyed. A second call does nothing and returns ok.
+  // maps, iterators and snapshots may only be destroyed. A second call does nothing and returns the
+  // same status.
   // O(leaves) or O(slots) for the checksums of each map, except `as` and `ascs`. Also the rest of
   // the walk of `clevel`, and of `as` after a kill. With options.sync also the write-back.
   // After an error the pool is not marked clean. Errors: poisoned (a write-back failed: in `power`

@@ -238,8 +238,8 @@ class VersionedMap : public OrderedMap<K, V> {
 
   // Forgets the versions below `version`, or below the lowest one that a Snapshot or an iterator
   // holds if that is lower. Returns the first version that remains. Frees the space that only
-  // forgotten versions needed; in a full pool some of it is freed by the next trim only. Durable
-  // when it returns; after a crash the next trim frees what is left. O(keys and their entries).
+  // forgotten versions needed. In a full pool, and after a crash, the next trim frees the rest.
+  // Durable when it returns. O(keys and their entries).
   // Errors: invalid_argument if `version` is above the open one.
   Expected<Version> trim(Version version) { return versioned_->trim(version); }
   // Makes the state of `version` the latest one, in one step, whatever crashes. Later writes are

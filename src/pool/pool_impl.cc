@@ -200,13 +200,8 @@ Status PoolImpl::open_file(const PoolOptions& options) {
       }
       storage_.refresh_size();  // an observed pool may have grown since
       if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
-      const auto last = static_cast<Durability>(header.mode);
-      if (Status d = choose_durability(options, last); !d.ok()) return d;
-      if (last == Durability::power && durability_ != last && !read_only_) {
-        log_.say(LogLevel::warning,
-                 "its durability was `power` and is `%s` from now on: a power failure can lose it",
-                 EngineText(durability_name(durability_)).c_str());
-      }
+      last_durability_ = static_cast<Durability>(header.mode);
+      if (Status d = choose_durability(options, last_durability_); !d.ok()) return d;
       if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
       const bool durable = !read_only_ && durability_ == Durability::power;
       return durable ? storage_.sync_name() : Status();
@@ -277,6 +272,11 @@ void PoolImpl::tell_opened() const {
   log_.say(LogLevel::info, "opened in %.1f ms, %s; %u maps, durability %s%s",
            milliseconds(recovery_ns_), how, maps, EngineText(durability_name(durability_)).c_str(),
            read_only_ ? ", read-only" : "");
+  if (last_durability_ == Durability::power && durability_ != Durability::power && !read_only_) {
+    log_.say(LogLevel::warning,
+             "its durability was `power` and is `%s` from now on: a power failure can lose it",
+             EngineText(durability_name(durability_)).c_str());
+  }
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (!slots_[i].used || slots_[i].error.ok()) continue;
     const std::string_view why = slots_[i].error.message();

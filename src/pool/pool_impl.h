@@ -122,6 +122,7 @@ class PoolImpl final : private PoolMaps {
   RealPlatform::Latch maintenance_;
   mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
   Durability durability_ = Durability::process;
+  Durability last_durability_ = Durability::automatic;  // of the open before; of a new pool: none
   layout::Identity identity_{};
   OpenReport report_;
   Findings damage_;  // passed over at open
