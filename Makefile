@@ -65,7 +65,7 @@ asan: build-asan ## run all fast tests under AddressSanitizer and UndefinedBehav
 tsan: build-tsan ## run all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: ci guard-builds papers  ## run what CI runs, and the figures of ENGINE at length: two hours
+nightly: ci asan guard-builds papers  ## run what CI runs, and the figures of ENGINE at length
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 	@scripts/seventh_engine.py --quick

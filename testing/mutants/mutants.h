@@ -1,5 +1,5 @@
 // Mutants: checks that a trial fails when one write-back, fence, sync, step or checksum of the
-// library is broken. Runs every site with every operator that applies (sites.h) in child processes.
+// library is broken. Runs every site with every operator that applies in child processes.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,18 @@
 namespace perdure::testing {
 
 struct EngineUnderTest;  // testing/engines/engine_list.h
+
+// The mutants that apply to a site, by its uses and counts:
+//   drop_flush, delay_flush        it writes back
+//   drop_fence                     it fences
+//   first_line_only, all_but_last  a write-back had more than one line; otherwise nothing changes
+//   publish_first                  it writes back and fences: a store may be published next
+//   any_order                      relies_on_order(), and a line written back had pending stores
+//                                  that have an order
+//   drop_sync, skip_step, skip_check  it syncs, is a step, is a checksum
+std::vector<Mutant> mutants_of(const SiteInfo& site);
+// Whether the site's protocol needs the order of stores to one line, by the design documents.
+bool relies_on_order(std::string_view site);
 
 // Several mutants at once, "SITE:op SITE:op".
 using MutantNames = std::string;

@@ -76,17 +76,6 @@ struct SiteRecord {
 // All sites of this program, by name.
 std::vector<SiteInfo*> all_sites();
 SiteInfo* find_site(std::string_view name);
-// The mutants that apply to a site, by its uses and counts:
-//   drop_flush, delay_flush        it writes back
-//   drop_fence                     it fences
-//   first_line_only, all_but_last  a write-back had more than one line; otherwise nothing changes
-//   publish_first                  it writes back and fences: a store may be published next
-//   any_order                      relies_on_order(), and a line written back had pending stores
-//                                  that have an order
-//   drop_sync, skip_step, skip_check  it syncs, is a step, is a checksum
-std::vector<Mutant> mutants_of(const SiteInfo& site);
-// Whether the site's protocol needs the order of stores to one line, by the design documents.
-bool relies_on_order(std::string_view site);
 // Whether any use of the site was counted.
 bool reached(const SiteInfo& site);
 // The same for a step or a checksum: counts the question, and returns whether it runs.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "testing/engines/engine_list.h"
+#include "testing/mutants/mutants.h"
 #include "testing/torture/torture_presets.h"
 
 namespace {

@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "testing/mutants/mutants.h"
+
 namespace perdure::testing {
 namespace {
 
