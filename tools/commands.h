@@ -75,6 +75,7 @@ void require_layout_fits(const PoolArguments& arguments);
 void add_opening(CLI::App& command, PoolArguments& arguments);
 void add_max_size(CLI::App& command, PoolArguments& arguments);
 void add_types(CLI::App& command, PoolArguments& arguments);
+// For a command that only reads. Refuses --durability, which would change the mode of the pool.
 void add_read_only(CLI::App& command, PoolArguments& arguments);
 // A number from `least` to `most`.
 CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& target,

@@ -147,6 +147,16 @@ void add_read_only(CLI::App& command, PoolArguments& arguments) {
   command.add_flag("--read-only", arguments.read_only,
                    "take no lock and write nothing; also works while another process has the pool\n"
                    "open (implied if the file may not be written)");
+  command
+      .add_option_function<std::string>(
+          "--durability",
+          [](const std::string&) {
+            throw CLI::ValidationError(
+                "--durability",
+                "this command only reads, and a pool keeps its mode; state a mode for a command "
+                "that writes, such as sync");
+          })
+      ->group("");  // not in the help
 }
 
 CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& target,

@@ -87,12 +87,13 @@ void register_entry_commands(CLI::App& app, Action& action) {
       add_max_size(*command, arguments->pool);
     }
     add_map(*command, arguments->pool);
-    add_durability(*command, arguments->pool);
     add_opening(*command, arguments->pool);
     if (run == run_get) {
       add_count(*command, "--version", arguments->version, 1, ~std::uint64_t{0},
                 "the value that the key had in version N; see perdure tag --help");
       add_read_only(*command, arguments->pool);
+    } else {
+      add_durability(*command, arguments->pool);
     }
     command->footer(footer);
     command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });

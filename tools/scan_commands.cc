@@ -152,7 +152,6 @@ void register_scan_commands(CLI::App& app, Action& action) {
   add_path(*command, scan->pool);
   add_range(*command, scan->range);
   add_map(*command, scan->pool);
-  add_durability(*command, scan->pool);
   add_opening(*command, scan->pool);
   add_read_only(*command, scan->pool);
   command->footer(R"(
@@ -172,7 +171,6 @@ EXAMPLES
   add_path(*command, dump->pool);
   command->add_option("FILE", dump->file, "output file; - or none is standard output");
   add_map(*command, dump->pool);
-  add_durability(*command, dump->pool);
   add_opening(*command, dump->pool);
   add_read_only(*command, dump->pool);
   command->footer(R"(

@@ -142,9 +142,12 @@ void add_command(CLI::App& app, Action& action, const char* name, const char* he
   add_path(*command, arguments->pool);
   takes(*command, *arguments);
   add_map(*command, arguments->pool);
-  add_durability(*command, arguments->pool);
   add_opening(*command, arguments->pool);
-  if (reads) add_read_only(*command, arguments->pool);
+  if (reads) {
+    add_read_only(*command, arguments->pool);
+  } else {
+    add_durability(*command, arguments->pool);
+  }
   command->footer(footer);
   command->callback([&action, arguments, run] { action = [=] { return run(*arguments); }; });
 }

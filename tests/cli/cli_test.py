@@ -227,6 +227,20 @@ class CommandsTest(CliTest):
         self.run_cli("put", self.pool, "k", "v", "--durability", "process")
         self.assertEqual(self.json("info", self.pool)["durability"], "process")
 
+    def test_commands_that_read_keep_the_durability(self):
+        self.create("--durability", "emulated", "--engine", "pskiplist")
+        self.run_cli("put", self.pool, "k", "v")
+        self.run_cli("tag", self.pool)
+        for command in (["get", "k"], ["scan"], ["dump"], ["stats"], ["check"], ["history", "k"],
+                        ["snapshot", "1"], ["diff", "1", "1"]):
+            with self.subTest(command=command[0]):
+                arguments = [command[0], self.pool, *command[1:]]
+                message = self.errors(*arguments, "--durability", "process", expect=USAGE)
+                self.assertIn("--durability: this command only reads", message)
+                self.run_cli(*arguments)
+                self.assertEqual(self.json("info", self.pool)["durability"], "emulated")
+                self.assertNotIn(b"--durability", self.output(command[0], "--help"))
+
     def test_info_and_stats(self):
         self.create()
         self.run_cli("put", self.pool, "k", "v")
