@@ -265,6 +265,20 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
 
 // ---- pools --------------------------------------------------------------------------------------
 
+namespace {
+
+// Whether the open would take the mode `power` from an existing pool.
+bool leaves_power(const PoolArguments& arguments, const PoolOptions& options) {
+  if (options.mode == OpenMode::read_only || options.durability == Durability::automatic ||
+      options.durability == Durability::power) {
+    return false;
+  }
+  const auto info = Pool::inspect(arguments.path);
+  return info && info->durability == Durability::power;
+}
+
+}  // namespace
+
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool accept_untrusted) {
   PoolOptions options;
   options.accept_untrusted = accept_untrusted;
@@ -288,7 +302,16 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
       fmt::print(stderr, "perdure: {}: {}\n", log_level_name(level), message);
     };
   }
-  return Pool::open(arguments.path, options);
+  // The log says it, too. Without --verbose it must not go unnoticed, because the mode stays.
+  const bool weaker = !arguments.verbose && leaves_power(arguments, options);
+  auto pool = Pool::open(arguments.path, options);
+  if (pool && weaker) {
+    fmt::print(stderr,
+               "perdure: warning: {}: its durability was `power` and is `{}` from now on, so a "
+               "power failure can lose it; to go back, run perdure sync {} --durability power\n",
+               arguments.path, durability_name(options.durability), arguments.path);
+  }
+  return pool;
 }
 
 MapInfo new_map_info(const PoolArguments& arguments) {

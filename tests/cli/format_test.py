@@ -7,7 +7,8 @@ import unittest
 from cli_case import FAILURE, ROOT, CliTest
 
 HEADER_BYTES, COPIES, CRC_OFFSET = 4096, (0, 4096), 508
-COMPATIBLE_OFFSET, INCOMPATIBLE_OFFSET = 240, 248
+MODE_OFFSET, COMPATIBLE_OFFSET, INCOMPATIBLE_OFFSET = 100, 240, 248
+POWER = 2
 
 
 def golden(name):
@@ -47,9 +48,12 @@ class FormatTest(CliTest):
                 self.assertEqual(pathlib.Path(path).read_bytes(), before)
 
     def set_features(self, path, offset, bits):
+        self.set_field(path, offset, "<Q", bits)
+
+    def set_field(self, path, offset, kind, value):
         content = bytearray(pathlib.Path(path).read_bytes())
         for copy in COPIES:
-            struct.pack_into("<Q", content, copy + offset, bits)
+            struct.pack_into(kind, content, copy + offset, value)
             crc = crc32c(content[copy:copy + CRC_OFFSET])
             struct.pack_into("<I", content, copy + CRC_OFFSET, crc)
         pathlib.Path(path).write_bytes(content)
@@ -79,6 +83,18 @@ class FormatTest(CliTest):
         self.assertEqual(info["compatible_features"], [2, 40])
         self.assertEqual(info["incompatible_features"], [])
         self.assertEqual(info["format_version"], 1)
+
+    def test_a_command_that_takes_the_mode_power_away_warns(self):
+        self.run_cli("put", self.pool, "apple", "3", "--durability", "process")
+        self.assertEqual(self.run_cli("sync", self.pool, "--durability", "process").stderr, b"")
+        # As a pool of a medium that grants `power`.
+        self.set_field(self.pool, MODE_OFFSET, "<I", POWER)
+        self.assertEqual(self.json("info", self.pool)["durability"], "power")
+        said = self.run_cli("put", self.pool, "apple", "4", "--durability", "process").stderr
+        self.assertRegex(said.decode(), "^perdure: warning: .*: its durability was `power` and is "
+                                        "`process` from now on.*--durability power\n$")
+        self.assertEqual(self.json("info", self.pool)["durability"], "process")
+        self.assertEqual(self.run_cli("del", self.pool, "apple").stderr, b"")
 
     def test_unknown_incompatible_features_are_named(self):
         self.run_cli("put", self.pool, "apple", "3")
