@@ -101,6 +101,10 @@ enum class Access : std::uint8_t {
 
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access,
                          bool accept_untrusted = false);
+// ok unless the pool exists and --max-size is not its maximum, which only its creation sets. For a
+// command that creates an absent pool.
+// Errors: invalid_argument.
+Status require_max_size(const PoolArguments& arguments);
 // Describes the map that the arguments create.
 MapInfo new_map_info(const PoolArguments& arguments);
 // Opens the map that the arguments name, of any types and engine. With `create`, creates an absent

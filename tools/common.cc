@@ -314,6 +314,21 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   return pool;
 }
 
+Status require_max_size(const PoolArguments& arguments) {
+  if (!arguments.max_size) return {};
+  const auto info = Pool::inspect(arguments.path);
+  // Without an existing pool there is nothing to compare with. The open reports other errors.
+  if (!info || info->extent_bytes == 0) return {};
+  // The maximum is a number of whole extents.
+  if (*arguments.max_size / info->extent_bytes * info->extent_bytes == info->max_bytes) return {};
+  return Status::format(
+      StatusCode::invalid_argument,
+      "its maximum is %llu bytes, fixed at creation, not the %llu of --max-size; leave out "
+      "--max-size, or dump its maps and load them into a new pool",
+      static_cast<unsigned long long>(info->max_bytes),
+      static_cast<unsigned long long>(*arguments.max_size));
+}
+
 MapInfo new_map_info(const PoolArguments& arguments) {
   MapInfo info;
   info.name = arguments.map;

@@ -23,6 +23,9 @@ int run_put(const EntryArguments& arguments) {
       !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
     return report_entry(arguments.pool, s);
   }
+  if (const Status s = require_max_size(arguments.pool); !s.ok()) {
+    return report_entry(arguments.pool, s);
+  }
   auto pool = open_pool(arguments.pool, Access::create);
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, true);
@@ -100,8 +103,8 @@ void register_entry_commands(CLI::App& app, Action& action) {
   };
   add("put", "insert or replace one entry; creates the pool and the map if they are absent",
       R"(
---engine, --max-size, --key and --value apply to a new pool or map. Leave them out for a map that
-exists: another engine, or other types, are refused.
+--engine, --max-size, --key and --value apply to a new pool or map. Leave them out for one that
+exists: another engine, another maximum, or other types, are refused.
 
 EXAMPLES
   perdure put inventory.perdure apple 3

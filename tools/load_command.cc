@@ -296,6 +296,9 @@ int run_load(const LoadArguments& arguments) {
     return report(arguments.file,
                   fmt::format("cannot read: {}; name a TSV file or -", std::strerror(error)));
   }
+  if (const Status s = require_max_size(arguments.pool); !s.ok()) {
+    return report_entry(arguments.pool, s);
+  }
   auto pool = open_pool(arguments.pool, Access::create);
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, true);

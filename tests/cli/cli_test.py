@@ -153,6 +153,23 @@ class CommandsTest(CliTest):
         self.assertEqual((created["max_bytes"], created["durability"], created["map"]),
                          (64 << 20, "process", "m"))
 
+    def test_max_size_of_an_existing_pool(self):
+        for created in ("16M", "256M", str((3 << 20) - 7)):
+            with self.subTest(created=created):
+                self.run_cli("put", self.pool, "k", "v", "--max-size", created)
+                size = self.json("info", self.pool)["max_bytes"]
+                for other in ("512M", "4M"):
+                    message = self.errors("put", self.pool, "k", "w", "--max-size", other,
+                                          expect=USAGE)
+                    self.assertIn(f"its maximum is {size} bytes, fixed at creation", message)
+                    self.assertIn("fixed at creation", self.errors(
+                        "load", self.pool, "-", "--max-size", other, stdin=b"k\tx\n",
+                        expect=USAGE))
+                self.assertEqual(self.output("get", self.pool, "k"), b"v\n", "nothing changed")
+                self.run_cli("put", self.pool, "k", "w", "--max-size", created)
+                self.assertEqual(self.json("info", self.pool)["max_bytes"], size)
+                os.unlink(self.pool)
+
     def test_layout_of_a_new_map(self):
         def stats(*arguments):
             pool = str(self.folder / "laid-out")
