@@ -117,8 +117,18 @@ void print_report(const CheckArguments& arguments, const CheckReport& found) {
   if (found.violation_count > found.violations.size()) {
     fmt::print("and {} more\n", found.violation_count - found.violations.size());
   }
-  fmt::print("{}: {} entries, {} objects checked{}, {} leaked blocks\n",
-             found.ok() ? "ok" : "NOT OK", with_commas(found.entries), with_commas(found.objects),
+  const std::string counts = fmt::format("{} entries, {} objects checked",
+                                         with_commas(found.entries), with_commas(found.objects));
+  if (!found.ok()) {
+    // Leaked blocks are not counted while a map cannot be read.
+    fmt::print("NOT OK: {} violation{}; {}{}\n", with_commas(found.violation_count),
+               found.violation_count == 1 ? "" : "s", counts,
+               found.leaked_blocks == 0
+                   ? ""
+                   : fmt::format(", {} leaked blocks", with_commas(found.leaked_blocks)));
+    return;
+  }
+  fmt::print("ok: {}{}, {} leaked blocks\n", counts,
              arguments.deep ? ", every key and checksum verified" : "",
              with_commas(found.leaked_blocks));
 }

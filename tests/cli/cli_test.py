@@ -356,7 +356,8 @@ class CommandsTest(CliTest):
                 self.assertEqual(report["violation_count"], len(report["violations"]))
                 text = self.output("check", self.pool, *arguments, expect=NEGATIVE)
                 self.assertIn(b"violation: ", text)
-                self.assertIn(b"NOT OK", text)
+                self.assertIn(b"NOT OK: %d violations; " % report["violation_count"], text)
+                self.assertNotIn(b"verified", text)
         deep = self.json("check", self.pool, "--deep", expect=NEGATIVE)["violations"]
         self.assertTrue(any("record" in text for text in deep), deep)
         self.assertEqual(pathlib.Path(self.pool).read_bytes(), damaged, "it is only read")
