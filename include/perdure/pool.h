@@ -150,9 +150,10 @@ class Pool {
   // background).
   Status sync();
   // Shrinks hash tables that are too large (level, clevel) and returns free extents to the file
-  // system. Returns the number of bytes returned to it. Other operations may run meanwhile. It
-  // changes no entry, and a crash in the middle loses nothing. O(extents), and O(slots) for each
-  // table that it shrinks. A table without room to shrink stays as it is.
+  // system. Returns the number of bytes by which the file takes less space there. Other operations
+  // may run meanwhile; space that they give to the file is subtracted. It changes no entry, and a
+  // crash in the middle loses nothing. O(extents), and O(slots) for each table that it shrinks. A
+  // table without room to shrink stays as it is.
   // Errors: read_only; unsupported (the file system cannot punch holes); io; out_of_memory;
   // corruption.
   Expected<std::uint64_t> compact();

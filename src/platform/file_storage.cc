@@ -371,6 +371,12 @@ Status FileStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept {
   return system_error(StatusCode::io, "cannot give space back");
 }
 
+std::uint64_t FileStorage::disk_bytes() const noexcept {
+  struct stat info{};
+  if (fstat(fd_, &info) != 0) return 0;
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;  // the unit of st_blocks
+}
+
 Status FileStorage::sync(std::uint64_t, std::uint64_t) noexcept {
   if (access_ != Access::owner || medium_.medium == Medium::volatile_ram) return {};
   if (fdatasync(fd_) == 0) return {};

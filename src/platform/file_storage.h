@@ -61,6 +61,8 @@ class FileStorage final : public Storage {
   Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
 
+  // The space that the file takes on its file system, without its holes; 0 if that is unknown.
+  std::uint64_t disk_bytes() const noexcept;
   // The file has at least so many bytes now.
   bool backs(std::uint64_t bytes) const noexcept;
   const MediumReport& medium() const noexcept { return medium_; }

@@ -622,12 +622,23 @@ Expected<std::uint64_t> PoolImpl::compact() {
     }
   }
   core_.epochs().drain_all();
-  auto bytes = core_.heap().punch_free();
+  auto bytes = punch_free();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
   if (platform_.poisoned()) return fail(platform_.failure());
   log_.say(LogLevel::info, "compacted in %.1f ms, %llu bytes given back",
            milliseconds(RealPlatform::now_ns() - begin), static_cast<unsigned long long>(*bytes));
   return bytes;
+}
+
+// Returns the bytes by which the file takes less space. The heap does not know which free extents
+// an earlier process has punched, and punches those again.
+Expected<std::uint64_t> PoolImpl::punch_free() {
+  const BackgroundHold<RealPlatform> hold(core_.background());  // which could grow the file
+  const std::uint64_t before = storage_.disk_bytes();
+  auto punched = core_.heap().punch_free();
+  if (!punched) return punched;
+  const std::uint64_t after = storage_.disk_bytes();
+  return std::min(*punched, before > after ? before - after : 0);
 }
 
 Expected<bool> PoolImpl::run_background() {

@@ -106,6 +106,7 @@ class PoolImpl final : private PoolMaps {
   Status wrap(Status status) const;  // puts the path in front
   bool lost() const;                 // the file no longer has all of the pool
   Slot* find(std::string_view name) const noexcept;
+  Expected<std::uint64_t> punch_free();
   Status find_violations(const CheckOptions& options, Findings& findings);
   Status count_leaks(Findings& findings);
 
