@@ -241,6 +241,9 @@ Json to_json(const std::string& path, const PoolStats& stats) {
   for (const MapStats& map : stats.maps) maps.push_back(to_json(map));
   return {{"path", path},
           {"file_bytes", stats.file_bytes},
+          {"disk_bytes", stats.disk_bytes},
+          {"used_bytes", stats.used_bytes},
+          {"max_bytes", stats.max_bytes},
           {"assigned_bytes", stats.assigned_bytes},
           {"free_bytes", stats.free_bytes},
           {"allocated_bytes", stats.allocated_bytes},
@@ -275,13 +278,17 @@ void print_map_stats(const MapStats& map) {
 
 void print_stats(const std::string& path, const PoolStats& stats) {
   print_row("pool", path);
+  print_row("used", fmt::format("{} of at most {} ({:.1f}%)", human_bytes(stats.used_bytes),
+                                human_bytes(stats.max_bytes),
+                                100 * static_cast<double>(stats.used_bytes) /
+                                    static_cast<double>(stats.max_bytes)));
   print_row("file", human_bytes(stats.file_bytes));
+  print_row("  on the medium", human_bytes(stats.disk_bytes));
   print_row("  assigned to maps", human_bytes(stats.assigned_bytes));
   print_row("  allocated",
             fmt::format("{} ({:.1f}% fragmentation)", human_bytes(stats.allocated_bytes),
                         100 * stats.fragmentation));
   print_row("  free", human_bytes(stats.free_bytes));
-  print_row("  given back", human_bytes(stats.punched_bytes));
   print_row("DRAM of the heap", human_bytes(stats.heap_dram_bytes));
   print_row("recovery at open",
             fmt::format("{:.1f} ms", static_cast<double>(stats.recovery_ns) / 1e6));

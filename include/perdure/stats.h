@@ -115,11 +115,14 @@ struct MapStats : MapFigures {
 
 // The result of Pool::stats().
 struct PoolStats {
-  std::uint64_t file_bytes = 0;
+  std::uint64_t file_bytes = 0;       // of the pool; the file may already be longer, for growth
+  std::uint64_t disk_bytes = 0;       // that the file takes on the medium, without its holes
+  std::uint64_t used_bytes = 0;       // headers, tables and extents in use; full at max_bytes
+  std::uint64_t max_bytes = 0;        // that the file may grow to
   std::uint64_t assigned_bytes = 0;   // in extents that are in use
   std::uint64_t free_bytes = 0;       // in extents that are free inside the file
   std::uint64_t allocated_bytes = 0;  // in allocated blocks, each rounded up to its size class
-  std::uint64_t punched_bytes = 0;    // in free extents whose space was returned to the file system
+  std::uint64_t punched_bytes = 0;    // in free extents that compact() has punched since the open
   double fragmentation = 0;           // 1 - allocated_bytes / assigned_bytes
   std::uint64_t heap_dram_bytes = 0;
   std::uint64_t limbo_blocks = 0;  // unlinked blocks that wait for readers before they are reused

@@ -135,7 +135,10 @@ Expected<PoolStats> PoolImpl::stats() {
   const HeapStats heap = core_.heap().stats();
   const std::uint64_t extent = core_.heap().extent_bytes();
   out.file_bytes = core_.header().file_bytes;
+  out.disk_bytes = storage_.disk_bytes();
+  out.max_bytes = core_.header().max_bytes;
   out.assigned_bytes = heap.assigned_extents * extent;
+  out.used_bytes = core_.header().data_offset + out.assigned_bytes;
   out.free_bytes = (heap.extents - heap.assigned_extents) * extent;
   out.punched_bytes = heap.punched_extents * extent;
   out.allocated_bytes = heap.allocated_bytes - heap.cached_bytes;

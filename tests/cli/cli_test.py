@@ -270,8 +270,13 @@ class CommandsTest(CliTest):
         self.assertIn(b"nothing acknowledged is lost", self.output("info", self.pool))
         stats = self.json("stats", self.pool)
         self.assertEqual([(map["name"], map["entries"]) for map in stats["maps"]], [("default", 1)])
-        self.assertGreater(stats["file_bytes"], 0)
-        self.assertIn(b"entries", self.output("stats", self.pool))
+        self.assertEqual(stats["max_bytes"], 256 << 20)
+        self.assertEqual(stats["used_bytes"], stats["file_bytes"] - stats["free_bytes"])
+        self.assertGreater(stats["used_bytes"], stats["assigned_bytes"])
+        self.assertGreater(stats["disk_bytes"], 0)
+        text = self.output("stats", self.pool)
+        self.assertRegex(text, rb"\nused +\d.* of at most 256\.0 MiB \(\d+\.\d%\)\n")
+        self.assertIn(b"entries", text)
 
     def test_stats_print_what_the_engine_has(self):
         shown = {"phast": (b"leaves", b"table"), "level": (b"table", b"leaves"),
@@ -302,7 +307,12 @@ class CommandsTest(CliTest):
         self.assertEqual((report["ok"], report["violations"]), (True, []))
         self.assertGreaterEqual(report["entries"], 5000)
         self.run_cli("drop", self.pool)
-        self.assertGreater(self.json("compact", self.pool)["given_back_bytes"], 1 << 20)
+        before = self.json("stats", self.pool)
+        given_back = self.json("compact", self.pool)["given_back_bytes"]
+        self.assertGreater(given_back, 1 << 20)
+        self.assertEqual(self.json("compact", self.pool)["given_back_bytes"], 0)
+        after = self.json("stats", self.pool)
+        self.assertLess(after["disk_bytes"], before["disk_bytes"] - given_back // 2)
         self.assertIn(b"ok", self.output("check", self.pool))
         self.assertIn(b"every key and checksum verified", self.output("check", self.pool,
                                                                       "--accept"))

@@ -346,6 +346,9 @@ TEST(Housekeeping, StatsAddUp) {
   const PoolStats stats = must(pool.stats());
   EXPECT_EQ(stats.file_bytes, std::filesystem::file_size(path.str()));
   EXPECT_LE(stats.assigned_bytes + stats.free_bytes, stats.file_bytes);
+  EXPECT_EQ(stats.used_bytes + stats.free_bytes, stats.file_bytes);
+  EXPECT_EQ(stats.max_bytes, 256_MiB);
+  EXPECT_GE(stats.disk_bytes, stats.allocated_bytes);
   EXPECT_LE(stats.allocated_bytes, stats.assigned_bytes);
   EXPECT_GE(stats.allocated_bytes, 20'000U * 116);
   EXPECT_GE(stats.fragmentation, 0.0);
@@ -455,6 +458,10 @@ TEST(Housekeeping, CompactGivesSpaceBack) {
   auto numbers = must(pool.map<std::uint64_t, std::uint64_t>("numbers", small_map()));
   EXPECT_EQ(numbers.stats().entries, 2 * n);
   expect_sound(pool);
+  must(pool.compact());
+  must(pool.close());
+  Pool again = open_pool(path, options);
+  EXPECT_EQ(must(again.compact()), 0U) << "the space was given back before";
 }
 
 TEST(Housekeeping, MovedPoolsStayOpen) {
