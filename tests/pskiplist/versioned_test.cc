@@ -254,6 +254,11 @@ TEST_F(Versioned, V17_OpenAndUnknownVersionsAreRefused) {
       said.npos)
       << said;
   EXPECT_EQ(map.trim(version + 2).error(), StatusCode::invalid_argument);
+  const std::string refused(map.trim(version + 2).error().message());
+  EXPECT_NE(refused.find("versions that exist: " + std::to_string(version) + " to " +
+                         std::to_string(version + 1)),
+            refused.npos)
+      << refused;
 }
 
 // V15: no value is a mark. An absent key is not removed again.

@@ -169,8 +169,11 @@ class Trim : public Write<T> {
       if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
       LatchGuard pins(pin_latch_);
       if (version > clock()) {
-        return fail(StatusCode::invalid_argument, "version %llu is not there yet",
-                    static_cast<unsigned long long>(version));
+        return fail(StatusCode::invalid_argument,
+                    "version %llu does not exist yet; versions that exist: %llu to %llu",
+                    static_cast<unsigned long long>(version),
+                    static_cast<unsigned long long>(horizon_.load(std::memory_order_relaxed)),
+                    static_cast<unsigned long long>(clock()));
       }
       for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
         horizon = std::min(horizon, pin->version);
