@@ -30,7 +30,7 @@ void register_pool_commands(CLI::App& app, Action& action);     // create drop s
 void register_inspect_commands(CLI::App& app, Action& action);  // info list stats
 void register_entry_commands(CLI::App& app, Action& action);    // put get del
 void register_scan_commands(CLI::App& app, Action& action);     // scan dump
-void register_version_commands(CLI::App& app, Action& action);  // tag history snapshot diff ..
+void register_version_commands(CLI::App& app, Action& action);  // tag versions history ..
 void register_load_command(CLI::App& app, Action& action);      // load
 
 // The map in which `load` keeps its progress. Names that begin with a dot belong to the tool.

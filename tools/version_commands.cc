@@ -1,4 +1,4 @@
-// tag, history, snapshot, diff, trim, rollback: versions of a map whose engine keeps them.
+// tag, versions, history, snapshot, diff, trim, rollback: versions of a map whose engine keeps them.
 #include <unistd.h>
 
 #include <memory>
@@ -66,6 +66,16 @@ int run_tag(const VersionArguments& arguments) {
     auto version = map.tag();
     if (!version) return report_entry(arguments.pool, version.error());
     fmt::print("{}\n", *version);
+    return int{exit_done};
+  });
+}
+
+int run_versions(const VersionArguments& arguments) {
+  return with_map(arguments, Access::read, [&](TextMap& map) {
+    auto versions = map.versions();
+    if (!versions) return report_entry(arguments.pool, versions.error());
+    if (versions->last < versions->first) return int{exit_negative};
+    fmt::print("{}\t{}\n", versions->first, versions->last);
     return int{exit_done};
   });
 }
@@ -183,6 +193,17 @@ EXAMPLES
   V=$(perdure tag layers.perdure)
   perdure get layers.perdure conv1 --version $V)",
               run_tag, false, takes_nothing);
+  add_command(app, action, "versions", "print the first and the last version that can be read",
+              R"(
+Prints first<TAB>last. Status 1 if no version is closed. Every number from first to last can be
+read, also one that no tag returned: after a kill and after a rollback some numbers are skipped, and
+read as the state that the writes before them left. The map does not list the numbers that tags
+returned.
+
+EXAMPLES
+  perdure versions layers.perdure
+  perdure versions layers.perdure --map weights)",
+              run_versions, true, takes_nothing);
   add_command(app, action, "history", "print the values of a key, version by version",
               R"(
 Prints version<TAB>+<TAB>value, or version<TAB>- if the key was removed. There is one line for every

@@ -125,6 +125,7 @@ class VersionsTest(CliTest):
     def test_versions(self):
         self.put("apple", "3")
         self.put("a\tb", "\n")
+        self.assertEqual(self.output("versions", self.pool, expect=NEGATIVE), b"")
         first = self.tag()
         self.put("apple", "4")
         self.put("plum", "1")
@@ -132,6 +133,7 @@ class VersionsTest(CliTest):
         self.run_cli("del", self.pool, "apple")
         third = self.tag()
         self.assertLess(int(first), int(second))
+        self.assertEqual(self.output("versions", self.pool).decode(), f"{first}\t{third}\n")
         for version, value in ((first, b"3\n"), (second, b"4\n")):
             self.assertEqual(self.output("get", self.pool, "apple", "--version", version), value)
         self.run_cli("get", self.pool, "apple", "--version", third, expect=NEGATIVE)
@@ -153,7 +155,14 @@ class VersionsTest(CliTest):
                          b"+\tapple\t4\n")
         self.run_cli("rollback", self.pool, second)
         self.assertEqual(self.output("scan", self.pool), tsv(after))
+        # The rollback closed the open version, which reads as `second`.
+        closed = str(int(third) + 1)
+        self.assertEqual(self.output("versions", self.pool).decode(), f"{first}\t{closed}\n")
+        self.assertEqual(self.output("snapshot", self.pool, closed), tsv(after))
         self.assertEqual(self.output("trim", self.pool, second).decode(), second + "\n")
+        self.assertEqual(self.output("versions", self.pool).decode(), f"{second}\t{closed}\n")
+        self.assertIn(f"versions that exist: {second} to {int(closed) + 1}", self.errors(
+            "trim", self.pool, "4000000", expect=USAGE))
         self.assertIn("it was trimmed", self.errors("snapshot", self.pool, first, expect=USAGE))
         self.assertEqual(self.output("snapshot", self.pool, second), tsv(after))
         self.run_cli("check", self.pool, "--deep")
@@ -169,7 +178,7 @@ class VersionsTest(CliTest):
     def test_other_engines_keep_no_versions(self):
         self.create()
         self.run_cli("put", self.pool, "k", "v")
-        for arguments in (["tag"], ["history", "k"], ["snapshot", "1"], ["diff", "1", "1"],
+        for arguments in (["tag"], ["versions"], ["history", "k"], ["snapshot", "1"], ["diff", "1", "1"],
                           ["trim", "1"], ["rollback", "1"]):
             command = [arguments[0], self.pool, *arguments[1:]]
             self.assertIn("keeps no versions", self.errors(*command), command)
