@@ -65,6 +65,7 @@ class MarkingMap {
   template <Platform P>
   friend class OpenSweep;
   MarkingMap* next_ = nullptr;
+  const char* name_ = "";
   Status failure_;
 };
 
@@ -74,9 +75,11 @@ class OpenSweep final : public BackgroundWork<P> {
   OpenSweep(Heap<P>& heap, AfterKill<P>& after_kill, Background<P>& background)
       : heap_(heap), after_kill_(after_kill), background_(background) {}
 
-  // Adds a map whose recovery left its marks to mark_some(). Before begin().
-  void add(MarkingMap& map) {
+  // Adds a map whose recovery left its marks to mark_some(). Before begin(). `name`, for messages,
+  // must stay valid.
+  void add(MarkingMap& map, const char* name = "") {
     PERDURE_ASSERT(P, "pool.W1", heap_.sweeping() && !served_);
+    map.name_ = name;
     map.next_ = first_;
     first_ = &map;
   }
@@ -117,7 +120,7 @@ class OpenSweep final : public BackgroundWork<P> {
       auto more = mark_some(*first_);
       if (!more) {
         complete_ = false;
-        failure_ = first_->failure_ = std::move(more.error());
+        failure_ = first_->failure_ = of_map(*first_, std::move(more.error()));
         tell(failure_);
       }
       if (!more || !*more) first_ = first_->next_;
@@ -143,6 +146,13 @@ class OpenSweep final : public BackgroundWork<P> {
     auto more = map.mark_some(kMarks);
     marking_ = false;
     return more;
+  }
+  // The failure with the map's name in front.
+  static Status of_map(const MarkingMap& map, Status why) {
+    if (*map.name_ == '\0') return why;
+    const std::string_view text = why.message();
+    return Status::format(why.code(), "map %s: %.*s", map.name_, static_cast<int>(text.size()),
+                          text.data());
   }
   Step stop(Status why) {
     failure_ = std::move(why);

@@ -3,6 +3,7 @@
 // src/pool/pool_report.cc converts them to the public structs.
 #pragma once
 
+#include <cstdio>
 #include <string_view>
 
 #include "perdure/stats.h"
@@ -19,10 +20,19 @@ struct EngineStats : MapFigures {
 // A CheckReport: the result of a check, or of a recovery that skips damage.
 struct Findings : CheckFigures {
   Array<Text<255>> violations;  // the first ones; fewer if DRAM was short
+  const char* map = "";         // the map that is being checked; add() puts its name in front
 
   void add(std::string_view violation) noexcept {
     ++violation_count;
-    if (violations.size() < CheckReport::kMaxViolations) (void)violations.push_back(violation);
+    if (violations.size() >= CheckReport::kMaxViolations) return;
+    if (*map == '\0') {
+      (void)violations.push_back(violation);
+      return;
+    }
+    char line[256];
+    std::snprintf(line, sizeof(line), "map %s: %.*s", map, static_cast<int>(violation.size()),
+                  violation.data());
+    (void)violations.push_back(std::string_view(line));
   }
   std::string_view first() const noexcept {
     if (violations.empty()) return ok() ? "" : CheckReport::kNoMemory;

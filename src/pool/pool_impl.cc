@@ -355,7 +355,7 @@ Status PoolImpl::recover(const OpenReport& report, bool& whole) {
       slots_[i].error = std::move(recovered.error());
       whole = false;  // nothing in the pool may be freed
     } else if (*recovered == Recovered::marking) {
-      core_.sweep().add(*slots_[i].instance);
+      core_.sweep().add(*slots_[i].instance, slots_[i].root.name);
     }
     // Damage stops an owner, whose stores could hide it. An observer can still read the other maps.
     const StatusCode code = slots_[i].error.code();
@@ -386,7 +386,7 @@ Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
   if (allow_damage_) engine_context.damage = &damage;
   auto instance =
       row->open(engine_context, row->arrays ? kinds : kinds.without_arrays(), slot.root.root);
-  if (!instance) return fail(std::move(instance.error()));
+  if (!instance) return fail(named(instance.error().code(), instance.error().message()));
   auto recovered = (*instance)->recover(clean);
   for (const auto& what : damage.violations) {
     damage_.add(named(StatusCode::corruption, what).message());

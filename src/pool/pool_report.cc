@@ -206,7 +206,9 @@ Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) 
       report.add(slots_[i].error.message());
       continue;
     }
+    report.map = slots_[i].root.name;
     slots_[i].instance->index().check(inner, report);
+    report.map = "";
   }
   if (whole && swept) {
     if (Status s = count_leaks(report); !s.ok()) return wrap(std::move(s));
@@ -221,7 +223,9 @@ Status PoolImpl::count_leaks(Findings& report) {
   if (Status s = core_.heap().begin_audit(); !s.ok()) return s;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].instance == nullptr) continue;
+    report.map = slots_[i].root.name;
     if (Status s = slots_[i].instance->audit(); !s.ok()) report.add(s.message());
+    report.map = "";
   }
   const std::uint64_t leaked = core_.heap().end_audit();
   const std::uint64_t limbo = core_.epochs().limbo_count();

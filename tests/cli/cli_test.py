@@ -370,6 +370,9 @@ class CommandsTest(CliTest):
                 self.assertNotIn(b"verified", text)
         deep = self.json("check", self.pool, "--deep", expect=NEGATIVE)["violations"]
         self.assertTrue(any("record" in text for text in deep), deep)
+        for text in deep:
+            self.assertRegex(text, "^map (n|default): ")
+            self.assertEqual("record" in text, text.startswith("map default: "), text)
         self.assertEqual(pathlib.Path(self.pool).read_bytes(), damaged, "it is only read")
 
     def test_check_of_what_is_no_pool_is_json_too(self):

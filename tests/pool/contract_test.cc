@@ -407,6 +407,7 @@ TEST(Housekeeping, CheckLooksAtStructureDeepCheckAtEverything) {
   const CheckReport deep = must(pool.check(check));
   ASSERT_EQ(deep.violations.size(), 1U);
   EXPECT_NE(deep.first().find("damaged record"), std::string::npos) << deep.violations[0];
+  EXPECT_TRUE(deep.first().starts_with("map m: ")) << deep.violations[0];
   EXPECT_GT(steps.calls, 1U);
   EXPECT_GT(steps.total, 1'000'000U);
   EXPECT_GT(deep.bytes, quick.bytes);

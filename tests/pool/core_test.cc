@@ -230,6 +230,28 @@ TEST_F(Core, ASweepWithoutMarksFreesEverything) {
   }
 }
 
+// The failure of a map that marks while it serves.
+TEST_F(Core, ASweepNamesTheMapThatItCannotWalk) {
+  struct Damaged final : MarkingMap {
+    Expected<bool> mark_some(std::uint64_t) override {
+      return fail(StatusCode::corruption, "the item at offset 64 is damaged");
+    }
+  } damaged;
+  MarkingMap sound;
+  ASSERT_TRUE(pool_->heap().allocate(64, BlockKind::plain).has_value());
+  ASSERT_TRUE(core().close(true).ok());
+  pool_ = std::make_unique<SimPool>(memory_);
+  ASSERT_TRUE(pool_->open(1).ok());
+  core().sweep().add(sound, "sound");
+  core().sweep().add(damaged, "users");
+  ASSERT_TRUE(core().complete(true).ok());
+  (void)core().sweep().finish();
+  EXPECT_EQ(core().sweep().failure(), StatusCode::corruption);
+  EXPECT_EQ(core().sweep().failure().message(), "map users: the item at offset 64 is damaged");
+  EXPECT_EQ(damaged.mark_failure().message(), core().sweep().failure().message());
+  EXPECT_TRUE(sound.mark_failure().ok());
+}
+
 // The words of extents that did not exist yet were never read.
 TEST_F(Core, AFlippedBitBehindTheEndIsNoDamageOnceThePoolHasGrown) {
   ASSERT_TRUE(core().close(true).ok());

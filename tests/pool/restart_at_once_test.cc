@@ -138,7 +138,9 @@ TEST_F(RestartAtOnce, DamageFoundBehindTheOpenIsNotBuried) {
     }
     EXPECT_EQ(pool.sync().code(), StatusCode::corruption);
     EXPECT_FALSE(Pool::inspect(path_)->synced);
-    EXPECT_FALSE(pool.check()->ok());
+    const auto report = pool.check();
+    ASSERT_TRUE(report.has_value() && !report->ok());
+    EXPECT_TRUE(report->first().starts_with("map m: ")) << report->first();
     EXPECT_EQ(pool.close().code(), StatusCode::corruption);
     EXPECT_FALSE(Pool::inspect(path_)->clean);
   }
