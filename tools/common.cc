@@ -50,7 +50,8 @@ std::string_view advice(StatusCode code) {
     case StatusCode::io:
       return "check the permissions, the disk and the kernel's log";
     case StatusCode::poisoned:
-      return "everything acknowledged is safe; check the disk, then open the pool again";
+      return "check the disk; in mode `power` everything acknowledged is safe, in another mode treat "
+             "the pool as damaged and restore a copy";
     case StatusCode::unsupported:
       return "choose what this build and this medium support";
     case StatusCode::read_only:

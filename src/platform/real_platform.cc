@@ -134,7 +134,8 @@ const char* RealPlatform::tell_failure() const noexcept {
           ? "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
             "the pool, then restore a copy of the file, or run `perdure check` on it"
           : "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
-            "close the pool, check the disk and the kernel's log, then open it again";
+            "close the pool, check the disk and the kernel's log; in mode `power` then open it "
+            "again, in another mode treat it as damaged and restore a copy";
   if (!told_.exchange(true, std::memory_order_relaxed)) log_->say(LogLevel::error, "%s", why);
   return why;
 }
