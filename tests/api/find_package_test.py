@@ -31,6 +31,7 @@ class FindPackage(unittest.TestCase):
             self.run_command(CMAKE, "--build", build)
             self.assertIn("found", self.run_command(f"{build}/outside", cwd=temporary))
             if os.path.exists(f"{prefix}/include/perdure/mpi.h"):
+                self.assertTrue(os.access(f"{prefix}/bin/perdure-mpi", os.X_OK))
                 self.component_mpi(prefix, temporary)
 
     def component_mpi(self, prefix, temporary):
