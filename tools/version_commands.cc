@@ -239,7 +239,8 @@ EXAMPLES
               run_trim, false, takes_version);
   add_command(app, action, "rollback", "make the state of VERSION the present one",
               R"(
-Everything written since then is lost, in one step. Later versions read as this one.
+Everything written since then is lost, in one step. Later versions read as this one. The open
+version is closed and reads as this one, too: perdure versions prints its number as the last.
 
 EXAMPLES
   perdure rollback layers.perdure 7)",

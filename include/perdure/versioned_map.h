@@ -243,8 +243,9 @@ class VersionedMap : public OrderedMap<K, V> {
   // Errors: invalid_argument if `version` is above the open one.
   Expected<Version> trim(Version version) { return versioned_->trim(version); }
   // Makes the state of `version` the latest one, in one step, whatever crashes. Later writes are
-  // lost, and later versions read as this one. No other operation may be in flight. Durable when it
-  // returns; a rollback that a crash interrupts is finished by the next open or never happened.
+  // lost, and later versions read as this one. So does the open version, which is closed. No other
+  // operation may be in flight. Durable when it returns; a rollback that a crash interrupts is
+  // finished by the next open or never happened.
   // O(keys and their entries).
   // Errors: invalid_argument if the version cannot be read; busy if a Snapshot or an iterator holds
   // a later version; pool_full if no version number is left.
