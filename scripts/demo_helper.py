@@ -238,7 +238,8 @@ def table(paths):
     The lookups are different things, so each kind has its own column.
     """
     print(f"{'':<18}{'loaded':>12}{'loaded':>12}{'process after':>16}{'open + lookup':>18}")
-    print(f"{'store':<18}{'records':>12}{'records/s':>12}{'kill -9, ms':>16}{'after close, ms':>18}")
+    print(f"{'store':<18}{'records':>12}{'records/s':>12}{'kill -9, ms':>16}"
+          f"{'after close, ms':>18}")
     for path in paths:
         with open(path, encoding="ascii") as file:
             name, count, loaded, elapsed, kind = file.read().rstrip("\n").split("\t")
@@ -246,10 +247,10 @@ def table(paths):
         times = {"process": (milliseconds, "-"), "call": ("-", milliseconds)}[kind]
         rate = int(count) / float(loaded)
         print(f"{name:<18}{int(count):>12,}{rate:>12,.0f}{times[0]:>16}{times[1]:>18}")
-    print("loaded: perdure by `perdure load` from a pipe, each record durable against a kill once it "
-          "is\n  acknowledged; SQLite by one transaction of Python's module, durable at its end")
-    print("process after kill -9: from the start of the next process until it has printed one value "
-          "and ended")
+    print("loaded: perdure by `perdure load` from a pipe, each record durable against a kill once "
+          "it is\n  acknowledged; SQLite by one transaction of Python's module, durable at its end")
+    print("process after kill -9: from the start of the next process until it has printed one "
+          "value and ended")
     print("open + lookup after close: in the running process, without the start of one and without "
           "recovery")
     print("The last two columns measure different things: do not compare them with each other.")

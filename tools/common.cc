@@ -50,8 +50,8 @@ std::string_view advice(StatusCode code) {
     case StatusCode::io:
       return "check the permissions, the disk and the kernel's log";
     case StatusCode::poisoned:
-      return "check the disk; in mode `power` everything acknowledged is safe, in another mode treat "
-             "the pool as damaged and restore a copy";
+      return "check the disk; in mode `power` everything acknowledged is safe, in another mode "
+             "treat the pool as damaged and restore a copy";
     case StatusCode::unsupported:
       return "choose what this build and this medium support";
     case StatusCode::read_only:
@@ -319,7 +319,7 @@ Status require_max_size(const PoolArguments& arguments) {
   if (!arguments.max_size) return {};
   const auto info = Pool::inspect(arguments.path);
   // Without an existing pool there is nothing to compare with. The open reports other errors.
-  if (!info || info->extent_bytes == 0) return {};
+  if (!info) return {};
   // The maximum is a number of whole extents.
   if (*arguments.max_size / info->extent_bytes * info->extent_bytes == info->max_bytes) return {};
   return Status::format(

@@ -356,7 +356,7 @@ EXAMPLES
   perdure info inventory.perdure
   perdure info inventory.perdure --json)",
       run_info);
-  add("stats", "print entries, space and memory of each map",
+  add("stats", "print the size of the pool, and entries, space and memory of each map",
       R"(
 Works while another process has the pool open; its counts are then approximate.
 

@@ -1,4 +1,4 @@
-// tag, versions, history, snapshot, diff, trim, rollback: versions of a map whose engine keeps them.
+// tag, versions, history, snapshot, diff, trim, rollback: of a map whose engine keeps versions.
 #include <unistd.h>
 
 #include <memory>

@@ -178,8 +178,8 @@ class VersionsTest(CliTest):
     def test_other_engines_keep_no_versions(self):
         self.create()
         self.run_cli("put", self.pool, "k", "v")
-        for arguments in (["tag"], ["versions"], ["history", "k"], ["snapshot", "1"], ["diff", "1", "1"],
-                          ["trim", "1"], ["rollback", "1"]):
+        for arguments in (["tag"], ["versions"], ["history", "k"], ["snapshot", "1"],
+                          ["diff", "1", "1"], ["trim", "1"], ["rollback", "1"]):
             command = [arguments[0], self.pool, *arguments[1:]]
             self.assertIn("keeps no versions", self.errors(*command), command)
         self.assertIn("phast", self.errors("get", self.pool, "k", "--version", "1"))
