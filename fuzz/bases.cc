@@ -237,6 +237,8 @@ const Oracles* Fixture::oracles(const Recipe& recipe, std::string_view bytes) co
 std::string Fixture::write(const Recipe& recipe, PoolOptions& options) const {
   std::string bytes = expand(recipe, bases_);
   file_.write(bytes);
+  RealPlatform::ends_at_violation = (recipe.flags & (Recipe::kFixPool | Recipe::kFixEngine)) == 0 ||
+                                    oracles(recipe, bytes) != nullptr;
   options = {
       .mode = (recipe.flags & Recipe::kReadOnly) != 0 ? OpenMode::read_only : OpenMode::existing,
       .accept_untrusted = (recipe.flags & Recipe::kAccept) != 0,

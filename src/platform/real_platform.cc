@@ -103,6 +103,7 @@ const bool RealPlatform::kAsymmetric =
     ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 
 void RealPlatform::violated(const Assertion& assertion) noexcept {
+  if (!ends_at_violation.load(std::memory_order_relaxed)) return;
   std::fprintf(stderr, "perdure: %s does not hold: %s (%s:%d)\n", assertion.id, assertion.condition,
                assertion.file, assertion.line);
   std::abort();

@@ -213,7 +213,9 @@ class RealPlatform {
 #endif
   struct Unobserved {};
   static bool persisted(const void*, std::size_t) noexcept { return true; }
-  [[noreturn, gnu::cold]] static void violated(const Assertion& assertion) noexcept;
+  [[gnu::cold]] static void violated(const Assertion& assertion) noexcept;
+  // For fuzzers: false while a pool with forged checksums is open, which may break any invariant.
+  static inline std::atomic<bool> ends_at_violation{true};
   bool durable() const noexcept { return mode_ != FlushMode::none; }
   bool poisoned() const noexcept { return state_.poisoned.load(std::memory_order_relaxed); }
   void poison() noexcept;

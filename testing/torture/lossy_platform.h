@@ -151,7 +151,7 @@ class LossyPlatform {
   static constexpr bool kAsserts = true;
   using Unobserved = RealPlatform::Unobserved;
   static bool persisted(const void*, std::size_t) noexcept { return true; }
-  [[noreturn]] static void violated(const Assertion& assertion) noexcept {
+  [[gnu::cold]] static void violated(const Assertion& assertion) noexcept {
     RealPlatform::violated(assertion);
   }
   bool durable() const noexcept { return durable_; }
