@@ -72,7 +72,7 @@ class Audit : public Sweep<P> {
       for (std::uint64_t i = 0; i < out.extents; ++i) {
         const Extent& extent = extents_[i];
         if (extent.has(this->kPunched)) ++out.punched_extents;
-        if (!this->assigned(i) || extent.has(this->kInside)) continue;
+        if (!this->assigned(i) || extent.has(this->kInside | this->kChanging)) continue;
         out.allocated_bytes +=
             extent.state == ExtentState::slab
                 ? std::uint64_t{blocks_in(extent) - extent.count()} * kClassSizes[extent.size_class]
@@ -80,19 +80,17 @@ class Audit : public Sweep<P> {
       }
       out.dram_bytes = out.extents * sizeof(Extent) + out.extents / 8;
     }
-    for (auto& slot : this->caches_) {
-      auto* cache = slot.load(std::memory_order_acquire);
-      if (cache == nullptr) continue;
-      out.dram_bytes += sizeof(*cache);
-      LatchGuard guard(cache->latch);
-      for (auto& row : cache->magazines) {
+    this->for_each_cache([&](auto& cache, std::uint32_t /*slot*/) {
+      out.dram_bytes += sizeof(cache);
+      for (auto& row : cache.bins) {
         for (std::uint32_t c = 0; c < kClassCount; ++c) {
-          if (row[c] == nullptr) continue;
-          out.dram_bytes += sizeof(*row[c]);
-          out.cached_bytes += std::uint64_t{row[c]->count} * kClassSizes[c];
+          const auto* bin = row[c];
+          if (bin == nullptr) continue;
+          out.dram_bytes += sizeof(*bin);
+          out.cached_bytes += std::uint64_t{bin->count} * kClassSizes[c];
         }
       }
-    }
+    });
     out.dram_bytes += this->bitmap_bytes_.load(std::memory_order_relaxed);
     return out;
   }

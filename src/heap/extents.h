@@ -57,7 +57,8 @@ class Extents : public State<P> {
   void verify_table(F&& bad) {
     LatchGuard guard(extent_latch_);
     for (std::uint64_t i = 0; i < extent_count_.load(std::memory_order_relaxed); ++i) {
-      if (extents_[i].has(kInside)) continue;  // its word is not read while the run lives
+      // The word of an extent inside a run is not read while the run lives.
+      if (extents_[i].has(kInside | kChanging)) continue;
       ExtentWord word;
       if (!decode(i, word)) {
         bad("a word of the extent table is damaged");
@@ -71,9 +72,9 @@ class Extents : public State<P> {
  protected:
   using Base::assigned, Base::assigned_, Base::bitmap_bytes_, Base::blocks_in, Base::extent_count_,
       Base::extent_latch_, Base::extent_shift_, Base::extents_, Base::first_free_, Base::geometry_,
-      Base::host_, Base::in_use_, Base::kInside, Base::kMaybeHole, Base::kNone, Base::kPartial,
-      Base::kPunched, Base::kTouched, Base::max_class_, Base::offset_of, Base::platform_,
-      Base::storage_, Base::table_word;
+      Base::growth_latch_, Base::host_, Base::in_use_, Base::kChanging, Base::kInside,
+      Base::kMaybeHole, Base::kNone, Base::kPunched, Base::kTouched, Base::max_class_,
+      Base::offset_of, Base::platform_, Base::storage_, Base::table_word;
   using typename Base::Bits, typename Base::Extent;
 
   std::uint64_t extents_for(std::size_t n) const {
@@ -88,6 +89,7 @@ class Extents : public State<P> {
     extent.kind = kind;
     extent.state = ExtentState::slab;
     extent.next = extent.prev = kNone;
+    extent.place.store(kNone, std::memory_order_relaxed);
     extent.set_count(blocks_in(extent));
     extent.inline_bits.store(0, std::memory_order_relaxed);
     std::free(static_cast<void*>(extent.used));
@@ -110,29 +112,35 @@ class Extents : public State<P> {
       if (extent < first_free_) first_free_ = extent;
     }
   }
-  // Assigns `count` adjacent extents; the pool grows if it has to.
+  // Assigns `count` adjacent extents. The pool grows for them if `grows` is set and it has to. No
+  // latch is held while extents are zeroed, or while the file gets longer.
   [[gnu::noinline]] Expected<std::uint64_t> take_extents(std::uint64_t count,
-                                                         const ExtentWord& word) {
-    LatchGuard guard(extent_latch_);
+                                                         const ExtentWord& word, bool grows) {
     std::uint64_t first = 0;
-    if (!find_free(count, first, false)) {
-      auto grown = host_->grow(count - std::min(count, free_at_end()));
-      if (!grown) return grown;
-      extent_count_.store(*grown, std::memory_order_release);
-      if (!find_free(count, first, false)) return fail(StatusCode::pool_full);
+    while (!reserve(count, first, false)) {
+      if (!grows) return fail(StatusCode::pool_full);
+      if (Status s = grow(count); !s.ok()) return fail(std::move(s));
     }
     Status s = assign(first, count, word);
+    if (!s.ok()) set_free(first, count);
     // The medium has no space for these extents; others may have theirs already.
-    if (s == StatusCode::pool_full && find_free(count, first, true)) s = assign(first, count, word);
+    if (s == StatusCode::pool_full && reserve(count, first, true)) {
+      s = assign(first, count, word);
+      if (!s.ok()) set_free(first, count);
+    }
     if (!s.ok()) return fail(std::move(s));
     return first;
   }
-  // Returns extents without blocks. A run's inner words come first. They are ignored while the head
-  // names the run; after that they must say `free`, not virgin (heap.I2).
+  // Returns extents without blocks, which are in no list. A run's inner words come first. They are
+  // ignored while the head names the run; after that they must say `free`, not virgin (heap.I2).
+  // The caller holds no latch.
   [[gnu::noinline]] void release_extent(std::uint32_t number) {
-    LatchGuard guard(extent_latch_);
     Extent& extent = extents_[number];
     const std::uint64_t count = extent.state == ExtentState::run ? extent.count() : 1;
+    {
+      LatchGuard guard(extent_latch_);
+      for (std::uint64_t i = number; i < number + count; ++i) extents_[i].set(kChanging);
+    }
     const auto release = [&](std::uint64_t i) {
       std::uint64_t& slot = table_word(i);
       platform_.store(slot, ExtentWord{.state = ExtentState::free}.encode(i));
@@ -147,7 +155,11 @@ class Extents : public State<P> {
     (void)platform_.fence("heap.extent.release"_site);
     tear_down(extent);
     extent.state = ExtentState::free;
-    for (std::uint64_t i = number; i < number + count; ++i) set_in_use(i, false);
+    set_free(number, count);
+  }
+  // The same for a chain of slabs.
+  void release_all(std::uint32_t chain) {
+    while (chain != kNone) release_extent(std::exchange(chain, extents_[chain].next));
   }
 
  private:
@@ -158,8 +170,40 @@ class Extents : public State<P> {
       std::free(static_cast<void*>(extent.used));
       extent.used = nullptr;
     }
-    extent.clear(kTouched | kPartial | kInside);
+    extent.clear(kTouched | kInside);
     extent.set_count(0);
+  }
+  // Adds extents to the file until `count` adjacent ones are free, or were for a moment.
+  [[gnu::noinline]] Status grow(std::uint64_t count) {
+    LatchGuard growth(growth_latch_);
+    std::uint64_t missing = 0;
+    {
+      LatchGuard guard(extent_latch_);
+      std::uint64_t first = 0;
+      if (find_free(count, first, false)) return {};
+      missing = count - std::min(count, free_at_end());
+    }
+    auto grown = host_->grow(missing);
+    if (!grown) return std::move(grown.error());
+    extent_count_.store(*grown, std::memory_order_release);
+    return {};
+  }
+  // Finds `count` adjacent free extents, and keeps other threads from taking them.
+  bool reserve(std::uint64_t count, std::uint64_t& first, bool backed_only) {
+    LatchGuard guard(extent_latch_);
+    if (!find_free(count, first, backed_only)) return false;
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      set_in_use(i, true);
+      extents_[i].set(kChanging);
+    }
+    return true;
+  }
+  void set_free(std::uint64_t first, std::uint64_t count) {
+    LatchGuard guard(extent_latch_);
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      set_in_use(i, false);
+      extents_[i].clear(kChanging);
+    }
   }
   // The first run of `count` free extents in the file. `backed_only`: every one has space on the
   // medium. The extent latch is held.
@@ -189,7 +233,7 @@ class Extents : public State<P> {
     while (n < end && !assigned(end - 1 - n)) ++n;
     return n;
   }
-  // Persist point: the word of the first extent. The extent latch is held.
+  // Persist point: the word of the first extent. The extents are reserved.
   [[gnu::noinline]] Status assign(std::uint64_t first, std::uint64_t count,
                                   const ExtentWord& word) {
     if (Status s = make_ready(first, count, word.kind); !s.ok()) return s;
@@ -212,7 +256,7 @@ class Extents : public State<P> {
                    word.kind == BlockKind::plain ||
                        platform_.persisted(this->template at<std::byte>(offset_of(first)),
                                            count << extent_shift_));
-    for (std::uint64_t i = first; i < first + count; ++i) set_in_use(i, true);
+    for (std::uint64_t i = first; i < first + count; ++i) extents_[i].clear(kChanging);
     return {};
   }
   // A free extent may be punched (it has no space) or hold old content (wrong for heap.I2). The

@@ -11,18 +11,20 @@
 //   heap.I2  (after any crash) an unreachable block of kind dead_on_free or zero_on_free is durably
 //       dead (word 0 is 0) or durably zero before it is handed out again.
 //   heap.I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out,
-//       in a thread's cache or in limbo. Free lists are built from the bitmaps only, so a block is
+//       in a thread's cache or in limbo. Free blocks are taken from the bitmaps only, so a block is
 //       never queued twice.
+//   heap.I5  (DRAM) a slab with free blocks is in exactly one list, which `place` names. Only the
+//       holder of that list takes its free blocks, or moves it. A slab without one is in none.
 //   heap.I4  (DRAM) during a sweep: allocate only from extents that were free at open
 //       ("untouched"); mark a target before copying or removing a persistent reference to it
 //       (mark_copied); a free in a touched extent only clears the mark. Otherwise the sweep, which
 //       sees the reference nowhere, would hand out a block that is reachable until the store is
 //       fenced, or that readers may hold.
 // OPERATIONS
-//   allocate   from the thread's cache; refilled from the bitmap of a partial extent under the
-//              class latch; a new extent costs 1 write-back and 1 fence (persist point: the extent
-//              word); with none left, from other threads' caches, and at last a larger block
-//              (take_larger).
+//   allocate   from the thread's cache; refilled from the bitmaps of the thread's own extents, then
+//              of extents of no thread; then a new extent, for 1 write-back and 1 fence (persist
+//              point: the extent word); then extents of other threads; then growth; with none
+//              left, from other threads' caches, and at last a larger block (take_larger).
 //   free       into the thread's cache. kind != plain: prepare_free, a fence, then free; the epoch
 //              domain does this in batches (retire).
 //   retire     through the epoch domain: the block is freed after three epochs.
@@ -31,9 +33,12 @@
 //   may go on while the pool serves (heap.I4): mark_serving*, then sweep_some until it returns
 //   false. Every mark comes before the first sweep_some: a bit that is set then stays set until its
 //   block is freed. An extent that was swept is like any other.
-// PROGRESS  blocking: a latch per class, one for extents. With no space left allocate returns
-//   pool_full. It works again once space is free; the first free after such a failure calls
-//   HeapHost::space_freed.
+// ORDERING  biased_latch.h, for a thread's cache and extents; slabs.h, for a free of a block in
+//   another thread's extent: the count by acq_rel, then the bit by acq_rel.
+// PROGRESS  blocking: a latch per thread, which costs its owner no locked instruction; latches for
+//   the extents of no thread, the table and growth. Nothing is zeroed, written back or added to the
+//   file under a latch of an allocation. With no space left allocate returns pool_full. It works
+//   again once space is free; the first free after such a failure calls HeapHost::space_freed.
 // LAYERS  state.h, extents.h, slabs.h, sweep.h, audit.h, and here allocation and freeing.
 #pragma once
 
@@ -93,25 +98,7 @@ class Heap final : public heap::Audit<P> {
       }
     }
     PERDURE_ASSERT(P, "heap.I3", this->is_used(offset));
-    Cache* cache = this_cache();
-    Magazine* m = nullptr;
-    if (cache != nullptr) {
-      cache->latch.lock();
-      m = magazine(*cache, extent.kind, extent.size_class);
-    }
-    if (m == nullptr) {
-      give_back(&offset, 1);
-    } else {
-      const std::uint32_t keep = Base::batch_of(extent.size_class) * 2;
-      if (m->count >= keep) {
-        const std::uint32_t half = keep / 2;
-        give_back(m->items, half);  // the coldest half
-        std::memmove(m->items, m->items + half, (m->count - half) * sizeof(m->items[0]));
-        m->count -= half;
-      }
-      m->items[m->count++] = offset;
-    }
-    if (cache != nullptr) cache->latch.unlock();
+    this->release_all(free_to_bin(extent, offset));
     this->tell_space_freed();
   }
   // Before free() of a block of another kind; the caller fences between the two.
@@ -167,10 +154,9 @@ class Heap final : public heap::Audit<P> {
   }
 
  private:
-  using Base::epochs_, Base::extent_of, Base::extents_, Base::give_back, Base::kTouched,
-      Base::magazine, Base::max_class_, Base::offset_of, Base::platform_, Base::starved_,
-      Base::this_cache;
-  using typename Base::Cache, typename Base::Extent, typename Base::Magazine;
+  using Base::epochs_, Base::extent_of, Base::extents_, Base::kNone, Base::kTouched,
+      Base::max_class_, Base::offset_of, Base::platform_, Base::starved_, Base::this_cache;
+  using typename Base::Bin, typename Base::Cache, typename Base::Extent;
   static constexpr std::uint32_t kMostLarger = 8;  // times the class that was asked for
 
   static void prepare_callback(void* heap, std::uint64_t offset) {
@@ -185,19 +171,53 @@ class Heap final : public heap::Audit<P> {
   std::uint64_t block_in(const Extent& extent, std::uint64_t number, std::uint64_t offset) const {
     return (offset - offset_of(number)) / kClassSizes[extent.size_class];
   }
+  // Puts a block into the thread's bin. Returns a chain of extents that became empty.
+  [[nodiscard, gnu::always_inline]] std::uint32_t free_to_bin(const Extent& extent,
+                                                              std::uint64_t offset) {
+    const std::uint32_t slot = P::thread_slot();
+    Cache* cache = this_cache();
+    if (cache == nullptr) [[unlikely]]
+      return this->give_back(slot, nullptr, &offset, 1);
+    LatchGuard guard(cache->latch);
+    Bin* bin = this->bin_of(*cache, extent.kind, extent.size_class);
+    if (bin == nullptr) [[unlikely]]
+      return this->give_back(slot, nullptr, &offset, 1);
+    std::uint32_t empty = kNone;
+    const std::uint32_t half = this->batch_of(extent.size_class);
+    if (bin->count >= 2 * half) {
+      empty = this->give_back(slot, bin, bin->items, half);  // the coldest half
+      bin->count -= half;
+      std::memmove(bin->items, bin->items + half, bin->count * sizeof(bin->items[0]));
+    }
+    bin->items[bin->count++] = offset;
+    return empty;
+  }
   [[gnu::always_inline]] Expected<std::uint64_t> allocate_now(std::size_t n, BlockKind kind) {
     const std::uint32_t size_class = class_of(n);
     if (size_class >= max_class_) return allocate_run(this->extents_for(n), kind);
     Cache* cache = this_cache();
     if (cache == nullptr) return fail(StatusCode::out_of_memory);
-    LatchGuard guard(cache->latch);
-    Magazine* m = magazine(*cache, kind, size_class);
-    if (m == nullptr) return fail(StatusCode::out_of_memory);
-    if (m->count == 0) {
-      if (Status s = this->refill(*m, size_class, kind); !s.ok()) return fail(std::move(s));
+    for (;;) {
+      auto block = take(*cache, size_class, kind);
+      if (!block || *block != 0) [[likely]]
+        return block;
+      if (Status s = this->find_extents(*cache, size_class, kind); !s.ok()) {
+        const std::uint64_t stolen = s == StatusCode::pool_full ? this->steal(size_class, kind) : 0;
+        if (stolen == 0) return fail(std::move(s));
+        ++P::counters().allocations;
+        return stolen;
+      }
     }
+  }
+  // A block of the thread's bin, or of an extent that has free ones; 0: there is none.
+  [[gnu::always_inline]] Expected<std::uint64_t> take(Cache& cache, std::uint32_t size_class,
+                                                      BlockKind kind) {
+    LatchGuard guard(cache.latch);
+    Bin* bin = this->bin_of(cache, kind, size_class);
+    if (bin == nullptr) return fail(StatusCode::out_of_memory);
+    if (bin->count == 0 && !this->take_listed(*bin, size_class, kind)) return 0;
     ++P::counters().allocations;
-    return m->items[--m->count];
+    return bin->items[--bin->count];
   }
   // A block of a larger class, with the same alignment.
   [[gnu::noinline]] Expected<std::uint64_t> allocate_larger(std::size_t n, BlockKind kind) {
@@ -209,19 +229,25 @@ class Heap final : public heap::Audit<P> {
     for (std::uint32_t c = own + 1; c < max_class_; ++c) {
       if (kClassSizes[c] > kMostLarger * kClassSizes[own]) break;
       if (kClassSizes[c] % alignment != 0) continue;
-      LatchGuard guard(cache->latch);
-      Magazine* m = magazine(*cache, kind, c);
-      if (m == nullptr) break;
-      if (m->count == 0 && !this->take_partial(*m, c, kind) && !this->steal(*m, c, kind)) continue;
-      ++P::counters().allocations;
-      return m->items[--m->count];
+      auto block = take(*cache, c, kind);
+      if (!block) break;
+      if (*block == 0 && this->take_over(*cache, c, kind, true)) block = take(*cache, c, kind);
+      if (block && *block != 0) return block;
+      if (const std::uint64_t stolen = this->steal(c, kind); stolen != 0) {
+        ++P::counters().allocations;
+        return stolen;
+      }
     }
     return fail(StatusCode::pool_full);
   }
   Expected<std::uint64_t> allocate_run(std::uint64_t extents, BlockKind kind) {
     const ExtentWord word{
         .state = ExtentState::run, .kind = kind, .run = static_cast<std::uint32_t>(extents)};
-    auto first = this->take_extents(extents, word);
+    auto first = this->take_extents(extents, word, false);
+    if (!first && first.error() == StatusCode::pool_full) {
+      this->release_elsewhere();
+      first = this->take_extents(extents, word, true);
+    }
     if (!first) return first;
     ++P::counters().allocations;
     return offset_of(*first);

@@ -1,7 +1,16 @@
-// Slabs: free blocks of a size class, in partial extents and in the caches of threads. Responsible
-// for heap.I3.
+// Slabs: free blocks of a size class, in the threads' caches and in lists of extents. Responsible
+// for heap.I3 and heap.I5.
+//
+// OPERATIONS
+//   Only the holder of a list takes blocks of its extents. Any thread frees blocks of any extent:
+//   it first raises the count, then clears the bit. So the count is never below the number of clear
+//   bits, and an extent whose last block is on its way back cannot be released: the clear bit is
+//   the last that a freeing thread touches, and only an extent with all bits clear is released.
+//   The holder that takes the last free block (the count becomes 0) unlinks the extent first. The
+//   thread that raises the count from 0 puts the extent into its own list.
 #pragma once
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -30,18 +39,9 @@ class Slabs : public Extents<P> {
   }
   // Moves all threads' caches back to the bitmaps. Other threads may go on.
   [[gnu::noinline]] void flush_caches() {
-    for (auto& slot : caches_) {
-      Cache* cache = slot.load(std::memory_order_acquire);
-      if (cache == nullptr) continue;
-      LatchGuard guard(cache->latch);
-      for (auto& row : cache->magazines) {
-        for (Magazine* m : row) {
-          if (m == nullptr || m->count == 0) continue;
-          give_back(m->items, m->count);
-          m->count = 0;
-        }
-      }
-    }
+    for_each_bin([this](std::uint32_t slot, Bin& bin) {
+      return give_back(slot, &bin, bin.items, std::exchange(bin.count, 0));
+    });
     tell_space_freed();
   }
   // Gives free extents back to the file system. Returns the number of bytes.
@@ -74,12 +74,13 @@ class Slabs : public Extents<P> {
   }
 
  protected:
-  using Base::bits_of, Base::blocks_in, Base::caches_, Base::clear_bit, Base::extent_count_,
-      Base::extent_latch_, Base::extent_of, Base::extent_shift_, Base::extents_, Base::is_used,
-      Base::kMagazine, Base::kNone, Base::kPartial, Base::kPunched, Base::kTouched, Base::list_of,
-      Base::offset_of, Base::release_extent, Base::tell_space_freed;
-  using typename Base::Bits, typename Base::Cache, typename Base::ClassList, typename Base::Extent,
-      typename Base::Magazine;
+  using Base::bits_of, Base::blocks_in, Base::caches_, Base::caches_made_, Base::clear_bit,
+      Base::empty_elsewhere_, Base::extent_count_, Base::extent_latch_, Base::extent_of,
+      Base::extent_shift_, Base::extents_, Base::is_used, Base::kBatch, Base::kNone, Base::kPunched,
+      Base::kTouched, Base::list_of, Base::lists_, Base::offset_of, Base::place_of,
+      Base::release_all, Base::take_extents, Base::tell_space_freed;
+  using typename Base::Bin, typename Base::Bits, typename Base::Cache, typename Base::ClassList,
+      typename Base::Extent, typename Base::Place;
 
   [[gnu::noinline]] Cache* this_cache() {
     auto& slot = caches_[P::thread_slot()];
@@ -87,146 +88,326 @@ class Slabs : public Extents<P> {
     if (cache != nullptr) [[likely]]
       return cache;
     Cache* fresh = new (std::nothrow) Cache;
-    if (fresh != nullptr)
-      slot.store(fresh, std::memory_order_release);  // the slot is this thread's own
+    if (fresh == nullptr) return nullptr;
+    const std::uint32_t least = P::thread_slot() + 1;
+    std::uint32_t made = caches_made_.load(std::memory_order_relaxed);
+    while (made < least &&
+           !caches_made_.compare_exchange_strong(made, least, std::memory_order_acq_rel)) {
+    }
+    slot.store(fresh, std::memory_order_release);  // the slot is this thread's own
     return fresh;
   }
-  Magazine* magazine(Cache& cache, BlockKind kind, std::uint32_t size_class) {
-    Magazine*& m = cache.magazines[static_cast<std::uint32_t>(kind)][size_class];
-    if (m == nullptr) [[unlikely]] {
-      m = static_cast<Magazine*>(std::calloc(1, sizeof(Magazine)));
+  // The cache is latched. Returns nullptr if DRAM is short.
+  Bin* bin_of(Cache& cache, BlockKind kind, std::uint32_t size_class) {
+    Bin*& bin = cache.bins[static_cast<std::uint32_t>(kind)][size_class];
+    if (bin == nullptr) [[unlikely]] {
+      void* memory = std::malloc(sizeof(Bin));
+      if (memory != nullptr) bin = new (memory) Bin;
     }
-    return m;
+    return bin;
   }
-  static std::uint32_t batch_of(std::uint32_t size_class) {
-    const std::uint32_t fit = 16384 / kClassSizes[size_class];
-    return fit < 1 ? 1 : (fit > kMagazine / 2 ? kMagazine / 2 : fit);
+  std::uint32_t batch_of(std::uint32_t size_class) const {
+    const std::uint64_t quarter = this->extent_bytes() / 4 / kClassSizes[size_class];
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(quarter, 1, kBatch));
   }
-  // Fills an empty magazine from a partial extent, a new extent, or at last from other threads'
-  // caches.
-  [[gnu::noinline]] Status refill(Magazine& m, std::uint32_t size_class, BlockKind kind) {
-    if (take_partial(m, size_class, kind)) return {};
+  // Fills an empty bin from the thread's own extents, or from one that belongs to no thread. The
+  // cache is latched. False: there are none.
+  [[gnu::noinline]] bool take_listed(Bin& bin, std::uint32_t size_class, BlockKind kind) {
+    const std::uint32_t slot = P::thread_slot();
+    const std::uint32_t want = batch_of(size_class);
+    take_from_list(slot, bin, want);
+    for (std::uint32_t number = kNone; bin.count < want; take_from(slot, bin, number, want)) {
+      number = take_unowned(size_class, kind);
+      if (number == kNone) break;
+      link(bin.partial, number, slot);
+    }
+    // Hands out low addresses first, because the last item comes first.
+    std::reverse(bin.items, bin.items + bin.count);
+    return bin.count != 0;
+  }
+  // A new extent, or extents of other threads, for the calling thread. It holds no latch.
+  [[gnu::noinline]] Status find_extents(Cache& cache, std::uint32_t size_class, BlockKind kind) {
     const ExtentWord word{.state = ExtentState::slab,
                           .kind = kind,
                           .size_class = static_cast<std::uint8_t>(size_class)};
-    auto first = this->take_extents(1, word);
-    if (!first) {
-      if (first.error() == StatusCode::pool_full &&
-          (steal(m, size_class, kind) || take_partial(m, size_class, kind))) {
-        return {};
-      }
-      return std::move(first.error());
+    auto first = take_extents(1, word, false);
+    if (!first && first.error() == StatusCode::pool_full) {
+      release_elsewhere();
+      if (take_over(cache, size_class, kind, false)) return {};
+      first = take_extents(1, word, true);
     }
-    const auto number = static_cast<std::uint32_t>(*first);
-    ClassList& list = list_of(kind, size_class);
-    LatchGuard guard(list.latch);
-    link_partial(list, number);
-    m.count = take_from(number, m.items, batch_of(size_class));
+    if (!first) {
+      const bool taken =
+          first.error() == StatusCode::pool_full && take_over(cache, size_class, kind, true);
+      return taken ? Status() : std::move(first.error());
+    }
+    LatchGuard guard(cache.latch);
+    Bin* bin = bin_of(cache, kind, size_class);  // exists since the caller looked into it
+    link(bin->partial, static_cast<std::uint32_t>(*first), P::thread_slot());
     return {};
   }
-  [[gnu::noinline]] bool take_partial(Magazine& m, std::uint32_t size_class, BlockKind kind) {
-    ClassList& list = list_of(kind, size_class);
-    LatchGuard guard(list.latch);
-    if (list.partial == kNone) return false;
-    m.count = take_from(list.partial, m.items, batch_of(size_class));
-    return true;
-  }
-  // Takes one block from another thread's cache.
-  [[gnu::noinline]] bool steal(Magazine& m, std::uint32_t size_class, BlockKind kind) {
-    const Cache* own = caches_[P::thread_slot()].load(std::memory_order_relaxed);
-    for (auto& slot : caches_) {
-      Cache* other = slot.load(std::memory_order_acquire);
-      if (other == nullptr || other == own || !other->latch.try_lock()) continue;
-      Magazine* victim = other->magazines[static_cast<std::uint32_t>(kind)][size_class];
-      if (victim != nullptr && victim->count > 0) {
-        m.items[m.count++] = victim->items[--victim->count];
+  // Moves extents from the lists of other threads to the list of this one. A thread keeps the
+  // extent that it takes blocks from, unless `all` is set. True: at least one was moved.
+  [[gnu::noinline]] bool take_over(Cache& cache, std::uint32_t size_class, BlockKind kind,
+                                   bool all) {
+    std::uint32_t chain = kNone;
+    int taken = 0;
+    for_each_other([&](std::uint32_t, Cache& other) {
+      if (!other.latch.lock_outside()) return true;
+      Bin* bin = other.bins[static_cast<std::uint32_t>(kind)][size_class];
+      for (; bin != nullptr && taken < kMostTaken; ++taken) {
+        const std::uint32_t head = bin->partial.load(std::memory_order_relaxed);
+        const std::uint32_t number = all || head == kNone ? head : extents_[head].next;
+        if (number == kNone) break;
+        unlink(bin->partial, number);
+        extents_[number].next = std::exchange(chain, number);
       }
-      other->latch.unlock();
-      if (m.count > 0) return true;
+      other.latch.unlock_outside();
+      return taken < kMostTaken;
+    });
+    LatchGuard guard(cache.latch);
+    Bin* bin = bin_of(cache, kind, size_class);
+    while (chain != kNone) {
+      link(bin->partial, std::exchange(chain, extents_[chain].next), P::thread_slot());
     }
-    return false;
+    return taken != 0;
   }
-  // Clears the bits of freed blocks, all of one class. An extent that becomes empty is released
-  // unless it is the class's last.
-  [[gnu::noinline]] void give_back(const std::uint64_t* items, std::uint32_t count) {
-    if (count == 0) return;
-    const Extent& first = extents_[extent_of(items[0])];
-    ClassList& list = list_of(first.kind, first.size_class);
-    LatchGuard guard(list.latch);
-    for (std::uint32_t i = 0; i < count; ++i) {
+  // Takes a block from another thread's cache, which may be its last. Returns 0 if there is none.
+  // The calling thread holds no latch.
+  [[gnu::noinline]] std::uint64_t steal(std::uint32_t size_class, BlockKind kind) {
+    std::uint64_t block = 0;
+    for_each_other([&](std::uint32_t, Cache& other) {
+      if (!other.latch.lock_outside()) return true;
+      Bin* bin = other.bins[static_cast<std::uint32_t>(kind)][size_class];
+      if (bin != nullptr && bin->count > 0) block = bin->items[--bin->count];
+      other.latch.unlock_outside();
+      return block == 0;
+    });
+    return block;
+  }
+  // Releases the extents that became empty in the lists of other threads.
+  void release_elsewhere() {
+    if (empty_elsewhere_.load(std::memory_order_relaxed) &&
+        empty_elsewhere_.exchange(false, std::memory_order_acq_rel)) {
+      release_empty();
+    }
+  }
+  // Clears the bits of freed blocks, all of one class. `bin` is the bin of the slot, whose cache is
+  // latched; without one, an extent that was full goes to no thread. Returns a chain of extents
+  // that became empty, for release_all() without a latch.
+  [[nodiscard, gnu::noinline]] std::uint32_t give_back(std::uint32_t slot, Bin* bin,
+                                                       const std::uint64_t* items,
+                                                       std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) __builtin_prefetch(&extents_[extent_of(items[i])], 1);
+    std::uint32_t empty = kNone;
+    for (std::uint32_t i = 0; i < count;) {
       const std::uint64_t number = extent_of(items[i]);
       Extent& extent = extents_[number];
-      PERDURE_ASSERT(P, "heap.I3", is_used(items[i]) && extent.count() < blocks_in(extent));
-      clear_bit(bits_of(extent), (items[i] - offset_of(number)) / kClassSizes[extent.size_class],
-                std::memory_order_relaxed);
-      extent.set_count(extent.count() + 1);
-      if (!extent.has(kPartial)) link_partial(list, static_cast<std::uint32_t>(number));
-      const bool last = list.partial == number && extent.next == kNone;
-      if (extent.count() == blocks_in(extent) && !last) {
-        unlink_partial(list, static_cast<std::uint32_t>(number));
-        release_extent(static_cast<std::uint32_t>(number));
+      const std::uint32_t size = kClassSizes[extent.size_class];
+      const auto block_of = [&](std::uint64_t item) { return (item - offset_of(number)) / size; };
+      const std::uint64_t word = block_of(items[i]) / 64;
+      std::uint64_t mask = 0;  // of the items that share the word
+      for (; i < count && extent_of(items[i]) == number && block_of(items[i]) / 64 == word; ++i) {
+        const std::uint64_t bit = 1ULL << (block_of(items[i]) % 64);
+        PERDURE_ASSERT(P, "heap.I3", is_used(items[i]) && (mask & bit) == 0);
+        mask |= bit;
+      }
+      if (return_blocks(slot, bin, number, word, mask)) {
+        extents_[number].next = std::exchange(empty, static_cast<std::uint32_t>(number));
       }
     }
+    return empty;
   }
-  void link_partial(ClassList& list, std::uint32_t number) {
+  // Calls visit(slot, cache) for the cache of each other thread until it returns false.
+  template <class F>
+  void for_each_other(F&& visit) {
+    const std::uint32_t own = P::thread_slot();
+    const std::uint32_t made = caches_made_.load(std::memory_order_acquire);
+    for (std::uint32_t slot = 0; slot < made; ++slot) {
+      Cache* cache = caches_[slot].load(std::memory_order_acquire);
+      if (cache != nullptr && slot != own && !visit(slot, *cache)) return;
+    }
+  }
+  // Calls visit(cache, slot) for every thread's cache, under its latch.
+  template <class F>
+  void for_each_cache(F&& visit) {
+    const std::uint32_t own = P::thread_slot();
+    if (Cache* cache = caches_[own].load(std::memory_order_acquire); cache != nullptr) {
+      LatchGuard guard(cache->latch);
+      visit(*cache, own);
+    }
+    for_each_other([&](std::uint32_t slot, Cache& cache) {
+      if (!cache.latch.lock_outside()) return true;
+      visit(cache, slot);
+      cache.latch.unlock_outside();
+      return true;
+    });
+  }
+  // Puts an extent into a list, which is latched.
+  void link(Place& list, std::uint32_t number, std::uint32_t place) {
     Extent& extent = extents_[number];
+    PERDURE_ASSERT(P, "heap.I5", extent.place.load(std::memory_order_relaxed) == kNone);
+    const std::uint32_t head = list.load(std::memory_order_relaxed);
     extent.prev = kNone;
-    extent.next = list.partial;
-    if (list.partial != kNone) extents_[list.partial].prev = number;
-    list.partial = number;
-    extent.set(kPartial);
+    extent.next = head;
+    if (head != kNone) extents_[head].prev = number;
+    list.store(number, std::memory_order_relaxed);
+    extent.place.store(place, std::memory_order_release);
   }
 
  private:
-  void unlink_partial(ClassList& list, std::uint32_t number) {
+  static constexpr int kMostTaken = 16;  // extents that a thread takes over at once
+
+  void unlink(Place& list, std::uint32_t number) {
     Extent& extent = extents_[number];
     if (extent.prev != kNone) extents_[extent.prev].next = extent.next;
     if (extent.next != kNone) extents_[extent.next].prev = extent.prev;
-    if (list.partial == number) list.partial = extent.next;
+    if (extent.prev == kNone) list.store(extent.next, std::memory_order_relaxed);
     extent.next = extent.prev = kNone;
-    extent.clear(kPartial);
+    extent.place.store(kNone, std::memory_order_release);
   }
-  // Takes up to `want` free blocks of a partial extent. The class latch is held.
-  [[gnu::noinline]] std::uint32_t take_from(std::uint32_t number, std::uint64_t* items,
-                                            std::uint32_t want) {
+  // Frees blocks of one word of a bitmap. Returns true if the extent is empty and unlinked.
+  bool return_blocks(std::uint32_t slot, Bin* bin, std::uint64_t number, std::uint64_t word,
+                     std::uint64_t mask) {
+    Extent& extent = extents_[number];
+    // In a forged pool two references may lead to one block, and both may have been removed.
+    if (extent.state != ExtentState::slab) [[unlikely]]
+      return false;
+    mask &= bits_of(extent)[word].load(std::memory_order_relaxed);
+    const auto freed = static_cast<std::uint32_t>(__builtin_popcountll(mask));
+    if (freed == 0) [[unlikely]]
+      return false;
+    const auto n = static_cast<std::uint32_t>(number);
+    const std::uint32_t blocks = blocks_in(extent);
+    const std::uint32_t of_class = place_of(extent.kind, extent.size_class);
+    ClassList& list = list_of(extent.kind, extent.size_class);
+    const std::uint32_t before = extent.free_count.fetch_add(freed, std::memory_order_acq_rel);
+    PERDURE_ASSERT(P, "heap.I3", before + freed <= blocks);
+    if (before == 0) {
+      if (bin != nullptr) {
+        link(bin->partial, n, slot);
+      } else {
+        LatchGuard guard(list.latch);
+        link(list.partial, n, of_class);
+      }
+    }
+    bits_of(extent)[word].fetch_and(~mask, std::memory_order_acq_rel);
+    if (before + freed != blocks) [[likely]]
+      return false;
+    // From here on, the holder of the list may release the extent.
+    const std::uint32_t place = extent.place.load(std::memory_order_acquire);
+    if (bin != nullptr && place == slot) return unlink_empty(bin->partial, n);
+    if (place == of_class) {
+      LatchGuard guard(list.latch);
+      return extent.place.load(std::memory_order_relaxed) == of_class &&
+             unlink_empty(list.partial, n);
+    }
+    empty_elsewhere_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  // Unlinks an extent of a list that is latched, if it is empty and not the last one of the list.
+  bool unlink_empty(Place& list, std::uint32_t number) {
+    const Extent& extent = extents_[number];
+    const bool last = list.load(std::memory_order_relaxed) == number && extent.next == kNone;
+    if (last || !is_empty(number)) return false;
+    unlink(list, number);
+    return true;
+  }
+  // All bits are clear, so no free is on its way. The extent's list is latched.
+  bool is_empty(std::uint32_t number) {
+    Extent& extent = extents_[number];
+    const std::uint32_t blocks = blocks_in(extent);
+    if (extent.count() != blocks) return false;
+    for (std::uint32_t w = 0; w * 64 < blocks; ++w) {
+      if (bits_of(extent)[w].load(std::memory_order_acquire) != 0) return false;
+    }
+    return true;
+  }
+  // An extent of no thread, unlinked, or kNone.
+  std::uint32_t take_unowned(std::uint32_t size_class, BlockKind kind) {
+    ClassList& list = list_of(kind, size_class);
+    if (list.partial.load(std::memory_order_relaxed) == kNone) return kNone;
+    LatchGuard guard(list.latch);
+    const std::uint32_t number = list.partial.load(std::memory_order_relaxed);
+    if (number != kNone) unlink(list.partial, number);
+    return number;
+  }
+  void take_from_list(std::uint32_t slot, Bin& bin, std::uint32_t want) {
+    std::uint32_t next = kNone;
+    for (std::uint32_t i = bin.partial.load(std::memory_order_relaxed);
+         i != kNone && bin.count < want; i = next) {
+      next = extents_[i].next;
+      take_from(slot, bin, i, want);
+    }
+  }
+  // Takes free blocks of an extent of the bin's list, until the bin has `want`.
+  void take_from(std::uint32_t slot, Bin& bin, std::uint32_t number, std::uint32_t want) {
     Extent& extent = extents_[number];
     PERDURE_ASSERT(P, "heap.I4", !extent.has(kTouched));
+    PERDURE_ASSERT(P, "heap.I5", extent.place.load(std::memory_order_relaxed) == slot);
     Bits* bits = bits_of(extent);
     const std::uint32_t blocks = blocks_in(extent);
     const std::uint32_t size = kClassSizes[extent.size_class];
-    std::uint32_t taken = 0;
-    for (std::uint32_t w = 0; w * 64 < blocks && taken < want; ++w) {
-      std::uint64_t word = bits[w].load(std::memory_order_relaxed);
-      while (~word != 0 && taken < want) {
-        const auto bit = static_cast<std::uint32_t>(__builtin_ctzll(~word));
-        if (w * 64 + bit >= blocks) break;
-        word |= 1ULL << bit;
-        items[taken++] = offset_of(number) + std::uint64_t{w * 64 + bit} * size;
+    const std::uint32_t before = bin.count;
+    for (std::uint32_t w = 0; w * 64 < blocks && bin.count < want; ++w) {
+      std::uint64_t free = ~bits[w].load(std::memory_order_acquire);
+      if (blocks - w * 64 < 64) free &= (1ULL << (blocks - w * 64)) - 1;
+      std::uint64_t taken = 0;
+      for (; free != 0 && bin.count < want; free &= free - 1) {
+        taken |= free & -free;
+        const auto bit = static_cast<std::uint32_t>(__builtin_ctzll(free));
+        bin.items[bin.count++] = offset_of(number) + std::uint64_t{w * 64 + bit} * size;
       }
-      bits[w].store(word, std::memory_order_relaxed);
+      if (taken != 0) bits[w].fetch_or(taken, std::memory_order_acq_rel);
     }
-    // Hand out low addresses first: magazines pop from the end.
-    for (std::uint32_t i = 0; i < taken / 2; ++i) std::swap(items[i], items[taken - 1 - i]);
-    PERDURE_ASSERT(P, "heap.I3", taken != 0 && taken <= extent.count());
-    extent.set_count(extent.count() - taken);
-    if (extent.count() == 0) unlink_partial(list_of(extent.kind, extent.size_class), number);
-    return taken;
+    const std::uint32_t taken = bin.count - before;
+    PERDURE_ASSERT(P, "heap.I3", taken <= extent.count());
+    const bool all = taken == extent.count();
+    if (all) unlink(bin.partial, number);
+    // A free meanwhile saw a count that was not 0, and left the extent in the list.
+    const std::uint32_t count = extent.free_count.fetch_sub(taken, std::memory_order_acq_rel);
+    if (all && count != taken) link(bin.partial, number, slot);
   }
-  // Releases the empty extents that a class keeps as its last.
-  [[gnu::noinline]] void release_empty() {
-    for (auto& row : this->lists_) {
-      for (ClassList& list : row) {
-        LatchGuard guard(list.latch);
-        for (std::uint32_t i = list.partial; i != kNone;) {
-          const std::uint32_t next = extents_[i].next;
-          if (extents_[i].count() == blocks_in(extents_[i])) {
-            unlink_partial(list, i);
-            release_extent(i);
+
+  // Calls visit(slot, bin) for every bin of all threads, under the latch, and releases the chains
+  // of extents that it returns.
+  template <class F>
+  void for_each_bin(F&& visit) {
+    std::uint32_t empty = kNone;
+    for_each_cache([&](Cache& cache, std::uint32_t slot) {
+      for (auto& row : cache.bins) {
+        for (Bin* bin : row) {
+          std::uint32_t chain = bin == nullptr ? kNone : visit(slot, *bin);
+          while (chain != kNone) {
+            const std::uint32_t number = std::exchange(chain, extents_[chain].next);
+            extents_[number].next = std::exchange(empty, number);
           }
-          i = next;
         }
       }
+    });
+    release_all(empty);
+  }
+  // Releases all empty extents, also the last one of each list.
+  [[gnu::noinline]] void release_empty() {
+    const auto unlink_all = [this](Place& list, std::uint32_t chain) {
+      std::uint32_t next = kNone;
+      for (std::uint32_t i = list.load(std::memory_order_relaxed); i != kNone; i = next) {
+        next = extents_[i].next;
+        if (!is_empty(i)) continue;
+        unlink(list, i);
+        extents_[i].next = std::exchange(chain, i);
+      }
+      return chain;
+    };
+    for_each_bin([&](std::uint32_t, Bin& bin) { return unlink_all(bin.partial, kNone); });
+    std::uint32_t empty = kNone;
+    for (auto& row : lists_) {
+      for (ClassList& list : row) {
+        LatchGuard guard(list.latch);
+        empty = unlink_all(list.partial, empty);
+      }
     }
+    release_all(empty);
     tell_space_freed();
   }
 };

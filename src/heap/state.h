@@ -1,5 +1,5 @@
 // The lowest layer of the heap: its state in DRAM, and the place of a block. Responsible for the
-// `used` bitmaps of heap.I3.
+// `used` bitmaps of heap.I3 and for the lists of heap.I5.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "heap/extent_table.h"
 #include "heap/size_classes.h"
 #include "perdure/status.h"
+#include "platform/biased_latch.h"
 #include "platform/platform.h"
 #include "platform/storage.h"
 #include "reclaim/epoch.h"
@@ -55,8 +56,8 @@ class State {
     for (auto& slot : caches_) {
       Cache* cache = slot.load(std::memory_order_acquire);
       if (cache == nullptr) continue;
-      for (auto& row : cache->magazines) {
-        for (Magazine* m : row) std::free(m);
+      for (auto& row : cache->bins) {
+        for (Bin* bin : row) std::free(bin);
       }
       delete cache;
     }
@@ -123,16 +124,21 @@ class State {
   using Bits = typename P::template Atomic<std::uint64_t>;
   using Count = typename P::template Atomic<std::uint32_t>;
   using Flags = typename P::template Atomic<std::uint8_t>;
+  using Place = typename P::template Atomic<std::uint32_t>;
   static constexpr std::uint32_t kNone = ~0U;
-  static constexpr std::uint32_t kMagazine = 24;
+  static constexpr std::uint32_t kBatch = 64;  // the most blocks that a refill takes
 
   // DRAM state of one extent. `used` has a bit per block; inline_bits replaces it when 64 bits are
   // enough.
-  struct Extent {
+  struct alignas(64) Extent {  // so that threads do not write to one line
     Bits* used = nullptr;
     Bits inline_bits{0};
-    Count free_count{0};         // changed under the class latch; a run's length
-    std::uint32_t next = kNone;  // in the class's list of partial extents
+    // Blocks whose bit is clear or about to be cleared; a run's length.
+    Count free_count{0};
+    // The list that the extent is in (heap.I5): a thread's slot, the number of a ClassList beyond
+    // those, or kNone.
+    Place place{kNone};
+    std::uint32_t next = kNone;  // in that list, or in a chain of empty extents
     std::uint32_t prev = kNone;
     ExtentState state = ExtentState::virgin;
     std::uint8_t size_class = 0;
@@ -140,33 +146,36 @@ class State {
     Flags flags{0};
 
     bool has(std::uint8_t flag) const {
-      return (flags.load(std::memory_order_relaxed) & flag) != 0;
+      return (flags.load(std::memory_order_acquire) & flag) != 0;
     }
-    void set(std::uint8_t flag) { flags.fetch_or(flag, std::memory_order_relaxed); }
+    void set(std::uint8_t flag) { flags.fetch_or(flag, std::memory_order_release); }
     void clear(std::uint8_t flag) {
-      flags.fetch_and(static_cast<std::uint8_t>(~flag), std::memory_order_relaxed);
+      flags.fetch_and(static_cast<std::uint8_t>(~flag), std::memory_order_release);
     }
-    std::uint32_t count() const { return free_count.load(std::memory_order_relaxed); }
+    std::uint32_t count() const { return free_count.load(std::memory_order_acquire); }
     void set_count(std::uint32_t n) { free_count.store(n, std::memory_order_relaxed); }
   };
   static constexpr std::uint8_t kTouched = 1;     // assigned before this open
-  static constexpr std::uint8_t kPartial = 2;     // in a partial list
+  static constexpr std::uint8_t kChanging = 2;    // a thread assigns or releases it right now
   static constexpr std::uint8_t kPunched = 4;     // space given back
   static constexpr std::uint8_t kInside = 8;      // inside a run, not its head
   static constexpr std::uint8_t kMaybeHole = 16;  // free since open, maybe punched earlier
 
+  // Extents with free blocks that belong to no thread: found by the sweep. Under the latch.
   struct alignas(64) ClassList {
     typename P::Latch latch;
-    std::uint32_t partial = kNone;
+    Place partial{kNone};
   };
-  struct Magazine {
+  // The blocks and extents of one thread, for one kind and class. Under the latch of the cache.
+  struct Bin {
     std::uint32_t count = 0;
-    std::uint64_t items[kMagazine];
+    Place partial{kNone};
+    std::uint64_t items[2 * kBatch];
   };
   struct Cache {
-    typename P::Latch latch;
+    BiasedLatch<P> latch;
     bool takes_larger = false;  // owner only
-    Magazine* magazines[kBlockKinds][kClassCount] = {};
+    Bin* bins[kBlockKinds][kClassCount] = {};
   };
 
   std::uint64_t data_end() const {
@@ -203,6 +212,9 @@ class State {
   }
   ClassList& list_of(BlockKind kind, std::uint32_t size_class) {
     return lists_[static_cast<std::uint32_t>(kind)][size_class];
+  }
+  static std::uint32_t place_of(BlockKind kind, std::uint32_t size_class) {
+    return kMaxThreadSlots + static_cast<std::uint32_t>(kind) * kClassCount + size_class;
   }
 
   // Finds the block at `offset`, or returns what is wrong with the offset.
@@ -274,8 +286,12 @@ class State {
   std::uint64_t first_free_ = 0;  // no free extent lies before it
   std::uint64_t assigned_ = 0;
   typename P::Latch extent_latch_;
+  typename P::Latch growth_latch_;  // taken before extent_latch_
+  // A thread has freed the last block of an extent in another thread's list.
+  typename P::template Atomic<bool> empty_elsewhere_{false};
   ClassList lists_[kBlockKinds][kClassCount];
   typename P::template Atomic<Cache*> caches_[kMaxThreadSlots] = {};
+  typename P::template Atomic<std::uint32_t> caches_made_{0};  // none at or after this slot
   typename P::template Atomic<std::uint64_t> bitmap_bytes_{0};
   Arena<Bits> audit_;  // bit per 16 bytes of the data area, during an audit
 };

@@ -126,7 +126,7 @@ class Sweep : public Slabs<P> {
   // Turns one touched slab's marks into free blocks. The class latch is held: a concurrent free()
   // clears its mark before this, or frees normally after it. heap.I2: an unreachable block that
   // looks alive is made durably dead before it can be handed out.
-  [[gnu::noinline]] Status sweep_slab(std::uint32_t number, bool complete) {
+  [[gnu::noinline]] Status sweep_slab(std::uint32_t number, bool complete, std::uint32_t& free) {
     Extent& extent = extents_[number];
     const std::uint32_t blocks = blocks_in(extent);
     const std::uint32_t size = kClassSizes[extent.size_class];
@@ -153,8 +153,9 @@ class Sweep : public Slabs<P> {
       wrote = wrote || alive;
     }
     if (wrote && !platform_.fence("heap.sweep.dead"_site)) return StatusCode::poisoned;
-    extent.set_count(blocks - used);
-    extent.clear(kTouched);
+    free = blocks - used;
+    extent.set_count(free);
+    extent.clear(kTouched);  // from here on, threads free its blocks
     return {};
   }
   [[gnu::noinline]] Status sweep_extent(std::uint32_t number, bool complete) {
@@ -169,14 +170,18 @@ class Sweep : public Slabs<P> {
       if (!reached && complete && P::runs("heap.sweep.run"_site)) release_extent(number);
       return {};
     }
-    ClassList& list = list_of(extent.kind, extent.size_class);
-    LatchGuard guard(list.latch);
-    if (Status s = sweep_slab(number, complete); !s.ok()) return s;
-    if (extent.count() == blocks_in(extent)) {
-      if (P::runs("heap.sweep.slab"_site)) release_extent(number);
-    } else if (extent.count() > 0 && P::runs("heap.sweep.partial"_site)) {
-      this->link_partial(list, number);
+    bool empty = false;
+    {
+      ClassList& list = list_of(extent.kind, extent.size_class);
+      LatchGuard guard(list.latch);
+      std::uint32_t free = 0;
+      if (Status s = sweep_slab(number, complete, free); !s.ok()) return s;
+      empty = free == blocks_in(extent) && P::runs("heap.sweep.slab"_site);
+      if (free > 0 && free != blocks_in(extent) && P::runs("heap.sweep.partial"_site)) {
+        this->link(list.partial, number, Base::place_of(extent.kind, extent.size_class));
+      }
     }
+    if (empty) release_extent(number);
     return {};
   }
 };

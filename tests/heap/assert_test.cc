@@ -116,6 +116,20 @@ TEST_F(HeapAssertions, AFreedBlockThatIsNotDurablyDead) {
   }
 }
 
+// The owner has written the dead blocks back and not fenced yet. A fence of another thread does not
+// cover that, so the other thread prepares them again. Otherwise heap.I2 is violated.
+TEST_F(HeapAssertions, AnotherThreadFinishesWhatItsOwnerWroteBack) {
+  for (std::uint32_t i = 0; i < 2000; ++i) {
+    const std::uint64_t block = allocate(64, BlockKind::dead_on_free);
+    store(block, 1);
+    retire(block);
+    if (i % 100 != 0) continue;
+    SimPlatform::world().thread = 1;
+    epochs().drain_all();
+    SimPlatform::world().thread = 0;
+  }
+}
+
 TEST_F(HeapAssertions, ABlockThatIsFree) {
   const std::uint64_t block = allocate(64, BlockKind::plain);
   EXPECT_VIOLATES("heap.I3", heap().free(block + 16));
@@ -129,6 +143,31 @@ TEST_F(HeapAssertions, ABlockTwiceInACache) {
   heap().free(block);
   heap().free(block);
   EXPECT_VIOLATES("heap.I3", heap().flush_caches());
+}
+
+// The layers below Heap, and a list of their own.
+class Lists : public heap::Audit<SimPlatform> {
+ public:
+  using Base = heap::Audit<SimPlatform>;
+  using Base::Base;
+  void begin() { extents_[0].place.store(Base::kNone); }
+  void list_extent() { Base::link(list_, 0, SimPlatform::thread_slot()); }
+
+ private:
+  Base::Place list_{Base::kNone};
+};
+
+TEST_F(HeapAssertions, AnExtentInTwoLists) {
+  struct NoHost : HeapHost {
+    Expected<std::uint64_t> grow(std::uint64_t) override { return fail(StatusCode::pool_full); }
+  } host;
+  SimStorage storage(memory_);
+  Lists lists(pool_->platform(), storage, epochs());
+  const HeapGeometry geometry{.extent_bytes = kPage, .data_offset = kPage, .max_extents = 4};
+  ASSERT_TRUE(lists.attach(geometry, 1, host).ok());
+  lists.begin();
+  lists.list_extent();
+  EXPECT_VIOLATES("heap.I5", lists.list_extent());
 }
 
 TEST_F(HeapAssertions, AnUnmarkedBlockIsFreedDuringASweep) {

@@ -468,6 +468,128 @@ TEST(Heap, ThreadsNeverShareABlock) {
   EXPECT_EQ(f.heap->end_audit(), 0U) << "blocks lost between caches and bitmaps";
 }
 
+// Runs `work` in a thread of its own, which ends. The slot of that thread is not the caller's.
+template <class F>
+void in_another_thread(F work) {
+  std::jthread(work).join();
+}
+
+std::vector<std::uint64_t> allocate_all(Heap<RealPlatform>& heap, std::size_t bytes) {
+  std::vector<std::uint64_t> blocks;
+  for (auto block = heap.allocate(bytes, BlockKind::plain); block;
+       block = heap.allocate(bytes, BlockKind::plain)) {
+    blocks.push_back(*block);
+  }
+  return blocks;
+}
+
+// heap.I5: the extents of a thread that ended, the blocks in its cache, and what it freed of other
+// threads' extents serve every other thread.
+TEST(Heap, NoBlockIsStrandedWithAThread) {
+  HeapFixture f(8);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  (void)RealPlatform::thread_slot();
+  std::vector<std::uint64_t> blocks;
+  in_another_thread([&] { blocks = allocate_all(*f.heap, 128); });
+  EXPECT_EQ(blocks.size(), 8 * kExtent / 128);
+  in_another_thread([&] {
+    for (std::size_t i = 0; i < blocks.size(); i += 2) f.heap->free(blocks[i]);
+  });
+  EXPECT_EQ(allocate_all(*f.heap, 128).size(), blocks.size() / 2) << "in caches and lists";
+  for (std::size_t i = 1; i < blocks.size(); i += 2) f.heap->free(blocks[i]);
+  in_another_thread([&] { EXPECT_EQ(allocate_all(*f.heap, 128).size(), blocks.size() / 2); });
+}
+
+// A thread that frees the last block of another thread's extents does not wait for their owner.
+// The space serves other classes before the pool grows or is refused.
+TEST(Heap, AnExtentThatBecomesEmptyElsewhereComesBack) {
+  HeapFixture f(8);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  (void)RealPlatform::thread_slot();
+  std::vector<std::uint64_t> blocks;
+  in_another_thread([&] {
+    blocks = allocate_all(*f.heap, 128);
+    for (std::size_t i = 0; i < blocks.size(); i += 128) f.heap->free(blocks[i]);
+  });
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i % 128 != 0) f.heap->free(blocks[i]);
+  }
+  f.heap->flush_caches();
+  const std::uint64_t before = f.heap->extent_count();
+  EXPECT_TRUE(f.heap->allocate(7 * kExtent, BlockKind::plain)) << "a run";
+  EXPECT_EQ(f.heap->extent_count(), before);
+}
+
+// Growth is the last resort: free blocks in the extents of other threads come first.
+TEST(Heap, ExtentsOfOtherThreadsServeBeforeThePoolGrows) {
+  HeapFixture f(64);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  (void)RealPlatform::thread_slot();
+  in_another_thread([&] {
+    std::vector<std::uint64_t> blocks;
+    for (std::uint64_t i = 0; i < 16 * kExtent / 256; ++i) {
+      blocks.push_back(*f.heap->allocate(256, BlockKind::plain));
+    }
+    for (std::size_t i = 0; i < blocks.size(); i += 2) f.heap->free(blocks[i]);
+  });
+  const std::uint64_t before = f.heap->extent_count();
+  for (std::uint64_t i = 0; i < 7 * kExtent / 256; ++i) {
+    ASSERT_TRUE(f.heap->allocate(256, BlockKind::plain));
+  }
+  EXPECT_EQ(f.heap->extent_count(), before);
+}
+
+// heap.I3, heap.I5: threads free each other's blocks while caches are flushed and extents are
+// released. No block has two owners, and none is lost.
+TEST(Heap, ThreadsFreeEachOthersBlocks) {
+  HeapFixture f(24);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  constexpr unsigned kThreads = 4;
+  constexpr std::size_t kShared = 4096;
+  std::vector<std::atomic<std::uint64_t>> shared(kShared);
+  std::atomic<bool> ends{false};
+  std::atomic<int> wrong{0};
+  const auto release = [&](std::uint64_t block, std::size_t place) {
+    auto& stamp = *f.heap->at<std::uint64_t>(block);
+    wrong += std::atomic_ref(stamp).exchange(0) != place + 1;
+    f.heap->free(block);
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::uint64_t random = t + 1;
+      for (int i = 0; i < 60'000; ++i) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        const std::size_t place = random >> 33 & (kShared - 1);
+        const std::size_t bytes = 64 << (random >> 60 & 1);
+        auto block = f.heap->allocate(bytes, BlockKind::plain);
+        if (block) std::atomic_ref(*f.heap->at<std::uint64_t>(*block)).store(place + 1);
+        const std::uint64_t before = shared[place].exchange(block.value_or(0));
+        if (before != 0) release(before, place);
+      }
+    });
+  }
+  std::jthread cleaner([&] {
+    while (!ends) {
+      f.heap->reclaim();
+      (void)f.heap->stats();
+      f.heap->verify_table([&](const char*) { ++wrong; });
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+  });
+  threads.clear();
+  ends = true;
+  cleaner.join();
+  for (std::size_t place = 0; place < kShared; ++place) {
+    if (const std::uint64_t block = shared[place]; block != 0) release(block, place);
+  }
+  EXPECT_EQ(wrong, 0);
+  f.heap->flush_caches();
+  EXPECT_EQ(f.heap->stats().allocated_bytes, 0U);
+  f.heap->reclaim();
+  EXPECT_EQ(f.heap->stats().assigned_extents, 0U);
+}
+
 // Slots lie in chunks of 16. Only chunks that threads have used are read.
 TEST(Epochs, AReaderInAnyChunkOfSlotsIsSeen) {
   constexpr int kReaders = 40;

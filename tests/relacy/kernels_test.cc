@@ -2,8 +2,9 @@
 // fails on a data race, a failed assertion, a deadlock or a livelock. Every kernel also runs
 // without one of its prerequisites, and must then fail.
 //
-// EpochDomain and the leaf's Descriptor are the library's own code over RelacyPlatform. Code in
-// PhaST's member functions is mirrored here in a few lines each, with a reference to the original.
+// EpochDomain, BiasedLatch and the leaf's Descriptor are the library's own code over
+// RelacyPlatform. Code in member functions of PhaST and of the heap is mirrored here in a few lines
+// each, with a reference to the original.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "index/phast/codec.h"
 #include "index/phast/leaf_table.h"
 #include "index/pskiplist/key_node.h"
+#include "platform/biased_latch.h"
 #include "reclaim/epoch.h"
 #include "relacy_platform.h"  // last: see there
 
@@ -307,6 +309,108 @@ struct TagBesideAWrite : rl::test_suite<TagBesideAWrite, 2> {
   }
 };
 
+// --- a latch whose owner has no locked instruction (biased_latch.h) ---
+
+struct OwnerAndOutsiders : rl::test_suite<OwnerAndOutsiders, 3> {
+  std::optional<BiasedLatch<P>> latch;
+  rl::var<int> inside;
+
+  void before() {
+    P::begin(3);
+    latch.emplace();
+    inside(RL_INFO) = 0;
+  }
+  void after() { latch.reset(); }
+  void enter() {  // a race if another thread is inside
+    inside(RL_INFO) = inside(RL_INFO) + 1;
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (int i = 0; i < 3; ++i) {
+        LatchGuard guard(*latch);
+        enter();
+      }
+    } else {
+      RL_ASSERT(latch->lock_outside());
+      enter();
+      latch->unlock_outside();
+    }
+    P::leave();
+  }
+};
+
+// --- blocks of one extent are freed beside its holder (heap/slabs.h: return_blocks, take_from) ---
+
+// Each thread frees a block. The one that finds the extent full becomes its holder, and takes what
+// is free.
+struct FreesOfAnExtent : rl::test_suite<FreesOfAnExtent, 3> {
+  static constexpr std::uint32_t kNone = 9;
+  static constexpr std::uint32_t kBlocks = 3;
+  std::optional<P::Word<std::uint64_t>> bits;
+  std::optional<P::Word<std::uint32_t>> count, place;
+  rl::var<std::uint32_t> list;  // of the holder
+  rl::var<int> blocks[kBlocks];
+
+  void before() {
+    P::begin(3);
+    bits.emplace((1U << kBlocks) - 1);
+    count.emplace(0);
+    place.emplace(kNone);
+    list(RL_INFO) = kNone;
+    for (auto& block : blocks) block(RL_INFO) = 0;
+  }
+  void after() {
+    RL_ASSERT((list(RL_INFO) == kNone) == (count->load() == 0));
+    RL_ASSERT(kBlocks - static_cast<unsigned>(__builtin_popcountll(bits->load())) == count->load());
+    bits.reset();
+    count.reset();
+    place.reset();
+  }
+  void move_to(std::uint32_t from, std::uint32_t to) {
+    RL_ASSERT(list(RL_INFO) == from);
+    list(RL_INFO) = to;
+    place->store(to, std::memory_order_release);
+  }
+  void free(std::uint32_t self, unsigned block) {
+    const auto clear = [&] { bits->fetch_and(~(1ULL << block), std::memory_order_acq_rel); };
+    if (P::planted.order) clear();
+    if (count->fetch_add(1, std::memory_order_acq_rel) == 0) move_to(kNone, self);
+    if (!P::planted.order) clear();
+  }
+  // Returns the mask of the blocks.
+  unsigned take(std::uint32_t self) {
+    unsigned mask = 0;
+    std::uint32_t taken = 0;
+    for (unsigned b = 0; b < kBlocks; ++b) {
+      if ((bits->load(std::memory_order_acquire) >> b & 1) != 0) continue;
+      bits->fetch_or(1ULL << b, std::memory_order_acq_rel);
+      blocks[b](RL_INFO) = 7;  // a race if the thread that freed it still uses it
+      mask |= 1U << b;
+      ++taken;
+    }
+    const bool all = taken == count->load(std::memory_order_acquire);
+    if (all && !P::planted.recheck) move_to(self, kNone);
+    const std::uint32_t before = count->fetch_sub(taken, std::memory_order_acq_rel);
+    RL_ASSERT(taken <= before);
+    P::stall();
+    if (all && P::planted.recheck) move_to(self, kNone);
+    if (all && before != taken) move_to(kNone, self);
+    return mask;
+  }
+  void thread(unsigned index) {
+    unsigned own = 1U << index;
+    for (int round = 0; round < 3; ++round) {
+      for (unsigned b = 0; b < kBlocks; ++b) {
+        if ((own >> b & 1) == 0) continue;
+        blocks[b](RL_INFO) = 1;
+        free(index, b);
+      }
+      own = place->load(std::memory_order_acquire) == index ? take(index) : 0;
+    }
+    P::leave();
+  }
+};
+
 // --- running them ---
 
 std::uint64_t iterations(std::uint64_t fast) {
@@ -410,6 +514,17 @@ TEST(Relacy, G6_EpochOfALateReader) { expect_right<EpochLate>(20'000); }
 TEST(Relacy, W2_TagBesideAWrite) {
   expect_right<TagBesideAWrite>(20'000);
   expect_red<TagBesideAWrite>("unstamped is stored without a full fence", {.order = true});
+}
+
+TEST(Relacy, OwnerAndOutsidersOfALatch) {
+  expect_right<OwnerAndOutsiders>(5'000);
+  expect_red<OwnerAndOutsiders>("a heavy fence that is none", {.heavy_fence = true});
+}
+
+TEST(Relacy, I5_FreesOfAnExtent) {
+  expect_right<FreesOfAnExtent>(20'000);
+  expect_red<FreesOfAnExtent>("the bit before the count", {.order = true});
+  expect_red<FreesOfAnExtent>("unlinked after the count", {.recheck = true});
 }
 
 TEST(Relacy, P16_IndexCacheSwap) {

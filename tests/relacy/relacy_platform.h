@@ -109,6 +109,15 @@ class RelacyPlatform {
     T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
       return locked([&] { return proxy().fetch_add(value, of(order)); });
     }
+    T fetch_sub(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
+      return locked([&] { return proxy().fetch_sub(value, of(order)); });
+    }
+    T fetch_and(T bits, std::memory_order order = std::memory_order_seq_cst) noexcept {
+      return locked([&] { return proxy().fetch_and(bits, of(order)); });
+    }
+    T fetch_or(T bits, std::memory_order order = std::memory_order_seq_cst) noexcept {
+      return locked([&] { return proxy().fetch_or(bits, of(order)); });
+    }
     // Not a locked instruction.
     void take_away(T bits, std::memory_order order) noexcept {
       serve();
