@@ -24,7 +24,7 @@
 //     fence(site)        waits for this thread's write-backs. Returns false once the pool is
 //                        poisoned (a write-back failed): then nothing may be acknowledged any
 //                        more. When a thread ends, its write-backs without a fence are completed,
-//                        unless the pool was closed; no engine depends on that.
+//                        unless the pool was closed. The epoch domain depends on that.
 //     durable()          false in `process` mode, where flush and fence are no-ops
 //     sync(p, n, site)   makes a range durable against power loss in every mode (msync if needed);
 //                        for headers

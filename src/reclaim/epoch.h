@@ -12,15 +12,22 @@
 // OPERATIONS
 //   pin       publishes the global epoch in the thread's slot; nests. No locked instruction: the
 //             next operation's cache misses overlap with the last one's write-back.
-//   retire    O(1), no locked instruction; every kCollectEvery-th call finishes some of what is
-//             due, every kAdvanceEvery-th advances, unless another thread has since the last time:
-//             the heavy fence interrupts every core that runs a thread of the process, some 20
-//             microseconds on a virtual machine. Large objects count as many.
-//   collect   two steps per batch: `prepare` of every object (a type that must be durably dead
-//             stores and writes back its zero word), one fence if any, then `finish` of every
-//             object.
-//   drain_all the same for every thread's limbo, from any thread, at any time.
+//   retire    O(1), no locked instruction. Every kCollectEvery-th call finishes and prepares up to
+//             kAtOnce objects, so that no operation pays for many. Every kAdvanceEvery-th call
+//             advances, unless another thread has since the last time: the heavy fence interrupts
+//             every core that runs a thread of the process, some 20 microseconds on a virtual
+//             machine. Large objects count as many.
+//   collect   two steps: `prepare` (a type that must be durably dead stores and writes back its
+//             zero word), and after a fence `finish`. One fence serves kBatch objects.
+//   drain_all the same for every thread's limbo, from any thread, at any time. It prepares again
+//             what the thread itself has not fenced yet: a fence covers the write-backs of its own
+//             thread only.
 // ORDERING
+//   ring          head <= fenced <= prepared <= tail. [head, fenced) may be finished; [fenced,
+//                 prepared) has been written back by the owner, who has not fenced since. The
+//                 owner adds at the tail with no latch; all else is under the latch, a
+//                 BiasedLatch. A thread that ends completes its write-backs (platform.h), so the
+//                 next thread of the slot may fence them.
 //   slot.pinned   stored, then light_fence(), then any load of shared state; the advancer does
 //                 heavy_fence() before it reads the slots: either it sees the pin, or the pin's
 //                 loads come after the fence and see everything unlinked before it.
@@ -40,12 +47,14 @@
 //   and name the reason.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <type_traits>
 #include <utility>
 
+#include "platform/biased_latch.h"
 #include "platform/platform.h"
 
 namespace perdure {
@@ -65,12 +74,18 @@ class EpochDomain {
   struct Slot;
 
  public:
-  static constexpr std::uint32_t kCollectEvery = 64;
   static constexpr std::uint32_t kAdvanceEvery = 512;
-  static constexpr std::size_t kBytesOfOne = 8 << 10;    // what counts as one object
-  static constexpr std::uint32_t kBatchesAtOnce = 2;     // more than comes in between
-  static constexpr std::uint32_t kLookAfterOthers = 16;  // every so-many-th collection
-  static constexpr std::uint64_t kGrace = 3;             // epochs between retire() and finish()
+  static constexpr std::uint32_t kTryAgain = 64;       // after an advance that a reader prevented
+  static constexpr std::size_t kBytesOfOne = 8 << 10;  // what counts as one object
+  static constexpr std::uint32_t kCollectEvery = 8;    // retirements
+  static constexpr std::uint32_t kAtOnce = 16;         // more than comes in between
+  static constexpr std::uint32_t kAtOnceBehind = 128;  // the same with kBehind objects in limbo
+  static constexpr std::uint32_t kBehind = 5 * kAdvanceEvery;
+  static constexpr std::uint32_t kBatch = 64;             // objects per fence
+  static constexpr std::uint32_t kLookAfterOthers = 256;  // every so-many-th retirement
+  static constexpr std::uint32_t kMostInherited = 4096;   // objects, from one slot at once
+  static constexpr std::uint64_t kFirstEpoch = 2;
+  static constexpr std::uint64_t kGrace = 3;  // epochs between retire() and finish()
   static constexpr std::uint32_t kMaxLimbo =
       1U << 16;  // objects per thread before mutations are refused
   static constexpr std::uint64_t kPatienceNs = 1'000'000'000;     // with a limbo at its bound
@@ -128,18 +143,18 @@ class EpochDomain {
                    slot->depth == 0 || tag >= slot->pinned.load(std::memory_order_relaxed) >> 1);
     slot->limbo[tail & (slot->capacity - 1)] = {&reclaimer, context, object, tag};
     slot->tail.store(tail + 1, std::memory_order_release);
-    slot->since_collect += 1 + static_cast<std::uint32_t>(bytes / kBytesOfOne);
-    if (slot->since_collect < kCollectEvery || slot->collecting) [[likely]]
-      return;
-    slot->collecting = true;  // finish() may retire again
-    slot->since_advance += std::exchange(slot->since_collect, 0);
-    if (slot->since_advance >= kAdvanceEvery && epoch() == slot->last_epoch) try_advance();
-    if (const std::uint64_t now = epoch(); now != slot->last_epoch) {
+    slot->since_advance += 1 + static_cast<std::uint32_t>(bytes / kBytesOfOne);
+    if (slot->collecting) return;  // finish() may retire again
+    slot->collecting = true;
+    if (slot->since_advance >= kAdvanceEvery) [[unlikely]] {
+      if (tag == slot->last_epoch) try_advance();
+      const std::uint64_t now = epoch();
+      slot->since_advance = now == slot->last_epoch ? kAdvanceEvery - kTryAgain : 0;
       slot->last_epoch = now;
-      slot->since_advance = 0;
     }
-    collect(*slot, kBatchesAtOnce);
-    if (++slot->collections % kLookAfterOthers == 0) collect_others();
+    const std::uint32_t retirements = ++slot->retirements;
+    if (tag >= slot->due && retirements % kCollectEvery == 0) collect_some(*slot, tag);
+    if (retirements % kLookAfterOthers == 0) inherit(*slot);
     slot->collecting = false;
   }
 
@@ -148,7 +163,7 @@ class EpochDomain {
     if (size_of(*slot) < kMaxLimbo) [[likely]]
       return false;
     try_advance();
-    collect(*slot);
+    collect(*slot, true, kMaxLimbo);
     return size_of(*slot) >= kMaxLimbo;
   }
 
@@ -156,7 +171,11 @@ class EpochDomain {
   // pinned.
   void drain_all() noexcept {
     for (std::uint64_t i = 0; i < kGrace; ++i) try_advance();
-    for_each_slot([this](Slot& slot) { collect(slot); });
+    Slot* own = this_slot();
+    for_each_slot([&](Slot& slot) {
+      // No more than there is now: other threads may go on to retire.
+      if (const std::uint32_t size = size_of(slot); size != 0) collect(slot, &slot == own, size);
+    });
   }
   // The same for a thread that needs room in the pool or in its limbo: readers that have only lost
   // their core get kBriefPatienceNs to leave their guards (kPatienceNs if this thread's limbo is at
@@ -208,18 +227,21 @@ class EpochDomain {
     typename P::template Atomic<std::uint64_t> pinned{0};  // epoch << 1 | 1, or 0
     // Owner only:
     std::uint32_t depth = 0;
-    std::uint32_t since_collect = 0;
     std::uint32_t since_advance = 0;
-    std::uint32_t collections = 0;
-    std::uint64_t last_epoch = 0;
+    std::uint32_t retirements = 0;
     bool collecting = false;
-    // A ring: the owner adds at the tail, with no latch. The holder of the latch takes at the head.
-    // Only the owner replaces the ring itself, under the latch.
+    std::uint64_t last_epoch = kFirstEpoch;
+    std::uint64_t due = 0;  // before this epoch there is nothing to collect
+    // A ring; see ORDERING. Only the owner replaces the ring itself, under the latch.
     typename P::template Atomic<std::uint32_t> tail{0};
     typename P::template Atomic<std::uint32_t> head{0};
+    std::uint32_t fenced = 0;
+    std::uint32_t prepared = 0;
+    bool must_fence = false;     // an object in [fenced, prepared) has been written back
     std::uint32_t capacity = 0;  // power of two
     Retired* limbo = nullptr;
-    typename P::Latch latch;
+    BiasedLatch<P> latch;
+    typename P::template Atomic<std::uint32_t> tail_seen{0};      // by collect_others()
     typename P::template Atomic<std::uint64_t> pinned_before{0};  // statistics only
     // For the assertion of epoch.I1: the global epoch after the pin. Owner only.
     struct None {};
@@ -293,60 +315,144 @@ class EpochDomain {
     return true;
   }
 
-  // Limbo is in order of epochs, so what is due is a prefix. Objects are finished outside the
-  // latch.
-  void collect(Slot& slot, std::uint32_t batches = UINT32_MAX) noexcept {
-    constexpr std::uint32_t kBatch = 64;
+  Retired& at(const Slot& slot, std::uint32_t i) const noexcept {
+    return slot.limbo[i & (slot.capacity - 1)];
+  }
+  static void touch(const Retired& object) noexcept {
+    if (object.reclaimer->touch != nullptr) object.reclaimer->touch(object.context, object.object);
+  }
+  static bool prepare(const Retired& object) noexcept {
+    if (object.reclaimer->prepare == nullptr) return false;
+    object.reclaimer->prepare(object.context, object.object);
+    return true;
+  }
+  // The owner finishes a few objects, and prepares a few. Objects are finished outside the latch.
+  [[gnu::noinline]] void collect_some(Slot& slot, std::uint64_t now) noexcept {
+    Retired batch[kAtOnceBehind];
+    std::uint32_t taken = 0;
+    {
+      LatchGuard guard(slot.latch);
+      const std::uint32_t head = slot.head.load(std::memory_order_relaxed);
+      const std::uint32_t limbo = slot.tail.load(std::memory_order_relaxed) - head;
+      const std::uint32_t n = limbo < kBehind ? kAtOnce : kAtOnceBehind;
+      while (taken < n && head + taken != slot.fenced) {
+        batch[taken] = at(slot, head + taken);
+        touch(batch[taken++]);
+      }
+      slot.head.store(head + taken, std::memory_order_release);
+      prepare_some(slot, n, now);
+    }
+    for (std::uint32_t i = 0; i < taken; ++i) {
+      batch[i].reclaimer->finish(batch[i].context, batch[i].object);
+    }
+  }
+  // Prepares up to n objects that are due. Fences if there is a batch of them, or if no more are
+  // due.
+  void prepare_some(Slot& slot, std::uint32_t n, std::uint64_t now) noexcept {
+    const std::uint32_t tail = slot.tail.load(std::memory_order_relaxed);
+    const auto due = [&](std::uint32_t i) {
+      return i != tail && at(slot, i).epoch + kGrace <= now;
+    };
+    std::uint32_t end = slot.prepared;
+    for (; end - slot.prepared < n && due(end); ++end) touch(at(slot, end));
+    while (slot.prepared != end) slot.must_fence |= prepare(at(slot, slot.prepared++));
+    const bool more = due(end);
+    if (!slot.must_fence || !more || slot.prepared - slot.fenced >= kBatch) {
+      if (std::exchange(slot.must_fence, false)) (void)platform_.fence("reclaim.batch.dead"_site);
+      slot.fenced = slot.prepared;
+    }
+    if (more || slot.head.load(std::memory_order_relaxed) != slot.fenced) {
+      slot.due = now;
+    } else {
+      slot.due = (slot.prepared != tail ? at(slot, slot.prepared).epoch : now) + kGrace;
+    }
+  }
+  // Finishes up to `most` objects of a slot: the thread's own, or another one's. Limbo is in order
+  // of epochs, so what is due is a prefix.
+  void collect(Slot& slot, bool own, std::uint32_t most) noexcept {
     Retired batch[kBatch];
-    for (std::uint32_t taken = kBatch; taken == kBatch && batches != 0; --batches) {
-      taken = take_due(slot, batch, kBatch);
-      for (std::uint32_t i = 0; i < taken; ++i) {
-        if (batch[i].reclaimer->touch == nullptr) continue;
-        batch[i].reclaimer->touch(batch[i].context, batch[i].object);
+    for (std::uint32_t taken = kBatch; taken == kBatch && most != 0; most -= taken) {
+      std::uint32_t fenced = 0;
+      if (own) {
+        slot.latch.lock();
+      } else if (!slot.latch.lock_outside()) {
+        return;
       }
+      taken = take_due(slot, batch, std::min(kBatch, most), fenced);
+      own ? slot.latch.unlock() : slot.latch.unlock_outside();
+      for (std::uint32_t i = 0; i < taken; ++i) touch(batch[i]);
       bool prepared = false;
-      for (std::uint32_t i = 0; i < taken; ++i) {
-        if (batch[i].reclaimer->prepare == nullptr) continue;
-        batch[i].reclaimer->prepare(batch[i].context, batch[i].object);
-        prepared = true;
-      }
+      for (std::uint32_t i = fenced; i < taken; ++i) prepared |= prepare(batch[i]);
       if (prepared) (void)platform_.fence("reclaim.batch.dead"_site);
       for (std::uint32_t i = 0; i < taken; ++i) {
         batch[i].reclaimer->finish(batch[i].context, batch[i].object);
       }
     }
   }
-  // Threads end or fall idle with something in limbo: each collection also handles one more chunk.
-  void collect_others() noexcept {
+  // Threads end or fall idle with something in limbo. Looks at one more chunk, and takes over what
+  // the slots in it have left that have not retired since the last look. It counts as retired now.
+  [[gnu::noinline]] void inherit(Slot& own) noexcept {
     const std::uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
     const std::uint32_t made = chunks_made_.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
       Slot* slots = chunks_[(turn + i) % made].load(std::memory_order_acquire);
       if (slots == nullptr) continue;
       for (std::uint32_t s = 0; s < kChunk; ++s) {
-        if (size_of(slots[s]) != 0) collect(slots[s]);
+        Slot& slot = slots[s];
+        if (&slot == &own || size_of(slot) == 0) continue;
+        const std::uint32_t tail = slot.tail.load(std::memory_order_relaxed);
+        if (slot.tail_seen.exchange(tail, std::memory_order_relaxed) == tail) move(slot, own);
       }
       return;
     }
   }
-  std::uint32_t take_due(Slot& slot, Retired* batch, std::uint32_t room) noexcept {
-    LatchGuard guard(slot.latch);
+  void move(Slot& from, Slot& own) noexcept {
+    // Before the latch: the thread of the other slot may do the same with this one.
+    const std::uint32_t wanted = std::min(size_of(from), kMostInherited);
+    if (size_of(own) > kMaxLimbo / 2) return;
+    while (own.capacity - size_of(own) < wanted) {
+      if (!grow(own)) return;
+    }
+    if (!from.latch.lock_outside()) return;
+    const std::uint32_t head = from.head.load(std::memory_order_relaxed);
+    const std::uint32_t count = std::min(from.tail.load(std::memory_order_acquire) - head, wanted);
+    std::uint32_t tail = own.tail.load(std::memory_order_relaxed);
+    std::uint32_t moved = 0;
+    for (; moved < count; ++moved) {
+      Retired& object = at(own, tail) = at(from, head + moved);
+      object.epoch = epoch_.load(std::memory_order_seq_cst);
+      own.tail.store(++tail, std::memory_order_release);
+    }
+    take_away(from, moved);
+    from.latch.unlock_outside();
+  }
+  // Removes the first objects. The slot's latch is held.
+  static void take_away(Slot& slot, std::uint32_t taken) noexcept {
+    const std::uint32_t head = slot.head.load(std::memory_order_relaxed);
+    slot.fenced = head + std::max(slot.fenced - head, taken);
+    slot.prepared = head + std::max(slot.prepared - head, taken);
+    slot.head.store(head + taken, std::memory_order_release);
+  }
+  // Takes what is due. The first `fenced` objects of the batch need no other fence.
+  std::uint32_t take_due(Slot& slot, Retired* batch, std::uint32_t room,
+                         std::uint32_t& fenced) noexcept {
     const std::uint64_t now = epoch_.load(std::memory_order_seq_cst);
     const std::uint32_t head = slot.head.load(std::memory_order_relaxed);
     const std::uint32_t count = slot.tail.load(std::memory_order_acquire) - head;
     std::uint32_t taken = 0;
     for (; taken < room && taken < count; ++taken) {
-      const Retired& next = slot.limbo[(head + taken) & (slot.capacity - 1)];
+      const Retired& next = at(slot, head + taken);
       if (next.epoch + kGrace > now) break;
       PERDURE_ASSERT(P, "epoch.I2", taken == 0 || batch[taken - 1].epoch <= next.epoch);
       batch[taken] = next;
     }
-    slot.head.store(head + taken, std::memory_order_release);
+    fenced = std::min(slot.fenced - head, taken);
+    take_away(slot, taken);
     return taken;
   }
 
   P& platform_;
-  alignas(128) typename P::template Atomic<std::uint64_t> epoch_{2};
+  alignas(128) typename P::template Atomic<std::uint64_t> epoch_{kFirstEpoch};
   alignas(128) typename P::template Atomic<Slot*> chunks_[kMaxThreadSlots / kChunk] = {};
   typename P::template Atomic<std::uint32_t> chunks_made_{0};  // none at or after this number
   typename P::template Atomic<std::uint64_t> lost_{0};

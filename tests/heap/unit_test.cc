@@ -666,6 +666,50 @@ TEST(Epochs, LimboStaysSmall) {
   EXPECT_LE(most_in_limbo(1 << 20) << 20, std::uint64_t{32} << 20);
 }
 
+// No operation pays for many that came before it.
+TEST(Epochs, ARetirementFinishesFewObjects) {
+  using Domain = EpochDomain<RealPlatform>;
+  static std::uint64_t finished;
+  static std::uint64_t prepared;
+  finished = prepared = 0;
+  static constexpr Reclaimer kCount{[](void*, std::uint64_t) { ++prepared; },
+                                    [](void*, std::uint64_t) { ++finished; }};
+  RealPlatform platform;
+  platform.configure(FlushMode::cache_line, best_flush_instruction(), 0);
+  Domain epochs(platform);
+  const Counters before = thread_counters();
+  constexpr std::uint64_t kRetired = 50'000;
+  for (std::uint64_t i = 0; i < kRetired; ++i) {
+    const std::uint64_t finished_before = finished;
+    const std::uint64_t prepared_before = prepared;
+    const EpochGuard<RealPlatform> guard(epochs);
+    epochs.retire(kCount, nullptr, i);
+    ASSERT_LE(finished - finished_before, Domain::kAtOnce);
+    ASSERT_LE(prepared - prepared_before, Domain::kAtOnce);
+  }
+  EXPECT_GT(finished, kRetired - (Domain::kGrace + 2) * Domain::kAdvanceEvery);
+  EXPECT_LE(thread_counters().fences - before.fences,
+            kRetired / Domain::kBatch + 2 * kRetired / Domain::kAdvanceEvery);
+}
+
+// A thread that ends leaves its limbo to the threads that go on.
+TEST(Epochs, TheLimboOfAThreadThatEndedIsEmptied) {
+  using Domain = EpochDomain<RealPlatform>;
+  static constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};
+  RealPlatform platform;
+  Domain epochs(platform);
+  (void)RealPlatform::thread_slot();
+  in_another_thread([&] {
+    const EpochGuard<RealPlatform> guard(epochs);
+    for (int i = 0; i < 1000; ++i) epochs.retire(kNothing, nullptr, 1);
+  });
+  for (int i = 0; i < 100'000; ++i) {
+    const EpochGuard<RealPlatform> guard(epochs);
+    epochs.retire(kNothing, nullptr, 1);
+  }
+  EXPECT_LE(epochs.limbo_count(), (Domain::kGrace + 2) * Domain::kAdvanceEvery);
+}
+
 TEST(Epochs, AStalledReaderIsBoundedAndReported) {
   RealPlatform platform;
   EpochDomain<RealPlatform> epochs(platform);
