@@ -29,6 +29,7 @@ namespace detail {
 
 using Key = UntypedKey;
 using Value = UntypedValue;
+using Mutation = UntypedMutation;
 using VersionRange = perdure::VersionRange;
 
 struct Entry {
@@ -80,6 +81,29 @@ class Index {
   virtual Expected<bool> update(const Key& key, const Value& value) = 0;
   // Returns true if it removed the key, false if the key was absent.
   virtual Expected<bool> erase(const Key& key) = 0;
+  // Does all mutations, each atomically by itself, with cache misses overlapped and with one fence
+  // for several. Mutations of one key take effect in their order. Calls done(i, result) when
+  // mutations[i] has ended: what the single call would have returned. `done` is called in order,
+  // without a latch or guard.
+  virtual void write_many(std::span<const Mutation> mutations,
+                          FunctionRef<void(std::size_t, Expected<bool>)> done) {
+    for (std::size_t i = 0; i < mutations.size(); ++i) done(i, write_one(mutations[i]));
+  }
+  // The single call of a mutation.
+  Expected<bool> write_one(const Mutation& mutation) {
+    switch (mutation.kind) {
+      case MutationKind::put:
+        return put(mutation.key, mutation.value);
+      case MutationKind::insert:
+        return insert(mutation.key, mutation.value);
+      case MutationKind::update:
+        return update(mutation.key, mutation.value);
+      case MutationKind::erase:
+        return erase(mutation.key);
+    }
+    return fail(StatusCode::invalid_argument, "mutation kind %u is unknown",
+                static_cast<unsigned>(mutation.kind));
+  }
   // Calls visit(value) under the reader's guard and returns true; returns false if the key is
   // absent. Views in the value end with the callback. `visit` must not call a mutating function of
   // the same pool.

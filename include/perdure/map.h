@@ -45,6 +45,14 @@
 
 namespace perdure {
 
+// A mutation of Map::write_many(): the call that `kind` names, with these arguments.
+template <MapKey K, MapValue V>
+struct Mutation {
+  MutationKind kind = MutationKind::put;
+  K key{};
+  V value{};  // erase does not read it
+};
+
 template <MapKey K, MapValue V>
 class Map {
  public:
@@ -65,6 +73,37 @@ class Map {
   // Removes the key. present(): removed. absent(): nothing changed.
   Found erase(const K& key) { return detail::present_if(index_->erase(detail::to_key(key))); }
 
+  // Does all mutations. Each is atomic by itself: a crash leaves any of them whole or absent, and
+  // other threads may see some of them early. They are durable when the call returns. Mutations of
+  // one key take effect in their order. phast, for integer keys and word values, overlaps the cache
+  // misses of 16 mutations and waits for their write-backs together; other engines and types gain
+  // less. 16 to 256 mutations per call gain most.
+  // Calls done(i, found) in order, where `found` is what the single call would have returned.
+  // Returns ok if all succeeded, otherwise the first error; the rest is tried anyway.
+  template <class F>
+  Status write_many(std::span<const Mutation<K, V>> mutations, F&& done) {
+    Status first;
+    std::array<detail::Mutation, kBatch> batch;
+    for (std::size_t begin = 0; begin < mutations.size(); begin += kBatch) {
+      const std::size_t n = std::min(kBatch, mutations.size() - begin);
+      for (std::size_t i = 0; i < n; ++i) {
+        const Mutation<K, V>& mutation = mutations[begin + i];
+        batch[i] = {.kind = mutation.kind,
+                    .key = detail::to_key(mutation.key),
+                    .value = detail::to_value(mutation.value)};
+      }
+      index_->write_many({batch.data(), n}, [&](std::size_t i, Expected<bool> result) {
+        const Found found = detail::found_of(batch[i].kind, std::move(result));
+        if (!found.ok() && first.ok()) first = found.status();
+        done(begin + i, found);
+      });
+    }
+    return first;
+  }
+  Status write_many(std::span<const Mutation<K, V>> mutations) {
+    return write_many(mutations, [](std::size_t, const Found&) {});
+  }
+
   // Returns a copy of the value, or nothing if the key is absent.
   Expected<std::optional<Owned<V>>> get(const K& key) {
     return detail::owned_copy<V>(
@@ -83,6 +122,25 @@ class Map {
       visit(detail::from_value<V>(value));
     }));
   }
+  // Calls visit(i, value) for each keys[i] that is present, in order. Returns how many are present.
+  // Copies nothing; `visit` has the limits of that of read(). The cache misses of up to 64 lookups
+  // overlap. The lookups are not one atomic operation.
+  template <class F>
+  Expected<std::uint64_t> read_many(std::span<const K> keys, F&& visit) {
+    std::uint64_t present = 0;
+    std::array<detail::Key, kBatch> batch;
+    for (std::size_t begin = 0; begin < keys.size(); begin += kBatch) {
+      const std::size_t n = std::min(kBatch, keys.size() - begin);
+      for (std::size_t i = 0; i < n; ++i) batch[i] = detail::to_key(keys[begin + i]);
+      auto found = index_->read_many(std::span<const detail::Key>(batch.data(), n),
+                                     [&](std::size_t i, const detail::Value& value) {
+                                       visit(begin + i, detail::from_value<V>(value));
+                                     });
+      if (!found) return found;
+      present += *found;
+    }
+    return present;
+  }
   // Copies the value of each keys[i] into values[i]; values[i] is empty if the key is absent.
   // Returns how many keys are present. The cache misses of up to 64 lookups overlap; batches of 8
   // to 64 keys gain most. The lookups are not one atomic operation.
@@ -93,25 +151,12 @@ class Map {
       return fail(StatusCode::invalid_argument, "get_many: %zu keys, but room for %zu values",
                   keys.size(), values.size());
     }
-    std::uint64_t present = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) values[i].reset();
     bool copied = true;
-    std::array<detail::Key, kBatch> batch;
-    for (std::size_t begin = 0; begin < keys.size(); begin += kBatch) {
-      const std::size_t n = std::min(kBatch, keys.size() - begin);
-      for (std::size_t i = 0; i < n; ++i) {
-        batch[i] = detail::to_key(keys[begin + i]);
-        values[begin + i].reset();
-      }
-      auto found = index_->read_many(std::span<const detail::Key>(batch.data(), n),
-                                     [&](std::size_t i, const detail::Value& value) {
-                                       copied &= detail::attempt([&] {
-                                         values[begin + i].emplace(detail::from_value<V>(value));
-                                       });
-                                     });
-      if (!found) return found;
-      if (!copied) return fail(StatusCode::out_of_memory);
-      present += *found;
-    }
+    auto present = read_many(keys, [&](std::size_t i, const V& value) {
+      copied &= detail::attempt([&] { values[i].emplace(value); });
+    });
+    if (present && !copied) return fail(StatusCode::out_of_memory);
     return present;
   }
 

@@ -174,6 +174,10 @@ inline Found present_if(Expected<bool> done) noexcept {
 inline Found absent_if(Expected<bool> done) noexcept {
   return done ? Found(!*done) : Found(std::move(done.error()));
 }
+inline Found found_of(MutationKind kind, Expected<bool> done) noexcept {
+  const bool inserts = kind == MutationKind::put || kind == MutationKind::insert;
+  return inserts ? absent_if(std::move(done)) : present_if(std::move(done));
+}
 
 }  // namespace detail
 

@@ -57,6 +57,19 @@ class Store {
   Found read(std::string_view key, F&& visit) {
     return map_->read(key, std::forward<F>(visit));
   }
+  // As Map::write_many().
+  template <class F>
+  Status write_many(std::span<const Mutation<Bytes, Bytes>> mutations, F&& done) {
+    return map_->write_many(mutations, std::forward<F>(done));
+  }
+  Status write_many(std::span<const Mutation<Bytes, Bytes>> mutations) {
+    return map_->write_many(mutations);
+  }
+  // As Map::read_many().
+  template <class F>
+  Expected<std::uint64_t> read_many(std::span<const Bytes> keys, F&& visit) {
+    return map_->read_many(keys, std::forward<F>(visit));
+  }
   // As Map::get_many().
   Expected<std::uint64_t> get_many(std::span<const Bytes> keys,
                                    std::span<std::optional<std::string>> values) {

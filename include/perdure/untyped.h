@@ -22,6 +22,16 @@ struct UntypedValue {
   std::uint32_t word_size = 0;
 };
 
+// What a mutation of write_many() does: the same as the call of that name (map.h).
+enum class MutationKind : std::uint8_t { put, insert, update, erase };
+
+// A mutation of UntypedMap::write_many().
+struct UntypedMutation {
+  MutationKind kind = MutationKind::put;
+  UntypedKey key = {};
+  UntypedValue value = {};  // erase does not read it
+};
+
 // The number of a version of a map (versioned_map.h).
 using Version = std::uint64_t;
 

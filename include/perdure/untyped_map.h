@@ -126,6 +126,9 @@ class UntypedMap {
   Found erase(const UntypedKey& key);
   Found contains(const UntypedKey& key);
   Found read(const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit);
+  // As Map::write_many(). A mutation that does not fit the map's types fails by itself.
+  Status write_many(std::span<const UntypedMutation> mutations,
+                    FunctionRef<void(std::size_t, const Found&)> done);
   // Calls visit(i, value) for each keys[i] that is present. Returns how many are present.
   Expected<std::uint64_t> read_many(std::span<const UntypedKey> keys,
                                     FunctionRef<void(std::size_t, const UntypedValue&)> visit);

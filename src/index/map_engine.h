@@ -5,6 +5,17 @@
 //                                what find_fetched() reads, in steps of one cache miss each, so
 //                                that the misses of a group overlap
 //   find_fetched(group, i, visit)  the read of keys[i]
+// An engine that writes several mutations with one fence also has Pending (a mutation that holds
+// its latch), together() and, called in this order for up to kGroup mutations:
+//   latch(mutation, group, i, pending, result)  acquires the latch of keys[i] and decides what to
+//                          do. It waits for no other thread, because latches of earlier mutations
+//                          are held, and returns false if it would have to, or if the single call
+//                          must do it. Result: set, unless something fails later.
+//   store(pending)         the stores
+//   write_back(pending)    their write-backs. Returns false if there is nothing to fence
+//   settle()               the fence
+//   finish(pending, durable, result)  shows the effect, and releases the latch
+//   clean_up(pending)      what needs other latches
 #pragma once
 
 #include <algorithm>
@@ -27,6 +38,8 @@ class MapEngine : public Interface, public EngineInstance {
   using Codec = typename T::Codec;
   using Keys = std::span<const detail::Key>;
   using Visit = FunctionRef<void(const detail::Value&)>;
+  using Mutations = std::span<const detail::Mutation>;
+  using Done = FunctionRef<void(std::size_t, Expected<bool>)>;
   static constexpr std::size_t kGroup = 16;  // lookups of a read_many in flight
 
  public:
@@ -55,6 +68,14 @@ class MapEngine : public Interface, public EngineInstance {
   }
   Expected<bool> update(const detail::Key& key, const detail::Value& value) final {
     return engine().template write<Mode::update>(key, value);
+  }
+  void write_many(Mutations mutations, Done done) final {
+    for (std::size_t begin = 0; begin < mutations.size();) {
+      const Mutations some = mutations.subspan(begin, std::min(kGroup, mutations.size() - begin));
+      begin += write_some(some, [&, begin](std::size_t i, Expected<bool> result) {
+        done(begin + i, std::move(result));
+      });
+    }
   }
   Expected<bool> read(const detail::Key& key, Visit visit) final {
     EpochGuard<P> guard(context_.epochs);
@@ -213,6 +234,55 @@ class MapEngine : public Interface, public EngineInstance {
 
  private:
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }
+
+  // Prefetches what the mutations will read.
+  template <class Group>
+  Status fetch_for(Mutations mutations, Group& group) {
+    detail::Key keys[kGroup];
+    for (std::size_t i = 0; i < mutations.size(); ++i) keys[i] = mutations[i].key;
+    return engine().fetch(Keys(keys, mutations.size()), group);
+  }
+  // Does up to kGroup mutations. Returns how many.
+  std::size_t write_some(Mutations mutations, Done done) {
+    std::size_t together = 0;
+    if constexpr (requires { typename Engine::Pending; }) {
+      if (mutations.size() > 1 && engine().together()) together = write_together(mutations, done);
+      if (together == 0) done(0, this->write_one(mutations[0]));
+      return std::max<std::size_t>(together, 1);
+    } else {
+      if (mutations.size() > 1) {
+        const EpochGuard<P> guard(context_.epochs);
+        typename Engine::Group group;
+        if (guard.ok()) (void)fetch_for(mutations, group);
+      }
+      for (std::size_t i = 0; i < mutations.size(); ++i) done(i, this->write_one(mutations[i]));
+      return mutations.size();
+    }
+  }
+  // The first mutations, up to one that would have to wait or that must be done alone.
+  std::size_t write_together(Mutations mutations, Done done) {
+    Expected<bool> results[kGroup];
+    std::size_t n = 0;
+    {
+      EpochGuard<P> guard(context_.epochs);
+      if (!begin_mutation(guard, true).ok()) return 0;  // the single call says why
+      typename Engine::Group group;
+      typename Engine::Pending pending[kGroup];
+      if (!fetch_for(mutations, group).ok()) return 0;
+      while (n < mutations.size() &&
+             engine().latch(mutations[n], group, n, pending[n], results[n])) {
+        ++n;
+      }
+      bool wrote = false;
+      for (std::size_t i = 0; i < n; ++i) engine().store(pending[i]);
+      for (std::size_t i = 0; i < n; ++i) wrote |= engine().write_back(pending[i]);
+      const bool durable = !wrote || engine().settle();
+      for (std::size_t i = 0; i < n; ++i) engine().finish(pending[i], durable, results[i]);
+      for (std::size_t i = 0; i < n; ++i) engine().clean_up(pending[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) done(i, std::move(results[i]));
+    return n;
+  }
   [[gnu::cold]] static Status too_long(const char* what, std::size_t bytes,
                                        std::uint64_t most) noexcept {
     return Status::format(StatusCode::invalid_argument, "%s of %zu bytes; at most %llu are allowed",

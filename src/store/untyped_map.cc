@@ -211,6 +211,30 @@ Found UntypedMap::read(const UntypedKey& key, FunctionRef<void(const UntypedValu
   return detail::present_if(index_->read(key, visit));
 }
 
+Status UntypedMap::write_many(std::span<const UntypedMutation> mutations,
+                              FunctionRef<void(std::size_t, const Found&)> done) {
+  const auto wrong = [this](const UntypedMutation& m) {
+    return m.kind == MutationKind::erase ? accepts(types_, m.key) : accepts(types_, m.key, m.value);
+  };
+  Status first;
+  const auto tell = [&](std::size_t i, const Found& found) {
+    if (!found.ok() && first.ok()) first = found.status();
+    done(i, found);
+  };
+  for (std::size_t begin = 0; begin < mutations.size();) {
+    std::size_t end = begin;
+    Status refused;
+    while (end < mutations.size() && (refused = wrong(mutations[end])).ok()) ++end;
+    index_->write_many(
+        mutations.subspan(begin, end - begin), [&](std::size_t i, Expected<bool> result) {
+          tell(begin + i, detail::found_of(mutations[begin + i].kind, std::move(result)));
+        });
+    if (!refused.ok()) tell(end++, std::move(refused));
+    begin = end;
+  }
+  return first;
+}
+
 Expected<std::uint64_t> UntypedMap::read_many(
     std::span<const UntypedKey> keys, FunctionRef<void(std::size_t, const UntypedValue&)> visit) {
   for (const UntypedKey& key : keys) {

@@ -107,6 +107,87 @@ MAP_TEST(PointTest, EraseRemovesOnce) {
   EXPECT_EQ(this->map_->stats().entries, 1U);
 }
 
+// Each mutation of a call has the result of its single call, also where one key occurs several
+// times, and the map has the same content afterwards.
+MAP_TEST(PointTest, WriteManyIsTheSingleCallsInTheirOrder) {
+  using K = typename TestFixture::KeyType;
+  using V = typename TestFixture::ValueType;
+  constexpr std::uint64_t kKeys = 300;
+  std::map<std::uint64_t, std::uint64_t> model;
+  Rng random;
+  for (const std::size_t n : {1UL, 2UL, 16UL, 17UL, 64UL, 65UL, 1000UL, 1000UL, 1000UL}) {
+    std::vector<std::uint64_t> numbers(n);
+    std::vector<typename TestFixture::OwnedK> keys(n);
+    std::vector<typename TestFixture::OwnedV> values(n);
+    std::vector<Mutation<K, V>> mutations(n);
+    std::vector<bool> wanted(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      numbers[i] = i % 7 == 3 && i > 0 ? numbers[i - 1] : random() % kKeys;
+      const std::uint64_t value = random() % 1000;
+      keys[i] = this->key(numbers[i]);
+      values[i] = this->value(value);
+      mutations[i] = {.kind = static_cast<MutationKind>(random() % 4),
+                      .key = K(keys[i]),
+                      .value = V(values[i])};
+      wanted[i] = model.contains(numbers[i]);
+      switch (mutations[i].kind) {
+        case MutationKind::put:
+          model[numbers[i]] = value;
+          break;
+        case MutationKind::insert:
+          model.try_emplace(numbers[i], value);
+          break;
+        case MutationKind::update:
+          if (wanted[i]) model[numbers[i]] = value;
+          break;
+        case MutationKind::erase:
+          model.erase(numbers[i]);
+          break;
+      }
+    }
+    std::size_t ended = 0;
+    const Status s = this->map_->write_many(mutations, [&](std::size_t i, const Found& found) {
+      EXPECT_EQ(i, ended++);
+      EXPECT_TRUE(found.ok()) << found.status().message();
+      EXPECT_EQ(found.present(), wanted[i]) << i;
+    });
+    EXPECT_TRUE(s.ok()) << s.message();
+    EXPECT_EQ(ended, n);
+    for (std::uint64_t i = 0; i < kKeys; ++i) {
+      const auto found = model.find(i);
+      const auto seen = this->find(i);
+      ASSERT_EQ(seen.has_value(), found != model.end()) << i;
+      if (seen) {
+        ASSERT_TRUE(this->holds(i, found->second)) << i;
+      }
+    }
+  }
+  EXPECT_TRUE(this->map_->write_many({}).ok());
+}
+
+// One mutation that is refused does not stop the others.
+MAP_TEST(PointTest, WriteManyReportsTheFirstError) {
+  using K = typename TestFixture::KeyType;
+  using V = typename TestFixture::ValueType;
+  if constexpr (std::same_as<K, std::string_view>) {
+    const std::string huge(kMaxKeyBytes + 1, 'k');
+    const auto first = this->key(1);
+    const auto last = this->key(2);
+    const auto value = this->value(1);
+    const Mutation<K, V> mutations[] = {{.key = K(first), .value = V(value)},
+                                        {.key = huge, .value = V(value)},
+                                        {.key = K(last), .value = V(value)}};
+    std::vector<StatusCode> codes;
+    const Status s = this->map_->write_many(mutations, [&](std::size_t, const Found& found) {
+      codes.push_back(found.status().code());
+    });
+    EXPECT_EQ(s, StatusCode::invalid_argument);
+    EXPECT_EQ(codes, (std::vector{StatusCode::ok, StatusCode::invalid_argument, StatusCode::ok}));
+    EXPECT_TRUE(this->holds(1, 1));
+    EXPECT_TRUE(this->holds(2, 1));
+  }
+}
+
 MAP_TEST(PointTest, ReadCallsBackOnceWithTheValueAndNeverForAbsentKeys) {
   using K = typename TestFixture::KeyType;
   using V = typename TestFixture::ValueType;

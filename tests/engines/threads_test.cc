@@ -299,5 +299,44 @@ TEST_P(Races, P9_UpdatesDuringSplits) {
   }
 }
 
+// Threads change the same keys by write_many(), each in an order of its own, so that a group of one
+// thread meets locks of another. Of the inserts of a key exactly one succeeds, and of its erases.
+TEST_P(Races, WriteManyOfTheSameKeys) {
+  PERDURE_TRACE_SEED();
+  auto map = open_map<std::uint64_t, std::uint64_t>(0);
+  constexpr int kThreads = 4;
+  constexpr std::uint64_t kKeys = 96;  // a few leaves
+  const std::uint64_t rounds = scaled(600, 100, 40);
+  std::vector<std::atomic<int>> changed(kKeys);
+  std::barrier turn(kThreads, [&]() noexcept {
+    for (std::uint64_t key = 0; key < kKeys; ++key) {
+      if (changed[key].exchange(0) != 1)
+        violations_.add("not changed once: " + std::to_string(key));
+    }
+  });
+  Team team(violations_);
+  for (int t = 0; t < kThreads; ++t) {
+    team.start([&, t] {
+      std::vector<Mutation<std::uint64_t, std::uint64_t>> mutations(kKeys);
+      for (std::uint64_t round = 0; round < 2 * rounds; ++round) {
+        const bool inserts = round % 2 == 0;
+        for (std::uint64_t i = 0; i < kKeys; ++i) {
+          const std::uint64_t step = 2 * (round + static_cast<std::uint64_t>(t)) + 1;
+          mutations[i] = {.kind = inserts ? MutationKind::insert : MutationKind::erase,
+                          .key = i * (step % 3 == 0 ? step + 2 : step) % kKeys,
+                          .value = round};
+        }
+        const Status s = map.write_many(mutations, [&](std::size_t i, const Found& found) {
+          if (inserts ? found.absent() : found.present()) ++changed[mutations[i].key];
+        });
+        if (!s.ok()) violations_.add(std::string(s.message()));
+        turn.arrive_and_wait();
+      }
+    });
+  }
+  team.join();
+  EXPECT_EQ(map.count(), 0U);
+}
+
 }  // namespace
 }  // namespace perdure::test
