@@ -174,6 +174,12 @@ class alignas(128) Worker {
         return loop(n, 1, [this](std::size_t i) { update(i); });
       case OpKind::erase:
         return loop(n, 1, [this](std::size_t i) { erase(i); });
+      case OpKind::insert_many:
+        return loop_many(OpKind::insert);
+      case OpKind::update_many:
+        return loop_many(OpKind::update);
+      case OpKind::erase_many:
+        return loop_many(OpKind::erase);
       case OpKind::scan:
         return loop(n, 1, [this](std::size_t i) { scan(i, kScanLength); });
       case OpKind::read_modify_write:
@@ -187,6 +193,29 @@ class alignas(128) Worker {
       case OpKind::snapshot:
         return loop(n, 1, [this](std::size_t i) { snapshot(i); });
     }
+  }
+
+  // As loop(), for calls of several operations of one kind.
+  void loop_many(OpKind kind) {
+    const std::size_t most = phase_.together;
+    keys_.resize(most);
+    value_refs_.resize(most);
+    scratches_.resize(most, values_.scratch());
+    loop((block_.size() + most - 1) / most, most,
+         [&](std::size_t call) { write_many(kind, call * most); });
+  }
+  void write_many(OpKind kind, std::size_t begin) {
+    const std::size_t n = std::min<std::size_t>(phase_.together, block_.size() - begin);
+    const std::uint8_t generation = kind == OpKind::update ? phase_.generation : 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      keys_[i] = block_.key(begin + i);
+      if (kind != OpKind::erase) {
+        value_refs_[i] = values_.make(block_.words[begin + i], generation, scratches_[i]);
+      }
+    }
+    const Outcome outcome = session_->write_many(kind, std::span(keys_).first(n),
+                                                 std::span<const ValueRef>(value_refs_).first(n));
+    count(outcome, kind == OpKind::insert ? unexpected_ : missing_);
   }
 
   void mixed(std::size_t i) {
@@ -323,6 +352,10 @@ class alignas(128) Worker {
   const ValueCodec& values_;
   Session* session_ = nullptr;
   std::string scratch_;
+  // Of a call of write_many.
+  std::vector<KeyRef> keys_;
+  std::vector<ValueRef> value_refs_;
+  std::vector<std::string> scratches_;
   std::uint8_t newest_;
   std::uint64_t interval_ns_;
   std::size_t sample_every_;

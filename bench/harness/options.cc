@@ -53,6 +53,7 @@ struct Raw {
   std::string records = "1M";
   std::string operations;
   std::uint32_t threads = 1;
+  std::uint64_t batch = 64;
   std::string distribution = "uniform";
   std::string key = "u64";
   std::string value = "u64";
@@ -94,13 +95,15 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option(
       "--workload", raw.workloads,
       "phases, which run in the given order: load insert read read_batch read_missing update "
-      "delete scan "
+      "delete insert_many update_many delete_many scan "
       "churn ycsb_a .. ycsb_f, separated by commas (load,insert,read,update,delete); for engines "
       "with versions also tag (insert, then tag) read_version history snapshot (one per "
       "thread; --operations counts keys)");
   app.add_option("--records", raw.records, "keys that load inserts (1M)");
   app.add_option("--operations", raw.operations,
                  "operations of every other phase (same as --records)");
+  app.add_option("--batch", raw.batch,
+                 "operations in one call of insert_many, update_many, delete_many (64)");
   app.add_option("--threads", raw.threads, "threads (1)");
   app.add_option("--distribution", raw.distribution,
                  "uniform, zipfian, latest, sequential or clustered (uniform)");
@@ -262,6 +265,7 @@ Result<void> judge_work(const Raw& raw, BenchOptions& options) {
   options.work = {.records = *records,
                   .operations = *operations,
                   .threads = raw.threads,
+                  .together = raw.batch,
                   .distribution = *distribution,
                   .seed = raw.seed};
   if (raw.threads == 0 || raw.threads > kMaxThreads) {

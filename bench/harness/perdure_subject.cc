@@ -91,6 +91,24 @@ class MapSession : public Session {
     return present(map_->read(to_map_key<K>(key), [&](const V& value) { visit(from_map(value)); }));
   }
 
+  Outcome write_many(OpKind kind, std::span<const KeyRef> keys,
+                     std::span<const ValueRef> values) override {
+    mutations_.resize(keys.size());
+    const MutationKind mutation = kind == OpKind::insert   ? MutationKind::insert
+                                  : kind == OpKind::update ? MutationKind::update
+                                                           : MutationKind::erase;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      mutations_[i] = {.kind = mutation, .key = to_map_key<K>(keys[i])};
+      if (kind != OpKind::erase) mutations_[i].value = to_map_value<V>(values[i]);
+    }
+    bool expected = true;
+    const Status s = map_->write_many(mutations_, [&](std::size_t, const Found& found) {
+      expected &= kind == OpKind::insert ? found.absent() : found.present();
+    });
+    if (!s.ok()) return fail(std::string(s.message()));
+    return expected ? Outcome::yes : Outcome::no;
+  }
+
   Outcome read_batch(std::span<const KeyRef> keys,
                      FunctionRef<void(std::size_t, const ValueRef&)> visit) override {
     std::array<K, kBatchLength> batch;
@@ -158,6 +176,7 @@ class MapSession : public Session {
   OrderedMap<K, V>* ordered_;      // null: the engine keeps no order
   VersionedMap<K, V>* versioned_;  // null: no workload needs versions
   std::array<std::optional<Owned<V>>, kBatchLength> found_;
+  std::vector<Mutation<K, V>> mutations_;
 };
 
 template <MapKey K, MapValue V>

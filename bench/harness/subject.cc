@@ -1,6 +1,20 @@
 #include "bench/harness/subject.h"
 
+#include "bench/workloads/work.h"
+
 namespace perdure::bench {
+
+Outcome Session::write_many(OpKind kind, std::span<const KeyRef> keys,
+                            std::span<const ValueRef> values) {
+  Outcome first = Outcome::yes;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Outcome outcome = kind == OpKind::insert   ? insert(keys[i], values[i])
+                            : kind == OpKind::update ? update(keys[i], values[i])
+                                                     : erase(keys[i]);
+    if (first == Outcome::yes) first = outcome;
+  }
+  return first;
+}
 
 Outcome Session::read_batch(std::span<const KeyRef> keys,
                             FunctionRef<void(std::size_t, const ValueRef&)> visit) {

@@ -45,6 +45,8 @@ class ScanTally {
   std::uint64_t touched_ = 0;  // the compiler must not remove the loads of values
 };
 
+enum class OpKind : std::uint8_t;  // bench/workloads/work.h
+
 class Session {
  public:
   virtual ~Session() = default;
@@ -57,6 +59,10 @@ class Session {
   // `no`: the key is absent. Engines that cannot tell return `yes`.
   virtual Outcome update(const KeyRef& key, const ValueRef& value) = 0;
   virtual Outcome erase(const KeyRef& key) = 0;
+  // Operations of one kind: insert, update or erase. The results of all must be
+  // `yes`; otherwise returns the first other one. The default does them one by one.
+  virtual Outcome write_many(OpKind kind, std::span<const KeyRef> keys,
+                             std::span<const ValueRef> values);
   // The views are valid during the callback.
   virtual Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) = 0;
   // Calls visit(i, value) for every present key. The default looks the keys up one by one.

@@ -16,7 +16,7 @@ namespace {
 
 using enum Workload;
 
-constexpr std::array<std::pair<std::string_view, Workload>, 19> kWorkloads = {{
+constexpr std::array<std::pair<std::string_view, Workload>, 22> kWorkloads = {{
     {"load", load},
     {"insert", insert},
     {"read", read},
@@ -24,6 +24,9 @@ constexpr std::array<std::pair<std::string_view, Workload>, 19> kWorkloads = {{
     {"read_missing", read_missing},
     {"update", update},
     {"delete", erase},
+    {"insert_many", insert_many},
+    {"update_many", update_many},
+    {"delete_many", erase_many},
     {"scan", scan},
     {"churn", churn},
     {"tag", tag},
@@ -59,6 +62,12 @@ OpKind uniform_kind(Workload workload) noexcept {
       return OpKind::update;
     case erase:
       return OpKind::erase;
+    case insert_many:
+      return OpKind::insert_many;
+    case update_many:
+      return OpKind::update_many;
+    case erase_many:
+      return OpKind::erase_many;
     case scan:
       return OpKind::scan;
     case tag:
@@ -95,7 +104,13 @@ OpKind op_kind(YcsbOperation operation) noexcept {
 }
 
 bool writes_values(OpKind kind) noexcept {
-  return kind == OpKind::update || kind == OpKind::read_modify_write;
+  return kind == OpKind::update || kind == OpKind::update_many || kind == OpKind::read_modify_write;
+}
+
+bool erases(Workload workload) noexcept { return workload == erase || workload == erase_many; }
+bool updates(Workload workload) noexcept { return workload == update || workload == update_many; }
+bool inserts(Workload workload) noexcept {
+  return workload == load || workload == insert || workload == insert_many || workload == tag;
 }
 
 // A random permutation of [0, n).
@@ -160,6 +175,9 @@ KeyScheme key_scheme(Distribution distribution, std::span<const Workload> worklo
 Result<void> validate_work(const WorkOptions& options, std::span<const Workload> workloads) {
   if (options.records == 0) return failure(kExitUsage, "--records must be at least 1");
   if (options.operations == 0) return failure(kExitUsage, "--operations must be at least 1");
+  if (options.together == 0 || options.together > kMostTogether) {
+    return failure(kExitUsage, fmt::format("--batch must be 1 to {}", kMostTogether));
+  }
   std::uint64_t present = 0;
   std::uint64_t used = 0;
   std::uint64_t generations = 0;
@@ -167,7 +185,7 @@ Result<void> validate_work(const WorkOptions& options, std::span<const Workload>
   bool tagged = false;
   for (const Workload workload : workloads) {
     const std::string_view name = workload_name(workload);
-    const bool adds = workload == load || workload == insert || workload == tag;
+    const bool adds = inserts(workload);
     const std::uint64_t count = workload == load ? options.records : options.operations;
     if (!adds && present == 0) {
       return failure(kExitUsage,
@@ -187,13 +205,13 @@ Result<void> validate_work(const WorkOptions& options, std::span<const Workload>
                                  "delete or churn",
                                  name));
     }
-    if (workload == erase) {
+    if (erases(workload)) {
       if (options.operations > present) {
         return failure(
             kExitUsage,
-            fmt::format("delete removes distinct keys: --operations {} exceeds the {} keys "
-                        "present at that point of the list",
-                        options.operations, present));
+            fmt::format("{} removes distinct keys: --operations {} exceeds the {} keys present at "
+                        "that point of the list",
+                        name, options.operations, present));
       }
       present -= options.operations;
       gaps = true;
@@ -208,7 +226,7 @@ Result<void> validate_work(const WorkOptions& options, std::span<const Workload>
     if (adds) present += count;
     // Every YCSB mix and churn insert at most once per operation.
     if (adds || is_ycsb(workload) || workload == churn) used += count;
-    generations += workload == update || is_ycsb(workload) ? 1 : 0;
+    generations += updates(workload) || is_ycsb(workload) ? 1 : 0;
   }
   if (used > std::numeric_limits<std::uint32_t>::max()) {
     return failure(kExitUsage, "more than 2^32 keys in one run: lower --records or --operations");
@@ -224,11 +242,12 @@ Phase WorkMaker::make(Workload workload, const Ledger& ledger) {
   ++phase_;
   Phase phase{
       .workload = workload, .kind = uniform_kind(workload), .operations = options_.operations};
+  phase.together = options_.together;
   phase.blocks.resize(options_.threads);
-  if (workload == update || is_ycsb(workload)) phase.generation = ++generation_;
+  if (updates(workload) || is_ycsb(workload)) phase.generation = ++generation_;
   if (workload == tag && !untagged_) untagged_ = ledger.used();
   phase.untagged = untagged_.value_or(0);
-  if (workload == load || workload == insert || workload == tag) {
+  if (inserts(workload)) {
     make_fresh(phase, ledger, workload == load ? options_.records : options_.operations);
   } else if (workload == churn) {
     make_churn(phase, ledger);
@@ -290,7 +309,7 @@ std::vector<std::uint32_t> WorkMaker::choose(const Ledger& ledger, std::uint64_t
 
 void WorkMaker::make_chosen(Phase& phase, const Ledger& ledger) {
   const std::vector<std::uint32_t> chosen =
-      choose(ledger, options_.operations, phase.workload == erase);
+      choose(ledger, options_.operations, erases(phase.workload));
   split(phase, options_.operations, [&](std::uint64_t i) { return chosen[i]; });
 }
 
@@ -380,8 +399,8 @@ void WorkMaker::commit(const Phase& phase, Ledger& ledger) {
   for (const WorkBlock& block : phase.blocks) {
     for (std::size_t i = 0; i < block.indexes.size(); ++i) {
       const OpKind kind = phase.mixed ? block.kinds[i] : phase.kind;
-      if (kind == OpKind::insert || kind == OpKind::tag) ++added;
-      if (kind == OpKind::erase) erased.push_back(block.indexes[i]);
+      if (kind == OpKind::insert || kind == OpKind::insert_many || kind == OpKind::tag) ++added;
+      if (kind == OpKind::erase || kind == OpKind::erase_many) erased.push_back(block.indexes[i]);
       if (writes_values(kind)) updated.push_back(block.indexes[i]);
     }
   }

@@ -23,6 +23,9 @@ enum class Workload : std::uint8_t {
   read_missing,
   update,
   erase,  // named "delete"
+  insert_many,
+  update_many,
+  erase_many,  // named "delete_many"
   scan,
   churn,
   tag,
@@ -56,6 +59,9 @@ enum class OpKind : std::uint8_t {
   read_missing,
   update,
   erase,
+  insert_many,
+  update_many,
+  erase_many,
   scan,
   read_modify_write,
   tag,  // an insert, then a tag
@@ -65,7 +71,8 @@ enum class OpKind : std::uint8_t {
 };
 
 inline constexpr std::uint64_t kScanLength = 50;
-inline constexpr std::uint64_t kBatchLength = 16;
+inline constexpr std::uint64_t kBatchLength = 16;  // of read_batch
+inline constexpr std::uint64_t kMostTogether = 4096;
 
 // One thread's operations, in order. `bytes` is empty if keys are integers. `kinds` and `lengths`
 // are empty if all operations have the phase's kind and length.
@@ -89,6 +96,7 @@ struct Phase {
   OpKind kind = OpKind::read;  // unless the blocks have `kinds`
   bool mixed = false;
   std::uint64_t operations = 0;
+  std::uint64_t together = 1;    // operations of one call: of insert_many, update_many, delete_many
   std::uint8_t generation = 0;   // of the values that it writes
   std::uint64_t untagged = 0;    // keys with lower indexes were present before the first tag
   std::uint64_t least_keys = 0;  // the fewest keys that a version can have, for snapshots
@@ -100,6 +108,7 @@ struct WorkOptions {
   std::uint64_t records = 0;
   std::uint64_t operations = 0;
   std::uint32_t threads = 1;
+  std::uint64_t together = 64;
   Distribution distribution = Distribution::uniform;
   std::uint64_t seed = 0;
 };
