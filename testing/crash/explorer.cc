@@ -273,9 +273,9 @@ void Explorer::operate(Run& run, const Op& op) {
   }
   set_context(run, run.path, nullptr);
   Model after = run.expected.candidates.front();
+  for (Model& outcome : outcomes(after, op)) run.expected.candidates.push_back(std::move(outcome));
   const bool expected = apply_to(after, op);
   run.memory.mark_recent();
-  if (after != run.expected.candidates.front()) run.expected.candidates.push_back(after);
   expect(run);
   const auto result = run.subject->apply(op);
   if (!result && result.error() == StatusCode::pool_full) {

@@ -100,6 +100,12 @@ class MapSubject : public Subject, private PoolMaps {
       }
       return true;
     }
+    if (op.kind == OpKind::many) {
+      bool odd = false;
+      Status s = write_many(op.parts, [&](std::size_t, bool result) { odd ^= result; });
+      if (!s.ok()) return fail(std::move(s));
+      return odd;
+    }
     perdure::detail::Index& index = maps_[map_of(op.key)]->index();
     const std::string key_text = stored(op.key, 2 * kHalf);
     const std::string value_text = stored(op.value, 2 * kHalf - 1);
@@ -117,6 +123,34 @@ class MapSubject : public Subject, private PoolMaps {
       default:
         return index.read(key, [](const perdure::detail::Value&) {});
     }
+  }
+  // All parts are of one map.
+  Status write_many(const std::vector<Op>& parts,
+                    const std::function<void(std::size_t, bool)>& done) override {
+    using Kind = MutationKind;
+    std::vector<std::string> texts;
+    texts.reserve(2 * parts.size());
+    std::vector<perdure::detail::Mutation> mutations;
+    for (const Op& part : parts) {
+      const Kind kind = part.kind == OpKind::insert   ? Kind::insert
+                        : part.kind == OpKind::upsert ? Kind::put
+                        : part.kind == OpKind::update ? Kind::update
+                                                      : Kind::erase;
+      texts.push_back(stored(part.key, 2 * kHalf));
+      texts.push_back(stored(part.value, 2 * kHalf - 1));
+      mutations.push_back(
+          {.kind = kind, .key = key_of(texts[texts.size() - 2]), .value = value_of(texts.back())});
+    }
+    Status failure;
+    maps_[map_of(parts.front().key)]->index().write_many(mutations,
+                                                         [&](std::size_t i, Expected<bool> result) {
+                                                           if (result) {
+                                                             done(i, *result);
+                                                           } else {
+                                                             failure = std::move(result.error());
+                                                           }
+                                                         });
+    return failure;
   }
   // Scans the first map only.
   using Subject::scan;

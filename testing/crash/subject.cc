@@ -25,10 +25,13 @@ std::string printable(std::string_view bytes) {
 
 std::string describe(const Op& op) {
   static constexpr const char* kNames[] = {
-      "insert",  "upsert", "update",     "erase",    "find",      "drop",    "sync",
-      "compact", "reopen", "background", "scan",     "scan back", "iterate", "iterate back",
-      "reclaim", "tag",    "trim",       "rollback", "scan at",   "diff",    "history"};
+      "insert",  "upsert",       "update",  "erase",      "find", "drop",
+      "sync",    "compact",      "reopen",  "background", "scan", "scan back",
+      "iterate", "iterate back", "reclaim", "tag",        "trim", "rollback",
+      "scan at", "diff",         "history", "many:"};
   std::string out = kNames[static_cast<int>(op.kind)];
+  for (const Op& part : op.parts) out += " " + describe(part) + ";";
+  if (op.kind == OpKind::many) return out;
   if (op.kind >= OpKind::sync && op.kind <= OpKind::reclaim) return out;
   out += " " + printable(op.key);
   if (op.kind <= OpKind::update) out += " = " + printable(op.value);
@@ -43,6 +46,11 @@ Status Subject::scan(bool reverse, const std::string& bound, const Deliver& deli
     if (bound.empty() || (reverse ? key < bound : key >= bound)) deliver(key, value);
   }
   return {};
+}
+
+Status Subject::write_many(const std::vector<Op>& /*parts*/,
+                           const std::function<void(std::size_t, bool)>& /*done*/) {
+  return fail(StatusCode::unsupported, "this subject has no write_many").error();
 }
 
 Expected<std::optional<std::string>> Subject::iterate(bool /*reverse*/, const std::string& /*turn*/,
@@ -147,8 +155,31 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::diff:
     case OpKind::history:
       return true;
+    case OpKind::many: {
+      bool odd = false;
+      for (const Op& part : op.parts) odd ^= apply_to(model, part);
+      return odd;
+    }
   }
   return false;
+}
+
+std::vector<Model> outcomes(const Model& before, const Op& op) {
+  std::vector<Model> all = {before};
+  const auto add = [&](const Op& part) {
+    for (std::size_t i = 0, n = all.size(); i < n; ++i) {
+      Model after = all[i];
+      (void)apply_to(after, part);
+      if (std::ranges::find(all, after) == all.end()) all.push_back(std::move(after));
+    }
+  };
+  if (op.kind == OpKind::many) {
+    for (const Op& part : op.parts) add(part);
+  } else {
+    add(op);
+  }
+  all.erase(all.begin());
+  return all;
 }
 
 namespace {

@@ -47,11 +47,15 @@ enum class OpKind : std::uint8_t {
   scan_at,
   diff,
   history,
+  // One call of write_many() with the mutations in `parts`. Returns whether the number of parts
+  // that returned true is odd.
+  many,
 };
 struct Op {
   OpKind kind = OpKind::find;
-  std::string key;
-  std::string value;
+  std::string key = {};
+  std::string value = {};
+  std::vector<Op> parts = {};
 };
 std::string describe(const Op& op);
 
@@ -68,6 +72,9 @@ std::string printable(std::string_view bytes);
 
 // Applies the operation to the model. Returns what the operation must return.
 bool apply_to(Model& model, const Op& op);
+// Returns what a crash during the operation may leave besides `before`: the operation done, or, of
+// `many`, any of its parts.
+std::vector<Model> outcomes(const Model& before, const Op& op);
 
 // Splitmix64: seedable, the same on every machine.
 class Random {
@@ -106,6 +113,9 @@ class Subject {
   // apply() without the upkeep between the operations of a single-threaded workload. Any number of
   // simulated threads may be inside.
   virtual Expected<bool> call(const Op& op) { return apply(op); }
+  // The parts of OpKind::many. Calls done(i, result) when a part has ended.
+  virtual Status write_many(const std::vector<Op>& parts,
+                            const std::function<void(std::size_t, bool)>& done);
   // The calling thread does a step of background work, if any is due.
   virtual void background() {}
   // Delivers every entry, backwards if asked. `bound`, for ordered structures: the first key or,

@@ -60,6 +60,19 @@ inline Op bytes_word_op(Random& random) {
   return op;
 }
 
+// Calls of write_many() between single mutations, with 2 to `most` of them.
+inline OpSource together(OpSource source, std::uint64_t most) {
+  return [source = std::move(source), most](Random& random) -> Op {
+    if (random.one_in(3)) return source(random);
+    Op op{.kind = OpKind::many};
+    for (std::uint64_t n = 2 + random.below(most - 1); op.parts.size() < n;) {
+      Op part = source(random);
+      if (part.kind != OpKind::find) op.parts.push_back(std::move(part));
+    }
+    return op;
+  };
+}
+
 // Adds a close and reopen in one step of eight.
 inline OpSource reopening(OpSource source) {
   return [source = std::move(source)](Random& random) -> Op {

@@ -279,6 +279,7 @@ bool Interleaver::start() {
   for (const auto& thread : options_.threads) {
     for (const Op& op : thread) {
       if (op.kind <= OpKind::find) keys.insert(op.key);
+      for (const Op& part : op.parts) keys.insert(part.key);
     }
   }
   if (subject_->versions()) {
@@ -317,6 +318,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
   }
   if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) return scan(thread, op);
   if (op.kind == OpKind::iterate || op.kind == OpKind::iterate_back) return iterate(thread, op);
+  if (op.kind == OpKind::many) return write_many(thread, op);
   const std::size_t call = history_.call(thread, op);
   if (op.kind == OpKind::find || (subject_->versions() && op.kind >= OpKind::tag)) {
     std::string value;
@@ -335,6 +337,15 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
   } else {
     history_.returned(call, *result);
   }
+}
+
+// Each part is an operation of its own, from the call of write_many() until its result.
+void Interleaver::write_many(std::uint32_t thread, const Op& op) {
+  std::vector<std::size_t> calls;
+  for (const Op& part : op.parts) calls.push_back(history_.call(thread, part));
+  const Status s = subject_->write_many(
+      op.parts, [&](std::size_t i, bool result) { history_.returned(calls[i], result); });
+  if (!s.ok()) broken_ = describe(op) + ": " + std::string(s.message());
 }
 
 void Interleaver::scan(std::uint32_t thread, const Op& op) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "testing/crash/subject.h"
@@ -36,6 +37,8 @@ inline Op iterate_back(std::uint64_t turn) { return {OpKind::iterate_back, integ
 inline Op reclaim() { return {OpKind::reclaim, {}, {}}; }
 inline Op background() { return {OpKind::background, {}, {}}; }
 inline Op reopen() { return {OpKind::reopen, {}, {}}; }
+
+inline Op many(Ops parts) { return {.kind = OpKind::many, .parts = std::move(parts)}; }
 
 inline Ops with(Ops ops, const Ops& more) {
   ops.insert(ops.end(), more.begin(), more.end());
