@@ -196,6 +196,23 @@ void add_threes(RaceList& races) {
 
 }  // namespace
 
+// Mutations that share a fence, beside others of the same keys and leaves. The first leaf holds the
+// keys up to 40.
+void add_many(RaceList& races) {
+  const auto add = adder(races, words(), kFewer);
+  add("Many_BesideAFind", tens(3),
+      {{many({insert(15, 1), update(20, 2), erase(30)})}, {find(15), find(20), find(30)}});
+  add("Many_BesideAScan", tens(3), {{many({insert(15, 1), erase(20), update(30, 2)})}, {scan()}});
+  add("Many_CrossingKeys", tens(3),
+      {{many({update(10, 1), update(20, 2)})}, {many({update(20, 3), update(10, 4)}), find(10)}});
+  add("Many_OneKeyTwice", tens(2),
+      {{many({insert(15, 1), update(15, 2), erase(15)})}, {upsert(15, 3), find(15)}});
+  add("Many_LastSlotOfALeaf", tens(3),
+      {{many({insert(35, 1), insert(36, 2)})}, {insert(37, 3), find(35)}}, 48);
+  add("Many_EmptiesALeaf", nearly_empty_leaf(),
+      {{many({erase(80), insert(65, 1)})}, {insert(55, 2), find(65)}}, 48);
+}
+
 RaceList phast_races() {
   RaceList races;
   add_pairs(races, "P1c_X3_G1_P2_P9_P11_H7", 5);
@@ -206,6 +223,7 @@ RaceList phast_races() {
   add_unlinks(races);
   add_strings(races);
   add_threes(races);
+  add_many(races);
   return races;
 }
 

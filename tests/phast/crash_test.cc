@@ -25,6 +25,15 @@ TEST(PhastCrash, P1a_SlotReuse) {
                   {"phast.insert.entry", "phast.erase.entry", "phast.update.value"});
 }
 
+// Mutations of one call reach the medium in any subset until their fence, each whole or absent.
+TEST(PhastCrash, MutationsOfOneCall) {
+  explore_exactly({many({insert(5, 1), insert(6, 2), insert(7, 3), insert(8, 4)}),
+                   many({update(5, 5), erase(6), insert(9, 6), update(10, 7)}),
+                   many({erase(5), insert(6, 8), erase(7), update(8, 9)}),
+                   many({erase(6), erase(8), erase(9), insert(5, 10)})},
+                  {"phast.many.entry"});
+}
+
 // 1d, P3: the new leaf's block was a leaf before; every line of it is durable before the link.
 TEST(PhastCrash, P3_NewLeafWholeLines) {
   std::vector<Op> ops = churn(12, 2);

@@ -8,7 +8,7 @@
 //   slots of deleted entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), ordered/inner.h (DRAM levels).
 // PARTS  layers, each on the one before: state.h, lookup.h, structure.h (split, unlink), write.h,
-//   scan.h, recovery.h, check.h, this.
+//   many.h (write_many), scan.h, recovery.h, check.h, this.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   phast.I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to
 //         the partition's own, except that a half-done split leaves two neighbours with one bound.
@@ -30,6 +30,8 @@
 //   update  stripe -> value word (LP) -> F S (PP) -> release. 1F 1S; by record (k+1)F 2S.
 //   erase   stripe -> commit word 0 (LP) -> version -> F S (PP) -> fingerprint 0 -> release, and
 //           the slot is free. 1F 1S.
+//   many    of words with integer keys, up to 16: all stripes, all stores, F each, one S (PP of
+//           all), then all fingerprints and releases. Each has the LP of its single operation.
 //   find    version -> range -> stripe (phast.D5) -> fingerprints -> entry -> stripe -> version
 //           again. 0F 0S; when the stripe is held at the end, the candidates' lines and 1S.
 //   split   new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next

@@ -17,13 +17,13 @@
 #include <utility>
 
 #include "index/ordered/scan_range.h"
-#include "index/phast/write.h"
+#include "index/phast/many.h"
 
 namespace perdure::phast {
 
 template <class T>
-class Scan : public Write<T> {
-  using Base = Write<T>;
+class Scan : public Many<T> {
+  using Base = Many<T>;
 
  protected:
   using Base::context_, Base::inner_, Base::kOrderNumber, Base::leaf_of, Base::prefetch_leaf,

@@ -63,10 +63,7 @@ class Write : public Structure<T> {
   [[gnu::always_inline]] Status fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,
                                           const detail::Value& value) {
     P& platform = context_.platform;
-    PERDURE_ASSERT(P, "phast.I5", holds(desc, probe.fingerprint));
-    PERDURE_ASSERT(P, "phast.D2", desc.holder(stripe_of(probe)) == (kHeld | (slot + 1)));
-    PERDURE_ASSERT(P, "phast.D2", desc.is_free(slot));
-    PERDURE_ASSERT(P, "phast.I2", !desc.below(probe) && !desc.above(probe));
+    check_claim(desc, slot, probe);
     auto word = stored_value(probe, value);
     if (!word) return std::move(word.error());
     Entry& entry = leaf_of(desc).entries[slot];
@@ -84,16 +81,28 @@ class Write : public Structure<T> {
     return {};
   }
 
+  static bool in_range(const Desc& desc, const Probe& probe) {
+    return desc.linked() && !desc.below(probe) && !desc.above(probe);
+  }
+  // Before a claimed slot is filled.
+  [[gnu::always_inline]] static void check_claim([[maybe_unused]] const Desc& desc,
+                                                 [[maybe_unused]] std::uint32_t slot,
+                                                 [[maybe_unused]] const Probe& probe) {
+    PERDURE_ASSERT(P, "phast.I5", holds(desc, probe.fingerprint));
+    PERDURE_ASSERT(P, "phast.D2", desc.holder(stripe_of(probe)) == (kHeld | (slot + 1)));
+    PERDURE_ASSERT(P, "phast.D2", desc.is_free(slot));
+    PERDURE_ASSERT(P, "phast.I2", !desc.below(probe) && !desc.above(probe));
+  }
+  // For assertions: whether the caller holds the key's stripe in its leaf, and the leaf is linked.
+  static bool holds(const Desc& desc, std::uint8_t fingerprint) {
+    return (desc.holder(fingerprint % P::ByteLatches::kCount) & kHeld) != 0 && desc.linked();
+  }
+
  private:
   struct Latched {
     std::uint32_t number;
     std::uint32_t slot;  // claimed; kNoSlot if no slot was requested, or if none is free
   };
-
-  // For assertions: whether the caller holds the key's stripe in its leaf, and the leaf is linked.
-  static bool holds(const Desc& desc, std::uint8_t fingerprint) {
-    return (desc.holder(fingerprint % P::ByteLatches::kCount) & kHeld) != 0 && desc.linked();
-  }
 
   // Acquires the key's stripe in the leaf that holds the key. If `kClaims`, also claims a free slot
   // if there is one. Both by one CAS (phast.I5). Afterwards the leaf's range cannot change.
@@ -125,10 +134,8 @@ class Write : public Structure<T> {
       const std::uint32_t held = kHeld | (slot + 1);  // kNoSlot + 1 is 0
       if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
       const bool free = slot == kNoSlot || desc.is_free(slot);  // phast.D2
-      if (free && (desc.version.load(std::memory_order_acquire) & 1) == 0 && !desc.below(probe) &&
-          !desc.above(probe)) [[likely]] {
+      if (free && in_range(desc, probe)) [[likely]]
         return {number, slot};
-      }
       desc.search.stripes.release(stripe);
     }
   }
