@@ -269,16 +269,20 @@ class MapEngine : public Interface, public EngineInstance {
       typename Engine::Group group;
       typename Engine::Pending pending[kGroup];
       if (!fetch_for(mutations, group).ok()) return 0;
-      while (n < mutations.size() &&
-             engine().latch(mutations[n], group, n, pending[n], results[n])) {
-        ++n;
+      // A mutation whose latch one of its predecessors holds begins a part of its own.
+      for (std::size_t first = 0;; first = n) {
+        while (n < mutations.size() &&
+               engine().latch(mutations[n], group, n, pending[n], results[n])) {
+          ++n;
+        }
+        if (n == first) break;
+        bool wrote = false;
+        for (std::size_t i = first; i < n; ++i) engine().store(pending[i]);
+        for (std::size_t i = first; i < n; ++i) wrote |= engine().write_back(pending[i]);
+        const bool durable = !wrote || engine().settle();
+        for (std::size_t i = first; i < n; ++i) engine().finish(pending[i], durable, results[i]);
+        for (std::size_t i = first; i < n; ++i) engine().clean_up(pending[i]);
       }
-      bool wrote = false;
-      for (std::size_t i = 0; i < n; ++i) engine().store(pending[i]);
-      for (std::size_t i = 0; i < n; ++i) wrote |= engine().write_back(pending[i]);
-      const bool durable = !wrote || engine().settle();
-      for (std::size_t i = 0; i < n; ++i) engine().finish(pending[i], durable, results[i]);
-      for (std::size_t i = 0; i < n; ++i) engine().clean_up(pending[i]);
     }
     for (std::size_t i = 0; i < n; ++i) done(i, std::move(results[i]));
     return n;

@@ -3,8 +3,8 @@
 // call.
 //
 // OPERATIONS  A mutation holds the stripe of its key from latch() to finish(), and others may be
-//   held meanwhile. So it never waits for a stripe: the group ends before one that is held. All
-//   stripes are taken before the first write-back, because a CAS would wait for it.
+//   held meanwhile. So it never waits for a stripe: the group is divided before one that is held.
+//   All stripes of a part are taken before its first write-back, because a CAS would wait for it.
 #pragma once
 
 #include <cstdint>
