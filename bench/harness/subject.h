@@ -59,8 +59,8 @@ class Session {
   // `no`: the key is absent. Engines that cannot tell return `yes`.
   virtual Outcome update(const KeyRef& key, const ValueRef& value) = 0;
   virtual Outcome erase(const KeyRef& key) = 0;
-  // Operations of one kind: insert, update or erase. The results of all must be
-  // `yes`; otherwise returns the first other one. The default does them one by one.
+  // Operations of one kind: insert, update or erase. Returns `yes` if all return it, otherwise
+  // another result of one of them. The default does them one by one.
   virtual Outcome write_many(OpKind kind, std::span<const KeyRef> keys,
                              std::span<const ValueRef> values);
   // The views are valid during the callback.

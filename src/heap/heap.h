@@ -13,13 +13,13 @@
 //   heap.I3  (DRAM) the bit of a block in its extent's `used` bitmap is set iff it is handed out,
 //       in a thread's cache or in limbo. Free blocks are taken from the bitmaps only, so a block is
 //       never queued twice.
-//   heap.I5  (DRAM) a slab with free blocks is in exactly one list, which `place` names. Only the
-//       holder of that list takes its free blocks, or moves it. A slab without one is in none.
 //   heap.I4  (DRAM) during a sweep: allocate only from extents that were free at open
 //       ("untouched"); mark a target before copying or removing a persistent reference to it
 //       (mark_copied); a free in a touched extent only clears the mark. Otherwise the sweep, which
 //       sees the reference nowhere, would hand out a block that is reachable until the store is
 //       fenced, or that readers may hold.
+//   heap.I5  (DRAM) a slab with free blocks is in exactly one list, which `place` names. Only the
+//       holder of that list takes its free blocks, or moves it. A slab without one is in none.
 // OPERATIONS
 //   allocate   from the thread's cache; refilled from the bitmaps of the thread's own extents, then
 //              of extents of no thread; then a new extent, for 1 write-back and 1 fence (persist

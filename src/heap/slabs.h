@@ -74,11 +74,11 @@ class Slabs : public Extents<P> {
   }
 
  protected:
-  using Base::bits_of, Base::blocks_in, Base::caches_, Base::caches_made_, Base::clear_bit,
-      Base::empty_elsewhere_, Base::extent_count_, Base::extent_latch_, Base::extent_of,
-      Base::extent_shift_, Base::extents_, Base::is_used, Base::kBatch, Base::kNone, Base::kPunched,
-      Base::kTouched, Base::list_of, Base::lists_, Base::offset_of, Base::place_of,
-      Base::release_all, Base::take_extents, Base::tell_space_freed;
+  using Base::bits_of, Base::blocks_in, Base::caches_, Base::caches_made_, Base::empty_elsewhere_,
+      Base::extent_count_, Base::extent_latch_, Base::extent_of, Base::extent_shift_,
+      Base::extents_, Base::is_used, Base::kBatch, Base::kNone, Base::kPunched, Base::kTouched,
+      Base::list_of, Base::lists_, Base::offset_of, Base::place_of, Base::release_all,
+      Base::take_extents, Base::tell_space_freed;
   using typename Base::Bin, typename Base::Bits, typename Base::Cache, typename Base::ClassList,
       typename Base::Extent, typename Base::Place;
 

@@ -71,8 +71,9 @@ class RealPlatform {
   using Thread = BackgroundThread;
 
   // A test-and-set latch that yields under contention. The latches that operations on entries take
-  // are not held across system calls, except msync. The latch of the extents is also held while the
-  // file grows or is punched, and the pool's maintenance latch during sync, check and compact.
+  // are not held across system calls, except msync. The latch of growth is also held while the file
+  // grows, that of the extents while it is punched, and the pool's maintenance latch during sync,
+  // check and compact.
   class Latch {
    public:
     void lock() noexcept {

@@ -24,8 +24,8 @@
 //             thread only.
 // ORDERING
 //   ring          head <= fenced <= prepared <= tail. [head, fenced) may be finished; [fenced,
-//                 prepared) has been written back by the owner, who has not fenced since. The
-//                 owner adds at the tail with no latch; all else is under the latch, a
+//                 prepared) has been written back by the owner and waits for a fence of the
+//                 owner. The owner adds at the tail with no latch; all else is under the latch, a
 //                 BiasedLatch. A thread that ends completes its write-backs (platform.h), so the
 //                 next thread of the slot may fence them.
 //   slot.pinned   stored, then light_fence(), then any load of shared state; the advancer does
@@ -241,7 +241,7 @@ class EpochDomain {
     std::uint32_t capacity = 0;  // power of two
     Retired* limbo = nullptr;
     BiasedLatch<P> latch;
-    typename P::template Atomic<std::uint32_t> tail_seen{0};      // by collect_others()
+    typename P::template Atomic<std::uint32_t> tail_seen{0};      // by inherit()
     typename P::template Atomic<std::uint64_t> pinned_before{0};  // statistics only
     // For the assertion of epoch.I1: the global epoch after the pin. Owner only.
     struct None {};

@@ -194,8 +194,6 @@ void add_threes(RaceList& races) {
           {{put(25, 'b')}, {gone(40), put(35, 'c')}, {look(30), look(40)}});
 }
 
-}  // namespace
-
 // Mutations that share a fence, beside others of the same keys and leaves. The first leaf holds the
 // keys up to 40.
 void add_many(RaceList& races) {
@@ -212,6 +210,8 @@ void add_many(RaceList& races) {
   add("Many_EmptiesALeaf", nearly_empty_leaf(),
       {{many({erase(80), insert(65, 1)})}, {insert(55, 2), find(65)}}, 48);
 }
+
+}  // namespace
 
 RaceList phast_races() {
   RaceList races;
