@@ -75,9 +75,9 @@ class Map {
 
   // Does all mutations. Each is atomic by itself: a crash leaves any of them whole or absent, and
   // other threads may see some of them early. They are durable when the call returns. Mutations of
-  // one key take effect in their order. phast, for integer keys and word values, overlaps the cache
-  // misses of 16 mutations and waits for their write-backs together; other engines and types gain
-  // less. 16 to 256 mutations per call gain most.
+  // one key take effect in their order. phast, level and clevel overlap the cache misses of 16
+  // mutations and wait for their write-backs together; other engines gain less. 16 to 256 mutations
+  // per call gain most.
   // Calls done(i, found) in order, where `found` is what the single call would have returned.
   // Returns ok if all succeeded, otherwise the first error; the rest is tried anyway.
   template <class F>

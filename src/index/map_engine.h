@@ -5,8 +5,14 @@
 //                                what find_fetched() reads, in steps of one cache miss each, so
 //                                that the misses of a group overlap
 //   find_fetched(group, i, visit)  the read of keys[i]
-// An engine that writes several mutations with one fence also has Pending (a mutation that holds
-// its latch), together() and, called in this order for up to kGroup mutations:
+// An engine that writes several mutations with one fence also has Pending (a mutation in progress)
+// and, called in this order for up to kGroup mutations:
+//   begin_group(n)         does what mutations do outside the guard. Returns false if this map's
+//                          mutations share no fence.
+//   prepare(mutation, group, i, pending)  with no latch held: makes the record, or what else must
+//                          be durable before the store, if the mutation seems to need one. Returns
+//                          whether there is something to fence.
+//   settle_records()       that fence
 //   latch(mutation, group, i, pending, result)  acquires the latch of keys[i] and decides what to
 //                          do. It waits for no other thread, because latches of earlier mutations
 //                          are held, and returns false if it would have to, or if the single call
@@ -16,6 +22,7 @@
 //   settle()               the fence
 //   finish(pending, durable, result)  shows the effect, and releases the latch
 //   clean_up(pending)      what needs other latches
+//   discard(pending)       frees what was made for nothing, also of mutations that were not latched
 #pragma once
 
 #include <algorithm>
@@ -246,7 +253,9 @@ class MapEngine : public Interface, public EngineInstance {
   std::size_t write_some(Mutations mutations, Done done) {
     std::size_t together = 0;
     if constexpr (requires { typename Engine::Pending; }) {
-      if (mutations.size() > 1 && engine().together()) together = write_together(mutations, done);
+      if (mutations.size() > 1 && engine().begin_group(mutations.size())) {
+        together = write_together(mutations, done);
+      }
       if (together == 0) done(0, this->write_one(mutations[0]));
       return std::max<std::size_t>(together, 1);
     } else {
@@ -269,23 +278,33 @@ class MapEngine : public Interface, public EngineInstance {
       typename Engine::Group group;
       typename Engine::Pending pending[kGroup];
       if (!fetch_for(mutations, group).ok()) return 0;
-      // A mutation whose latch one of its predecessors holds begins a part of its own.
-      for (std::size_t first = 0;; first = n) {
-        while (n < mutations.size() &&
-               engine().latch(mutations[n], group, n, pending[n], results[n])) {
-          ++n;
-        }
-        if (n == first) break;
-        bool wrote = false;
-        for (std::size_t i = first; i < n; ++i) engine().store(pending[i]);
-        for (std::size_t i = first; i < n; ++i) wrote |= engine().write_back(pending[i]);
-        const bool durable = !wrote || engine().settle();
-        for (std::size_t i = first; i < n; ++i) engine().finish(pending[i], durable, results[i]);
-        for (std::size_t i = first; i < n; ++i) engine().clean_up(pending[i]);
+      bool made = false;
+      for (std::size_t i = 0; i < mutations.size(); ++i) {
+        made |= engine().prepare(mutations[i], group, i, pending[i]);
       }
+      if (!made || engine().settle_records()) n = write_parts(mutations, group, pending, results);
+      for (std::size_t i = 0; i < mutations.size(); ++i) engine().discard(pending[i]);
     }
     for (std::size_t i = 0; i < n; ++i) done(i, std::move(results[i]));
     return n;
+  }
+  // A mutation whose latch one of its predecessors holds begins a part of its own.
+  template <class Group, class Pending>
+  [[gnu::always_inline]] std::size_t write_parts(Mutations mutations, const Group& group,
+                                                 Pending* pending, Expected<bool>* results) {
+    for (std::size_t first = 0, n = 0;; first = n) {
+      while (n < mutations.size() &&
+             engine().latch(mutations[n], group, n, pending[n], results[n])) {
+        ++n;
+      }
+      if (n == first) return n;
+      bool wrote = false;
+      for (std::size_t i = first; i < n; ++i) engine().store(pending[i]);
+      for (std::size_t i = first; i < n; ++i) wrote |= engine().write_back(pending[i]);
+      const bool durable = !wrote || engine().settle();
+      for (std::size_t i = first; i < n; ++i) engine().finish(pending[i], durable, results[i]);
+      for (std::size_t i = first; i < n; ++i) engine().clean_up(pending[i]);
+    }
   }
   [[gnu::cold]] static Status too_long(const char* what, std::size_t bytes,
                                        std::uint64_t most) noexcept {

@@ -94,6 +94,7 @@ constexpr std::string_view kOrdered[] = {
     "clevel.insert.item",  // the state of an item last
     "clevel.update.word",  // a closed item is opened before its value changes
     "clevel.update.blob",
+    "clevel.many.item",  // both
 };
 
 constexpr HistoricalBug kHistorical[] = {

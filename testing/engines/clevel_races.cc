@@ -70,6 +70,42 @@ void add_reuse(RaceList& races) {
        .limits = kFewer});
 }
 
+// Mutations that share a fence, beside others of the same keys, while the table rests and while it
+// grows: all are seen before that fence, and what rests on them is durable (clevel.I5).
+void add_many(RaceList& races) {
+  Ops grown;
+  for (std::uint64_t key = 10; key < 22; ++key) grown.push_back(insert(key, 1));
+  for (const bool grows : {false, true}) {
+    const auto add = [&](const std::string& name, const Ops& keys,
+                         const std::vector<Ops>& threads) {
+      races.push_back({.name = "Many_" + name + (grows ? "InATableThatGrows" : ""),
+                       .subjects = words(),
+                       .setup = grows ? with(grown, keys) : keys,
+                       .threads = threads,
+                       .thin = grows ? 96U : 24U,
+                       .limits = kFewer});
+    };
+    add("BesideAFind", inserts({5, 6}),
+        {{many({insert(7, 1), update(5, 2), erase(6)})}, {find(7), find(5), find(6)}});
+    add("BesideWriters", inserts({5, 6}),
+        {{many({insert(7, 1), update(5, 2), erase(6)})}, {insert(6, 3), erase(5), upsert(7, 4)}});
+    add("CrossingKeys", inserts({5, 6}),
+        {{many({update(5, 1), erase(6)})}, {many({erase(6), update(5, 4)}), find(5)}});
+    add("OneKeyTwice", {},
+        {{many({insert(5, 1), update(5, 2), erase(5)})}, {upsert(5, 3), find(5)}});
+  }
+  const auto put = [](const char* key, char value) {
+    return Op{OpKind::upsert, key, std::string(30, value)};
+  };
+  races.push_back({.name = "Many_Strings",
+                   .subjects = bytes(),
+                   .setup = {put("a", 'p'), put("b", 'p')},
+                   .threads = {{many({put("a", 'q'), {OpKind::erase, "b", {}}, put("c", 'q')})},
+                               {put("a", 'r'), {OpKind::find, "b", {}}, {OpKind::find, "c", {}}}},
+                   .thin = 24,
+                   .limits = kFewer});
+}
+
 // 14 keys make three levels, the last of which drains with every step.
 Ops growing() {
   Ops ops;
@@ -343,6 +379,7 @@ RaceList clevel_races() {
   add_pairs(races, false);
   add_pairs(races, true);
   add_reuse(races);
+  add_many(races);
   return races;
 }
 

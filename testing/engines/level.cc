@@ -142,6 +142,7 @@ constexpr const char* kCanaries[] = {
 
 constexpr std::string_view kOrderedSites[] = {
     "level.insert.line",  // the token last
+    "level.many.line",    // likewise
 };
 
 constexpr const char* kFencedByPool =

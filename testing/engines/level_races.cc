@@ -166,6 +166,41 @@ InterleaveReport slot_of_an_array_reused(const std::string& name, bool quiet) {
   return report;
 }
 
+// Mutations that share a fence, beside others of the same keys and buckets, and beside what moves
+// items: no mutation waits while it holds a bucket (level.I5), and none adds to a level that is
+// drained (level.I6).
+void add_many(RaceList& races) {
+  const auto pairs = [&](const std::string& name, const Ops& setup,
+                         const std::vector<Ops>& threads) {
+    add(races, "Many_" + name, setup, threads, 48);
+  };
+  pairs("BesideAFind", tens(3),
+        {{many({insert(15, 1), update(20, 2), erase(30)})}, {find(15), find(20), find(30)}});
+  pairs("BesideAScan", tens(3), {{many({insert(15, 1), erase(20), update(30, 2)})}, {scan()}});
+  pairs("CrossingKeys", tens(3),
+        {{many({update(10, 1), update(20, 2)})}, {many({update(20, 3), update(10, 4)}), find(10)}});
+  pairs("CrossingInserts", tens(2),
+        {{many({insert(15, 1), insert(16, 2)})}, {many({insert(16, 3), insert(15, 4)}), find(15)}});
+  pairs("OneKeyTwice", tens(2),
+        {{many({insert(15, 1), update(15, 2), erase(15)})}, {upsert(15, 3), find(15)}});
+  const auto beside = [&](const char* what, const Setup& setup,
+                          const std::set<std::string>& reaches) {
+    add(races, std::string("Many_Beside") + what, setup.before,
+        {{setup.next, update(10, 8)},
+         {many({insert(500, 1), update(20, 5), erase(30)}), find(500)}},
+        384, reaches);
+  };
+  beside("AMovement", until("level.move.copy", tens(60)), kMove);
+  beside("AnExpansion", until("level.resize.root", tens(60)), kResize);
+  races.push_back({.name = "Many_Strings",
+                   .subjects = strings(),
+                   .setup = {put('a', '1'), put('b', '1')},
+                   .threads = {{many({put('a', '2'), gone('b'), put('c', '2')})},
+                               {put('a', '3'), look('b'), look('c')}},
+                   .thin = 48,
+                   .limits = kFew});
+}
+
 }  // namespace
 
 std::vector<NamedInterleaving> level_interleavings() {
@@ -202,6 +237,7 @@ RaceList level_races() {
   add_strings(races);
   add_threes(races);
   add_arrays(races);
+  add_many(races);
   return races;
 }
 

@@ -33,9 +33,7 @@ std::vector<Exploration> directed(Preset preset) {
   return {directed_one("moved", wide_records(), dense_op, moved,
                        moved_entries(preset == Preset::fast ? 1 : 2)),
           random_one("wide", wide_records(), dense_op, options_of(preset),
-                     preset == Preset::fast ? 30 : 150),
-          random_one("many", subjects(KeyKind::integer, {}), together(integer_op, 4),
-                     options_of(preset), preset == Preset::fast ? 40 : 150)};
+                     preset == Preset::fast ? 30 : 150)};
 }
 
 // --- for the mutants: splits that stand half done in many images, so that second runs finish them
@@ -75,9 +73,7 @@ std::vector<Exploration> trials() {
   moved.second_in = 12;
   return {directed_one("half_split", subjects(KeyKind::integer, {}), behind_op, half, one_split()),
           directed_one("half_moved", wide_records(), reusing_op, half_moved, one_bytes_split()),
-          directed_one("moved", wide_records(), dense_op, moved, moved_entries(2)),
-          random_one("many", subjects(KeyKind::integer, {}), together(integer_op, 4),
-                     trial_options(), 60)};
+          directed_one("moved", wide_records(), dense_op, moved, moved_entries(2))};
 }
 
 // The root block and the master array behind it, and the leaves of its chains; but for what is

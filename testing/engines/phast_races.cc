@@ -209,6 +209,9 @@ void add_many(RaceList& races) {
       {{many({insert(35, 1), insert(36, 2)})}, {insert(37, 3), find(35)}}, 48);
   add("Many_EmptiesALeaf", nearly_empty_leaf(),
       {{many({erase(80), insert(65, 1)})}, {insert(55, 2), find(65)}}, 48);
+  adder(races, bytes(), kFewer)(
+      "Many_Strings", puts(3),
+      {{many({put(10, 'b'), gone(20), put(15, 'b')})}, {put(10, 'c'), look(20), look(15)}}, 48);
 }
 
 }  // namespace

@@ -85,6 +85,8 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
       random_one("bytes", strings(records), bytes_op, options, 50),
       random_one("records", integers(records), integer_record_op, options, 40),
       random_one("bytes_words", strings(words), bytes_word_op, options, 40),
+      random_one("many", integers(words), together(integer_op, 4), options, 60),
+      random_one("many_bytes", strings(records), together(bytes_op, 4), options, 30),
       random_one("pool", integers(maps), pool_ops(2, 16), options, 40),
       random_one("unsynced_pool", integers(unsynced_maps), dropping_op, options, 30),
       directed_one("reopened", integers(words), integer_op, again, reopened()),

@@ -29,6 +29,15 @@ TEST(ClevelCrash, P2a_ReusedBlocks) {
                   {"clevel.insert.slot", "clevel.erase.state", "clevel.update.word"});
 }
 
+// Mutations of one call reach the medium in any subset until their fence, each whole or absent.
+TEST(ClevelCrash, MutationsOfOneCall) {
+  explore_exactly({many({insert(5, 1), insert(6, 2), insert(7, 3), insert(8, 4)}),
+                   many({update(5, 5), erase(6), insert(9, 6), update(10, 7)}),
+                   many({erase(5), insert(6, 8), erase(7), update(8, 9)}),
+                   many({erase(6), erase(8), erase(9), insert(5, 10)})},
+                  {"clevel.many.item", "clevel.many.slot"});
+}
+
 // C3, C6, C7: the table grows from 12 slots; every point of expansions and rehashes.
 TEST(ClevelCrash, C6_C7_GrowthAndRehash) {
   std::vector<Op> ops;

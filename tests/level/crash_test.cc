@@ -36,6 +36,15 @@ TEST(LevelCrash, L1_L6_OneLine) {
                   {"level.insert.line", "level.erase.token", "level.update.value"});
 }
 
+// Mutations of one call reach the medium in any subset until their fence, each whole or absent.
+TEST(LevelCrash, MutationsOfOneCall) {
+  explore_exactly({many({insert(5, 1), insert(6, 2), insert(7, 3), insert(8, 4)}),
+                   many({update(5, 5), erase(6), insert(9, 6), update(10, 7)}),
+                   many({erase(5), insert(6, 8), erase(7), update(8, 9)}),
+                   many({erase(6), erase(8), erase(9), insert(5, 10)})},
+                  {"level.many.line"});
+}
+
 // L3, 3b: two copies after a crash in a movement are one after the next open: erased is erased, and
 // updated is updated.
 TEST(LevelCrash, L3_MovedThenErasedOrUpdated) {

@@ -9,8 +9,8 @@
 //   operations linearize on the item, not on the slot; the slots of the level that drains are
 //   sealed; there is no persistent cursor, context or buffer; an update never writes a slot;
 //   inserts of one key exclude each other.
-// PARTS  Each derives from the one before: state.h, lookup.h, growth.h, rehash.h, write.h, scan.h,
-//   recovery.h, check.h, this file.
+// PARTS  Each derives from the one before: state.h, lookup.h, growth.h, rehash.h, write.h, many.h
+//   (write_many), scan.h, recovery.h, check.h, this file.
 // LAYOUT  layout.h has the root and buckets, item.h the items, index/blob.h the blobs. A level is
 //   2^b buckets and nothing else. The ring of words in the root names the levels: one word store
 //   makes the list longer or shorter.
@@ -56,6 +56,9 @@
 //   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> clear the slots -> uncount
 //           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). A copy that
 //           a move has made: F S at once.
+//   many    up to 16: blobs of values that are replaced, F* each, one S -> all stripes and LPs, F
+//           each, one S (PP of all) -> slots cleared, stripes released. A value that needs a blob
+//           is inserted alone.
 //   expand  level zero, F* S, in the background -> ring word, F S (PP) -> list. The insert that
 //           found no slot does it. Instead, if an item of its buckets in the last of two levels can
 //           go up: copy F S -> old slot cleared, F S.

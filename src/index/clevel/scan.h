@@ -5,13 +5,13 @@
 #include <span>
 #include <utility>
 
-#include "index/clevel/write.h"
+#include "index/clevel/many.h"
 
 namespace perdure::clevel {
 
 template <class T>
-class Scan : public Write<T> {
-  using Base = Write<T>;
+class Scan : public Many<T> {
+  using Base = Many<T>;
   using P = typename T::Platform;
   using G = typename T::Geometry;
 

@@ -38,6 +38,10 @@ class Stripe {
       if ((word & kInsert) == 0 && latches_.compare_exchange(word, word | kTaken)) return;
     }
   }
+  bool try_lock() {
+    std::uint32_t word = latches_.load();
+    return (word & kInsert) == 0 && latches_.compare_exchange(word, word | kTaken);
+  }
   void unlock(bool inserted) {
     if (inserted) {
       inserted_.store(inserted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);

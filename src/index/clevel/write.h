@@ -24,7 +24,6 @@ class Write : public Rehash<T> {
     context_.background.help();
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
-    P& platform = context_.platform;
     const Probe probe = probe_of(key);
     prefetch(probe);
     Stripe<P>& stripe = stripe_of(probe);
@@ -33,31 +32,11 @@ class Write : public Rehash<T> {
       Found found;
       if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
       if (found.item == nullptr) return absent();
-      context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
-      const unsigned place = stripe.enter();
-      std::uint64_t state = found.state;
-      if (!platform.compare_exchange(found.item->state, state, dead_state(offset_of(found.slot)))) {
-        stripe.leave(place);
-        continue;  // another erase came first; the search helps its death, or finds a new item
-      }
-      // LP(erase)
-      stripe.count_erased();
-      bool durable = persist(found.item, sizeof(Item), "clevel.erase.state"_site);  // PP(erase)
-      PERDURE_ASSERT(P, "clevel.I5",
-                     !durable || platform.persisted(&found.item->state, sizeof(found.item->state)));
-      if (durable && bytes_values_) {  // the thread that takes the blob out of the word retires it
-        std::uint64_t blob = platform.load(found.item->value);
-        do {
-          if (context_.heap.is_block(blob)) context_.heap.mark_copied(blob);
-        } while (!platform.compare_exchange(found.item->value, blob, kGone));
-        retire_blob(blob);
-      }
-      durable = durable && clear_slots(found, probe);
-      stripe.leave(place);
-      if (!durable) return fail(StatusCode::poisoned);
-      const std::uint64_t item = found.word & kOffsetMask;
-      context_.epochs.retire(kItemReclaimer, this, item,
-                             kBytesKeys ? context_.heap.block_bytes(item) : 0);
+      unsigned place = 0;
+      // Otherwise another erase came first; the search helps its death, or finds a new item.
+      if (!kill(found, stripe, place)) continue;
+      const bool durable = persist(found.item, sizeof(Item), "clevel.erase.state"_site);
+      if (!bury(found, probe, stripe, place, durable)) return fail(StatusCode::poisoned);
       return true;
     }
   }
@@ -80,6 +59,120 @@ class Write : public Rehash<T> {
       return fail(std::move(s));
     context_.background.help();
     return with_room([&] { return write_once<kMode>(key, value); });
+  }
+
+  // The first part of an erase: kills the item. The caller then writes its state back, fences and
+  // calls bury(). Returns false if another thread has changed the state.
+  [[gnu::always_inline]] bool kill(const Found& found, Stripe<P>& stripe, unsigned& place) {
+    context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
+    place = stripe.enter();
+    std::uint64_t state = found.state;
+    if (!context_.platform.compare_exchange(found.item->state, state,
+                                            dead_state(offset_of(found.slot)))) {
+      stripe.leave(place);
+      return false;
+    }
+    stripe.count_erased();  // LP(erase)
+    return true;
+  }
+  // The second part, after the fence (PP(erase)). Returns false if the pool is poisoned.
+  [[gnu::always_inline]] bool bury(const Found& found, const Probe& probe, Stripe<P>& stripe,
+                                   unsigned place, bool durable) {
+    P& platform = context_.platform;
+    PERDURE_ASSERT(P, "clevel.I5",
+                   !durable || platform.persisted(&found.item->state, sizeof(found.item->state)));
+    if (durable && bytes_values_) {  // the thread that takes the blob out of the word retires it
+      std::uint64_t blob = platform.load(found.item->value);
+      do {
+        if (context_.heap.is_block(blob)) context_.heap.mark_copied(blob);
+      } while (!platform.compare_exchange(found.item->value, blob, kGone));
+      retire_blob(blob);
+    }
+    durable = durable && clear_slots(found, probe);
+    stripe.leave(place);
+    if (!durable) return false;
+    const std::uint64_t item = found.word & kOffsetMask;
+    context_.epochs.retire(kItemReclaimer, this, item,
+                           kBytesKeys ? context_.heap.block_bytes(item) : 0);
+    return true;
+  }
+
+  // LP(update); if the item was erased meanwhile, the update is ordered just before the erase. All
+  // threads must see the value before the update returns. A plain store, with no locked instruction
+  // behind it, does not ensure that. The caller has entered the stripe, and writes the item back.
+  [[gnu::always_inline]] void exchange_word(const Found& found, std::uint64_t word) {
+    if (is_closed(found.state)) [[unlikely]]
+      open_item(found.item, found.state);
+    std::uint64_t before = found.value;
+    while (!context_.platform.compare_exchange(found.item->value, before, word)) {
+    }
+  }
+  // The same for a durable blob; `before`: gets the one that was there. Returns false if the item
+  // has died meanwhile.
+  [[gnu::noinline]] bool exchange_blob(const Found& found, std::uint64_t blob,
+                                       std::uint64_t& before) {
+    P& platform = context_.platform;
+    open_item(found.item, found.state);
+    before = platform.load(found.item->value);
+    do {
+      if (before == kGone) return false;
+      if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
+    } while (!platform.compare_exchange(found.item->value, before, blob));  // LP(update)
+    return true;
+  }
+
+  // Returns the block of a new item, complete and not written back. Its state is stored last.
+  [[gnu::always_inline]] Expected<std::uint64_t> make_item(const Probe& probe,
+                                                           const detail::Value& value,
+                                                           std::size_t& bytes) {
+    P& platform = context_.platform;
+    const bool apart = bytes_values_ && value.bytes.size() > kInlineValue;
+    const std::size_t inside = bytes_values_ && !apart ? value.bytes.size() : 0;
+    const std::size_t key_size = kBytesKeys ? probe.bytes.size() : 8;
+    const std::uint64_t shape = item_shape(key_size, inside);
+    bytes = item_bytes(shape);
+    // A reader may load 32 bytes of any live item.
+    auto block = context_.heap.allocate(bytes < 32 ? 32 : bytes, BlockKind::dead_on_free);
+    if (!block) return block;
+    std::uint64_t word = bytes_values_ ? 0 : value.word;
+    if (apart) {
+      auto blob = make_blob(value.bytes);
+      if (!blob) {
+        context_.heap.discard(*block);
+        return blob;
+      }
+      word = *blob;
+    }
+    Item* item = item_at(*block);
+    auto* key = reinterpret_cast<char*>(item + 1);
+    if constexpr (kBytesKeys) {
+      if (key_size != 0) platform.copy(key, probe.bytes.data(), key_size);
+    } else {
+      platform.store(*reinterpret_cast<std::uint64_t*>(key), probe.word);
+    }
+    if (inside != 0) platform.copy(key + padded(key_size), value.bytes.data(), inside);
+    platform.store(item->value, word);
+    const char* source =
+        kBytesKeys ? probe.bytes.data() : reinterpret_cast<const char*>(&probe.word);
+    platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
+    return block;
+  }
+  // For an item that no slot has ever named.
+  [[gnu::noinline]] void discard_item(std::uint64_t block) {
+    const std::uint64_t blob = bytes_values_ ? context_.platform.load(item_at(block)->value) : 0;
+    if (blob != 0) context_.heap.free(blob);
+    context_.heap.discard(block);
+  }
+  // Retires the block that a value word named. A damaged word names none.
+  [[gnu::noinline]] void retire_blob(std::uint64_t blob) {
+    if (context_.heap.is_block(blob)) context_.heap.retire(blob);
+  }
+  // As compare_exchange, and keeps clevel.I9 if the walk may not have ended.
+  [[gnu::always_inline]] bool exchange_slot(std::uint64_t& slot, std::uint64_t& expected,
+                                            std::uint64_t word) {
+    if (!clean_ || verified()) [[likely]]
+      return context_.platform.compare_exchange(slot, expected, word);
+    return exchange_summed(slot, expected, word);
   }
 
  private:
@@ -131,42 +224,6 @@ class Write : public Rehash<T> {
     }
   }
 
-  // Returns the block of a new item, complete and not written back. Its state is stored last.
-  [[gnu::always_inline]] Expected<std::uint64_t> make_item(const Probe& probe,
-                                                           const detail::Value& value,
-                                                           std::size_t& bytes) {
-    P& platform = context_.platform;
-    const bool apart = bytes_values_ && value.bytes.size() > kInlineValue;
-    const std::size_t inside = bytes_values_ && !apart ? value.bytes.size() : 0;
-    const std::size_t key_size = kBytesKeys ? probe.bytes.size() : 8;
-    const std::uint64_t shape = item_shape(key_size, inside);
-    bytes = item_bytes(shape);
-    // A reader may load 32 bytes of any live item.
-    auto block = context_.heap.allocate(bytes < 32 ? 32 : bytes, BlockKind::dead_on_free);
-    if (!block) return block;
-    std::uint64_t word = bytes_values_ ? 0 : value.word;
-    if (apart) {
-      auto blob = make_blob(value.bytes);
-      if (!blob) {
-        context_.heap.discard(*block);
-        return blob;
-      }
-      word = *blob;
-    }
-    Item* item = item_at(*block);
-    auto* key = reinterpret_cast<char*>(item + 1);
-    if constexpr (kBytesKeys) {
-      if (key_size != 0) platform.copy(key, probe.bytes.data(), key_size);
-    } else {
-      platform.store(*reinterpret_cast<std::uint64_t*>(key), probe.word);
-    }
-    if (inside != 0) platform.copy(key + padded(key_size), value.bytes.data(), inside);
-    platform.store(item->value, word);
-    const char* source =
-        kBytesKeys ? probe.bytes.data() : reinterpret_cast<const char*>(&probe.word);
-    platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
-    return block;
-  }
   // The blob is durable when this returns. If its fence fails, the block stays allocated. The pool
   // is poisoned then and makes no other block; the sweep of the next open frees this one.
   [[gnu::noinline]] Expected<std::uint64_t> make_blob(std::string_view value) {
@@ -176,13 +233,6 @@ class Write : public Rehash<T> {
     }
     return block;
   }
-  // For an item that no slot has ever named.
-  [[gnu::noinline]] void discard_item(std::uint64_t block) {
-    const std::uint64_t blob = bytes_values_ ? context_.platform.load(item_at(block)->value) : 0;
-    if (blob != 0) context_.heap.free(blob);
-    context_.heap.discard(block);
-  }
-
   // Names the item by a slot if the key is absent. The key was absent from *seen when the count of
   // its stripe was `before`; if that has changed, searches again and sets `seen`. Returns `full` if
   // no slot is free in *seen.
@@ -237,14 +287,7 @@ class Write : public Rehash<T> {
     if (bytes_values_) return replace_bytes(found, probe, value.bytes);
     Stripe<P>& stripe = stripe_of(probe);
     const unsigned place = stripe.enter();
-    if (is_closed(found.state)) [[unlikely]]
-      open_item(found.item, found.state);
-    // LP(update); if the item was erased meanwhile, the update is ordered just before the erase.
-    // All threads must see the value before the update returns. A plain store, with no locked
-    // instruction behind it, does not ensure that.
-    std::uint64_t before = found.value;
-    while (!context_.platform.compare_exchange(found.item->value, before, value.word)) {
-    }
+    exchange_word(found, value.word);
     const bool durable =
         persist(found.item, sizeof(Item), "clevel.update.word"_site);  // PP(update)
     stripe.leave(place);
@@ -254,21 +297,16 @@ class Write : public Rehash<T> {
   // Replaces the only pointer to the old value, so the new one is durable first (2b).
   [[gnu::noinline]] Expected<bool> replace_bytes(const Found& found, const Probe& probe,
                                                  std::string_view value) {
-    P& platform = context_.platform;
     auto blob = make_blob(value);
     if (!blob) return fail(std::move(blob.error()));
     Stripe<P>& stripe = stripe_of(probe);
     const unsigned place = stripe.enter();
-    open_item(found.item, found.state);
-    std::uint64_t before = platform.load(found.item->value);
-    do {
-      if (before == kGone) {
-        stripe.leave(place);
-        context_.heap.free(*blob);
-        return false;
-      }
-      if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
-    } while (!platform.compare_exchange(found.item->value, before, *blob));  // LP(update)
+    std::uint64_t before = 0;
+    if (!exchange_blob(found, *blob, before)) {
+      stripe.leave(place);
+      context_.heap.free(*blob);
+      return false;
+    }
     const bool durable =
         persist(found.item, sizeof(Item), "clevel.update.blob"_site);  // PP(update)
     stripe.leave(place);
@@ -285,11 +323,6 @@ class Write : public Rehash<T> {
       if (platform.compare_exchange(item->state, state, toggle_closed(state, value))) return;
     }
   }
-  // Retires the block that a value word named. A damaged word names none.
-  [[gnu::noinline]] void retire_blob(std::uint64_t blob) {
-    if (context_.heap.is_block(blob)) context_.heap.retire(blob);
-  }
-
   // Clears the slots of an item that is durably dead. If no item has moved since it was found, it
   // has one slot, and no other thread stores into that before it is 0 (clevel.I3): a plain store
   // suffices, and the batch that frees the item writes it back. Otherwise clears all copies and
@@ -323,13 +356,6 @@ class Write : public Rehash<T> {
     return !copied || platform.fence("clevel.erase.copy"_site);
   }
 
-  // As compare_exchange, and keeps clevel.I9 if the walk may not have ended.
-  [[gnu::always_inline]] bool exchange_slot(std::uint64_t& slot, std::uint64_t& expected,
-                                            std::uint64_t word) {
-    if (!clean_ || verified()) [[likely]]
-      return context_.platform.compare_exchange(slot, expected, word);
-    return exchange_summed(slot, expected, word);
-  }
   [[gnu::cold, gnu::noinline]] bool exchange_summed(std::uint64_t& slot, std::uint64_t& expected,
                                                     std::uint64_t word) {
     const std::uint64_t rank = walk_rank(slot);

@@ -2,15 +2,15 @@
 #pragma once
 
 #include "index/engine_report.h"
-#include "index/level/write.h"
+#include "index/level/many.h"
 #include "index/root.h"
 
 namespace perdure::level {
 
 template <class T>
-class Check : public Write<T> {
+class Check : public Many<T> {
  protected:
-  using Base = Write<T>;
+  using Base = Many<T>;
   using P = typename T::Platform;
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;

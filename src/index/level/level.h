@@ -10,7 +10,8 @@
 // LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,
 //   crc}. In maps of arrays, a line has 2 slots of 31 bytes and their tokens.
 // PARTS  state.h -> lookup.h -> levels.h -> shrink.h -> expansion.h -> movement.h -> drain.h ->
-//   replace.h -> write.h -> check.h -> close.h -> recovery.h: each derives from the one before it.
+//   replace.h -> write.h -> many.h (write_many) -> check.h -> close.h -> recovery.h: each derives
+//   from the one before it.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   level.I1 C  A slot counts iff its token is set. Its key lies in one of the two buckets that its
 //         hashes name in that level.
@@ -22,7 +23,8 @@
 //   level.I4 D  Everything that a returned operation has seen is durable. A bucket's lock is held
 //         from before the first store into it until after the last fence of it, and a reader of the
 //         bucket loads its version again after it has read.
-//   level.I5 D  A thread that adds an item holds the locks of all candidate buckets of its key. It
+//   level.I5 D  A thread that adds an item holds the locks of all candidate buckets of its key when
+//         it finds the key absent, and that of the item's bucket until the item is durable. It
 //         acquires them in the order of the levels, the largest first, then of buckets. A thread
 //         that changes or removes an item holds the lock of its bucket. It acquires that lock only
 //         if the bucket has the version at which the item was seen. A thread that holds a lock
@@ -45,6 +47,8 @@
 //           line -> F S (PP). If that slot is taken: Update line, F S (PP) -> both words, F S ->
 //           no Update, F S. 1F 1S or 3F 3S.
 //   erase   as update -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
+//   many    of values of one word or a record, up to 16: records, F*k each, one S -> all locks, all
+//           stores, F each, one S (PP of all) -> fingerprints and unlocks (LP of each).
 //   find    versions -> fingerprints -> slots -> version of the bucket that has the key, or of all,
 //           and the view (LP: the moment between). 0F 0S. It waits while a candidate is locked, so
 //           it sees nothing that is not fenced. After kRetries it takes the locks.

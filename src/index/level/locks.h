@@ -70,6 +70,15 @@ struct Locks {
     held[count++] = {&tier, bucket, false};
     return true;
   }
+  // Forgets this lock, which the caller will release.
+  void keep(const Tier<T>& tier, std::uint64_t bucket) {
+    PERDURE_ASSERT(P, "level.I5", has(&tier, bucket));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (held[i].tier != &tier || held[i].bucket != bucket) continue;
+      held[i] = held[--count];
+      return;
+    }
+  }
   void changed(const Tier<T>* tier, std::uint64_t bucket) {
     PERDURE_ASSERT(P, "level.I5", has(tier, bucket));
     for (std::uint32_t i = 0; i < count; ++i) {

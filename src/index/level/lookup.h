@@ -214,6 +214,17 @@ class Lookup : public State<T> {
     return place.found();
   }
 
+  // As lock_item(), but waits for no lock. `again`: a candidate is locked or has changed.
+  [[gnu::always_inline]] Looked try_lock_item(const Probe& probe, Place<T>& place) {
+    return seek(*current(), probe,
+                [&](Tier<T>& tier, const Meta<P>& meta, std::uint64_t bucket, std::uint32_t slot,
+                    std::uint64_t version) {
+                  place = {&tier, bucket, slot};
+                  return const_cast<Meta<P>&>(meta).try_lock(version) ? Looked::found
+                                                                      : Looked::again;
+                });
+  }
+
  private:
   static constexpr unsigned kRetries = 64;
 

@@ -76,6 +76,39 @@ class Write : public Replace<T> {
     return true;
   }
 
+ protected:
+  // Guesses before any lock is taken whether the operation needs a record, so that no lock is held
+  // while the record's fence is waited for.
+  bool expects_record(Mode mode, const Probe& probe, const detail::Value& value) const {
+    Item<T> item;
+    detail::Value before;
+    bool readable = false;
+    const Looked looked = this->look(*current(), probe, item, before, readable);
+    if (looked != Looked::found) return looked == Looked::absent && mode != Mode::update;
+    return mode != Mode::insert && readable && !this->in_place(before, value);
+  }
+
+  // Keys of one hash share all candidate buckets, in a table of any size. Integers never do. The
+  // map refuses more of them than one bucket of each of two levels holds, so that a drain can place
+  // them.
+  [[gnu::noinline]] bool too_many_clash(const View<T>& view, const Probe& probe) const {
+    std::uint32_t clashes = 0;
+    for (const Tier<T>* tier : view.all()) {
+      std::uint64_t last = ~std::uint64_t{0};
+      for (const std::uint64_t hash : probe.hashes) {
+        const std::uint64_t bucket = tier->index(hash);
+        if (bucket == last) continue;
+        last = bucket;
+        const std::uint64_t prints = tier->metas[bucket].prints.load(std::memory_order_relaxed);
+        for (std::uint64_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
+          const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
+          clashes += this->probe_of(load(*tier, bucket, slot)).hashes[0] == probe.hashes[0];
+        }
+      }
+    }
+    return clashes >= 2 * kSlots;
+  }
+
  private:
   // `no_room`: gets the generation of the view in which the key found no place.
   template <Mode kMode>
@@ -85,7 +118,7 @@ class Write : public Replace<T> {
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     Fresh fresh;
     Made made =
-        has_records() && expects_record<kMode>(probe, value) ? Made::wants_record : Made::again;
+        has_records() && expects_record(kMode, probe, value) ? Made::wants_record : Made::again;
     for (unsigned spins = 0;; P::pause(spins++)) {
       if (made == Made::wants_record) {
         auto record = records_.make(probe.bytes, value, "level.record.write"_site);
@@ -108,18 +141,6 @@ class Write : public Replace<T> {
     if (made == Made::full) return false;
     if (kMode == Mode::update && !fresh.found) return absent();
     return kMode == Mode::update ? fresh.found : !fresh.found;
-  }
-
-  // Guesses before any lock is taken whether the operation needs a record, so that no lock is held
-  // while the record's fence is waited for.
-  template <Mode kMode>
-  bool expects_record(const Probe& probe, const detail::Value& value) const {
-    Item<T> item;
-    detail::Value before;
-    bool readable = false;
-    const Looked looked = this->look(*current(), probe, item, before, readable);
-    if (looked != Looked::found) return looked == Looked::absent && kMode != Mode::update;
-    return kMode != Mode::insert && readable && !this->in_place(before, value);
   }
 
   // Makes one attempt under the key's locks. `no_room`: gets the generation of the view, if this
@@ -154,27 +175,6 @@ class Write : public Replace<T> {
     if (made == Made::done) fresh.record = 0;
     if (made == Made::full) no_room = view.generation;
     return made;
-  }
-
-  // Keys of one hash share all candidate buckets, in a table of any size. Integers never do. The
-  // map refuses more of them than one bucket of each of two levels holds, so that a drain can place
-  // them.
-  [[gnu::noinline]] bool too_many_clash(const View<T>& view, const Probe& probe) const {
-    std::uint32_t clashes = 0;
-    for (const Tier<T>* tier : view.all()) {
-      std::uint64_t last = ~std::uint64_t{0};
-      for (const std::uint64_t hash : probe.hashes) {
-        const std::uint64_t bucket = tier->index(hash);
-        if (bucket == last) continue;
-        last = bucket;
-        const std::uint64_t prints = tier->metas[bucket].prints.load(std::memory_order_relaxed);
-        for (std::uint64_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
-          const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
-          clashes += this->probe_of(load(*tier, bucket, slot)).hashes[0] == probe.hashes[0];
-        }
-      }
-    }
-    return clashes >= 2 * kSlots;
   }
 };
 

@@ -30,8 +30,8 @@
 //   update  stripe -> value word (LP) -> F S (PP) -> release. 1F 1S; by record (k+1)F 2S.
 //   erase   stripe -> commit word 0 (LP) -> version -> F S (PP) -> fingerprint 0 -> release, and
 //           the slot is free. 1F 1S.
-//   many    of words with integer keys, up to 16: all stripes, all stores, F each, one S (PP of
-//           all), then all fingerprints and releases. Each has the LP of its single operation.
+//   many    up to 16: records, F*k each, one S -> all stripes, all stores, F each, one S (PP of
+//           all) -> all fingerprints and releases. Each has the LP of its single operation.
 //   find    version -> range -> stripe (phast.D5) -> fingerprints -> entry -> stripe -> version
 //           again. 0F 0S; when the stripe is held at the end, the candidates' lines and 1S.
 //   split   new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
