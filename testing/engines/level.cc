@@ -83,6 +83,8 @@ std::vector<Exploration> directed(Preset preset) {
   if (preset == Preset::fast) return all;
   options.second_in = 2;
   for (const std::uint64_t stride : {1, 2}) all.push_back(moved_again(options, stride));
+  options.second_in = 1;  // crashes within the recovery that finds an Update
+  for (const std::uint64_t key : {1, 3}) all.push_back(updated_again(options, key));
   return all;
 }
 
