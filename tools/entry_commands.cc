@@ -1,4 +1,4 @@
-// put, get, del: one entry, read from the command line and printed without escapes.
+// put, get, incr, del: one entry, read from the command line and printed without escapes.
 #include <unistd.h>
 
 #include <memory>
@@ -13,6 +13,7 @@ struct EntryArguments {
   PoolArguments pool;
   std::string key;
   std::string value;
+  std::int64_t delta = 1;     // incr only
   std::uint64_t version = 0;  // get only; 0: the present state
 };
 
@@ -32,6 +33,31 @@ int run_put(const EntryArguments& arguments) {
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
   const Found put = map->put(arguments.key, arguments.value);
   const int status = put.ok() ? exit_done : report_entry(arguments.pool, put.status());
+  return close_pool(*pool, arguments.pool, status);
+}
+
+int run_incr(const EntryArguments& arguments) {
+  if (const Status s = TextMap::accepts(new_map_info(arguments.pool), arguments.key, "0");
+      !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
+    return report_entry(arguments.pool, s);
+  }
+  if (const Status s = require_max_size(arguments.pool); !s.ok()) {
+    return report_entry(arguments.pool, s);
+  }
+  auto pool = open_pool(arguments.pool, Access::create);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  auto map = open_map(*pool, arguments.pool, true);
+  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
+  Output output(STDOUT_FILENO);
+  const auto sum = map->add(arguments.key, arguments.delta);
+  int status = exit_done;
+  if (!sum) {
+    status = report_entry(arguments.pool, sum.error());
+  } else {
+    output.write(*sum);
+    output.write("\n");
+    status = finish_output(output, "standard output", exit_done);
+  }
   return close_pool(*pool, arguments.pool, status);
 }
 
@@ -74,17 +100,21 @@ int run_del(const EntryArguments& arguments) {
 }  // namespace
 
 void register_entry_commands(CLI::App& app, Action& action) {
-  const auto add = [&](const char* name, const char* help, const char* footer, bool takes_value,
+  const auto add = [&](const char* name, const char* help, const char* footer, bool creates,
                        int (*run)(const EntryArguments&)) {
     auto arguments = std::make_shared<EntryArguments>();
     CLI::App* command = app.add_subcommand(name, help);
     add_path(*command, arguments->pool);
     add_key(*command, arguments->key);
-    if (takes_value) {
+    if (run == run_put) {
       command
           ->add_option("VALUE", arguments->value,
                        "bytes, taken literally; in a map of word values, a decimal number")
           ->required();
+    } else if (run == run_incr) {
+      command->add_option("NUMBER", arguments->delta, "what is added; it may be negative (1)");
+    }
+    if (creates) {
       add_types(*command, arguments->pool);
       add_engine(*command, arguments->pool);
       add_max_size(*command, arguments->pool);
@@ -119,6 +149,18 @@ EXAMPLES
   perdure get inventory.perdure "user:7" --map people || echo absent
   perdure get layers.perdure conv1 --version 7)",
       false, run_get);
+  add("incr", "add to the number that a key has, and print the sum; an absent key counts as 0",
+      R"(
+Creates the pool and the map if they are absent. The value is a decimal number: in a map of byte
+strings its text. The increment is durable when the command ends with status 0. After a kill it has
+happened entirely or not at all.
+
+EXAMPLES
+  perdure incr counters.perdure visits
+  perdure incr counters.perdure visits 10
+  perdure incr counters.perdure stock:7 -- -3
+  perdure incr counters.perdure 2026 --map visits --key u32 --value u64)",
+      true, run_incr);
   add("del", "remove one entry; status 1 if the key is absent",
       R"(
 EXAMPLES

@@ -143,6 +143,26 @@ Expected<UntypedValue> value_in(const MapInfo& info, Bytes text) {
               static_cast<unsigned long long>(largest(info.value_bytes)));
 }
 
+// Adds to a canonical decimal number. An unsigned sum may be larger than a signed number can be.
+Expected<std::string> sum_of(Bytes text, std::int64_t delta) {
+  const auto is_signed = parse_canonical<std::int64_t>(text);
+  const auto is_unsigned = parse_canonical<std::uint64_t>(text);
+  if (!is_signed && !is_unsigned) {
+    return fail(StatusCode::invalid_argument, "its value '%s' is not a decimal number of 64 bits",
+                std::string(text.substr(0, 60)).c_str());
+  }
+  std::int64_t small = 0;
+  if (is_signed && !__builtin_add_overflow(*is_signed, delta, &small)) {
+    return fmt::format("{}", small);
+  }
+  std::uint64_t large = 0;
+  if (is_unsigned && !__builtin_add_overflow(*is_unsigned, delta, &large)) {
+    return fmt::format("{}", large);
+  }
+  return fail(StatusCode::invalid_argument, "its value is %s, and the sum needs more than 64 bits",
+              std::string(text).c_str());
+}
+
 Bytes text_of(const UntypedValue& value, std::string& storage) {
   if (value.word_size == 0) return value.bytes;
   storage = fmt::format("{}", value.word & largest(value.word_size));
@@ -167,6 +187,32 @@ Status TextMap::accepts(const MapInfo& info, Bytes key_text, Bytes value_text) {
   if (auto key = key_in(info, key_text); !key) return std::move(key.error());
   if (auto value = value_in(info, value_text); !value) return std::move(value.error());
   return {};
+}
+
+Expected<std::string> TextMap::add(Bytes key_text, std::int64_t delta) {
+  auto key = key_of(key_text);
+  if (!key) return fail(std::move(key.error()));
+  for (;;) {
+    auto before = get(key_text);
+    if (!before) return fail(std::move(before.error()));
+    auto sum = sum_of(*before ? Bytes(**before) : "0", delta);
+    if (!sum) {
+      return fail(StatusCode::invalid_argument, "cannot add %lld to key '%s': %s",
+                  static_cast<long long>(delta), std::string(key_text.substr(0, 60)).c_str(),
+                  std::string(sum.error().message()).c_str());
+    }
+    std::optional<UntypedValue> seen;
+    if (*before) {
+      auto value = value_in(info(), **before);
+      if (!value) return fail(std::move(value.error()));
+      seen = *value;
+    }
+    auto value = value_in(info(), *sum);
+    if (!value) return fail(std::move(value.error()));
+    Exchanged done = map_.compare_exchange(*key, seen, *value);
+    if (!done.ok()) return fail(std::move(done).status());
+    if (done.exchanged()) return std::move(*sum);
+  }
 }
 
 Found TextMap::put(Bytes key_text, Bytes value_text) {

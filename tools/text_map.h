@@ -49,6 +49,10 @@ class TextMap {
   // UntypedMap.
   Found put(Bytes key, Bytes value);
   Found erase(Bytes key);
+  // Adds to the number that is the key's value; an absent key has the value 0, and is inserted.
+  // Returns the sum. Errors: invalid_argument if the value is no decimal number, or if the sum is
+  // out of the range of the map's values, or of 64 bits.
+  Expected<std::string> add(Bytes key, std::int64_t delta);
   Found read(Bytes key, FunctionRef<void(Bytes)> visit);
   Expected<std::optional<std::string>> get(Bytes key);
   // Visits the range in key order. Returns how many entries were visited.

@@ -172,6 +172,8 @@ class alignas(128) Worker {
         return loop(n, 1, [this](std::size_t i) { read_missing(i); });
       case OpKind::update:
         return loop(n, 1, [this](std::size_t i) { update(i); });
+      case OpKind::modify:
+        return loop(n, 1, [this](std::size_t i) { modify(i); });
       case OpKind::erase:
         return loop(n, 1, [this](std::size_t i) { erase(i); });
       case OpKind::insert_many:
@@ -241,6 +243,15 @@ class alignas(128) Worker {
   void update(std::size_t i) {
     const ValueRef value = values_.make(block_.words[i], phase_.generation, scratch_);
     count(session_->update(block_.key(i), value), missing_);
+  }
+  void modify(std::size_t i) {
+    const ValueRef value = values_.make(block_.words[i], phase_.generation, scratch_);
+    bool right = false;
+    const Outcome outcome = session_->modify(
+        block_.key(i), [&](const ValueRef& before) { right = use(block_.words[i], before); },
+        value);
+    failed_ |= outcome == Outcome::failed;
+    missing_ += outcome == Outcome::no || (outcome == Outcome::yes && !right) ? 1 : 0;
   }
   void erase(std::size_t i) { count(session_->erase(block_.key(i)), missing_); }
   void read_modify_write(std::size_t i) {

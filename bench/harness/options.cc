@@ -95,7 +95,7 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option(
       "--workload", raw.workloads,
       "phases, which run in the given order: load insert read read_batch read_missing update "
-      "delete insert_many update_many delete_many scan "
+      "modify delete insert_many update_many delete_many scan "
       "churn ycsb_a .. ycsb_f, separated by commas (load,insert,read,update,delete); for engines "
       "with versions also tag (insert, then tag) read_version history snapshot (one per "
       "thread; --operations counts keys)");

@@ -85,6 +85,13 @@ class MapSession : public Session {
   Outcome update(const KeyRef& key, const ValueRef& value) override {
     return present(map_->update(to_map_key<K>(key), to_map_value<V>(value)));
   }
+  Outcome modify(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit,
+                 const ValueRef& value) override {
+    return present(map_->modify(to_map_key<K>(key), [&](const std::optional<V>& before) {
+      if (before) visit(from_map(*before));
+      return before ? std::optional<V>(to_map_value<V>(value)) : before;
+    }));
+  }
   Outcome erase(const KeyRef& key) override { return present(map_->erase(to_map_key<K>(key))); }
 
   Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {

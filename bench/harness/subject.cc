@@ -4,6 +4,12 @@
 
 namespace perdure::bench {
 
+Outcome Session::modify(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit,
+                        const ValueRef& value) {
+  const Outcome found = read(key, visit);
+  return found == Outcome::yes ? update(key, value) : found;
+}
+
 Outcome Session::write_many(OpKind kind, std::span<const KeyRef> keys,
                             std::span<const ValueRef> values) {
   Outcome first = Outcome::yes;

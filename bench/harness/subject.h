@@ -58,6 +58,10 @@ class Session {
   virtual Outcome insert(const KeyRef& key, const ValueRef& value) = 0;
   // `no`: the key is absent. Engines that cannot tell return `yes`.
   virtual Outcome update(const KeyRef& key, const ValueRef& value) = 0;
+  // update() of what visit(value) has seen, as one step. The default does not exclude that another
+  // thread comes in between.
+  virtual Outcome modify(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit,
+                         const ValueRef& value);
   virtual Outcome erase(const KeyRef& key) = 0;
   // Operations of one kind: insert, update or erase. Returns `yes` if all return it, otherwise
   // another result of one of them. The default does them one by one.

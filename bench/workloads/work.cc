@@ -16,13 +16,14 @@ namespace {
 
 using enum Workload;
 
-constexpr std::array<std::pair<std::string_view, Workload>, 22> kWorkloads = {{
+constexpr std::array<std::pair<std::string_view, Workload>, 23> kWorkloads = {{
     {"load", load},
     {"insert", insert},
     {"read", read},
     {"read_batch", read_batch},
     {"read_missing", read_missing},
     {"update", update},
+    {"modify", modify},
     {"delete", erase},
     {"insert_many", insert_many},
     {"update_many", update_many},
@@ -60,6 +61,8 @@ OpKind uniform_kind(Workload workload) noexcept {
       return OpKind::read_missing;
     case update:
       return OpKind::update;
+    case modify:
+      return OpKind::modify;
     case erase:
       return OpKind::erase;
     case insert_many:
@@ -104,11 +107,14 @@ OpKind op_kind(YcsbOperation operation) noexcept {
 }
 
 bool writes_values(OpKind kind) noexcept {
-  return kind == OpKind::update || kind == OpKind::update_many || kind == OpKind::read_modify_write;
+  return kind == OpKind::update || kind == OpKind::update_many || kind == OpKind::modify ||
+         kind == OpKind::read_modify_write;
 }
 
 bool erases(Workload workload) noexcept { return workload == erase || workload == erase_many; }
-bool updates(Workload workload) noexcept { return workload == update || workload == update_many; }
+bool updates(Workload workload) noexcept {
+  return workload == update || workload == update_many || workload == modify;
+}
 bool inserts(Workload workload) noexcept {
   return workload == load || workload == insert || workload == insert_many || workload == tag;
 }

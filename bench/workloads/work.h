@@ -22,6 +22,7 @@ enum class Workload : std::uint8_t {
   read_batch,
   read_missing,
   update,
+  modify,
   erase,  // named "delete"
   insert_many,
   update_many,
@@ -58,6 +59,7 @@ enum class OpKind : std::uint8_t {
   read_batch,
   read_missing,
   update,
+  modify,
   erase,
   insert_many,
   update_many,

@@ -5,10 +5,12 @@
 //   if (!erased.ok()) return erased.status();   // why it failed
 //   if (erased.absent()) ...                    // there was nothing to erase
 //
-// It does not convert to bool, because `if (users.erase(42))` could mean either question. After a
-// failure present() and absent() are both false.
+// Exchanged: the result of compare_exchange().
 //
-// Thread safety: a Found is a value; distinct objects may be used from distinct threads.
+// They do not convert to bool, because `if (users.erase(42))` could mean either question. After a
+// failure present() and absent(), or exchanged() and refused(), are both false.
+//
+// Thread safety: both are values; distinct objects may be used from distinct threads.
 #pragma once
 
 #include <concepts>
@@ -42,6 +44,30 @@ class [[nodiscard]] Found {
  private:
   Status status_;
   bool present_ = false;
+};
+
+class [[nodiscard]] Exchanged {
+ public:
+  // The result of a call that succeeded.
+  explicit Exchanged(std::same_as<bool> auto exchanged) noexcept : exchanged_(exchanged) {}
+  // The result of a call that failed; `failure` must not be ok.
+  Exchanged(Status failure) noexcept
+      : status_(std::move(failure)) {}  // NOLINT: implicit on purpose
+
+  // True if the call succeeded.
+  bool ok() const noexcept { return status_.ok(); }
+  // Why the call failed; ok if it succeeded.
+  const Status& status() const& noexcept { return status_; }
+  Status status() && noexcept { return std::move(status_); }
+
+  // True if the call succeeded, and the key had what was expected.
+  bool exchanged() const noexcept { return ok() && exchanged_; }
+  // True if the call succeeded, and the key had something else. Nothing changed.
+  bool refused() const noexcept { return ok() && !exchanged_; }
+
+ private:
+  Status status_;
+  bool exchanged_ = false;
 };
 
 }  // namespace perdure

@@ -32,6 +32,15 @@ using Value = UntypedValue;
 using Mutation = UntypedMutation;
 using VersionRange = perdure::VersionRange;
 
+// Whether two values of one map are the same, by their bits. An engine may deliver a short word as
+// one of 8 bytes.
+inline bool same_value(const Value& a, const Value& b) noexcept {
+  if ((a.word_size == 0) != (b.word_size == 0)) return false;
+  if (a.word_size == 0) return a.bytes == b.bytes;
+  const std::uint32_t bytes = a.word_size < b.word_size ? a.word_size : b.word_size;
+  return (a.word ^ b.word) << (64 - 8 * bytes) == 0;
+}
+
 struct Entry {
   Key key;
   Value value;
@@ -81,6 +90,10 @@ class Index {
   virtual Expected<bool> update(const Key& key, const Value& value) = 0;
   // Returns true if it removed the key, false if the key was absent.
   virtual Expected<bool> erase(const Key& key) = 0;
+  // update() and erase() of a key that has this value. Return false, and change nothing, if the key
+  // is absent or has another value.
+  virtual Expected<bool> update_if(const Key& key, const Value& expected, const Value& value) = 0;
+  virtual Expected<bool> erase_if(const Key& key, const Value& expected) = 0;
   // Does all mutations, each atomically by itself, with cache misses overlapped and with one fence
   // for several. Mutations of one key take effect in their order. Calls done(i, result) when
   // mutations[i] has ended: what the single call would have returned. `done` is called in order,

@@ -73,6 +73,59 @@ class Map {
   // Removes the key. present(): removed. absent(): nothing changed.
   Found erase(const K& key) { return detail::present_if(index_->erase(detail::to_key(key))); }
 
+  // Gives the key the value `desired` if it has the value `expected`. Without a value each stands
+  // for "absent", so that the call can insert and erase, too. exchanged(): it had, and now it has
+  // `desired`. refused(): it had something else, and nothing changed. Values are compared by their
+  // bits. No other mutation of the key comes between the look and the change. Costs: those of
+  // update(), insert() or erase().
+  Exchanged compare_exchange(const K& key, const std::optional<V>& expected,
+                             const std::optional<V>& desired) {
+    detail::Value values[2];
+    if (expected) values[0] = detail::to_value(*expected);
+    if (desired) values[1] = detail::to_value(*desired);
+    return detail::exchange(*index_, detail::to_key(key), expected ? &values[0] : nullptr,
+                            desired ? &values[1] : nullptr);
+  }
+  // Gives the key what f(before) returns. `before` is a std::optional<V>, empty if the key is
+  // absent; f returns a std::optional<V>, empty to erase the key. If it returns what it got,
+  // nothing is written. If another mutation of the key comes in between, f is called again, and
+  // only its last result counts. f must not throw, and must not call the pool. A view that f
+  // returns must outlive the call. present(): the key was present before. If many threads change
+  // the key, f may run often. Costs: those of get() and of compare_exchange().
+  template <class F>
+  Found modify(const K& key, F&& f) {
+    for (;;) {
+      auto copy = get(key);
+      if (!copy) return std::move(copy.error());
+      std::optional<V> before;
+      if (*copy) before = V(**copy);
+      const std::optional<V> after = f(std::as_const(before));
+      const bool same =
+          before.has_value() == after.has_value() &&
+          (!before || detail::same_value(detail::to_value(*before), detail::to_value(*after)));
+      if (same) return Found(before.has_value());
+      Exchanged done = compare_exchange(key, before, after);
+      if (!done.ok()) return std::move(done).status();
+      if (done.exchanged()) return Found(before.has_value());
+    }
+  }
+  // Adds to the value of the key, and returns the value from before. An absent key has the value 0,
+  // and is inserted. Overflow wraps around. As modify().
+  Expected<V> fetch_add(const K& key, V delta)
+    requires(std::integral<V> && !std::same_as<V, bool>)
+  {
+    for (;;) {
+      std::optional<V> before;
+      Found found = read(key, [&](V value) { before = value; });
+      if (!found.ok()) return fail(std::move(found).status());
+      const auto sum = static_cast<V>(static_cast<std::uint64_t>(before.value_or(0)) +
+                                      static_cast<std::uint64_t>(delta));
+      Exchanged done = compare_exchange(key, before, sum);
+      if (!done.ok()) return fail(std::move(done).status());
+      if (done.exchanged()) return before.value_or(0);
+    }
+  }
+
   // Does all mutations. Each is atomic by itself: a crash leaves any of them whole or absent, and
   // other threads may see some of them early. They are durable when the call returns. Mutations of
   // one key take effect in their order. phast, level and clevel overlap the cache misses of 16

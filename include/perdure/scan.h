@@ -174,6 +174,20 @@ inline Found present_if(Expected<bool> done) noexcept {
 inline Found absent_if(Expected<bool> done) noexcept {
   return done ? Found(!*done) : Found(std::move(done.error()));
 }
+inline Exchanged exchanged_if(Expected<bool> done) noexcept {
+  return done ? Exchanged(*done) : Exchanged(std::move(done.error()));
+}
+// compare_exchange() of Map and of UntypedMap. Null stands for "absent".
+inline Exchanged exchange(Index& index, const Key& key, const Value* expected,
+                          const Value* desired) {
+  if (expected == nullptr && desired == nullptr) {
+    Found found = present_if(index.read(key, [](const Value&) {}));
+    return found.ok() ? Exchanged(found.absent()) : Exchanged(std::move(found).status());
+  }
+  if (expected == nullptr) return exchanged_if(index.insert(key, *desired));
+  return exchanged_if(desired == nullptr ? index.erase_if(key, *expected)
+                                         : index.update_if(key, *expected, *desired));
+}
 inline Found found_of(MutationKind kind, Expected<bool> done) noexcept {
   const bool inserts = kind == MutationKind::put || kind == MutationKind::insert;
   return inserts ? absent_if(std::move(done)) : present_if(std::move(done));

@@ -57,6 +57,16 @@ class Store {
   Found read(std::string_view key, F&& visit) {
     return map_->read(key, std::forward<F>(visit));
   }
+  // As Map::compare_exchange(). Without a value: "absent".
+  Exchanged compare_exchange(std::string_view key, const std::optional<Bytes>& expected,
+                             const std::optional<Bytes>& desired) {
+    return map_->compare_exchange(key, expected, desired);
+  }
+  // As Map::modify().
+  template <class F>
+  Found modify(std::string_view key, F&& f) {
+    return map_->modify(key, std::forward<F>(f));
+  }
   // As Map::write_many().
   template <class F>
   Status write_many(std::span<const Mutation<Bytes, Bytes>> mutations, F&& done) {

@@ -126,6 +126,9 @@ class UntypedMap {
   Found erase(const UntypedKey& key);
   Found contains(const UntypedKey& key);
   Found read(const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit);
+  // As Map::compare_exchange().
+  Exchanged compare_exchange(const UntypedKey& key, const std::optional<UntypedValue>& expected,
+                             const std::optional<UntypedValue>& desired);
   // As Map::write_many(). A mutation that does not fit the map's types fails by itself.
   Status write_many(std::span<const UntypedMutation> mutations,
                     FunctionRef<void(std::size_t, const Found&)> done);

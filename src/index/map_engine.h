@@ -1,5 +1,8 @@
 // MapEngine: the common base of all engines. An engine derives from it and names itself (CRTP). It
-// must have enumerate(mark), write<Mode>(key, value), and for reads, which it calls with the guard:
+// must have enumerate(mark), and for mutations
+//   write<Mode>(key, value, expected = nullptr)  `expected`: the value that update_if needs
+//   remove(key, expected)        an erase; null: whatever the value is
+// and for reads, which it calls with the guard:
 //   find(key, visit)             a read
 //   Group, fetch(keys, group)    up to kGroup lookups of a read_many: finds the keys and prefetches
 //                                what find_fetched() reads, in steps of one cache miss each, so
@@ -76,6 +79,14 @@ class MapEngine : public Interface, public EngineInstance {
   Expected<bool> update(const detail::Key& key, const detail::Value& value) final {
     return engine().template write<Mode::update>(key, value);
   }
+  Expected<bool> update_if(const detail::Key& key, const detail::Value& expected,
+                           const detail::Value& value) final {
+    return engine().template write<Mode::update_if>(key, value, &expected);
+  }
+  Expected<bool> erase(const detail::Key& key) final { return engine().remove(key, nullptr); }
+  Expected<bool> erase_if(const detail::Key& key, const detail::Value& expected) final {
+    return engine().remove(key, &expected);
+  }
   void write_many(Mutations mutations, Done done) final {
     for (std::size_t begin = 0; begin < mutations.size();) {
       const Mutations some = mutations.subspan(begin, std::min(kGroup, mutations.size() - begin));
@@ -109,7 +120,8 @@ class MapEngine : public Interface, public EngineInstance {
   }
 
  protected:
-  enum class Mode : std::uint8_t { insert, put, update };
+  enum class Mode : std::uint8_t { insert, put, update, update_if };
+  static constexpr bool adds(Mode mode) { return mode == Mode::insert || mode == Mode::put; }
 
   // Every operation begins with one of these two, under its guard.
   [[gnu::always_inline]] Status begin_read(EpochGuard<P>& guard) const noexcept {

@@ -211,6 +211,18 @@ Found UntypedMap::read(const UntypedKey& key, FunctionRef<void(const UntypedValu
   return detail::present_if(index_->read(key, visit));
 }
 
+Exchanged UntypedMap::compare_exchange(const UntypedKey& key,
+                                       const std::optional<UntypedValue>& expected,
+                                       const std::optional<UntypedValue>& desired) {
+  if (Status s = accepts(types_, key); !s.ok()) return s;
+  for (const auto& value : {expected, desired}) {
+    if (!value) continue;
+    if (Status s = accepts(types_, key, *value); !s.ok()) return s;
+  }
+  return detail::exchange(*index_, key, expected ? &*expected : nullptr,
+                          desired ? &*desired : nullptr);
+}
+
 Status UntypedMap::write_many(std::span<const UntypedMutation> mutations,
                               FunctionRef<void(std::size_t, const Found&)> done) {
   const auto wrong = [this](const UntypedMutation& m) {

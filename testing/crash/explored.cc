@@ -417,6 +417,8 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
       random_one("records", integers(records), integer_record_op, options, n / 2),
       random_one("bytes", strings(records), bytes_op, options, n / 2),
       random_one("bytes_words", strings(words), bytes_word_op, options, n / 2),
+      random_one("conditional", integers(words), conditional_op, options, n / 2),
+      random_one("conditional_bytes", strings(records), conditional_bytes_op, options, n / 4),
       random_one("many", integers(words), together(integer_op, 4), options, n / 2),
       random_one("many_bytes", strings(records), together(bytes_op, 4), options, n / 4),
       random_one("many_bytes_words", strings(words), together(bytes_word_op, 4), options, n / 4),

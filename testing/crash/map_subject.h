@@ -120,6 +120,13 @@ class MapSubject : public Subject, private PoolMaps {
         return index.update(key, value);
       case OpKind::erase:
         return index.erase(key);
+      case OpKind::update_if:
+      case OpKind::erase_if: {
+        const std::string expected_text = stored(op.expected, 2 * kHalf - 1);
+        const perdure::detail::Value expected = value_of(expected_text);
+        return op.kind == OpKind::erase_if ? index.erase_if(key, expected)
+                                           : index.update_if(key, expected, value);
+      }
       default:
         return index.read(key, [](const perdure::detail::Value&) {});
     }

@@ -25,16 +25,21 @@ std::string printable(std::string_view bytes) {
 
 std::string describe(const Op& op) {
   static constexpr const char* kNames[] = {
-      "insert",  "upsert",       "update",  "erase",      "find", "drop",
-      "sync",    "compact",      "reopen",  "background", "scan", "scan back",
-      "iterate", "iterate back", "reclaim", "tag",        "trim", "rollback",
-      "scan at", "diff",         "history", "many:"};
+      "insert",  "upsert",       "update",  "erase",      "find",      "drop",
+      "sync",    "compact",      "reopen",  "background", "scan",      "scan back",
+      "iterate", "iterate back", "reclaim", "tag",        "trim",      "rollback",
+      "scan at", "diff",         "history", "many:",      "update if", "erase if"};
   std::string out = kNames[static_cast<int>(op.kind)];
   for (const Op& part : op.parts) out += " " + describe(part) + ";";
   if (op.kind == OpKind::many) return out;
   if (op.kind >= OpKind::sync && op.kind <= OpKind::reclaim) return out;
   out += " " + printable(op.key);
-  if (op.kind <= OpKind::update) out += " = " + printable(op.value);
+  if (op.kind == OpKind::update_if || op.kind == OpKind::erase_if) {
+    out += " == " + printable(op.expected);
+  }
+  if (op.kind <= OpKind::update || op.kind == OpKind::update_if) {
+    out += " = " + printable(op.value);
+  }
   return out;
 }
 
@@ -159,6 +164,17 @@ bool apply_to(Model& model, const Op& op) {
       bool odd = false;
       for (const Op& part : op.parts) odd ^= apply_to(model, part);
       return odd;
+    }
+    case OpKind::update_if:
+    case OpKind::erase_if: {
+      const auto it = model.find(op.key);
+      if (it == model.end() || it->second != op.expected) return false;
+      if (op.kind == OpKind::erase_if) {
+        model.erase(it);
+      } else {
+        it->second = op.value;
+      }
+      return true;
     }
   }
   return false;

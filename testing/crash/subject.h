@@ -50,12 +50,16 @@ enum class OpKind : std::uint8_t {
   // One call of write_many() with the mutations in `parts`. Returns whether the number of parts
   // that returned true is odd.
   many,
+  // An update and an erase of a key that has the value `expected`.
+  update_if,
+  erase_if,
 };
 struct Op {
   OpKind kind = OpKind::find;
   std::string key = {};
   std::string value = {};
   std::vector<Op> parts = {};
+  std::string expected = {};
 };
 std::string describe(const Op& op);
 

@@ -60,6 +60,25 @@ inline Op bytes_word_op(Random& random) {
   return op;
 }
 
+// update_if and erase_if between other mutations, of few keys with few values: most find what they
+// expect. `bytes`: of these lengths, so that records and blobs are replaced.
+inline Op conditional(Random& random, bool bytes) {
+  static constexpr OpKind kKinds[] = {OpKind::insert,    OpKind::upsert,    OpKind::update,
+                                      OpKind::update_if, OpKind::update_if, OpKind::update_if,
+                                      OpKind::erase_if,  OpKind::erase_if,  OpKind::erase};
+  const auto value = [&] {
+    const std::uint64_t n = random.below(2);
+    if (bytes) return std::string(n == 0 ? 12 : 150, static_cast<char>('a' + n));
+    return std::string(reinterpret_cast<const char*>(&n), 8);
+  };
+  Op op{.kind = kKinds[random.below(9)], .key = integer_key(random.below(8))};
+  op.value = value();
+  op.expected = value();
+  return op;
+}
+inline Op conditional_op(Random& random) { return conditional(random, false); }
+inline Op conditional_bytes_op(Random& random) { return conditional(random, true); }
+
 // Calls of write_many() between single mutations, with 2 to `most` of them.
 inline OpSource together(OpSource source, std::uint64_t most) {
   return [source = std::move(source), most](Random& random) -> Op {

@@ -3,6 +3,7 @@
 #include "testing/engines/clevel_races.h"
 
 #include "testing/engines/clevel_subject.h"
+#include "testing/schedule/conditional_races.h"
 #include "testing/schedule/race_ops.h"
 #include "testing/sim/sites.h"
 
@@ -380,6 +381,7 @@ RaceList clevel_races() {
   add_pairs(races, true);
   add_reuse(races);
   add_many(races);
+  add_conditional(races, words(), 24, kFewer);
   return races;
 }
 

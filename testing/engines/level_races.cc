@@ -7,6 +7,7 @@
 #include <string>
 
 #include "testing/engines/level_subject.h"
+#include "testing/schedule/conditional_races.h"
 #include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
@@ -238,6 +239,7 @@ RaceList level_races() {
   add_threes(races);
   add_arrays(races);
   add_many(races);
+  add_conditional(races, words(), 24, kFew);
   return races;
 }
 

@@ -164,6 +164,13 @@ class LittleEngine final : public EngineInstance, public detail::Index {
   Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
     return write(key, value, false, true);
   }
+  Expected<bool> update_if(const detail::Key&, const detail::Value&,
+                           const detail::Value&) override {
+    return fail(StatusCode::unsupported);
+  }
+  Expected<bool> erase_if(const detail::Key&, const detail::Value&) override {
+    return fail(StatusCode::unsupported);
+  }
   Expected<bool> erase(const detail::Key& key) override {
     const EpochGuard<P> guard(context_.epochs);
     if (context_.read_only) return fail(StatusCode::read_only);

@@ -3,6 +3,7 @@
 // a partition stay. Partitions are the halves of the key space.
 #include "testing/engines/phast_interleavings.h"
 #include "testing/engines/phast_subject.h"
+#include "testing/schedule/conditional_races.h"
 #include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
@@ -227,6 +228,7 @@ RaceList phast_races() {
   add_strings(races);
   add_threes(races);
   add_many(races);
+  add_conditional(races, words(), 24, kFewer);
   return races;
 }
 

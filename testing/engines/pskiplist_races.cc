@@ -6,6 +6,7 @@
 #include <string>
 
 #include "testing/engines/pskiplist_subject.h"
+#include "testing/schedule/conditional_races.h"
 #include "testing/schedule/race_ops.h"
 #include "testing/schedule/version_ops.h"
 
@@ -138,6 +139,7 @@ RaceList pskiplist_races() {
   add_strings(races);
   add_versions(races);
   add_threes(races);
+  add_conditional(races, words(), 24, {.product = 16, .random = 2, .sampled = 6});
   return races;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "testing/engines/skiplist_subject.h"
+#include "testing/schedule/conditional_races.h"
 #include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
@@ -36,6 +37,8 @@ class Scenarios {
     add_strings();
     add_threes();
     if constexpr (Kind::kUpperDurable) add_walks();
+    add_conditional(races_, skiplist_subjects<Kind>(KeyKind::integer, {.background_thread = false}),
+                    24, kFew);
     return std::move(races_);
   }
 

@@ -27,6 +27,14 @@ bool explain(const History::Call& call, Value& value) {
     case OpKind::erase:
       value.reset();
       break;
+    case OpKind::update_if:
+      result = value == call.op.expected;
+      if (result) value = call.op.value;
+      break;
+    case OpKind::erase_if:
+      result = value == call.op.expected;
+      if (result) value.reset();
+      break;
     default:  // a lookup
       if (!call.pending() && call.result && value != call.value) return false;
       break;

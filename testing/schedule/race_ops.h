@@ -25,6 +25,15 @@ inline Op upsert(std::uint64_t key, std::uint64_t value) {
 inline Op update(std::uint64_t key, std::uint64_t value) {
   return {OpKind::update, integer_key(key), word(value)};
 }
+inline Op update_if(std::uint64_t key, std::uint64_t expected, std::uint64_t value) {
+  return {.kind = OpKind::update_if,
+          .key = integer_key(key),
+          .value = word(value),
+          .expected = word(expected)};
+}
+inline Op erase_if(std::uint64_t key, std::uint64_t expected) {
+  return {.kind = OpKind::erase_if, .key = integer_key(key), .expected = word(expected)};
+}
 inline Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
 inline Op find(std::uint64_t key) { return {OpKind::find, integer_key(key), {}}; }
 inline Op scan() { return {OpKind::scan, {}, {}}; }

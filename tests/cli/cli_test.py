@@ -34,6 +34,27 @@ class CommandsTest(CliTest):
         self.assertEqual(self.output("get", self.pool, "apple", expect=NEGATIVE), b"")
         self.run_cli("del", self.pool, "apple", expect=NEGATIVE)
 
+    def test_incr(self):
+        self.create()
+        self.assertEqual(self.output("incr", self.pool, "visits"), b"1\n")
+        self.assertEqual(self.output("incr", self.pool, "visits", "41"), b"42\n")
+        self.assertEqual(self.output("incr", self.pool, "visits", "--", "-50"), b"-8\n")
+        self.assertEqual(self.output("get", self.pool, "visits"), b"-8\n")
+        self.run_cli("put", self.pool, "large", str(2**64 - 2))
+        self.assertEqual(self.output("incr", self.pool, "large"), b"18446744073709551615\n")
+        for key, number, reason in (("large", "1", b"64 bits"), ("apple", "1", b"not a decimal")):
+            self.run_cli("put", self.pool, "apple", "red")
+            failed = self.run_cli("incr", self.pool, key, number, expect=USAGE)
+            self.assertIn(reason, failed.stderr)
+        self.assertEqual(self.output("get", self.pool, "large"), b"18446744073709551615\n")
+        words = ("--map", "words", "--key", "u32", "--value", "u8")
+        self.assertEqual(self.output("incr", self.pool, "7", "255", *words), b"255\n")
+        for number in ("1", "-256"):
+            failed = self.run_cli("incr", self.pool, "--map", "words", "--", "7", number,
+                                  expect=USAGE)
+            self.assertIn(b"from 0 to 255", failed.stderr)
+        self.assertEqual(self.output("get", self.pool, "7", "--map", "words"), b"255\n")
+
     def test_keys_and_values_are_literal(self):
         for key, value in (("", ""), ("[a,b]", "{}"), ("a\\tb", "\\n"), ("%%", '"q"'),
                            ("@f", "a=b"), ("get", "list"), ("-5", "-1.5"),

@@ -107,6 +107,66 @@ MAP_TEST(PointTest, EraseRemovesOnce) {
   EXPECT_EQ(this->map_->stats().entries, 1U);
 }
 
+MAP_TEST(PointTest, CompareExchangeNeedsWhatItExpects) {
+  using K = typename TestFixture::KeyType;
+  using V = typename TestFixture::ValueType;
+  const auto key = this->key(7);
+  const auto one = this->value(1);
+  const auto two = this->value(2);
+  const std::optional<V> absent;
+  const auto exchange = [&](const std::optional<V>& expected, const std::optional<V>& desired) {
+    const Exchanged done = this->map_->compare_exchange(K(key), expected, desired);
+    EXPECT_TRUE(done.ok()) << done.status().message();
+    EXPECT_NE(done.exchanged(), done.refused());
+    return done.exchanged();
+  };
+  EXPECT_TRUE(exchange(absent, absent));
+  EXPECT_FALSE(exchange(V(one), V(two)));
+  EXPECT_FALSE(exchange(V(one), absent));
+  EXPECT_FALSE(this->find(7).has_value());
+  EXPECT_TRUE(exchange(absent, V(one)));
+  EXPECT_TRUE(this->holds(7, 1));
+  EXPECT_FALSE(exchange(absent, V(two)));
+  EXPECT_FALSE(exchange(absent, absent));
+  EXPECT_FALSE(exchange(V(two), V(one)));
+  EXPECT_FALSE(exchange(V(two), absent));
+  EXPECT_TRUE(this->holds(7, 1));
+  EXPECT_TRUE(exchange(V(one), V(two)));
+  EXPECT_TRUE(this->holds(7, 2));
+  EXPECT_TRUE(exchange(V(two), V(two)));
+  EXPECT_TRUE(exchange(V(two), absent));
+  EXPECT_FALSE(this->find(7).has_value());
+  EXPECT_EQ(this->map_->stats().entries, 0U);
+}
+
+MAP_TEST(PointTest, ModifyWritesWhatItsFunctionReturns) {
+  using K = typename TestFixture::KeyType;
+  using V = typename TestFixture::ValueType;
+  const auto key = this->key(7);
+  const auto one = this->value(1);
+  const auto two = this->value(2);
+  const auto modify = [&](const std::optional<typename TestFixture::OwnedV>& seen,
+                          const std::optional<V>& wanted) {
+    const Found found = this->map_->modify(K(key), [&](const std::optional<V>& before) {
+      EXPECT_EQ(before.has_value(), seen.has_value());
+      if (before && seen) {
+        EXPECT_TRUE(*before == V(*seen));
+      }
+      return wanted;
+    });
+    EXPECT_TRUE(found.ok()) << found.status().message();
+    EXPECT_EQ(found.present(), seen.has_value());
+  };
+  modify(std::nullopt, std::nullopt);
+  modify(std::nullopt, V(one));
+  EXPECT_TRUE(this->holds(7, 1));
+  modify(one, V(one));
+  modify(one, V(two));
+  EXPECT_TRUE(this->holds(7, 2));
+  modify(two, std::nullopt);
+  EXPECT_FALSE(this->find(7).has_value());
+}
+
 // Each mutation of a call has the result of its single call, also where one key occurs several
 // times, and the map has the same content afterwards.
 MAP_TEST(PointTest, WriteManyIsTheSingleCallsInTheirOrder) {

@@ -2,6 +2,8 @@
 // split never hides the keys that it moves.
 #include <algorithm>
 #include <barrier>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -336,6 +338,96 @@ TEST_P(Races, WriteManyOfTheSameKeys) {
   }
   team.join();
   EXPECT_EQ(map.count(), 0U);
+}
+
+// No increment is lost, whichever thread inserts the key; and the results are all different.
+TEST_P(Races, FetchAddLosesNothing) {
+  auto map = open_map<std::uint64_t, std::uint64_t>(0);
+  constexpr std::uint64_t kThreads = 8, kCounters = 3;
+  const std::uint64_t rounds = scaled(4000, 1000, 300);
+  std::vector<std::vector<bool>> seen(kCounters, std::vector<bool>(kThreads * rounds));
+  std::mutex latch;
+  Team team(violations_);
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    team.start([&] {
+      for (std::uint64_t i = 0; i < rounds * kCounters; ++i) {
+        const std::uint64_t before = must(map.fetch_add(i % kCounters, 1));
+        const std::scoped_lock guard(latch);
+        if (before >= kThreads * rounds || seen[i % kCounters][before]) {
+          violations_.add("two increments returned " + std::to_string(before));
+        } else {
+          seen[i % kCounters][before] = true;
+        }
+      }
+    });
+  }
+  team.join();
+  for (std::uint64_t i = 0; i < kCounters; ++i) {
+    EXPECT_EQ(must(map.get(i)), std::optional(kThreads * rounds));
+  }
+}
+
+// Coins move between keys: a thread takes one with modify(), which erases the last, and gives it to
+// another key. Others change the same keys by compare_exchange() and erase nothing that they do not
+// replace.
+TEST_P(Races, ModifyMovesEveryCoin) {
+  PERDURE_TRACE_SEED();
+  auto map = open_map<std::uint64_t, std::uint64_t>(0);
+  constexpr std::uint64_t kThreads = 4, kPurses = 6, kCoins = 4;
+  const std::uint64_t rounds = scaled(20'000, 4000, 600);
+  for (std::uint64_t key = 1; key <= kPurses; ++key) must(map.insert(key, kCoins));
+  using Value = std::optional<std::uint64_t>;
+  Team team(violations_);
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    team.start([&, t] {
+      Rng random(t);
+      const auto purse = [&] { return 1 + random() % kPurses; };
+      for (std::uint64_t i = 0; i < rounds; ++i) {
+        bool took = false;
+        must(map.modify(purse(), [&](const Value& coins) -> Value {
+          took = coins.has_value();
+          if (!coins || *coins == 1) return std::nullopt;
+          return *coins - 1;
+        }));
+        if (!took) continue;
+        const std::uint64_t to = purse();
+        for (bool given = false; !given;) {
+          const Value coins = must(map.get(to));
+          const Exchanged done = map.compare_exchange(to, coins, coins.value_or(0) + 1);
+          must(done.status());
+          given = done.exchanged();
+        }
+      }
+    });
+  }
+  team.join();
+  std::uint64_t coins = 0;
+  must(map.for_each([&](std::uint64_t, std::uint64_t value) { coins += value; }));
+  EXPECT_EQ(coins, kPurses * kCoins);
+}
+
+// The same for byte strings: each thread adds its letters to one value.
+TEST_P(Races, ModifyOfStringsLosesNothing) {
+  auto map = open_map<Bytes, Bytes>(0);
+  constexpr std::uint64_t kThreads = 4;
+  const std::uint64_t rounds = scaled(500, 150, 40);
+  Team team(violations_);
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    team.start([&, t] {
+      std::string longer;
+      for (std::uint64_t i = 0; i < rounds; ++i) {
+        must(map.modify("letters", [&](const std::optional<Bytes>& before) {
+          longer = std::string(before.value_or("")) + static_cast<char>('a' + t);
+          return std::optional<Bytes>(longer);
+        }));
+      }
+    });
+  }
+  team.join();
+  const std::string all = must(map.get("letters")).value_or("");
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    EXPECT_EQ(std::ranges::count(all, static_cast<char>('a' + t)), std::ptrdiff_t(rounds));
+  }
 }
 
 }  // namespace

@@ -41,6 +41,23 @@ class OracleIndex final : public detail::OrderedIndex {
     std::unique_lock lock(mutex_);
     return map_.erase(own(key)) != 0;
   }
+  Expected<bool> update_if(const detail::Key& key, const detail::Value& expected,
+                           const detail::Value& value) override {
+    if (!legal(key, value)) return fail(StatusCode::invalid_argument);
+    std::unique_lock lock(mutex_);
+    auto found = map_.find(own(key));
+    if (found == map_.end() || !detail::same_value(view(found->second), expected)) return false;
+    found->second = own(value);
+    return true;
+  }
+  Expected<bool> erase_if(const detail::Key& key, const detail::Value& expected) override {
+    if (!legal(key, {})) return fail(StatusCode::invalid_argument);
+    std::unique_lock lock(mutex_);
+    auto found = map_.find(own(key));
+    if (found == map_.end() || !detail::same_value(view(found->second), expected)) return false;
+    map_.erase(found);
+    return true;
+  }
   Expected<bool> read(const detail::Key& key,
                       FunctionRef<void(const detail::Value&)> visit) override {
     if (!legal(key, {})) return fail(StatusCode::invalid_argument);

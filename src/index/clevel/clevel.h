@@ -56,6 +56,9 @@
 //   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> clear the slots -> uncount
 //           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). A copy that
 //           a move has made: F S at once.
+//   update_if  as update, with one CAS from the value that was found.
+//   erase_if   as erase, but alone in the stripe from the look at the value to the fence: no update
+//           comes in between, and none that comes later is ordered before it.
 //   many    up to 16: blobs of values that are replaced, F* each, one S -> all stripes and LPs, F
 //           each, one S (PP of all) -> slots cleared, stripes released. A value that needs a blob
 //           is inserted alone.
@@ -92,13 +95,14 @@
 // RECLAMATION  Items go through epochs; the batch that frees them writes back their slot and zeroes
 //   their state. Blobs, levels and lists go through epochs after the fence of their unlink. During
 //   a sweep, the target of a reference is marked before the reference is removed.
-// PROGRESS  find, update and erase are lock-free, except for an allocation. Inserts of one stripe
-//   exclude each other across the fence. One thread expands; other threads that found no slot wait
-//   for it. No operation waits for the rehash; the rehash waits for erases between death and slot.
-//   During the walk of a clean open, a thread that stores into a slot takes a latch for that, and
-//   so does the walk (clevel.I9). pool_full: inserts and byte updates fail, all else goes on.
-//   hash_overflow: an insert fails because its buckets are full though the table is nearly empty;
-//   its keys were chosen to collide. Inserts of other keys go on.
+// PROGRESS  find, update and erase are lock-free, except for an allocation. But updates and erases
+//   wait for an erase_if of their stripe, and it waits for them, across one fence. Inserts of one
+//   stripe exclude each other across the fence. One thread expands; other threads that found no
+//   slot wait for it. No operation waits for the rehash; the rehash waits for erases between death
+//   and slot. During the walk of a clean open, a thread that stores into a slot takes a latch for
+//   that, and so does the walk (clevel.I9). pool_full: inserts and byte updates fail, all else goes
+//   on. hash_overflow: an insert fails because its buckets are full though the table is nearly
+//   empty; its keys were chosen to collide. Inserts of other keys go on.
 #pragma once
 
 #include <algorithm>

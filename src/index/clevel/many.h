@@ -86,22 +86,14 @@ class Many : public Write<T> {
     result = mutation.kind == MutationKind::update || mutation.kind == MutationKind::erase;
     if (mutation.kind == MutationKind::insert) return true;
     if (mutation.kind == MutationKind::erase) {
-      if (!this->kill(found, stripe, pending.place)) return false;
-      pending.step = Step::clear;
-      return true;
-    }
-    if (bytes_values_ && pending.blob == 0) return false;
-    pending.place = stripe.enter();
-    if (!bytes_values_) {
-      this->exchange_word(found, mutation.value.word);
-    } else if (this->exchange_blob(found, pending.blob, pending.replaced)) {
-      pending.blob = 0;
+      if (!stripe.try_enter(pending.place)) return false;
+      pending.step = this->kill(found, stripe) ? Step::clear : Step::none;
     } else {
-      stripe.leave(pending.place);
-      return false;
+      if ((bytes_values_ && pending.blob == 0) || !stripe.try_enter(pending.place)) return false;
+      pending.step = exchange(mutation.value, pending) ? Step::replace : Step::none;
     }
-    pending.step = Step::replace;
-    return true;
+    if (pending.step == Step::none) stripe.leave(pending.place);
+    return pending.step != Step::none;
   }
   static void store(const Pending& /*pending*/) {}
 
@@ -164,6 +156,16 @@ class Many : public Write<T> {
   [[gnu::always_inline]] bool takes(const detail::Mutation& mutation) const {
     if (mutation.kind == MutationKind::erase) return validate(mutation.key).ok();
     return validate(mutation.key, mutation.value, !bytes_values_, bytes_values_).ok();
+  }
+
+  // Returns false if the item has died meanwhile.
+  [[gnu::always_inline]] bool exchange(const detail::Value& value, Pending& pending) {
+    if (!bytes_values_) return this->template exchange_word<false>(pending.found, value.word);
+    if (!this->template exchange_blob<false>(pending.found, pending.blob, pending.replaced)) {
+      return false;
+    }
+    pending.blob = 0;
+    return true;
   }
 
   // Names a new item by a slot. Returns false, and keeps no latch, if the single call must do it.

@@ -4,7 +4,9 @@
 // A stripe has four latches of one byte each. A thread takes one before the stores that it
 // announces, and releases it by a plain store after the fence (docs/decisions/0006). The first
 // latch excludes inserts from each other. An update or erase takes any of the other three that is
-// free, so it never waits: if none is free, it joins the crowd, which is a counter.
+// free, so it never waits for one: if none is free, it joins the crowd, which is a counter. An
+// erase with a condition takes the first latch, marks it, and waits until the others are free.
+// Threads that come later wait for it.
 #pragma once
 
 #include <cstdint>
@@ -49,21 +51,38 @@ class Stripe {
     latches_.release(0);
   }
 
-  // Begins an update or an erase. Returns the argument for leave().
-  unsigned enter() {
+  // Begins an update or an erase. Sets the argument for leave(). Returns false if another thread is
+  // alone in the stripe.
+  bool try_enter(unsigned& place) {
     for (std::uint32_t word = latches_.load();;) {
+      if ((word & kInsert) == kAlone) return false;
       unsigned i = 1;
       while (i < P::ByteLatches::kCount && (word >> (8 * i) & 0xFF) != 0) ++i;
-      if (i == P::ByteLatches::kCount) {
-        crowd_.fetch_add(1, std::memory_order_acq_rel);
-        return kCrowd;
-      }
-      if (latches_.compare_exchange(word, word | kTaken << (8 * i))) return i;
+      place = i < P::ByteLatches::kCount ? i : kCrowd;
+      if (place == kCrowd) return join_crowd();
+      if (latches_.compare_exchange(word, word | kTaken << (8 * i))) return true;
     }
   }
-  void leave(unsigned i) {
-    if (i != kCrowd) return latches_.release(i);
-    crowd_.fetch_sub(1, std::memory_order_release);
+  unsigned enter() {
+    unsigned place = kCrowd;
+    for (unsigned spins = 0; !try_enter(place);) P::pause(spins++);
+    return place;
+  }
+  // Begins an erase that no insert, update or other erase of the stripe overlaps.
+  unsigned enter_alone() {
+    for (unsigned spins = 0;; P::pause(spins++)) {
+      std::uint32_t word = latches_.load();
+      if ((word & kInsert) == 0 && latches_.compare_exchange(word, word | kAlone)) break;
+    }
+    for (unsigned spins = 0; in_flight(kInsert);) P::pause(spins++);
+    return kFirst;
+  }
+  void leave(unsigned place) {
+    if (place == kCrowd) {
+      crowd_.fetch_sub(1, std::memory_order_release);
+    } else {
+      latches_.release(place == kFirst ? 0 : place);
+    }
   }
   void count_erased() { erased_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -76,7 +95,18 @@ class Stripe {
  private:
   using Count = typename P::template Atomic<std::uint32_t>;
   static constexpr unsigned kCrowd = 0;
+  static constexpr unsigned kFirst = P::ByteLatches::kCount;  // the latch of inserts, as a place
   static constexpr std::uint32_t kTaken = 1;
+  static constexpr std::uint32_t kAlone = 3;
+
+  // enter_alone() marks its latch, then looks at the crowd. This raises the crowd, then looks at
+  // the mark: one of the two sees the other, because both begin with a locked instruction.
+  [[gnu::noinline]] bool join_crowd() {
+    crowd_.fetch_add(1, std::memory_order_seq_cst);
+    if ((latches_.load() & kInsert) != kAlone) return true;
+    crowd_.fetch_sub(1, std::memory_order_release);
+    return false;
+  }
   static constexpr std::uint64_t kBusy = ~std::uint64_t{0};
 
   typename P::ByteLatches latches_;

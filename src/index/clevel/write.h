@@ -19,7 +19,7 @@ class Write : public Rehash<T> {
   enum class Added : std::uint8_t { done, exists, full };
 
  public:
-  Expected<bool> erase(const detail::Key& key) override {
+  Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = validate(key); !s.ok()) return fail(std::move(s));
     context_.background.help();
     EpochGuard<P> guard(context_.epochs);
@@ -32,9 +32,19 @@ class Write : public Rehash<T> {
       Found found;
       if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
       if (found.item == nullptr) return absent();
-      unsigned place = 0;
-      // Otherwise another erase came first; the search helps its death, or finds a new item.
-      if (!kill(found, stripe, place)) continue;
+      if (expected != nullptr) {
+        auto same = holds_value(found, *expected);
+        if (!same || !*same) return same;
+      }
+      // With a condition: nothing may come between the look at the value and the death.
+      const unsigned place = expected != nullptr ? stripe.enter_alone() : stripe.enter();
+      const bool changed =
+          expected != nullptr && context_.platform.load(found.item->value) != found.value;
+      // Or another erase came first; the search helps its death, or finds a new item.
+      if (changed || !kill(found, stripe)) {
+        stripe.leave(place);
+        continue;
+      }
       const bool durable = persist(found.item, sizeof(Item), "clevel.erase.state"_site);
       if (!bury(found, probe, stripe, place, durable)) return fail(StatusCode::poisoned);
       return true;
@@ -42,34 +52,42 @@ class Write : public Rehash<T> {
   }
 
  protected:
-  using Base::absent, Base::added_ahead_, Base::begin_mutation, Base::bytes_values_, Base::clean_,
-      Base::context_, Base::for_each_match, Base::free_slot, Base::item_at, Base::kBytesKeys,
-      Base::kMoveBegun, Base::kSumLatches, Base::levels, Base::look_ahead, Base::make_slot,
-      Base::moves_, Base::offset_of, Base::persist, Base::prefetch, Base::probe_of, Base::search,
-      Base::slot_term, Base::stripe_of, Base::sum_latches_, Base::summed_, Base::validate,
-      Base::verified, Base::with_room;
+  using Base::absent, Base::added_ahead_, Base::adds, Base::begin_mutation, Base::bytes_values_,
+      Base::clean_, Base::context_, Base::for_each_match, Base::free_slot, Base::item_at,
+      Base::kBytesKeys, Base::kMoveBegun, Base::kSumLatches, Base::levels, Base::look_ahead,
+      Base::make_slot, Base::moves_, Base::offset_of, Base::persist, Base::prefetch, Base::probe_of,
+      Base::search, Base::slot_term, Base::stripe_of, Base::sum_latches_, Base::summed_,
+      Base::validate, Base::verified, Base::with_room;
   using Base::Base;
   using typename Base::Mode;
 
   // Does outside the guard what must not be under it: background work that no thread does, and
   // making room in a full pool.
   template <Mode kMode>
-  Expected<bool> write(const detail::Key& key, const detail::Value& value) {
+  Expected<bool> write(const detail::Key& key, const detail::Value& value,
+                       const detail::Value* expected = nullptr) {
     if (Status s = validate(key, value, !bytes_values_, bytes_values_); !s.ok())
       return fail(std::move(s));
     context_.background.help();
-    return with_room([&] { return write_once<kMode>(key, value); });
+    return with_room([&] { return write_once<kMode>(key, value, expected); });
   }
 
-  // The first part of an erase: kills the item. The caller then writes its state back, fences and
-  // calls bury(). Returns false if another thread has changed the state.
-  [[gnu::always_inline]] bool kill(const Found& found, Stripe<P>& stripe, unsigned& place) {
+  // Whether the item that was found has the value.
+  [[gnu::noinline]] Expected<bool> holds_value(const Found& found,
+                                               const detail::Value& expected) const {
+    detail::Value value;
+    if (Status s = this->value_at(found, value); !s.ok()) return fail(std::move(s));
+    return detail::same_value(value, expected);
+  }
+
+  // The first part of an erase, which has entered the stripe: kills the item. The caller then
+  // writes its state back, fences and calls bury(). Returns false if another thread has changed the
+  // state.
+  [[gnu::always_inline]] bool kill(const Found& found, Stripe<P>& stripe) {
     context_.heap.mark_copied(found.word & kOffsetMask);  // limbo will hold it
-    place = stripe.enter();
     std::uint64_t state = found.state;
     if (!context_.platform.compare_exchange(found.item->state, state,
                                             dead_state(offset_of(found.slot)))) {
-      stripe.leave(place);
       return false;
     }
     stripe.count_erased();  // LP(erase)
@@ -97,25 +115,34 @@ class Write : public Rehash<T> {
     return true;
   }
 
-  // LP(update); if the item was erased meanwhile, the update is ordered just before the erase. All
+  // LP(update); if the item is erased meanwhile, the update is ordered just before the erase. All
   // threads must see the value before the update returns. A plain store, with no locked instruction
   // behind it, does not ensure that. The caller has entered the stripe, and writes the item back.
-  [[gnu::always_inline]] void exchange_word(const Found& found, std::uint64_t word) {
+  // Returns false if the item was dead by then: the erase may have had a condition, and then no
+  // update is ordered before it. With kExpected, also if it does not have the value any more that
+  // was found.
+  template <bool kExpected>
+  [[gnu::always_inline]] bool exchange_word(const Found& found, std::uint64_t word) {
+    P& platform = context_.platform;
+    if (!is_live(platform.load(found.item->state))) return false;
     if (is_closed(found.state)) [[unlikely]]
       open_item(found.item, found.state);
     std::uint64_t before = found.value;
-    while (!context_.platform.compare_exchange(found.item->value, before, word)) {
+    while (!platform.compare_exchange(found.item->value, before, word)) {
+      if (kExpected) return false;
     }
+    return true;
   }
-  // The same for a durable blob; `before`: gets the one that was there. Returns false if the item
-  // has died meanwhile.
+  // The same for a durable blob; `before`: gets the one that was there.
+  template <bool kExpected>
   [[gnu::noinline]] bool exchange_blob(const Found& found, std::uint64_t blob,
                                        std::uint64_t& before) {
     P& platform = context_.platform;
+    if (!is_live(platform.load(found.item->state))) return false;
     open_item(found.item, found.state);
     before = platform.load(found.item->value);
     do {
-      if (before == kGone) return false;
+      if (before == kGone || (kExpected && before != found.value)) return false;
       if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
     } while (!platform.compare_exchange(found.item->value, before, blob));  // LP(update)
     return true;
@@ -178,9 +205,10 @@ class Write : public Rehash<T> {
  private:
   template <Mode kMode>
   [[gnu::always_inline]] Expected<bool> write_once(const detail::Key& key,
-                                                   const detail::Value& value) {
+                                                   const detail::Value& value,
+                                                   const detail::Value* expected) {
     EpochGuard<P> guard(context_.epochs);
-    const bool needs_space = kMode != Mode::update || bytes_values_;
+    const bool needs_space = adds(kMode) || bytes_values_;
     if (Status s = begin_mutation(guard, needs_space); !s.ok()) return fail(std::move(s));
     const Probe probe = probe_of(key);
     prefetch(probe);
@@ -198,12 +226,16 @@ class Write : public Rehash<T> {
       if (Status s = search(probe, 0, found); !s.ok()) return end(fail(std::move(s)));
       if (found.item != nullptr) {
         if (kMode == Mode::insert) return end(false);
-        auto replaced = replace(found, probe, value);
+        if (kMode == Mode::update_if) {
+          auto same = holds_value(found, *expected);
+          if (!same || !*same) return end(std::move(same));
+        }
+        auto replaced = replace < kMode == Mode::update_if > (found, probe, value);
         if (!replaced) return end(fail(std::move(replaced.error())));
-        if (*replaced) return end(kMode == Mode::update);
+        if (*replaced) return end(!adds(kMode));
         continue;
       }
-      if (kMode == Mode::update) return end(absent());
+      if (!adds(kMode)) return end(absent());
       if (block == 0) {
         auto made = make_item(probe, value, bytes);
         if (!made) return fail(std::move(made.error()));
@@ -281,13 +313,17 @@ class Write : public Rehash<T> {
     }
   }
 
-  // Returns false if the item has died meanwhile.
+  // Returns false if the item has died meanwhile, or does not have the value any more.
+  template <bool kExpected>
   [[gnu::always_inline]] Expected<bool> replace(const Found& found, const Probe& probe,
                                                 const detail::Value& value) {
-    if (bytes_values_) return replace_bytes(found, probe, value.bytes);
+    if (bytes_values_) return replace_bytes<kExpected>(found, probe, value.bytes);
     Stripe<P>& stripe = stripe_of(probe);
     const unsigned place = stripe.enter();
-    exchange_word(found, value.word);
+    if (!exchange_word<kExpected>(found, value.word)) {
+      stripe.leave(place);
+      return false;
+    }
     const bool durable =
         persist(found.item, sizeof(Item), "clevel.update.word"_site);  // PP(update)
     stripe.leave(place);
@@ -295,6 +331,7 @@ class Write : public Rehash<T> {
     return true;
   }
   // Replaces the only pointer to the old value, so the new one is durable first (2b).
+  template <bool kExpected>
   [[gnu::noinline]] Expected<bool> replace_bytes(const Found& found, const Probe& probe,
                                                  std::string_view value) {
     auto blob = make_blob(value);
@@ -302,7 +339,7 @@ class Write : public Rehash<T> {
     Stripe<P>& stripe = stripe_of(probe);
     const unsigned place = stripe.enter();
     std::uint64_t before = 0;
-    if (!exchange_blob(found, *blob, before)) {
+    if (!exchange_blob<kExpected>(found, *blob, before)) {
       stripe.leave(place);
       context_.heap.free(*blob);
       return false;

@@ -47,6 +47,7 @@
 //           line -> F S (PP). If that slot is taken: Update line, F S (PP) -> both words, F S ->
 //           no Update, F S. 1F 1S or 3F 3S.
 //   erase   as update -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
+//   update_if, erase_if  as update and erase, after a look at the value under the lock.
 //   many    of values of one word or a record, up to 16: records, F*k each, one S -> all locks, all
 //           stores, F each, one S (PP of all) -> fingerprints and unlocks (LP of each).
 //   find    versions -> fingerprints -> slots -> version of the bucket that has the key, or of all,

@@ -15,9 +15,9 @@ class Write : public Replace<T> {
   using P = typename T::Platform;
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;
-  using Base::absent, Base::begin_mutation, Base::context_, Base::current, Base::find_locked,
-      Base::has_records, Base::kSlots, Base::load, Base::lock_item, Base::lock_key, Base::persist,
-      Base::records_, Base::replace_value, Base::seeds_, Base::takes;
+  using Base::absent, Base::adds, Base::begin_mutation, Base::context_, Base::current,
+      Base::find_locked, Base::has_records, Base::kSlots, Base::load, Base::lock_item,
+      Base::lock_key, Base::persist, Base::records_, Base::replace_value, Base::seeds_, Base::takes;
   using typename Base::Mode;
 
  public:
@@ -26,14 +26,15 @@ class Write : public Replace<T> {
   // In a full pool, memory that this and other threads have freed, but not yet returned to the
   // heap, may suffice. It can be had outside the guard only.
   template <Mode kMode>
-  Expected<bool> write(const detail::Key& key, const detail::Value& value) {
+  Expected<bool> write(const detail::Key& key, const detail::Value& value,
+                       const detail::Value* expected = nullptr) {
     if (Status s = takes(key, value); !s.ok()) return fail(std::move(s));
     context_.background.help();
     const Probe probe = Codec::probe(key, seeds_);
     typename Base::Room room(*this);
     for (bool helped = false;;) {
       std::uint64_t no_room = 0;
-      auto done = write_once<kMode>(probe, value, helped, no_room);
+      auto done = write_once<kMode>(probe, value, expected, helped, no_room);
       if (no_room != 0) {
         Status s = this->make_room(no_room, helped);
         helped = true;
@@ -48,7 +49,7 @@ class Write : public Replace<T> {
     }
   }
 
-  Expected<bool> erase(const detail::Key& key) override {
+  Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = takes(key); !s.ok()) return fail(std::move(s));
     context_.background.help();
     P& platform = context_.platform;
@@ -62,6 +63,10 @@ class Write : public Replace<T> {
       return fail(StatusCode::poisoned);
     if (!found) return absent();
     const std::uint64_t before = load(place).value[0];
+    if (expected != nullptr) {
+      auto same = holds_value(place, *expected);
+      if (!same || !*same) return same;
+    }
     Line<T>& line = place.line();
     locks.changed(place.tier, place.bucket);
     const std::int64_t left = place.tier->add(-1);
@@ -77,6 +82,15 @@ class Write : public Replace<T> {
   }
 
  protected:
+  // Whether the item has the value. The caller holds the lock of its bucket.
+  [[gnu::noinline]] Expected<bool> holds_value(const Place<T>& place,
+                                               const detail::Value& expected) const {
+    const Item<T> item = load(place);
+    detail::Value value;
+    if (!this->value_of(item, value)) return fail(records_.damaged(item.value[0]));
+    return detail::same_value(value, expected);
+  }
+
   // Guesses before any lock is taken whether the operation needs a record, so that no lock is held
   // while the record's fence is waited for.
   bool expects_record(Mode mode, const Probe& probe, const detail::Value& value) const {
@@ -84,7 +98,7 @@ class Write : public Replace<T> {
     detail::Value before;
     bool readable = false;
     const Looked looked = this->look(*current(), probe, item, before, readable);
-    if (looked != Looked::found) return looked == Looked::absent && mode != Mode::update;
+    if (looked != Looked::found) return looked == Looked::absent && adds(mode);
     return mode != Mode::insert && readable && !this->in_place(before, value);
   }
 
@@ -113,7 +127,8 @@ class Write : public Replace<T> {
   // `no_room`: gets the generation of the view in which the key found no place.
   template <Mode kMode>
   [[gnu::always_inline]] Expected<bool> write_once(const Probe& probe, const detail::Value& value,
-                                                   bool helped, std::uint64_t& no_room) {
+                                                   const detail::Value* expected, bool helped,
+                                                   std::uint64_t& no_room) {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     Fresh fresh;
@@ -125,7 +140,7 @@ class Write : public Replace<T> {
         if (!record) return fail(std::move(record.error()));
         fresh.record = *record;
       }
-      made = write_locked<kMode>(probe, value, fresh, helped, no_room);
+      made = write_locked<kMode>(probe, value, expected, fresh, helped, no_room);
       if (made != Made::again && made != Made::wants_record) [[likely]]
         break;
     }
@@ -139,15 +154,16 @@ class Write : public Replace<T> {
                   2 * kSlots);
     }
     if (made == Made::full) return false;
-    if (kMode == Mode::update && !fresh.found) return absent();
-    return kMode == Mode::update ? fresh.found : !fresh.found;
+    if (!adds(kMode) && !fresh.found) return absent();
+    return adds(kMode) ? !fresh.found : fresh.found;
   }
 
   // Makes one attempt under the key's locks. `no_room`: gets the generation of the view, if this
   // returns `full`.
   template <Mode kMode>
   [[gnu::always_inline]] Made write_locked(const Probe& probe, const detail::Value& value,
-                                           Fresh& fresh, bool helped, std::uint64_t& no_room) {
+                                           const detail::Value* expected, Fresh& fresh, bool helped,
+                                           std::uint64_t& no_room) {
     Locks<T> locks;
     if constexpr (kMode != Mode::insert) {
       Place<T> place;
@@ -155,8 +171,14 @@ class Write : public Replace<T> {
       // What an earlier holder of the locks left in a poisoned pool does not count.
       if (context_.platform.poisoned()) [[unlikely]]
         return Made::failed;
+      if (kMode == Mode::update_if && fresh.found) {
+        const auto same = holds_value(place, *expected);
+        if (!same) fresh.damaged = load(place).value[0];
+        if (!same) return Made::failed;
+        fresh.found = *same;
+      }
       if (fresh.found) return replace_value(place, probe, value, fresh, locks);
-      if (kMode == Mode::update) return Made::done;
+      if (!adds(kMode)) return Made::done;
       locks.release();
     }
     const View<T>& view = *lock_key(probe, locks);

@@ -30,6 +30,7 @@
 //   update  stripe -> value word (LP) -> F S (PP) -> release. 1F 1S; by record (k+1)F 2S.
 //   erase   stripe -> commit word 0 (LP) -> version -> F S (PP) -> fingerprint 0 -> release, and
 //           the slot is free. 1F 1S.
+//   update_if, erase_if  as update and erase, after a look at the value under the stripe.
 //   many    up to 16: records, F*k each, one S -> all stripes, all stores, F each, one S (PP of
 //           all) -> all fingerprints and releases. Each has the LP of its single operation.
 //   find    version -> range -> stripe (phast.D5) -> fingerprints -> entry -> stripe -> version

@@ -14,22 +14,22 @@ class Write : public Structure<T> {
   using Base = Structure<T>;
 
  protected:
-  using Base::absent, Base::begin_mutation, Base::context_, Base::find_slot, Base::inner_,
-      Base::leaf_of, Base::persist, Base::record_at, Base::records, Base::root_, Base::stripe_of,
-      Base::table_, Base::validate, Base::zero_latch_;
+  using Base::absent, Base::adds, Base::begin_mutation, Base::context_, Base::find_slot,
+      Base::inner_, Base::leaf_of, Base::persist, Base::record_at, Base::records, Base::root_,
+      Base::stripe_of, Base::table_, Base::validate, Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Mode,
       typename Base::P;
 
  public:
   using Base::Base, Base::kBytes;
 
-  Expected<bool> erase(const detail::Key& key) override {
+  Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = validate(key); !s.ok()) return fail(std::move(s));
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key);
     if constexpr (!kBytes) {
-      if (probe.word == 0) return erase_zero();
+      if (probe.word == 0) return erase_zero(expected);
     }
     const unsigned stripe = stripe_of(probe);
     const std::uint32_t number = latch_leaf<false, true>(probe).number;
@@ -44,6 +44,13 @@ class Write : public Structure<T> {
       desc.search.stripes.release(stripe);
       return absent();
     }
+    if (expected != nullptr) {
+      auto same = holds_value(before, *expected);
+      if (!same || !*same) {
+        desc.search.stripes.release(stripe);
+        return same;
+      }
+    }
     Status s = clear_slot(desc, slot, before);
     const bool empty = desc.visible() == 0;
     desc.search.stripes.release(stripe);
@@ -54,9 +61,18 @@ class Write : public Structure<T> {
 
  protected:
   template <Mode kMode>
-  [[gnu::noinline]] Expected<bool> write(const detail::Key& key, const detail::Value& value) {
+  [[gnu::noinline]] Expected<bool> write(const detail::Key& key, const detail::Value& value,
+                                         const detail::Value* expected = nullptr) {
     if (Status s = validate(key, value, true, records()); !s.ok()) return fail(std::move(s));
-    return this->with_room([&] { return write_once<kMode>(key, value); });
+    return this->with_room([&] { return write_once<kMode>(key, value, expected); });
+  }
+
+  // Whether the entry with this second word has the value. The stripe is held.
+  [[gnu::noinline]] Expected<bool> holds_value(std::uint64_t word,
+                                               const detail::Value& expected) const {
+    detail::Value value;
+    if (!this->value_of(word, value)) return fail(this->damaged_record(word));
+    return detail::same_value(value, expected);
   }
 
   // Inserts into a claimed slot.
@@ -199,14 +215,15 @@ class Write : public Structure<T> {
 
   template <Mode kMode>
   [[gnu::always_inline]] Expected<bool> write_once(const detail::Key& key,
-                                                   const detail::Value& value) {
+                                                   const detail::Value& value,
+                                                   const detail::Value* expected) {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key);
     if constexpr (!kBytes) {
-      if (probe.word == 0) return write_zero(value, kMode);
+      if (probe.word == 0) return write_zero(value, kMode, expected);
     }
-    constexpr bool kClaims = kMode != Mode::update;
+    constexpr bool kClaims = adds(kMode);
     constexpr bool kPresent = kMode != Mode::insert;
     const unsigned stripe = stripe_of(probe);
     // X4: a split of byte-string leaves write-backs to the insert's fence. Without an insert, this
@@ -228,13 +245,18 @@ class Write : public Structure<T> {
       const std::uint32_t slot = find_slot(desc, probe, before);
       if (slot != kNoSlot) {
         Status s;
-        if (kMode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
+        Expected<bool> same = true;
+        if (kMode == Mode::update_if) same = holds_value(before, *expected);
+        if (kMode != Mode::insert && same && *same) {
+          s = replace_value(desc, slot, before, probe, value);
+        }
         desc.search.stripes.release(stripe);
         settle();
         if (!s.ok()) return fail(std::move(s));
+        if (kMode == Mode::update_if) return same;
         return kMode == Mode::update;
       }
-      if (kMode == Mode::update) {
+      if (!kClaims) {
         desc.search.stripes.release(stripe);
         return absent();
       }
@@ -259,13 +281,18 @@ class Write : public Structure<T> {
 
   // --- integer key 0: value, then present, in one line of the root; its latch spans the fence ---
 
-  [[gnu::noinline]] Expected<bool> write_zero(const detail::Value& value, Mode mode) {
+  [[gnu::noinline]] Expected<bool> write_zero(const detail::Value& value, Mode mode,
+                                              const detail::Value* expected) {
     P& platform = context_.platform;
     LatchGuard latch(zero_latch_);
     if (platform.poisoned()) return fail(StatusCode::poisoned);
     const bool present = platform.load(root_->zero_present) != 0;
-    if (!present && mode == Mode::update) return absent();
+    if (!present && !adds(mode)) return absent();
     if (present && mode == Mode::insert) return false;
+    if (mode == Mode::update_if) {
+      auto same = holds_value(platform.load(root_->zero_value), *expected);
+      if (!same || !*same) return same;
+    }
     auto word = stored_value(Probe{}, value);
     if (!word) return fail(std::move(word.error()));
     const std::uint64_t before = platform.load(root_->zero_value);
@@ -275,14 +302,18 @@ class Write : public Structure<T> {
       return fail(StatusCode::poisoned);
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_value, 16));
     if (present && records()) context_.heap.retire(before, "phast.zero.retire"_site);
-    return mode == Mode::update || !present;
+    return !adds(mode) || !present;
   }
 
-  [[gnu::noinline]] Expected<bool> erase_zero() {
+  [[gnu::noinline]] Expected<bool> erase_zero(const detail::Value* expected) {
     P& platform = context_.platform;
     LatchGuard latch(zero_latch_);
     if (platform.poisoned()) return fail(StatusCode::poisoned);
     if (platform.load(root_->zero_present) == 0) return absent();
+    if (expected != nullptr) {
+      auto same = holds_value(platform.load(root_->zero_value), *expected);
+      if (!same || !*same) return same;
+    }
     platform.store(root_->zero_present, 0);
     if (!persist(&root_->zero_present, 8, "phast.zero.erase"_site))
       return fail(StatusCode::poisoned);

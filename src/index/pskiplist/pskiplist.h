@@ -35,6 +35,7 @@
 //           (LP, if it succeeds) -> value, stamp [new: key, more before] -> F S (PP) -> idle.
 //           1F 1S; 2F 1S if the entry begins a segment; with records + F*k, S.
 //   update  the same; in place if the last entry has this version.
+//   update_if, erase_if  as update and erase, after a look at the value while the node is held.
 //   erase   the same with a removed entry; 0 as the slot's stamp if no other version can see the
 //           key -> F S (PP) -> dead -> out of the directory.
 //   find    state -> the node's copy of the last entry -> state again (LP: the second load). 0F 0S;

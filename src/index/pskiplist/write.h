@@ -12,7 +12,7 @@ template <class T>
 class Write : public Mutation<T> {
  protected:
   using Base = Mutation<T>;
-  using Base::absent, Base::append, Base::begin_mutation, Base::bury, Base::chain_;
+  using Base::absent, Base::adds, Base::append, Base::begin_mutation, Base::bury, Base::chain_;
   using Base::Base;
   using Base::context_, Base::nodes_;
   using Base::directory_, Base::find_with_slot, Base::give_back, Base::hold, Base::latest;
@@ -23,21 +23,22 @@ class Write : public Mutation<T> {
   using typename Base::Mode, typename Base::Node;
 
   template <Mode kMode>
-  Expected<bool> write(const detail::Key& key, const detail::Value& value) {
+  Expected<bool> write(const detail::Key& key, const detail::Value& value,
+                       const detail::Value* expected = nullptr) {
     if (Status s = validate(key, value, !record_values_, record_values_); !s.ok())
       return fail(std::move(s));
     context_.background.help();
     const Probe probe = Codec::probe(key);
-    return with_room([&] { return write_once<kMode>(probe, value); });
+    return with_room([&] { return write_once<kMode>(probe, value, expected); });
   }
 
  public:
-  Expected<bool> erase(const detail::Key& key) override {
+  Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = validate(key); !s.ok()) return fail(std::move(s));
     context_.background.help();
     const Probe probe = Codec::probe(key);
     bool full = false;  // after the first failure, with the reserve for erases
-    return with_room([&] { return erase_once(probe, std::exchange(full, true)); });
+    return with_room([&] { return erase_once(probe, expected, std::exchange(full, true)); });
   }
 
  private:
@@ -75,22 +76,23 @@ class Write : public Mutation<T> {
   }
 
   template <Mode kMode>
-  [[gnu::noinline]] Expected<bool> write_once(const Probe& probe, const detail::Value& value) {
+  [[gnu::noinline]] Expected<bool> write_once(const Probe& probe, const detail::Value& value,
+                                              const detail::Value* expected) {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     Fresh fresh;
-    std::uint32_t number = kMode == Mode::update   ? directory_.find(probe)
+    std::uint32_t number = !adds(kMode)            ? directory_.find(probe)
                            : kMode == Mode::insert ? directory_.find_likely_new(probe)
                                                    : directory_.find_maybe_new(probe);
     // A guess: so records are made, and their fence is over, before the node is held.
     if (record_values_ && number != 0 && kMode != Mode::put) {
       if (latest(nodes_[number]).present() == (kMode == Mode::insert)) {
-        if (kMode == Mode::update) return absent();
+        if (!adds(kMode)) return absent();
         if (!context_.platform.poisoned()) return false;
       }
     }
     Status s;
-    if (record_values_ && (number != 0 || kMode != Mode::update)) {
+    if (record_values_ && (number != 0 || adds(kMode))) {
       s = make_records(probe, value, number == 0, fresh);
     }
     Expected<bool> done = false;
@@ -98,13 +100,13 @@ class Write : public Mutation<T> {
       State held = State::of(Phase::held, 0);
       if (number != 0) {
         if (hold(nodes_[number], held)) {
-          done = write_held<kMode>(number, probe, held, value, fresh);
+          done = write_held<kMode>(number, probe, held, value, expected, fresh);
           break;
         }
         number = directory_.find(probe);  // dead: it is about to leave
         continue;
       }
-      if (kMode == Mode::update) {
+      if (!adds(kMode)) {
         done = absent();
         break;
       }
@@ -120,7 +122,7 @@ class Write : public Mutation<T> {
       if (!there) {
         s = std::move(there.error());
       } else if (*there == 0) {
-        done = write_held<kMode>(mine, probe, held, value, fresh);
+        done = write_held<kMode>(mine, probe, held, value, expected, fresh);
         break;
       } else {
         number = *there;
@@ -132,15 +134,22 @@ class Write : public Mutation<T> {
   }
   template <Mode kMode>
   [[gnu::noinline]] Expected<bool> write_held(std::uint32_t number, const Probe& probe, State held,
-                                              const detail::Value& value, Fresh& fresh) {
+                                              const detail::Value& value,
+                                              const detail::Value* expected, Fresh& fresh) {
     P& platform = context_.platform;
     Node& node = nodes_[number];
     const bool present = node.end().present();
-    if (platform.poisoned() || (kMode == Mode::insert && present) ||
-        (kMode == Mode::update && !present)) {
+    if (platform.poisoned() || (kMode == Mode::insert && present) || (!adds(kMode) && !present)) {
       let_go(node, held, false);
       if (platform.poisoned()) return fail(platform.failure());
       return false;
+    }
+    if (kMode == Mode::update_if) {
+      auto same = holds_value(node, *expected);
+      if (!same || !*same) {
+        let_go(node, held, false);
+        return same;
+      }
     }
     const bool is_new = node.slot.load(std::memory_order_relaxed) == 0;
     PERDURE_ASSERT(P, "pskiplist.I2", is_new == (node.end().entry == 0));
@@ -189,10 +198,20 @@ class Write : public Mutation<T> {
     PERDURE_ASSERT(P, "pskiplist.N3", !s.ok() || persisted(node.end().entry, sizeof(Entry)));
     let_go(node, held, true);
     if (!s.ok()) return fail(std::move(s));
-    return kMode == Mode::update ? present : !present;
+    return adds(kMode) ? !present : present;
   }
 
-  [[gnu::noinline]] Expected<bool> erase_once(const Probe& probe, bool full) {
+  // Whether the key has the value. The node is held, and the key is present.
+  [[gnu::noinline]] Expected<bool> holds_value(const Node& node,
+                                               const detail::Value& expected) const {
+    const std::uint64_t word = node.value.load(std::memory_order_relaxed);
+    detail::Value value;
+    if (!this->value_of(word, value)) return fail(records_.damaged(word));
+    return detail::same_value(value, expected);
+  }
+
+  [[gnu::noinline]] Expected<bool> erase_once(const Probe& probe, const detail::Value* expected,
+                                              bool full) {
     P& platform = context_.platform;
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
@@ -204,6 +223,13 @@ class Write : public Mutation<T> {
     if (platform.poisoned() || !node.end().present()) {
       let_go(node, held, false);
       return absent();
+    }
+    if (expected != nullptr) {
+      auto same = holds_value(node, *expected);
+      if (!same || !*same) {
+        let_go(node, held, false);
+        return same;
+      }
     }
     Fresh fresh;
     auto version = stamp_with_room(node, held, full, fresh);

@@ -39,6 +39,7 @@
 //           2S; + 1F after a tower. A long value: its blob's bF with the node's.
 //   update  of a word: latch -> announce -> value and its check (LP) -> F S (PP). 1F 1S. Of bytes:
 //           blob F*b S -> latch -> announce -> value word (LP) -> F S (PP) -> retire: (b+1)F 2S.
+//   update_if, erase_if  as update and erase, after a look at the value under the latch.
 //   erase   lookup -> latch -> path -> as: unlink, F S for each level from the top -> announce ->
 //           unlink level 0 (LP) -> F S (PP) -> erased -> retire. as hF hS, + 1F after a tower; ascs
 //           1F 1S.

@@ -14,7 +14,7 @@ class Write : public Towers<T> {
   using Base = Towers<T>;
 
  public:
-  Expected<bool> erase(const detail::Key& key) override {
+  Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = this->validate(key); !s.ok()) return fail(std::move(s));
     context_.background.help();
     EpochGuard<P> guard(context_.epochs);
@@ -47,6 +47,10 @@ class Write : public Towers<T> {
       }
       if (node == nullptr) return missing();
       PERDURE_ASSERT(P, "skiplist.I6", !this->verified() || !erased(node));
+      if (expected != nullptr) {
+        auto same = holds_value(node, *expected);
+        if (!same || !*same) return same;
+      }
       const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
       const std::uint64_t state = platform.load(node->state);
       if (!this->sound(node, state) || !names_blob(value)) return fail(damaged_at(offset_of(node)));
@@ -72,22 +76,33 @@ class Write : public Towers<T> {
   }
 
  protected:
-  using Base::Base, Base::context_, Base::count, Base::cursor_, Base::damaged, Base::erased,
-      Base::fingers_, Base::help, Base::in_flight_, Base::latch_, Base::locate, Base::missing,
-      Base::names_blob, Base::node_at, Base::offset_of, Base::persist, Base::shape_;
+  using Base::Base, Base::adds, Base::context_, Base::count, Base::cursor_, Base::damaged,
+      Base::erased, Base::fingers_, Base::help, Base::in_flight_, Base::latch_, Base::locate,
+      Base::missing, Base::names_blob, Base::node_at, Base::offset_of, Base::persist, Base::shape_;
   using typename Base::P, typename Base::Codec, typename Base::Fresh, typename Base::Kind,
       typename Base::Mode, typename Base::Order, typename Base::Path, typename Base::Reach;
 
   // The part outside the guard: background work, where no thread does it, and making room.
   template <Mode kMode>
-  Expected<bool> write(const detail::Key& key, const detail::Value& value) {
+  Expected<bool> write(const detail::Key& key, const detail::Value& value,
+                       const detail::Value* expected = nullptr) {
     const bool bytes = shape_.bytes_values;
     if (Status s = this->validate(key, value, !bytes, bytes); !s.ok()) return fail(std::move(s));
     context_.background.help();
     // Towers are for speed. The last attempt makes a node of height 1, for which any block has
     // room.
     std::uint32_t most = Base::kMaxHeight;
-    return this->with_room([&] { return write_once<kMode>(key, value, most); }, [&] { most = 1; });
+    return this->with_room([&] { return write_once<kMode>(key, value, expected, most); },
+                           [&] { most = 1; });
+  }
+
+  // Whether the node has the value. The latch is held.
+  [[gnu::noinline]] Expected<bool> holds_value(const Node* node,
+                                               const detail::Value& expected) const {
+    PERDURE_ASSERT(P, "skiplist.I5", latch_.mine());
+    detail::Value value;
+    if (!this->value_of(node, value)) return fail(damaged_at(offset_of(node)));
+    return detail::same_value(value, expected);
   }
 
   // Makes a node without its links, which is not written back, and its blob.
@@ -202,7 +217,8 @@ class Write : public Towers<T> {
   // One turn with the latch. `found` is the node that a lookup of this guard has found.
   template <Mode kMode>
   [[gnu::always_inline]] Expected<Made> write_latched(const Probe& probe,
-                                                      const detail::Value& value, Path& path,
+                                                      const detail::Value& value,
+                                                      const detail::Value* expected, Path& path,
                                                       Node* found, Fresh& fresh) {
     const LatchGuard latch(latch_);
     // The thread that held the latch before may have failed: what it has left does not count.
@@ -210,17 +226,22 @@ class Write : public Towers<T> {
     if (this->walking()) {
       if (Status s = this->confirm(probe, path, found); !s.ok()) return fail(std::move(s));
     } else if (found == nullptr || erased(found)) {
-      const std::uint32_t height = kMode == Mode::update ? 1 : height_for(probe);
+      const std::uint32_t height = adds(kMode) ? height_for(probe) : 1;
       if (Status s = locate(probe, height, path, found); !s.ok()) return fail(std::move(s));
     }
     if (found != nullptr) {
       PERDURE_ASSERT(P, "skiplist.I6", !this->verified() || !erased(found));
       if (kMode == Mode::insert) return Made::exists;
+      if (kMode == Mode::update_if) {
+        auto same = holds_value(found, *expected);
+        if (!same) return fail(std::move(same.error()));
+        if (!*same) return Made::absent;
+      }
       if (shape_.bytes_values && (fresh.blob == 0 || fresh.node != 0)) return Made::again;
       if (Status s = replace(probe, found, value, fresh); !s.ok()) return fail(std::move(s));
       return Made::exists;
     }
-    if (kMode == Mode::update) return Made::absent;
+    if (!adds(kMode)) return Made::absent;
     if (fresh.node == 0) return Made::again;
     if (Status s = this->link(probe, path, fresh); !s.ok()) return fail(std::move(s));
     fresh.outgrown = this->tend(node_at(fresh.node));
@@ -241,18 +262,19 @@ class Write : public Towers<T> {
 
   template <Mode kMode>
   [[gnu::always_inline]] Expected<bool> write_once(const detail::Key& key,
-                                                   const detail::Value& value, std::uint32_t most) {
+                                                   const detail::Value& value,
+                                                   const detail::Value* expected,
+                                                   std::uint32_t most) {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = this->begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key);
     Path path;
     Node* found = nullptr;
     // An update, and a node of height 1, need the lowest level only.
-    Status s = kMode == Mode::update || height_for(probe) == 1
-                   ? find_path<Reach::lowest>(probe, path, found)
-                   : find_path<Reach::whole>(probe, path, found);
+    Status s = !adds(kMode) || height_for(probe) == 1 ? find_path<Reach::lowest>(probe, path, found)
+                                                      : find_path<Reach::whole>(probe, path, found);
     if (!s.ok()) return fail(std::move(s));
-    if (found != nullptr ? kMode == Mode::insert : kMode == Mode::update) {
+    if (found != nullptr ? kMode == Mode::insert : !adds(kMode)) {
       if (!help(in_flight_.about(probe.word))) return fail(context_.platform.failure());
       return found == nullptr ? missing() : this->absent();  // false: not inserted either
     }
@@ -270,7 +292,7 @@ class Write : public Towers<T> {
         if (!context_.platform.fence(kSite<Kind, "blob.write">)) s = context_.platform.failure();
       }
       Expected<Made> made = Made::again;
-      if (s.ok()) made = write_latched<kMode>(probe, value, path, found, fresh);
+      if (s.ok()) made = write_latched<kMode>(probe, value, expected, path, found, fresh);
       if (s.ok() && made && *made == Made::again) {
         there = !there;
         found = nullptr;
@@ -282,7 +304,7 @@ class Write : public Towers<T> {
       discard(fresh);
       if (!s.ok()) return fail(std::move(s));
       if (!made) return fail(std::move(made.error()));
-      if (kMode == Mode::update) return *made == Made::exists;
+      if (!adds(kMode)) return *made == Made::exists;
       return *made == Made::done;
     }
   }

@@ -164,7 +164,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   Status close() override { return {}; }
 
   // --- Index ---
-  Expected<bool> erase(const detail::Key& key) override {
+  Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = Base::validate(key); !s.ok()) return fail(std::move(s));
     EpochGuard<P> guard(context_.epochs);
     if (Status s = Base::begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
@@ -174,6 +174,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     auto found = find(bucket, bytes.view());
     if (!found) return fail(std::move(found.error()));
     if (found->node == 0) return Base::absent();
+    if (expected != nullptr && !detail::same_value(value_of(found->node), *expected)) return false;
     auto next = target(node_at(found->node)->next);
     if (!next) return fail(std::move(next.error()));
     if (!set_link(*found->link, *next, "chain.link.erase"_site)) return fail(StatusCode::poisoned);
@@ -259,14 +260,16 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     return find(group.keys[i], visit);
   }
   template <Mode kMode>
-  Expected<bool> write(const detail::Key& key, const detail::Value& value) {
+  Expected<bool> write(const detail::Key& key, const detail::Value& value,
+                       const detail::Value* expected = nullptr) {
     const bool takes_bytes = (root_->shape & layout::kBytesValues) != 0;
     Status s = Base::validate(key, value, !takes_bytes, takes_bytes);
     if (!s.ok()) return fail(std::move(s));
-    return Base::with_room([&] { return write_once<kMode>(key, value); });
+    return Base::with_room([&] { return write_once<kMode>(key, value, expected); });
   }
   template <Mode kMode>
-  Expected<bool> write_once(const detail::Key& key, const detail::Value& value) {
+  Expected<bool> write_once(const detail::Key& key, const detail::Value& value,
+                            const detail::Value* expected) {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = Base::begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     const Bytes bytes = of(key);
@@ -275,7 +278,10 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     auto found = find(bucket, bytes.view());
     if (!found) return fail(std::move(found.error()));
     const bool there = found->node != 0;
-    if (there ? kMode == Mode::insert : kMode == Mode::update) return Base::absent();
+    if (there ? kMode == Mode::insert : !Base::adds(kMode)) return Base::absent();
+    if (kMode == Mode::update_if && !detail::same_value(value_of(found->node), *expected)) {
+      return false;
+    }
     auto next = target(there ? node_at(found->node)->next : links()[bucket]);
     if (!next) return fail(std::move(next.error()));
     auto node = make_node(bytes.view(), of(value).view(), *next);
@@ -284,7 +290,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
                               : set_link(links()[bucket], *node, "chain.link.write"_site);
     if (!linked) return fail(StatusCode::poisoned);
     if (there) context_.heap.retire(found->node, "chain.replace.free"_site);
-    return kMode == Mode::update || !there;
+    return !Base::adds(kMode) || !there;
   }
   // A durable node that no link names.
   Expected<std::uint64_t> make_node(std::string_view key, std::string_view value,
