@@ -210,7 +210,73 @@ class Worker {
                     .result = yes ? HistoryResult::yes : HistoryResult::no});
   }
 
+  // A third of the mutations goes by in calls of write_many(), another by conditional calls.
   void mutate(HistoryKind kind, std::uint32_t number) {
+    const bool planted = options_.canary != Canary::none;
+    const std::uint64_t dice = planted ? 0 : random_.below(6);
+    if (dice == 1 && kind != HistoryKind::insert) {
+      return mutate_if(kind == HistoryKind::erase ? HistoryKind::erase_if : HistoryKind::update_if,
+                       number);
+    }
+    if (dice == 2) return mutate_many(number);
+    mutate_one(kind, number);
+  }
+
+  // Expects what another thread may change meanwhile.
+  void mutate_if(HistoryKind kind, std::uint32_t number) {
+    const auto key = key_of<K>(number);
+    const std::uint64_t id = next_value_++;
+    const auto value = value_of<V>(id);
+    std::optional<Owned<V>> before;
+    find(number, &before);
+    if (!before) return;
+    std::optional<V> wanted;
+    if (kind == HistoryKind::update_if) wanted = V(value);
+    const std::uint64_t call = history_call();
+    const Exchanged done = map_.compare_exchange(K(key), V(*before), wanted);
+    const std::uint64_t end = history_end();
+    if (!done.ok()) return fail_with("compare_exchange", done.status());
+    record(kind, number, kind == HistoryKind::erase_if ? 0 : id, done.exchanged(), call, end,
+           number_of_value<V>(*before));
+  }
+
+  // Each mutation is an operation of its own, from the call to its result.
+  void mutate_many(std::uint32_t first) {
+    struct One {
+      std::uint32_t number;
+      HistoryKind kind;
+      std::uint64_t id;
+      OwnedKey<K> key;
+      Owned<V> value;
+    };
+    static constexpr HistoryKind kKinds[] = {HistoryKind::insert, HistoryKind::upsert,
+                                             HistoryKind::update, HistoryKind::erase};
+    static constexpr MutationKind kCalls[] = {MutationKind::insert, MutationKind::put,
+                                              MutationKind::update, MutationKind::erase};
+    std::vector<One> all(2 + random_.below(20));
+    std::vector<Mutation<K, V>> mutations;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      One& one = all[i];
+      one.number =
+          static_cast<std::uint32_t>((first + (i == 0 ? 0 : random_.below(40))) % options_.keys);
+      const std::uint64_t kind = random_.below(4);
+      one.kind = kKinds[kind];
+      one.id = next_value_++;
+      one.key = key_of<K>(one.number);
+      one.value = value_of<V>(one.id);
+      mutations.push_back({.kind = kCalls[kind], .key = K(one.key), .value = V(one.value)});
+    }
+    const std::uint64_t call = history_call();
+    const Status s = map_.write_many(mutations, [&](std::size_t i, const Found& found) {
+      const One& one = all[i];
+      const bool inserts = one.kind == HistoryKind::insert || one.kind == HistoryKind::upsert;
+      record(one.kind, one.number, one.kind == HistoryKind::erase ? 0 : one.id,
+             inserts ? found.absent() : found.present(), call, history_end());
+    });
+    if (!s.ok()) fail_with("write_many", s);
+  }
+
+  void mutate_one(HistoryKind kind, std::uint32_t number) {
     const auto key = key_of<K>(number);
     const std::uint64_t id = next_value_++;
     const auto value = value_of<V>(id);
@@ -289,12 +355,14 @@ class Worker {
     if (recordable(found, version, trimmed)) record_find(number, *found, call, end, version);
   }
 
-  void find(std::uint32_t number) {
+  // `value`: gets what was found.
+  void find(std::uint32_t number, std::optional<Owned<V>>* value = nullptr) {
     const auto key = key_of<K>(number);
     const std::uint64_t call = history_call();
     auto found = map_.get(K(key));
     const std::uint64_t end = history_end();
     if (!found) return fail_with("find", found.error());
+    if (value != nullptr) *value = *found;
     if (options_.canary == Canary::stale_read) {
       auto& seen = seen_[number];
       if (random_.one_in(400)) {

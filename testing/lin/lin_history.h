@@ -26,9 +26,11 @@ enum class HistoryKind : std::uint8_t {
   update,
   erase,
   find,
-  find_at,  // reads the key at a version
-  tag,      // for all keys: makes a version
-  crash,    // for all keys: the process was killed, and another one continues
+  find_at,    // reads the key at a version
+  tag,        // for all keys: makes a version
+  crash,      // for all keys: the process was killed, and another one continues
+  update_if,  // `version`: the value that it expected
+  erase_if,   // likewise
 };
 
 enum class HistoryResult : std::uint8_t {
@@ -47,7 +49,7 @@ struct HistoryOp {
   std::uint64_t call = 0;
   std::uint64_t end = kNever;
   std::uint64_t value = 0;    // written or found; every write has its own
-  std::uint64_t version = 0;  // read by find_at, or returned by tag
+  std::uint64_t version = 0;  // read by find_at, or returned by tag; or the expected value
   std::uint32_t key = 0;
   HistoryKind kind = HistoryKind::find;
   HistoryResult result = HistoryResult::open;

@@ -41,9 +41,12 @@ const (
 	findAt // reads the key at a version
 	tag    // for all keys; makes a version
 	crash
+	updateIf // the version is the expected value
+	eraseIf  // likewise
 )
 
-var kinds = [...]string{"insert", "upsert", "update", "erase", "find", "find at version", "tag", "crash"}
+var kinds = [...]string{"insert", "upsert", "update", "erase", "find", "find at version", "tag", "crash",
+	"update if", "erase if"}
 
 type op struct {
 	call, end    int64
@@ -95,6 +98,14 @@ func step(s state, o *op) (bool, state) {
 	case erase:
 		s.present, s.value = false, 0
 		return o.result == pending || (o.result != absent) == was, s
+	case updateIf, eraseIf:
+		had := was && s.value == o.version
+		if had && o.kind == updateIf {
+			s.value = o.value
+		} else if had {
+			s.present, s.value = false, 0
+		}
+		return o.result == pending || (o.result != absent) == had, s
 	default:
 		if o.kind == findAt {
 			if o.version <= s.version {

@@ -72,7 +72,7 @@ func pastOf(writes []*op, ends map[uint16]int64) past {
 		}
 		next := sort.Search(len(sure), func(i int) bool { return sure[i].call > end })
 		s := span{w.call, soonest[next]}
-		if w.kind == erase {
+		if w.kind == erase || w.kind == eraseIf {
 			p.absences = append(p.absences, s)
 		} else {
 			p.values[w.value] = s
@@ -82,9 +82,11 @@ func pastOf(writes []*op, ends map[uint16]int64) past {
 	return p
 }
 
-// False for an insert that found the key, and an update or erase that did not: these changed
-// nothing.
-func mayChange(o *op) bool { return o.kind <= erase && (o.kind == upsert || o.result != absent) }
+// False for an insert that found the key, and an update or erase that did not, or not with the value
+// that it expected: these changed nothing.
+func mayChange(o *op) bool { return isWrite(o) && (o.kind == upsert || o.result != absent) }
+
+func isWrite(o *op) bool { return o.kind <= erase || o.kind == updateIf || o.kind == eraseIf }
 
 // The value of one key at a version.
 type reading struct {
@@ -270,7 +272,7 @@ func atTags(ops []op) ([]op, error) {
 	}
 	writes := map[uint32][]*op{}
 	for i := range ops {
-		if ops[i].kind <= erase {
+		if isWrite(&ops[i]) {
 			writes[ops[i].key] = append(writes[ops[i].key], &ops[i])
 		}
 	}
