@@ -8,6 +8,7 @@
 #include "testing/engines/clevel_races.h"
 #include "testing/engines/clevel_subject.h"
 #include "testing/engines/engine_list.h"
+#include "testing/mutants/trials.h"
 #include "testing/torture/lossy_target.h"
 
 namespace perdure::testing {
@@ -53,7 +54,17 @@ std::vector<Exploration> directed(Preset preset) {
   return {directed_one("drained", subjects(KeyKind::integer, {}), integer_op, options, drained()),
           directed_one("dirtied", two, pool_ops(2, 16), options, dirtied())};
 }
-std::vector<Exploration> trials() { return directed(Preset::fast); }
+// Few keys, whose values are replaced by blobs of several lines.
+Op blob_op(Random& random) {
+  return {random_kind(random), integer_key(random.below(6)),
+          std::string(100 + random.below(100), static_cast<char>('a' + random.below(26)))};
+}
+std::vector<Exploration> trials() {
+  std::vector<Exploration> all = directed(Preset::fast);
+  all.push_back(random_one("many_blobs", subjects(KeyKind::integer, {.values = ValueKind::bytes}),
+                           together(blob_op, 4), trial_options(), 40));
+  return all;
+}
 
 // The root block, with the list of levels.
 Covered covered(const SimMemory& memory) {
