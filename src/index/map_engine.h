@@ -1,6 +1,6 @@
 // MapEngine: the common base of all engines. An engine derives from it and names itself (CRTP). It
 // must have enumerate(mark), and for mutations
-//   write<Mode>(key, value, expected = nullptr)  `expected`: the value that update_if needs
+//   write<Mode>(key, value, expected = nullptr)  an update only of a key that has this value
 //   remove(key, expected)        an erase; null: whatever the value is
 // and for reads, which it calls with the guard:
 //   find(key, visit)             a read
@@ -81,7 +81,7 @@ class MapEngine : public Interface, public EngineInstance {
   }
   Expected<bool> update_if(const detail::Key& key, const detail::Value& expected,
                            const detail::Value& value) final {
-    return engine().template write<Mode::update_if>(key, value, &expected);
+    return engine().template write<Mode::update>(key, value, &expected);
   }
   Expected<bool> erase(const detail::Key& key) final { return engine().remove(key, nullptr); }
   Expected<bool> erase_if(const detail::Key& key, const detail::Value& expected) final {
@@ -120,7 +120,7 @@ class MapEngine : public Interface, public EngineInstance {
   }
 
  protected:
-  enum class Mode : std::uint8_t { insert, put, update, update_if };
+  enum class Mode : std::uint8_t { insert, put, update };
   static constexpr bool adds(Mode mode) { return mode == Mode::insert || mode == Mode::put; }
 
   // Every operation begins with one of these two, under its guard.

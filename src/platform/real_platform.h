@@ -162,8 +162,8 @@ class RealPlatform {
     count_word(&word);
     std::atomic_ref(word).store(value, std::memory_order_release);
   }
-  bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
-                        std::uint64_t desired) noexcept {
+  [[gnu::always_inline]] bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
+                                               std::uint64_t desired) noexcept {
     announce_store();
     count_word(&word);
     return std::atomic_ref(word).compare_exchange_strong(expected, desired,
@@ -228,7 +228,8 @@ class RealPlatform {
 
   // --- DRAM side --- Returns a bit for each byte of a line that equals `byte`. Other threads write
   // the bytes one by one.
-  static std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
+  [[gnu::always_inline]] static std::uint64_t match_line(const std::uint8_t* line,
+                                                         std::uint8_t byte) noexcept {
     const __m128i wanted = _mm_set1_epi8(static_cast<char>(byte));
     std::uint64_t mask = 0;
 #pragma GCC unroll 4
@@ -240,8 +241,9 @@ class RealPlatform {
   }
   // Returns a bit for each of the first `n` words of a line whose upper 16 bits are `tag`. Other
   // threads store the words whole. Acquire order, like loads of the words one by one.
-  static std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
-                                   std::uint16_t tag) noexcept {
+  [[gnu::always_inline]] static std::uint32_t match_words(const std::uint64_t* line,
+                                                          std::uint32_t n,
+                                                          std::uint16_t tag) noexcept {
     const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));
     std::uint32_t mask = 0;
 #pragma GCC unroll 4

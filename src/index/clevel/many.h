@@ -160,8 +160,8 @@ class Many : public Write<T> {
 
   // Returns false if the item has died meanwhile.
   [[gnu::always_inline]] bool exchange(const detail::Value& value, Pending& pending) {
-    if (!bytes_values_) return this->template exchange_word<false>(pending.found, value.word);
-    if (!this->template exchange_blob<false>(pending.found, pending.blob, pending.replaced)) {
+    if (!bytes_values_) return this->exchange_word(pending.found, value.word, false);
+    if (!this->exchange_blob(pending.found, pending.blob, false, pending.replaced)) {
       return false;
     }
     pending.blob = 0;

@@ -21,20 +21,20 @@ class Stripe {
   static constexpr std::uint32_t kInsert = 0xFF;  // the insert latch, for in_flight()
 
   // Returns whether an operation is in flight. `own` masks the caller's own latch.
-  bool in_flight(std::uint32_t own) const {
+  [[gnu::always_inline]] bool in_flight(std::uint32_t own) const {
     return (latches_.load() & ~own) != 0 || crowd_.load(std::memory_order_acquire) != 0;
   }
 
   // Returns the number of inserts. unchanged(look()) under the insert latch is true if no insert
   // has completed since look(), and none was in flight then.
-  std::uint64_t look() const {
+  [[gnu::always_inline]] std::uint64_t look() const {
     if ((latches_.load() & kInsert) != 0) return kBusy;
     return inserted_.load(std::memory_order_acquire);
   }
-  bool unchanged(std::uint64_t before) const {
+  [[gnu::always_inline]] bool unchanged(std::uint64_t before) const {
     return before == inserted_.load(std::memory_order_relaxed);
   }
-  void lock() {
+  [[gnu::always_inline]] void lock() {
     for (unsigned spins = 0;; P::pause(spins++)) {
       std::uint32_t word = latches_.load();
       if ((word & kInsert) == 0 && latches_.compare_exchange(word, word | kTaken)) return;
@@ -44,7 +44,7 @@ class Stripe {
     std::uint32_t word = latches_.load();
     return (word & kInsert) == 0 && latches_.compare_exchange(word, word | kTaken);
   }
-  void unlock(bool inserted) {
+  [[gnu::always_inline]] void unlock(bool inserted) {
     if (inserted) {
       inserted_.store(inserted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
@@ -53,18 +53,18 @@ class Stripe {
 
   // Begins an update or an erase. Sets the argument for leave(). Returns false if another thread is
   // alone in the stripe.
-  bool try_enter(unsigned& place) {
+  [[gnu::always_inline]] bool try_enter(unsigned& place) {
     for (std::uint32_t word = latches_.load();;) {
       if ((word & kInsert) == kAlone) return false;
       unsigned i = 1;
       while (i < P::ByteLatches::kCount && (word >> (8 * i) & 0xFF) != 0) ++i;
-      place = i < P::ByteLatches::kCount ? i : kCrowd;
-      if (place == kCrowd) return join_crowd();
+      place = i;
+      if (i == kCrowd) return join_crowd();
       if (latches_.compare_exchange(word, word | kTaken << (8 * i))) return true;
     }
   }
-  unsigned enter() {
-    unsigned place = kCrowd;
+  [[gnu::always_inline]] unsigned enter() {
+    unsigned place = 0;
     for (unsigned spins = 0; !try_enter(place);) P::pause(spins++);
     return place;
   }
@@ -75,14 +75,12 @@ class Stripe {
       if ((word & kInsert) == 0 && latches_.compare_exchange(word, word | kAlone)) break;
     }
     for (unsigned spins = 0; in_flight(kInsert);) P::pause(spins++);
-    return kFirst;
+    return 0;
   }
-  void leave(unsigned place) {
-    if (place == kCrowd) {
-      crowd_.fetch_sub(1, std::memory_order_release);
-    } else {
-      latches_.release(place == kFirst ? 0 : place);
-    }
+  [[gnu::always_inline]] void leave(unsigned place) {
+    if (place != kCrowd) [[likely]]
+      return latches_.release(place);
+    crowd_.fetch_sub(1, std::memory_order_release);
   }
   void count_erased() { erased_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -94,8 +92,7 @@ class Stripe {
 
  private:
   using Count = typename P::template Atomic<std::uint32_t>;
-  static constexpr unsigned kCrowd = 0;
-  static constexpr unsigned kFirst = P::ByteLatches::kCount;  // the latch of inserts, as a place
+  static constexpr unsigned kCrowd = P::ByteLatches::kCount;  // as a place; others are latches
   static constexpr std::uint32_t kTaken = 1;
   static constexpr std::uint32_t kAlone = 3;
 

@@ -32,16 +32,15 @@ class Write : public Rehash<T> {
       Found found;
       if (Status s = search(probe, 0, found); !s.ok()) return fail(std::move(s));
       if (found.item == nullptr) return absent();
-      if (expected != nullptr) {
-        auto same = holds_value(found, *expected);
+      unsigned place = 0;
+      if (expected == nullptr) [[likely]] {
+        place = stripe.enter();
+      } else {
+        auto same = enter_alone(found, *expected, stripe, place);
         if (!same || !*same) return same;
       }
-      // With a condition: nothing may come between the look at the value and the death.
-      const unsigned place = expected != nullptr ? stripe.enter_alone() : stripe.enter();
-      const bool changed =
-          expected != nullptr && context_.platform.load(found.item->value) != found.value;
-      // Or another erase came first; the search helps its death, or finds a new item.
-      if (changed || !kill(found, stripe)) {
+      // Otherwise another erase came first; the search helps its death, or finds a new item.
+      if (!kill(found, stripe)) {
         stripe.leave(place);
         continue;
       }
@@ -78,6 +77,18 @@ class Write : public Rehash<T> {
     detail::Value value;
     if (Status s = this->value_at(found, value); !s.ok()) return fail(std::move(s));
     return detail::same_value(value, expected);
+  }
+
+  // For an erase with a condition: nothing may come between the look at the value and the death.
+  // Returns false, and does not enter, if the item does not have the value. If it has changed since
+  // then, kill() will fail.
+  [[gnu::noinline]] Expected<bool> enter_alone(Found& found, const detail::Value& expected,
+                                               Stripe<P>& stripe, unsigned& place) {
+    auto same = holds_value(found, expected);
+    if (!same || !*same) return same;
+    place = stripe.enter_alone();
+    if (context_.platform.load(found.item->value) != found.value) found.state = 0;
+    return true;
   }
 
   // The first part of an erase, which has entered the stripe: kills the item. The caller then
@@ -119,30 +130,29 @@ class Write : public Rehash<T> {
   // threads must see the value before the update returns. A plain store, with no locked instruction
   // behind it, does not ensure that. The caller has entered the stripe, and writes the item back.
   // Returns false if the item was dead by then: the erase may have had a condition, and then no
-  // update is ordered before it. With kExpected, also if it does not have the value any more that
+  // update is ordered before it. With `unchanged`, also if it does not have the value any more that
   // was found.
-  template <bool kExpected>
-  [[gnu::always_inline]] bool exchange_word(const Found& found, std::uint64_t word) {
+  [[gnu::always_inline]] bool exchange_word(const Found& found, std::uint64_t word,
+                                            bool unchanged) {
     P& platform = context_.platform;
     if (!is_live(platform.load(found.item->state))) return false;
     if (is_closed(found.state)) [[unlikely]]
       open_item(found.item, found.state);
     std::uint64_t before = found.value;
     while (!platform.compare_exchange(found.item->value, before, word)) {
-      if (kExpected) return false;
+      if (unchanged) return false;
     }
     return true;
   }
   // The same for a durable blob; `before`: gets the one that was there.
-  template <bool kExpected>
-  [[gnu::noinline]] bool exchange_blob(const Found& found, std::uint64_t blob,
+  [[gnu::noinline]] bool exchange_blob(const Found& found, std::uint64_t blob, bool unchanged,
                                        std::uint64_t& before) {
     P& platform = context_.platform;
     if (!is_live(platform.load(found.item->state))) return false;
     open_item(found.item, found.state);
     before = platform.load(found.item->value);
     do {
-      if (before == kGone || (kExpected && before != found.value)) return false;
+      if (before == kGone || (unchanged && before != found.value)) return false;
       if (context_.heap.is_block(before)) context_.heap.mark_copied(before);
     } while (!platform.compare_exchange(found.item->value, before, blob));  // LP(update)
     return true;
@@ -226,11 +236,11 @@ class Write : public Rehash<T> {
       if (Status s = search(probe, 0, found); !s.ok()) return end(fail(std::move(s)));
       if (found.item != nullptr) {
         if (kMode == Mode::insert) return end(false);
-        if (kMode == Mode::update_if) {
+        if (kMode == Mode::update && expected != nullptr) [[unlikely]] {
           auto same = holds_value(found, *expected);
           if (!same || !*same) return end(std::move(same));
         }
-        auto replaced = replace < kMode == Mode::update_if > (found, probe, value);
+        auto replaced = replace(found, probe, value, kMode == Mode::update && expected != nullptr);
         if (!replaced) return end(fail(std::move(replaced.error())));
         if (*replaced) return end(!adds(kMode));
         continue;
@@ -314,13 +324,12 @@ class Write : public Rehash<T> {
   }
 
   // Returns false if the item has died meanwhile, or does not have the value any more.
-  template <bool kExpected>
   [[gnu::always_inline]] Expected<bool> replace(const Found& found, const Probe& probe,
-                                                const detail::Value& value) {
-    if (bytes_values_) return replace_bytes<kExpected>(found, probe, value.bytes);
+                                                const detail::Value& value, bool unchanged) {
+    if (bytes_values_) return replace_bytes(found, probe, value.bytes, unchanged);
     Stripe<P>& stripe = stripe_of(probe);
     const unsigned place = stripe.enter();
-    if (!exchange_word<kExpected>(found, value.word)) {
+    if (!exchange_word(found, value.word, unchanged)) {
       stripe.leave(place);
       return false;
     }
@@ -331,15 +340,14 @@ class Write : public Rehash<T> {
     return true;
   }
   // Replaces the only pointer to the old value, so the new one is durable first (2b).
-  template <bool kExpected>
   [[gnu::noinline]] Expected<bool> replace_bytes(const Found& found, const Probe& probe,
-                                                 std::string_view value) {
+                                                 std::string_view value, bool unchanged) {
     auto blob = make_blob(value);
     if (!blob) return fail(std::move(blob.error()));
     Stripe<P>& stripe = stripe_of(probe);
     const unsigned place = stripe.enter();
     std::uint64_t before = 0;
-    if (!exchange_blob<kExpected>(found, *blob, before)) {
+    if (!exchange_blob(found, *blob, unchanged, before)) {
       stripe.leave(place);
       context_.heap.free(*blob);
       return false;

@@ -171,7 +171,7 @@ class Write : public Replace<T> {
       // What an earlier holder of the locks left in a poisoned pool does not count.
       if (context_.platform.poisoned()) [[unlikely]]
         return Made::failed;
-      if (kMode == Mode::update_if && fresh.found) {
+      if (kMode == Mode::update && expected != nullptr && fresh.found) [[unlikely]] {
         const auto same = holds_value(place, *expected);
         if (!same) fresh.damaged = load(place).value[0];
         if (!same) return Made::failed;

@@ -244,16 +244,18 @@ class Write : public Structure<T> {
       std::uint64_t before = 0;
       const std::uint32_t slot = find_slot(desc, probe, before);
       if (slot != kNoSlot) {
-        Status s;
-        Expected<bool> same = true;
-        if (kMode == Mode::update_if) same = holds_value(before, *expected);
-        if (kMode != Mode::insert && same && *same) {
-          s = replace_value(desc, slot, before, probe, value);
+        if (kMode == Mode::update && expected != nullptr) [[unlikely]] {
+          auto same = holds_value(before, *expected);
+          if (!same || !*same) {
+            desc.search.stripes.release(stripe);
+            return same;
+          }
         }
+        Status s;
+        if (kMode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
         desc.search.stripes.release(stripe);
         settle();
         if (!s.ok()) return fail(std::move(s));
-        if (kMode == Mode::update_if) return same;
         return kMode == Mode::update;
       }
       if (!kClaims) {
@@ -289,7 +291,7 @@ class Write : public Structure<T> {
     const bool present = platform.load(root_->zero_present) != 0;
     if (!present && !adds(mode)) return absent();
     if (present && mode == Mode::insert) return false;
-    if (mode == Mode::update_if) {
+    if (expected != nullptr) {
       auto same = holds_value(platform.load(root_->zero_value), *expected);
       if (!same || !*same) return same;
     }

@@ -144,7 +144,7 @@ class Write : public Mutation<T> {
       if (platform.poisoned()) return fail(platform.failure());
       return false;
     }
-    if (kMode == Mode::update_if) {
+    if (kMode == Mode::update && expected != nullptr) [[unlikely]] {
       auto same = holds_value(node, *expected);
       if (!same || !*same) {
         let_go(node, held, false);

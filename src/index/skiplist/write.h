@@ -232,7 +232,7 @@ class Write : public Towers<T> {
     if (found != nullptr) {
       PERDURE_ASSERT(P, "skiplist.I6", !this->verified() || !erased(found));
       if (kMode == Mode::insert) return Made::exists;
-      if (kMode == Mode::update_if) {
+      if (kMode == Mode::update && expected != nullptr) [[unlikely]] {
         auto same = holds_value(found, *expected);
         if (!same) return fail(std::move(same.error()));
         if (!*same) return Made::absent;

@@ -279,7 +279,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     if (!found) return fail(std::move(found.error()));
     const bool there = found->node != 0;
     if (there ? kMode == Mode::insert : !Base::adds(kMode)) return Base::absent();
-    if (kMode == Mode::update_if && !detail::same_value(value_of(found->node), *expected)) {
+    if (expected != nullptr && !detail::same_value(value_of(found->node), *expected)) {
       return false;
     }
     auto next = target(there ? node_at(found->node)->next : links()[bucket]);
