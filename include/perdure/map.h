@@ -266,6 +266,20 @@ class OrderedMap : public Map<K, V> {
   Expected<std::uint64_t> scan(const K& from, const K& to, F&& visit) {
     return scan(ScanOptions<K>{.from = from, .to = to}, std::forward<F>(visit));
   }
+  // Returns how many entries the range has: O(log n) and O(1) for each of them.
+  Expected<std::uint64_t> count(const ScanOptions<K>& options = {}) {
+    return scan(options, [](const K&, const V&) {});
+  }
+  // Erases the entries of the range, so also those with a prefix, and returns how many it erased.
+  // It is not one atomic operation: the entries go one by one, in groups that share fences. Those
+  // that are inserted meanwhile may stay. After a crash or an error some are erased; the same call
+  // goes on with the rest.
+  Expected<std::uint64_t> erase_range(const ScanOptions<K>& options) {
+    detail::PrefixEnd end;
+    auto range = scan_range(options, end);
+    if (!range) return fail(std::move(range.error()));
+    return detail::erase_entries(*ordered_, IntegerKey<K>, *range);
+  }
   // Returns an iterator on the first entry of the range. An error is in its status(). See Iterator
   // in scan.h.
   Iterator scan(const ScanOptions<K>& options = {}) {

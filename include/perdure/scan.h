@@ -147,6 +147,9 @@ Expected<std::uint64_t> scan_entries(const ScanOptions<K>& options, Scan&& scan,
   return options.limit - left;
 }
 
+// OrderedMap::erase_range(). `words`: the keys are integers.
+Expected<std::uint64_t> erase_entries(OrderedIndex& index, bool words, ScanRange range);
+
 // `source`: a std::shared_ptr<OrderedIndex> or a HeldVersion.
 template <MapKey K, class Source>
 Cursor cursor_of(Source source, const ScanOptions<K>& options) noexcept {

@@ -93,6 +93,15 @@ class Store {
     if (!ordered_) return fail(keeps_no_order());
     return ordered_->scan(options, std::forward<F>(visit));
   }
+  // As OrderedMap::count() and OrderedMap::erase_range(). Errors: unsupported likewise.
+  Expected<std::uint64_t> count(const ScanOptions<Bytes>& options = {}) {
+    if (!ordered_) return fail(keeps_no_order());
+    return ordered_->count(options);
+  }
+  Expected<std::uint64_t> erase_range(const ScanOptions<Bytes>& options) {
+    if (!ordered_) return fail(keeps_no_order());
+    return ordered_->erase_range(options);
+  }
   // Returns an iterator on the first entry of the range. If the engine keeps no order, it is never
   // valid and its status() is unsupported.
   Iterator<Bytes, Bytes> scan(const ScanOptions<Bytes>& options = {}) {

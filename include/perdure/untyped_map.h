@@ -142,6 +142,7 @@ class UntypedMap {
   // iterator's status().
   Expected<std::uint64_t> scan(const UntypedScanOptions& options, VisitUntyped visit);
   UntypedIterator scan(const UntypedScanOptions& options = {});
+  Expected<std::uint64_t> erase_range(const UntypedScanOptions& options);
 
   // As VersionedMap. If the engine keeps no versions: `unsupported`, as the error or as the
   // iterator's status(). history() and diff() return how many entries, or keys, were visited.

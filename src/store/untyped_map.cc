@@ -283,6 +283,13 @@ Expected<std::uint64_t> UntypedMap::scan(const UntypedScanOptions& options, Visi
   return deliver(types_, options, visit,
                  [&](const auto& range, auto each) { return ordered_->scan(range, each); });
 }
+Expected<std::uint64_t> UntypedMap::erase_range(const UntypedScanOptions& options) {
+  if (Status s = keeps_order(); !s.ok()) return fail(std::move(s));
+  detail::PrefixEnd end;
+  auto range = range_of(types_, options, end);
+  if (!range) return fail(std::move(range.error()));
+  return detail::erase_entries(*ordered_, types_.types.key_kind == KeyKind::integer, *range);
+}
 UntypedIterator UntypedMap::scan(const UntypedScanOptions& options) {
   if (Status s = keeps_order(); !s.ok()) return UntypedIterator(detail::Cursor(std::move(s)));
   return iterator_of(types_, ordered_, options);

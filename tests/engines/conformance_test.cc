@@ -527,6 +527,53 @@ MAP_TEST(OrderedTest, LimitsStopExactly) {
   }
 }
 
+// Groups have 64 keys.
+MAP_TEST(OrderedTest, EraseRangeErasesWhatTheScanDelivers) {
+  const std::uint64_t n = 400;
+  this->fill(n);
+  std::uint64_t first = 0;
+  std::uint64_t end = n;
+  const auto erase = [&](std::optional<std::uint64_t> from, std::optional<std::uint64_t> to,
+                         std::uint64_t limit, bool reverse) {
+    auto options = this->bounds(from, to);
+    options.limit = limit;
+    options.reverse = reverse;
+    const std::uint64_t there = std::min(limit, must(this->map_->count(options)));
+    EXPECT_EQ(must(this->map_->erase_range(options)), there);
+    return there;
+  };
+  constexpr auto kAll = ~std::uint64_t{0};
+  EXPECT_EQ(erase({}, {}, 0, false), 0U);
+  EXPECT_EQ(erase(n, {}, kAll, false), 0U);
+  EXPECT_EQ(erase(200, 100, kAll, false), 0U);
+  for (const std::uint64_t limit : {1, 63, 64, 65}) {
+    first += erase({}, {}, limit, false);
+    end -= erase({}, {}, limit, true);
+    this->expect_scan({}, this->numbers(first, end));
+  }
+  EXPECT_EQ(first, 193U);
+  EXPECT_EQ(end, n - 193);
+  EXPECT_EQ(erase(195, 204, kAll, false), 9U);
+  EXPECT_EQ(must(this->map_->count()), end - first - 9);
+  EXPECT_EQ(erase({}, {}, kAll, true), end - first - 9);
+  this->expect_scan({}, {});
+}
+
+MAP_TEST(OrderedTest, EraseRangeOfAPrefix) {
+  using K = typename TestFixture::KeyType;
+  using V = typename TestFixture::ValueType;
+  if constexpr (std::same_as<K, std::string_view>) {
+    const auto value = this->value(1);
+    for (const K key : {"a", "ab", "ab\xff", "abc", "ac", "b"}) {
+      must(this->map_->insert(key, V(value)));
+    }
+    EXPECT_EQ(must(this->map_->count({.prefix = "ab"})), 3U);
+    EXPECT_EQ(must(this->map_->erase_range({.prefix = "ab"})), 3U);
+    EXPECT_EQ(must(this->map_->count()), 3U);
+    EXPECT_TRUE(was_present(this->map_->contains("ac")));
+  }
+}
+
 MAP_TEST(OrderedTest, CallbackThatReturnsFalseEndsTheScan) {
   using K = typename TestFixture::KeyType;
   using V = typename TestFixture::ValueType;
