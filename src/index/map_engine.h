@@ -12,6 +12,7 @@
 // and, called in this order for up to kGroup mutations:
 //   begin_group(n)         does what mutations do outside the guard. Returns false if this map's
 //                          mutations share no fence.
+//   joins(mutation)        whether the mutation may share a fence
 //   prepare(mutation, group, i, pending)  with no latch held: makes the record, or what else must
 //                          be durable before the store, if the mutation seems to need one. Returns
 //                          whether there is something to fence.
@@ -284,6 +285,9 @@ class MapEngine : public Interface, public EngineInstance {
   std::size_t write_together(Mutations mutations, Done done) {
     Expected<bool> results[kGroup];
     std::size_t n = 0;
+    while (n < mutations.size() && engine().joins(mutations[n])) ++n;
+    mutations = mutations.first(std::exchange(n, 0));
+    if (mutations.empty()) return 0;
     {
       EpochGuard<P> guard(context_.epochs);
       if (!begin_mutation(guard, true).ok()) return 0;  // the single call says why

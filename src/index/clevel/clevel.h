@@ -59,9 +59,9 @@
 //   update_if  as update, with one CAS from the value that was found.
 //   erase_if   as erase, but alone in the stripe from the look at the value to the fence: no update
 //           comes in between, and none that comes later is ordered before it.
-//   many    up to 16: blobs of values that are replaced, F* each, one S -> all stripes and LPs, F
-//           each, one S (PP of all) -> slots cleared, stripes released. A value that needs a blob
-//           is inserted alone.
+//   many    up to 16: items; blobs of values that are replaced, F* each, one S -> all stripes and
+//           LPs, F each, one S (PP of all) -> slots cleared, stripes released. Values of more than
+//           kInlineValue are written alone.
 //   expand  level zero, F* S, in the background -> ring word, F S (PP) -> list. The insert that
 //           found no slot does it. Instead, if an item of its buckets in the last of two levels can
 //           go up: copy F S -> old slot cleared, F S.

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "index/clevel/write.h"
 
@@ -33,7 +34,8 @@ class Many : public Write<T> {
     unsigned place = 0;  // replace, clear: in the stripe
     const Probe* probe = nullptr;
     std::uint64_t* slot = nullptr;  // fill
-    std::uint64_t item = 0;         // fill: its block
+    std::uint64_t made = 0;         // an item that no slot names
+    std::uint64_t item = 0;         // fill: the item
     std::size_t bytes = 0;          // .. and its length
     std::uint64_t blob = 0;         // a durable blob that nothing names
     std::uint64_t replaced = 0;     // the blob that nothing names any more
@@ -44,9 +46,14 @@ class Many : public Write<T> {
     for (; n > 0; --n) context_.background.help();
     return true;
   }
+  // A value that needs a blob at once needs a fence for it.
+  bool joins(const detail::Mutation& mutation) const {
+    return takes(mutation) && (!bytes_values_ || mutation.kind == MutationKind::erase ||
+                               mutation.value.bytes.size() <= kInlineValue);
+  }
 
-  // The blob of a value that is replaced. A guess: an item that comes meanwhile is for the single
-  // call.
+  // The item of a new key, or the blob of a value that is replaced. A guess: a key that comes or
+  // goes meanwhile is for the single call.
   bool prepare(const detail::Mutation& mutation, const Group& group, std::size_t i,
                Pending& pending) {
     const Probe& probe = group.probes[i];
@@ -54,7 +61,13 @@ class Many : public Write<T> {
     pending.step = Pending::Step::none;
     pending.probe = &probe;
     pending.blob = 0;
-    if (!bytes_values_ || !replaces(mutation.kind) || !takes(mutation)) return false;
+    pending.item = 0;
+    pending.made = 0;
+    if (inserts(mutation.kind) && !has_tag(probe)) {
+      pending.made = this->make_item(probe, mutation.value, pending.bytes).value_or(0);
+      return false;
+    }
+    if (!bytes_values_ || !replaces(mutation.kind)) return false;
     if (!search(probe, 0, pending.found).ok() || pending.found.item == nullptr) return false;
     auto blob = Blob::write(context_.platform, context_.heap, mutation.value.bytes,
                             "clevel.many.blob"_site);
@@ -69,7 +82,7 @@ class Many : public Write<T> {
     using Step = typename Pending::Step;
     const Probe& probe = group.probes[i];
     Stripe<P>& stripe = stripe_of(probe);
-    if (!takes(mutation) || stripe.in_flight(0)) return false;
+    if (stripe.in_flight(0)) return false;
     const std::uint64_t before = stripe.look();
     Found& found = pending.found;
     if (!search(probe, 0, found).ok()) return false;
@@ -77,7 +90,7 @@ class Many : public Write<T> {
       if (!inserts(mutation.kind)) {
         result = absent();
       } else {
-        if (!fill(mutation.value, probe, before, pending)) return false;
+        if (pending.made == 0 || !fill(probe, before, pending)) return false;
         pending.step = Step::fill;
         result = true;
       }
@@ -144,6 +157,8 @@ class Many : public Write<T> {
   [[gnu::always_inline]] void discard(const Pending& pending) {
     if (pending.blob != 0) [[unlikely]]
       context_.heap.free(pending.blob);
+    if (pending.made != 0) [[unlikely]]
+      this->discard_item(pending.made);
   }
 
  private:
@@ -168,20 +183,20 @@ class Many : public Write<T> {
     return true;
   }
 
-  // Names a new item by a slot. Returns false, and keeps no latch, if the single call must do it.
-  // The key was absent when the count of its stripe was `before`. A value that needs a blob needs a
-  // fence for it.
-  [[gnu::always_inline]] bool fill(const detail::Value& value, const Probe& probe,
-                                   std::uint64_t before, Pending& pending) {
-    if (bytes_values_ && value.bytes.size() > kInlineValue) return false;
-    auto item = make_item(probe, value, pending.bytes);
-    if (!item) return false;
-    pending.item = *item;
-    Stripe<P>& stripe = stripe_of(probe);
-    if (!stripe.try_lock()) {
-      discard_item(pending.item);
-      return false;
+  // Whether a slot may name the key.
+  [[gnu::always_inline]] bool has_tag(const Probe& probe) const {
+    for (const Level* level : this->levels()) {
+      if (this->for_each_match(probe, *level, [](const std::uint64_t&) { return true; }))
+        return true;
     }
+    return false;
+  }
+
+  // Names the new item by a slot. Returns false, and keeps no latch, if the single call must do it.
+  // The key was absent when the count of its stripe was `before`.
+  [[gnu::always_inline]] bool fill(const Probe& probe, std::uint64_t before, Pending& pending) {
+    Stripe<P>& stripe = stripe_of(probe);
+    if (!stripe.try_lock()) return false;
     const LevelList& list = *pending.found.list;
     pending.slot = nullptr;
     if (stripe.unchanged(before) && !context_.platform.poisoned()) {
@@ -190,12 +205,12 @@ class Many : public Write<T> {
     std::uint64_t empty = 0;
     if (pending.slot == nullptr ||
         !exchange_slot(*pending.slot, empty,
-                       pending.item | std::uint64_t{probe.tag()} << kOffsetBits)) {
+                       pending.made | std::uint64_t{probe.tag()} << kOffsetBits)) {
       stripe.unlock(false);
-      discard_item(pending.item);
       return false;
     }
     this->look_ahead(list, pending.slot);  // LP(insert)
+    pending.item = std::exchange(pending.made, 0);
     return true;
   }
 };

@@ -49,11 +49,13 @@ class Many : public Write<T> {
 
   // A value of two words needs fences of its own (replace_array).
   bool begin_group(std::size_t n) {
+    if (value_bytes_ > sizeof(std::uint64_t)) return false;
     for (; n > 0; --n) context_.background.help();
     if (this->lags_.load(std::memory_order_relaxed)) [[unlikely]]
       this->keep_pace();
-    return value_bytes_ <= sizeof(std::uint64_t);
+    return true;
   }
+  bool joins(const detail::Mutation& mutation) const { return takes_all(mutation); }
 
   // A guess, without a lock: an item that comes or goes meanwhile is for the single call.
   bool prepare(const detail::Mutation& mutation, const Group& group, std::size_t i,

@@ -43,6 +43,7 @@ class Many : public Write<T> {
     std::uint64_t record = 0;  // a block that nothing names
   };
   static bool begin_group(std::size_t /*n*/) { return true; }
+  static bool joins(const detail::Mutation& /*mutation*/) { return true; }
 
   // A guess, without a latch: an entry that comes or goes meanwhile is for the single call.
   bool prepare(const detail::Mutation& mutation, const Group& group, std::size_t i,
