@@ -76,7 +76,7 @@ class Write : public Rehash<T> {
                                                const detail::Value& expected) const {
     detail::Value value;
     if (Status s = this->value_at(found, value); !s.ok()) return fail(std::move(s));
-    return detail::same_value(value, expected);
+    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
   }
 
   // For an erase with a condition: nothing may come between the look at the value and the death.

@@ -88,7 +88,7 @@ class Write : public Replace<T> {
     const Item<T> item = load(place);
     detail::Value value;
     if (!this->value_of(item, value)) return fail(records_.damaged(item.value[0]));
-    return detail::same_value(value, expected);
+    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
   }
 
   // Guesses before any lock is taken whether the operation needs a record, so that no lock is held
@@ -173,7 +173,7 @@ class Write : public Replace<T> {
         return Made::failed;
       if (kMode == Mode::update && expected != nullptr && fresh.found) [[unlikely]] {
         const auto same = holds_value(place, *expected);
-        if (!same) fresh.damaged = load(place).value[0];
+        if (!same && !context_.platform.poisoned()) fresh.damaged = load(place).value[0];
         if (!same) return Made::failed;
         fresh.found = *same;
       }

@@ -72,7 +72,7 @@ class Write : public Structure<T> {
                                                const detail::Value& expected) const {
     detail::Value value;
     if (!this->value_of(word, value)) return fail(this->damaged_record(word));
-    return detail::same_value(value, expected);
+    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
   }
 
   // Inserts into a claimed slot.

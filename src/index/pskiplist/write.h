@@ -207,7 +207,7 @@ class Write : public Mutation<T> {
     const std::uint64_t word = node.value.load(std::memory_order_relaxed);
     detail::Value value;
     if (!this->value_of(word, value)) return fail(records_.damaged(word));
-    return detail::same_value(value, expected);
+    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
   }
 
   [[gnu::noinline]] Expected<bool> erase_once(const Probe& probe, const detail::Value* expected,

@@ -102,7 +102,7 @@ class Write : public Towers<T> {
     PERDURE_ASSERT(P, "skiplist.I5", latch_.mine());
     detail::Value value;
     if (!this->value_of(node, value)) return fail(damaged_at(offset_of(node)));
-    return detail::same_value(value, expected);
+    return detail::same_value(value, expected) ? Expected<bool>(true) : this->absent();
   }
 
   // Makes a node without its links, which is not written back, and its blob.
