@@ -78,8 +78,11 @@ class Map {
   // `desired`. refused(): it had something else, and nothing changed. Values are compared by their
   // bits. No other mutation of the key comes between the look and the change. Costs: those of
   // update(), insert() or erase().
+  // V must have no padding: its bits may change when it is copied.
   Exchanged compare_exchange(const K& key, const std::optional<V>& expected,
-                             const std::optional<V>& desired) {
+                             const std::optional<V>& desired)
+    requires(HasExactBits<V>)
+  {
     detail::Value values[2];
     if (expected) values[0] = detail::to_value(*expected);
     if (desired) values[1] = detail::to_value(*desired);
@@ -93,6 +96,7 @@ class Map {
   // returns must outlive the call. present(): the key was present before. If many threads change
   // the key, f may run often. Costs: those of get() and of compare_exchange().
   template <class F>
+    requires(HasExactBits<V>)
   Found modify(const K& key, F&& f) {
     for (;;) {
       auto copy = get(key);

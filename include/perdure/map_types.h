@@ -42,6 +42,10 @@ concept ArrayValue = std::is_trivially_copyable_v<V> && sizeof(V) >= kLeastArray
                      sizeof(V) <= kMaxArrayValueBytes && !std::same_as<V, std::string_view>;
 template <class V>
 concept MapValue = WordValue<V> || ArrayValue<V> || std::same_as<V, std::string_view>;
+// Values whose copies have the same bits: no padding.
+template <class V>
+concept HasExactBits = std::same_as<V, std::string_view> || std::floating_point<V> ||
+                       std::has_unique_object_representations_v<V>;
 
 namespace detail {
 // The result of opening a map whose types are not allowed. The compiler then prints the rule that
