@@ -17,10 +17,12 @@ struct EntryArguments {
   std::uint64_t version = 0;  // get only; 0: the present state
 };
 
-int run_put(const EntryArguments& arguments) {
+// Calls act(map), which returns the status of the command, with the map, which is created if it is
+// absent. `value` is of the type of the value that the command writes.
+template <class Act>
+int in_new_map(const EntryArguments& arguments, Bytes value, Act&& act) {
   // Before anything is created: a new map of the wrong types would stay.
-  if (const Status s =
-          TextMap::accepts(new_map_info(arguments.pool), arguments.key, arguments.value);
+  if (const Status s = TextMap::accepts(new_map_info(arguments.pool), arguments.key, value);
       !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
     return report_entry(arguments.pool, s);
   }
@@ -31,34 +33,25 @@ int run_put(const EntryArguments& arguments) {
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, true);
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
-  const Found put = map->put(arguments.key, arguments.value);
-  const int status = put.ok() ? exit_done : report_entry(arguments.pool, put.status());
-  return close_pool(*pool, arguments.pool, status);
+  return close_pool(*pool, arguments.pool, act(*map));
+}
+
+int run_put(const EntryArguments& arguments) {
+  return in_new_map(arguments, arguments.value, [&](TextMap& map) {
+    const Found put = map.put(arguments.key, arguments.value);
+    return put.ok() ? exit_done : report_entry(arguments.pool, put.status());
+  });
 }
 
 int run_incr(const EntryArguments& arguments) {
-  if (const Status s = TextMap::accepts(new_map_info(arguments.pool), arguments.key, "0");
-      !s.ok() && (arguments.pool.key_type || arguments.pool.value_type)) {
-    return report_entry(arguments.pool, s);
-  }
-  if (const Status s = require_max_size(arguments.pool); !s.ok()) {
-    return report_entry(arguments.pool, s);
-  }
-  auto pool = open_pool(arguments.pool, Access::create);
-  if (!pool) return report(arguments.pool.path, pool.error());
-  auto map = open_map(*pool, arguments.pool, true);
-  if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
-  Output output(STDOUT_FILENO);
-  const auto sum = map->add(arguments.key, arguments.delta);
-  int status = exit_done;
-  if (!sum) {
-    status = report_entry(arguments.pool, sum.error());
-  } else {
+  return in_new_map(arguments, "0", [&](TextMap& map) -> int {
+    const auto sum = map.add(arguments.key, arguments.delta);
+    if (!sum) return report_entry(arguments.pool, sum.error());
+    Output output(STDOUT_FILENO);
     output.write(*sum);
     output.write("\n");
-    status = finish_output(output, "standard output", exit_done);
-  }
-  return close_pool(*pool, arguments.pool, status);
+    return finish_output(output, "standard output", exit_done);
+  });
 }
 
 int run_get(const EntryArguments& arguments) {
