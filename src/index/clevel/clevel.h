@@ -49,7 +49,7 @@
 //           in flight: 1F 1S before "absent".
 //   insert  item whole, state last -> stripe's latch -> find: absent -> slot CAS 0 -> item (LP) ->
 //           F*k F S (PP) -> latch. (k+1)F 1S. A value beyond kInlineValue: its blob first, F* S.
-//   update  find -> count the stripe -> a closed item: opened -> value word: store (LP) -> F S (PP)
+//   update  find -> count the stripe -> live? -> closed: opened -> value word: CAS (LP) -> F S (PP)
 //           -> uncount. 1F 1S.
 //           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
 //           2S.
