@@ -129,12 +129,12 @@ bool goes_on(F& visit, const Arguments&... arguments) {
 // entries were visited.
 template <MapKey K, MapValue V, class Scan, class F>
 Expected<std::uint64_t> scan_entries(const ScanOptions<K>& options, Scan&& scan, F& visit) {
-  std::uint64_t left = options.limit;
-  if (left == 0) return std::uint64_t{0};
+  std::uint64_t left = options.limit;  // 0: only the arguments are verified
   PrefixEnd end;
   auto range = scan_range(options, end);
   if (!range) return fail(std::move(range.error()));
   Expected<void> done = scan(*range, [&](std::span<const Entry> entries) {
+    if (left == 0) return false;
     for (const Entry& entry : entries) {
       --left;
       if (!goes_on(visit, from_key<K>(entry.key), from_value<V>(entry.value)) || left == 0) {

@@ -54,12 +54,12 @@ std::optional<V> typed(const std::optional<Value>& value) {
 template <MapKey K, MapValue V, class F>
 Expected<void> diff_entries(VersionedIndex& index, Version from, Version to,
                             const ScanOptions<K>& options, F& visit) {
-  std::uint64_t left = options.limit;
-  if (left == 0) return {};
+  std::uint64_t left = options.limit;  // 0: only the arguments are verified
   PrefixEnd end;
   auto range = scan_range(options, end);
   if (!range) return fail(std::move(range.error()));
   return index.diff(from, to, *range, [&](const Difference& difference) {
+    if (left == 0) return false;
     --left;
     return goes_on(visit, from_key<K>(difference.key), typed<V>(difference.before),
                    typed<V>(difference.after)) &&

@@ -80,12 +80,12 @@ Expected<detail::ScanRange> range_of(const detail::NamedTypes& info,
 template <class Scan>
 Expected<std::uint64_t> deliver(const detail::NamedTypes& info, const UntypedScanOptions& options,
                                 VisitUntyped visit, Scan&& scan) {
-  std::uint64_t visited = 0;
-  if (options.limit == 0) return visited;
+  std::uint64_t visited = 0;  // with a limit of 0, only the arguments are verified
   detail::PrefixEnd end;
   auto range = range_of(info, options, end);
   if (!range) return fail(std::move(range.error()));
   Expected<void> done = scan(*range, [&](std::span<const detail::Entry> entries) {
+    if (visited == options.limit) return false;
     for (const detail::Entry& entry : entries) {
       ++visited;
       if (!visit(entry.key, entry.value) || visited == options.limit) return false;
@@ -145,12 +145,12 @@ Expected<std::uint64_t> history_until(const detail::NamedTypes& info, detail::Ve
 Expected<std::uint64_t> diff_of(const detail::NamedTypes& info, detail::VersionedIndex& index,
                                 Version from, Version to, const UntypedScanOptions& options,
                                 VisitUntypedDifference visit) {
-  std::uint64_t visited = 0;
-  if (options.limit == 0) return visited;
+  std::uint64_t visited = 0;  // with a limit of 0, only the arguments are verified
   detail::PrefixEnd end;
   auto range = range_of(info, options, end);
   if (!range) return fail(std::move(range.error()));
   auto done = index.diff(from, to, *range, [&](const detail::Difference& difference) {
+    if (visited == options.limit) return false;
     ++visited;
     return visit(difference.key, difference.before, difference.after) && visited != options.limit;
   });

@@ -244,6 +244,11 @@ TEST_F(Versioned, V17_OpenAndUnknownVersionsAreRefused) {
     EXPECT_EQ(map.snapshot(version).error(), StatusCode::invalid_argument) << version;
     EXPECT_EQ(map.rollback(version), StatusCode::invalid_argument) << version;
     EXPECT_EQ(map.scan_at(version, {}, [](auto, auto) {}).error(), StatusCode::invalid_argument);
+    // A limit of 0 visits nothing, but is no excuse.
+    EXPECT_EQ(map.scan_at(version, {.limit = 0}, [](auto, auto) {}).error(),
+              StatusCode::invalid_argument);
+    EXPECT_EQ(map.diff(version, version, {.limit = 0}, [](auto, auto, auto) {}).error(),
+              StatusCode::invalid_argument);
   }
   const Version version = must(map.tag());
   EXPECT_EQ(must(map.get(1, version)), 1U);
