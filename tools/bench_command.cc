@@ -35,16 +35,23 @@ int calibrate_only(const bench::BenchOptions& options, const bench::Calibration&
 }
 
 int heap_only(const bench::BenchOptions& options) {
-  auto cost = bench::measure_heap();
+  auto cost = bench::measure_heap(options.work.threads);
   if (!cost) return complain(cost.error());
   if (options.json) {
-    const nlohmann::json out = {{"pair_ns", cost->pair_ns},
+    const nlohmann::json out = {{"threads", options.work.threads},
+                                {"pair_ns", cost->pair_ns},
+                                {"pairs_per_s", cost->pairs_per_s},
+                                {"speedup", cost->speedup},
                                 {"flushes_per_pair", cost->flushes_per_pair},
                                 {"fences_per_pair", cost->fences_per_pair}};
     fmt::print("{}\n", out.dump(2));
   } else {
     fmt::print("allocate + free: {:.1f} ns, {:.4f} write-backs, {:.4f} fences a pair\n",
                cost->pair_ns, cost->flushes_per_pair, cost->fences_per_pair);
+    if (options.work.threads > 1) {
+      fmt::print("{} threads: {:.1f} M pairs/s, {:.2f} of one thread\n", options.work.threads,
+                 cost->pairs_per_s / 1e6, cost->speedup);
+    }
   }
   return 0;
 }

@@ -95,7 +95,7 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option(
       "--workload", raw.workloads,
       "phases, which run in the given order: load insert read read_batch read_missing update "
-      "modify delete insert_many update_many delete_many scan "
+      "modify delete insert_many update_many delete_many scan scan_mixed "
       "churn ycsb_a .. ycsb_f, separated by commas (load,insert,read,update,delete); for engines "
       "with versions also tag (insert, then tag) read_version history snapshot (one per "
       "thread; --operations counts keys)");
@@ -137,7 +137,9 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_flag("--json", raw.json, "print one JSON object");
   app.add_flag("--keep", raw.keep, "keep the pool after the run");
   app.add_flag("--calibrate", raw.calibrate, "measure the memory first (1 GiB beside --path)");
-  app.add_flag("--heap", raw.heap, "measure only the heap: one allocate and one free");
+  app.add_flag("--heap", raw.heap,
+               "measure only the heap: one allocate and one free; with "
+               "--threads, also what the threads gain");
 }
 
 std::vector<std::string> split_list(std::string_view list) {

@@ -16,7 +16,7 @@ namespace {
 
 using enum Workload;
 
-constexpr std::array<std::pair<std::string_view, Workload>, 23> kWorkloads = {{
+constexpr std::array<std::pair<std::string_view, Workload>, 24> kWorkloads = {{
     {"load", load},
     {"insert", insert},
     {"read", read},
@@ -29,6 +29,7 @@ constexpr std::array<std::pair<std::string_view, Workload>, 23> kWorkloads = {{
     {"update_many", update_many},
     {"delete_many", erase_many},
     {"scan", scan},
+    {"scan_mixed", scan_mixed},
     {"churn", churn},
     {"tag", tag},
     {"read_version", read_version},
@@ -139,7 +140,9 @@ std::string_view distribution_name(Distribution distribution) noexcept {
 
 bool is_ycsb(Workload workload) noexcept { return workload >= ycsb_a; }
 
-bool needs_order(Workload workload) noexcept { return workload == scan || workload == ycsb_e; }
+bool needs_order(Workload workload) noexcept {
+  return workload == scan || workload == scan_mixed || workload == ycsb_e;
+}
 
 bool needs_versions(Workload workload) noexcept {
   return workload == tag || workload == read_version || workload == history || workload == snapshot;
@@ -230,8 +233,9 @@ Result<void> validate_work(const WorkOptions& options, std::span<const Workload>
       gaps = true;
     }
     if (adds) present += count;
-    // Every YCSB mix and churn insert at most once per operation.
-    if (adds || is_ycsb(workload) || workload == churn) used += count;
+    if (workload == scan_mixed) present += count / kInsertOneIn;
+    // The mixed workloads insert at most once per operation.
+    if (adds || is_ycsb(workload) || workload == churn || workload == scan_mixed) used += count;
     generations += updates(workload) || is_ycsb(workload) ? 1 : 0;
   }
   if (used > std::numeric_limits<std::uint32_t>::max()) {
@@ -257,6 +261,8 @@ Phase WorkMaker::make(Workload workload, const Ledger& ledger) {
     make_fresh(phase, ledger, workload == load ? options_.records : options_.operations);
   } else if (workload == churn) {
     make_churn(phase, ledger);
+  } else if (workload == scan_mixed) {
+    make_scan_mixed(phase, ledger);
   } else if (is_ycsb(workload)) {
     make_ycsb(phase, ledger);
   } else if (workload == snapshot) {
@@ -352,6 +358,23 @@ void WorkMaker::make_churn(Phase& phase, const Ledger& ledger) {
   kinds.resize(phase.blocks[0].indexes.size());
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     kinds[i] = i % 2 == 0 ? OpKind::insert : OpKind::erase;
+  }
+}
+
+// Every tenth operation inserts the next key.
+void WorkMaker::make_scan_mixed(Phase& phase, const Ledger& ledger) {
+  const auto inserts_at = [](std::uint64_t i) { return i % kInsertOneIn == kInsertOneIn - 1; };
+  const std::vector<std::uint32_t> starts = choose(ledger, options_.operations, false);
+  phase.mixed = true;
+  split(phase, options_.operations, [&](std::uint64_t i) {
+    return inserts_at(i) ? static_cast<std::uint32_t>(ledger.used() + i / kInsertOneIn) : starts[i];
+  });
+  std::uint64_t i = 0;
+  for (WorkBlock& block : phase.blocks) {
+    block.lengths.assign(block.indexes.size(), kScanLength);
+    for (std::size_t n = 0; n < block.indexes.size(); ++n, ++i) {
+      block.kinds.push_back(inserts_at(i) ? OpKind::insert : OpKind::scan);
+    }
   }
 }
 

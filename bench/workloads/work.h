@@ -28,6 +28,7 @@ enum class Workload : std::uint8_t {
   update_many,
   erase_many,  // named "delete_many"
   scan,
+  scan_mixed,
   churn,
   tag,
   read_version,
@@ -73,6 +74,7 @@ enum class OpKind : std::uint8_t {
 };
 
 inline constexpr std::uint64_t kScanLength = 50;
+inline constexpr std::uint64_t kInsertOneIn = 10;  // of scan_mixed
 inline constexpr std::uint64_t kBatchLength = 16;  // of read_batch
 inline constexpr std::uint64_t kMostTogether = 4096;
 
@@ -131,6 +133,7 @@ class WorkMaker {
   void make_fresh(Phase& phase, const Ledger& ledger, std::uint64_t count);
   void make_chosen(Phase& phase, const Ledger& ledger);
   void make_churn(Phase& phase, const Ledger& ledger);
+  void make_scan_mixed(Phase& phase, const Ledger& ledger);
   void make_snapshots(Phase& phase, const Ledger& ledger);
   void draw_versions(Phase& phase) const;
   void make_ycsb(Phase& phase, const Ledger& ledger);

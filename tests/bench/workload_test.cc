@@ -199,6 +199,30 @@ TEST(Work, ChurnDeletesTheOldest) {
   for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(maker.ledger.index_at(i), 25 + i);
 }
 
+TEST(Work, EveryTenthMixedScanIsAnInsert) {
+  Maker maker({.records = 100, .operations = 203, .threads = 3});
+  maker.step(Workload::load);
+  const Phase phase = maker.step(Workload::scan_mixed);
+  std::vector<std::uint32_t> inserted;
+  std::size_t scans = 0;
+  for (const WorkBlock& block : phase.blocks) {
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      if (block.kinds[i] == OpKind::insert) {
+        inserted.push_back(block.indexes[i]);
+        continue;
+      }
+      ASSERT_EQ(block.kinds[i], OpKind::scan);
+      EXPECT_EQ(block.lengths[i], kScanLength);
+      EXPECT_LT(block.indexes[i], 100U) << "the key may be inserted later";
+      ++scans;
+    }
+  }
+  EXPECT_EQ(scans, 183U);
+  ASSERT_EQ(inserted.size(), 20U);
+  for (std::uint32_t i = 0; i < 20; ++i) EXPECT_EQ(inserted[i], 100 + i);
+  EXPECT_EQ(maker.ledger.present(), 120U);
+}
+
 TEST(Work, MissingKeysAreNeverPresentOnes) {
   Maker maker({.records = 1000, .operations = 1000}, kString16);
   maker.step(Workload::load);
@@ -250,6 +274,9 @@ TEST(Work, ImpossibleListsAreRefused) {
   EXPECT_TRUE(refused({load, erase, erase}));
   EXPECT_TRUE(refused({load, churn, ycsb_a}));
   EXPECT_FALSE(refused({load, insert, erase, erase}));
+  EXPECT_TRUE(refused({scan_mixed}));
+  EXPECT_TRUE(refused({load, scan_mixed, erase, erase}));
+  EXPECT_FALSE(refused({load, scan_mixed, ycsb_a}));
   EXPECT_FALSE(parse_workloads("load,,read").has_value());
   ASSERT_TRUE(parse_workloads("load,delete,ycsb_f").has_value());
   EXPECT_TRUE(refused({load, read_version, tag}));

@@ -576,8 +576,28 @@ class BenchTest(CliTest):
                     self.assertEqual((result["missing"], result["dependent"]), (0, True))
                     self.assertNotIn("unexpected", result)
 
+    def test_scans_between_inserts(self):
+        workload = "load,scan_mixed,read"
+        for engine in ("phast", "as", "pskiplist"):
+            for threads in ("1", "2"):
+                result = self.bench("--engine", engine, "--threads", threads,
+                                    "--workload", workload)
+                self.assertEqual(result["missing"], 0)
+                self.assertEqual(result["phases"][1]["operations"], 2000)
+        self.errors("bench", "--path", self.pool, "--engine", "level", "--workload", workload,
+                    expect=USAGE)
+
+    def test_the_heap_alone(self):
+        for threads in (1, 2):
+            cost = self.json("bench", "--heap", "--threads", str(threads))
+            self.assertEqual(cost["threads"], threads)
+            self.assertGreater(cost["pair_ns"], 0)
+            self.assertAlmostEqual(cost["pairs_per_s"] * cost["pair_ns"] / 1e9, threads, places=3)
+            self.assertLess(cost["fences_per_pair"], 0.01)
+        self.assertIn(b"2 threads: ", self.output("bench", "--heap", "--threads", "2"))
+
     def test_dependent_where_it_makes_no_sense(self):
-        for workload in ("scan", "churn", "ycsb_a"):
+        for workload in ("scan", "scan_mixed", "churn", "ycsb_a"):
             message = self.errors("bench", "--path", self.pool, "--dependent",
                                   "--workload", f"load,read,{workload}", expect=USAGE)
             self.assertIn(f"--dependent is not possible with workload '{workload}'", message)
