@@ -59,6 +59,12 @@ void MapOps::run(Op op, std::uint8_t choice, Reader& input) {
       return map_.ordered() ? scan(more) : for_each();
     case Op::for_each:
       return for_each();
+    case Op::write_many:
+      return write_many(more, input);
+    case Op::exchange:
+      return exchange(key_of(more), input);
+    case Op::erase_range:
+      return erase_range(more, input.byte());
     default:
       if (map_.versioned()) on_versions(op, more, input);
   }
@@ -209,6 +215,81 @@ void MapOps::fill(Op op, std::uint8_t first, unsigned n) {
       erase(key_of(choice));
     }
   }
+}
+
+// The keys go up in steps, and may return. Kinds and lengths of values follow a pattern.
+void MapOps::write_many(unsigned n, Reader& input) {
+  static constexpr MutationKind kKinds[] = {MutationKind::put, MutationKind::insert,
+                                            MutationKind::update, MutationKind::erase};
+  const unsigned first = input.byte(), step = input.byte(), kinds = input.byte();
+  std::vector<OwnKey> keys(n);
+  std::vector<std::string> values(n);
+  std::vector<UntypedMutation> mutations(n);
+  for (unsigned i = 0; i < n; ++i) {
+    keys[i] = key_of(static_cast<std::uint8_t>(first + i * step));
+    mutations[i] = {.kind = kKinds[kinds >> i % 4 * 2 & 3], .key = keys[i].view()};
+    mutations[i].value = value_of(static_cast<std::uint8_t>(kinds + i * 7));
+    values[i] = value_;
+    if (mutations[i].value.word_size == 0) mutations[i].value.bytes = values[i];
+  }
+  (void)map_.write_many(mutations, [&](std::size_t i, const Found& done) {
+    if (!done.ok()) return refused(done.status());
+    if (oracle_ == nullptr) return;
+    const auto& [kind, key, value] = mutations[i];
+    const std::string name = name_of(keys[i]);
+    const bool had = oracle_->now(name).has_value();
+    PERDURE_EXPECT(done.present() == had, "write_many reports a key as %s",
+                   had ? "absent" : "present");
+    if (kind == MutationKind::erase) {
+      if (had) oracle_->write(name, std::nullopt);
+    } else if (kind == MutationKind::put || had == (kind == MutationKind::update)) {
+      oracle_->write(name, encoded(value));
+    }
+  });
+}
+
+// Expects nothing, what the key has, or some value.
+void MapOps::exchange(const OwnKey& key, Reader& input) {
+  const std::uint8_t expects = input.byte(), wants = input.byte();
+  std::optional<UntypedValue> expected, desired;
+  std::string bytes;
+  const auto keep = [&](const UntypedValue& value) {
+    (void)look(value);
+    bytes = value.bytes;
+    expected = value;
+    expected->bytes = bytes;
+  };
+  if (expects % 4 == 1) keep(value_of(expects));
+  if (expects % 4 > 1) {
+    const Found found = map_.read(key.view(), keep);
+    if (!comparable(found.status(), true) && !found.ok()) return;
+  }
+  if (wants % 8 != 0) desired = value_of(wants);
+  const Exchanged done = map_.compare_exchange(key.view(), expected, desired);
+  if (!done.ok()) return refused(done.status());
+  if (oracle_ == nullptr) return;
+  const Oracle::Value before = oracle_->now(name_of(key));
+  PERDURE_EXPECT(done.exchanged() == (before == look(expected)), "an exchange was %s",
+                 done.exchanged() ? "made" : "refused");
+  if (done.exchanged() && (expected || desired)) oracle_->write(name_of(key), look(desired));
+}
+
+void MapOps::erase_range(std::uint8_t choice, std::uint64_t limit) {
+  Bounds bounds;
+  bounds_of(choice, bounds);
+  bounds.range.limit = bounds.expected.limit = limit;  // a damaged map may have no end
+  const auto erased = map_.erase_range(bounds.range);
+  if (!map_.ordered()) {
+    PERDURE_EXPECT(!erased && erased.error() == StatusCode::unsupported,
+                   "a range of a map without an order is erased");
+    return;
+  }
+  if (!erased) return refused(erased.error());
+  if (oracle_ == nullptr) return;
+  const Oracle::Entries gone = oracle_->scan(oracle_->open(), bounds.expected);
+  PERDURE_EXPECT(*erased == gone.size(), "erase_range erased %llu entries of %zu",
+                 static_cast<unsigned long long>(*erased), gone.size());
+  for (const auto& [name, value] : gone) oracle_->write(name, std::nullopt);
 }
 
 void MapOps::scan(std::uint8_t choice) {

@@ -11,8 +11,8 @@
 
 namespace perdure::fuzz {
 
-// An operation is a byte of an input, modulo `count`, or modulo `count_with_versions` if the recipe
-// sets kVersions.
+// An operation is a byte of an input, modulo `count`; modulo `count_with_versions` if the recipe
+// sets kVersions; modulo `count_all` if it sets kAllOperations.
 enum class Op : std::uint8_t {
   get,
   get_many,
@@ -44,6 +44,11 @@ enum class Op : std::uint8_t {
   rollback,
   pin,  // unpins, if a version is pinned
   count_with_versions,
+  // On every map:
+  write_many = count_with_versions,
+  exchange,     // compare_exchange()
+  erase_range,  // of a part of a range; erases nothing of a map without an order
+  count_all,
 };
 
 // A pinned version of a map. One at a time; release it before its map or pool is closed.
@@ -93,6 +98,9 @@ class MapOps {
   void write(Op op, const OwnKey& key, const UntypedValue& value);
   void erase(const OwnKey& key);
   void fill(Op op, std::uint8_t first, unsigned n);
+  void write_many(unsigned n, Reader& input);
+  void exchange(const OwnKey& key, Reader& input);
+  void erase_range(std::uint8_t choice, std::uint64_t limit);
   void scan(std::uint8_t choice);
   void iterate(const Bounds& bounds);
   void for_each();

@@ -176,9 +176,11 @@ void fuzz_one(Input input) {
   auto pool = open_file(fixture.file().path(), options);
   if (!pool || recipe.base == Recipe::kRaw) return;
   Reader operations(recipe.rest);
-  const bool versions = (recipe.flags & Recipe::kVersions) != 0;
+  const Op count = (recipe.flags & Recipe::kAllOperations) != 0 ? Op::count_all
+                   : (recipe.flags & Recipe::kVersions) != 0    ? Op::count_with_versions
+                                                                : Op::count;
   Session(fixture, std::move(*pool), options, fixture.oracles(recipe, bytes))
-      .run(operations, versions ? Op::count_with_versions : Op::count);
+      .run(operations, count);
 }
 
 }  // namespace perdure::fuzz

@@ -60,6 +60,8 @@ struct Recipe {
   static constexpr std::uint8_t kEmulated = 16;  // durability
   static constexpr std::uint8_t kPower = 32;
   static constexpr std::uint8_t kVersions = 64;  // operations on versions are included
+  // all operations are included
+  static constexpr std::uint8_t kAllOperations = 128;
 
   std::uint8_t base = 0;
   std::uint8_t flags = 0;

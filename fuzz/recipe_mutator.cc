@@ -25,7 +25,7 @@ class Mutator {
         recipe.base = static_cast<std::uint8_t>(below(64));
         break;
       case 1:
-        recipe.flags ^= static_cast<std::uint8_t>(1U << below(7));
+        recipe.flags ^= static_cast<std::uint8_t>(1U << below(8));
         break;
       case 2:
       case 3:
@@ -48,7 +48,7 @@ class Mutator {
         // Without damage, `ops` compares every result.
         recipe.patches.clear();
         recipe.flags &= static_cast<std::uint8_t>(~(Recipe::kFixPool | Recipe::kFixEngine));
-        recipe.flags |= Recipe::kVersions;
+        recipe.flags |= one_in(2) ? Recipe::kVersions : Recipe::kAllOperations;
         break;
       default:
         mutate_rest(recipe, max_size);

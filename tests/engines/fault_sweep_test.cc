@@ -5,11 +5,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <new>
 #include <set>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tests/support/any_map.h"
@@ -19,6 +21,7 @@ namespace perdure::test {
 namespace {
 
 using Bytes = std::string_view;
+constexpr std::size_t kTogether = 16;  // mutations of a write_many()
 
 // The child's reports to its parent, in memory that outlives the child.
 struct Shared {
@@ -229,49 +232,111 @@ class Session {
     return code == StatusCode::out_of_memory || code == StatusCode::pool_full;
   }
 
+  // The last quarter goes by in calls of write_many().
   void mutate_numbers(Map<std::uint64_t, std::uint64_t>& map) {
-    for (std::uint64_t i = 0; i < size(); ++i) {
-      const std::uint64_t key = mix(i);
-      const bool erases = i % 5 == 4;
-      const std::uint64_t value = i * 1'000;
-      auto result = call("a mutation", [&] {
-        return erases ? map.erase(key) : i % 5 == 3 ? map.update(key, value) : map.put(key, value);
+    const std::uint64_t alone = size() * 3 / 4;
+    for (std::uint64_t i = 0; i < alone; ++i) mutate_number(map, number_write(i));
+    std::vector<Mutation<std::uint64_t, std::uint64_t>> together;
+    for (std::uint64_t i = alone; i < size(); ++i) {
+      together.push_back(number_write(i));
+      if (together.size() < kTogether && i + 1 < size()) continue;
+      write_many(map, together, [&](const auto& write, StatusCode code, bool present) {
+        settle(write, code, present, numbers_, number_doubts_);
       });
-      if (!result.ok()) {
-        if (!undone(code_of(result))) number_doubts_.insert(key);
-        continue;
-      }
-      const bool was = numbers_.contains(key);
-      require(result.present() == was, "a mutation is wrong about its key");
-      if (erases) {
-        numbers_.erase(key);
-      } else if (was || i % 5 != 3) {
-        numbers_[key] = value;
-      }
+      together.clear();
     }
   }
+  static Mutation<std::uint64_t, std::uint64_t> number_write(std::uint64_t i) {
+    const MutationKind kind = i % 5 == 4   ? MutationKind::erase
+                              : i % 5 == 3 ? MutationKind::update
+                                           : MutationKind::put;
+    return {.kind = kind, .key = mix(i), .value = i * 1'000};
+  }
+  // An update of a key whose value is known is conditional.
+  void mutate_number(Map<std::uint64_t, std::uint64_t>& map,
+                     const Mutation<std::uint64_t, std::uint64_t>& write) {
+    const auto [kind, key, value] = write;
+    const auto known = numbers_.find(key);
+    if (kind == MutationKind::update && known != numbers_.end() && !number_doubts_.contains(key)) {
+      const std::uint64_t before = known->second;
+      auto done = call("a mutation", [&] { return map.compare_exchange(key, before, value); });
+      require(!done.refused(), "compare_exchange is wrong about its key");
+      return settle(write, code_of(done), done.exchanged(), numbers_, number_doubts_);
+    }
+    auto done = call("a mutation", [&] {
+      return kind == MutationKind::erase    ? map.erase(key)
+             : kind == MutationKind::update ? map.update(key, value)
+                                            : map.put(key, value);
+    });
+    settle(write, code_of(done), done.present(), numbers_, number_doubts_);
+  }
 
+  // Two thirds alone, and the rest in calls of write_many().
   void mutate_texts(Map<Bytes, Bytes>& map) {
-    for (std::uint64_t i = 0; i < size() / 2; ++i) {
+    const std::uint64_t count = size() / 2, alone = count * 2 / 3;
+    std::deque<std::string> held;
+    std::vector<Mutation<Bytes, Bytes>> together;
+    for (std::uint64_t i = 0; i < count; ++i) {
       // One of them has extents of its own, and is erased: there is space to give back.
       constexpr std::uint64_t kLarge = 21;
       const bool erases = i % 7 == 6;
       const std::uint64_t number = i == 2 * kLarge + 6 ? kLarge : i;
-      const std::string key = (number % 2 == 0 ? "old:" : "new:") + std::to_string(number);
-      const std::string value(i == kLarge ? 100'000 : i % 300, 'n');
-      auto result =
-          call("a mutation", [&] { return erases ? map.erase(key) : map.put(key, value); });
-      if (!result.ok()) {
-        if (!undone(code_of(result))) text_doubts_.insert(key);
+      held.push_back((number % 2 == 0 ? "old:" : "new:") + std::to_string(number));
+      const Bytes key = held.back();
+      held.emplace_back(i == kLarge ? 100'000 : i % 300, 'n');
+      const Bytes value = held.back();
+      const Mutation<Bytes, Bytes> write{
+          .kind = erases ? MutationKind::erase : MutationKind::put, .key = key, .value = value};
+      if (i < alone) {
+        auto done =
+            call("a mutation", [&] { return erases ? map.erase(key) : map.put(key, value); });
+        settle(write, code_of(done), done.present(), texts_, text_doubts_);
         continue;
       }
-      const bool was = texts_.contains(key);
-      require(result.present() == was, "a mutation is wrong about its key");
-      if (erases) {
-        texts_.erase(key);
-      } else {
-        texts_[key] = value;
-      }
+      together.push_back(write);
+      if (together.size() < kTogether && i + 1 < count) continue;
+      write_many(map, together, [&](const auto& one, StatusCode code, bool present) {
+        settle(one, code, present, texts_, text_doubts_);
+      });
+      together.clear();
+    }
+  }
+
+  // Calls done(write, code, present) for each mutation.
+  template <class K, class V, class F>
+  void write_many(Map<K, V>& map, const std::vector<Mutation<K, V>>& writes, F&& done) {
+    std::vector<std::pair<StatusCode, bool>> results(writes.size());
+    std::size_t ended = 0;
+    const Status s = call("a mutation", [&] {
+      return map.write_many(writes, [&](std::size_t i, const Found& found) {
+        results[i] = {found.status().code(), found.present()};
+        ended += i == ended ? 1 : 0;
+      });
+    });
+    require(ended == writes.size(), "write_many has left out a mutation");
+    const bool ok = std::ranges::all_of(
+        results, [](const auto& result) { return result.first == StatusCode::ok; });
+    require(s.ok() == ok, "write_many hides a failure");
+    for (std::size_t i = 0; i < writes.size(); ++i) {
+      done(writes[i], results[i].first, results[i].second);
+    }
+  }
+
+  // Enters the result of a mutation. `doubts`: keys that an error left open.
+  template <class Write, class Content, class Doubts>
+  void settle(const Write& write, StatusCode code, bool present, Content& content, Doubts& doubts) {
+    const typename Content::key_type key(write.key);
+    if (code != StatusCode::ok) {
+      if (!undone(code)) doubts.insert(key);
+      return;
+    }
+    if (doubts.contains(key)) return;
+    const bool was = content.contains(key);
+    require(present == was, "a mutation is wrong about its key");
+    if (write.kind == MutationKind::erase) {
+      content.erase(key);
+    } else if (was || write.kind == MutationKind::put) {
+      content[key] = typename Content::mapped_type(write.value);
     }
   }
 

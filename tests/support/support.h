@@ -116,6 +116,7 @@ StatusCode code_of(const Expected<T>& result) {
 }
 inline StatusCode code_of(const Status& status) { return status.code(); }
 inline StatusCode code_of(const Found& found) { return found.status().code(); }
+inline StatusCode code_of(const Exchanged& done) { return done.status().code(); }
 
 // gtest prints codes as names.
 inline void print_code(StatusCode code, std::ostream* out) { *out << status_code_name(code); }
