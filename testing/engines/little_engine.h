@@ -164,12 +164,15 @@ class LittleEngine final : public EngineInstance, public detail::Index {
   Expected<bool> update(const detail::Key& key, const detail::Value& value) override {
     return write(key, value, false, true);
   }
-  Expected<bool> update_if(const detail::Key&, const detail::Value&,
-                           const detail::Value&) override {
-    return fail(StatusCode::unsupported);
+  // Its users have one writer at a time.
+  Expected<bool> update_if(const detail::Key& key, const detail::Value& expected,
+                           const detail::Value& value) override {
+    auto same = has(key, expected);
+    return same && *same ? update(key, value) : same;
   }
-  Expected<bool> erase_if(const detail::Key&, const detail::Value&) override {
-    return fail(StatusCode::unsupported);
+  Expected<bool> erase_if(const detail::Key& key, const detail::Value& expected) override {
+    auto same = has(key, expected);
+    return same && *same ? erase(key) : same;
   }
   Expected<bool> erase(const detail::Key& key) override {
     const EpochGuard<P> guard(context_.epochs);
@@ -274,6 +277,13 @@ class LittleEngine final : public EngineInstance, public detail::Index {
   detail::Value value_of(Slot& slot) {
     auto* block = context_.heap.template at<std::uint64_t>(context_.platform.load(slot.block));
     return {.word = context_.platform.load(*block), .word_size = 8};
+  }
+  Expected<bool> has(const detail::Key& key, const detail::Value& expected) {
+    bool same = false;
+    auto found =
+        read(key, [&](const detail::Value& value) { same = detail::same_value(value, expected); });
+    if (!found) return found;
+    return same;
   }
   Expected<bool> write(const detail::Key& key, const detail::Value& value, bool inserts,
                        bool replaces) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "testing/crash/subject.h"
 #include "testing/lin/lin_runner.h"
@@ -26,6 +27,8 @@ constexpr std::uint32_t kMaxThreads = 8;
 constexpr std::uint32_t kMaxOps = 1400;
 constexpr std::uint32_t kMaxVersions = 4096;
 constexpr std::uint32_t kVersionsRead = 8;  // by each process, of every key
+// Mutations of one write_many(). Many in flight at a kill are too much for the checker.
+constexpr std::uint32_t kMostTogether = 5;
 
 // One thread's operations. The first `started` have begun. Of those, the ones whose result is not
 // `open` are acknowledged: it is stored last.
@@ -118,14 +121,19 @@ class Child {
                                              HistoryKind::update, HistoryKind::erase,
                                              HistoryKind::find,   HistoryKind::find};
     for (std::uint32_t i = 0; i < options_.ops_per_thread; ++i) {
-      if (target_->keeps_versions() && random.one_in(16)) tag(shared_.logs[thread]);
+      Log& log = shared_.logs[thread];
+      if (target_->keeps_versions() && random.one_in(16)) tag(log);
       const auto key = static_cast<std::uint32_t>(random.below(options_.keys));
       const Version version =
           target_->keeps_versions() && random.one_in(4) ? some_version(random) : 0;
       if (version != 0) {
-        perform(shared_.logs[thread], HistoryKind::find_at, key, 0, version);
+        perform(log, HistoryKind::find_at, key, 0, version);
+      } else if (const std::uint64_t dice = random.below(16); dice == 0) {
+        i += perform_together(log, random, value) - 1;
+      } else if (dice < 3) {
+        i += perform_if(log, dice == 1, key, value++) - 1;
       } else {
-        perform(shared_.logs[thread], kKinds[random.below(6)], key, value++);
+        perform(log, kKinds[random.below(6)], key, value++);
       }
     }
   }
@@ -193,6 +201,49 @@ class Child {
     if (reads && *result) op.value = number_of(found);
     acknowledge(op, *result);
     if (version != 0) learn(version);
+  }
+  // Reads the key, and then expects what another thread may change meanwhile. Returns the number of
+  // operations.
+  std::uint32_t perform_if(Log& log, bool erases, std::uint32_t number, std::uint64_t value) {
+    perform(log, HistoryKind::find, number, 0);
+    const HistoryOp& seen = log.ops[log.started.load(std::memory_order_relaxed) - 1];
+    if (seen.result != HistoryResult::yes) return 1;
+    const std::string key = key_of(number);
+    const std::string expected = value_of(seen.value);
+    const std::string written = value_of(value);
+    HistoryOp& op = begin(log, {.value = erases ? 0 : value,
+                                .version = seen.value,
+                                .key = number,
+                                .kind = erases ? HistoryKind::erase_if : HistoryKind::update_if});
+    auto result =
+        erases ? target_->erase_if(key, expected) : target_->update_if(key, expected, written);
+    if (!result) give_up("a conditional operation: " + std::string(result.error().message()));
+    acknowledge(op, *result);
+    return 2;
+  }
+  // One call of write_many(). Each mutation is an operation of its own, from the call to its
+  // result. Returns their number.
+  std::uint32_t perform_together(Log& log, Random& random, std::uint64_t& value) {
+    static constexpr HistoryKind kKinds[] = {HistoryKind::insert, HistoryKind::upsert,
+                                             HistoryKind::update, HistoryKind::erase};
+    static constexpr MutationKind kCalls[] = {MutationKind::insert, MutationKind::put,
+                                              MutationKind::update, MutationKind::erase};
+    std::vector<TortureTarget::Write> writes(2 + random.below(kMostTogether - 1));
+    std::vector<HistoryOp*> ops;
+    for (TortureTarget::Write& write : writes) {
+      const auto number = static_cast<std::uint32_t>(random.below(options_.keys));
+      const std::uint64_t kind = random.below(4);
+      const bool erases = kKinds[kind] == HistoryKind::erase;
+      write = {.kind = kCalls[kind], .key = key_of(number), .value = value_of(value)};
+      ops.push_back(
+          &begin(log, {.value = erases ? 0 : value, .key = number, .kind = kKinds[kind]}));
+      ++value;
+    }
+    target_->write_many(writes, [&](std::size_t i, const Expected<bool>& result) {
+      if (!result) give_up("one of write_many: " + std::string(result.error().message()));
+      acknowledge(*ops[i], *result);
+    });
+    return static_cast<std::uint32_t>(ops.size());
   }
   Expected<bool> find_at(const std::string& key, Version version, std::string& value) {
     if (planted(Canary::late_read, version)) return target_->find(key, value);

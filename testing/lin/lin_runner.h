@@ -8,9 +8,9 @@
 //   trim. The recorder itself checks that a refused version may have been forgotten, and that a
 //   version that was read had not been forgotten when the call began.
 // CRASH       Processes are killed while several threads work on few keys, over the plain or the
-//   lossy target of the torture. They record into memory shared with the parent: a result counts
-//   from the moment it left the process. Each process first reads every key, also at versions of
-//   earlier processes.
+//   lossy target of the torture, also with conditional calls and write_many(). They record into
+//   memory shared with the parent: a result counts from the moment it left the process. Each
+//   process first reads every key, also at versions of earlier processes.
 // PLANTED     bugs that the checker must find: see Canary.
 #pragma once
 

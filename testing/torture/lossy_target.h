@@ -47,6 +47,33 @@ class LossyTarget : public TortureTarget, private PoolMaps {
     return map_->index().update(key_of(key), value_of(value));
   }
   Expected<bool> erase(const std::string& key) override { return map_->index().erase(key_of(key)); }
+  Expected<bool> update_if(const std::string& key, const std::string& expected,
+                           const std::string& value) override {
+    return map_->index().update_if(key_of(key), value_of(expected), value_of(value));
+  }
+  Expected<bool> erase_if(const std::string& key, const std::string& expected) override {
+    return map_->index().erase_if(key_of(key), value_of(expected));
+  }
+  Expected<Text> modify(const std::string& key, const Next& next) override {
+    for (;;) {
+      std::string before;
+      auto there = find(key, before);
+      if (!there) return fail(std::move(there.error()));
+      const std::string after = next(*there ? Text(before) : std::nullopt);
+      auto done = *there ? update_if(key, before, after) : insert(key, after);
+      if (!done) return fail(std::move(done.error()));
+      if (*done) return *there ? Text(before) : std::nullopt;
+    }
+  }
+  void write_many(const std::vector<Write>& writes, const Done& done) override {
+    std::vector<perdure::detail::Mutation> mutations;
+    for (const auto& [kind, key, value] : writes) {
+      mutations.push_back({.kind = kind, .key = key_of(key)});
+      if (kind != MutationKind::erase) mutations.back().value = value_of(value);
+    }
+    map_->index().write_many(
+        mutations, [&](std::size_t i, Expected<bool> result) { done(i, std::move(result)); });
+  }
   Expected<bool> find(const std::string& key, std::string& value) override {
     return map_->index().read(key_of(key),
                               [&](const perdure::detail::Value& found) { value = text_of(found); });

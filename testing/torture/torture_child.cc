@@ -45,6 +45,33 @@ class OpStream {
           known_.begin() + static_cast<std::ptrdiff_t>(half + random_.below(known_.size() - half)));
       return {.kind = OpKind::trim, .version = known_.front()};
     }
+    LogEntry entry = some_call();
+    if (entry.kind == OpKind::update && random_.one_in(2)) entry.kind = OpKind::update_if;
+    if (entry.kind == OpKind::erase && random_.one_in(4)) entry.kind = OpKind::erase_if;
+    return entry;
+  }
+  // What a conditional operation expects: in three of four cases the value that the key has.
+  std::uint64_t expectation(const KeyValue& has) {
+    const std::uint64_t other = random_.next();
+    return has && !random_.one_in(4) ? *has : other;
+  }
+  // The mutations of a write_many(), of which `entries` has the first one. Returns their number.
+  std::uint32_t add_more(LogEntry* entries, std::uint32_t room) {
+    const std::uint64_t wanted =
+        std::min<std::uint64_t>(2 + random_.below(kMostTogether - 1), room);
+    std::uint32_t n = 1;
+    while (n < wanted) {
+      const LogEntry more = some_call();
+      const auto same = [&](const LogEntry& entry) { return entry.key == more.key; };
+      if (more.kind == OpKind::find || std::any_of(entries, entries + n, same)) break;
+      entries[n++] = more;
+    }
+    return n;
+  }
+  bool goes_on_together() { return random_.one_in(8); }
+
+ private:
+  LogEntry some_call() {
     static constexpr OpKind kKinds[] = {OpKind::upsert, OpKind::upsert, OpKind::upsert,
                                         OpKind::insert, OpKind::update, OpKind::erase,
                                         OpKind::erase,  OpKind::find};
@@ -56,7 +83,6 @@ class OpStream {
     return entry;
   }
 
- private:
   std::uint64_t keys_;
   std::uint32_t thread_;
   bool grows_;
@@ -67,8 +93,25 @@ class OpStream {
   std::uint32_t tags_left_ = 0;
 };
 
+MutationKind mutation_kind(OpKind kind) {
+  switch (kind) {
+    case OpKind::insert:
+      return MutationKind::insert;
+    case OpKind::update:
+      return MutationKind::update;
+    case OpKind::erase:
+      return MutationKind::erase;
+    default:
+      return MutationKind::put;
+  }
+}
+
 std::string text_of(const TortureOptions& options, const LogEntry& entry) {
-  return describe({entry.kind, key_text(options, entry.key), value_text(options, entry.value)});
+  return describe({.kind = entry.kind,
+                   .key = key_text(options, entry.key),
+                   .value = value_text(options, entry.value),
+                   .expected = is_conditional(entry.kind) ? value_text(options, entry.expected)
+                                                          : std::string()});
 }
 
 }  // namespace
@@ -141,18 +184,22 @@ std::string TortureChild::check_key(std::uint32_t key, const ThreadModel& model)
   return printable(name) + " is " + printable(value) + ", not " + printable(expected);
 }
 
-// The operation in flight has happened or not. The result of the first verification must stay.
+// Each operation in flight has happened or not. The result of the first verification must stay.
 void TortureChild::verify_pending(ThreadModel& model, std::uint32_t thread) {
-  const LogEntry pending = *model.pending();
-  if (model.outcome == Outcome::unknown) {
-    model.outcome = check_key(pending.key, model).empty() ? Outcome::undone : Outcome::done;
+  for (ThreadModel::Pending& pending : model.pending()) {
+    if (pending.outcome != Outcome::unknown) continue;
+    const bool undone = check_key(pending.entry.key, model).empty();
+    pending.outcome = undone ? Outcome::undone : Outcome::done;
   }
-  const Outcome outcome = model.outcome;
+  const std::vector<ThreadModel::Pending> ended = model.pending();
   model.end_pending();
-  if (const std::string wrong = check_key(pending.key, model); !wrong.empty()) {
-    report("in flight, " + text_of(options_, pending) + ": " + wrong);
+  for (std::size_t i = 0; i < ended.size(); ++i) {
+    const LogEntry& entry = ended[i].entry;
+    if (const std::string wrong = check_key(entry.key, model); !wrong.empty()) {
+      report("in flight, " + text_of(options_, entry) + ": " + wrong);
+    }
+    log_.outcome[thread][i] = ended[i].outcome;
   }
-  log_.outcome[thread] = outcome;
 }
 
 void TortureChild::verify() {
@@ -160,7 +207,7 @@ void TortureChild::verify() {
   if (model_.rollback) decide_rollback();
   for (std::uint32_t t = 0; t < model_.threads.size(); ++t) {
     ThreadModel& model = model_.threads[t];
-    if (model.pending()) verify_pending(model, t);
+    verify_pending(model, t);
     for (const auto& [key, value] : model.content()) {
       if (const std::string wrong = check_key(key, model); !wrong.empty()) report(wrong);
     }
@@ -192,17 +239,21 @@ void TortureChild::perform(ThreadLog& log, std::uint32_t index) {
   const std::string key = key_text(options_, entry.key);
   const std::string value =
       entry.kind == OpKind::find ? std::string() : value_text(options_, entry.value);
+  const std::string expected =
+      is_conditional(entry.kind) ? value_text(options_, entry.expected) : std::string();
   log.started.store(index + 1, std::memory_order_release);
   if (options_.early_ack) {
     log.acknowledged.store(index + 1, std::memory_order_release);
     usleep(20);
   }
   std::string found;
-  const auto result = entry.kind == OpKind::erase    ? target_->erase(key)
-                      : entry.kind == OpKind::insert ? target_->insert(key, value)
-                      : entry.kind == OpKind::update ? target_->update(key, value)
-                      : entry.kind == OpKind::upsert ? target_->upsert(key, value)
-                                                     : target_->find(key, found);
+  const auto result = entry.kind == OpKind::erase       ? target_->erase(key)
+                      : entry.kind == OpKind::insert    ? target_->insert(key, value)
+                      : entry.kind == OpKind::update    ? target_->update(key, value)
+                      : entry.kind == OpKind::upsert    ? target_->upsert(key, value)
+                      : entry.kind == OpKind::update_if ? target_->update_if(key, expected, value)
+                      : entry.kind == OpKind::erase_if  ? target_->erase_if(key, expected)
+                                                        : target_->find(key, found);
   if (!result) {
     report(text_of(options_, entry) + ": " + std::string(result.error().message()));
   }
@@ -212,26 +263,57 @@ void TortureChild::perform(ThreadLog& log, std::uint32_t index) {
   log.acknowledged.store(index + 1, std::memory_order_release);
 }
 
+void TortureChild::perform_together(ThreadLog& log, std::uint32_t index, std::uint32_t n) {
+  std::vector<TortureTarget::Write> writes;
+  for (std::uint32_t i = index; i < index + n; ++i) {
+    LogEntry& entry = log.entries[i];
+    entry.together = true;
+    writes.push_back({.kind = mutation_kind(entry.kind), .key = key_text(options_, entry.key)});
+    if (entry.kind != OpKind::erase) writes.back().value = value_text(options_, entry.value);
+  }
+  log.started.store(index + n, std::memory_order_release);
+  target_->write_many(writes, [&](std::size_t i, const Expected<bool>& result) {
+    LogEntry& entry = log.entries[index + i];
+    if (!result) {
+      report("together, " + text_of(options_, entry) + ": " +
+             std::string(result.error().message()));
+    }
+    entry.result = *result ? LogResult::yes : LogResult::no;
+    const auto ended = static_cast<std::uint32_t>(index + i + 1);
+    log.acknowledged.store(ended, std::memory_order_release);
+  });
+}
+
 void TortureChild::work(std::uint32_t thread, std::uint32_t limit) {
   OpStream stream(options_, plan_, cycle_, thread);
   ThreadLog& log = log_.threads[thread];
+  ThreadModel& model = model_.threads[thread];  // for what conditional operations expect
   if (target_->keeps_versions() && !options_.early_ack) {
     const std::size_t room = kMostVersions - 1 - model_.kept.size();
     stream.keep_versions(model_.kept, std::min<std::uint32_t>(room / options_.threads, kLogTags));
   }
   std::uint64_t tagged = 0;  // the version of the tag before
-  for (std::uint32_t i = 0; i < limit; ++i) {
+  for (std::uint32_t i = 0, n = 1; i < limit; i += n, n = 1) {
     log.entries[i] = tagged != 0 && !options_.loose_versions ? read_beside(thread, i, tagged)
                                                              : stream.next(tagged == 0);
     if (options_.early_ack && log.entries[i].kind == OpKind::find) {
       log.entries[i].kind = OpKind::upsert;  // the log of an early acknowledged find has no result
     }
-    perform(log, i);
+    LogEntry& entry = log.entries[i];
+    if (is_conditional(entry.kind)) entry.expected = stream.expectation(model.value_of(entry.key));
+    const bool alone = options_.early_ack || options_.loose_versions || entry.kind > OpKind::erase;
+    if (!alone && stream.goes_on_together()) n = stream.add_more(&entry, limit - i);
+    if (n == 1) {
+      perform(log, i);
+    } else {
+      perform_together(log, i, n);
+    }
+    for (std::uint32_t j = i; j < i + n; ++j) model.apply(log.entries[j]);
     if (tagged != 0 && options_.loose_versions) (void)target_->tag();
-    tagged = log.entries[i].kind == OpKind::tag ? log.entries[i].version : 0;
+    tagged = entry.kind == OpKind::tag ? entry.version : 0;
     if (tagged != 0) stream.tagged(tagged);
-    if (plan_.when != KillWhen::upkeep || thread != 0 || i % 64 != 63) continue;
-    const Status s = i % 128 == 63 ? target_->sync() : target_->compact();
+    if (plan_.when != KillWhen::upkeep || thread != 0 || i / 64 == (i + n) / 64) continue;
+    const Status s = i % 128 < 64 ? target_->sync() : target_->compact();
     if (!s.ok()) report("upkeep: " + std::string(s.message()));
   }
 }

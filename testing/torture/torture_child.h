@@ -60,6 +60,7 @@ class TortureChild {
 
   void work(std::uint32_t thread, std::uint32_t limit);
   void perform(ThreadLog& log, std::uint32_t index);
+  void perform_together(ThreadLog& log, std::uint32_t index, std::uint32_t n);
   void work_in_all(std::uint32_t limit);
   void close();
   [[noreturn]] static void wait_for_the_kill();

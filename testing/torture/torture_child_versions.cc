@@ -254,6 +254,7 @@ void TortureChild::roll_back() {
     report("rollback to " + of_version(rollback_to_) + ": " + std::string(s.message()));
   }
   log_.rolled_back = true;
+  model_.roll_back(rollback_to_);
 }
 
 // A find, at a version that this thread has just tagged, of a key that another thread writes: it

@@ -2,7 +2,8 @@
 //
 // Each thread has a list of entries. An entry is complete before `started` counts it, and the
 // operation begins after that. Its result is stored before `acknowledged` counts it, and the next
-// operation begins after that. A thread whose list is full waits for the kill.
+// operation begins after that. `started` counts all mutations of one call of write_many() at once.
+// A thread whose list is full waits for the kill.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@ namespace perdure::testing {
 
 inline constexpr std::uint32_t kTortureThreads = 8;
 inline constexpr std::uint32_t kLogEntries = 8192;
+inline constexpr std::uint32_t kMostTogether = 24;   // mutations of one write_many()
 inline constexpr std::uint32_t kLogTags = 128;       // per thread and cycle
 inline constexpr std::uint32_t kMostVersions = 512;  // of a model
 
@@ -25,11 +27,16 @@ struct LogEntry {
   std::uint32_t key = 0;  // for a tag, its index in ThreadLog::tags
   OpKind kind = OpKind::find;
   LogResult result = LogResult::unknown;
-  std::uint64_t value = 0;  // the written value; for a find, the digest of the value found
+  bool together = false;       // in a call of write_many()
+  std::uint64_t value = 0;     // the written value; for a find, the digest of the value found
+  std::uint64_t expected = 0;  // of update_if, erase_if
   // the tag's result; the trim's argument; the find's version, 0: at present
   std::uint64_t version = 0;
 };
-inline bool is_write(OpKind kind) { return kind <= OpKind::erase; }
+inline bool is_conditional(OpKind kind) {
+  return kind == OpKind::update_if || kind == OpKind::erase_if;
+}
+inline bool is_write(OpKind kind) { return kind <= OpKind::erase || is_conditional(kind); }
 
 // The number of a thread's operations that a version holds: at least, at most.
 struct Cut {
@@ -64,7 +71,7 @@ struct SeenVersions {
 
 struct TortureLog {
   std::atomic<Phase> phase;
-  std::atomic<Outcome> outcome[kTortureThreads];
+  std::atomic<Outcome> outcome[kTortureThreads][kMostTogether];
   std::atomic<std::uint64_t> open_calls;   // calls of KillPoint until the pool was open
   std::atomic<std::uint64_t> close_calls;  // calls during close
   std::atomic<const SiteInfo*> killed_at;  // valid in the parent: one program

@@ -17,6 +17,10 @@ KeyValue value_after(const LogEntry& entry, const KeyValue& before) {
       return before ? KeyValue(entry.value) : std::nullopt;
     case OpKind::erase:
       return std::nullopt;
+    case OpKind::update_if:
+      return before == entry.expected ? entry.value : before;
+    case OpKind::erase_if:
+      return before == entry.expected ? std::nullopt : before;
     default:
       return before;
   }
@@ -67,27 +71,26 @@ bool ThreadModel::apply(const LogEntry& entry) {
   ++operations_;
   const KeyValue before = value_of(entry.key);
   if (is_write(entry.kind)) set(entry.key, value_after(entry, before));
+  if (is_conditional(entry.kind)) return before == entry.expected;
   const bool makes = entry.kind == OpKind::insert || entry.kind == OpKind::upsert;
   return before.has_value() != makes;
 }
 
 void ThreadModel::begin(const LogEntry& entry) {
-  ++operations_;
-  pending_ = entry;
-  outcome = Outcome::unknown;
+  pending_.push_back({.entry = entry, .since = ++operations_});
   note(entry.key, value_after(entry, value_of(entry.key)));
 }
 
 void ThreadModel::end_pending() {
-  const std::uint32_t key = pending_->key;
-  if (outcome == Outcome::done) {
-    set(key, value_after(*pending_, value_of(key)));
-  } else if (const auto it = history_.find(key); it != history_.end()) {
-    if (it->second.back().since == operations_) it->second.pop_back();
-    if (it->second.empty()) history_.erase(it);
+  for (const auto& [entry, since, outcome] : pending_) {
+    if (outcome == Outcome::done) {
+      set(entry.key, value_after(entry, value_of(entry.key)));
+    } else if (const auto it = history_.find(entry.key); it != history_.end()) {
+      if (it->second.back().since == since) it->second.pop_back();
+      if (it->second.empty()) history_.erase(it);
+    }
   }
-  pending_.reset();
-  outcome = Outcome::unknown;
+  pending_.clear();
 }
 
 bool ThreadModel::narrow(const TortureOptions& options, std::uint32_t key, const KeyValue& found,
@@ -265,11 +268,11 @@ std::string TortureModel::settle_versions(
     if (!wrong.empty()) return wrong;
   }
   if (!order_cuts()) return "no order of the versions explains the reads";
-  // A version was read with the operation in flight in it: the operation has happened.
+  // A version was read with an operation in flight in it: the operation has happened. Engines that
+  // keep versions do the mutations of a write_many() one after the other.
   for (std::size_t t = 0; t < threads.size() && !kept.empty(); ++t) {
-    ThreadModel& thread = threads[t];
-    if (thread.pending() && kept.back().cuts[t].from == thread.operations()) {
-      thread.outcome = Outcome::done;
+    for (ThreadModel::Pending& pending : threads[t].pending()) {
+      if (pending.since <= kept.back().cuts[t].from) pending.outcome = Outcome::done;
     }
   }
   trim(trimmed);

@@ -39,7 +39,7 @@ class ThreadModel {
   // The past values of every key that any version may hold; kept only with versions.
   const std::unordered_map<std::uint32_t, std::vector<Change>>& history() const { return history_; }
   void keep_history() { keeps_history_ = true; }
-  std::uint64_t operations() const { return operations_; }  // with the one in flight
+  std::uint64_t operations() const { return operations_; }  // with those in flight
 
   KeyValue value_of(std::uint32_t key) const;
   KeyValue value_at(std::uint32_t key, std::uint64_t cut) const;
@@ -59,12 +59,17 @@ class ThreadModel {
   // No version is read before this cut.
   void forget_before(std::uint64_t cut);
 
-  // --- a write that was in flight at the last kill ---
+  // --- writes that were in flight at the last kill: one, or those of one write_many() ---
+  struct Pending {
+    LogEntry entry;
+    std::uint64_t since;  // number of operations with it
+    // known once a verification, or a read of a version, has seen it
+    Outcome outcome = Outcome::unknown;
+  };
+  // The keys of pending writes are distinct.
   void begin(const LogEntry& entry);
-  const std::optional<LogEntry>& pending() const { return pending_; }
-  // known once a verification, or a read of a version, has seen it
-  Outcome outcome = Outcome::unknown;
-  void end_pending();  // as `outcome` says
+  std::vector<Pending>& pending() { return pending_; }
+  void end_pending();  // as their outcomes say
 
  private:
   bool changes_within(std::uint32_t key, const Cut& cut) const;
@@ -75,7 +80,7 @@ class ThreadModel {
   std::unordered_map<std::uint32_t, std::vector<Change>> history_;
   bool keeps_history_ = false;
   std::uint64_t operations_ = 0;
-  std::optional<LogEntry> pending_;
+  std::vector<Pending> pending_;
 };
 
 // The logged form of a read value.

@@ -25,6 +25,10 @@ Expected<bool> present(Found found) {
   if (!found.ok()) return fail(std::move(found).status());
   return found.present();
 }
+Expected<bool> exchanged(Exchanged done) {
+  if (!done.ok()) return fail(std::move(done).status());
+  return done.exchanged();
+}
 
 template <class K, class V, class M = Map<K, V>>
 class PlainTarget : public TortureTarget {
@@ -42,6 +46,43 @@ class PlainTarget : public TortureTarget {
   }
   Expected<bool> erase(const std::string& key) override {
     return present(map_->erase(key_of(key)));
+  }
+  Expected<bool> update_if(const std::string& key, const std::string& expected,
+                           const std::string& value) override {
+    return exchanged(map_->compare_exchange(key_of(key), value_of(expected), value_of(value)));
+  }
+  Expected<bool> erase_if(const std::string& key, const std::string& expected) override {
+    return exchanged(map_->compare_exchange(key_of(key), value_of(expected), std::nullopt));
+  }
+  Expected<TortureTarget::Text> modify(const std::string& key, const Next& next) override {
+    TortureTarget::Text before;
+    if constexpr (std::integral<V>) {
+      // A counter: next() adds 1.
+      auto number = map_->fetch_add(key_of(key), 1);
+      if (!number) return fail(std::move(number.error()));
+      if (*number != 0) before = text_of(*number);
+    } else {
+      std::string after;
+      const Found found = map_->modify(key_of(key), [&](const std::optional<V>& value) {
+        before = value.transform(text_of<V>);
+        after = next(before);
+        return std::optional<V>(after);
+      });
+      if (!found.ok()) return fail(found.status());
+    }
+    return before;
+  }
+  void write_many(const std::vector<TortureTarget::Write>& writes, const Done& done) override {
+    std::vector<Mutation<K, V>> mutations;
+    for (const auto& [kind, key, value] : writes) {
+      mutations.push_back({.kind = kind, .key = key_of(key)});
+      if (kind != MutationKind::erase) mutations.back().value = value_of(value);
+    }
+    (void)map_->write_many(mutations, [&](std::size_t i, const Found& found) {
+      const MutationKind kind = writes[i].kind;
+      const bool makes = kind == MutationKind::insert || kind == MutationKind::put;
+      done(i, makes ? absent(found) : present(found));
+    });
   }
   Expected<bool> find(const std::string& key, std::string& value) override {
     auto found = map_->get(key_of(key));

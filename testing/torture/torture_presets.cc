@@ -7,12 +7,15 @@
 #include <sstream>
 
 #include "testing/engines/engine_list.h"
+#include "testing/torture/counters.h"
+#include "testing/torture/torture_log.h"
 
 namespace perdure::testing {
 
 namespace {
 
-constexpr std::uint64_t kCanaryKills = 300;  // a few seconds
+constexpr std::uint64_t kCanaryKills = 300;             // a few seconds
+constexpr std::uint64_t kCounterKills[] = {200, 2000};  // of a mode and kind of keys
 
 struct Life {
   const char* mode;
@@ -33,6 +36,30 @@ constexpr Life kLives[] = {
     {"lossless", false, Durability::emulated, {30, 300}},
     {"lossless", true, Durability::emulated, {15, 200}},
 };
+
+bool run_counters_in_all_modes(const TortureOptions& options, const std::string& memory,
+                               Preset preset, TortureTotals& totals) {
+  bool ok = true;
+  for (const char* mode : {"lossy", "plain", "lossless"}) {
+    for (const char* keys : {"integer", "bytes"}) {
+      TortureOptions one = options;
+      one.mode = mode;
+      one.keys = keys;
+      one.path = memory;
+      one.durability = Durability::emulated;
+      one.cycles = kCounterKills[preset == Preset::nightly ? 1 : 0];
+      one.threads = kTortureThreads;
+      const CountersReport report = run_counters(one, target_of(one));
+      totals.counter_kills += report.kills;
+      totals.counter_additions += report.additions;
+      totals.lost += report.ok() ? 0 : 1;
+      std::printf("%s\n", report.summary(one).c_str());
+      if (!report.ok()) std::printf("LOST: %s\n", report.failure.c_str());
+      ok = ok && report.ok();
+    }
+  }
+  return ok;
+}
 
 bool in_memory(const std::string& file_system) {
   return file_system == "tmpfs" || file_system == "ramfs" || file_system == "hugetlbfs";
@@ -71,6 +98,9 @@ void TortureTotals::add(const TortureOptions& options, const TortureReport& repo
   for (std::size_t i = 0; i < kKillPlaces; ++i) kills_in[i] += report.kills_in[i];
   sites.insert(report.sites.begin(), report.sites.end());
   acknowledged += report.acknowledged;
+  together += report.together;
+  together_in_flight += report.together_in_flight;
+  conditional += report.conditional;
   lost += report.lost;
   tags += report.tags;
   trims += report.trims;
@@ -94,6 +124,11 @@ std::string TortureTotals::lines(const std::string& engine) const {
   line("kill_sites", kill_sites(engine).size());
   line("kill_sites_hit", sites.size());
   line("torture_operations", acknowledged);
+  line("torture_together", together);
+  line("torture_together_in_flight", together_in_flight);
+  line("torture_conditional", conditional);
+  line("counter_kills", counter_kills);
+  line("counter_additions", counter_additions);
   line("lost_acks", lost);
   const EngineUnderTest* row = find_engine_under_test(engine);
   line("keeps_versions", row != nullptr && keeps_versions(row->engine) ? 1 : 0);
@@ -133,7 +168,16 @@ bool run_canaries(const TortureOptions& options, TortureTotals& totals) {
     if (!keeps_versions(row.engine)) continue;
     ok = ok && noticed(mode, "tags acknowledged early", {.loose_versions = true, .threads = 1});
   }
-  return ok;
+  TortureOptions counters = options;
+  counters.mode = "plain";
+  counters.keys = "integer";
+  counters.threads = kTortureThreads;
+  counters.cycles = kCanaryKills;
+  const CountersReport report = run_counters(counters, target_of(counters), true);
+  std::printf("canary plain, torn additions: %s after %llu kills, %.2f s: %s\n",
+              report.ok() ? "NOT SEEN" : "red", static_cast<unsigned long long>(report.kills),
+              report.seconds, report.failure.c_str());
+  return ok && !report.ok();
 }
 
 bool run_one(const TortureOptions& options, TortureTotals& totals) {
@@ -164,7 +208,7 @@ bool run_matrix(const TortureOptions& options, const std::string& memory, const 
       }
     }
   }
-  return ok;
+  return run_counters_in_all_modes(options, memory, preset, totals) && ok;
 }
 
 }  // namespace perdure::testing

@@ -178,7 +178,9 @@ class Torture {
     log_->killed_at = nullptr;
     log_->open_calls = log_->close_calls = 0;
     for (ThreadLog& thread : log_->threads) thread.started = thread.acknowledged = 0;
-    for (auto& outcome : log_->outcome) outcome = Outcome::unknown;
+    for (auto& outcomes : log_->outcome) {
+      for (auto& outcome : outcomes) outcome = Outcome::unknown;
+    }
     log_->keeps_versions = log_->rolled_back = false;
     log_->seen.first = log_->verified = log_->rollback_to = 0;
     log_->rollback_outcome = Outcome::unknown;
@@ -293,15 +295,16 @@ class Torture {
     for (std::uint32_t t = 0; t < options_.threads; ++t) {
       ThreadModel& model = model_.threads[t];
       if (log_->keeps_versions.load()) model.keep_history();
-      if (log_->outcome[t].load() != Outcome::unknown) model.outcome = log_->outcome[t];
+      for (std::size_t i = 0; i < model.pending().size(); ++i) {
+        const Outcome outcome = log_->outcome[t][i];
+        if (outcome != Outcome::unknown) model.pending()[i].outcome = outcome;
+      }
     }
     model_.see(*log_);
     report_.versions_verified += log_->verified.load();
     // Until a verification is over, the earlier operation in flight is still open.
     if (phase < Phase::verified) return;
-    for (ThreadModel& model : model_.threads) {
-      if (model.pending()) model.end_pending();
-    }
+    for (ThreadModel& model : model_.threads) model.end_pending();
     settle_rollback();
     std::array<std::uint64_t, kTortureThreads> before{};
     for (std::uint32_t t = 0; t < options_.threads; ++t) {
@@ -332,7 +335,7 @@ class Torture {
     report_.acknowledged += done;
     for (std::uint32_t i = 0; i < done; ++i) {
       const LogEntry& entry = log.entries[i];
-      count_at_versions(entry);
+      count_by_call(entry);
       const bool finds = entry.kind == OpKind::find && entry.version == 0;
       const KeyValue before = finds ? model.value_of(entry.key) : std::nullopt;
       const bool same_value = !before || entry.value == digest_of(options_, before);
@@ -343,14 +346,17 @@ class Torture {
                     (same_value ? " returned a wrong result" : " found another value"));
       }
     }
-    if (log.started.load() > done) {
-      const LogEntry& entry = log.entries[done];
+    for (std::uint32_t i = done; i < log.started.load(); ++i) {
+      const LogEntry& entry = log.entries[i];
       if (is_write(entry.kind)) model.begin(entry);
       ++report_.in_flight;
+      if (entry.together) ++report_.together_in_flight;
     }
   }
 
-  void count_at_versions(const LogEntry& entry) {
+  void count_by_call(const LogEntry& entry) {
+    if (entry.together) ++report_.together;
+    if (is_conditional(entry.kind) && entry.result == LogResult::yes) ++report_.conditional;
     if (entry.kind == OpKind::tag) ++report_.tags;
     if (entry.kind == OpKind::trim) ++report_.trims;
     if (entry.kind == OpKind::find && entry.version != 0) ++report_.reads_at_versions;
@@ -423,12 +429,15 @@ std::string TortureReport::summary(const TortureOptions& options) const {
             kill_name(static_cast<KillWhen>(i));
   }
   char rest[200];
-  std::snprintf(rest, sizeof(rest),
-                "; %llu at %zu sites), %llu acknowledged, %llu in flight, %llu lost, %.1f s",
-                static_cast<unsigned long long>(kills_at_sites), sites.size(),
-                static_cast<unsigned long long>(acknowledged),
-                static_cast<unsigned long long>(in_flight), static_cast<unsigned long long>(lost),
-                seconds);
+  std::snprintf(
+      rest, sizeof(rest),
+      "; %llu at %zu sites), %llu acknowledged (%llu together, %llu on a condition), "
+      "%llu in flight (%llu together), %llu lost, %.1f s",
+      static_cast<unsigned long long>(kills_at_sites), sites.size(),
+      static_cast<unsigned long long>(acknowledged), static_cast<unsigned long long>(together),
+      static_cast<unsigned long long>(conditional), static_cast<unsigned long long>(in_flight),
+      static_cast<unsigned long long>(together_in_flight), static_cast<unsigned long long>(lost),
+      seconds);
   text += rest;
   if (!keeps_versions) return text;
   std::snprintf(rest, sizeof(rest),

@@ -9,6 +9,9 @@
 // KILLS  in create, in recovery (every 5th cycle), in work, in growth, beside sync and compact, in
 //   a clean close. They come by the clock, or, with a target that knows its persist sites, at the
 //   nth call of a site.
+// CALLS  Threads share no keys. They put, insert, update, erase and find; they update and erase
+//   keys on the condition that these have a certain value; and they call write_many(). Each
+//   mutation of such a call that a kill interrupts has happened or not, by itself.
 // VERSIONS  If the engine keeps versions, threads also tag, read a version that they have tagged,
 //   and trim. Some processes roll back before their threads begin. Every process verifies all
 //   versions that are not trimmed, including those of all earlier processes: a sample of the keys,
@@ -29,6 +32,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perdure/options.h"
 #include "perdure/status.h"
@@ -45,7 +49,24 @@ class TortureTarget {
   virtual Expected<bool> insert(const std::string& key, const std::string& value) = 0;
   virtual Expected<bool> update(const std::string& key, const std::string& value) = 0;
   virtual Expected<bool> erase(const std::string& key) = 0;
+  // An update and an erase of a key that has the value `expected`.
+  virtual Expected<bool> update_if(const std::string& key, const std::string& expected,
+                                   const std::string& value) = 0;
+  virtual Expected<bool> erase_if(const std::string& key, const std::string& expected) = 0;
+  // Calls done(i, result) in order, where `result` is what the single call would have returned.
+  struct Write {
+    MutationKind kind = MutationKind::put;
+    std::string key = {};
+    std::string value = {};
+  };
+  using Done = std::function<void(std::size_t i, const Expected<bool>& result)>;
+  virtual void write_many(const std::vector<Write>& writes, const Done& done) = 0;
   virtual Expected<bool> find(const std::string& key, std::string& value) = 0;
+  // Gives the key what next() returns for its text, as Map::modify() does. Returns the text from
+  // before; nullopt: the key was absent.
+  using Text = std::optional<std::string>;
+  using Next = std::function<std::string(const Text& before)>;
+  virtual Expected<Text> modify(const std::string& key, const Next& next) = 0;
   // Counts the entries and runs check(). Returns a message if something is wrong.
   virtual std::string check(std::uint64_t& entries) = 0;
   virtual Status sync() = 0;
@@ -65,7 +86,6 @@ class TortureTarget {
   virtual Expected<void> scan_at(std::uint64_t /*version*/, const VisitEntry& /*visit*/) {
     return fail(StatusCode::unsupported);
   }
-  using Text = std::optional<std::string>;  // nullopt: the key was absent
   using VisitVersion = std::function<void(std::uint64_t version, const Text& value)>;
   virtual Expected<void> history(const std::string& /*key*/, const VisitVersion& /*visit*/) {
     return fail(StatusCode::unsupported);
@@ -116,8 +136,11 @@ struct TortureReport {
   std::set<std::string> sites;  // in which a kill ended
   std::uint64_t acknowledged = 0;
   std::uint64_t in_flight = 0;  // operations that a kill interrupted
-  std::uint64_t grown = 0;      // bytes that the file grew by
-  std::uint64_t lost = 0;       // cycles whose verification failed
+  std::uint64_t together = 0;   // acknowledged mutations of calls of write_many()
+  std::uint64_t together_in_flight = 0;
+  std::uint64_t conditional = 0;  // acknowledged ones that had what was expected
+  std::uint64_t grown = 0;        // bytes that the file grew by
+  std::uint64_t lost = 0;         // cycles whose verification failed
   // For engines that keep versions: acknowledged operations, and the number of verifications of a
   // version.
   bool keeps_versions = false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "testing/engines/engine_list.h"
+#include "testing/torture/counters.h"
 #include "tests/support/explorations.h"
 
 namespace perdure::testing {
@@ -51,12 +52,50 @@ TEST_P(Torture, LosesNothing) {
   EXPECT_TRUE(report.ok()) << report.failure;
   EXPECT_EQ(report.kills, options.cycles);
   EXPECT_GT(report.acknowledged, 0U);
+  EXPECT_GE(report.together, at_least(1));
+  EXPECT_GE(report.conditional, at_least(1));
   EXPECT_EQ(report.kills_at_sites == 0, options.mode == "plain");
   EXPECT_EQ(report.keeps_versions, keeps_versions(engine->engine));
   if (report.keeps_versions) {
     EXPECT_GE(report.tags, at_least(1));
     EXPECT_GE(report.versions_verified, at_least(1));
   }
+}
+
+class SharedCounters : public ::testing::TestWithParam<EngineCase> {};
+constexpr Case kCounterCases[] = {{"plain", "integer", 8, 20},    {"plain", "bytes", 8, 20},
+                                  {"lossless", "integer", 8, 20}, {"lossless", "bytes", 8, 20},
+                                  {"lossy", "integer", 8, 30},    {"lossy", "bytes", 8, 30}};
+INSTANTIATE_TEST_SUITE_P(Modes, SharedCounters,
+                         ::testing::Combine(::testing::ValuesIn(engines_under_test()),
+                                            ::testing::ValuesIn(kCounterCases)),
+                         case_name);
+
+TEST_P(SharedCounters, CountEachAdditionOnce) {
+  const auto& [engine, c] = GetParam();
+  const TortureOptions options{.engine = engine->name(),
+                               .mode = c.mode,
+                               .keys = c.keys,
+                               .path = torture_folder(),
+                               .durability = Durability::emulated,
+                               .cycles = scaled(c.cycles),
+                               .seed = 7,
+                               .threads = c.threads,
+                               .max_work_us = sanitized() ? 20'000U : 3'000U};
+  const CountersReport report = run_counters(options, target_of(options));
+  std::printf("%s\n", report.summary(options).c_str());
+  EXPECT_TRUE(report.ok()) << report.failure;
+  EXPECT_EQ(report.kills, options.cycles);
+  EXPECT_GT(report.additions, 0U);
+}
+
+// The judge can fail: a find and an update are not one addition.
+TEST(SharedCountersItself, TornAdditionsAreCaught) {
+  const TortureOptions options{
+      .mode = "plain", .keys = "integer", .path = torture_folder(), .cycles = 300, .threads = 8};
+  const CountersReport report = run_counters(options, plain_target(), true);
+  std::printf("%s\n", report.failure.c_str());
+  EXPECT_FALSE(report.ok());
 }
 
 // The harness can fail: a plain kill notices an operation that was acknowledged before it was done.

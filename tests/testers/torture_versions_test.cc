@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "testing/engines/engine_list.h"
 #include "testing/torture/torture_model.h"
@@ -33,6 +34,19 @@ class Wrong : public TortureTarget {
     return right_->update(key, value);
   }
   Expected<bool> erase(const std::string& key) override { return right_->erase(key); }
+  Expected<bool> update_if(const std::string& key, const std::string& expected,
+                           const std::string& value) override {
+    return right_->update_if(key, expected, value);
+  }
+  Expected<bool> erase_if(const std::string& key, const std::string& expected) override {
+    return right_->erase_if(key, expected);
+  }
+  Expected<Text> modify(const std::string& key, const Next& next) override {
+    return right_->modify(key, next);
+  }
+  void write_many(const std::vector<Write>& writes, const Done& done) override {
+    right_->write_many(writes, done);
+  }
   Expected<bool> find(const std::string& key, std::string& value) override {
     return right_->find(key, value);
   }
@@ -332,13 +346,53 @@ TEST(TortureModel, WhatWasInFlightHasHappenedOrNot) {
     ThreadModel model = worked();
     model.begin(entry_of(OpKind::upsert, 8, 3));
     EXPECT_FALSE(model.value_of(8).has_value());
-    model.outcome = outcome;
+    model.pending()[0].outcome = outcome;
     model.end_pending();
     const KeyValue expected = outcome == Outcome::done ? KeyValue(3) : std::nullopt;
     EXPECT_EQ(model.value_of(8), expected);
     EXPECT_EQ(model.value_at(8, 6), expected);
     EXPECT_FALSE(model.value_at(8, 5).has_value());
   }
+}
+
+// Of the mutations of one write_many(), any may have happened.
+TEST(TortureModel, EachOfSeveralInFlightHasHappenedOrNot) {
+  ThreadModel model = worked();
+  const std::uint64_t before = model.operations();
+  const KeyValue other = model.value_of(16);
+  model.begin(entry_of(OpKind::upsert, 16, 30));
+  model.begin(entry_of(OpKind::upsert, 24, 40));
+  ASSERT_EQ(model.pending().size(), 2U);
+  EXPECT_EQ(model.operations(), before + 2);
+  model.pending()[0].outcome = Outcome::undone;
+  model.pending()[1].outcome = Outcome::done;
+  model.end_pending();
+  EXPECT_TRUE(model.pending().empty());
+  EXPECT_EQ(model.value_of(16), other);
+  EXPECT_EQ(model.value_of(24), KeyValue(40));
+  EXPECT_EQ(model.value_at(16, before + 2), other);
+  EXPECT_EQ(model.value_at(24, before + 2), KeyValue(40));
+  EXPECT_FALSE(model.value_at(24, before + 1).has_value());
+}
+
+// A conditional operation changes only a key that has what it expects.
+TEST(TortureModel, ConditionalOperations) {
+  ThreadModel model;
+  const auto on = [](OpKind kind, std::uint64_t expected, std::uint64_t value) {
+    LogEntry entry = entry_of(kind, 8, value);
+    entry.expected = expected;
+    return entry;
+  };
+  EXPECT_FALSE(model.apply(on(OpKind::update_if, 1, 2))) << "the key is absent";
+  EXPECT_FALSE(model.value_of(8).has_value());
+  EXPECT_TRUE(model.apply(entry_of(OpKind::insert, 8, 1)));
+  EXPECT_FALSE(model.apply(on(OpKind::update_if, 2, 3)));
+  EXPECT_EQ(model.value_of(8), KeyValue(1));
+  EXPECT_TRUE(model.apply(on(OpKind::update_if, 1, 2)));
+  EXPECT_EQ(model.value_of(8), KeyValue(2));
+  EXPECT_FALSE(model.apply(on(OpKind::erase_if, 1, 0)));
+  EXPECT_TRUE(model.apply(on(OpKind::erase_if, 2, 0)));
+  EXPECT_FALSE(model.value_of(8).has_value());
 }
 
 TEST(TortureModel, ARollbackIsAnOperationAndATrimForgets) {
