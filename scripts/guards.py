@@ -60,7 +60,7 @@ def of_parts(bars: dict[str, Bar]) -> dict[str, Bar]:
 
 # {E} is the engine, {M} is figures or nightly. A new engine needs no change here.
 MACHINES = [
-    Machine("explore", RELEASE + "/testing/perdure-explore --engine {E} --preset {M}", (6, 38),
+    Machine("explore", RELEASE + "/testing/perdure-explore --engine {E} --preset {M}", (10, 38),
             of_parts({
                 "crash_images": (">=", 20_000, 1_000_000),
                 "second_crash_images": (">=", 5_000, 100_000),
@@ -74,7 +74,7 @@ MACHINES = [
                 "sites_crossed": ("==", "sites", "sites"),
                 "canary_seconds": CANARY,
             })),
-    Machine("interleave", RELEASE + "/perdure-interleave --engine {E} --preset {M}", (3, 15), {
+    Machine("interleave", RELEASE + "/perdure-interleave --engine {E} --preset {M}", (6, 15), {
         "pct_schedules_min": (">=", 25_000, 25_000),
         "exhaustive_scenarios": (">=", 1, 1),
         "schedule_truncated_epochs": SHOWN,
@@ -107,6 +107,11 @@ MACHINES = [
         "kills_in_growth": (">=", 1, 1),
         "kill_sites_hit": (">=", 1, 1),
         "lost_acks": NONE,
+        "torture_together": (">=", 1_000, 1_000),
+        "torture_together_in_flight": (">=", 20, 20),
+        "torture_conditional": (">=", 1_000, 1_000),
+        "counter_kills": (">=", 1_000, 10_000),
+        "counter_additions": SHOWN,
         "keeps_versions": SHOWN,  # 0 or 1
         "torture_tags": OF_VERSIONS,
         "torture_trims": OF_VERSIONS,

@@ -218,7 +218,7 @@ class Worker {
       return mutate_if(kind == HistoryKind::erase ? HistoryKind::erase_if : HistoryKind::update_if,
                        number);
     }
-    if (dice == 2) return mutate_many(number);
+    if (dice == 2) return mutate_many(kind, number);
     mutate_one(kind, number);
   }
 
@@ -240,8 +240,9 @@ class Worker {
            number_of_value<V>(*before));
   }
 
-  // Each mutation is an operation of its own, from the call to its result.
-  void mutate_many(std::uint32_t first) {
+  // Each mutation is an operation of its own, from the call to its result. Waves are made of one
+  // kind, so that they fill and empty leaves; otherwise kinds are drawn.
+  void mutate_many(HistoryKind wave, std::uint32_t first) {
     struct One {
       std::uint32_t number;
       HistoryKind kind;
@@ -259,7 +260,9 @@ class Worker {
       One& one = all[i];
       one.number =
           static_cast<std::uint32_t>((first + (i == 0 ? 0 : random_.below(40))) % options_.keys);
-      const std::uint64_t kind = random_.below(4);
+      const std::uint64_t kind =
+          options_.ranges ? static_cast<std::uint64_t>(std::ranges::find(kKinds, wave) - kKinds)
+                          : random_.below(4);
       one.kind = kKinds[kind];
       one.id = next_value_++;
       one.key = key_of<K>(one.number);
