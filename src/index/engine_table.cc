@@ -5,12 +5,12 @@
 namespace perdure {
 
 std::span<const EngineRow> engine_rows() noexcept {
-  static const EngineRow kRows[] = {
+  static const EngineRow rows_of_build[] = {
 #define PERDURE_ENGINE(name) rows::name,
 #include "index/engines.def"
   };
-  static_assert(std::size(kRows) <= kMostEngines);
-  return kRows;
+  static_assert(std::size(rows_of_build) <= kMostEngines);
+  return rows_of_build;
 }
 
 }  // namespace perdure
