@@ -126,7 +126,8 @@ class UntypedMap {
   Found erase(const UntypedKey& key);
   Found contains(const UntypedKey& key);
   Found read(const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit);
-  // As Map::compare_exchange().
+  // As Map::compare_exchange(). A read may deliver a short word as one of 8 bytes, and `expected`
+  // may be such a value.
   Exchanged compare_exchange(const UntypedKey& key, const std::optional<UntypedValue>& expected,
                              const std::optional<UntypedValue>& desired);
   // As Map::write_many(). A mutation that does not fit the map's types fails by itself.

@@ -215,12 +215,18 @@ Exchanged UntypedMap::compare_exchange(const UntypedKey& key,
                                        const std::optional<UntypedValue>& expected,
                                        const std::optional<UntypedValue>& desired) {
   if (Status s = accepts(types_, key); !s.ok()) return s;
-  for (const auto& value : {expected, desired}) {
+  std::optional<UntypedValue> wanted = expected;
+  // A read may have delivered it.
+  if (wanted && types_.types.value_kind == ValueKind::word &&
+      wanted->word_size > types_.types.value_bytes &&
+      wanted->word <= largest(types_.types.value_bytes)) {
+    wanted->word_size = types_.types.value_bytes;
+  }
+  for (const auto& value : {wanted, desired}) {
     if (!value) continue;
     if (Status s = accepts(types_, key, *value); !s.ok()) return s;
   }
-  return detail::exchange(*index_, key, expected ? &*expected : nullptr,
-                          desired ? &*desired : nullptr);
+  return detail::exchange(*index_, key, wanted ? &*wanted : nullptr, desired ? &*desired : nullptr);
 }
 
 Status UntypedMap::write_many(std::span<const UntypedMutation> mutations,

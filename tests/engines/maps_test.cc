@@ -63,6 +63,26 @@ TEST_P(MapsTest, MapsOfAllKindsShareAPoolAndStayApart) {
   }
 }
 
+// A read may deliver a short word as one of 8 bytes.
+TEST_P(MapsTest, AnUntypedMapExpectsWhatItHasDelivered) {
+  auto typed = must(pool_->map<std::uint64_t, std::uint32_t>("m", engine()));
+  must(typed.insert(1, 7));
+  UntypedMap map = must(pool_->untyped_map("m", {.mode = OpenMode::existing}));
+  UntypedValue seen;
+  must(map.read({.word = 1}, [&](const UntypedValue& value) { seen = value; }));
+  const UntypedValue next{.word = 8, .word_size = 4};
+  const Exchanged done = map.compare_exchange({.word = 1}, seen, next);
+  EXPECT_TRUE(done.exchanged()) << done.status().message();
+  EXPECT_EQ(must(typed.get(1)), std::optional(8U));
+  const UntypedValue large{.word = 1ULL << 32 | 8, .word_size = 8};
+  EXPECT_EQ(map.compare_exchange({.word = 1}, large, next).status(), StatusCode::invalid_argument);
+  must(pool_->map<std::uint64_t, Bytes>("texts", engine()));
+  UntypedMap texts = must(pool_->untyped_map("texts", {.mode = OpenMode::existing}));
+  const UntypedValue zero{.word = 0, .word_size = 8};
+  EXPECT_EQ(texts.compare_exchange({.word = 1}, zero, std::nullopt).status(),
+            StatusCode::invalid_argument);
+}
+
 TEST_P(MapsTest, HandlesOfOneMapSeeEachOther) {
   auto first = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
   auto second = must(pool_->map<std::uint64_t, std::uint64_t>("m", engine()));
