@@ -54,7 +54,7 @@ format-check: | setup-lint  ## fail if a source is not formatted
 	@clang-format-19 --dry-run --Werror $(CXX_FILES)
 
 # Leaves out the tests, whose macros would hide the findings. Needs no build. CI runs it over the
-# library only, which takes a fifth of the time.
+# library only.
 TIDY_DIRS ?= src|tools|testing|bench/(harness|workloads)
 tidy: setup setup-lint  ## run clang-tidy over library, tools, benchmark and testing
 	@cmake --preset tidy >/dev/null

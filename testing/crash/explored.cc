@@ -412,8 +412,9 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
   const auto strings = [&](const MapSetup& s) { return engine.subjects(KeyKind::bytes, s); };
   const std::size_t n = pick(preset, 30, 80, 160);
-  // A crash of a group of writes may leave any of its mutations: groups are few.
-  const std::size_t groups = pick(preset, 7, 7, 40);
+  // A crash of a group of writes may leave any of its mutations. Where an image costs much, groups
+  // are few.
+  const std::size_t groups = pick(preset, 7, engine.image_cost > 3 ? 7 : 20, 40);
   std::vector<Exploration> all{
       random_one("words", integers(words), integer_op, options, n),
       random_one("records", integers(records), integer_record_op, options, n / 2),

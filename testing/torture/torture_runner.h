@@ -62,8 +62,9 @@ class TortureTarget {
   using Done = std::function<void(std::size_t i, const Expected<bool>& result)>;
   virtual void write_many(const std::vector<Write>& writes, const Done& done) = 0;
   virtual Expected<bool> find(const std::string& key, std::string& value) = 0;
-  // Gives the key what next() returns for its text, as Map::modify() does. Returns the text from
-  // before; nullopt: the key was absent.
+  // Gives a counter what next() returns for its text, as Map::modify() does; a map of words adds 1
+  // by fetch_add(), so next() must do the same. Returns the text from before; nullopt: the key was
+  // absent, or its word was 0.
   using Text = std::optional<std::string>;
   using Next = std::function<std::string(const Text& before)>;
   virtual Expected<Text> modify(const std::string& key, const Next& next) = 0;
