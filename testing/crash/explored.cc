@@ -412,9 +412,12 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
   const auto strings = [&](const MapSetup& s) { return engine.subjects(KeyKind::bytes, s); };
   const std::size_t n = pick(preset, 30, 80, 160);
-  // A crash of a group of writes may leave any of its mutations. Where an image costs much, groups
-  // are few.
-  const std::size_t groups = pick(preset, 7, engine.image_cost > 3 ? 7 : 20, 40);
+  // A crash of a group of writes may leave any of its mutations, so its images are many. Where an
+  // image costs much, groups are few, and a second crash hits a sample of points.
+  const bool costly = engine.image_cost > 3;
+  const std::size_t groups = pick(preset, 7, costly ? 7 : 20, 40);
+  ExploreOptions grouped = options;
+  if (costly) grouped.second_points_in = 2 * engine.image_cost;
   std::vector<Exploration> all{
       random_one("words", integers(words), integer_op, options, n),
       random_one("records", integers(records), integer_record_op, options, n / 2),
@@ -422,9 +425,9 @@ std::vector<Exploration> engine_explorations(const EngineUnderTest& engine, Pres
       random_one("bytes_words", strings(words), bytes_word_op, options, n / 2),
       random_one("conditional", integers(words), conditional_op, options, n / 2),
       random_one("conditional_bytes", strings(records), conditional_bytes_op, options, n / 4),
-      random_one("many", integers(words), together(integer_op, 4), options, 2 * groups),
-      random_one("many_bytes", strings(records), together(bytes_op, 4), options, groups),
-      random_one("many_bytes_words", strings(words), together(bytes_word_op, 4), options, groups),
+      random_one("many", integers(words), together(integer_op, 4), grouped, 2 * groups),
+      random_one("many_bytes", strings(records), together(bytes_op, 4), grouped, groups),
+      random_one("many_bytes_words", strings(words), together(bytes_word_op, 4), grouped, groups),
       random_one("any_order", integers(words), integer_op, any_order(options), n / 4),
       random_one("any_order_bytes", strings(records), bytes_op, any_order(options), n / 4),
       random_one("page", integers(paged), integer_op, options, n / 2),
