@@ -29,7 +29,7 @@ struct Seeds {
   std::uint64_t words[2] = {0, 0};
 };
 
-inline Probe place(std::uint64_t word, const Seeds& seeds) {
+[[gnu::always_inline]] inline Probe place(std::uint64_t word, const Seeds& seeds) {
   Probe probe{.word = word, .hashes = {mix(word ^ seeds.words[0]), mix(word + seeds.words[1])}};
   const auto print = static_cast<std::uint8_t>(probe.hashes[0] >> 56);
   probe.print = print != 0 ? print : 1;

@@ -63,32 +63,16 @@ class Replace : public Drainer<T> {
 
   // The caller holds the lock of the item's bucket. `fresh.record` is durable, or 0; if it is 0,
   // this may return `wants_record`.
-  [[gnu::noinline]] Made replace_value(const Place<T>& place, const Probe& probe,
-                                       const detail::Value& value, Fresh& fresh, Locks<T>& locks) {
-    const Item<T> item = load(place);
+  [[gnu::always_inline]] Made replace_value(const Place<T>& place, const Probe& probe,
+                                            const detail::Value& value, Fresh& fresh,
+                                            Locks<T>& locks) {
     if constexpr (Form::kArrays) {
-      return replace_array(place, item, item_of(probe, value, 0), locks);
+      return replace_array(place, load(place), item_of(probe, value, 0), locks);
+    } else {
+      std::uint64_t& head = Form::head(place.line(), place.in_line());
+      if (!has_records()) return store_word(place, head, value.word, locks);
+      return replace_record(place, head, value, fresh, locks);
     }
-    std::uint64_t& head = Form::head(place.line(), place.in_line());
-    if (!has_records()) return store_word(place, head, value.word, locks);
-    const std::uint64_t link = item.value[0];
-    detail::Value before;
-    if (!this->value_of(item, before)) {
-      fresh.damaged = link;
-      return Made::failed;
-    }
-    if (in_place(before, value)) {
-      return store_word(place, const_cast<RecordPrefix*>(records_.at(link))->value, value.word,
-                        locks);
-    }
-    if (fresh.record == 0) return Made::wants_record;
-    PERDURE_ASSERT(P, "level.I3", record_persisted(fresh.record));
-    const Made made = store_word(place, head, fresh.record, locks);
-    if (made == Made::done) {
-      fresh.record = 0;
-      fresh.replaced = link;
-    }
-    return made;
   }
 
   // Recovery: stores the value of each Update again, even if its slot has it already. Then clears
@@ -135,6 +119,29 @@ class Replace : public Drainer<T> {
       return Made::failed;  // PP(update)
     PERDURE_ASSERT(P, "level.I4", platform.persisted(&target, sizeof(target)));
     return Made::done;
+  }
+
+  [[gnu::noinline]] Made replace_record(const Place<T>& place, std::uint64_t& head,
+                                        const detail::Value& value, Fresh& fresh, Locks<T>& locks) {
+    const Item<T> item = load(place);
+    const std::uint64_t link = item.value[0];
+    detail::Value before;
+    if (!this->value_of(item, before)) {
+      fresh.damaged = link;
+      return Made::failed;
+    }
+    if (in_place(before, value)) {
+      return store_word(place, const_cast<RecordPrefix*>(records_.at(link))->value, value.word,
+                        locks);
+    }
+    if (fresh.record == 0) return Made::wants_record;
+    PERDURE_ASSERT(P, "level.I3", record_persisted(fresh.record));
+    const Made made = store_word(place, head, fresh.record, locks);
+    if (made == Made::done) {
+      fresh.record = 0;
+      fresh.replaced = link;
+    }
+    return made;
   }
 
   // Replaces a value of two words. If only the first word differs, one store does it. If the line's
