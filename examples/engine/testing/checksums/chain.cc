@@ -22,6 +22,7 @@ class Fixer : MapFixer {
     if ((root.shape & 0xFF) > chain::layout::kMaxLogBuckets) return;
     // Damaged links may form cycles.
     std::uint64_t left = bytes_.size() / sizeof(Node);
+    sum_ = 0;
     for (std::uint64_t bucket = 0; bucket < root.buckets(); ++bucket) {
       std::uint64_t link = root.table + bucket * sizeof(link);
       while (link != 0 && left > 0) {
@@ -29,6 +30,8 @@ class Fixer : MapFixer {
         --left;
       }
     }
+    root.sum = sum_;
+    bytes_.store(root_, root);
   }
 
  private:
@@ -37,10 +40,15 @@ class Fixer : MapFixer {
     if (link % sizeof(link) != 0 || !bytes_.inside(link, sizeof(link))) return 0;
     const std::uint64_t node = chain::layout::target_of(bytes_.load<std::uint64_t>(link));
     if (node == 0 || node % 8 != 0 || !bytes_.inside(node, sizeof(Node))) return 0;
-    bytes_.store(link, chain::layout::link_word(link, node));
+    const std::uint64_t word = chain::layout::link_word(link, node);
+    bytes_.store(link, word);
     (void)bytes_.fix_record(node + offsetof(Node, record));
+    const std::uint64_t state = node + offsetof(Node, record) + offsetof(RecordPrefix, state);
+    sum_ += closed_term(link, word) + closed_term(state, bytes_.load<std::uint64_t>(state));
     return node + offsetof(Node, next);
   }
+
+  std::uint64_t sum_ = 0;
 };
 
 }  // namespace

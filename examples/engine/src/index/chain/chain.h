@@ -3,7 +3,7 @@
 // WHAT  A table of buckets, made once; each is the first link of a list of nodes. A node holds an
 //   entry and never changes, except for its link: an update replaces the node. WHEN NOT: the table
 //   does not grow, and every open reads the whole map.
-// LAYOUT  root (64 bytes, BlockKind::plain)   magic, seed, table, shape, checksum
+// LAYOUT  root (64 bytes, BlockKind::plain)   magic, seed, table, shape, checksum, sum of a close
 //   table  a link for each bucket
 //   node   link to the next node; a record (index/record.h) with the key's and the value's bytes
 //   A link is 0, or the offset of a node with a checksum of offset and place in its upper 16 bits.
@@ -20,6 +20,8 @@
 // ORDERING  chain.node.write is fenced before chain.link.write or chain.link.replace; each of these
 //   and chain.link.erase is fenced before the latch is released.
 // RECOVERY  walks all lists, verifies every link and record, and marks the nodes. Repairs nothing.
+//   A lost line of the table looks like empty lists, so a close writes a sum of all links and
+//   nodes, which the next open compares.
 // RECLAMATION  A node that no link names any more is retired. Callbacks run without a latch, under
 //   the guard of the epoch domain, which keeps the node. A walk may go on from an unlinked node,
 //   because its link still leads to the rest of the list.
@@ -36,6 +38,7 @@
 #include <new>
 #include <string_view>
 
+#include "index/closed_sum.h"
 #include "index/engine_report.h"
 #include "index/map_engine.h"
 #include "index/record.h"
@@ -56,10 +59,13 @@ inline constexpr std::uint64_t kMaxLogBuckets = 24;
 struct Root {
   std::uint64_t magic;
   std::uint64_t seed;
-  std::uint64_t table;  // offset
-  std::uint64_t shape;  // bits 0..7: log2 of the buckets; the kinds
-  std::uint32_t fixed_crc;
-  std::uint32_t reserved[7];
+  std::uint64_t table;      // offset
+  std::uint64_t shape;      // bits 0..7: log2 of the buckets; the kinds
+  std::uint32_t fixed_crc;  // CRC32C of all above; written once
+  std::uint32_t reserved;
+  // The sum (index/closed_sum.h) of all links and nodes. Counts in a cleanly closed pool only.
+  std::uint64_t sum;
+  std::uint64_t reserved2[2];
 
   std::uint64_t buckets() const { return std::uint64_t{1} << (shape & 0xFF); }
 };
@@ -156,12 +162,27 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   ~Chain() override { context_.epochs.drain_all(); }
 
   // --- EngineInstance ---
-  Expected<Recovered> recover(bool /*clean*/) override {
+  Expected<Recovered> recover(bool clean) override {
     if (Status s = read_root(); !s.ok()) return fail(std::move(s));
     if (Status s = enumerate(&Heap<P>::mark); !s.ok()) return fail(std::move(s));
+    if (clean) {
+      auto now = sum();
+      const std::uint64_t closed = context_.platform.load(root_->sum);
+      if (!now || !matches<P>(*now == closed, "chain.sum"_site)) {
+        if (Status s = Base::pass_over(differs_from_close("links")); !s.ok()) {
+          return fail(std::move(s));
+        }
+      }
+    }
     return Recovered::done;
   }
-  Status close() override { return {}; }
+  Status close() override {
+    auto now = sum();
+    if (!now) return std::move(now.error());
+    context_.platform.store(root_->sum, *now);
+    context_.platform.flush(&root_->sum, sizeof(root_->sum), "chain.close.sum"_site);
+    return {};
+  }
 
   // --- Index ---
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
@@ -389,6 +410,22 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
       node = std::move(next);
     }
     return node ? Status() : std::move(node.error());
+  }
+  // The sum of the links that are not 0, and of the checksums of the nodes.
+  Expected<std::uint64_t> sum() const {
+    std::uint64_t sum = 0;
+    for (std::uint64_t bucket = 0; bucket < root_->buckets(); ++bucket) {
+      for (const std::uint64_t* link = &links()[bucket];;) {
+        auto node = target(*link);
+        if (!node) return node;
+        if (*node == 0) break;
+        sum += closed_term(offset_of(link), context_.platform.load(*link));
+        const std::uint64_t& state = node_at(*node)->record.state;
+        sum += closed_term(offset_of(&state), context_.platform.load(state));
+        link = &node_at(*node)->next;
+      }
+    }
+    return sum;
   }
   // Returns the link of the node; null at the end of the list, or if the list is damaged.
   const std::uint64_t* check_node(const std::uint64_t* link, const CheckOptions& options,
