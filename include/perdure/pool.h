@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perdure/function_ref.h"
 #include "perdure/map.h"
 #include "perdure/options.h"
 #include "perdure/stats.h"
@@ -157,6 +158,15 @@ class Pool {
   // Errors: read_only; unsupported (the file system cannot punch holes); io; out_of_memory;
   // corruption.
   Expected<std::uint64_t> compact();
+
+  // Calls reads() while no mutation of any map of the pool is under way: all that it reads, with
+  // any number of calls on any maps, belongs to one moment. Mutations of other threads wait
+  // meanwhile, so `reads` must be short; other reads go on. It must not change a map, call Pool or
+  // throw, and read_batch() must not be called from a callback of a read or a scan. First waits for
+  // the mutations under way, and for another read_batch(), sync(), check(), compact(), or the
+  // making or dropping of a map. Beside the reads it costs some microseconds for each core that
+  // runs a thread of the process.
+  Status read_batch(FunctionRef<void()> reads);
 
   // Runs one step, about a millisecond at most, of the pool's background work (a rehash or a sweep)
   // on the calling thread. Returns false if there was none; phast has none. For pools opened with

@@ -72,21 +72,23 @@ class MapEngine : public Interface, public EngineInstance {
 
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) final {
-    return engine().template write<Mode::insert>(key, value);
+    return at_gate([&] { return engine().template write<Mode::insert>(key, value); });
   }
   Expected<bool> put(const detail::Key& key, const detail::Value& value) final {
-    return engine().template write<Mode::put>(key, value);
+    return at_gate([&] { return engine().template write<Mode::put>(key, value); });
   }
   Expected<bool> update(const detail::Key& key, const detail::Value& value) final {
-    return engine().template write<Mode::update>(key, value);
+    return at_gate([&] { return engine().template write<Mode::update>(key, value); });
   }
   Expected<bool> update_if(const detail::Key& key, const detail::Value& expected,
                            const detail::Value& value) final {
-    return engine().template write<Mode::update>(key, value, &expected);
+    return at_gate([&] { return engine().template write<Mode::update>(key, value, &expected); });
   }
-  Expected<bool> erase(const detail::Key& key) final { return engine().remove(key, nullptr); }
+  Expected<bool> erase(const detail::Key& key) final {
+    return at_gate([&] { return engine().remove(key, nullptr); });
+  }
   Expected<bool> erase_if(const detail::Key& key, const detail::Value& expected) final {
-    return engine().remove(key, &expected);
+    return at_gate([&] { return engine().remove(key, &expected); });
   }
   void write_many(Mutations mutations, Done done) final {
     for (std::size_t begin = 0; begin < mutations.size();) {
@@ -124,14 +126,21 @@ class MapEngine : public Interface, public EngineInstance {
   enum class Mode : std::uint8_t { insert, put, update };
   static constexpr bool adds(Mode mode) { return mode == Mode::insert || mode == Mode::put; }
 
-  // Every operation begins with one of these two, under its guard.
-  [[gnu::always_inline]] Status begin_read(EpochGuard<P>& guard) const noexcept {
+  // Every operation begins with one of these, under its guard.
+  [[gnu::always_inline]] Status begin_read(auto& guard) const noexcept {
     if (!guard.ok()) return StatusCode::out_of_memory;
     if (context_.platform.poisoned()) return context_.platform.failure();
     return {};
   }
-  [[gnu::always_inline]] Status begin_mutation(EpochGuard<P>& guard,
+  // Returns kGateClosed, which at_gate() handles, if mutations have to wait.
+  [[gnu::always_inline]] Status begin_mutation(MutationGuard<P>& guard,
                                                bool needs_space) const noexcept {
+    if (guard.ok() && !guard.passes_gate()) [[unlikely]]
+      return guard.nested() ? in_callback() : Status(kGateClosed);
+    return begin_change(guard, needs_space);
+  }
+  // For changes of the structure, which change no entry.
+  [[gnu::always_inline]] Status begin_change(auto& guard, bool needs_space) const noexcept {
     if (Status s = begin_read(guard); !s.ok()) return s;
     if (context_.read_only) return StatusCode::read_only;
     if (needs_space && guard.limbo_full()) {
@@ -141,6 +150,22 @@ class MapEngine : public Interface, public EngineInstance {
           "is stopped inside a read or scan callback)");
     }
     return {};
+  }
+
+  // Repeats a mutation, which takes its own guard, while the gate is closed (gate.h). The code
+  // never leaves the engine.
+  static constexpr auto kGateClosed = static_cast<StatusCode>(0xFF);
+  template <class Call>
+  [[gnu::always_inline]] auto at_gate(Call&& call) const {
+    auto done = call();
+    if (gate_was_closed(done)) [[unlikely]] {
+      const typename Gate<P>::Waiting waiting(context_.epochs.gate());
+      do {
+        waiting.wait();
+        done = call();
+      } while (gate_was_closed(done));
+    }
+    return done;
   }
 
   // What a mutation tries when the pool is full, outside any guard, before it fails. In this order:
@@ -255,6 +280,21 @@ class MapEngine : public Interface, public EngineInstance {
  private:
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }
 
+  // Waiting in a guard might never end: the holder of the gate may wait for what the guard
+  // protects.
+  [[gnu::cold]] static Status in_callback() noexcept {
+    return Status::format(StatusCode::invalid_argument,
+                          "a callback of a read or a scan must not change a map");
+  }
+  template <class Result>
+  [[gnu::always_inline]] static bool gate_was_closed(const Result& done) noexcept {
+    if constexpr (std::same_as<Result, Status>) {
+      return done == kGateClosed;
+    } else {
+      return !done && done.error() == kGateClosed;
+    }
+  }
+
   // Prefetches what the mutations will read.
   template <class Group>
   Status fetch_for(Mutations mutations, Group& group) {
@@ -289,7 +329,7 @@ class MapEngine : public Interface, public EngineInstance {
     mutations = mutations.first(std::exchange(n, 0));
     if (mutations.empty()) return 0;
     {
-      EpochGuard<P> guard(context_.epochs);
+      MutationGuard<P> guard(context_.epochs);
       if (!begin_mutation(guard, true).ok()) return 0;  // the single call says why
       typename Engine::Group group;
       typename Engine::Pending pending[kGroup];

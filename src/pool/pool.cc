@@ -82,6 +82,7 @@ Expected<CheckReport> Pool::check(const CheckOptions& options) const {
 }
 Status Pool::sync() { return impl_->sync(); }
 Expected<std::uint64_t> Pool::compact() { return impl_->compact(); }
+Status Pool::read_batch(FunctionRef<void()> reads) { return impl_->read_batch(reads); }
 Expected<bool> Pool::run_background() { return impl_->run_background(); }
 Status Pool::close(const CloseOptions& options) {
   return impl_ == nullptr ? Status() : impl_->close(options);

@@ -641,6 +641,14 @@ Expected<std::uint64_t> PoolImpl::punch_free() {
   return std::min(*punched, before > after ? before - after : 0);
 }
 
+Status PoolImpl::read_batch(FunctionRef<void()> reads) {
+  if (Status s = usable(); !s.ok()) return s;
+  LatchGuard guard(maintenance_);
+  const GateHold<RealPlatform> hold(core_.epochs());
+  reads();
+  return {};
+}
+
 Expected<bool> PoolImpl::run_background() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   return core_.background().run_some();

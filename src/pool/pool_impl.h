@@ -44,6 +44,7 @@ class PoolImpl final : private PoolMaps {
   Expected<CheckReport> check(const CheckOptions& options);
   Status sync();
   Expected<std::uint64_t> compact();
+  Status read_batch(FunctionRef<void()> reads);
   Expected<bool> run_background();
   Status close(const CloseOptions& options);
   Background<RealPlatform>& background() noexcept { return core_.background(); }

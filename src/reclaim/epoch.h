@@ -56,6 +56,7 @@
 
 #include "platform/biased_latch.h"
 #include "platform/platform.h"
+#include "reclaim/gate.h"
 
 namespace perdure {
 
@@ -101,10 +102,13 @@ class EpochDomain {
   }
 
   // For EpochGuard. Pins the calling thread: its slot, or nullptr if DRAM is short for one.
+  // `kMutates`: for a mutation, which then asks the gate. Inside another guard it has no effect.
+  template <bool kMutates>
   [[gnu::always_inline]] Slot* pin() noexcept {
     Slot* slot = this_slot();
     if (slot != nullptr && slot->depth++ == 0) [[likely]] {
-      slot->pinned.store(epoch_.load(std::memory_order_acquire) << 1 | 1,
+      slot->pinned.store(epoch_.load(std::memory_order_acquire) << kPinBits |
+                             (kMutates ? kPinned | kMutating : kPinned),
                          std::memory_order_relaxed);
       P::light_fence();
       if constexpr (P::kAsserts) {
@@ -139,8 +143,9 @@ class EpochDomain {
       return;
     }
     const std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
-    PERDURE_ASSERT(P, "epoch.I2",
-                   slot->depth == 0 || tag >= slot->pinned.load(std::memory_order_relaxed) >> 1);
+    PERDURE_ASSERT(
+        P, "epoch.I2",
+        slot->depth == 0 || tag >= slot->pinned.load(std::memory_order_relaxed) >> kPinBits);
     slot->limbo[tail & (slot->capacity - 1)] = {&reclaimer, context, object, tag};
     slot->tail.store(tail + 1, std::memory_order_release);
     slot->since_advance += 1 + static_cast<std::uint32_t>(bytes / kBytesOfOne);
@@ -207,7 +212,7 @@ class EpochDomain {
     std::uint64_t count = 0;
     for_each_slot([&](Slot& slot) {
       const std::uint64_t pinned = slot.pinned.load(std::memory_order_relaxed);
-      if ((pinned & 1) != 0 && (pinned >> 1) + 1 <= now &&
+      if ((pinned & kPinned) != 0 && (pinned >> kPinBits) + 1 <= now &&
           slot.pinned_before.exchange(pinned, std::memory_order_relaxed) == pinned) {
         ++count;
       }
@@ -216,7 +221,21 @@ class EpochDomain {
     return count;
   }
 
+  // For Gate. Whether another thread than the caller is in a mutation.
+  bool others_mutate() noexcept {
+    const Slot* own = this_slot();
+    bool any = false;
+    for_each_slot([&](const Slot& slot) {
+      any |= &slot != own && (slot.pinned.load(std::memory_order_seq_cst) & kMutating) != 0;
+    });
+    return any;
+  }
+  Gate<P>& gate() noexcept { return gate_; }
+
  private:
+  static constexpr std::uint64_t kPinned = 1;
+  static constexpr std::uint64_t kMutating = 2;
+  static constexpr unsigned kPinBits = 2;
   struct Retired {
     const Reclaimer* reclaimer;
     void* context;
@@ -224,7 +243,8 @@ class EpochDomain {
     std::uint64_t epoch;
   };
   struct alignas(128) Slot {
-    typename P::template Atomic<std::uint64_t> pinned{0};  // epoch << 1 | 1, or 0
+    // 0, or the epoch << kPinBits | kPinned, and | kMutating in a mutation.
+    typename P::template Atomic<std::uint64_t> pinned{0};
     // Owner only:
     std::uint32_t depth = 0;
     std::uint32_t since_advance = 0;
@@ -309,7 +329,7 @@ class EpochDomain {
       Slot* slots = chunks_[number].load(std::memory_order_acquire);
       for (std::uint32_t i = 0; slots != nullptr && i < kChunk; ++i) {
         const std::uint64_t pinned = slots[i].pinned.load(std::memory_order_seq_cst);
-        if ((pinned & 1) != 0 && (pinned >> 1) != epoch) return false;
+        if ((pinned & kPinned) != 0 && (pinned >> kPinBits) != epoch) return false;
       }
     }
     return true;
@@ -457,29 +477,47 @@ class EpochDomain {
   typename P::template Atomic<std::uint32_t> chunks_made_{0};  // none at or after this number
   typename P::template Atomic<std::uint64_t> lost_{0};
   typename P::template Atomic<std::uint32_t> turn_{0};
+  alignas(128) Gate<P> gate_{*this};
 };
 
 // Scope in which references loaded from shared memory stay valid. Check ok() once: false if DRAM is
-// short.
-template <Platform P>
+// short. kMutates: the scope of a mutation, which begins if the gate lets it pass.
+template <Platform P, bool kMutates = false>
 class [[nodiscard]] EpochGuard {
  public:
   [[gnu::always_inline]] explicit EpochGuard(EpochDomain<P>& domain) noexcept
-      : domain_(domain), slot_(domain.pin()) {}
+      : domain_(domain), slot_(domain.template pin<kMutates>()) {}
   [[gnu::always_inline]] ~EpochGuard() {
+    if constexpr (kMutates && P::kAsserts) {
+      PERDURE_ASSERT(P, "gate.G1", !passed_ || !domain_.gate().closed_to_me());
+    }
     if (slot_ != nullptr) [[likely]]
       domain_.unpin(slot_);
   }
   EpochGuard(const EpochGuard&) = delete;
   EpochGuard& operator=(const EpochGuard&) = delete;
   bool ok() const noexcept { return slot_ != nullptr; }
+  // Whether the mutation may begin. Otherwise it leaves this guard, and waits at the gate.
+  [[gnu::always_inline]] bool passes_gate() noexcept
+    requires(kMutates)
+  {
+    const bool passes = domain_.gate().passes();
+    if constexpr (P::kAsserts) passed_ = passes && !nested();
+    return passes;
+  }
+  // Whether the thread was in a guard already: it is in a callback of a read.
+  bool nested() const noexcept { return slot_->depth > 1; }
   // True if so much that this thread has retired waits for a stalled reader that it may retire no
   // more.
   bool limbo_full() noexcept { return domain_.limbo_full(slot_); }
 
  private:
   EpochDomain<P>& domain_;
-  decltype(std::declval<EpochDomain<P>&>().pin()) slot_;
+  decltype(std::declval<EpochDomain<P>&>().template pin<kMutates>()) slot_;
+  struct None {};
+  [[no_unique_address]] std::conditional_t<kMutates && P::kAsserts, bool, None> passed_{};
 };
+template <Platform P>
+using MutationGuard = EpochGuard<P, true>;
 
 }  // namespace perdure

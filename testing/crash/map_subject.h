@@ -131,6 +131,17 @@ class MapSubject : public Subject, private PoolMaps {
         return index.read(key, [](const perdure::detail::Value&) {});
     }
   }
+  Status read_together(const std::vector<Op>& parts,
+                       std::vector<std::optional<std::string>>& values) override {
+    const GateHold<SimPlatform> hold(pool_->epochs());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      std::string value;
+      auto found = ask(parts[i], value);
+      if (!found) return std::move(found.error());
+      if (*found) values[i] = std::move(value);
+    }
+    return {};
+  }
   // All parts are of one map.
   Status write_many(const std::vector<Op>& parts,
                     const std::function<void(std::size_t, bool)>& done) override {

@@ -25,13 +25,13 @@ std::string printable(std::string_view bytes) {
 
 std::string describe(const Op& op) {
   static constexpr const char* kNames[] = {
-      "insert",  "upsert",       "update",  "erase",      "find",      "drop",
-      "sync",    "compact",      "reopen",  "background", "scan",      "scan back",
-      "iterate", "iterate back", "reclaim", "tag",        "trim",      "rollback",
-      "scan at", "diff",         "history", "many:",      "update if", "erase if"};
+      "insert",  "upsert",    "update",     "erase",    "find",      "drop",    "sync",
+      "compact", "reopen",    "background", "scan",     "scan back", "iterate", "iterate back",
+      "reclaim", "tag",       "trim",       "rollback", "scan at",   "diff",    "history",
+      "many:",   "update if", "erase if",   "together:"};
   std::string out = kNames[static_cast<int>(op.kind)];
   for (const Op& part : op.parts) out += " " + describe(part) + ";";
-  if (op.kind == OpKind::many) return out;
+  if (op.kind == OpKind::many || op.kind == OpKind::together) return out;
   if (op.kind >= OpKind::sync && op.kind <= OpKind::reclaim) return out;
   out += " " + printable(op.key);
   if (op.kind == OpKind::update_if || op.kind == OpKind::erase_if) {
@@ -56,6 +56,11 @@ Status Subject::scan(bool reverse, const std::string& bound, const Deliver& deli
 Status Subject::write_many(const std::vector<Op>& /*parts*/,
                            const std::function<void(std::size_t, bool)>& /*done*/) {
   return fail(StatusCode::unsupported, "this subject has no write_many").error();
+}
+
+Status Subject::read_together(const std::vector<Op>& /*parts*/,
+                              std::vector<std::optional<std::string>>& /*values*/) {
+  return fail(StatusCode::unsupported, "this subject has no read_batch").error();
 }
 
 Expected<std::optional<std::string>> Subject::iterate(bool /*reverse*/, const std::string& /*turn*/,
@@ -151,6 +156,7 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::iterate:
     case OpKind::iterate_back:
     case OpKind::reclaim:
+    case OpKind::together:
       return true;
     case OpKind::tag:
     case OpKind::trim:

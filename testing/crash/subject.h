@@ -53,6 +53,8 @@ enum class OpKind : std::uint8_t {
   // An update and an erase of a key that has the value `expected`.
   update_if,
   erase_if,
+  // The lookups in `parts`, at one moment: reads in which no mutation takes effect.
+  together,
 };
 struct Op {
   OpKind kind = OpKind::find;
@@ -120,6 +122,9 @@ class Subject {
   // The parts of OpKind::many. Calls done(i, result) when a part has ended.
   virtual Status write_many(const std::vector<Op>& parts,
                             const std::function<void(std::size_t, bool)>& done);
+  // The lookups of OpKind::together. values[i] stays empty if the key of parts[i] is absent.
+  virtual Status read_together(const std::vector<Op>& parts,
+                               std::vector<std::optional<std::string>>& values);
   // The calling thread does a step of background work, if any is due.
   virtual void background() {}
   // Delivers every entry, backwards if asked. `bound`, for ordered structures: the first key or,

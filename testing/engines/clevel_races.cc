@@ -4,6 +4,7 @@
 
 #include "testing/engines/clevel_subject.h"
 #include "testing/schedule/conditional_races.h"
+#include "testing/schedule/gate_races.h"
 #include "testing/schedule/race_ops.h"
 #include "testing/sim/sites.h"
 
@@ -382,6 +383,7 @@ RaceList clevel_races() {
   add_reuse(races);
   add_many(races);
   add_conditional(races, words(), 24, kFewer);
+  add_together(races, words(), 24, kFewer);
   return races;
 }
 

@@ -8,6 +8,7 @@
 
 #include "testing/engines/level_subject.h"
 #include "testing/schedule/conditional_races.h"
+#include "testing/schedule/gate_races.h"
 #include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
@@ -240,6 +241,7 @@ RaceList level_races() {
   add_arrays(races);
   add_many(races);
   add_conditional(races, words(), 24, kFew);
+  add_together(races, words(), 24, kFew);
   return races;
 }
 

@@ -4,6 +4,7 @@
 #include "testing/engines/phast_interleavings.h"
 #include "testing/engines/phast_subject.h"
 #include "testing/schedule/conditional_races.h"
+#include "testing/schedule/gate_races.h"
 #include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
@@ -229,6 +230,7 @@ RaceList phast_races() {
   add_threes(races);
   add_many(races);
   add_conditional(races, words(), 24, kFewer);
+  add_together(races, words(), 24, kFewer);
   return races;
 }
 

@@ -7,6 +7,7 @@
 
 #include "testing/engines/pskiplist_subject.h"
 #include "testing/schedule/conditional_races.h"
+#include "testing/schedule/gate_races.h"
 #include "testing/schedule/race_ops.h"
 #include "testing/schedule/version_ops.h"
 
@@ -140,6 +141,7 @@ RaceList pskiplist_races() {
   add_versions(races);
   add_threes(races);
   add_conditional(races, words(), 24, {.product = 16, .random = 2, .sampled = 6});
+  add_together(races, words(), 24, {.product = 16, .random = 2, .sampled = 6});
   return races;
 }
 

@@ -7,6 +7,7 @@
 
 #include "testing/engines/skiplist_subject.h"
 #include "testing/schedule/conditional_races.h"
+#include "testing/schedule/gate_races.h"
 #include "testing/schedule/race_ops.h"
 
 namespace perdure::testing {
@@ -37,8 +38,9 @@ class Scenarios {
     add_strings();
     add_threes();
     if constexpr (Kind::kUpperDurable) add_walks();
-    add_conditional(races_, skiplist_subjects<Kind>(KeyKind::integer, {.background_thread = false}),
-                    24, kFew);
+    const auto words = skiplist_subjects<Kind>(KeyKind::integer, {.background_thread = false});
+    add_conditional(races_, words, 24, kFew);
+    add_together(races_, words, 24, kFew);
     return std::move(races_);
   }
 

@@ -69,6 +69,24 @@ Value lookup(const Model& model, const std::string& key) {
   return it == model.end() ? Value() : Value(it->second);
 }
 
+// Applies the operation to the model of all keys. Returns false as explain().
+bool explain(const History::Call& call, Model& model) {
+  if (call.op.kind == OpKind::together) {
+    for (std::size_t i = 0; i < call.values.size(); ++i) {
+      if (lookup(model, call.op.parts[i].key) != call.values[i]) return false;
+    }
+    return true;
+  }
+  Value value = lookup(model, call.op.key);
+  if (!explain(call, value)) return false;
+  if (value) {
+    model.insert_or_assign(call.op.key, *value);
+  } else {
+    model.erase(call.op.key);
+  }
+  return true;
+}
+
 std::string describe(const Value& value) { return value ? printable(*value) : "absent"; }
 
 }  // namespace
@@ -107,6 +125,14 @@ void History::returned(std::size_t number, bool result, std::optional<std::strin
   call.result = result;
   mix(call.thread * 2 + (result ? 1 : 0), value ? *value : "return");
   call.value = std::move(value);
+}
+
+void History::returned(std::size_t number, std::vector<std::optional<std::string>> values) {
+  Call& call = calls_[number];
+  call.returned = ++time_;
+  call.result = true;
+  for (const auto& value : values) mix(call.thread * 2 + 1, value ? *value : "absent");
+  call.values = std::move(values);
 }
 
 std::size_t History::scan_call(std::uint32_t thread, bool reverse, const std::string& bound) {
@@ -163,6 +189,24 @@ void History::scan_end(std::size_t number, const std::optional<std::string>& las
 }
 
 // As linearizable(), for all keys at once.
+bool History::explained(std::uint32_t done, const Model& model, const Model& content) const {
+  bool all = true;
+  std::uint64_t first_return = kNever;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    if ((done >> i & 1) != 0) continue;
+    all = all && calls_[i].pending();
+    first_return = std::min(first_return, calls_[i].returned);
+  }
+  if (all && model == content) return true;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    if ((done >> i & 1) != 0 || calls_[i].called > first_return) continue;
+    Model after = model;
+    if (explain(calls_[i], after) && explained(done | 1U << i, after, content)) return true;
+  }
+  return false;
+}
+
+// The same with versions.
 bool History::explained(std::uint32_t done, const VersionModel& model, const Model& content) const {
   bool all = true;
   std::uint64_t first_return = kNever;
@@ -188,13 +232,10 @@ bool History::explained(std::uint32_t done, const VersionModel& model, const Mod
 
 std::string History::judge(const Model& content) const {
   if (!disorder_.empty()) return disorder_;
-  if (versions_) {
-    if (explained(0, *versions_, content)) return {};
-    std::string there;
-    for (const auto& [key, value] : content) {
-      there += " " + printable(key) + "=" + printable(value);
-    }
-    return "there are" + there + ", which no order of these explains:\n" + text();
+  if (versions_) return explained(0, *versions_, content) ? std::string() : unexplained(content);
+  const auto is_together = [](const Call& call) { return call.op.kind == OpKind::together; };
+  if (std::ranges::any_of(calls_, is_together)) {
+    return explained(0, before_, content) ? std::string() : unexplained(content);
   }
   std::set<std::string> keys = keys_;
   for (const auto& [key, value] : content) keys.insert(key);
@@ -212,6 +253,12 @@ std::string History::judge(const Model& content) const {
   return {};
 }
 
+std::string History::unexplained(const Model& content) const {
+  std::string there;
+  for (const auto& [key, value] : content) there += " " + printable(key) + "=" + printable(value);
+  return "there are" + there + ", which no order of these explains:\n" + text();
+}
+
 std::string History::text() const {
   std::string out;
   for (const Call& call : calls_) {
@@ -220,6 +267,7 @@ std::string History::text() const {
            std::to_string(call.thread) + ": " + testing::describe(call.op);
     if (!call.pending()) out += call.result ? " -> yes" : " -> no";
     if (call.value) out += ", " + printable(*call.value);
+    for (const auto& value : call.values) out += " " + describe(value) + ";";
     out += "\n";
   }
   return out;

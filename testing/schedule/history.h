@@ -4,6 +4,8 @@
 //   between its call and its return. After a crash every returned operation is present, and each
 //   other one wholly or not at all. Linearizability is local (Herlihy, Wing 1990): each key is
 //   judged by itself, by trying all orders of its few operations.
+// TOGETHER  Reads of several keys at one moment concern these keys at once. Then all orders of all
+//   operations are tried, on a model of all keys.
 // VERSIONS  A tag concerns all keys at once. Then all orders of all operations are tried on a
 //   VersionModel.
 // SCANS  A scan is many operations: each delivered entry is a lookup that returned when it was
@@ -32,7 +34,8 @@ class History {
     std::uint64_t called = 0;
     std::uint64_t returned = kNever;
     bool result = false;
-    std::optional<std::string> value;  // from a lookup that found the key
+    std::optional<std::string> value;                     // from a lookup that found the key
+    std::vector<std::optional<std::string>> values = {};  // from OpKind::together
 
     bool pending() const { return returned == kNever; }
   };
@@ -44,6 +47,7 @@ class History {
   void reset(VersionModel before);
   std::size_t call(std::uint32_t thread, const Op& op);
   void returned(std::size_t call, bool result, std::optional<std::string> value = {});
+  void returned(std::size_t call, std::vector<std::optional<std::string>> values);
   // `bound`: the first key or, backwards, the key before which the scan begins.
   std::size_t scan_call(std::uint32_t thread, bool reverse, const std::string& bound);
   void scan_deliver(std::size_t scan, const std::string& key, const std::string& value);
@@ -77,6 +81,8 @@ class History {
   };
   void mix(std::uint64_t what, std::string_view text);
   bool explained(std::uint32_t done, const VersionModel& model, const Model& content) const;
+  bool explained(std::uint32_t done, const Model& model, const Model& content) const;
+  std::string unexplained(const Model& content) const;
 
   Model before_;
   std::optional<VersionModel> versions_;

@@ -319,6 +319,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
   if (op.kind == OpKind::scan || op.kind == OpKind::scan_back) return scan(thread, op);
   if (op.kind == OpKind::iterate || op.kind == OpKind::iterate_back) return iterate(thread, op);
   if (op.kind == OpKind::many) return write_many(thread, op);
+  if (op.kind == OpKind::together) return read_together(thread, op);
   const std::size_t call = history_.call(thread, op);
   if (op.kind == OpKind::find || (subject_->versions() && op.kind >= OpKind::tag)) {
     std::string value;
@@ -346,6 +347,14 @@ void Interleaver::write_many(std::uint32_t thread, const Op& op) {
   const Status s = subject_->write_many(
       op.parts, [&](std::size_t i, bool result) { history_.returned(calls[i], result); });
   if (!s.ok()) broken_ = describe(op) + ": " + std::string(s.message());
+}
+
+void Interleaver::read_together(std::uint32_t thread, const Op& op) {
+  const std::size_t call = history_.call(thread, op);
+  std::vector<std::optional<std::string>> values(op.parts.size());
+  const Status s = subject_->read_together(op.parts, values);
+  if (!s.ok()) broken_ = describe(op) + ": " + std::string(s.message());
+  if (s.ok()) history_.returned(call, std::move(values));
 }
 
 void Interleaver::scan(std::uint32_t thread, const Op& op) {

@@ -49,6 +49,8 @@ inline Op reopen() { return {OpKind::reopen, {}, {}}; }
 
 inline Op many(Ops parts) { return {.kind = OpKind::many, .parts = std::move(parts)}; }
 
+inline Op together(Ops parts) { return {.kind = OpKind::together, .parts = std::move(parts)}; }
+
 inline Ops with(Ops ops, const Ops& more) {
   ops.insert(ops.end(), more.begin(), more.end());
   return ops;

@@ -52,24 +52,42 @@ constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};
 
 TEST_F(HeapAssertions, TheEpochMovesBesideAPin) {
   EXPECT_VIOLATES("epoch.I1", {
-    auto* slot = epochs().pin();
+    auto* slot = epochs().pin<false>();
     slot->pinned.store(0);  // the advancer does not see it
     epochs().drain_all();
     epochs().unpin(slot);
   });
 }
 
+// The holder of the gate does not see the mutation, and does not wait for it.
+TEST_F(HeapAssertions, AMutationBehindAClosedGate) {
+  EXPECT_VIOLATES("gate.G1", {
+    MutationGuard<SimPlatform> guard(epochs());
+    (void)guard.passes_gate();
+    SimPlatform::world().thread = 1;
+    epochs().gate().close();
+    SimPlatform::world().thread = 0;
+  });
+}
+
+TEST_F(HeapAssertions, WaitsAtTheGateInAGuard) {
+  EXPECT_VIOLATES("gate.G2", {
+    const EpochGuard<SimPlatform> guard(epochs());
+    Gate<SimPlatform>::Waiting(epochs().gate()).wait();
+  });
+}
+
 TEST_F(HeapAssertions, AnEpochThatWasNotYet) {
   EXPECT_VIOLATES("epoch.I2", {
-    auto* slot = epochs().pin();
-    slot->pinned.store((epochs().epoch() + 1) << 1 | 1);
+    auto* slot = epochs().pin<false>();
+    slot->pinned.store((epochs().epoch() + 1) << 2 | 1);
     epochs().retire(kNothing, nullptr, 0);
   });
 }
 
 TEST_F(HeapAssertions, LimboOutOfOrder) {
   EXPECT_VIOLATES("epoch.I2", {
-    auto* slot = epochs().pin();
+    auto* slot = epochs().pin<false>();
     epochs().retire(kNothing, nullptr, 0);
     epochs().retire(kNothing, nullptr, 1);
     --slot->limbo[1].epoch;

@@ -465,6 +465,21 @@ TEST(Housekeeping, CompactGivesSpaceBack) {
   EXPECT_EQ(must(again.compact()), 0U) << "the space was given back before";
 }
 
+TEST(Housekeeping, ReadBatchNeedsAnOpenPool) {
+  TempPath path;
+  Pool pool = open_pool(path, small_pool());
+  fill_pool(pool);
+  bool called = false;
+  EXPECT_TRUE(pool.read_batch([&] { called = wrong_content(pool).empty(); }).ok());
+  EXPECT_TRUE(called);
+  must(pool.close());
+  EXPECT_EQ(pool.read_batch([&] { called = false; }).code(), StatusCode::invalid_argument);
+  EXPECT_TRUE(called) << "called in a closed pool";
+  Pool reader = open_pool(path, {.mode = OpenMode::read_only});
+  EXPECT_TRUE(reader.read_batch([&] { called = wrong_content(reader).empty(); }).ok());
+  EXPECT_TRUE(called);
+}
+
 TEST(Housekeeping, MovedPoolsStayOpen) {
   TempPath path, other("other");
   Pool first = open_pool(path, small_pool());

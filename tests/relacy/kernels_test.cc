@@ -209,6 +209,46 @@ struct EpochLate : OneRetired<EpochLate> {
   }
 };
 
+// --- the gate: mutations beside a thread that keeps them out (gate.h) ---
+
+struct GateBesideMutations : rl::test_suite<GateBesideMutations, 2> {
+  P platform;
+  std::optional<EpochDomain<P>> epochs;
+  rl::var<int> value;  // no data race: a reader sees no store under way
+
+  void before() {
+    P::begin(2);
+    epochs.emplace(platform);
+    {
+      const EpochGuard<P> makes_the_slots(*epochs);
+    }
+    value(RL_INFO) = 0;
+  }
+  void after() { epochs.reset(); }
+  // Thread 0 closes the gate, 1 mutates.
+  void thread(unsigned index) {
+    if (index == 0) {
+      const GateHold<P> hold(*epochs);
+      const int before = value(RL_INFO);
+      P::stall();
+      RL_ASSERT(value(RL_INFO) == before);
+    } else if (index == 1) {
+      for (int i = 0; i < 2;) {
+        {
+          MutationGuard<P> guard(*epochs);
+          if (guard.passes_gate() || P::planted.recheck) {
+            P::stall();
+            value(RL_INFO) = ++i;
+            continue;
+          }
+        }
+        Gate<P>::Waiting(epochs->gate()).wait();
+      }
+    }
+    P::leave();
+  }
+};
+
 // --- the swap of an index cache (ordered/caches.h: cache_start, and the end of rebuild_cache) ---
 
 struct CacheSwap : rl::test_suite<CacheSwap, 2> {
@@ -510,6 +550,12 @@ TEST(Relacy, G6_EpochsPinAndAdvance) {
 
 // With a grace period of two epochs it fails.
 TEST(Relacy, G6_EpochOfALateReader) { expect_right<EpochLate>(20'000); }
+
+TEST(Relacy, GateBesideMutations) {
+  expect_right<GateBesideMutations>(10'000);
+  expect_red<GateBesideMutations>("a heavy fence that is none", {.heavy_fence = true});
+  expect_red<GateBesideMutations>("a mutation that does not ask", {.recheck = true});
+}
 
 TEST(Relacy, W2_TagBesideAWrite) {
   expect_right<TagBesideAWrite>(20'000);

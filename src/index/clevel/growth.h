@@ -31,7 +31,7 @@ class Growth : public Lookup<T> {
 
  protected:
   using Base::Base;
-  using Base::begin_mutation, Base::context_, Base::levels, Base::levels_, Base::persist,
+  using Base::begin_change, Base::context_, Base::levels, Base::levels_, Base::persist,
       Base::rehash_, Base::resize_latch_, Base::root_, Base::stripes_, Base::verified,
       Base::with_room;
 
@@ -309,7 +309,7 @@ class Growth : public Lookup<T> {
   // the new levels would take more than half the room.
   [[gnu::noinline]] Expected<bool> shrink() {
     EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
+    if (Status s = begin_change(guard, true); !s.ok()) return fail(std::move(s));
     const LatchGuard growing(grow_latch_);
     const LevelList& list = levels();
     if (list.growing() || !verified()) return false;

@@ -22,7 +22,7 @@ class Write : public Rehash<T> {
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = validate(key); !s.ok()) return fail(std::move(s));
     context_.background.help();
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const Probe probe = probe_of(key);
     prefetch(probe);
@@ -217,7 +217,7 @@ class Write : public Rehash<T> {
   [[gnu::always_inline]] Expected<bool> write_once(const detail::Key& key,
                                                    const detail::Value& value,
                                                    const detail::Value* expected) {
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     const bool needs_space = adds(kMode) || bytes_values_;
     if (Status s = begin_mutation(guard, needs_space); !s.ok()) return fail(std::move(s));
     const Probe probe = probe_of(key);

@@ -54,8 +54,9 @@ class Drainer : public Movement<T> {
       // A batch may have failed in a poisoned pool, and then the drain never ends.
       if (context_.platform.poisoned()) return context_.platform.failure();
       {
-        EpochGuard<P> guard(context_.epochs);
+        MutationGuard<P> guard(context_.epochs);
         if (!guard.ok()) return StatusCode::out_of_memory;
+        if (!guard.passes_gate()) return Base::kGateClosed;
         const View<T>& view = *current();
         if (view.generation != generation) return {};
         const bool scan = scans_.load(std::memory_order_seq_cst) != 0;
@@ -64,11 +65,11 @@ class Drainer : public Movement<T> {
                  : view.drain != Drain::bottom) {
           return grow(generation);
         }
+        Status failure;
+        // An insert does not wait for space. The background does.
+        if (drain_some(1, failure) == Step::blocked) context_.background.wake(work_);
+        if (!failure.ok()) return failure;
       }
-      Status failure;
-      // An insert does not wait for space. The background does.
-      if (drain_some(1, failure) == Step::blocked) context_.background.wake(work_);
-      if (!failure.ok()) return failure;
       if (!helped) return {};
     }
   }
@@ -78,6 +79,8 @@ class Drainer : public Movement<T> {
   // would have to do a batch. Two batches by one of the 64 inserts that look catch up.
   void keep_pace() {
     if (!lags_.exchange(false, std::memory_order_relaxed)) return;
+    MutationGuard<P> guard(context_.epochs);
+    if (!guard.ok() || !guard.passes_gate()) return;
     Status failure;
     if (drain_some(2, failure) == Step::blocked) context_.background.wake(work_);
   }

@@ -20,7 +20,7 @@ class Expansion : public Shrink<T> {
   // Begins an expansion at any load. For benchmarks. Errors: those of an insert.
   Status expand() {
     EpochGuard<P> guard(context_.epochs);
-    if (Status s = this->begin_mutation(guard, true); !s.ok()) return s;
+    if (Status s = this->begin_change(guard, true); !s.ok()) return s;
     return grow(current()->generation);
   }
 

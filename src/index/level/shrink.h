@@ -13,7 +13,7 @@ class Shrink : public Levels<T> {
  protected:
   using Base = Levels<T>;
   using P = typename T::Platform;
-  using Base::at_expansion_, Base::begin_mutation, Base::context_, Base::current, Base::publish,
+  using Base::at_expansion_, Base::begin_change, Base::context_, Base::current, Base::publish,
       Base::resize_latch_, Base::resizes_, Base::root_, Base::wants_shrink_, Base::work_;
 
  public:
@@ -66,7 +66,7 @@ class Shrink : public Levels<T> {
   // Begins a shrink to half the slots if at most `load` tenths of them will be full then.
   [[gnu::noinline]] Expected<bool> shrink(std::uint64_t load) {
     EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
+    if (Status s = begin_change(guard, true); !s.ok()) return fail(std::move(s));
     LatchGuard latch(resize_latch_);
     View<T>& view = *current();
     if (view.drain != Drain::none || is_smallest(view)) return false;

@@ -53,7 +53,7 @@ class Write : public Replace<T> {
     if (Status s = takes(key); !s.ok()) return fail(std::move(s));
     context_.background.help();
     P& platform = context_.platform;
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key, seeds_);
     Locks<T> locks;
@@ -129,7 +129,7 @@ class Write : public Replace<T> {
   [[gnu::always_inline]] Expected<bool> write_once(const Probe& probe, const detail::Value& value,
                                                    const detail::Value* expected, bool helped,
                                                    std::uint64_t& no_room) {
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     Fresh fresh;
     Made made =

@@ -25,7 +25,7 @@ class Write : public Structure<T> {
 
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = validate(key); !s.ok()) return fail(std::move(s));
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key);
     if constexpr (!kBytes) {
@@ -217,7 +217,7 @@ class Write : public Structure<T> {
   [[gnu::always_inline]] Expected<bool> write_once(const detail::Key& key,
                                                    const detail::Value& value,
                                                    const detail::Value* expected) {
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key);
     if constexpr (!kBytes) {

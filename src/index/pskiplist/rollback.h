@@ -82,6 +82,22 @@ class Rollback : public Trim<T> {
     }
     return {};
   }
+  // All stores are made in guards: a seal waits for threads that are in one (pool.S1).
+  [[gnu::noinline]] Status begin_rollback(std::uint64_t version, std::uint64_t open) {
+    MutationGuard<P> guard(context_.epochs);
+    if (Status s = begin_mutation(guard, false); !s.ok()) return s;
+    if (Status s = may_roll_back(version, open); !s.ok()) return s;
+    // Later versions read as this one from now on, and none of them is written again.
+    if (open > limit_.load(std::memory_order_acquire)) {
+      if (Status s = extend_limit(open); !s.ok()) return s;
+    }
+    if (Status s = set_rollback(version, open); !s.ok()) return s;  // PP(rollback)
+    PERDURE_ASSERT(
+        P, "pskiplist.I7",
+        context_.platform.persisted(&root_->rollback_from, 2 * sizeof(root_->rollback_to)));
+    PERDURE_ASSERT(P, "pskiplist.I8", open <= limit_.load(std::memory_order_relaxed));
+    return {};
+  }
   // Makes the node agree with its history. A key without entries leaves the map.
   [[gnu::noinline]] void roll_back_node(std::uint64_t offset) {
     const Slot& slot = slot_at(offset);
@@ -96,24 +112,10 @@ class Rollback : public Trim<T> {
   }
 
  public:
-  // All stores are made in guards: a seal waits for threads that are in one (pool.S1).
   Status rollback(std::uint64_t version) override {
     LatchGuard trimming(trim_latch_);
     const std::uint64_t open = clock();
-    {
-      EpochGuard<P> guard(context_.epochs);
-      if (Status s = begin_mutation(guard, false); !s.ok()) return s;
-      if (Status s = may_roll_back(version, open); !s.ok()) return s;
-      // Later versions read as this one from now on, and none of them is written again.
-      if (open > limit_.load(std::memory_order_acquire)) {
-        if (Status s = extend_limit(open); !s.ok()) return s;
-      }
-      if (Status s = set_rollback(version, open); !s.ok()) return s;  // PP(rollback)
-      PERDURE_ASSERT(
-          P, "pskiplist.I7",
-          context_.platform.persisted(&root_->rollback_from, 2 * sizeof(root_->rollback_to)));
-      PERDURE_ASSERT(P, "pskiplist.I8", open <= limit_.load(std::memory_order_relaxed));
-    }
+    if (Status s = this->at_gate([&] { return begin_rollback(version, open); }); !s.ok()) return s;
     for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
       EpochGuard<P> guard(context_.epochs);
       if (!guard.ok()) return StatusCode::out_of_memory;

@@ -161,49 +161,60 @@ class Trim : public Write<T> {
   // Block after block of the chain, with a guard for each. So freed memory can be used meanwhile,
   // also for the copies that trim itself makes.
   Expected<std::uint64_t> trim(std::uint64_t version) override {
-    P& platform = context_.platform;
     LatchGuard trimming(trim_latch_);
     std::uint64_t horizon = version;
-    {
-      EpochGuard<P> guard(context_.epochs);
-      if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
-      LatchGuard pins(pin_latch_);
-      if (version > clock()) {
-        return fail(StatusCode::invalid_argument,
-                    "version %llu does not exist yet; versions that exist: %llu to %llu",
-                    static_cast<unsigned long long>(version),
-                    static_cast<unsigned long long>(horizon_.load(std::memory_order_relaxed)),
-                    static_cast<unsigned long long>(clock()));
-      }
-      for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
-        horizon = std::min(horizon, pin->version);
-      }
-      // pskiplist.I6: durable before a reader is refused, and known before the first entry goes.
-      horizon = std::max(horizon, horizon_.load(std::memory_order_relaxed));
-      Status s = store_durably(root_->horizon, horizon, "pskiplist.trim.horizon"_site);
-      if (!s.ok()) return fail(std::move(s));
-      PERDURE_ASSERT(P, "pskiplist.I6",
-                     platform.persisted(&root_->horizon, sizeof(root_->horizon)));
-      horizon_.store(horizon, std::memory_order_seq_cst);
-    }
+    Status s = this->at_gate([&] { return raise_horizon(version, horizon); });
+    if (!s.ok()) return fail(std::move(s));
     for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
       Progress progress{.horizon = horizon};
-      {
-        EpochGuard<P> guard(context_.epochs);
-        if (!guard.ok()) return fail(StatusCode::out_of_memory);
-        const std::uint64_t block = chain_.offset_of(number);
-        for (std::uint32_t i = 0; block != 0 && i < Chain::kSlots; ++i) {
-          Status s = trim_slot(Chain::slot_in(block, i), progress);
-          if (!s.ok()) return fail(std::move(s));
-        }
-      }
+      s = this->at_gate([&] { return trim_block(number, progress); });
+      if (!s.ok()) return fail(std::move(s));
       if (!progress.short_of_room) continue;
       context_.epochs.drain_all();
       context_.heap.reclaim();
     }
     reserve_.room();
-    if (platform.poisoned()) return fail(platform.failure());  // slots in lost pages were skipped
+    // Slots in lost pages were skipped.
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
     return horizon;
+  }
+
+ private:
+  // `horizon`: gets the first version that remains.
+  [[gnu::noinline]] Status raise_horizon(std::uint64_t version, std::uint64_t& horizon) {
+    MutationGuard<P> guard(context_.epochs);
+    if (Status s = begin_mutation(guard, false); !s.ok()) return s;
+    LatchGuard pins(pin_latch_);
+    if (version > clock()) {
+      return Status::format(
+          StatusCode::invalid_argument,
+          "version %llu does not exist yet; versions that exist: %llu to %llu",
+          static_cast<unsigned long long>(version),
+          static_cast<unsigned long long>(horizon_.load(std::memory_order_relaxed)),
+          static_cast<unsigned long long>(clock()));
+    }
+    horizon = version;
+    for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
+      horizon = std::min(horizon, pin->version);
+    }
+    // pskiplist.I6: durable before a reader is refused, and known before the first entry goes.
+    horizon = std::max(horizon, horizon_.load(std::memory_order_relaxed));
+    Status s = store_durably(root_->horizon, horizon, "pskiplist.trim.horizon"_site);
+    if (!s.ok()) return s;
+    PERDURE_ASSERT(P, "pskiplist.I6",
+                   context_.platform.persisted(&root_->horizon, sizeof(root_->horizon)));
+    horizon_.store(horizon, std::memory_order_seq_cst);
+    return {};
+  }
+  [[gnu::noinline]] Status trim_block(std::uint32_t number, Progress& progress) {
+    MutationGuard<P> guard(context_.epochs);
+    if (!guard.ok()) return StatusCode::out_of_memory;
+    if (!guard.passes_gate()) return Base::kGateClosed;
+    const std::uint64_t block = chain_.offset_of(number);
+    for (std::uint32_t i = 0; block != 0 && i < Chain::kSlots; ++i) {
+      if (Status s = trim_slot(Chain::slot_in(block, i), progress); !s.ok()) return s;
+    }
+    return {};
   }
 };
 

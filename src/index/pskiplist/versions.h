@@ -39,10 +39,8 @@ class Versions : public Scan<T> {
     limit_.store(limit, std::memory_order_release);
     return {};
   }
-
- public:
-  Expected<std::uint64_t> tag() override {
-    EpochGuard<P> guard(context_.epochs);
+  [[gnu::noinline]] Expected<std::uint64_t> tag_once() {
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     for (std::uint64_t version = clock();;) {
       if (version >= kLastVersion) return fail(StatusCode::pool_full, "no version is left");
@@ -55,6 +53,11 @@ class Versions : public Scan<T> {
         return version;
       }
     }
+  }
+
+ public:
+  Expected<std::uint64_t> tag() override {
+    return this->at_gate([&] { return tag_once(); });
   }
   detail::VersionRange versions() override {
     return {horizon_.load(std::memory_order_seq_cst), clock() - 1};

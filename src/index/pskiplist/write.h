@@ -78,7 +78,7 @@ class Write : public Mutation<T> {
   template <Mode kMode>
   [[gnu::noinline]] Expected<bool> write_once(const Probe& probe, const detail::Value& value,
                                               const detail::Value* expected) {
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     Fresh fresh;
     std::uint32_t number = !adds(kMode)            ? directory_.find(probe)
@@ -213,7 +213,7 @@ class Write : public Mutation<T> {
   [[gnu::noinline]] Expected<bool> erase_once(const Probe& probe, const detail::Value* expected,
                                               bool full) {
     P& platform = context_.platform;
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const std::uint32_t number = find_with_slot(probe);
     if (number == 0) return absent();

@@ -17,7 +17,7 @@ class Write : public Towers<T> {
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = this->validate(key); !s.ok()) return fail(std::move(s));
     context_.background.help();
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = this->begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     P& platform = context_.platform;
     const Probe probe = Codec::probe(key);
@@ -265,7 +265,7 @@ class Write : public Towers<T> {
                                                    const detail::Value& value,
                                                    const detail::Value* expected,
                                                    std::uint32_t most) {
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = this->begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key);
     Path path;

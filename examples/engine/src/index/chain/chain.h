@@ -187,7 +187,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   // --- Index ---
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = Base::validate(key); !s.ok()) return fail(std::move(s));
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = Base::begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const Bytes bytes = of(key);
     const std::uint64_t bucket = bucket_of(bytes.view());
@@ -291,7 +291,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   template <Mode kMode>
   Expected<bool> write_once(const detail::Key& key, const detail::Value& value,
                             const detail::Value* expected) {
-    EpochGuard<P> guard(context_.epochs);
+    MutationGuard<P> guard(context_.epochs);
     if (Status s = Base::begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     const Bytes bytes = of(key);
     const std::uint64_t bucket = bucket_of(bytes.view());

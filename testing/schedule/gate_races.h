@@ -1,0 +1,33 @@
+// Scenarios of reads together, which close the gate for mutations (reclaim/gate.h). Every engine
+// has them, over its own subjects. A mutation that passes the closed gate, or one that the reader
+// does not wait for, shows as a state that never was.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "testing/schedule/race_ops.h"
+#include "testing/schedule/races.h"
+
+namespace perdure::testing {
+
+inline void add_together(RaceList& races, const SubjectFactory& subjects, std::uint32_t thin,
+                         const EnumerationLimits& limits) {
+  const auto add = [&](const char* name, std::vector<Ops> threads) {
+    races.push_back({.name = std::string("Together_") + name,
+                     .subjects = subjects,
+                     .setup = {insert(5, 1), insert(7, 1)},
+                     .threads = std::move(threads),
+                     .thin = thin,
+                     .limits = limits});
+  };
+  const Op both = together({find(5), find(7)});
+  add("BesideTwoUpdates", {{both}, {update(5, 2), update(7, 2)}});
+  add("BesideTwoUpdatesTheOtherWay", {{both}, {update(7, 2), update(5, 2)}});
+  add("BesideAnInsertAndAnErase", {{together({find(6), find(7)})}, {insert(6, 2), erase(7)}});
+  add("BesideMany", {{both}, {many({update(5, 2), erase(7)})}});
+  add("Twice", {{both, upsert(5, 3)}, {update(5, 2), together({find(7), find(5)})}});
+  add("BesideTwoWriters", {{both}, {update(5, 2)}, {update(7, 2), find(5)}});
+}
+
+}  // namespace perdure::testing
