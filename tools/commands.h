@@ -26,7 +26,7 @@ enum ExitStatus : int {
 
 using Action = std::function<int()>;
 
-void register_pool_commands(CLI::App& app, Action& action);     // create drop sync compact check
+void register_pool_commands(CLI::App& app, Action& action);     // create resize drop sync ..
 void register_inspect_commands(CLI::App& app, Action& action);  // info list stats
 void register_entry_commands(CLI::App& app, Action& action);    // put get del
 void register_scan_commands(CLI::App& app, Action& action);     // scan dump
@@ -73,7 +73,8 @@ void add_layout(CLI::App& command, PoolArguments& arguments);
 void require_layout_fits(const PoolArguments& arguments);
 // Options of every command that opens a pool: threads and --verbose.
 void add_opening(CLI::App& command, PoolArguments& arguments);
-void add_max_size(CLI::App& command, PoolArguments& arguments);
+// Of a new pool, unless `help` says what else.
+CLI::Option* add_max_size(CLI::App& command, PoolArguments& arguments, const char* help = nullptr);
 void add_types(CLI::App& command, PoolArguments& arguments);
 // For a command that only reads. Refuses --durability, which would change the mode of the pool.
 void add_read_only(CLI::App& command, PoolArguments& arguments);
@@ -101,8 +102,8 @@ enum class Access : std::uint8_t {
 
 Expected<Pool> open_pool(const PoolArguments& arguments, Access access,
                          bool accept_untrusted = false);
-// ok unless the pool exists and --max-size is not its maximum, which only its creation sets. For a
-// command that creates an absent pool.
+// ok unless the pool exists and --max-size is not its maximum. For a command that creates an absent
+// pool.
 // Errors: invalid_argument.
 Status require_max_size(const PoolArguments& arguments);
 // Describes the map that the arguments create.

@@ -44,7 +44,7 @@ std::string_view advice(StatusCode code) {
     case StatusCode::untrusted:
       return "perdure check PATH --accept, or restore a copy";
     case StatusCode::pool_full:
-      return "delete entries, or make a pool with a larger --max-size";
+      return "delete entries, or raise the maximum with perdure resize";
     case StatusCode::out_of_memory:
       return "free some memory and try again";
     case StatusCode::io:
@@ -114,15 +114,17 @@ void add_durability(CLI::App& command, PoolArguments& arguments) {
       ->type_name("D");
 }
 
-void add_max_size(CLI::App& command, PoolArguments& arguments) {
-  add_parsed(
-      command, "--max-size", arguments.max_size,
-      [](const std::string& text) {
-        const auto size = parse_size(text);
-        return size >= kMinPoolSize && size <= kMaxPoolSize ? size : std::nullopt;
-      },
-      "a size from 1M to 4T, such as 512M (suffixes K, M, G, T)",
-      "the size that a new pool may grow to, with K, M, G or T (default: 64G)")
+CLI::Option* add_max_size(CLI::App& command, PoolArguments& arguments, const char* help) {
+  if (help == nullptr) {
+    help = "the size that a new pool may grow to, with K, M, G or T (default: 64G)";
+  }
+  return add_parsed(
+             command, "--max-size", arguments.max_size,
+             [](const std::string& text) {
+               const auto size = parse_size(text);
+               return size >= kMinPoolSize && size <= kMaxPoolSize ? size : std::nullopt;
+             },
+             "a size from 1M to 4T, such as 512M (suffixes K, M, G, T)", help)
       ->type_name("SIZE");
 }
 
@@ -324,8 +326,8 @@ Status require_max_size(const PoolArguments& arguments) {
   if (*arguments.max_size / info->extent_bytes * info->extent_bytes == info->max_bytes) return {};
   return Status::format(
       StatusCode::invalid_argument,
-      "its maximum is %llu bytes, fixed at creation, not the %llu of --max-size; leave out "
-      "--max-size, or dump its maps and load them into a new pool",
+      "its maximum is %llu bytes, not the %llu of --max-size; leave out --max-size, or raise the "
+      "maximum with perdure resize",
       static_cast<unsigned long long>(info->max_bytes),
       static_cast<unsigned long long>(*arguments.max_size));
 }

@@ -1,4 +1,4 @@
-// create, drop, sync, compact, check: commands on a whole pool.
+// create, resize, drop, sync, compact, check: commands on a whole pool.
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +43,25 @@ int run_create(const PoolArguments& arguments) {
     fmt::print("created {}: map '{}', durability {} on {}, at most {}\n", arguments.path,
                arguments.map, durability_name(info->durability), medium_name(info->medium),
                human_bytes(info->max_bytes));
+  }
+  return exit_done;
+}
+
+int run_resize(const PoolArguments& arguments) {
+  const auto before = Pool::inspect(arguments.path);
+  const Status resized = Pool::resize(arguments.path, *arguments.max_size);
+  if (!resized.ok()) return report_entry(arguments, resized);
+  const auto after = Pool::inspect(arguments.path);
+  if (!before || !after) {
+    return report(arguments.path, before ? after.error() : before.error());
+  }
+  if (arguments.json) {
+    print_json({{"path", arguments.path},
+                {"old_max_bytes", before->max_bytes},
+                {"max_bytes", after->max_bytes}});
+  } else {
+    fmt::print("resized {}: at most {}, before {}\n", arguments.path, human_bytes(after->max_bytes),
+               human_bytes(before->max_bytes));
   }
   return exit_done;
 }
@@ -202,6 +221,25 @@ EXAMPLES
   });
 }
 
+void register_resize(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<PoolArguments>();
+  CLI::App* command = app.add_subcommand("resize", "raise the size that a pool may grow to");
+  add_path(*command, *arguments);
+  add_max_size(*command, *arguments,
+               "the new size that the pool may grow to, with K, M, G or T; more than before")
+      ->required();
+  add_json(*command, *arguments);
+  command->footer(R"(
+No process may have the pool open. Nothing is moved, and no disk space is taken: the file grows when
+entries need it. A crash leaves the old size or the new one. A pool cannot be made smaller. A build
+of perdure that does not have this command refuses the pool afterwards.
+
+EXAMPLES
+  perdure resize inventory.perdure --max-size 256G
+  perdure resize inventory.perdure --max-size 256G --json)");
+  command->callback([&action, arguments] { action = [=] { return run_resize(*arguments); }; });
+}
+
 void register_check(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<CheckArguments>();
   CLI::App* command = app.add_subcommand("check", "verify the structure of a pool, or all of it");
@@ -238,6 +276,7 @@ EXAMPLES
 
 void register_pool_commands(CLI::App& app, Action& action) {
   register_create(app, action);
+  register_resize(app, action);
   const auto add = [&](const char* name, const char* help, const char* footer,
                        int (*run)(const PoolArguments&)) {
     auto arguments = std::make_shared<PoolArguments>();

@@ -82,7 +82,7 @@ struct PoolOptions {
   // So a service that needs `power` states it at every open. An open that enters `power` first
   // syncs the file.
   Durability durability = Durability::automatic;
-  std::uint64_t max_size = 64_GiB;  // bytes that the file may grow to; fixed at creation
+  std::uint64_t max_size = 64_GiB;  // bytes that a new pool may grow to; Pool::resize raises it
   // Called with one line for an operator, which begins with the file's path. Null: no log. No
   // lookup calls it, and no mutation unless something unusual happens. Any thread may call it,
   // several at once, with locks of the pool held. So it must return soon, must not call into the

@@ -59,6 +59,23 @@ class Pool {
   // Errors: not_found, io, corruption, unsupported_format, out_of_memory.
   static Expected<PoolInfo> inspect(std::string_view path);
 
+  // Raises the maximum of the pool in the file `path` to `max_size` bytes, rounded down to whole
+  // extents (PoolInfo::extent_bytes), in one step: opens the file, raises, closes. No process may
+  // have the pool open. It moves no data, takes no disk space, and opens no map: a pool that its
+  // owner did not close stays so, and its next open recovers it. The file grows on demand, as
+  // before. Reserves max_size bytes of address space, and so does every later open.
+  // Durable in every durability mode when it returns. After a crash in the middle the pool has the
+  // old maximum or the new one, and is otherwise unchanged. O(extents of the file).
+  // Afterwards a build from before the call existed refuses the pool (unsupported_format). The call
+  // works at least 8 times; from then on each that would need another extent table fails.
+  // Errors: invalid_argument (max_size is not larger than the present maximum, or larger than
+  // kMaxPoolSize, or adds less than its extent table takes); not_found; busy; untrusted;
+  // corruption (header, root directory or extent table); unsupported_format; unsupported (no
+  // further extent table, or the medium cannot give the pool's durability); io (also of a file
+  // without write permission); out_of_memory (address space); poisoned (the write-back of the
+  // header failed: the pool has the old maximum or the new one).
+  static Status resize(std::string_view path, std::uint64_t max_size);
+
   Pool(Pool&&) noexcept;
   Pool& operator=(Pool&&) noexcept;
   ~Pool();  // closes with the default CloseOptions; cannot report an error, close() can

@@ -22,36 +22,36 @@ class Growth : public Roots<P> {
     LatchGuard guard(latch_);
     this->unseal();
     PERDURE_ASSERT(P, "pool.I4", this->is_dirty());
+    const HeapGeometry geometry = geometry_of(header_);
     const std::uint64_t now = extents_in(header_.file_bytes);
-    const std::uint64_t max = extents_in(header_.max_bytes);
-    if (extents > max - now) {
+    const std::uint64_t most = geometry.blocks_between(now, geometry.max_extents);
+    if (extents > most) {
       return refuse_growth(
           Status::format(StatusCode::pool_full,
-                         "the pool is full: %llu of %llu bytes; erase entries, or load into a pool "
-                         "with a larger max_size",
+                         "the pool is full: %llu of %llu bytes; erase entries, or close it and "
+                         "raise its maximum with `perdure resize`",
                          static_cast<unsigned long long>(header_.file_bytes),
                          static_cast<unsigned long long>(header_.max_bytes)));
     }
-    std::uint64_t want = std::min(std::max(extents, growth_of(now)), max - now);
+    std::uint64_t want =
+        std::min(std::max(extents, growth_of(geometry.blocks_between(0, now))), most);
+    std::uint64_t end = 0;
     for (;;) {
-      const std::uint64_t table_begin = header_.table_offset + now * 8;
-      Status s =
-          storage_.allocate(table_begin / kPage * kPage,
-                            align_up(table_begin + want * 8, kPage) - table_begin / kPage * kPage);
-      if (s.ok()) s = storage_.allocate(header_.file_bytes, want * header_.extent_bytes);
+      end = geometry.end_of(now, want);
+      Status s = allocate_extents(geometry, now, end);
       if (s.ok()) break;
       if (s == StatusCode::poisoned) platform_.poison();  // the file lacks what the pool has
       if (want == extents || s != StatusCode::pool_full) return refuse_growth(std::move(s));
       want = extents;  // the medium is nearly full: ask for no more than is needed
     }
-    const std::uint64_t bytes = header_.file_bytes + want * header_.extent_bytes;
+    const std::uint64_t bytes = geometry.offset_of(end);
     PERDURE_ASSERT(P, "pool.I2", bytes <= storage_.size());
     if (platform_.durable()) {  // the new length must not be lost after the header names it
       if (Status s = this->sync_storage(header_.file_bytes, bytes - header_.file_bytes); !s.ok()) {
         return fail(std::move(s));
       }
     }
-    if (Status s = claim_words(now, want); !s.ok()) return fail(std::move(s));
+    if (Status s = claim_words(geometry, now, end - now); !s.ok()) return fail(std::move(s));
     header_.file_bytes = bytes;
     expected_ -= std::min(expected_, want);
     if (Status s = this->write_header(false); !s.ok()) return fail(std::move(s));
@@ -70,14 +70,22 @@ class Growth : public Roots<P> {
     LatchGuard guard(latch_);
     if (!this->open_ || platform_.poisoned()) return false;
     const std::uint64_t now = extents_in(header_.file_bytes);
+    const HeapGeometry geometry = geometry_of(header_);
     const std::uint64_t want =
-        std::min(std::max(growth_of(now), expected_), extents_in(header_.max_bytes) - now);
-    const std::uint64_t begin = std::max(storage_.size(), header_.file_bytes);
-    const std::uint64_t end = header_.file_bytes + want * header_.extent_bytes;
-    if (begin >= end) return false;
-    // Pieces end at multiples: each is huge pages where the system has them.
-    const std::uint64_t piece = std::min(end, (begin / bytes + 1) * bytes) - begin;
-    return storage_.allocate(begin, piece).ok();
+        std::min(std::max(growth_of(geometry.blocks_between(0, now)), expected_),
+                 geometry.blocks_between(now, geometry.max_extents));
+    std::uint64_t begin = 0;
+    std::uint64_t piece = 0;
+    geometry.for_each_stretch(
+        now, geometry.end_of(now, want), [&](std::uint64_t first, std::uint64_t stop) {
+          const std::uint64_t from = std::max(storage_.size(), geometry.offset_of(first));
+          const std::uint64_t to = geometry.offset_of(stop);
+          if (piece != 0 || from >= to) return;
+          begin = from;
+          // Pieces end at multiples: each is huge pages where the system has them.
+          piece = std::min(to, (from / bytes + 1) * bytes) - from;
+        });
+    return piece != 0 && storage_.allocate(begin, piece).ok();
   }
 
  protected:
@@ -100,12 +108,36 @@ class Growth : public Roots<P> {
     growth_refused_ = true;
     return fail(std::move(why));
   }
+  // Gets space for the words of the extents, and for those that hold blocks. A table may lie
+  // between them, and is a hole otherwise.
+  Status allocate_extents(const HeapGeometry& geometry, std::uint64_t first, std::uint64_t end) {
+    Status s;
+    geometry.for_each_table(
+        first, end - first,
+        [&](std::uint64_t /*extent*/, std::uint64_t offset, std::uint64_t words) {
+          const std::uint64_t begin = offset / kPage * kPage;
+          if (s.ok()) s = storage_.allocate(begin, align_up(offset + words * 8, kPage) - begin);
+        });
+    geometry.for_each_stretch(first, end, [&](std::uint64_t from, std::uint64_t to) {
+      const std::uint64_t offset = geometry.offset_of(from);
+      if (s.ok()) s = storage_.allocate(offset, geometry.offset_of(to) - offset);
+    });
+    return s;
+  }
   // Words of new extents are virgin (pool.I2), with two exceptions. A header that is lost takes
   // back growth whose extents were used, and their content stays; the head of a run says how far it
   // reaches. And no open has read the words of extents that never were: a bit may have flipped in
   // one. Such extents become free, and are zeroed where zeros are relied upon.
-  [[gnu::noinline]] Status claim_words(std::uint64_t first, std::uint64_t count) {
-    const std::uint64_t offset = header_.table_offset + first * 8;
+  Status claim_words(const HeapGeometry& geometry, std::uint64_t first, std::uint64_t count) {
+    Status s;
+    geometry.for_each_table(first, count,
+                            [&](std::uint64_t extent, std::uint64_t offset, std::uint64_t words) {
+                              if (s.ok()) s = claim_words_at(offset, extent, words);
+                            });
+    return s;
+  }
+  [[gnu::noinline]] Status claim_words_at(std::uint64_t offset, std::uint64_t first,
+                                          std::uint64_t count) {
     auto* words = reinterpret_cast<std::uint64_t*>(storage_.base() + offset);
     bool wrote = false;
     for (std::uint64_t i = 0; i < count; ++i) {

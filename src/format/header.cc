@@ -73,6 +73,30 @@ bool reserved_is_zero(const layout::Header& h) {
          std::ranges::all_of(h.reserved, [](std::uint8_t byte) { return byte == 0; });
 }
 
+// Whether each table has room for its words, and each further one lies in the extents that it has
+// the words of.
+bool tables_fit(const layout::Header& h, std::uint64_t extents) {
+  // Of the table before: the extent whose word comes first, where the next table may lie, and the
+  // number of words that there is room for.
+  std::uint64_t first = 0;
+  std::uint64_t end = 1;
+  std::uint64_t words = (h.data_offset - h.table_offset) / 8;
+  bool ended = false;
+  for (const MoreTable& table : h.more_tables) {
+    if (table.extents == 0) {
+      if (table.first != 0) return false;
+      ended = true;
+      continue;
+    }
+    if (ended || table.first < end || table.first - first > words) return false;
+    first = table.first;
+    end = first + table.extents;
+    words = table.extents * (h.extent_bytes / 8);
+  }
+  const bool has_more = (h.incompatible & layout::kHasMoreTables) != 0;
+  return has_more == (first != 0) && end <= extents && extents - first <= words;
+}
+
 // A checksum proves that these are the bytes that were written, not that they make sense.
 Status check_shape(const layout::Header& h, std::uint64_t bytes) {
   const auto bad = [](const char* what) {
@@ -92,10 +116,8 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) {
       h.table_offset > h.data_offset) {
     return bad("extent table");
   }
-  const std::uint64_t extents = (h.max_bytes - h.data_offset) / e;
-  if (h.data_offset % e != 0 || h.data_offset - h.table_offset < extents * 8) {
-    return bad("data offset");
-  }
+  if (h.data_offset % e != 0) return bad("data offset");
+  if (!tables_fit(h, (h.max_bytes - h.data_offset) / e)) return bad("extent tables");
   if (h.file_bytes < h.data_offset || h.file_bytes - h.data_offset < e ||
       h.file_bytes > h.max_bytes || (h.file_bytes - h.data_offset) % e != 0) {
     return bad("file size");
@@ -211,6 +233,51 @@ Status shape_header(const PoolShape& shape, layout::Header& h) {
                           static_cast<unsigned long long>(kMinPoolSize),
                           static_cast<unsigned long long>(kMaxPoolSize));
   }
+  return {};
+}
+
+Status raise_max(std::uint64_t max_bytes, layout::Header& h) {
+  const std::uint64_t e = h.extent_bytes;
+  const std::uint64_t before = (h.max_bytes - h.data_offset) / e;
+  const std::uint64_t after = max_bytes < h.data_offset ? 0 : (max_bytes - h.data_offset) / e;
+  if (max_bytes > kMaxPoolSize) {
+    return Status::format(
+        StatusCode::invalid_argument, "max_size %llu is more than a pool can have; at most %llu",
+        static_cast<unsigned long long>(max_bytes), static_cast<unsigned long long>(kMaxPoolSize));
+  }
+  if (after <= before) {
+    return Status::format(StatusCode::invalid_argument,
+                          "max_size %llu is not larger than the present one of %llu bytes, in "
+                          "whole extents of %llu; a pool can only be made larger",
+                          static_cast<unsigned long long>(max_bytes),
+                          static_cast<unsigned long long>(h.max_bytes),
+                          static_cast<unsigned long long>(e));
+  }
+  std::size_t used = 0;
+  while (used < kMoreTables && h.more_tables[used].extents != 0) ++used;
+  const MoreTable* last = used == 0 ? nullptr : &h.more_tables[used - 1];
+  if (last == nullptr || (after - last->first) * 8 > last->extents * e) {
+    if (used == kMoreTables) {
+      return Status::format(StatusCode::unsupported,
+                            "the pool was made larger %zu times, and has no room for another "
+                            "extent table; dump its maps and load them into a new pool",
+                            used);
+    }
+    // Has room for as many extents again as the pool has then, within the largest pool. Small steps
+    // would otherwise use up all tables.
+    const std::uint64_t room = std::min(after, (kMaxPoolSize - h.data_offset) / e - before);
+    const std::uint64_t extents = (room * 8 + e - 1) / e;
+    if (after - before <= extents) {
+      return Status::format(StatusCode::invalid_argument,
+                            "max_size %llu adds no room beside the extent table that it needs, of "
+                            "%llu bytes; ask for more",
+                            static_cast<unsigned long long>(max_bytes),
+                            static_cast<unsigned long long>(extents * e));
+    }
+    h.more_tables[used] = {static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(extents)};
+    h.incompatible |= layout::kHasMoreTables;
+  }
+  h.max_bytes = h.data_offset + after * e;
   return {};
 }
 

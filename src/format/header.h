@@ -1,8 +1,10 @@
 // The pool's header: which copy counts, whether it is trusted, and its shape.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "format/layout.h"
 #include "perdure/options.h"
@@ -30,6 +32,16 @@ inline std::uint32_t root_crc(const layout::Root& root) {
 // Sizes are multiples of the system page: every part can be synced and punched on its own.
 inline std::uint64_t align_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
 
+inline HeapGeometry geometry_of(const layout::Header& header) {
+  HeapGeometry geometry{
+      .extent_bytes = header.extent_bytes,
+      .table_offset = header.table_offset,
+      .data_offset = header.data_offset,
+      .max_extents = (header.max_bytes - header.data_offset) / header.extent_bytes};
+  std::ranges::copy(header.more_tables, std::begin(geometry.more_tables));
+  return geometry;
+}
+
 // Reads the counting header of a pool of `bytes` bytes. Otherwise returns what is wrong.
 Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
                    int* copy = nullptr, bool verify = true);
@@ -39,5 +51,10 @@ bool is_copy(const layout::Header& header, const layout::Identity& here);
 const char* distrust(const layout::Header& header, const layout::Identity& here);
 // The header of a new pool. Fails if the shape is impossible.
 Status shape_header(const PoolShape& shape, layout::Header& out);
+// Raises the maximum in a header to `max_bytes`, in whole extents, and adds a table of their words
+// unless the last one has room. On an error the header is unchanged.
+// Errors: invalid_argument (not larger, too large, or no room beside the new table); unsupported
+// (all tables are in use).
+Status raise_max(std::uint64_t max_bytes, layout::Header& header);
 
 }  // namespace perdure

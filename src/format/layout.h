@@ -3,8 +3,9 @@
 //   0                header, copy A            one page
 //   4096             header, copy B            one page
 //   8192             root directory            root_slots x 64 bytes
-//   ...              extent table              one word per extent, for max_bytes
-//   data_offset      extents                   each extent_bytes long
+//   ...              extent table              one word per extent, for the first max_bytes
+//   data_offset      extents                   each extent_bytes long; after a resize, some hold
+//                                              further extent tables (heap/geometry.h)
 //
 // Only pool-relative offsets are stored, little-endian. A pool can be opened at any address.
 #pragma once
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "heap/geometry.h"
 #include "platform/identity.h"
 
 namespace perdure::layout {
@@ -27,7 +29,8 @@ inline constexpr std::uint64_t kDirectoryOffset = 2 * kHeaderBytes;
 // written as usual, and the bit is kept. A pool with an unknown incompatible bit is refused. A
 // feature is incompatible if this build would free or change its data, or not replay it.
 inline constexpr std::uint64_t kCompatibleFeatures = 0;
-inline constexpr std::uint64_t kIncompatibleFeatures = 0;
+inline constexpr std::uint64_t kHasMoreTables = 1 << 0;  // the pool was resized: see more_tables
+inline constexpr std::uint64_t kIncompatibleFeatures = kHasMoreTables;
 
 // How the last owner left the pool. On media: never renumber.
 enum class CloseState : std::uint32_t {
@@ -47,7 +50,7 @@ struct Header {
   std::uint32_t header_bytes;
   std::uint8_t uuid[16];
   std::uint64_t sequence;
-  // Shape, fixed at creation.
+  // Shape, fixed at creation; a resize raises max_bytes.
   std::uint64_t max_bytes;
   std::uint64_t extent_bytes;
   std::uint32_t root_slots;
@@ -71,8 +74,9 @@ struct Header {
   // of an older incarnation must not be taken for the present log.
   std::uint8_t log_id[16];
   std::uint64_t log_incarnation;
+  MoreTable more_tables[kMoreTables];  // of resizes, ascending; the unused ones are 0
   // All reserved bytes are zero, unless an unknown compatible bit is set: its feature may use them.
-  std::uint8_t reserved[216];
+  std::uint8_t reserved[152];
   std::uint32_t reserved2;
   std::uint32_t crc;  // CRC32C of all bytes before it
 };
@@ -85,7 +89,8 @@ static_assert(offsetof(Header, seal) == 232);
 static_assert(offsetof(Header, compatible) == 240 && offsetof(Header, incompatible) == 248);
 static_assert(offsetof(Header, batch_log) == 256);
 static_assert(offsetof(Header, log_id) == 264 && offsetof(Header, log_incarnation) == 280);
-static_assert(offsetof(Header, reserved) == 288 && offsetof(Header, reserved2) == 504);
+static_assert(offsetof(Header, more_tables) == 288);
+static_assert(offsetof(Header, reserved) == 352 && offsetof(Header, reserved2) == 504);
 static_assert(offsetof(Header, crc) == 508);
 static_assert(std::is_trivially_copyable_v<Header>);
 

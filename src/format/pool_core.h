@@ -26,6 +26,8 @@
 //               (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
+//   resize      of a pool that is not open: the header's max_bytes and tables, both copies
+//               (resize.h).
 //   close       data fenced -> storage synced -> header clean|synced, both copies: the loss of one
 //               of them takes nothing from the checksums of the other's content.
 //   sync        data fenced -> storage synced; if nothing was stored meanwhile -> header sealed,
@@ -34,19 +36,19 @@
 // RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
 //   unfinished add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
-// LAYERS  state.h, seal.h, roots.h, growth.h, recovery.h, and here create and close.
+// LAYERS  state.h, seal.h, roots.h, growth.h, recovery.h, resize.h, and here create and close.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
 
-#include "format/recovery.h"
+#include "format/resize.h"
 
 namespace perdure {
 
 template <Platform P>
-class PoolCore final : public format::Recovery<P> {
-  using Base = format::Recovery<P>;
+class PoolCore final : public format::Resize<P> {
+  using Base = format::Resize<P>;
 
  public:
   using Base::Base;

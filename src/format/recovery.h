@@ -88,13 +88,6 @@ class Recovery : public Growth<P> {
   using Base::after_kill_, Base::header_, Base::heap_, Base::open_, Base::platform_, Base::storage_,
       Base::sweep_, Base::threads_;
 
- private:
-  static Status refuse(const char* reason) {
-    return Status::format(StatusCode::untrusted,
-                          "%s; restore a copy that was made after `perdure sync FILE`, or run "
-                          "`perdure check FILE --accept` to verify what is there and serve it",
-                          reason);
-  }
   // Reads header, root directory and extent table, stores nothing, and refuses the pool.
   Status examine(const OpenRequest& request, OpenReport& report) {
     int copy = 0;
@@ -119,14 +112,8 @@ class Recovery : public Growth<P> {
             "the root directory is damaged, so a map may be missing; restore a copy");
       }
     }
-    const HeapGeometry geometry{
-        .extent_bytes = header_.extent_bytes,
-        .table_offset = header_.table_offset,
-        .data_offset = header_.data_offset,
-        .max_extents = (header_.max_bytes - header_.data_offset) / header_.extent_bytes};
-    if (Status s = heap_.attach(geometry, this->extents_in(header_.file_bytes), *this); !s.ok()) {
-      return s;
-    }
+    const std::uint64_t extents = this->extents_in(header_.file_bytes);
+    if (Status s = heap_.attach(geometry_of(header_), extents, *this); !s.ok()) return s;
     if (Status s = heap_.begin_sweep(); !s.ok()) return s;
     if (sealed && is_copy(header_, request.identity) &&
         !matches<P>(this->content_checksum(false) == header_.seal, "pool.seal.crc"_site)) {
@@ -137,6 +124,14 @@ class Recovery : public Growth<P> {
     }
     return {};
   }
+
+ private:
+  static Status refuse(const char* reason) {
+    return Status::format(StatusCode::untrusted,
+                          "%s; restore a copy that was made after `perdure sync FILE`, or run "
+                          "`perdure check FILE --accept` to verify what is there and serve it",
+                          reason);
+  }
   // X1, as page media and the maps allow it. If no map reads before it settles, only what the pool
   // itself rests on comes first.
   [[gnu::noinline]] Status write_back(const OpenRequest& request, OpenReport& report) {
@@ -146,8 +141,11 @@ class Recovery : public Growth<P> {
     platform_.flush(storage_.base(),
                     layout::kDirectoryOffset + header_.root_slots * sizeof(layout::Root),
                     "pool.settle.directory"_site);
-    platform_.flush(storage_.base() + header_.table_offset,
-                    this->extents_in(header_.file_bytes) * 8, "pool.settle.table"_site);
+    geometry_of(header_).for_each_table(
+        0, this->extents_in(header_.file_bytes),
+        [&](std::uint64_t /*extent*/, std::uint64_t offset, std::uint64_t words) {
+          platform_.flush(storage_.base() + offset, words * 8, "pool.settle.table"_site);
+        });
     if (!platform_.fence("pool.settle.table"_site)) return StatusCode::poisoned;
     return after_kill_.begin();
   }

@@ -2,6 +2,7 @@
 // and for the write of the dirty header (pool.I4).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "background/background.h"
@@ -121,7 +122,10 @@ class State : public HeapHost {
       }
     };
     range(layout::kDirectoryOffset, std::uint64_t{header_.root_slots} * sizeof(layout::Root));
-    range(header_.table_offset, extents_in(header().file_bytes) * 8);
+    const layout::Header now = header();
+    geometry_of(now).for_each_table(0, extents_in(now.file_bytes),
+                                    [&](std::uint64_t /*extent*/, std::uint64_t offset,
+                                        std::uint64_t words) { range(offset, words * 8); });
     heap_.for_each_assigned([&](const std::byte* p, std::uint64_t n) {
       range(static_cast<std::uint64_t>(p - storage_.base()), n);
     });

@@ -7,7 +7,8 @@ namespace perdure {
 
 struct HeapStats {
   std::uint64_t extents = 0;
-  std::uint64_t assigned_extents = 0;
+  std::uint64_t assigned_extents = 0;  // without those that hold a table
+  std::uint64_t table_extents = 0;
   std::uint64_t punched_extents = 0;
   std::uint64_t allocated_bytes = 0;  // blocks with the used bit, caches and limbo included
   std::uint64_t cached_bytes = 0;     // of those, in threads' caches
@@ -69,6 +70,7 @@ class Audit : public Sweep<P> {
       LatchGuard guard(this->extent_latch_);
       out.extents = this->extent_count_.load(std::memory_order_relaxed);
       out.assigned_extents = this->assigned_;
+      out.table_extents = out.extents - this->geometry_.blocks_between(0, out.extents);
       for (std::uint64_t i = 0; i < out.extents; ++i) {
         const Extent& extent = extents_[i];
         if (extent.has(this->kPunched)) ++out.punched_extents;

@@ -7,6 +7,7 @@
 //               12..39  extents in a run
 //               40..63  checksum over the other bits and the extent's number; virgin: all zero
 //   The words of a run's other extents stay virgin or free and are ignored while the run lives.
+//   geometry.h says where the words lie.
 // INVARIANT  A word is durable before the first block of its extent is handed out. It returns to
 //   free only when the unlinks of all its blocks are durable.
 #pragma once

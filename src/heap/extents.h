@@ -25,16 +25,17 @@ class Extents : public State<P> {
     std::uint64_t first = 0;
     if (!find_free(count, first, false)) host_->expect(count - std::min(count, free_at_end()));
   }
-  // Calls visit(first byte, length) for every range of assigned extents.
+  // Calls visit(first byte, length) for every range of assigned extents. Not for those that hold a
+  // table.
   template <class F>
   [[gnu::noinline]] void for_each_assigned(F&& visit) {
     const std::uint64_t count = this->extent_count();
     for (std::uint64_t i = 0, end = 0; i < count; i = end + 1) {
       {
         LatchGuard guard(extent_latch_);
-        while (i < count && !assigned(i)) ++i;
+        while (i < count && !holds_blocks(i)) ++i;
         end = i;
-        while (end < count && assigned(end)) ++end;
+        while (end < count && holds_blocks(end)) ++end;
       }
       if (end > i) visit(this->template at<std::byte>(offset_of(i)), (end - i) << extent_shift_);
     }
@@ -45,9 +46,9 @@ class Extents : public State<P> {
                      std::uint64_t& bytes) {
     LatchGuard guard(extent_latch_);
     const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
-    while (cursor < count && !assigned(cursor)) ++cursor;
+    while (cursor < count && !holds_blocks(cursor)) ++cursor;
     const std::uint64_t first = cursor;
-    while (cursor < count && cursor - first < most && assigned(cursor)) ++cursor;
+    while (cursor < count && cursor - first < most && holds_blocks(cursor)) ++cursor;
     offset = offset_of(first);
     bytes = (cursor - first) << extent_shift_;
     return bytes != 0;
@@ -57,7 +58,8 @@ class Extents : public State<P> {
   void verify_table(F&& bad) {
     LatchGuard guard(extent_latch_);
     for (std::uint64_t i = 0; i < extent_count_.load(std::memory_order_relaxed); ++i) {
-      // The word of an extent inside a run is not read while the run lives.
+      // The word of an extent inside a run is not read while the run lives; that of an extent that
+      // holds a table, never.
       if (extents_[i].has(kInside | kChanging)) continue;
       ExtentWord word;
       if (!decode(i, word)) {
@@ -110,6 +112,21 @@ class Extents : public State<P> {
       in_use_[extent / 64] &= ~bit;
       --assigned_;
       if (extent < first_free_) first_free_ = extent;
+    }
+  }
+  // Under the extent latch.
+  bool holds_blocks(std::uint64_t extent) const {
+    return assigned(extent) && !geometry_.is_table(extent);
+  }
+  // Of the extents `first` to `end - 1`, those that hold a table are in use from now on: they are
+  // never free, and never punched. Under the extent latch, or before other threads use the heap.
+  void keep_tables(std::uint64_t first, std::uint64_t end) {
+    for (const MoreTable& table : geometry_.more_tables) {
+      const std::uint64_t stop = std::min(end, std::uint64_t{table.first} + table.extents);
+      for (std::uint64_t i = std::max<std::uint64_t>(first, table.first); i < stop; ++i) {
+        in_use_[i / 64] |= 1ULL << (i % 64);
+        extents_[i].set(kInside);
+      }
     }
   }
   // Assigns `count` adjacent extents. The pool grows for them if `grows` is set and it has to. No
@@ -185,6 +202,8 @@ class Extents : public State<P> {
     }
     auto grown = host_->grow(missing);
     if (!grown) return std::move(grown.error());
+    LatchGuard guard(extent_latch_);
+    keep_tables(extent_count_.load(std::memory_order_relaxed), *grown);
     extent_count_.store(*grown, std::memory_order_release);
     return {};
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "heap/extent_table.h"
+#include "heap/geometry.h"
 #include "heap/size_classes.h"
 #include "perdure/status.h"
 #include "platform/biased_latch.h"
@@ -15,14 +16,6 @@
 #include "util/arena.h"
 
 namespace perdure {
-
-// Where the heap's parts lie in the pool; fixed when the pool is created.
-struct HeapGeometry {
-  std::uint64_t extent_bytes = 0;  // power of two
-  std::uint64_t table_offset = 0;
-  std::uint64_t data_offset = 0;  // first extent; a multiple of extent_bytes
-  std::uint64_t max_extents = 0;
-};
 
 // The pool, as the heap calls it: the only way up from the heap. None of it is on a fast path.
 class HeapHost {
@@ -158,7 +151,7 @@ class State {
   static constexpr std::uint8_t kTouched = 1;     // assigned before this open
   static constexpr std::uint8_t kChanging = 2;    // a thread assigns or releases it right now
   static constexpr std::uint8_t kPunched = 4;     // space given back
-  static constexpr std::uint8_t kInside = 8;      // inside a run, not its head
+  static constexpr std::uint8_t kInside = 8;      // inside a run, not its head; or holds a table
   static constexpr std::uint8_t kMaybeHole = 16;  // free since open, maybe punched earlier
 
   // Extents with free blocks that belong to no thread: found by the sweep. Under the latch.
@@ -188,7 +181,7 @@ class State {
     return geometry_.data_offset + (extent << extent_shift_);
   }
   std::uint64_t& table_word(std::uint64_t extent) const {
-    return *at<std::uint64_t>(geometry_.table_offset + extent * 8);
+    return *at<std::uint64_t>(geometry_.word_offset(extent));
   }
   std::uint32_t blocks_in(const Extent& extent) const {
     return static_cast<std::uint32_t>(geometry_.extent_bytes / kClassSizes[extent.size_class]);
@@ -196,7 +189,7 @@ class State {
   Bits* bits_of(Extent& extent) const {
     return extent.used != nullptr ? extent.used : &extent.inline_bits;
   }
-  // The extent belongs to a slab or a run; under the extent latch.
+  // The extent belongs to a slab or a run, or holds a table; under the extent latch.
   bool assigned(std::uint64_t extent) const {
     return (in_use_[extent / 64] >> (extent % 64) & 1) != 0;
   }
@@ -282,7 +275,7 @@ class State {
   std::uint64_t sweep_cursor_ = 0;
 
   Arena<Extent> extents_;
-  Arena<std::uint64_t> in_use_;   // bit per extent; under extent_latch_
+  Arena<std::uint64_t> in_use_;   // bit per extent: assigned, or holds a table; under extent_latch_
   std::uint64_t first_free_ = 0;  // no free extent lies before it
   std::uint64_t assigned_ = 0;
   typename P::Latch extent_latch_;

@@ -18,7 +18,9 @@ class Sweep : public Slabs<P> {
   // Reads the extent table. Afterwards no block of the old extents is allocated until it is marked.
   [[gnu::noinline]] Status begin_sweep() {
     const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+    this->keep_tables(0, count);
     for (std::uint64_t i = 0; i < count; ++i) {
+      if (extents_[i].has(this->kInside)) continue;  // holds a table
       const auto number = static_cast<unsigned long long>(i);
       ExtentWord word;
       if (!this->decode(i, word)) {
@@ -41,7 +43,7 @@ class Sweep : public Slabs<P> {
         }
       } else {
         length = word.run;
-        if (length == 0 || length > count - i) {
+        if (length == 0 || length > std::min(count, this->geometry_.table_end(i)) - i) {
           return Status::format(StatusCode::corruption, "extent table: run at %llu is too long",
                                 number);
         }

@@ -337,7 +337,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_.store(std::max(before, end), std::memory_order_release);
-    make_huge(before, end);
+    make_huge(std::max(before, offset), end);  // not of a hole before it
     // Populating allocates, and returns an error where a plain access would end the process.
     if (madvise(base_ + offset, length, MADV_POPULATE_WRITE) == 0) return {};
     if (errno != EINVAL) {

@@ -29,6 +29,11 @@ Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
   }
 }
 
+Status Pool::resize(std::string_view path, std::uint64_t max_size) {
+  std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
+  return impl == nullptr ? Status(StatusCode::out_of_memory) : impl->resize(path, max_size);
+}
+
 Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
                                                           const MapOptions& options,
                                                           const MapTypes& spec) {

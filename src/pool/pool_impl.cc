@@ -181,7 +181,7 @@ Status PoolImpl::tell_owner() const {
                         pid, host[0] != '\0' ? host : "this host");
 }
 
-Status PoolImpl::open_file(const PoolOptions& options) {
+Status PoolImpl::open_file(const PoolOptions& options, std::uint64_t capacity) {
   if (Status s = known(options.mode); !s.ok()) return s;
   if (options.mode != OpenMode::create_new) {
     Status s = storage_.open(
@@ -202,7 +202,7 @@ Status PoolImpl::open_file(const PoolOptions& options) {
       if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
       last_durability_ = static_cast<Durability>(header.mode);
       if (Status d = choose_durability(options, last_durability_); !d.ok()) return d;
-      if (Status m = storage_.map(header.max_bytes); !m.ok()) return m;
+      if (Status m = storage_.map(std::max(header.max_bytes, capacity)); !m.ok()) return m;
       const bool durable = !read_only_ && durability_ == Durability::power;
       return durable ? storage_.sync_name() : Status();
     }
@@ -212,13 +212,18 @@ Status PoolImpl::open_file(const PoolOptions& options) {
   return create_file(options);
 }
 
-Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
+Status PoolImpl::set_path(std::string_view path) {
   if (!path_.assign(path)) {
     return Status::format(StatusCode::invalid_argument,
                           "%.*s..: a path has less than %d bytes and no NUL",
                           static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
   }
   platform_.name(path_.c_str());
+  return {};
+}
+
+Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
+  if (Status s = set_path(path); !s.ok()) return s;
   log_ = Log(options.log, options.log_context, path_.c_str());
   platform_.set_log(log_);
   storage_.set_log(log_);
@@ -261,6 +266,22 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   recovery_ns_ = RealPlatform::now_ns() - begin;
   tell_opened();
   return {};
+}
+
+// The maps are not opened: a pool of a killed process stays one, and its next open recovers it. The
+// new maximum is mapped first, so a pool that could no longer be opened is refused.
+Status PoolImpl::resize(std::string_view path, std::uint64_t max_size) {
+  if (Status s = set_path(path); !s.ok()) return s;
+  const PoolOptions options{.mode = OpenMode::existing};
+  Status s = open_file(options, std::min(max_size, kMaxPoolSize));
+  if (s.ok()) s = storage_.identity(identity_);
+  if (s.ok()) {
+    s = core_.resize({.identity = identity_, .mode = durability_, .threads = RealPlatform::cores()},
+                     max_size);
+  }
+  platform_.leave_mapping();
+  storage_.close();
+  return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
 }
 
 void PoolImpl::tell_opened() const {

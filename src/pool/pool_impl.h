@@ -25,6 +25,8 @@ class PoolImpl final : private PoolMaps {
   ~PoolImpl() override;
 
   Status open(std::string_view path, const PoolOptions& options);
+  // Pool::resize(). Instead of open(), and the only call.
+  Status resize(std::string_view path, std::uint64_t max_size);
   // Whether an open without the lock, of a pool in use, found the pool or a map of it damaged. The
   // next attempt may find it whole.
   bool looks_torn(const Status& opened) const noexcept;
@@ -75,7 +77,9 @@ class PoolImpl final : private PoolMaps {
     std::unique_ptr<Dropped> next;
   };
 
-  Status open_file(const PoolOptions& options);
+  Status set_path(std::string_view path);
+  // Maps at least `capacity` bytes of an existing file.
+  Status open_file(const PoolOptions& options, std::uint64_t capacity = 0);
   Status tell_owner() const;
   Status create_file(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);

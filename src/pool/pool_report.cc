@@ -138,8 +138,9 @@ Expected<PoolStats> PoolImpl::stats() {
   out.disk_bytes = storage_.disk_bytes();
   out.max_bytes = core_.header().max_bytes;
   out.assigned_bytes = heap.assigned_extents * extent;
-  out.used_bytes = core_.header().data_offset + out.assigned_bytes;
-  out.free_bytes = (heap.extents - heap.assigned_extents) * extent;
+  const std::uint64_t tables = heap.table_extents * extent;
+  out.used_bytes = core_.header().data_offset + tables + out.assigned_bytes;
+  out.free_bytes = heap.extents * extent - tables - out.assigned_bytes;
   out.punched_bytes = heap.punched_extents * extent;
   out.allocated_bytes = heap.allocated_bytes - heap.cached_bytes;
   out.heap_dram_bytes = heap.dram_bytes;

@@ -41,6 +41,12 @@ bool find_header(const PoolBytes& bytes, layout::Header& out) {
   return found;
 }
 
+// Where the words of the extents lie, also according to a damaged header.
+HeapGeometry places_of(layout::Header header) {
+  header.extent_bytes = std::max<std::uint64_t>(header.extent_bytes, 1);
+  return geometry_of(header);
+}
+
 std::uint64_t directory_end(const PoolBytes& bytes, const layout::Header& header) {
   const std::uint64_t end =
       layout::kDirectoryOffset + std::uint64_t{header.root_slots} * sizeof(layout::Root);
@@ -72,9 +78,10 @@ std::uint64_t PoolBytes::block_bytes(std::uint64_t offset) const noexcept {
   if (!find_header(*this, header) || header.extent_bytes == 0) return 0;
   if (offset < header.data_offset) return 0;
   const std::uint64_t extent = (offset - header.data_offset) / header.extent_bytes;
-  if (!inside(offset, 1) || !inside(header.table_offset, (extent + 1) * 8)) return 0;
+  const std::uint64_t at = places_of(header).word_offset(extent);
+  if (!inside(offset, 1) || !inside(at, 8)) return 0;
   ExtentWord word;
-  const auto raw = load<std::uint64_t>(header.table_offset + extent * 8);
+  const auto raw = load<std::uint64_t>(at);
   (void)ExtentWord::decode(raw, extent, word, /*verify=*/false);
   if (word.state == ExtentState::run) return word.run * header.extent_bytes;
   const bool slab = word.state == ExtentState::slab && word.size_class < kClassCount;
@@ -85,8 +92,11 @@ void fix_pool(std::string& file) {
   PoolBytes bytes(file);
   layout::Header header;
   if (!find_header(bytes, header)) return;
-  for (std::uint64_t i = 0, at = header.table_offset;
-       i < 4096 && bytes.inside(at, 8) && at < header.data_offset; ++i, at += 8) {
+  const HeapGeometry geometry = places_of(header);
+  for (std::uint64_t i = 0; i < 4096; ++i) {
+    const std::uint64_t at = geometry.word_offset(i);
+    const bool behind = i < geometry.table_end(0) && at >= header.data_offset;
+    if (behind || !bytes.inside(at, 8)) break;
     ExtentWord word;
     const auto raw = bytes.load<std::uint64_t>(at);
     (void)ExtentWord::decode(raw, i, word);

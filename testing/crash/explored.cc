@@ -53,6 +53,19 @@ std::vector<Op> shrinking(std::uint64_t n, std::size_t bytes) {
   return ops;
 }
 
+// The pool becomes full, and is resized. It fills up again, over its second extent table. A second
+// resize finds room in that table.
+std::vector<Op> resized(std::uint64_t n, std::size_t bytes) {
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < 3 * n; ++i) {
+    if (i > 0 && i % n == 0) ops.push_back({OpKind::resize, {}, {}});
+    ops.push_back(put(i, std::string(bytes, static_cast<char>('a' + i % 26))));
+    if (i % 4 == 3) ops.push_back(erase(i - 2));
+  }
+  ops.push_back({OpKind::compact, {}, {}});
+  return ops;
+}
+
 // 2,600 distinct keys in an order that is neither ascending nor descending, then half of them
 // again.
 std::vector<Op> batch() {
@@ -281,6 +294,22 @@ std::vector<Exploration> heap_explorations(Preset preset) {
   return all;
 }
 
+namespace {
+
+void add_resizes(std::vector<Exploration>& out, const EngineUnderTest& engine,
+                 const ExploreOptions& options, std::size_t n) {
+  MapSetup small{.values = ValueKind::bytes};  // full after a few operations
+  small.shape.max_bytes = 96 << 10;
+  MapSetup paged = small;
+  paged.medium = SimMedium::page;
+  out.push_back(directed_one("resize", engine.subjects(KeyKind::integer, small), integer_record_op,
+                             options, resized(n, 6000)));
+  out.push_back(directed_one("resize_page", engine.subjects(KeyKind::integer, paged),
+                             integer_record_op, options, resized(n, 6000)));
+}
+
+}  // namespace
+
 std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset preset) {
   ExploreOptions options = options_of(preset);
   // A header is eight torn lines, and every recovery writes two. Therefore fewer runs, and fewer
@@ -332,6 +361,7 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
       directed_one("shrink_page", maps(paged_records), integer_record_op, large,
                    shrinking(pick(preset, 8, 10, 20), 1500)),
   };
+  add_resizes(all, engine, large, pick(preset, 12, 12, 16));
   if (preset == Preset::nightly) {
     std::vector<Op> ops;
     for (const Op& op : batch())

@@ -267,8 +267,8 @@ void Explorer::create(Run& run) {
 }
 
 void Explorer::operate(Run& run, const Op& op) {
-  if (op.kind == OpKind::reopen) {
-    reopen(run);
+  if (op.kind == OpKind::reopen || op.kind == OpKind::resize) {
+    reopen(run, op.kind == OpKind::resize);
     return;
   }
   set_context(run, run.path, nullptr);
@@ -295,7 +295,7 @@ void Explorer::operate(Run& run, const Op& op) {
   crash_point(run, "acknowledged", true);
 }
 
-void Explorer::reopen(Run& run) {
+void Explorer::reopen(Run& run, bool resizes) {
   set_context(run, run.path, nullptr);
   if (const Status s = run.subject->close(); !s.ok()) {
     fail("", "close: " + std::string(s.message()));
@@ -303,6 +303,14 @@ void Explorer::reopen(Run& run) {
   }
   crash_point(run, "closed", true);
   run.subject = factory_();
+  if (resizes) {
+    if (const Status s = run.subject->resize(run.memory, run.boot); !s.ok()) {
+      fail("", "resize: " + std::string(s.message()));
+      return;
+    }
+    crash_point(run, "resized", true);
+    run.subject = factory_();
+  }
   if (const Status s = run.subject->open(run.memory, run.boot); !s.ok()) {
     fail("", "reopen: " + std::string(s.message()));
     return;

@@ -124,7 +124,7 @@ class Explorer {
   void expect(Run& run);
   void create(Run& run);
   void operate(Run& run, const Op& op);
-  void reopen(Run& run);
+  void reopen(Run& run, bool resizes = false);
   void crash_point(Run& run, std::string_view where, bool acknowledged);
   void judge_images(Run& run, const std::string& path);
   void judge(Run& run, const CrashImage& image, const std::string& path);

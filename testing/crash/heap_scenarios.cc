@@ -457,9 +457,12 @@ const std::vector<HeapScenario>& heap_scenarios() {
         {"nothing_left_to_sync", &nothing_left_to_sync},
         {"killed_dropping", &killed_dropping},
         {"killed_releasing", &killed_releasing},
+        {"killed_releasing_resized", &killed_releasing_resized},
         {"killed_storing", &killed_storing},
+        {"killed_growing_resized", &killed_growing_resized},
         {"either_header_closed", &either_header_closed},
         {"either_header_sealed", &either_header_sealed},
+        {"either_header_resized", &either_header_resized},
     };
     for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
       const std::string suffix = kind == BlockKind::dead_on_free ? "_dead" : "_zero";

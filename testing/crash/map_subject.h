@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -231,6 +232,10 @@ class MapSubject : public Subject, private PoolMaps {
       return;
     }
     core.verify([&](const char* what) { violations.emplace_back(what); });
+    if (const std::uint64_t doubled = core.header().max_bytes / setup_.shape.max_bytes;
+        core.header().max_bytes % setup_.shape.max_bytes != 0 || !std::has_single_bit(doubled)) {
+      violations.emplace_back("the pool has a maximum that it was not given");
+    }
     for (const auto& map : maps_) {
       Findings report;
       map->index().check({.deep = true}, report);
@@ -247,6 +252,11 @@ class MapSubject : public Subject, private PoolMaps {
         violations);
   }
   Status close() override { return close_maps(); }
+  Status resize(SimMemory& memory, std::uint64_t boot) override {
+    layout::Header header;
+    Status s = read_header(memory.base(), memory.size(), header);
+    return s.ok() ? SimPool(memory, setup_.mode).resize(boot, 2 * header.max_bytes) : s;
+  }
 
   SimPool& pool() { return *pool_; }
   perdure::detail::OrderedIndex& index(std::uint32_t map = 0) { return *maps_[map]->ordered(); }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string_view>
 
+#include "testing/crash/enumerate.h"
 #include "testing/sim/sim_pool.h"
 
 namespace perdure::testing {
@@ -15,6 +16,8 @@ constexpr PoolShape kShape{.max_bytes = 1 << 20,
                            .extent_bytes = kPage,
                            .root_slots = 2,         // a line each: the first and the last
                            .initial_extents = 12};  // two lines of the extent table
+constexpr std::uint64_t kExtents = 252;             // of its maximum
+constexpr std::uint64_t kResized = 2 << 20;
 
 layout::Root named(const char* name) {
   layout::Root line{};
@@ -26,8 +29,9 @@ layout::Root named(const char* name) {
 // Two processes, one after the other. The first is killed; the second serves its pool at once.
 class Succession {
  public:
-  Succession() {
+  explicit Succession(bool resized = false) {
     expect(SimPool::create(before_, kShape).ok(), "create");
+    if (resized) expect(SimPool(before_).resize(1, kResized).ok(), "resize");
     expect(first_.open_whole(1).ok(), "open");
     expect(first_.core().add_root(named("kept")).ok(), "add_root");
     expect(first_.core().add_root(named("dropped")).ok(), "add_root");
@@ -39,6 +43,7 @@ class Succession {
   Succession(const Succession&) = delete;
   Succession& operator=(const Succession&) = delete;
 
+  const SimMemory& memory() const { return before_; }
   SimPool& first() { return first_; }
   SimPool& second() { return second_; }
   void expect(bool right, const char* what) {
@@ -77,6 +82,29 @@ class Succession {
 
 std::uint64_t run_of(SimPool& pool, std::uint64_t extents) {
   return pool.heap().allocate(extents * kPage, BlockKind::plain).value_or(0);
+}
+
+// The pool's maximum according to a medium; 0: it is no pool.
+std::uint64_t maximum_of(const SimMemory& medium, layout::Header& header) {
+  return read_header(medium.base(), medium.size(), header).ok() ? header.max_bytes : 0;
+}
+
+// The third process must not use an extent that the second has punched.
+std::string released_durably(Succession& s, std::uint64_t run) {
+  s.killed_before("heap.extent.release", [&] { s.first().heap().free(run); });
+  s.expect(s.second().heap().punch_free().has_value(), "punch");
+  SimMemory medium(kCapacity);
+  s.power_fails(medium);
+  SimPool third(medium);
+  s.expect(third.open_whole(2).ok(), "open after the power cut");
+  medium.set_disk_limit(medium.size());
+  for (auto block = third.heap().allocate(kPage, BlockKind::plain); block;
+       block = third.heap().allocate(kPage, BlockKind::plain)) {
+    third.platform().store(*third.heap().at<std::uint64_t>(*block), 1);
+  }
+  s.expect(medium.hole_stores() == 0, "a store into space that was punched");
+  medium.set_mode(SimMode::frozen);
+  return s.wrong();
 }
 
 std::string either_header(bool closes) {
@@ -173,21 +201,17 @@ std::string killed_dropping() {
 std::string killed_releasing() {
   Succession s;
   s.expect(run_of(s.first(), 8) != 0, "allocate");  // the first line of the table
+  return released_durably(s, run_of(s.first(), 2));
+}
+std::string killed_releasing_resized() {
+  Succession s(true);
+  s.expect(run_of(s.first(), kExtents) != 0, "allocate");  // the first table
+  s.expect(run_of(s.first(), 7) != 0, "allocate");         // the first line of the second one
   const std::uint64_t run = run_of(s.first(), 2);
-  s.killed_before("heap.extent.release", [&] { s.first().heap().free(run); });
-  s.expect(s.second().heap().punch_free().has_value(), "punch");
-  SimMemory medium(kCapacity);
-  s.power_fails(medium);
-  SimPool third(medium);
-  s.expect(third.open_whole(2).ok(), "open after the power cut");
-  medium.set_disk_limit(medium.size());
-  for (auto block = third.heap().allocate(kPage, BlockKind::plain); block;
-       block = third.heap().allocate(kPage, BlockKind::plain)) {
-    third.platform().store(*third.heap().at<std::uint64_t>(*block), 1);
-  }
-  s.expect(medium.hole_stores() == 0, "a store into space that was punched");
-  medium.set_mode(SimMode::frozen);
-  return s.wrong();
+  layout::Header header{};
+  (void)maximum_of(s.memory(), header);
+  s.expect(run == geometry_of(header).offset_of(kExtents + 8), "the run lies elsewhere");
+  return released_durably(s, run);
 }
 
 std::string killed_storing() {
@@ -207,6 +231,65 @@ std::string killed_storing() {
   return s.wrong();
 }
 
+std::string killed_growing_resized() {
+  SimMemory before(kCapacity), after(kCapacity), medium(kCapacity);
+  if (!SimPool::create(before, kShape).ok()) return "create";
+  SimPool first(before);
+  if (!first.open_whole(1).ok()) return "open";
+  // The first growth is in use. The second one's header is visible only.
+  int headers = 0;
+  before.before_fence = [&](const SiteInfo& next) {
+    if (std::string_view(next.name) == "pool.header.write" && ++headers == 2) {
+      after.load_killed(before);
+    }
+  };
+  const std::uint64_t used = run_of(first, 20);
+  (void)run_of(first, 40);
+  before.before_fence = nullptr;
+  before.set_mode(SimMode::frozen);
+  if (used == 0 || headers != 2) return "the pool has not grown twice";
+  std::string wrong;
+  const auto judge = [&](bool resized) {
+    const auto pending = after.pending();
+    const EnumerationLimits limits{.product = 256, .random = 64, .sampled = 120};
+    for (const Combination& c : enumerate(after, pending, limits, 1).combinations) {
+      medium.load_image(after, after.image(pending, c.choice, c.new_size, c.punched));
+      layout::Header header{};
+      const std::uint64_t maximum = maximum_of(medium, header);
+      if (maximum != kResized && (resized || maximum != kShape.max_bytes)) {
+        wrong = "the maximum is " + std::to_string(maximum);
+      } else if (header.file_bytes < used + 20 * kPage) {
+        wrong = "growth that was in use is lost";
+      }
+    }
+  };
+  after.before_fence = [&](const SiteInfo& /*next*/) { judge(false); };
+  const Status s = SimPool(after).resize(1, kResized);
+  after.before_fence = nullptr;
+  judge(true);
+  after.set_mode(SimMode::frozen);
+  return s.ok() ? wrong : "resize: " + std::string(s.message());
+}
+
+std::string either_header_resized() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kShape).ok()) return "create";
+  if (!SimPool(memory).resize(1, kResized).ok()) return "resize";
+  std::string wrong;
+  for (const std::uint64_t damaged : {0, 1}) {
+    SimMemory copy(kCapacity);
+    copy.load_image(memory, memory.image({}, {}, true, false));
+    auto* header = reinterpret_cast<std::uint64_t*>(copy.base() + damaged * layout::kHeaderBytes);
+    copy.store(&header[5], header[5] ^ 1);
+    layout::Header found{};
+    if (maximum_of(copy, found) != kResized) {
+      wrong = "without header copy " + std::to_string(damaged) + " the pool was not resized";
+    }
+    copy.set_mode(SimMode::frozen);
+  }
+  memory.set_mode(SimMode::frozen);
+  return wrong;
+}
 std::string either_header_closed() { return either_header(true); }
 std::string either_header_sealed() { return either_header(false); }
 

@@ -13,12 +13,17 @@ std::string untrusted();  // stores that were never written back, after a restar
 // The argument for `pool.open.sync:skip_step`: everything that the sync covers was already written
 // back.
 std::string nothing_left_to_sync();
-std::string killed_dropping();   // a root line: the map must stay dropped
-std::string killed_releasing();  // a word of the extent table, before the space is punched
-std::string killed_storing();    // every line of a block that a result depends on
+std::string killed_dropping();           // a root line: the map must stay dropped
+std::string killed_releasing();          // a word of the extent table, before its space is punched
+std::string killed_releasing_resized();  // the same in the second extent table
+std::string killed_storing();            // every line of a block that a result depends on
+// A process is killed while its pool grows. The pool is resized, and the power fails at any point:
+// the growth that was in use is there, and the old maximum or the new one; at the end the new one.
+std::string killed_growing_resized();
 
 // Each header copy alone vouches for a pool that is closed, or sealed: either may be damaged.
 std::string either_header_closed();
 std::string either_header_sealed();
+std::string either_header_resized();  // and has the new maximum
 
 }  // namespace perdure::testing

@@ -25,10 +25,10 @@ std::string printable(std::string_view bytes) {
 
 std::string describe(const Op& op) {
   static constexpr const char* kNames[] = {
-      "insert",  "upsert",    "update",     "erase",    "find",      "drop",    "sync",
-      "compact", "reopen",    "background", "scan",     "scan back", "iterate", "iterate back",
-      "reclaim", "tag",       "trim",       "rollback", "scan at",   "diff",    "history",
-      "many:",   "update if", "erase if",   "together:"};
+      "insert",       "upsert",  "update",    "erase",      "find",     "drop",      "sync",
+      "compact",      "reopen",  "resize",    "background", "scan",     "scan back", "iterate",
+      "iterate back", "reclaim", "tag",       "trim",       "rollback", "scan at",   "diff",
+      "history",      "many:",   "update if", "erase if",   "together:"};
   std::string out = kNames[static_cast<int>(op.kind)];
   for (const Op& part : op.parts) out += " " + describe(part) + ";";
   if (op.kind == OpKind::many || op.kind == OpKind::together) return out;
@@ -51,6 +51,10 @@ Status Subject::scan(bool reverse, const std::string& bound, const Deliver& deli
     if (bound.empty() || (reverse ? key < bound : key >= bound)) deliver(key, value);
   }
   return {};
+}
+
+Status Subject::resize(SimMemory& /*memory*/, std::uint64_t /*boot*/) {
+  return fail(StatusCode::unsupported, "this subject has no resize").error();
 }
 
 Status Subject::write_many(const std::vector<Op>& /*parts*/,
@@ -150,6 +154,7 @@ bool apply_to(Model& model, const Op& op) {
     case OpKind::sync:
     case OpKind::compact:
     case OpKind::reopen:
+    case OpKind::resize:
     case OpKind::background:
     case OpKind::scan:
     case OpKind::scan_back:

@@ -32,6 +32,7 @@ enum class OpKind : std::uint8_t {
   sync,
   compact,     // gives space back; the content stays
   reopen,      // close, then open
+  resize,      // close, double the maximum of the pool, then open
   background,  // a step of background work, by another thread
   // Only in interleavings:
   scan,
@@ -149,6 +150,8 @@ class Subject {
   // Invariants and leaks; one line per violation.
   virtual void check(std::vector<std::string>& violations) = 0;
   virtual Status close() = 0;
+  // Doubles the maximum of a pool that is not open.
+  virtual Status resize(SimMemory& memory, std::uint64_t boot);
 };
 
 using SubjectFactory = std::function<std::unique_ptr<Subject>()>;

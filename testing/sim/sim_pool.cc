@@ -18,6 +18,7 @@ template class format::Seal<testing::SimPlatform>;
 template class format::Roots<testing::SimPlatform>;
 template class format::Growth<testing::SimPlatform>;
 template class format::Recovery<testing::SimPlatform>;
+template class format::Resize<testing::SimPlatform>;
 template class PoolCore<testing::SimPlatform>;
 
 }  // namespace perdure

@@ -57,6 +57,11 @@ class SimPool {
     return core_.open(request(boot, accept_untrusted, inode), report_);
   }
 
+  // Instead of open(), and the only call.
+  Status resize(std::uint64_t boot, std::uint64_t max_bytes) {
+    return core_.resize(request(boot, false, kInode), max_bytes);
+  }
+
   // Call it before open(): all maps restart at once.
   void restart_at_once() {
     at_once_ = [](const layout::Root&) { return true; };
@@ -134,6 +139,7 @@ extern template class format::Seal<testing::SimPlatform>;
 extern template class format::Roots<testing::SimPlatform>;
 extern template class format::Growth<testing::SimPlatform>;
 extern template class format::Recovery<testing::SimPlatform>;
+extern template class format::Resize<testing::SimPlatform>;
 extern template class PoolCore<testing::SimPlatform>;
 
 }  // namespace perdure

@@ -95,6 +95,8 @@ class BadInputTest(CliTest):
         self.assertTrue(self.json("check", self.pool, "--deep", **other_user)["ok"])
         self.errors("put", self.pool, "k", "v2", **other_user)
         self.errors("del", self.pool, "k", **other_user)
+        self.assertIn("no permission to open it for writing",
+                      self.errors("resize", self.pool, "--max-size", "1G", **other_user))
         self.assertEqual(self.output("get", self.pool, "k", **other_user), b"v\n")
 
     def test_read_only(self):

@@ -182,14 +182,51 @@ class CommandsTest(CliTest):
                 for other in ("512M", "4M"):
                     message = self.errors("put", self.pool, "k", "w", "--max-size", other,
                                           expect=USAGE)
-                    self.assertIn(f"its maximum is {size} bytes, fixed at creation", message)
-                    self.assertIn("fixed at creation", self.errors(
+                    self.assertIn(f"its maximum is {size} bytes, not the", message)
+                    self.assertIn("perdure resize", self.errors(
                         "load", self.pool, "-", "--max-size", other, stdin=b"k\tx\n",
                         expect=USAGE))
                 self.assertEqual(self.output("get", self.pool, "k"), b"v\n", "nothing changed")
                 self.run_cli("put", self.pool, "k", "w", "--max-size", created)
                 self.assertEqual(self.json("info", self.pool)["max_bytes"], size)
                 os.unlink(self.pool)
+
+    def test_resize(self):
+        self.run_cli("create", self.pool, "--max-size", "1M")
+        lines = tsv((b"%05d" % i, b"x" * 5000) for i in range(400))
+        full = self.errors("load", self.pool, "-", stdin=lines)
+        self.assertIn("the pool is full", full)
+        self.assertIn("perdure resize", full)
+        resized = self.json("resize", self.pool, "--max-size", "8M")
+        self.assertEqual((resized["path"], resized["old_max_bytes"], resized["max_bytes"]),
+                         (self.pool, 1 << 20, 8 << 20))
+        self.run_cli("load", self.pool, "-", stdin=lines)
+        self.assertEqual(self.output("dump", self.pool), lines)
+        self.assertTrue(self.json("check", self.pool, "--deep")["ok"])
+        info = self.json("info", self.pool)
+        self.assertEqual((info["max_bytes"], info["incompatible_features"]), (8 << 20, [0]))
+        self.assertEqual(self.output("resize", self.pool, "--max-size", "16M").decode(),
+                         f"resized {self.pool}: at most 16.0 MiB, before 8.0 MiB\n")
+        self.assertEqual(self.output("dump", self.pool), lines)
+
+    def test_resize_that_is_refused(self):
+        self.assertIn("no such file", self.errors("resize", self.pool, "--max-size", "8M"))
+        self.run_cli("create", self.pool, "--max-size", "4M")
+        for size in ("4M", "1M"):
+            self.assertIn("not larger than the present one of 4194304 bytes",
+                          self.errors("resize", self.pool, "--max-size", size, expect=USAGE))
+        self.assertIn("adds no room", self.errors("resize", self.pool, "--max-size",
+                                                  str((4 << 20) + (16 << 10)), expect=USAGE))
+        self.assertIn("from 1M to 4T",
+                      self.errors("resize", self.pool, "--max-size", "5T", expect=USAGE))
+        self.assertIn("--max-size", self.errors("resize", self.pool, expect=USAGE))
+        with self.pool_in_use() as holder:
+            self.assertIn(f"in use by process {holder.pid}",
+                          self.errors("resize", self.pool, "--max-size", "8M"))
+        self.assertEqual(self.json("info", self.pool)["max_bytes"], 4 << 20)
+        self.write("text", b"x" * 10000)
+        self.assertIn("not a perdure pool",
+                      self.errors("resize", self.folder / "text", "--max-size", "8M"))
 
     def test_layout_of_a_new_map(self):
         def stats(*arguments):

@@ -221,7 +221,7 @@ TEST(Arguments, PoolSizes) {
   }
 }
 
-// The maximum is fixed at creation. A later open with another one keeps it.
+// The creation sets the maximum. A later open with another one keeps it.
 TEST(Arguments, MaxSizeIsThatOfTheCreation) {
   TempPath path;
   make_pool(path);

@@ -108,12 +108,36 @@ TEST(PoolOpen, TheSyncForPowerFindsNothingPending) { EXPECT_EQ(nothing_left_to_s
 TEST(PoolCrash, X1_ServedAtOnceAfterAKill) {
   EXPECT_EQ(killed_dropping(), "");
   EXPECT_EQ(killed_releasing(), "");
+  EXPECT_EQ(killed_releasing_resized(), "");
   EXPECT_EQ(killed_storing(), "");
+}
+
+// A resize is one header. What it replaces may not be durable yet.
+TEST(PoolCrash, X1_ResizedAfterAKillDuringGrowth) { EXPECT_EQ(killed_growing_resized(), ""); }
+
+// The pool fills up, is resized, and fills up over its second extent table.
+TEST(PoolCrash, ResizeAndGrowth) {
+  MapSetup small{.values = ValueKind::bytes};
+  small.shape.max_bytes = 96 << 10;
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    if (i == 11 || i == 19) ops.push_back({OpKind::resize, {}, {}});
+    ops.push_back({OpKind::upsert, integer_key(i), std::string(6000, static_cast<char>('a' + i))});
+  }
+  explore_workload(phast_subjects<phast::IntegerCodec>(small), integer_record_op,
+                   {.capacity = 2 << 20,
+                    .limits = kFew,
+                    .battery = 40,
+                    .second_in = 100,
+                    .kill_in = 4,
+                    .explore_create = false},
+                   ops, {"pool.resize.headers", "pool.header.write"});
 }
 
 // pool.I1: a damaged header copy does not weaken the guarantees of the other one.
 TEST(PoolCrash, EitherHeaderVouchesForAClosedPool) { EXPECT_EQ(either_header_closed(), ""); }
 TEST(PoolCrash, EitherHeaderVouchesForASealedPool) { EXPECT_EQ(either_header_sealed(), ""); }
+TEST(PoolCrash, EitherHeaderHasTheNewMaximum) { EXPECT_EQ(either_header_resized(), ""); }
 
 // 5a: in `process` mode a power failure loses data. A later open must not serve the rest as if it
 // were whole: it fails, or every entry is present.
