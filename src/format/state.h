@@ -31,6 +31,7 @@ class State : public HeapHost {
   P& platform() { return platform_; }
   Storage& storage() { return storage_; }
   EpochDomain<P>& epochs() { return epochs_; }
+  const Gate<P>& gate() const { return epochs_.gate(); }
   Heap<P>& heap() { return heap_; }
   Background<P>& background() { return background_; }
   OpenSweep<P>& sweep() { return sweep_; }

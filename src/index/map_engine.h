@@ -136,7 +136,7 @@ class MapEngine : public Interface, public EngineInstance {
   [[gnu::always_inline]] Status begin_mutation(MutationGuard<P>& guard,
                                                bool needs_space) const noexcept {
     if (guard.ok() && !guard.passes_gate()) [[unlikely]]
-      return guard.nested() ? in_callback() : Status(kGateClosed);
+      return guard.nested() || context_.epochs.gate().held() ? in_callback() : Status(kGateClosed);
     return begin_change(guard, needs_space);
   }
   // For changes of the structure, which change no entry.
@@ -284,7 +284,7 @@ class MapEngine : public Interface, public EngineInstance {
   // protects.
   [[gnu::cold]] static Status in_callback() noexcept {
     return Status::format(StatusCode::invalid_argument,
-                          "a callback of a read or a scan must not change a map");
+                          "a callback of a read, a scan or a read_batch must not change a map");
   }
   template <class Result>
   [[gnu::always_inline]] static bool gate_was_closed(const Result& done) noexcept {

@@ -82,6 +82,12 @@ Status PoolImpl::usable() const {
                           "parent has closed it",
                           path_.c_str());
   }
+  // It would wait for itself.
+  if (core_.gate().held()) {
+    return Status::format(StatusCode::invalid_argument,
+                          "%s: a function that read_batch calls must not call the pool",
+                          path_.c_str());
+  }
   return lost() ? platform_.failure() : Status();
 }
 

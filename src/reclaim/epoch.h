@@ -231,6 +231,7 @@ class EpochDomain {
     return any;
   }
   Gate<P>& gate() noexcept { return gate_; }
+  const Gate<P>& gate() const noexcept { return gate_; }
 
  private:
   static constexpr std::uint64_t kPinned = 1;

@@ -40,8 +40,11 @@ class Gate {
 
   // Called in a MutationGuard.
   [[gnu::always_inline]] bool passes() const noexcept {
-    const std::uint32_t holder = holder_.load(std::memory_order_acquire);
-    return holder == 0 || holder == self();
+    return holder_.load(std::memory_order_acquire) == 0;
+  }
+  // Whether the calling thread has closed the gate. Its own mutations do not pass, nor may it wait.
+  bool held() const noexcept {
+    return holder_.load(std::memory_order_relaxed) == P::thread_slot() + 1;
   }
   // From the first time that the gate was closed to a mutation, until it has passed.
   class [[nodiscard]] Waiting {
@@ -70,7 +73,7 @@ class Gate {
     for (unsigned spins = 0; spins < kTurn && waiting_.load(std::memory_order_relaxed) != 0;) {
       P::pause(spins++);
     }
-    holder_.store(self(), std::memory_order_seq_cst);
+    holder_.store(P::thread_slot() + 1, std::memory_order_seq_cst);
     for (unsigned spins = 0; !P::heavy_fence() && !P::full_light_fences(); ++spins) P::pause(spins);
     for (unsigned spins = 0; domain_.others_mutate(); ++spins) P::pause(spins);
     note_closed(true);
@@ -84,13 +87,12 @@ class Gate {
   // called.
   bool closed_to_me() const noexcept {
     [[maybe_unused]] const typename P::Unobserved unobserved{};
-    return closed_.load(std::memory_order_acquire) && !passes();
+    return closed_.load(std::memory_order_acquire) && !held();
   }
 
  private:
   static constexpr unsigned kTurn = 256;  // pauses
 
-  static std::uint32_t self() noexcept { return P::thread_slot() + 1; }
   void note_closed(bool closed) noexcept {
     if constexpr (P::kAsserts) {
       [[maybe_unused]] const typename P::Unobserved unobserved{};

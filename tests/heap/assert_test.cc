@@ -64,6 +64,9 @@ TEST_F(HeapAssertions, AMutationBehindAClosedGate) {
   EXPECT_VIOLATES("gate.G1", {
     MutationGuard<SimPlatform> guard(epochs());
     (void)guard.passes_gate();
+    auto* slot = epochs().pin<false>();
+    slot->pinned.store(slot->pinned.load() & ~std::uint64_t{2});
+    epochs().unpin(slot);
     SimPlatform::world().thread = 1;
     epochs().gate().close();
     SimPlatform::world().thread = 0;
