@@ -27,7 +27,7 @@ class Fixer : MapFixer {
       std::uint64_t link = root.table + bucket * sizeof(link);
       while (link != 0 && left > 0) {
         link = fix_link(link);
-        --left;
+        if (link != 0) --left;  // a node; the tables of a small pool have more buckets
       }
     }
     root.sum = sum_;
