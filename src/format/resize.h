@@ -1,4 +1,4 @@
-// Resize: raises the maximum of a pool that nobody has open.
+// Resize: raises the maximum of a pool that no process has open.
 //
 // WHAT  A resize writes the header and nothing else. If the last extent table has no room for the
 //   words of the new extents, the header gets one more table (heap/geometry.h). It lies behind the

@@ -107,6 +107,13 @@ std::string released_durably(Succession& s, std::uint64_t run) {
   return s.wrong();
 }
 
+// Copies the pool, and damages one copy of its header.
+void copy_without_header(SimMemory& from, std::uint64_t damaged, SimMemory& copy) {
+  copy.load_image(from, from.image({}, {}, true, false));
+  auto* header = reinterpret_cast<std::uint64_t*>(copy.base() + damaged * layout::kHeaderBytes);
+  copy.store(&header[5], header[5] ^ 1);
+}
+
 std::string either_header(bool closes) {
   SimMemory memory(kCapacity);
   if (!SimPool::create(memory, kShape).ok()) return "create";
@@ -117,9 +124,7 @@ std::string either_header(bool closes) {
   std::string wrong;
   for (const std::uint64_t damaged : {0, 1}) {
     SimMemory copy(kCapacity);
-    copy.load_image(memory, memory.image({}, {}, true, false));
-    auto* header = reinterpret_cast<std::uint64_t*>(copy.base() + damaged * layout::kHeaderBytes);
-    copy.store(&header[5], header[5] ^ 1);
+    copy_without_header(memory, damaged, copy);
     // Opened on another machine, only a header that vouches for the whole file is trusted.
     SimPool other(copy);
     if (!other.open(2, false, 77).ok() || !other.report().was_synced) {
@@ -278,9 +283,7 @@ std::string either_header_resized() {
   std::string wrong;
   for (const std::uint64_t damaged : {0, 1}) {
     SimMemory copy(kCapacity);
-    copy.load_image(memory, memory.image({}, {}, true, false));
-    auto* header = reinterpret_cast<std::uint64_t*>(copy.base() + damaged * layout::kHeaderBytes);
-    copy.store(&header[5], header[5] ^ 1);
+    copy_without_header(memory, damaged, copy);
     layout::Header found{};
     if (maximum_of(copy, found) != kResized) {
       wrong = "without header copy " + std::to_string(damaged) + " the pool was not resized";

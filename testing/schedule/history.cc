@@ -42,10 +42,15 @@ bool explain(const History::Call& call, Value& value) {
   return call.pending() || result == call.result;
 }
 
+using Calls = std::vector<const History::Call*>;
+
 // Tries every order of the calls not in `done` in which no call precedes one that had returned
-// before it was called.
-bool linearizable(const std::vector<const History::Call*>& calls, std::uint32_t done, Value value,
-                  const Value& wanted) {
+// before it was called. `takes(call, state)` applies a call, and returns false if it cannot have
+// returned its result; `ends(state)` returns whether this is the state at the end. Calls in flight
+// may have had no effect.
+template <class State, class Takes, class Ends>
+bool some_order(const Calls& calls, std::uint32_t done, const State& state, const Takes& takes,
+                const Ends& ends) {
   bool all = true;
   std::uint64_t first_return = History::kNever;
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -53,11 +58,11 @@ bool linearizable(const std::vector<const History::Call*>& calls, std::uint32_t 
     all = all && calls[i]->pending();
     first_return = std::min(first_return, calls[i]->returned);
   }
-  if (all && value == wanted) return true;  // the calls in flight had no effect
+  if (all && ends(state)) return true;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if ((done >> i & 1) != 0 || calls[i]->called > first_return) continue;
-    Value after = value;
-    if (explain(*calls[i], after) && linearizable(calls, done | 1U << i, after, wanted)) {
+    State after = state;
+    if (takes(*calls[i], after) && some_order(calls, done | 1U << i, after, takes, ends)) {
       return true;
     }
   }
@@ -188,65 +193,45 @@ void History::scan_end(std::size_t number, const std::optional<std::string>& las
   mix(scan.thread, "scan end");
 }
 
-// As linearizable(), for all keys at once.
-bool History::explained(std::uint32_t done, const Model& model, const Model& content) const {
-  bool all = true;
-  std::uint64_t first_return = kNever;
-  for (std::size_t i = 0; i < calls_.size(); ++i) {
-    if ((done >> i & 1) != 0) continue;
-    all = all && calls_[i].pending();
-    first_return = std::min(first_return, calls_[i].returned);
+bool History::explained(const Calls& calls, const Model& content) const {
+  if (!versions_) {
+    return some_order(
+        calls, 0, before_, [](const Call& call, Model& model) { return explain(call, model); },
+        [&](const Model& model) { return model == content; });
   }
-  if (all && model == content) return true;
-  for (std::size_t i = 0; i < calls_.size(); ++i) {
-    if ((done >> i & 1) != 0 || calls_[i].called > first_return) continue;
-    Model after = model;
-    if (explain(calls_[i], after) && explained(done | 1U << i, after, content)) return true;
-  }
-  return false;
-}
-
-// The same with versions.
-bool History::explained(std::uint32_t done, const VersionModel& model, const Model& content) const {
-  bool all = true;
-  std::uint64_t first_return = kNever;
-  for (std::size_t i = 0; i < calls_.size(); ++i) {
-    if ((done >> i & 1) != 0) continue;
-    all = all && calls_[i].pending();
-    first_return = std::min(first_return, calls_[i].returned);
-  }
-  if (all && model.matches(content)) return true;
-  for (std::size_t i = 0; i < calls_.size(); ++i) {
-    const Call& call = calls_[i];
-    if ((done >> i & 1) != 0 || call.called > first_return) continue;
+  const auto takes = [&](const Call& call, VersionModel& model) {
     VersionModel::Result result{call.result, call.value, call.pending()};
-    for (const Call& other : calls_) {
-      if (other.op.kind != OpKind::trim || other.called > call.returned) continue;
-      result.trimmed = std::max(result.trimmed, version_number(other.op.key[0]));
+    for (const Call* other : calls) {
+      if (other->op.kind != OpKind::trim || other->called > call.returned) continue;
+      result.trimmed = std::max(result.trimmed, version_number(other->op.key[0]));
     }
-    VersionModel after = model;
-    if (after.explains(call.op, result) && explained(done | 1U << i, after, content)) return true;
-  }
-  return false;
+    return model.explains(call.op, result);
+  };
+  return some_order(calls, 0, *versions_, takes,
+                    [&](const VersionModel& model) { return model.matches(content); });
 }
 
 std::string History::judge(const Model& content) const {
   if (!disorder_.empty()) return disorder_;
-  if (versions_) return explained(0, *versions_, content) ? std::string() : unexplained(content);
   const auto is_together = [](const Call& call) { return call.op.kind == OpKind::together; };
-  if (std::ranges::any_of(calls_, is_together)) {
-    return explained(0, before_, content) ? std::string() : unexplained(content);
+  if (versions_ || std::ranges::any_of(calls_, is_together)) {
+    Calls calls;
+    for (const Call& call : calls_) calls.push_back(&call);
+    return explained(calls, content) ? std::string() : unexplained(content);
   }
   std::set<std::string> keys = keys_;
   for (const auto& [key, value] : content) keys.insert(key);
   for (const std::string& key : keys) {
-    std::vector<const Call*> calls;
+    Calls calls;
     for (const Call& call : calls_) {
       if (call.op.key == key) calls.push_back(&call);
     }
     const Value before = lookup(before_, key);
     const Value after = lookup(content, key);
-    if (linearizable(calls, 0, before, after)) continue;
+    const bool explained = some_order(
+        calls, 0, before, [](const Call& call, Value& value) { return explain(call, value); },
+        [&](const Value& value) { return value == after; });
+    if (explained) continue;
     return printable(key) + " was " + describe(before) + " and is " + describe(after) +
            ", which no order of these explains:\n" + text();
   }

@@ -80,8 +80,8 @@ class History {
     }
   };
   void mix(std::uint64_t what, std::string_view text);
-  bool explained(std::uint32_t done, const VersionModel& model, const Model& content) const;
-  bool explained(std::uint32_t done, const Model& model, const Model& content) const;
+  // Whether some order of these calls, on all keys at once, ends in `content`.
+  bool explained(const std::vector<const Call*>& calls, const Model& content) const;
   std::string unexplained(const Model& content) const;
 
   Model before_;

@@ -12,6 +12,16 @@ namespace {
 
 constexpr EnumerationLimits kFew{.product = 128, .random = 16, .sampled = 32};
 
+// For workloads that make the file grow again and again.
+ExploreOptions growing_options() {
+  return {.capacity = 2 << 20,
+          .limits = kFew,
+          .battery = 40,
+          .second_in = 100,
+          .kill_in = 4,
+          .explore_create = false};
+}
+
 const MapSetup kThreeMaps{.values = ValueKind::bytes, .maps = 3};
 Op pool_op(Random& random) {
   static const OpSource source = pool_ops(3, 24);
@@ -66,14 +76,8 @@ TEST(PoolCrash, H4e_Growth) {
     ops.push_back({OpKind::upsert, integer_key(i), std::string(1500, static_cast<char>('a' + i))});
   }
   explore_workload(phast_subjects<phast::IntegerCodec>({.values = ValueKind::bytes}),
-                   integer_record_op,
-                   {.capacity = 2 << 20,
-                    .limits = kFew,
-                    .battery = 40,
-                    .second_in = 100,
-                    .kill_in = 4,
-                    .explore_create = false},
-                   ops, {"storage.sync", "heap.extent.assign"});
+                   integer_record_op, growing_options(), ops,
+                   {"storage.sync", "heap.extent.assign"});
 }
 
 // X1, G7 for the headers: a kill inside a header write, a reopen, and a power failure inside the
@@ -124,13 +128,7 @@ TEST(PoolCrash, ResizeAndGrowth) {
     if (i == 11 || i == 19) ops.push_back({OpKind::resize, {}, {}});
     ops.push_back({OpKind::upsert, integer_key(i), std::string(6000, static_cast<char>('a' + i))});
   }
-  explore_workload(phast_subjects<phast::IntegerCodec>(small), integer_record_op,
-                   {.capacity = 2 << 20,
-                    .limits = kFew,
-                    .battery = 40,
-                    .second_in = 100,
-                    .kill_in = 4,
-                    .explore_create = false},
+  explore_workload(phast_subjects<phast::IntegerCodec>(small), integer_record_op, growing_options(),
                    ops, {"pool.resize.headers", "pool.header.write"});
 }
 
