@@ -72,23 +72,21 @@ class MapEngine : public Interface, public EngineInstance {
 
   // --- Index ---
   Expected<bool> insert(const detail::Key& key, const detail::Value& value) final {
-    return at_gate([&] { return engine().template write<Mode::insert>(key, value); });
+    return engine().template write<Mode::insert>(key, value);
   }
   Expected<bool> put(const detail::Key& key, const detail::Value& value) final {
-    return at_gate([&] { return engine().template write<Mode::put>(key, value); });
+    return engine().template write<Mode::put>(key, value);
   }
   Expected<bool> update(const detail::Key& key, const detail::Value& value) final {
-    return at_gate([&] { return engine().template write<Mode::update>(key, value); });
+    return engine().template write<Mode::update>(key, value);
   }
   Expected<bool> update_if(const detail::Key& key, const detail::Value& expected,
                            const detail::Value& value) final {
-    return at_gate([&] { return engine().template write<Mode::update>(key, value, &expected); });
+    return engine().template write<Mode::update>(key, value, &expected);
   }
-  Expected<bool> erase(const detail::Key& key) final {
-    return at_gate([&] { return engine().remove(key, nullptr); });
-  }
+  Expected<bool> erase(const detail::Key& key) final { return engine().remove(key, nullptr); }
   Expected<bool> erase_if(const detail::Key& key, const detail::Value& expected) final {
-    return at_gate([&] { return engine().remove(key, &expected); });
+    return engine().remove(key, &expected);
   }
   void write_many(Mutations mutations, Done done) final {
     for (std::size_t begin = 0; begin < mutations.size();) {
@@ -126,17 +124,24 @@ class MapEngine : public Interface, public EngineInstance {
   enum class Mode : std::uint8_t { insert, put, update };
   static constexpr bool adds(Mode mode) { return mode == Mode::insert || mode == Mode::put; }
 
+  // Waiting in a guard might never end: the holder of the gate may wait for what the guard
+  // protects.
+  [[gnu::cold]] static Status in_callback() noexcept {
+    return Status::format(StatusCode::invalid_argument,
+                          "a callback of a read, a scan or a read_batch must not change a map");
+  }
+
   // Every operation begins with one of these, under its guard.
   [[gnu::always_inline]] Status begin_read(auto& guard) const noexcept {
     if (!guard.ok()) return StatusCode::out_of_memory;
     if (context_.platform.poisoned()) return context_.platform.failure();
     return {};
   }
-  // Returns kGateClosed, which at_gate() handles, if mutations have to wait.
+  // Waits at the gate, unpinned, if it is closed. So the operation has loaded nothing before.
   [[gnu::always_inline]] Status begin_mutation(MutationGuard<P>& guard,
                                                bool needs_space) const noexcept {
-    if (guard.ok() && !guard.passes_gate()) [[unlikely]]
-      return guard.nested() || context_.epochs.gate().held() ? in_callback() : Status(kGateClosed);
+    if (guard.ok() && !guard.pass_gate()) [[unlikely]]
+      return in_callback();
     return begin_change(guard, needs_space);
   }
   // For changes of the structure, which change no entry.
@@ -150,22 +155,6 @@ class MapEngine : public Interface, public EngineInstance {
           "is stopped inside a read or scan callback)");
     }
     return {};
-  }
-
-  // Repeats a mutation, which takes its own guard, while the gate is closed (gate.h). The code
-  // never leaves the engine.
-  static constexpr auto kGateClosed = static_cast<StatusCode>(0xFF);
-  template <class Call>
-  [[gnu::always_inline]] auto at_gate(Call&& call) const {
-    auto done = call();
-    if (gate_was_closed(done)) [[unlikely]] {
-      const typename Gate<P>::Waiting waiting(context_.epochs.gate());
-      do {
-        waiting.wait();
-        done = call();
-      } while (gate_was_closed(done));
-    }
-    return done;
   }
 
   // What a mutation tries when the pool is full, outside any guard, before it fails. In this order:
@@ -279,21 +268,6 @@ class MapEngine : public Interface, public EngineInstance {
 
  private:
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }
-
-  // Waiting in a guard might never end: the holder of the gate may wait for what the guard
-  // protects.
-  [[gnu::cold]] static Status in_callback() noexcept {
-    return Status::format(StatusCode::invalid_argument,
-                          "a callback of a read, a scan or a read_batch must not change a map");
-  }
-  template <class Result>
-  [[gnu::always_inline]] static bool gate_was_closed(const Result& done) noexcept {
-    if constexpr (std::same_as<Result, Status>) {
-      return done == kGateClosed;
-    } else {
-      return !done && done.error() == kGateClosed;
-    }
-  }
 
   // Prefetches what the mutations will read.
   template <class Group>

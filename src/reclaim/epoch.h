@@ -498,21 +498,34 @@ class [[nodiscard]] EpochGuard {
   EpochGuard(const EpochGuard&) = delete;
   EpochGuard& operator=(const EpochGuard&) = delete;
   bool ok() const noexcept { return slot_ != nullptr; }
-  // Whether the mutation may begin. Otherwise it leaves this guard, and waits at the gate.
-  [[gnu::always_inline]] bool passes_gate() noexcept
+  // Waits while the gate is closed, unpinned; so call it before anything else. Returns false if
+  // the thread must not wait: it is in a callback of a read, or has closed the gate.
+  [[gnu::always_inline]] bool pass_gate() noexcept
     requires(kMutates)
   {
-    const bool passes = domain_.gate().passes();
+    const bool passes = domain_.gate().passes() || wait_at_gate();
     if constexpr (P::kAsserts) passed_ = passes && !nested();
     return passes;
   }
-  // Whether the thread was in a guard already: it is in a callback of a read.
-  bool nested() const noexcept { return slot_->depth > 1; }
   // True if so much that this thread has retired waits for a stalled reader that it may retire no
   // more.
   bool limbo_full() noexcept { return domain_.limbo_full(slot_); }
 
  private:
+  // Whether the thread was in a guard already.
+  bool nested() const noexcept { return slot_->depth > 1; }
+  [[gnu::noinline, gnu::cold]] bool wait_at_gate() noexcept {
+    Gate<P>& gate = domain_.gate();
+    if (nested() || gate.held()) return false;
+    const typename Gate<P>::Waiting waiting(gate);
+    do {
+      domain_.unpin(slot_);
+      waiting.wait();
+      (void)domain_.template pin<kMutates>();
+    } while (!gate.passes());
+    return true;
+  }
+
   EpochDomain<P>& domain_;
   decltype(std::declval<EpochDomain<P>&>().template pin<kMutates>()) slot_;
   struct None {};

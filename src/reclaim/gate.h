@@ -9,7 +9,7 @@
 //       it hold a latch that a mutation needs: the holder, and those that have passed, go on.
 // OPERATIONS
 //   passes  asked by a mutation, in its guard, before all else: one load of a word that seldom
-//           changes. If it returns false, the mutation leaves its guard, waits, and begins anew.
+//           changes. If it returns false, the mutation unpins, waits, pins and asks again.
 //   close   stores the word, then a heavy fence, then reads the slots of all threads.
 // ORDERING  holder_  stored (seq_cst), then heavy_fence(), then the slots are read. A mutation
 //   stores into its slot, then light_fence(), then loads holder_ (acquire). So either the mutation

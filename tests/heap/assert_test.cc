@@ -63,7 +63,7 @@ TEST_F(HeapAssertions, TheEpochMovesBesideAPin) {
 TEST_F(HeapAssertions, AMutationBehindAClosedGate) {
   EXPECT_VIOLATES("gate.G1", {
     MutationGuard<SimPlatform> guard(epochs());
-    (void)guard.passes_gate();
+    (void)guard.pass_gate();
     auto* slot = epochs().pin<false>();
     slot->pinned.store(slot->pinned.load() & ~std::uint64_t{2});
     epochs().unpin(slot);

@@ -56,7 +56,7 @@ class Drainer : public Movement<T> {
       {
         MutationGuard<P> guard(context_.epochs);
         if (!guard.ok()) return StatusCode::out_of_memory;
-        if (!guard.passes_gate()) return Base::kGateClosed;
+        if (!guard.pass_gate()) return Base::in_callback();
         const View<T>& view = *current();
         if (view.generation != generation) return {};
         const bool scan = scans_.load(std::memory_order_seq_cst) != 0;
@@ -80,7 +80,7 @@ class Drainer : public Movement<T> {
   void keep_pace() {
     if (!lags_.exchange(false, std::memory_order_relaxed)) return;
     MutationGuard<P> guard(context_.epochs);
-    if (!guard.ok() || !guard.passes_gate()) return;
+    if (!guard.ok() || !guard.pass_gate()) return;
     Status failure;
     if (drain_some(2, failure) == Step::blocked) context_.background.wake(work_);
   }

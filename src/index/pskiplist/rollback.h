@@ -115,7 +115,7 @@ class Rollback : public Trim<T> {
   Status rollback(std::uint64_t version) override {
     LatchGuard trimming(trim_latch_);
     const std::uint64_t open = clock();
-    if (Status s = this->at_gate([&] { return begin_rollback(version, open); }); !s.ok()) return s;
+    if (Status s = begin_rollback(version, open); !s.ok()) return s;
     for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
       EpochGuard<P> guard(context_.epochs);
       if (!guard.ok()) return StatusCode::out_of_memory;

@@ -163,11 +163,11 @@ class Trim : public Write<T> {
   Expected<std::uint64_t> trim(std::uint64_t version) override {
     LatchGuard trimming(trim_latch_);
     std::uint64_t horizon = version;
-    Status s = this->at_gate([&] { return raise_horizon(version, horizon); });
+    Status s = raise_horizon(version, horizon);
     if (!s.ok()) return fail(std::move(s));
     for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
       Progress progress{.horizon = horizon};
-      s = this->at_gate([&] { return trim_block(number, progress); });
+      s = trim_block(number, progress);
       if (!s.ok()) return fail(std::move(s));
       if (!progress.short_of_room) continue;
       context_.epochs.drain_all();
@@ -209,7 +209,7 @@ class Trim : public Write<T> {
   [[gnu::noinline]] Status trim_block(std::uint32_t number, Progress& progress) {
     MutationGuard<P> guard(context_.epochs);
     if (!guard.ok()) return StatusCode::out_of_memory;
-    if (!guard.passes_gate()) return Base::kGateClosed;
+    if (!guard.pass_gate()) return Base::in_callback();
     const std::uint64_t block = chain_.offset_of(number);
     for (std::uint32_t i = 0; block != 0 && i < Chain::kSlots; ++i) {
       if (Status s = trim_slot(Chain::slot_in(block, i), progress); !s.ok()) return s;

@@ -39,7 +39,9 @@ class Versions : public Scan<T> {
     limit_.store(limit, std::memory_order_release);
     return {};
   }
-  [[gnu::noinline]] Expected<std::uint64_t> tag_once() {
+
+ public:
+  Expected<std::uint64_t> tag() override {
     MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     for (std::uint64_t version = clock();;) {
@@ -53,11 +55,6 @@ class Versions : public Scan<T> {
         return version;
       }
     }
-  }
-
- public:
-  Expected<std::uint64_t> tag() override {
-    return this->at_gate([&] { return tag_once(); });
   }
   detail::VersionRange versions() override {
     return {horizon_.load(std::memory_order_seq_cst), clock() - 1};
