@@ -267,12 +267,12 @@ Status raise_max(std::uint64_t max_bytes, layout::Header& h) {
     // would otherwise use up all tables.
     const std::uint64_t room = std::min(after, (kMaxPoolSize - h.data_offset) / e - before);
     const std::uint64_t extents = (room * 8 + e - 1) / e;
+    const unsigned long long needed = extents * e;
     if (after - before <= extents) {
       return Status::format(StatusCode::invalid_argument,
                             "max_size %llu adds no room beside the extent table that it needs, of "
                             "%llu bytes; ask for more",
-                            static_cast<unsigned long long>(max_bytes),
-                            static_cast<unsigned long long>(extents * e));
+                            static_cast<unsigned long long>(max_bytes), needed);
     }
     h.more_tables[used] = {static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(extents)};
     h.incompatible |= layout::kHasMoreTables;
