@@ -7,6 +7,8 @@
 #include "testing/crash/map_subject.h"
 #include "testing/crash/workloads.h"
 #include "testing/engines/engine_list.h"
+#include "testing/schedule/conditional_races.h"
+#include "testing/schedule/gate_races.h"
 #include "testing/schedule/race_ops.h"
 #include "testing/torture/lossy_target.h"
 
@@ -48,11 +50,10 @@ RaceList races() {
   const char* const names[] = {"Insert", "Upsert", "Update", "Erase"};
   const Ops there{insert(3, 1), insert(5, 1), insert(7, 1)};
   const Ops readers{find(5), scan()};
+  const SubjectFactory integers = subjects(KeyKind::integer, {.background_thread = false});
   const auto add = [&](const std::string& name, const Ops& first, const Ops& second) {
-    out.push_back({.name = "G1_" + name,
-                   .subjects = subjects(KeyKind::integer, {.background_thread = false}),
-                   .setup = there,
-                   .threads = {first, second}});
+    out.push_back(
+        {.name = "G1_" + name, .subjects = integers, .setup = there, .threads = {first, second}});
   };
   for (std::size_t i = 0; i < writers.size(); ++i) {
     const std::string name = names[i];
@@ -62,7 +63,14 @@ RaceList races() {
     add(name + "BesideErase", {writers[i], find(7)}, {erase(7), reclaim(), find(5)});
     add(name + "AndFind", {writers[i]}, {readers[0], readers[0]});
     add(name + "AndScan", {writers[i]}, {readers[1], readers[0]});
+    out.push_back({.name = "G1_" + name + "OfThree",
+                   .subjects = integers,
+                   .setup = there,
+                   .threads = {{writers[i]}, {erase(5), insert(5, 6)}, {find(5), insert(9, 1)}}});
   }
+  const Race defaults;
+  add_conditional(out, integers, defaults.thin, defaults.limits);
+  add_together(out, integers, defaults.thin, defaults.limits);
   return out;
 }
 std::vector<NamedInterleaving> interleavings() { return {}; }
