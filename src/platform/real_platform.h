@@ -265,7 +265,7 @@ class RealPlatform {
   // the kernel refused it at the start, light fences are full ones. heavy_fence() returns whether
   // every thread of the process has executed a full fence during the call. Then it also holds for
   // plain stores of others that no light_fence() follows.
-  static void light_fence() noexcept {
+  [[gnu::always_inline]] static void light_fence() noexcept {
     if (kAsymmetric) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
