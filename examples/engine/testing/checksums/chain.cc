@@ -40,11 +40,10 @@ class Fixer : MapFixer {
     if (link % sizeof(link) != 0 || !bytes_.inside(link, sizeof(link))) return 0;
     const std::uint64_t node = chain::layout::target_of(bytes_.load<std::uint64_t>(link));
     if (node == 0 || node % 8 != 0 || !bytes_.inside(node, sizeof(Node))) return 0;
-    const std::uint64_t word = chain::layout::link_word(link, node);
-    bytes_.store(link, word);
+    bytes_.store(link, chain::layout::link_word(link, node));
     (void)bytes_.fix_record(node + offsetof(Node, record));
     const std::uint64_t state = node + offsetof(Node, record) + offsetof(RecordPrefix, state);
-    sum_ += closed_term(link, word) + closed_term(state, bytes_.load<std::uint64_t>(state));
+    sum_ += closed_term(link, node) + closed_term(state, bytes_.load<std::uint64_t>(state));
     return node + offsetof(Node, next);
   }
 

@@ -75,6 +75,18 @@ RaceList races() {
 }
 std::vector<NamedInterleaving> interleavings() { return {}; }
 
+// The root block up to its checksum, and the links of the table.
+Covered covered(const SimMemory& memory) {
+  using chain::layout::Root;
+  for (std::uint64_t at = 0; at < memory.size(); at += kLine) {
+    const auto* root = reinterpret_cast<const Root*>(memory.base() + at);
+    if (root->magic != chain::layout::kMagic) continue;
+    return {{at, at + offsetof(Root, fixed_crc)},
+            {root->table, root->table + root->buckets() * sizeof(std::uint64_t)}};
+  }
+  return {};
+}
+
 struct UnderLoss {
   static constexpr Engine kEngine = Engine::chain;
   template <bool Bytes>
@@ -114,6 +126,7 @@ const EngineUnderTest chain{
     .byte_latches = false,
     .open_lossy = &open_lossy<UnderLoss>,
     .planted = kPlanted,
+    .covered = &covered,
     .canaries = kCanaries,
     .race_mutant = "chain.link.write:drop_fence",
     .ordered_sites = {},
