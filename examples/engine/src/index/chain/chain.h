@@ -207,7 +207,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     EpochGuard<P> guard(context_.epochs);
     if (Status s = Base::begin_read(guard); !s.ok()) return fail(std::move(s));
     std::array<detail::Entry, kBatch> batch;
-    for (std::uint64_t bucket = 0; bucket < root_->buckets(); ++bucket) {
+    for (std::uint64_t bucket = 0; bucket < fixed_.buckets(); ++bucket) {
       const std::uint64_t* link = &links()[bucket];
       while (link != nullptr) {
         auto count = take(bucket, link, batch);
@@ -221,23 +221,26 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   void stats(EngineStats& out) override {
     out.entries = 0;
     out.pm_bytes =
-        context_.heap.block_bytes(root_offset_) + context_.heap.block_bytes(root_->table);
+        context_.heap.block_bytes(root_offset_) + context_.heap.block_bytes(fixed_.table);
     const auto done = for_each([&](std::span<const detail::Entry> entries) {
       out.entries += entries.size();
       return true;
     });
     out.partial =
-        !done || !out.levels.push_back({.slots = root_->buckets(), .entries = out.entries});
+        !done || !out.levels.push_back({.slots = fixed_.buckets(), .entries = out.entries});
     out.height = 1;
-    out.load_factor = static_cast<double>(out.entries) / static_cast<double>(root_->buckets());
+    out.load_factor = static_cast<double>(out.entries) / static_cast<double>(fixed_.buckets());
     out.dram_bytes = sizeof(*this);
   }
   void check(const CheckOptions& options, Findings& report) override {
     EpochGuard<P> guard(context_.epochs);
     ++report.objects;
     if (!guard.ok()) return add_violation(report, "chain root", root_offset_, "out of memory");
+    if (!root_intact<P>(*root_, "chain.root.crc"_site)) {
+      add_violation(report, "chain.I1", "chain root", root_offset_, "is damaged (checksum)");
+    }
     const std::uint64_t most = context_.heap.stats().allocated_bytes / sizeof(Node);
-    for (std::uint64_t bucket = 0; bucket < root_->buckets(); ++bucket) {
+    for (std::uint64_t bucket = 0; bucket < fixed_.buckets(); ++bucket) {
       std::uint64_t longest = most;
       const std::uint64_t* link = &links()[bucket];
       while (link != nullptr && longest-- > 0) link = check_node(link, options, report);
@@ -284,7 +287,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   template <Mode kMode>
   Expected<bool> write(const detail::Key& key, const detail::Value& value,
                        const detail::Value* expected = nullptr) {
-    const bool takes_bytes = (root_->shape & layout::kBytesValues) != 0;
+    const bool takes_bytes = (fixed_.shape & layout::kBytesValues) != 0;
     Status s = Base::validate(key, value, !takes_bytes, takes_bytes);
     if (!s.ok()) return fail(std::move(s));
     return Base::with_room([&] { return write_once<kMode>(key, value, expected); });
@@ -386,11 +389,12 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
         context_.heap.block_bytes(image.table) < image.buckets() * sizeof(std::uint64_t)) {
       return bad_root("table");
     }
+    fixed_ = image;
     return {};
   }
   Status enumerate(Status (Heap<P>::*mark)(std::uint64_t)) {
-    const std::uint64_t table = root_->table;
-    const std::uint64_t buckets = root_->buckets();
+    const std::uint64_t table = fixed_.table;
+    const std::uint64_t buckets = fixed_.buckets();
     for (std::uint64_t bucket = 0; bucket < buckets; ++bucket) {
       if (Status s = enumerate(bucket, mark); !s.ok()) {
         if (s = Base::pass_over(std::move(s)); !s.ok()) return s;
@@ -415,7 +419,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   // The sum of what the links that are not 0 name, and of the checksums of the nodes.
   Expected<std::uint64_t> sum() const {
     std::uint64_t sum = 0;
-    for (std::uint64_t bucket = 0; bucket < root_->buckets(); ++bucket) {
+    for (std::uint64_t bucket = 0; bucket < fixed_.buckets(); ++bucket) {
       for (const std::uint64_t* link = &links()[bucket];;) {
         auto node = target(*link);
         if (!node) return node;
@@ -451,18 +455,18 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     return &node_at(*node)->next;
   }
 
-  std::uint64_t* links() const { return context_.heap.template at<std::uint64_t>(root_->table); }
+  std::uint64_t* links() const { return context_.heap.template at<std::uint64_t>(fixed_.table); }
   Node* node_at(std::uint64_t offset) const { return context_.heap.template at<Node>(offset); }
   RecordView record_of(std::uint64_t node) const {
     return RecordView::read(context_.platform, &node_at(node)->record);
   }
   std::uint64_t bucket_of(std::string_view key) const {
-    const std::uint64_t hash = mix(root_->seed ^ crc32c(0, key.data(), key.size()));
-    return hash & (root_->buckets() - 1);
+    const std::uint64_t hash = mix(fixed_.seed ^ crc32c(0, key.data(), key.size()));
+    return hash & (fixed_.buckets() - 1);
   }
   typename P::Latch& latch_of(std::uint64_t bucket) { return latches_[bucket % kLatches]; }
 
-  bool bytes_keys() const { return (root_->shape & layout::kBytesKeys) != 0; }
+  bool bytes_keys() const { return (fixed_.shape & layout::kBytesKeys) != 0; }
   Bytes of(const detail::Key& key) const {
     return bytes_keys() ? Bytes(key.bytes) : Bytes(key.word, sizeof(key.word));
   }
@@ -478,12 +482,13 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   }
   detail::Value value_of(std::uint64_t node) const {
     const std::string_view bytes = record_of(node).value().bytes;
-    if ((root_->shape & layout::kBytesValues) != 0) return {.bytes = bytes};
+    if ((fixed_.shape & layout::kBytesValues) != 0) return {.bytes = bytes};
     detail::Value value{.word_size = static_cast<std::uint32_t>(bytes.size())};
     std::memcpy(&value.word, bytes.data(), std::min(bytes.size(), sizeof(value.word)));
     return value;
   }
 
+  Root fixed_{};  // as recovery has found it: a bit of the medium may flip later
   typename P::Latch latches_[kLatches];
 };
 
