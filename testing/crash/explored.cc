@@ -361,7 +361,6 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
       directed_one("shrink_page", maps(paged_records), integer_record_op, large,
                    shrinking(pick(preset, 8, 10, 20), 1500)),
   };
-  add_resizes(all, engine, large, pick(preset, 12, 12, 16));
   if (preset == Preset::nightly) {
     std::vector<Op> ops;
     for (const Op& op : batch())
@@ -386,7 +385,10 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
                    .options = sampled(options, prepare)},
                   steps, pick(preset, 1, page ? 1 : 2, page ? 2 : 3));
   }
-  return affordable(engine, preset, beside_background(engine, std::move(all)));
+  all = affordable(engine, preset, std::move(all));
+  // Every point, also where an image costs much: few of them lie within a resize.
+  add_resizes(all, engine, large, pick(preset, 12, 12, 16));
+  return beside_background(engine, std::move(all));
 }
 
 namespace {
