@@ -114,7 +114,7 @@ struct ByteKeys {
 };
 
 // LogBuckets: log2 of the buckets of a map whose capacity is unknown.
-template <Platform P, std::uint32_t LogBuckets = 12>
+template <Platform P, std::uint32_t LogBuckets = 10>
 class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Chain<P, LogBuckets>,
                                      detail::Index> {
   using Base =
@@ -385,7 +385,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     const Root image = *root_;
     if (image.magic != layout::kMagic) return bad_root("magic");
     if (!root_intact<P>(image, "chain.root.crc"_site)) return bad_root("checksum");
-    if ((image.shape & 0xFF) > layout::kMaxLogBuckets ||
+    if ((image.shape & 0xFF) > layout::kMaxLogBuckets || !context_.heap.is_block(image.table) ||
         context_.heap.block_bytes(image.table) < image.buckets() * sizeof(std::uint64_t)) {
       return bad_root("table");
     }
@@ -476,16 +476,19 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
   detail::Key key_of(std::uint64_t node) const {
     const std::string_view bytes = record_of(node).key();
     if (bytes_keys()) return {.bytes = bytes};
-    detail::Key key;
-    std::memcpy(&key.word, bytes.data(), std::min(bytes.size(), sizeof(key.word)));
-    return key;
+    return {.word = word_of(bytes)};
   }
   detail::Value value_of(std::uint64_t node) const {
     const std::string_view bytes = record_of(node).value().bytes;
     if ((fixed_.shape & layout::kBytesValues) != 0) return {.bytes = bytes};
-    detail::Value value{.word_size = static_cast<std::uint32_t>(bytes.size())};
-    std::memcpy(&value.word, bytes.data(), std::min(bytes.size(), sizeof(value.word)));
-    return value;
+    // A damaged record may have a value of any length, or none.
+    const auto size = static_cast<std::uint32_t>(std::min(bytes.size(), sizeof(std::uint64_t)));
+    return {.word = word_of(bytes), .word_size = size};
+  }
+  static std::uint64_t word_of(std::string_view bytes) {
+    std::uint64_t word = 0;
+    if (!bytes.empty()) std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof(word)));
+    return word;
   }
 
   Root fixed_{};  // as recovery has found it: a bit of the medium may flip later
