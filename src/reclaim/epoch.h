@@ -123,8 +123,8 @@ class EpochDomain {
     PERDURE_ASSERT(P, "epoch.I1", epoch() <= slot->seen + 1);
     slot->pinned.store(0, std::memory_order_release);
   }
-  // For EpochGuard, pinned as a mutation, at the closed gate. No member of the guard, which would
-  // then lie on the stack: that costs inserts of pskiplist a tenth.
+  // For EpochGuard, pinned as a mutation, at the closed gate. It is no member of the guard: a call
+  // with the guard's address would keep the guard of every mutation in memory.
   [[gnu::noinline, gnu::cold]] bool wait_at_gate(Slot* slot) noexcept {
     if (slot->depth > 1 || gate_.held()) return false;
     const typename Gate<P>::Waiting waiting(gate_);

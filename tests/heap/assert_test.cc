@@ -64,6 +64,7 @@ TEST_F(HeapAssertions, AMutationBehindAClosedGate) {
   EXPECT_VIOLATES("gate.G1", {
     MutationGuard<SimPlatform> guard(epochs());
     (void)guard.pass_gate();
+    // Takes the bit away by which close() sees a mutation: it will not wait for this one.
     auto* slot = epochs().pin<false>();
     slot->pinned.store(slot->pinned.load() & ~std::uint64_t{2});
     epochs().unpin(slot);

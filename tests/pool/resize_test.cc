@@ -382,7 +382,7 @@ TEST(Resize, SizesThatAreRefused) {
   expect_not_resized(path, kMaxPoolSize, StatusCode::invalid_argument, "not larger");
 }
 
-// A table for a much larger pool lies in the file like the first one: most of it is a hole.
+// The table of a much larger pool is a hole in the file, except for its first words.
 TEST(Resize, ALargeTableTakesLittleSpace) {
   TempPath path;
   std::uint64_t first = 0;
