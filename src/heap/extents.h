@@ -148,6 +148,27 @@ class Extents : public State<P> {
     if (!s.ok()) return fail(std::move(s));
     return first;
   }
+  // Assigns these extents if all of them are free. Returns whether they were.
+  [[gnu::noinline]] Expected<bool> take_extents_at(std::uint64_t first, std::uint64_t count,
+                                                   const ExtentWord& word) {
+    {
+      LatchGuard guard(extent_latch_);
+      const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
+      if (first > end || count > end - first) return false;
+      for (std::uint64_t i = first; i < first + count; ++i) {
+        if (assigned(i)) return false;
+      }
+      for (std::uint64_t i = first; i < first + count; ++i) {
+        set_in_use(i, true);
+        extents_[i].set(kChanging);
+      }
+    }
+    if (Status s = assign(first, count, word); !s.ok()) {
+      set_free(first, count);
+      return fail(std::move(s));
+    }
+    return true;
+  }
   // Returns extents without blocks, which are in no list. A run's inner words come first. They are
   // ignored while the head names the run; after that they must say `free`, not virgin (heap.I2).
   // The caller holds no latch.

@@ -43,9 +43,13 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
+#include <new>
+#include <span>
 #include <utility>
 
 #include "heap/audit.h"
+#include "heap/block_needs.h"
 
 namespace perdure {
 
@@ -60,6 +64,9 @@ class Heap final : public heap::Audit<P> {
   // content is unspecified, but zero for zero_on_free, and word 0 is zero for dead_on_free. Any
   // thread. Errors: pool_full.
   [[gnu::noinline]] Expected<std::uint64_t> allocate(std::size_t n, BlockKind kind) {
+    if (stash_ != nullptr) [[unlikely]] {
+      if (const std::uint64_t block = take_stashed(n, kind); block != 0) return block;
+    }
     for (;;) {
       const bool swept_later = sweeping();  // read first: the sweep may end meanwhile
       auto block = allocate_now(n, kind);
@@ -75,6 +82,57 @@ class Heap final : public heap::Audit<P> {
       if (starved_.exchange(true, std::memory_order_seq_cst)) return block;
       (void)P::heavy_fence();
     }
+  }
+  // Allocates all of `needs`. From now on allocate() returns these blocks first, and a plain block
+  // that is discarded is one of them again, until release_stash(). For a thread beside which none
+  // allocates. Errors: those of allocate(); then it has none.
+  [[gnu::noinline]] Status fill_stash(const BlockNeeds& needs) {
+    if (Status s = begin_stash(); !s.ok()) return s;
+    Status s;
+    (void)needs.for_each([&](std::size_t n, BlockKind kind) {
+      s = stash_one(n, kind);
+      return s.ok();
+    });
+    if (!s.ok()) release_stash();
+    return s;
+  }
+  // In a recovery. `runs`: those that the stash of the dead process had. Takes the runs that are
+  // still free, at their places, and of the other blocks of `needs` as many as there are. Errors:
+  // out_of_memory, poisoned.
+  [[gnu::noinline]] Status refill_stash(const BlockNeeds& needs, std::span<const BlockRun> runs) {
+    if (Status s = begin_stash(); !s.ok()) return s;
+    Status s;
+    for (const BlockRun& run : runs) {
+      if (s.ok()) s = stash_again(run);
+    }
+    if (s.ok()) {
+      (void)needs.for_each([&](std::size_t n, BlockKind kind) {
+        if (class_for(n) == kClassCount) return true;
+        s = stash_one(n, kind);
+        if (s == StatusCode::pool_full || s == StatusCode::read_only) s = {};
+        return s.ok();
+      });
+    }
+    if (!s.ok()) release_stash();
+    return s;
+  }
+  // The number of runs that fill_stash(needs) takes. Calls visit(run) for each afterwards.
+  std::uint32_t count_runs(const BlockNeeds& needs) const {
+    std::uint32_t count = 0;
+    (void)needs.for_each([&](std::size_t n, BlockKind) {
+      count += class_for(n) == kClassCount ? 1 : 0;
+      return true;
+    });
+    return count;
+  }
+  template <class F>
+  void for_each_run(F&& visit) const {
+    for (const BlockRun& run : stash_->runs()) visit(run);
+  }
+  // Frees the blocks that are left. They were not stored to, so they are dead, or zero; or plain.
+  [[gnu::noinline]] void release_stash() {
+    const std::unique_ptr<BlockStash> stash = std::move(stash_);
+    if (stash != nullptr) stash->for_each([this](std::uint64_t block) { free(block); });
   }
   // A plain block that was never published, or whose unlink is durable and which no reader can
   // reach.
@@ -137,7 +195,7 @@ class Heap final : public heap::Audit<P> {
   // which fences.
   void discard(std::uint64_t offset) {
     if (is_plain(offset)) {
-      free(offset);
+      if (stash_ == nullptr || !put_back(offset)) free(offset);
     } else {
       mark_copied(offset);
       epochs_.retire(kPreparedReclaimer, this, offset, this->block_bytes(offset));
@@ -158,6 +216,49 @@ class Heap final : public heap::Audit<P> {
       Base::max_class_, Base::offset_of, Base::platform_, Base::starved_, Base::this_cache;
   using typename Base::Bin, typename Base::Cache, typename Base::Extent;
   static constexpr std::uint32_t kMostLarger = 8;  // times the class that was asked for
+
+  std::uint32_t class_for(std::size_t n) const {
+    const std::uint32_t size_class = class_of(n);
+    return size_class < max_class_ ? size_class : kClassCount;
+  }
+  [[gnu::noinline]] std::uint64_t take_stashed(std::size_t n, BlockKind kind) {
+    return stash_->take(class_for(n), this->extents_for(n), kind);
+  }
+  Status begin_stash() {
+    stash_.reset(new (std::nothrow) BlockStash);
+    return stash_ == nullptr ? Status(StatusCode::out_of_memory) : Status();
+  }
+  // Not from the stash, which is being filled.
+  Status stash_one(std::size_t n, BlockKind kind) {
+    std::unique_ptr<BlockStash> stash = std::move(stash_);
+    auto block = allocate(n, kind);
+    stash_ = std::move(stash);
+    if (!block) return std::move(block.error());
+    const std::uint32_t size_class = class_for(n);
+    const bool put = size_class == kClassCount ? stash_->put({*block, this->extents_for(n), kind})
+                                               : stash_->put(size_class, kind, *block);
+    if (put) return {};
+    free(*block);
+    return StatusCode::out_of_memory;
+  }
+  // Takes the run at its place, if it is free there.
+  Status stash_again(const BlockRun& run) {
+    const ExtentWord word{.state = ExtentState::run,
+                          .kind = run.kind,
+                          .run = static_cast<std::uint32_t>(run.extents)};
+    auto taken = this->take_extents_at(extent_of(run.offset), run.extents, word);
+    if (!taken) return std::move(taken.error());
+    if (!*taken || stash_->put(run)) return {};
+    free(run.offset);
+    return StatusCode::out_of_memory;
+  }
+  // Returns false if memory is short.
+  [[gnu::noinline]] bool put_back(std::uint64_t offset) {
+    const Extent& extent = extents_[extent_of(offset)];
+    return extent.state == ExtentState::run
+               ? stash_->put(BlockRun{offset, extent.count(), extent.kind})
+               : stash_->put(extent.size_class, extent.kind, offset);
+  }
 
   static void prepare_callback(void* heap, std::uint64_t offset) {
     static_cast<Heap*>(heap)->prepare_free(offset);
@@ -263,6 +364,8 @@ class Heap final : public heap::Audit<P> {
     this->release_extent(static_cast<std::uint32_t>(extent));
     this->tell_space_freed();
   }
+
+  std::unique_ptr<BlockStash> stash_;  // of the thread that fill_stash() describes
 };
 
 }  // namespace perdure

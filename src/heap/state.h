@@ -97,6 +97,11 @@ class State {
     std::uint32_t block = 0;
     return locate(offset, number, block).ok();
   }
+  // Whether an extent of the file starts here.
+  bool is_extent(std::uint64_t offset) const {
+    return contains(offset, geometry_.extent_bytes) &&
+           (offset - geometry_.data_offset) % geometry_.extent_bytes == 0;
+  }
   // Whether the heap promises nothing about the block's content after it was freed.
   bool is_plain(std::uint64_t offset) const {
     return extents_[extent_of(offset)].kind == BlockKind::plain;
