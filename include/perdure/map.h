@@ -45,6 +45,8 @@
 
 namespace perdure {
 
+class WriteBatch;
+
 // A mutation of Map::write_many(): the call that `kind` names, with these arguments.
 template <MapKey K, MapValue V>
 struct Mutation {
@@ -244,6 +246,7 @@ class Map {
   MapStats stats() { return detail::stats_of(*index_); }
 
  private:
+  friend class WriteBatch;
   static constexpr std::size_t kBatch = 64;
   std::shared_ptr<detail::Index> index_;
 };

@@ -11,3 +11,4 @@
 #include "perdure/store.h"
 #include "perdure/untyped_map.h"
 #include "perdure/versioned_map.h"
+#include "perdure/write_batch.h"

@@ -35,7 +35,10 @@
 
 namespace perdure {
 
+class WriteBatch;
+
 namespace detail {
+class BatchItems;
 class PoolImpl;
 }  // namespace detail
 
@@ -176,6 +179,21 @@ class Pool {
   // corruption.
   Expected<std::uint64_t> compact();
 
+  // Does all puts and erases of the batch (write_batch.h), wholly or not at all, across every
+  // crash, if its requirements are met. They are durable when the call returns ok. Every later call
+  // sees all of them. While it runs, a read sees some keys before and some after it, and a
+  // read_batch() none or all. In a map with versions they lie in one version.
+  // First it makes sure that nothing can fail: it enlarges hash tables, and allocates all blocks.
+  // So it may need more space in the pool than the entries take, and a batch that is large in
+  // relation to a hash table makes the table grow early. Mutations of other threads wait meanwhile,
+  // and so do sync(), check(), compact() and the making of maps. After a kill the first batch waits
+  // for the recovery that goes on in the background. O(n log n) for n mutations, beside the calls
+  // that it stands for; 3 fences beside those of the single calls, of which phast's share some.
+  // Errors, with nothing done: conflict; invalid_argument (a map of another pool; what the batch
+  // has refused; a call from a callback of a read); those of the single calls; unsupported (an
+  // engine that takes no batches, or a map of the pool that cannot be read); busy (a rollback is
+  // under way). After `poisoned` the next open does the batch wholly or not at all.
+  Status commit(const WriteBatch& batch);
   // Calls reads() while no mutation of any map of the pool is under way: all that it reads, with
   // any number of calls on any maps, belongs to one moment. Mutations of other threads wait
   // meanwhile, so `reads` must be short; other reads go on. It must not change a map or call Pool:

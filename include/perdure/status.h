@@ -36,6 +36,7 @@ enum class StatusCode : std::uint8_t {
   unsupported,    // the engine, the medium or this build cannot do it
   read_only,      // a mutation of a pool that was opened read-only
   hash_overflow,  // more keys of one hash than the table takes; nothing was changed
+  conflict,       // a requirement of a batch is not met; nothing was changed
 };
 
 // The code's name in lower case, e.g. "pool_full". Never null; "unknown" for a value that is none.

@@ -105,6 +105,8 @@ class UntypedSnapshot {
   detail::HeldVersion held_;
 };
 
+class WriteBatch;
+
 class UntypedMap {
  public:
   UntypedMap(MapInfo info, std::shared_ptr<detail::Index> index,
@@ -162,8 +164,10 @@ class UntypedMap {
   Status rollback(Version version);
 
  private:
+  friend class WriteBatch;
   Status keeps_order() const;
   Status keeps_versions() const;
+  Status takes(const UntypedKey& key, const UntypedValue* value) const;
 
   detail::NamedTypes types_;
   MapInfo info_;

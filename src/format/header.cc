@@ -124,8 +124,8 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) {
   }
   if (h.close_state > layout::CloseState::sealed) return bad("state");
   if (h.mode < 1 || h.mode > 3 || h.weakest < 1 || h.weakest > 3) return bad("durability");
-  // A log of batches comes with an incompatible bit: this build would free its blocks.
-  if (h.batch_log != 0) return bad("log of batches");
+  const bool batches = (h.incompatible & layout::kBatches) != 0;
+  if (h.batch_log != (batches ? layout::kBatchLog : 0)) return bad("log of batches");
   if (!reserved_is_zero(h)) return bad("reserved bytes");
   if (bytes < h.file_bytes) {
     return Status::format(

@@ -30,7 +30,12 @@ inline constexpr std::uint64_t kDirectoryOffset = 2 * kHeaderBytes;
 // feature is incompatible if this build would free or change its data, or not replay it.
 inline constexpr std::uint64_t kCompatibleFeatures = 0;
 inline constexpr std::uint64_t kHasMoreTables = 1 << 0;  // the pool was resized: see more_tables
-inline constexpr std::uint64_t kIncompatibleFeatures = kHasMoreTables;
+inline constexpr std::uint64_t kBatches = 1 << 1;        // `batch_log` is set
+inline constexpr std::uint64_t kIncompatibleFeatures = kHasMoreTables | kBatches;
+
+// The word of a batch that was committed and is not done yet, or 0: in the last line of the page of
+// header copy A. See format/batch_log.h.
+inline constexpr std::uint64_t kBatchLog = kHeaderBytes - 64;
 
 // How the last owner left the pool. On media: never renumber.
 enum class CloseState : std::uint32_t {
@@ -69,7 +74,7 @@ struct Header {
   // Features.
   std::uint64_t compatible;    // bits; see kCompatibleFeatures
   std::uint64_t incompatible;  // bits; see kIncompatibleFeatures
-  std::uint64_t batch_log;     // offset of the root of a log of batches; 0: none
+  std::uint64_t batch_log;     // kBatchLog once there was a batch; 0: never
   // Identify the log beside the file; 0: there never was one. Both are kept for good: the remains
   // of an older incarnation must not be taken for the present log.
   std::uint8_t log_id[16];
@@ -93,6 +98,41 @@ static_assert(offsetof(Header, more_tables) == 288);
 static_assert(offsetof(Header, reserved) == 352 && offsetof(Header, reserved2) == 504);
 static_assert(offsetof(Header, crc) == 508);
 static_assert(std::is_trivially_copyable_v<Header>);
+
+// The record of a batch, in a block of its own. After it the runs that the batch has in hand. Then
+// for each map of the batch a BatchMap, and behind that for each of its mutations a BatchEntry with
+// the bytes of its key and of its value, each padded to 8.
+struct BatchRecord {
+  std::uint64_t magic;
+  std::uint64_t bytes;  // of the whole record
+  std::uint32_t maps;
+  std::uint32_t runs;
+  std::uint32_t crc;  // CRC32C of {the offset, bytes, maps, runs} and of all behind this struct
+  std::uint32_t reserved;
+};
+struct BatchRun {
+  std::uint64_t offset;
+  std::uint32_t extents;
+  std::uint32_t kind;  // BlockKind
+};
+inline constexpr std::uint64_t kBatchMagic = 0x4843544142524550;  // "PERBATCH"
+struct BatchMap {
+  std::uint32_t slot;  // in the root directory
+  std::uint32_t reserved;
+  std::uint64_t root;     // of that map
+  std::uint64_t version;  // the open one of a map with versions
+  std::uint64_t entries;
+};
+struct BatchEntry {
+  std::uint64_t key;    // of an integer key
+  std::uint64_t value;  // of a word
+  std::uint32_t key_bytes;
+  std::uint32_t value_bytes;
+  std::uint32_t erases;     // 1: an erase; 0: a put
+  std::uint32_t word_size;  // of the value; 0: bytes
+};
+static_assert(sizeof(BatchRecord) == 32 && sizeof(BatchRun) == 16 && sizeof(BatchMap) == 32 &&
+              sizeof(BatchEntry) == 32);
 
 // One named map. `root` is stored last and commits the line; 0: the slot is free.
 struct Root {

@@ -36,7 +36,8 @@
 // RECOVERY  a torn header copy loses to the other one; an unfinished grow leaves a longer file; an
 //   unfinished add_root leaves a free slot; blocks of a half-made or dropped map are swept.
 // PROGRESS  blocking; one latch for headers and roots.
-// LAYERS  state.h, seal.h, roots.h, growth.h, recovery.h, resize.h, and here create and close.
+// LAYERS  state.h, seal.h, roots.h, growth.h, batch_log.h, recovery.h, resize.h, and here create
+//   and close.
 #pragma once
 
 #include <algorithm>

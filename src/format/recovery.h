@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "format/growth.h"
+#include "format/batch_log.h"
 
 namespace perdure {
 
@@ -13,9 +13,12 @@ struct OpenRequest {
   layout::Identity identity{};
   Durability mode = Durability::process;
   bool accept_untrusted = false;
-  bool allow_damage = false;        // of the root directory: it is reported, for check()
+  bool allow_damage = false;        // of the root directory and of a batch: check() reports it
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
   bool serve = true;                // false: nothing goes on in the background
+  // Another process is using the pool. What is seen of it belongs to no one moment, and its batches
+  // are its own.
+  bool observes = false;
   // Whether a map restarts at once: it settles what its results rest on (AfterKill). If all maps
   // do, the write-back after a kill goes on in the background. Null: no map does.
   bool (*at_once)(const layout::Root& root) = nullptr;
@@ -29,6 +32,7 @@ struct OpenReport {
   const char* distrust = nullptr;  // why not
   bool at_once = false;            // there are maps, and all of them restart at once
   bool directory_damaged = false;
+  bool batch_damaged = false;  // a batch was committed, and may be done in part
 };
 
 }  // namespace perdure
@@ -36,8 +40,8 @@ struct OpenReport {
 namespace perdure::format {
 
 template <Platform P>
-class Recovery : public Growth<P> {
-  using Base = Growth<P>;
+class Recovery : public BatchLog<P> {
+  using Base = BatchLog<P>;
 
  public:
   using Base::Base;
@@ -70,6 +74,11 @@ class Recovery : public Growth<P> {
   // `whole`: every map could be enumerated, or marks while it serves.
   [[gnu::noinline]] Status complete(bool whole) {
     if (Status s = begin_stores(); !s.ok()) return s;
+    if (batch_ != 0) {  // the log names it, and no map
+      // The reader of the record reports a damaged one.
+      Status s = heap_.mark_serving(batch_, "pool.batch.mark"_site);
+      if (!s.ok() && s != StatusCode::corruption) return s;
+    }
     if (!sweep_.has_maps() && after_kill_.done()) return heap_.end_sweep(whole);
     sweep_.begin(whole);
     return {};
@@ -83,6 +92,8 @@ class Recovery : public Growth<P> {
     return this->write_header(true);
   }
   void serve() { sweep_.serve(); }
+  // The record of the batch that the last process has left undone, or 0.
+  std::uint64_t batch_left() const { return batch_; }
 
  protected:
   using Base::after_kill_, Base::header_, Base::heap_, Base::open_, Base::platform_, Base::storage_,
@@ -111,6 +122,12 @@ class Recovery : public Growth<P> {
             StatusCode::corruption,
             "the root directory is damaged, so a map may be missing; restore a copy");
       }
+    }
+    if (header_.close_state == layout::CloseState::dirty && !request.observes) {
+      auto batch = this->committed_batch();
+      if (!batch && !request.allow_damage) return std::move(batch.error());
+      report.batch_damaged = !batch;
+      batch_ = batch.value_or(0);
     }
     const std::uint64_t extents = this->extents_in(header_.file_bytes);
     if (Status s = heap_.attach(geometry_of(header_), extents, *this); !s.ok()) return s;
@@ -181,10 +198,13 @@ class Recovery : public Growth<P> {
   // The pool may be stored to afterwards: the header says dirty (pool.I4).
   Status begin_stores() {
     if (open_) return {};
+    if (batch_ == 0) this->forget_batch();  // pool.L3
     Status s = this->write_dirty();
     open_ = s.ok();
     return s;
   }
+
+  std::uint64_t batch_ = 0;
 };
 
 }  // namespace perdure::format

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "background/background.h"
 #include "format/after_kill.h"
 #include "format/open_sweep.h"
+#include "heap/block_needs.h"
 #include "heap/heap.h"
 #include "index/findings.h"
 #include "perdure/index.h"
@@ -67,6 +69,14 @@ struct MapKinds {
   }
 };
 
+// The mutations of a batch for one map (pool/batch.h): puts, and erases of keys that are present.
+// Their keys are distinct. The puts come first; both are sorted.
+struct BatchPlan {
+  std::span<const detail::Mutation> mutations;
+  std::span<const bool> present;  // whether the key of mutations[i] is
+  BlockNeeds& needs;
+};
+
 // An engine instance, as the pool calls it. A method that enumerates returns corruption if the
 // medium contains what the engine cannot have written. The order of calls:
 //
@@ -101,6 +111,19 @@ class EngineInstance : public MarkingMap {
   // For Pool::compact, before it returns free extents: makes the map smaller if that pays. Any
   // operation may run meanwhile. Returns true if it freed something.
   virtual Expected<bool> compact() { return false; }
+  // Called while no other mutation and no step of background work runs. Makes sure that none of the
+  // mutations can fail for want of a place, and adds the blocks that they will allocate to
+  // plan.needs. Changes no entry. Errors: those of an insert; unsupported.
+  virtual Status plan_batch(const BatchPlan& plan) {
+    (void)plan;
+    return Status::format(StatusCode::unsupported, "the engine takes no batches");
+  }
+  // The open version of a map with versions: the mutations of a batch lie in it.
+  virtual std::uint64_t batch_version() { return 0; }
+  // Recovery plans and does the rest of a batch between these two. Its mutations lie in `version`,
+  // and need no more blocks than plan_batch() has named in the process that died.
+  virtual void begin_replay(std::uint64_t version) { (void)version; }
+  virtual void end_replay() {}
   // Passes every reachable block to Heap::audit_mark. No mutation may be in flight.
   virtual Status audit() = 0;
   // Called after the map was dropped, durably. Unregisters its units of background work, then frees

@@ -147,7 +147,8 @@ class MapEngine : public Interface, public EngineInstance {
   // For changes of the structure, which change no entry.
   [[gnu::always_inline]] Status begin_change(auto& guard, bool needs_space) const noexcept {
     if (Status s = begin_read(guard); !s.ok()) return s;
-    if (context_.read_only) return StatusCode::read_only;
+    // What a reader of a killed pool keeps in its own memory gets the batch that was left.
+    if (context_.read_only && !context_.epochs.gate().does_batch()) return StatusCode::read_only;
     if (needs_space && guard.limbo_full()) {
       return Status::format(
           StatusCode::pool_full,

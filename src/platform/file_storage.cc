@@ -324,8 +324,9 @@ bool FileStorage::take_back(std::uint64_t before, std::uint64_t end) noexcept {
 }
 
 Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcept {
-  if (access_ != Access::owner) return StatusCode::read_only;
   const std::uint64_t end = offset + length;
+  // The stores of others stay in their memory, where a page of the file has space.
+  if (access_ != Access::owner) return end <= size() ? Status() : Status(StatusCode::read_only);
   struct rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       end > limit.rlim_cur) {

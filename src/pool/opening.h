@@ -21,6 +21,12 @@
 //   durable   the dirty header, before any other store
 //   crash     the pool is dirty: the next opening recovers it
 //   refuses   a failed write-back
+// replay    by Batch (batch.h), if a batch was committed and not done
+//   reads     its record, and the keys that it names
+//   stores    the mutations that are left; then the word of the batch is 0
+//   durable   these, in this order
+//   crash     as in complete; the next opening does what is left
+//   refuses   a damaged record; a map that cannot be read; a failed write-back
 // accept    by the owner, of an untrusted pool also by PoolCore::accept
 //   reads     everything, if the pool is untrusted: it is checked
 //   stores    of an untrusted pool that passed: a header with this file's and boot's identity
@@ -34,7 +40,7 @@
 // A pool that a phase has refused is not closed: the file stays as a crash would leave it.
 #pragma once
 
-#include "format/pool_core.h"
+#include "pool/batch.h"
 
 namespace perdure {
 
@@ -47,11 +53,35 @@ class PoolMaps {
   virtual Status recover(const OpenReport& report, bool& whole) = 0;
   // EngineInstance::complete() of every map.
   virtual Status complete() = 0;
+  // The open map with this slot and root, or null.
+  virtual EngineInstance* map_at(std::uint32_t slot, std::uint64_t root) {
+    (void)slot, (void)root;
+    return nullptr;
+  }
   // The last phase that may refuse the pool.
   virtual Status accept(const OpenReport& /*report*/) { return {}; }
   // EngineInstance::start() of every map.
   virtual void serve() = 0;
 };
+
+// The sweep ends first: the batch needs the free blocks. `whole`: every map could be enumerated. A
+// reader's stores stay in its memory.
+template <Platform P>
+Status replay_batch(PoolCore<P>& core, PoolMaps& maps, bool whole) {
+  const std::uint64_t record = core.batch_left();
+  if (record == 0 || !P::runs("pool.batch.replay"_site)) return {};
+  Status swept = core.sweep().finish() ? Status() : Status(StatusCode::corruption);
+  if (!core.sweep().failure().ok()) swept = core.sweep().failure();  // also of one map alone
+  if (whole && !swept.ok() && swept != StatusCode::corruption) return swept;
+  if (!whole || !swept.ok()) {
+    return Status::format(StatusCode::corruption,
+                          "the last process ended within a batch, which cannot be finished because "
+                          "a map cannot be read; restore a copy, or use a build that has the "
+                          "engine of that map");
+  }
+  return Batch<P>(core).redo(
+      record, [&](std::uint32_t slot, std::uint64_t root) { return maps.map_at(slot, root); });
+}
 
 template <Platform P>
 Status open_pool(PoolCore<P>& core, const OpenRequest& request, OpenReport& report,
@@ -61,6 +91,10 @@ Status open_pool(PoolCore<P>& core, const OpenRequest& request, OpenReport& repo
   if (Status s = maps.recover(report, whole); !s.ok()) return s;
   if (Status s = core.complete(whole); !s.ok()) return s;
   if (Status s = maps.complete(); !s.ok()) return s;
+  if (Status s = replay_batch(core, maps, whole); !s.ok()) {
+    if (s != StatusCode::corruption || !request.allow_damage) return s;
+    report.batch_damaged = true;
+  }
   if (Status s = maps.accept(report); !s.ok()) return s;
   if (!request.serve) return {};
   core.serve();

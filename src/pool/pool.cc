@@ -3,6 +3,8 @@
 #include <new>
 
 #include "perdure/version.h"
+#include "perdure/write_batch.h"
+#include "pool/batch_items.h"
 #include "pool/pool_impl.h"
 
 namespace perdure {
@@ -87,6 +89,11 @@ Expected<CheckReport> Pool::check(const CheckOptions& options) const {
 }
 Status Pool::sync() { return impl_->sync(); }
 Expected<std::uint64_t> Pool::compact() { return impl_->compact(); }
+Status Pool::commit(const WriteBatch& batch) {
+  if (!batch.failure_.ok()) return Status(batch.failure_);
+  const detail::BatchItems none;
+  return impl_->commit(batch.items_ != nullptr ? *batch.items_ : none);
+}
 Status Pool::read_batch(FunctionRef<void()> reads) { return impl_->read_batch(reads); }
 Expected<bool> Pool::run_background() { return impl_->run_background(); }
 Status Pool::close(const CloseOptions& options) {

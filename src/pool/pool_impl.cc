@@ -259,6 +259,7 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                             .allow_damage = allow_damage_,
                             .write_back_by_sync = platform_.mode() == FlushMode::page,
                             .serve = !read_only_,
+                            .observes = observed_,
                             .at_once = read_only_ ? nullptr : &restarts_at_once,
                             .threads = threads_};
   if (Status s = open_pool(core_, request, report_, *this); !s.ok()) {
@@ -332,9 +333,15 @@ Status PoolImpl::complete() {
   return {};
 }
 
+EngineInstance* PoolImpl::map_at(std::uint32_t slot, std::uint64_t root) {
+  const bool there = slot < core_.root_slots() && slots_[slot].root.root == root;
+  return there ? slots_[slot].instance.get() : nullptr;
+}
+
 Status PoolImpl::accept(const OpenReport& report) {
   // A reader finds damaged maps now; check() reports them.
   if (read_only_) finish_marking();
+  if (report.batch_damaged) damage_.add("a batch was committed, and may be done in part");
   if (!report.trusted && !allow_damage_) {
     if (Status s = accept_untrusted(); !s.ok()) return s;
   }
@@ -666,6 +673,36 @@ Expected<std::uint64_t> PoolImpl::punch_free() {
   if (!punched) return punched;
   const std::uint64_t after = storage_.disk_bytes();
   return std::min(*punched, before > after ? before - after : 0);
+}
+
+Status PoolImpl::commit(const BatchItems& batch) {
+  if (Status s = usable(); !s.ok()) return s;
+  if (read_only_) return wrap(StatusCode::read_only);
+  if (core_.epochs().in_guard()) {
+    return wrap(Status::format(StatusCode::invalid_argument,
+                               "a callback of a read or a scan must not commit a batch"));
+  }
+  LatchGuard maintenance(maintenance_);
+  // After a crash the next open needs every map, to know which blocks are free.
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (!slots_[i].used || slots_[i].error.ok()) continue;
+    return wrap(
+        Status::format(StatusCode::unsupported,
+                       "map %s of this pool cannot be read, so a batch could not be finished "
+                       "after a crash; drop the map, or use a build that has its engine",
+                       slots_[i].root.name));
+  }
+  const auto target_of = [this](const Index& index) {
+    for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+      const Slot& slot = slots_[i];
+      if (slot.instance != nullptr && &slot.instance->index() == &index) {
+        return BatchTarget{slot.instance.get(), i, slot.root.root};
+      }
+    }
+    return BatchTarget{};
+  };
+  Status s = commit_items(core_, batch, target_of);
+  return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
 }
 
 Status PoolImpl::read_batch(FunctionRef<void()> reads) {

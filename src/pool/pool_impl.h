@@ -8,6 +8,7 @@
 #include "perdure/pool.h"
 #include "platform/file_storage.h"
 #include "platform/real_platform.h"
+#include "pool/batch_items.h"
 #include "pool/opening.h"
 #include "util/containers.h"
 #include "util/path.h"
@@ -46,6 +47,7 @@ class PoolImpl final : private PoolMaps {
   Expected<CheckReport> check(const CheckOptions& options);
   Status sync();
   Expected<std::uint64_t> compact();
+  Status commit(const BatchItems& batch);
   Status read_batch(FunctionRef<void()> reads);
   Expected<bool> run_background();
   Status close(const CloseOptions& options);
@@ -86,6 +88,7 @@ class PoolImpl final : private PoolMaps {
   // --- PoolMaps ---
   Status recover(const OpenReport& report, bool& whole) override;
   Status complete() override;
+  EngineInstance* map_at(std::uint32_t slot, std::uint64_t root) override;
   Status accept(const OpenReport& report) override;
   void serve() override;
 

@@ -126,6 +126,7 @@ class EpochDomain {
   // For EpochGuard, pinned as a mutation, at the closed gate. It is no member of the guard: a call
   // with the guard's address would keep the guard of every mutation in memory.
   [[gnu::noinline, gnu::cold]] bool wait_at_gate(Slot* slot) noexcept {
+    if (gate_.does_batch()) return true;
     if (slot->depth > 1 || gate_.held()) return false;
     const typename Gate<P>::Waiting waiting(gate_);
     do {
@@ -134,6 +135,11 @@ class EpochDomain {
       (void)pin<true>();
     } while (!gate_.passes());
     return true;
+  }
+  // Whether the calling thread is in a guard.
+  bool in_guard() noexcept {
+    const Slot* slot = this_slot();
+    return slot != nullptr && slot->depth != 0;
   }
   // For assertions. Whether the calling thread is pinned; also true if DRAM is short for its slot.
   bool pinned() noexcept {
@@ -175,10 +181,12 @@ class EpochDomain {
     slot->collecting = false;
   }
 
-  // For EpochGuard. True if the slot's limbo is at its bound although it was tried to empty it.
+  // For EpochGuard. True if the slot's limbo is at its bound although it was tried to empty it. No
+  // bound holds for a batch that is committed.
   bool limbo_full(Slot* slot) noexcept {
     if (size_of(*slot) < kMaxLimbo) [[likely]]
       return false;
+    if (gate_.does_batch()) return false;
     try_advance();
     collect(*slot, true, kMaxLimbo);
     return size_of(*slot) >= kMaxLimbo;

@@ -42,7 +42,8 @@ class Gate {
   [[gnu::always_inline]] bool passes() const noexcept {
     return holder_.load(std::memory_order_acquire) == 0;
   }
-  // Whether the calling thread has closed the gate. Its own mutations do not pass, nor may it wait.
+  // Whether the calling thread has closed the gate. Its own mutations do not pass, nor may it wait,
+  // unless it does a batch.
   bool held() const noexcept {
     return holder_.load(std::memory_order_relaxed) == P::thread_slot() + 1;
   }
@@ -65,6 +66,10 @@ class Gate {
    private:
     Gate& gate_;
   };
+
+  // Whether the calling thread holds the gate and does a batch, whose mutations pass.
+  bool does_batch() const noexcept { return batch_.load(std::memory_order_relaxed) && held(); }
+  void set_batch(bool does) noexcept { batch_.store(does, std::memory_order_relaxed); }
 
   // The caller is in no guard. One thread at a time; others wait.
   void close() noexcept {
@@ -104,6 +109,7 @@ class Gate {
   typename P::Latch latch_;
   typename P::template Atomic<std::uint32_t> holder_{0};  // its thread slot + 1; 0: open
   typename P::template Atomic<std::uint32_t> waiting_{0};
+  typename P::template Atomic<bool> batch_{false};
   typename P::template Atomic<bool> closed_{false};  // for the assertion
 };
 

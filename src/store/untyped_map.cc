@@ -187,6 +187,10 @@ Expected<std::uint64_t> UntypedSnapshot::history(const UntypedKey& key,
 
 // ---- UntypedMap ---------------------------------------------------------------------------------
 
+Status UntypedMap::takes(const UntypedKey& key, const UntypedValue* value) const {
+  return value != nullptr ? accepts(types_, key, *value) : accepts(types_, key);
+}
+
 Found UntypedMap::put(const UntypedKey& key, const UntypedValue& value) {
   if (Status s = accepts(types_, key, value); !s.ok()) return s;
   return detail::absent_if(index_->put(key, value));

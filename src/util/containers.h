@@ -77,6 +77,9 @@ class Array {
     return true;
   }
 
+  // Removes the last item and returns it. There must be one.
+  T pop_back() noexcept { return std::move(items_[--size_]); }
+
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
   T* begin() noexcept { return items_.get(); }

@@ -64,6 +64,8 @@ const char* status_code_name(StatusCode code) noexcept {
       return "read_only";
     case StatusCode::hash_overflow:
       return "hash_overflow";
+    case StatusCode::conflict:
+      return "conflict";
   }
   return "unknown";
 }

@@ -24,7 +24,8 @@ constexpr StatusCode kCodes[] = {StatusCode::ok,
                                  StatusCode::poisoned,
                                  StatusCode::unsupported,
                                  StatusCode::read_only,
-                                 StatusCode::hash_overflow};
+                                 StatusCode::hash_overflow,
+                                 StatusCode::conflict};
 
 static_assert(sizeof(Status) == sizeof(void*), "a Status is one word");
 static_assert(std::is_nothrow_copy_constructible_v<Status> &&

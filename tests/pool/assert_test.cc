@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "format/pool_core.h"
+#include "pool/batch.h"
 #include "testing/sim/sim_memory.h"
 #include "testing/sim/sim_pool.h"
 #include "testing/sim/sites.h"
@@ -93,6 +94,40 @@ TEST_F(PoolAssertions, AStoreIntoAPoolThatIsClean) {
   EXPECT_VIOLATES("pool.I4", (void)core().add_root(line()));
   EXPECT_VIOLATES("pool.I4", (void)core().drop_root(0));
   EXPECT_VIOLATES("pool.I4", (void)core().grow(1));
+}
+
+TEST_F(PoolAssertions, ABatchBesideMutations) {
+  serve();
+  EXPECT_VIOLATES("batch.I1", (void)Batch<SimPlatform>(core()).commit({}, {}));
+}
+
+TEST_F(PoolAssertions, ABatchWhoseRecordIsNotDurable) {
+  serve();
+  ASSERT_TRUE(core().use_batches().ok());
+  const std::uint64_t record = *core().heap().allocate(64, BlockKind::plain);
+  platform_.store(*core().heap().at<std::uint64_t>(record), 1);
+  EXPECT_VIOLATES("pool.L1", (void)core().commit_batch(record, 64));
+}
+
+TEST_F(PoolAssertions, ABatchThatIsOverForThisProcessOnly) {
+  serve();
+  ASSERT_TRUE(core().use_batches().ok());
+  platform_.store(*reinterpret_cast<std::uint64_t*>(memory_.base() + layout::kBatchLog), 1);
+  const ScopedMutant mutant("pool.batch.clear", Mutant::drop_fence);
+  EXPECT_VIOLATES("pool.L2", (void)core().clear_batch());
+}
+
+TEST_F(PoolAssertions, AnOldBatchInAPoolThatGetsDirty) {
+  serve();
+  ASSERT_TRUE(core().use_batches().ok());
+  platform_.store(*reinterpret_cast<std::uint64_t*>(memory_.base() + layout::kBatchLog), 1);
+  ASSERT_TRUE(core().close(true).ok());
+  core_ = std::make_unique<PoolCore<SimPlatform>>(platform_, storage_);
+  core_->background().set_threads(0);
+  OpenReport report;
+  ASSERT_TRUE(core().open({.mode = Durability::power}, report).ok());
+  const ScopedMutant mutant("pool.batch.forget", Mutant::skip_step);
+  EXPECT_VIOLATES("pool.L3", (void)core().complete(true));
 }
 
 TEST_F(PoolAssertions, AStoreThatASealHasNotSeen) {

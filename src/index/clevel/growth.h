@@ -108,12 +108,7 @@ class Growth : public Lookup<T> {
   // that found no slot wait meanwhile. The caller is pinned and holds grow_latch_.
   [[gnu::noinline]] Status expand(const LevelList* seen) {
     if (&levels() != seen) return {};
-    if (seen->count == kMaxLevels) {
-      return Status::format(StatusCode::hash_overflow,
-                            "this key has no slot, and %u levels, the most there can be, wait to "
-                            "be rehashed",
-                            seen->count);
-    }
+    if (seen->count == kMaxLevels) return no_more_levels(*seen);
     if (!crowded(seen->first())) {
       return Status::format(StatusCode::hash_overflow,
                             "too many keys share their buckets: this one has no slot in %u levels, "
@@ -122,6 +117,25 @@ class Growth : public Lookup<T> {
     }
     const std::uint64_t buckets = seen->next_size();
     return append(*seen, {&buckets, 1}, false);
+  }
+
+  // For a batch of so many inserts, one of which finds no slot: adds a level that has room for all.
+  // `buckets`: at least so many; gets twice the size of that level. The caller is pinned.
+  [[gnu::noinline]] Status expand_for(const LevelList& seen, std::uint64_t inserts,
+                                      std::uint64_t& buckets) {
+    const LatchGuard growing(grow_latch_);
+    if (&levels() != &seen) return {};
+    if (seen.count == kMaxLevels) return no_more_levels(seen);
+    if (seen.next_size() / 2 * G::kSlots > kLeastLoad * (entries_about() + inserts)) {
+      return Status::format(StatusCode::hash_overflow,
+                            "too many keys share their buckets: %u levels have not enough slots "
+                            "for them",
+                            seen.count);
+    }
+    std::uint64_t size = std::max(buckets, seen.next_size());
+    while (size * G::kSlots < 2 * inserts) size *= 2;
+    buckets = size * 2;
+    return append(seen, {&size, 1}, false);
   }
 
   // For the resize that ends with this level. resize_latch_ is held.
@@ -170,6 +184,14 @@ class Growth : public Lookup<T> {
   std::uint64_t moved_ = 0;      // by the resize under way; only the rehash's step uses it
 
  private:
+  static constexpr std::uint64_t kLeastLoad = 16;  // no level for a batch below a load of 1/16
+
+  static Status no_more_levels(const LevelList& list) {
+    return Status::format(StatusCode::hash_overflow,
+                          "this key has no slot, and %u levels, the most there can be, wait to "
+                          "be rehashed",
+                          list.count);
+  }
   // Whether so many slots of the level are used that full buckets are normal. If all buckets of a
   // key are full in an empty table, the keys in them were chosen to collide.
   bool crowded(const Level& level) const {

@@ -43,6 +43,7 @@ class Many : public Write<T> {
   };
 
   bool begin_group(std::size_t n) {
+    if (context_.epochs.gate().does_batch()) return false;  // batch.I4
     for (; n > 0; --n) context_.background.help();
     return true;
   }

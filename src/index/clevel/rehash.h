@@ -42,6 +42,18 @@ class Rehash : public Growth<T> {
     return step;
   }
 
+  // For a batch, beside which no step runs: drains levels until another one can be added.
+  [[gnu::noinline]] Status rehash_for_room() {
+    while (levels().count == kMaxLevels) {
+      bool waits = false;
+      if (!verified() || rehash_batch(waits) != Step::more) {
+        if (context_.platform.poisoned()) return context_.platform.failure();
+        return Status::format(StatusCode::pool_full, "a level has no room to be rehashed");
+      }
+    }
+    return {};
+  }
+
   // For a key that found no slot in `seen`: makes a slot, by a move or by one more level.
   [[gnu::noinline]] Status make_slot(const Probe& probe, const LevelList* seen) {
     const LatchGuard growing(grow_latch_);

@@ -5,13 +5,13 @@
 #include <span>
 #include <utility>
 
-#include "index/clevel/many.h"
+#include "index/clevel/plans.h"
 
 namespace perdure::clevel {
 
 template <class T>
-class Scan : public Many<T> {
-  using Base = Many<T>;
+class Scan : public Plans<T> {
+  using Base = Plans<T>;
   using P = typename T::Platform;
   using G = typename T::Geometry;
 

@@ -194,6 +194,19 @@ class Write : public Rehash<T> {
     platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
     return block;
   }
+  // For the plan of a batch: what make_item() and replace() allocate. Return false if memory is
+  // short.
+  [[nodiscard]] bool add_item(const Probe& probe, const detail::Value& value,
+                              BlockNeeds& needs) const {
+    const bool apart = bytes_values_ && value.bytes.size() > kInlineValue;
+    const std::size_t inside = bytes_values_ && !apart ? value.bytes.size() : 0;
+    const std::size_t bytes = item_bytes(item_shape(kBytesKeys ? probe.bytes.size() : 8, inside));
+    return needs.add(bytes < 32 ? 32 : bytes, BlockKind::dead_on_free) &&
+           (!apart || add_blob(value, needs));
+  }
+  [[nodiscard]] static bool add_blob(const detail::Value& value, BlockNeeds& needs) {
+    return needs.add(sizeof(Blob) + value.bytes.size(), BlockKind::plain);
+  }
   // For an item that no slot has ever named.
   [[gnu::noinline]] void discard_item(std::uint64_t block) {
     const std::uint64_t blob = bytes_values_ ? context_.platform.load(item_at(block)->value) : 0;

@@ -2,15 +2,15 @@
 #pragma once
 
 #include "index/engine_report.h"
-#include "index/level/many.h"
+#include "index/level/plans.h"
 #include "index/root.h"
 
 namespace perdure::level {
 
 template <class T>
-class Check : public Many<T> {
+class Check : public Plans<T> {
  protected:
-  using Base = Many<T>;
+  using Base = Plans<T>;
   using P = typename T::Platform;
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;

@@ -78,6 +78,8 @@ class Drainer : public Movement<T> {
   // insert has to wait for all that is left. Without any other thread's help, one insert in 40
   // would have to do a batch. Two batches by one of the 64 inserts that look catch up.
   void keep_pace() {
+    // A batch has counted the free slots.
+    if (context_.epochs.gate().does_batch()) return;
     if (!lags_.exchange(false, std::memory_order_relaxed)) return;
     MutationGuard<P> guard(context_.epochs);
     if (!guard.ok() || !guard.pass_gate()) return;

@@ -35,7 +35,7 @@ class Expansion : public Shrink<T> {
     if (view.generation != generation) return {};
     if (view.drain == Drain::top) return this->undo_shrink(view);
     const std::uint64_t items = view.items();
-    if (items * kLeastLoad < view.slots()) {
+    if ((items + planned_) * kLeastLoad < view.slots()) {
       return Status::format(
           StatusCode::hash_overflow,
           "too many keys have hashes alike: no table of %llu items is large enough",
@@ -75,6 +75,8 @@ class Expansion : public Shrink<T> {
     wants_level_.store(true, std::memory_order_relaxed);
     context_.background.wake(work_);
   }
+
+  std::uint64_t planned_ = 0;  // inserts of a batch that is being planned
 
  private:
   static constexpr std::uint64_t kLeastLoad = 16;  // no expansion below a load of 1/16

@@ -50,6 +50,7 @@ class Many : public Write<T> {
   // A value of two words needs fences of its own (replace_array).
   bool begin_group(std::size_t n) {
     if (value_bytes_ > sizeof(std::uint64_t)) return false;
+    if (context_.epochs.gate().does_batch()) return false;  // batch.I4
     for (; n > 0; --n) context_.background.help();
     if (this->lags_.load(std::memory_order_relaxed)) [[unlikely]]
       this->keep_pace();

@@ -105,7 +105,15 @@ class Write : public Replace<T> {
   // Keys of one hash share all candidate buckets, in a table of any size. Integers never do. The
   // map refuses more of them than one bucket of each of two levels holds, so that a drain can place
   // them.
-  [[gnu::noinline]] bool too_many_clash(const View<T>& view, const Probe& probe) const {
+  bool too_many_clash(const View<T>& view, const Probe& probe) const {
+    return clashes(view, probe) >= 2 * kSlots;
+  }
+  static Status too_many_clashes() {
+    return Status::format(StatusCode::hash_overflow, "%u keys have the hash of this one already",
+                          2 * kSlots);
+  }
+  // Returns the number of keys that have the hash of this one.
+  [[gnu::noinline]] std::uint32_t clashes(const View<T>& view, const Probe& probe) const {
     std::uint32_t clashes = 0;
     for (const Tier<T>* tier : view.all()) {
       std::uint64_t last = ~std::uint64_t{0};
@@ -120,7 +128,7 @@ class Write : public Replace<T> {
         }
       }
     }
-    return clashes >= 2 * kSlots;
+    return clashes;
   }
 
  private:
@@ -149,10 +157,7 @@ class Write : public Replace<T> {
     if (fresh.record != 0) context_.heap.discard(fresh.record);
     if (fresh.replaced != 0) context_.heap.retire(fresh.replaced, "level.update.retire"_site);
     if (made == Made::failed) return fail(records_.damaged(fresh.damaged));
-    if (made == Made::overflow) {
-      return fail(StatusCode::hash_overflow, "%u keys have the hash of this one already",
-                  2 * kSlots);
-    }
+    if (made == Made::overflow) return fail(too_many_clashes());
     if (made == Made::full) return false;
     if (!adds(kMode) && !fresh.found) return absent();
     return adds(kMode) ? !fresh.found : fresh.found;

@@ -134,6 +134,11 @@ class Mutation : public Versions<T> {
     return {};
   }
 
+  // Returns the number of entries of the segment that the next entry needs, or 0.
+  [[gnu::noinline]] std::uint32_t next_segment(Node& node) const {
+    return must_grow(node) ? first_or_next(node) : 0;
+  }
+
   // --- what an unlink frees ---
 
   template <class Site>
@@ -207,11 +212,13 @@ class Mutation : public Versions<T> {
         (node.last.load(std::memory_order_relaxed) - entry_offset(node.tail, 0)) / sizeof(Entry);
     return before < capacity_of(node.tail) ? static_cast<std::uint32_t>(before + 1) : 0;
   }
+  std::uint32_t first_or_next(const Node& node) const {
+    return node.tail == 0 ? T::Geometry::kFirstEntries : 2 * capacity_of(node.tail);
+  }
   // Allocates a segment for the node's next entry. In a full pool one of the reserve, of the
   // smallest size, will do.
   [[gnu::noinline]] Expected<std::uint64_t> new_segment(const Node& node, bool reserved) {
-    const std::uint32_t entries =
-        node.tail == 0 ? T::Geometry::kFirstEntries : 2 * capacity_of(node.tail);
+    const std::uint32_t entries = first_or_next(node);
     auto block = context_.heap.allocate(entry_offset(0, entries), BlockKind::zero_on_free);
     if (block) {
       reserve_.refill();

@@ -40,6 +40,8 @@ class SegmentReserve {
     fill();
     latch_.unlock();
   }
+  // Returns how many segments refill() would allocate.
+  std::uint32_t missing() const { return kMost - count(); }
   // Something was freed.
   void room() {
     if (refused_.load(std::memory_order_relaxed)) refused_.store(false, std::memory_order_relaxed);

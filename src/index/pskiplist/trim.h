@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "index/pskiplist/write.h"
+#include "index/pskiplist/plans.h"
 
 namespace perdure::pskiplist {
 
 template <class T>
-class Trim : public Write<T> {
+class Trim : public Plans<T> {
  protected:
-  using Base = Write<T>;
+  using Base = Plans<T>;
   using Base::Base;
   using Base::begin_mutation, Base::capacity_of, Base::check_record, Base::clock, Base::directory_;
   using Base::chain_, Base::context_, Base::root_, Base::trim_latch_;

@@ -8,13 +8,13 @@
 
 #include "index/engine_report.h"
 #include "index/root.h"
-#include "index/skiplist/write.h"
+#include "index/skiplist/plans.h"
 
 namespace perdure::skiplist {
 
 template <class T>
-class Recovery : public Write<T> {
-  using Base = Write<T>;
+class Recovery : public Plans<T> {
+  using Base = Plans<T>;
 
  public:
   Expected<Recovered> recover(bool clean) override {

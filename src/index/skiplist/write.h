@@ -91,7 +91,7 @@ class Write : public Towers<T> {
     context_.background.help();
     // Towers are for speed. The last attempt makes a node of height 1, for which any block has
     // room.
-    std::uint32_t most = Base::kMaxHeight;
+    std::uint32_t most = replays_ ? 1 : Base::kMaxHeight;
     return this->with_room([&] { return write_once<kMode>(key, value, expected, most); },
                            [&] { most = 1; });
   }
@@ -182,19 +182,22 @@ class Write : public Towers<T> {
     return {};
   }
 
- private:
-  enum class Made : std::uint8_t { done, absent, exists, again };
-
-  template <Reach kReach>
-  [[gnu::always_inline]] Status find_path(const Probe& probe, Path& path, Node*& found) const {
-    return Base::template search<kReach>(probe, &path, found);
-  }
   // The height follows from the key and a secret of this open: no caller can choose keys of one
   // height, and threads share no state.
   [[gnu::always_inline]] std::uint32_t height_for(const Probe& probe) const {
     const auto zeros =
         static_cast<std::uint32_t>(__builtin_ctzll(Codec::hash(probe, this->seed_) | 1ULL << 63));
     return std::min(zeros / Base::G::kShift + 1, Base::kMaxHeight);
+  }
+
+  bool replays_ = false;  // recovery does the mutations of a batch
+
+ private:
+  enum class Made : std::uint8_t { done, absent, exists, again };
+
+  template <Reach kReach>
+  [[gnu::always_inline]] Status find_path(const Probe& probe, Path& path, Node*& found) const {
+    return Base::template search<kReach>(probe, &path, found);
   }
   // Of a block; 0: none.
   std::int64_t size_of(std::uint64_t offset) const {

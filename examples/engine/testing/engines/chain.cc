@@ -71,6 +71,7 @@ RaceList races() {
   const Race defaults;
   add_conditional(out, integers, defaults.thin, defaults.limits);
   add_together(out, integers, defaults.thin, defaults.limits);
+  add_batches(out, integers, defaults.thin, defaults.limits);
   return out;
 }
 std::vector<NamedInterleaving> interleavings() { return {}; }

@@ -185,6 +185,15 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     return {};
   }
 
+  Status plan_batch(const BatchPlan& plan) override {
+    for (const detail::Mutation& put : plan.mutations) {
+      if (put.kind == MutationKind::erase) continue;
+      const std::size_t bytes = node_bytes(of(put.key).view(), of(put.value).view());
+      if (!plan.needs.add(bytes, BlockKind::plain)) return StatusCode::out_of_memory;
+    }
+    return {};
+  }
+
   // --- Index ---
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = Base::validate(key); !s.ok()) return fail(std::move(s));
@@ -317,12 +326,15 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     if (there) context_.heap.retire(found->node, "chain.replace.free"_site);
     return !Base::adds(kMode) || !there;
   }
+  static std::size_t node_bytes(std::string_view key, std::string_view value) {
+    return offsetof(Node, record) + RecordView::bytes_needed(key, {.bytes = value});
+  }
   // A durable node that no link names.
   Expected<std::uint64_t> make_node(std::string_view key, std::string_view value,
                                     std::uint64_t next) {
     P& platform = context_.platform;
     const detail::Value stored{.bytes = value};
-    const std::size_t bytes = offsetof(Node, record) + RecordView::bytes_needed(key, stored);
+    const std::size_t bytes = node_bytes(key, value);
     auto block = context_.heap.allocate(bytes, BlockKind::plain);
     if (!block) return block;
     Node* node = node_at(*block);

@@ -1,0 +1,354 @@
+// Batch: mutations of any maps of one pool that happen wholly or not at all, across every crash.
+//
+// WHAT  One batch at a time. Its mutations are prepared so that none can fail, written to a record,
+//   and committed by one word. Then they are done. After a crash the next open does the rest.
+// LAYOUT  format/layout.h, batch_record.h
+// INVARIANTS
+//   batch.I1  (C) From the commit to the end of the last mutation no other mutation of the pool
+//       happens: the gate is closed (gate.h). At an open, no map serves yet.
+//   batch.I2  (C) What the mutations allocate is in the heap's stash at the commit. Later the
+//       blocks that are not used yet are free: an open, which allocates nothing else, finds them.
+//       Blocks of several extents must lie where the stash had them, so the record names these
+//       runs. Extents one by one are alike.
+//   batch.I3  Doing a mutation again changes nothing, because no other one came in between. An open
+//       leaves out those whose key is as it should be, also for the blocks they would take.
+//   batch.I4  (C) A hash table has a slot for every put, in the order of the puts. Its engine does
+//       them one by one, so that a crash leaves the first ones, and the rest find the slots that
+//       the plan saw.
+// OPERATIONS  (the gate is closed, and no step of background work runs)
+//   choose   keeps, of several mutations of a key, the last one; leaves out those that would
+//            change nothing. Of each map the puts come first: an erase may free the leaf that has
+//            the place of a put. Then by key.
+//   prepare  every engine makes places (EngineInstance::plan_batch), and the heap allocates all
+//            blocks. What it changes changes no entry. Fails with no effect.
+//   record   all that an open needs. 1 fence.
+//   commit   format/batch_log.h. 1 fence: linearization point and persist point. Reads may see the
+//            mutations one by one from here on.
+//   apply    write_many() of each map, with the engine's fences.
+//   clear    1 fence. Then the record's block is freed.
+//   A failure after the commit, which nothing explains but a shortage of DRAM, poisons the pool:
+//   nothing is acknowledged any more, no close vouches for it, and the next open does the rest.
+// RECOVERY  after complete() of all maps, before the first serves (pool/opening.h): the mutations
+//   that are left are planned and applied as above, then clear. A map of the batch that cannot be
+//   opened refuses the pool.
+// PROGRESS  blocking. Mutations of other threads wait from the choice to the end of clear.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "format/pool_core.h"
+#include "index/engine.h"
+#include "pool/batch_record.h"
+#include "util/containers.h"
+
+namespace perdure {
+
+// A map of a batch, and where the directory has it.
+struct BatchTarget {
+  EngineInstance* map = nullptr;
+  std::uint32_t slot = 0;
+  std::uint64_t root = 0;
+};
+
+// A mutation of a batch, put or erase, of one of its targets.
+struct BatchMutation {
+  std::uint32_t target = 0;
+  detail::Mutation mutation = {};
+};
+
+template <Platform P>
+class Batch {
+ public:
+  explicit Batch(PoolCore<P>& core) : core_(core) {}
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  // The caller has closed the gate, and holds the background. The whole batch, or nothing: an error
+  // but `poisoned` means that no entry has changed.
+  Status commit(std::span<const BatchTarget> targets, std::span<const BatchMutation> mutations) {
+    const Doing doing(core_);
+    PERDURE_ASSERT(P, "batch.I1", core_.epochs().gate().does_batch());
+    if (Status s = choose(targets, mutations); !s.ok()) return s;
+    if (mutations_.empty()) return {};
+    if (Status s = core_.use_batches(); !s.ok()) return s;
+    for (bool again = false;; again = true) {
+      Status s = prepare();
+      if (s.ok()) break;
+      if (s != StatusCode::pool_full || again) return s;
+      core_.epochs().drain_for_room();
+      core_.heap().reclaim();
+    }
+    const bool committed = write_record() && core_.commit_batch(record_, head_.bytes);
+    Status s = committed ? apply() : Status(StatusCode::poisoned);
+    if (s.ok() && !core_.clear_batch()) s = StatusCode::poisoned;
+    core_.heap().release_stash();
+    if (!s.ok()) {
+      core_.platform().poison();
+      return core_.platform().failure();
+    }
+    core_.heap().free(record_);
+    return {};
+  }
+
+  // Does what is left of the batch with this record. `find(slot, root)` returns the open map there,
+  // or null. No map serves yet. Errors: corruption; those of a shortage; poisoned.
+  template <class Find>
+  Status redo(std::uint64_t record, Find&& find) {
+    const GateHold<P> hold(core_.epochs());
+    const Doing doing(core_);
+    record_ = record;
+    Status s = read_record(find);
+    if (s.ok()) s = redo_left();
+    for (const Part& part : parts_) {
+      if (part.replays) part.target.map->end_replay();
+    }
+    core_.heap().release_stash();
+    if (!s.ok()) return s;
+    if (!core_.clear_batch()) return core_.platform().failure();
+    core_.heap().free(record);
+    return {};
+  }
+
+ private:
+  // The mutations of the calling thread pass the closed gate, for a scope.
+  class Doing {
+   public:
+    explicit Doing(PoolCore<P>& core) : gate_(core.epochs().gate()) { gate_.set_batch(true); }
+    ~Doing() { gate_.set_batch(false); }
+    Doing(const Doing&) = delete;
+    Doing& operator=(const Doing&) = delete;
+
+   private:
+    Gate<P>& gate_;
+  };
+  // The mutations of one target: [begin, end) of mutations_.
+  struct Part {
+    BatchTarget target;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    bool replays = false;  // between begin_replay() and end_replay()
+  };
+  std::span<const detail::Mutation> mutations_of(const Part& part) const {
+    return {mutations_.begin() + part.begin, mutations_.begin() + part.end};
+  }
+  std::span<const bool> present_of(const Part& part) const {
+    return {present_.begin() + part.begin, present_.begin() + part.end};
+  }
+  [[nodiscard]] bool add(Part& part, const detail::Mutation& mutation, bool present) {
+    ++part.end;
+    return mutations_.push_back(mutation) && present_.push_back(present);
+  }
+
+  // --- choose ---
+
+  // By map and key.
+  static int order(const BatchMutation& a, const BatchMutation& b) {
+    if (a.target != b.target) return a.target < b.target ? -1 : 1;
+    const detail::Key& x = a.mutation.key;
+    const detail::Key& y = b.mutation.key;
+    if (x.word != y.word) return x.word < y.word ? -1 : 1;
+    return x.bytes.compare(y.bytes);
+  }
+  // Whether the key is as the mutation leaves it. `present`: gets whether the key is there.
+  static Expected<bool> is_done(EngineInstance& map, const detail::Mutation& mutation,
+                                bool& present) {
+    const bool erases = batch_record::erases(mutation);
+    bool same = false;
+    auto found = map.index().read(mutation.key, [&](const detail::Value& value) {
+      same = !erases && detail::same_value(value, mutation.value);
+    });
+    if (!found) return found;
+    present = *found;
+    return erases ? !present : same;
+  }
+
+  Status choose(std::span<const BatchTarget> targets, std::span<const BatchMutation> mutations) {
+    struct Chosen {
+      std::uint32_t target = 0;
+      detail::Mutation mutation = {};
+      bool present = false;
+      std::size_t place = 0;  // in the order of the keys
+    };
+    Array<std::uint32_t> sorted;
+    for (std::uint32_t i = 0; i < mutations.size(); ++i) {
+      if (!sorted.push_back(i)) return StatusCode::out_of_memory;
+    }
+    std::sort(sorted.begin(), sorted.end(), [&](std::uint32_t a, std::uint32_t b) {
+      const int keys = order(mutations[a], mutations[b]);
+      return keys != 0 ? keys < 0 : a < b;
+    });
+    Array<Chosen> chosen;
+    for (std::size_t i = 0; i < sorted.size(); ++i) {
+      const BatchMutation& now = mutations[sorted[i]];
+      if (i + 1 < sorted.size() && order(now, mutations[sorted[i + 1]]) == 0) continue;
+      bool present = false;
+      auto done = is_done(*targets[now.target].map, now.mutation, present);
+      if (!done) return std::move(done.error());
+      if (!*done && !chosen.push_back({now.target, now.mutation, present, chosen.size()})) {
+        return StatusCode::out_of_memory;
+      }
+    }
+    // Not stable_sort: its buffer is deprecated in libstdc++ 12, and clang warns.
+    std::sort(chosen.begin(), chosen.end(), [](const Chosen& a, const Chosen& b) {
+      if (a.target != b.target) return a.target < b.target;
+      const bool erases = batch_record::erases(a.mutation);
+      if (erases != batch_record::erases(b.mutation)) return !erases;
+      return a.place < b.place;
+    });
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const Chosen& one = chosen[i];
+      const std::size_t n = mutations_.size();
+      if ((i == 0 || one.target != chosen[i - 1].target) &&
+          !parts_.push_back({targets[one.target], n, n})) {
+        return StatusCode::out_of_memory;
+      }
+      if (!add(parts_[parts_.size() - 1], one.mutation, one.present)) {
+        return StatusCode::out_of_memory;
+      }
+    }
+    return {};
+  }
+
+  // --- prepare, record, apply ---
+
+  Status plan(BlockNeeds& needs) {
+    for (const Part& part : parts_) {
+      Status s = part.target.map->plan_batch({mutations_of(part), present_of(part), needs});
+      if (!s.ok()) return s;
+    }
+    return {};
+  }
+  Status prepare() {
+    BlockNeeds needs;
+    if (Status s = plan(needs); !s.ok()) return s;
+    head_ = {.magic = layout::kBatchMagic,
+             .bytes = sizeof(layout::BatchRecord) + parts_.size() * sizeof(layout::BatchMap),
+             .maps = static_cast<std::uint32_t>(parts_.size()),
+             .runs = core_.heap().count_runs(needs),
+             .crc = 0,
+             .reserved = 0};
+    head_.bytes += head_.runs * sizeof(layout::BatchRun);
+    for (const detail::Mutation& mutation : mutations_) {
+      head_.bytes += batch_record::bytes_of(mutation);
+    }
+    // Before the stash, which is not for the record.
+    auto record = core_.heap().allocate(head_.bytes, BlockKind::plain);
+    if (!record) return std::move(record.error());
+    record_ = *record;
+    Status s = core_.heap().fill_stash(needs);
+    if (!s.ok()) core_.heap().free(record_);
+    return s;
+  }
+
+  // Returns false if the pool is poisoned.
+  bool write_record() {
+    P& platform = core_.platform();
+    auto* memory = core_.heap().template at<std::byte>(record_);
+    batch_record::Writer<P> out(platform, memory, record_, head_);
+    core_.heap().for_each_run([&](const BlockRun& run) { out.add(run); });
+    for (const Part& part : parts_) {
+      out.add({.slot = part.target.slot,
+               .reserved = 0,
+               .root = part.target.root,
+               .version = part.target.map->batch_version(),
+               .entries = part.end - part.begin});
+      for (const detail::Mutation& mutation : mutations_of(part)) out.add(mutation);
+    }
+    out.end();
+    platform.flush(memory, head_.bytes, "pool.batch.record"_site);
+    return platform.fence("pool.batch.record"_site);
+  }
+
+  Status apply() {
+    for (const Part& part : parts_) {
+      Status first;
+      part.target.map->index().write_many(mutations_of(part),
+                                          [&](std::size_t, Expected<bool> result) {
+                                            if (!result && first.ok())
+                                              first = std::move(result.error());
+                                          });
+      if (!first.ok()) return first;
+    }
+    return {};
+  }
+
+  // --- redo ---
+
+  template <class Find>
+  Status read_record(Find&& find) {
+    batch_record::Reader<P> in(core_.heap(), record_);
+    if (Status s = in.open(); !s.ok()) return s;
+    for (std::uint32_t i = 0; i < in.runs(); ++i) {
+      BlockRun run;
+      if (!in.next(run)) return in.damaged();
+      if (!runs_.push_back(run)) return StatusCode::out_of_memory;
+    }
+    for (std::uint32_t i = 0; i < in.maps(); ++i) {
+      layout::BatchMap line{};
+      if (!in.next(line)) return in.damaged();
+      const BatchTarget target{find(line.slot, line.root), line.slot, line.root};
+      if (target.map == nullptr) {
+        return Status::format(StatusCode::corruption,
+                              "a batch was committed and not done when the pool was left, and the "
+                              "map in slot %u, which it changes, cannot be opened",
+                              line.slot);
+      }
+      const std::size_t n = mutations_.size();
+      if (!parts_.push_back({target, n, n})) return StatusCode::out_of_memory;
+      if (Status s = read_part(in, line, parts_[parts_.size() - 1]); !s.ok()) return s;
+    }
+    return in.ended() ? Status() : in.damaged();
+  }
+  // Keeps what is left to do.
+  Status read_part(batch_record::Reader<P>& in, const layout::BatchMap& line, Part& part) {
+    for (std::uint64_t i = 0; i < line.entries; ++i) {
+      detail::Mutation mutation;
+      if (!in.next(mutation)) return in.damaged();
+      bool present = false;
+      auto done = is_done(*part.target.map, mutation, present);
+      if (!done) return in_recovery(std::move(done.error()));
+      if (!*done && !add(part, mutation, present)) return StatusCode::out_of_memory;
+    }
+    part.target.map->begin_replay(line.version);
+    part.replays = true;
+    return {};
+  }
+  Status redo_left() {
+    BlockNeeds needs;
+    Status s = plan(needs);
+    if (s.ok()) s = core_.heap().refill_stash(needs, {runs_.begin(), runs_.size()});
+    if (s.ok()) s = apply();
+    return in_recovery(std::move(s));
+  }
+  // What a map refuses now it had accepted before the commit.
+  Status in_recovery(Status s) const {
+    switch (s.code()) {
+      case StatusCode::ok:
+      case StatusCode::corruption:
+      case StatusCode::out_of_memory:
+      case StatusCode::pool_full:
+      case StatusCode::io:
+      case StatusCode::poisoned:
+        return s;
+      default:
+        return Status::format(StatusCode::corruption,
+                              "the batch that the last process left cannot be finished: %.*s; "
+                              "restore a copy",
+                              static_cast<int>(s.message().size()), s.message().data());
+    }
+  }
+
+  PoolCore<P>& core_;
+  Array<Part> parts_;
+  Array<detail::Mutation> mutations_;
+  Array<bool> present_;  // whether the key of the mutation is, before it
+  layout::BatchRecord head_{};
+  std::uint64_t record_ = 0;
+  Array<BlockRun> runs_;  // of the stash of the process that died
+};
+
+}  // namespace perdure
