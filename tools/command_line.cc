@@ -54,6 +54,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   register_scan_commands(app, action);
   register_version_commands(app, action);
   register_load_command(app, action);
+  register_apply_command(app, action);
   app.add_subcommand("bench", "measure: see perdure bench --help");
 
   CommandLine line;

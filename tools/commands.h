@@ -32,6 +32,7 @@ void register_entry_commands(CLI::App& app, Action& action);    // put get del
 void register_scan_commands(CLI::App& app, Action& action);     // scan dump
 void register_version_commands(CLI::App& app, Action& action);  // tag versions history ..
 void register_load_command(CLI::App& app, Action& action);      // load
+void register_apply_command(CLI::App& app, Action& action);     // apply
 
 // The map in which `load` keeps its progress. Names that begin with a dot belong to the tool.
 inline constexpr std::string_view kLoadMap = ".load";

@@ -58,6 +58,8 @@ std::string_view advice(StatusCode code) {
       return "make the file writable";
     case StatusCode::hash_overflow:
       return "use keys that were not made to collide, or an engine that keeps order";
+    case StatusCode::conflict:
+      return "read the keys again";
     case StatusCode::ok:
       break;
   }

@@ -229,6 +229,32 @@ Found TextMap::erase(Bytes key_text) {
   return map_.erase(*key);
 }
 
+Status TextMap::put(WriteBatch& batch, Bytes key_text, Bytes value_text) {
+  if (Status s = accepts(info(), key_text, value_text); !s.ok()) return s;
+  batch.put(map_, *key_of(key_text), *value_in(info(), value_text));
+  return {};
+}
+
+Status TextMap::erase(WriteBatch& batch, Bytes key_text) {
+  auto key = key_of(key_text);
+  if (!key) return std::move(key.error());
+  batch.erase(map_, *key);
+  return {};
+}
+
+Status TextMap::require(WriteBatch& batch, Bytes key_text, Bytes value_text) {
+  if (Status s = accepts(info(), key_text, value_text); !s.ok()) return s;
+  batch.require(map_, *key_of(key_text), *value_in(info(), value_text));
+  return {};
+}
+
+Status TextMap::require_absent(WriteBatch& batch, Bytes key_text) {
+  auto key = key_of(key_text);
+  if (!key) return std::move(key.error());
+  batch.require_absent(map_, *key);
+  return {};
+}
+
 Found TextMap::read(Bytes key_text, FunctionRef<void(Bytes)> visit) {
   auto key = key_of(key_text);
   if (!key) return std::move(key.error());

@@ -49,6 +49,11 @@ class TextMap {
   // UntypedMap.
   Found put(Bytes key, Bytes value);
   Found erase(Bytes key);
+  // Add to a batch. Errors: invalid_argument as above; the others are kept by the batch.
+  Status put(WriteBatch& batch, Bytes key, Bytes value);
+  Status erase(WriteBatch& batch, Bytes key);
+  Status require(WriteBatch& batch, Bytes key, Bytes value);
+  Status require_absent(WriteBatch& batch, Bytes key);
   // Adds to the number that is the key's value; an absent key has the value 0, and is inserted.
   // Returns the sum. Errors: invalid_argument if the value is no decimal number, or if the sum is
   // out of the range of the map's values, or of 64 bits.

@@ -55,6 +55,49 @@ class CommandsTest(CliTest):
             self.assertIn(b"from 0 to 255", failed.stderr)
         self.assertEqual(self.output("get", self.pool, "7", "--map", "words"), b"255\n")
 
+    def test_apply(self):
+        self.run_cli("create", self.pool)
+        self.run_cli("put", self.pool, "0", "0", "--map", "visits", "--key", "u32",
+                     "--value", "u64", "--engine", "clevel")
+        changes = (b"absent\tada\nput\tada\t100\nput\ta\\tb\tx\\ny\ndel\tnever\n"
+                   b"map\tvisits\nput\t7\t1\nmap\tdefault\nput\tbob\t1\nput\tbob\t2")
+        self.assertEqual(self.output("apply", self.pool, "-", stdin=changes), b"")
+        self.assertEqual(self.output("dump", self.pool),
+                         b"a\\tb\tx\\ny\nada\t100\nbob\t2\n")
+        self.assertEqual(self.output("get", self.pool, "7", "--map", "visits"), b"1\n")
+        file = self.write("changes", b"require\tada\t100\nput\tada\t70\ndel\tbob\n")
+        self.run_cli("apply", self.pool, file)
+        refused = self.run_cli("apply", self.pool, file, expect=NEGATIVE).stderr
+        self.assertIn(b"requirement 1 of the batch is not met", refused)
+        self.assertEqual(self.output("dump", self.pool), b"a\\tb\tx\\ny\nada\t70\n")
+        self.run_cli("apply", self.pool, "-", stdin=b"absent\tada\nput\tx\t1\n", expect=NEGATIVE)
+        self.run_cli("apply", self.pool, "-", stdin=b"")
+        self.assertTrue(self.json("check", self.pool, "--deep")["ok"])
+        self.assertEqual(self.json("info", self.pool)["incompatible_features"], [1])
+
+    def test_apply_of_bad_lines_changes_nothing(self):
+        self.run_cli("create", self.pool)
+        self.run_cli("put", self.pool, "0", "0", "--map", "visits", "--key", "u32",
+                     "--value", "u64")
+        for line, what in ((b"put\tx", "needs a key and a value"),
+                           (b"del\tx\ty", "needs one field"),
+                           (b"", "does not begin with put, del, require, absent or map"),
+                           (b"erase\tx", "does not begin with"),
+                           (b"put\tx\ty\tz", "too many tabs"),
+                           (b"put\tx\\a\ty", "backslash"),
+                           (b"map\tvisits\nput\t-1\t1", "is not a key of map 'visits'"),
+                           (b"map\tvisits\nput\t1\tone", "is not a value of map 'visits'")):
+            bad = self.errors("apply", self.pool, "-", stdin=b"put\ta\t1\n" + line + b"\n",
+                              expect=USAGE)
+            self.assertIn(what, bad)
+            self.assertIn(f"line {2 + line.count(10)}: ", bad)
+        self.assertIn("there is no map 'other'",
+                      self.errors("apply", self.pool, "-", stdin=b"map\tother\n", expect=NEGATIVE))
+        self.assertIn("cannot read", self.errors("apply", self.pool, self.folder / "none"))
+        self.assertIn("cannot read", self.errors("apply", self.pool, self.folder))
+        self.assertIn("no such file", self.errors("apply", self.folder / "none", "-"))
+        self.assertEqual(self.output("dump", self.pool), b"")
+
     def test_keys_and_values_are_literal(self):
         for key, value in (("", ""), ("[a,b]", "{}"), ("a\\tb", "\\n"), ("%%", '"q"'),
                            ("@f", "a=b"), ("get", "list"), ("-5", "-1.5"),
