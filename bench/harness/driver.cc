@@ -182,6 +182,8 @@ class alignas(128) Worker {
         return loop_many(OpKind::update);
       case OpKind::erase_many:
         return loop_many(OpKind::erase);
+      case OpKind::batch:
+        return loop_many(OpKind::batch);
       case OpKind::scan:
         return loop(n, 1, [this](std::size_t i) { scan(i, kScanLength); });
       case OpKind::read_modify_write:
@@ -208,7 +210,7 @@ class alignas(128) Worker {
   }
   void write_many(OpKind kind, std::size_t begin) {
     const std::size_t n = std::min<std::size_t>(phase_.together, block_.size() - begin);
-    const std::uint8_t generation = kind == OpKind::update ? phase_.generation : 0;
+    const std::uint8_t generation = kind != OpKind::insert ? phase_.generation : 0;
     for (std::size_t i = 0; i < n; ++i) {
       keys_[i] = block_.key(begin + i);
       if (kind != OpKind::erase) {

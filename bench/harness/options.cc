@@ -95,7 +95,7 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option(
       "--workload", raw.workloads,
       "phases, which run in the given order: load insert read read_batch read_missing update "
-      "modify delete insert_many update_many delete_many scan scan_mixed "
+      "modify delete insert_many update_many delete_many batch scan scan_mixed "
       "churn ycsb_a .. ycsb_f, separated by commas (load,insert,read,update,delete); for engines "
       "with versions also tag (insert, then tag) read_version history snapshot (one per "
       "thread; --operations counts keys)");
@@ -103,7 +103,7 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option("--operations", raw.operations,
                  "operations of every other phase (same as --records)");
   app.add_option("--batch", raw.batch,
-                 "operations in one call of insert_many, update_many, delete_many (64)");
+                 "operations in one call of insert_many, update_many, delete_many, batch (64)");
   app.add_option("--threads", raw.threads, "threads (1)");
   app.add_option("--distribution", raw.distribution,
                  "uniform, zipfian, latest, sequential or clustered (uniform)");

@@ -15,6 +15,7 @@
 
 #include "bench/workloads/work.h"
 #include "perdure/pool.h"
+#include "perdure/write_batch.h"
 
 namespace perdure::bench {
 namespace {
@@ -76,8 +77,8 @@ KeyRef from_map_key(const std::array<char, N>& bytes) noexcept {
 template <MapKey K, MapValue V>
 class MapSession : public Session {
  public:
-  MapSession(Map<K, V>* map, OrderedMap<K, V>* ordered, VersionedMap<K, V>* versioned)
-      : map_(map), ordered_(ordered), versioned_(versioned) {}
+  MapSession(Pool& pool, Map<K, V>* map, OrderedMap<K, V>* ordered, VersionedMap<K, V>* versioned)
+      : pool_(pool), map_(map), ordered_(ordered), versioned_(versioned) {}
 
   Outcome insert(const KeyRef& key, const ValueRef& value) override {
     return absent(map_->insert(to_map_key<K>(key), to_map_value<V>(value)));
@@ -100,6 +101,7 @@ class MapSession : public Session {
 
   Outcome write_many(OpKind kind, std::span<const KeyRef> keys,
                      std::span<const ValueRef> values) override {
+    if (kind == OpKind::batch) return commit(keys, values);
     mutations_.resize(keys.size());
     const MutationKind mutation = kind == OpKind::insert   ? MutationKind::insert
                                   : kind == OpKind::update ? MutationKind::update
@@ -174,16 +176,26 @@ class MapSession : public Session {
   }
   Outcome present(const Found& found) { return outcome(found, found.present()); }
   Outcome absent(const Found& found) { return outcome(found, found.absent()); }
+  Outcome commit(std::span<const KeyRef> keys, std::span<const ValueRef> values) {
+    batch_.clear();
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      batch_.put(*map_, to_map_key<K>(keys[i]), to_map_value<V>(values[i]));
+    }
+    const Status s = pool_.commit(batch_);
+    return s.ok() ? Outcome::yes : fail(std::string(s.message()));
+  }
   template <class T>
   Outcome done(const Expected<T>& result) {
     return result ? Outcome::yes : fail(std::string(result.error().message()));
   }
 
+  Pool& pool_;
   Map<K, V>* map_;
   OrderedMap<K, V>* ordered_;      // null: the engine keeps no order
   VersionedMap<K, V>* versioned_;  // null: no workload needs versions
   std::array<std::optional<Owned<V>>, kBatchLength> found_;
   std::vector<Mutation<K, V>> mutations_;
+  WriteBatch batch_;
 };
 
 template <MapKey K, MapValue V>
@@ -208,7 +220,7 @@ class PerdureSubject : public Subject {
   std::unique_ptr<Session> session() override {
     OrderedMap<K, V>* const ordered = in_order();
     return std::make_unique<MapSession<K, V>>(
-        ordered != nullptr ? static_cast<Map<K, V>*>(ordered) : &*map_, ordered,
+        *pool_, ordered != nullptr ? static_cast<Map<K, V>*>(ordered) : &*map_, ordered,
         versioned_ ? &*versioned_ : nullptr);
   }
   Footprint footprint() override;

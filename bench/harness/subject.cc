@@ -12,6 +12,7 @@ Outcome Session::modify(const KeyRef& key, FunctionRef<void(const ValueRef&)> vi
 
 Outcome Session::write_many(OpKind kind, std::span<const KeyRef> keys,
                             std::span<const ValueRef> values) {
+  if (kind == OpKind::batch) return fail("the engine has no batches");
   Outcome first = Outcome::yes;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Outcome outcome = kind == OpKind::insert   ? insert(keys[i], values[i])

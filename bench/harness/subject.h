@@ -64,7 +64,8 @@ class Session {
                          const ValueRef& value);
   virtual Outcome erase(const KeyRef& key) = 0;
   // Operations of one kind: insert, update or erase. Returns `yes` if all return it, otherwise
-  // another result of one of them. The default does them one by one.
+  // another result of one of them. The default does them one by one. Of the kind batch: updates,
+  // all or nothing, which the default cannot do.
   virtual Outcome write_many(OpKind kind, std::span<const KeyRef> keys,
                              std::span<const ValueRef> values);
   // The views are valid during the callback.

@@ -16,7 +16,7 @@ namespace {
 
 using enum Workload;
 
-constexpr std::array<std::pair<std::string_view, Workload>, 24> kWorkloads = {{
+constexpr std::array<std::pair<std::string_view, Workload>, 25> kWorkloads = {{
     {"load", load},
     {"insert", insert},
     {"read", read},
@@ -28,6 +28,7 @@ constexpr std::array<std::pair<std::string_view, Workload>, 24> kWorkloads = {{
     {"insert_many", insert_many},
     {"update_many", update_many},
     {"delete_many", erase_many},
+    {"batch", batch},
     {"scan", scan},
     {"scan_mixed", scan_mixed},
     {"churn", churn},
@@ -72,6 +73,8 @@ OpKind uniform_kind(Workload workload) noexcept {
       return OpKind::update_many;
     case erase_many:
       return OpKind::erase_many;
+    case batch:
+      return OpKind::batch;
     case scan:
       return OpKind::scan;
     case tag:
@@ -108,13 +111,13 @@ OpKind op_kind(YcsbOperation operation) noexcept {
 }
 
 bool writes_values(OpKind kind) noexcept {
-  return kind == OpKind::update || kind == OpKind::update_many || kind == OpKind::modify ||
-         kind == OpKind::read_modify_write;
+  return kind == OpKind::update || kind == OpKind::update_many || kind == OpKind::batch ||
+         kind == OpKind::modify || kind == OpKind::read_modify_write;
 }
 
 bool erases(Workload workload) noexcept { return workload == erase || workload == erase_many; }
 bool updates(Workload workload) noexcept {
-  return workload == update || workload == update_many || workload == modify;
+  return workload == update || workload == update_many || workload == batch || workload == modify;
 }
 bool inserts(Workload workload) noexcept {
   return workload == load || workload == insert || workload == insert_many || workload == tag;

@@ -27,6 +27,7 @@ enum class Workload : std::uint8_t {
   insert_many,
   update_many,
   erase_many,  // named "delete_many"
+  batch,
   scan,
   scan_mixed,
   churn,
@@ -65,6 +66,7 @@ enum class OpKind : std::uint8_t {
   insert_many,
   update_many,
   erase_many,
+  batch,  // updates
   scan,
   read_modify_write,
   tag,  // an insert, then a tag
@@ -100,7 +102,7 @@ struct Phase {
   OpKind kind = OpKind::read;  // unless the blocks have `kinds`
   bool mixed = false;
   std::uint64_t operations = 0;
-  std::uint64_t together = 1;    // operations of one call: of insert_many, update_many, delete_many
+  std::uint64_t together = 1;    // operations of one call: of .._many, batch
   std::uint8_t generation = 0;   // of the values that it writes
   std::uint64_t untagged = 0;    // keys with lower indexes were present before the first tag
   std::uint64_t least_keys = 0;  // the fewest keys that a version can have, for snapshots
