@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <vector>
 
 #include "fuzz/bases.h"
@@ -65,6 +66,8 @@ void MapOps::run(Op op, std::uint8_t choice, Reader& input) {
       return exchange(key_of(more), input);
     case Op::erase_range:
       return erase_range(more, input.byte());
+    case Op::batch:
+      return commit(more, input);
     default:
       if (map_.versioned()) on_versions(op, more, input);
   }
@@ -246,6 +249,46 @@ void MapOps::write_many(unsigned n, Reader& input) {
       oracle_->write(name, encoded(value));
     }
   });
+}
+
+// Puts and erases; sometimes on the condition that the first key has the value that it has, or that
+// it has another one.
+void MapOps::commit(unsigned n, Reader& input) {
+  const unsigned first = input.byte(), step = input.byte(), kinds = input.byte();
+  WriteBatch batch;
+  bool met = true;
+  if (kinds % 4 == 3) {
+    const OwnKey key = key_of(static_cast<std::uint8_t>(first));
+    Oracle::Value before;
+    const Found found =
+        map_.read(key.view(), [&](const UntypedValue& value) { before = look(value); });
+    if (!comparable(found.status(), true)) return;
+    const UntypedValue guess = value_of(static_cast<std::uint8_t>(kinds));
+    batch.require(map_, key.view(), guess);
+    met = before == Oracle::Value(encoded(guess));
+  }
+  std::map<std::string, Oracle::Value> changes;  // the last one of each key counts
+  for (unsigned i = 0; i < n; ++i) {
+    const OwnKey key = key_of(static_cast<std::uint8_t>(first + i * step));
+    if ((kinds >> i % 8 & 1) != 0) {
+      batch.erase(map_, key.view());
+      changes[name_of(key)] = std::nullopt;
+    } else {
+      const UntypedValue value = value_of(static_cast<std::uint8_t>(kinds + i * 7));
+      batch.put(map_, key.view(), value);
+      changes[name_of(key)] = encoded(value);
+    }
+  }
+  const Status s = pool_.commit(batch);
+  if (oracle_ != nullptr && !met) {
+    PERDURE_EXPECT(s == StatusCode::conflict, "a requirement that is not met is passed over");
+    return;
+  }
+  if (!s.ok()) return s == StatusCode::conflict && oracle_ == nullptr ? void() : refused(s);
+  if (oracle_ == nullptr) return;
+  for (const auto& [name, value] : changes) {
+    if (value != oracle_->now(name)) oracle_->write(name, value);
+  }
 }
 
 // Expects nothing, what the key has, or some value.

@@ -48,6 +48,7 @@ enum class Op : std::uint8_t {
   write_many = count_with_versions,
   exchange,     // compare_exchange()
   erase_range,  // of a part of a range; erases nothing of a map without an order
+  batch,        // Pool::commit()
   count_all,
 };
 
@@ -68,8 +69,8 @@ class HeldVersion {
 class MapOps {
  public:
   // The oracle is null if the pool is damaged.
-  MapOps(UntypedMap& map, Oracle* oracle, HeldVersion& held)
-      : map_(map), oracle_(oracle), held_(held) {}
+  MapOps(Pool& pool, UntypedMap& map, Oracle* oracle, HeldVersion& held)
+      : pool_(pool), map_(map), oracle_(oracle), held_(held) {}
 
   // `choice` is the byte after the operation. run() reads further bytes as it needs them.
   void run(Op op, std::uint8_t choice, Reader& input);
@@ -99,6 +100,7 @@ class MapOps {
   void erase(const OwnKey& key);
   void fill(Op op, std::uint8_t first, unsigned n);
   void write_many(unsigned n, Reader& input);
+  void commit(unsigned n, Reader& input);
   void exchange(const OwnKey& key, Reader& input);
   void erase_range(std::uint8_t choice, std::uint64_t limit);
   void scan(std::uint8_t choice);
@@ -128,6 +130,7 @@ class MapOps {
   std::string look(const UntypedValue& value) const;
   Oracle::Value look(const std::optional<UntypedValue>& value) const;
 
+  Pool& pool_;
   UntypedMap& map_;
   Oracle* oracle_;
   HeldVersion& held_;

@@ -116,7 +116,7 @@ class Session {
   void verify() {
     for (auto& [name, oracle] : oracles_) {
       UntypedMap map = opened(name);
-      MapOps(map, &oracle, held_).verify();
+      MapOps(*pool_, map, &oracle, held_).verify();
     }
   }
   UntypedMap opened(const std::string& name) {
@@ -154,7 +154,7 @@ class Session {
     auto map = pool_->untyped_map(info.name, {.mode = OpenMode::existing});
     if (!map) return;
     const auto oracle = oracles_.find(std::string(info.name));
-    MapOps(*map, oracle == oracles_.end() ? nullptr : &oracle->second, held_)
+    MapOps(*pool_, *map, oracle == oracles_.end() ? nullptr : &oracle->second, held_)
         .run(op, choice, input);
   }
 

@@ -112,6 +112,7 @@ MACHINES = [
         "torture_conditional": (">=", 1_000, 1_000),
         "counter_kills": (">=", 1_000, 10_000),
         "counter_additions": SHOWN,
+        "counter_transfers": SHOWN,
         "keeps_versions": SHOWN,  # 0 or 1
         "torture_tags": OF_VERSIONS,
         "torture_trims": OF_VERSIONS,

@@ -29,6 +29,16 @@ Op put(std::uint64_t key, std::string value) {
 Op erase(std::uint64_t key) { return {OpKind::erase, integer_key(key), {}}; }
 OpSource on_three_maps() { return pool_ops(3, 20); }
 
+// Values from a few bytes to several extents, in three maps.
+Op mixed_sizes_op(Random& random) {
+  static constexpr std::size_t kBytes[] = {5, 300, 1500, 6000, 20'000, 40'000};
+  const std::uint64_t key = random.below(8);
+  const auto letter = static_cast<char>('a' + random.below(26));
+  return in_map(random.below(3), random.one_in(3)
+                                     ? erase(key)
+                                     : put(key, std::string(kBytes[random.below(6)], letter)));
+}
+
 // The pool grows through every step of growth.
 std::vector<Op> growth(std::uint64_t n, std::size_t bytes) {
   std::vector<Op> ops;
@@ -308,6 +318,53 @@ void add_resizes(std::vector<Exploration>& out, const EngineUnderTest& engine,
                              integer_record_op, options, resized(n, 6000)));
 }
 
+// Batches between single mutations, in maps of all kinds, and where space is short. The record of a
+// batch is many lines behind one fence, and a replay has as many points as the batch. Therefore few
+// images of each point, and a sample of the points of second runs.
+ExploreOptions batched(ExploreOptions options, Preset preset, std::uint32_t cost) {
+  const auto images = static_cast<std::uint32_t>(pick(preset, 8, 16, 64));
+  options.limits = {.product = 2 * images, .random = 2, .sampled = images};
+  options.second_limits = {.product = 8, .random = 2, .sampled = 4};
+  options.second_in = 200;
+  options.second_points_in = 5 + 2 * cost;
+  return options;
+}
+
+void add_batches(std::vector<Exploration>& all, const EngineUnderTest& engine, Preset preset) {
+  const ExploreOptions options = options_of(preset);
+  ExploreOptions full_disk = options;
+  full_disk.disk_limit = 60 << 10;
+  const MapSetup words{};
+  const MapSetup records{.values = ValueKind::bytes};
+  const std::size_t groups = pick(preset, 7, engine.image_cost > 3 ? 7 : 20, 40);
+  const auto add = [&](const char* name, KeyKind keys, const MapSetup& setup, OpSource source,
+                       const ExploreOptions& how, std::size_t n) {
+    all.push_back(random_one(name, engine.subjects(keys, setup), batches(std::move(source), 6),
+                             batched(how, preset, engine.image_cost), n));
+  };
+  ExploreOptions crowded = full_disk;
+  crowded.disk_limit = 200 << 10;
+  const MapSetup three{.values = ValueKind::bytes, .maps = 3};
+  add("batches", KeyKind::integer, words, integer_op, options, groups);
+  add("batches_bytes", KeyKind::bytes, records, bytes_op, options, groups);
+  add("batches_maps", KeyKind::integer, three, on_three_maps(), options, groups);
+  add("batches_page", KeyKind::integer, {.medium = SimMedium::page}, integer_op, options, groups);
+  add("batches_full", KeyKind::integer, records, large_record_op, full_disk, groups);
+  add("batches_full_maps", KeyKind::integer, three, mixed_sizes_op, crowded, groups);
+  add("batches_copied", KeyKind::integer, {.sync_at_close = false, .old_words = true},
+      reopening(integer_op, 2), options, groups);
+  add("batches_killed", KeyKind::integer, words, integer_op, killed(options, preset),
+      pick(preset, 5, 10, 20));
+}
+
+// For pools that promise nothing after a power failure.
+ExploreOptions of_processes(ExploreOptions options) {
+  options.process_mode = true;
+  options.explore_create = false;
+  options.second_in = options.kill_in = 0;
+  return options;
+}
+
 }  // namespace
 
 std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset preset) {
@@ -328,10 +385,7 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
   MapSetup weak{.values = ValueKind::bytes, .mode = Durability::process};
   MapSetup unsynced = weak;
   unsynced.sync_at_close = false;
-  ExploreOptions process = options;
-  process.process_mode = true;
-  process.explore_create = false;
-  process.second_in = process.kill_in = 0;
+  const ExploreOptions process = of_processes(options);
   ExploreOptions full_disk = options;
   full_disk.disk_limit = 60 << 10;
   ExploreOptions large = options;  // values of 24 lines, torn at every step
@@ -361,6 +415,7 @@ std::vector<Exploration> pool_explorations(const EngineUnderTest& engine, Preset
       directed_one("shrink_page", maps(paged_records), integer_record_op, large,
                    shrinking(pick(preset, 8, 10, 20), 1500)),
   };
+  add_batches(all, engine, preset);
   if (preset == Preset::nightly) {
     std::vector<Op> ops;
     for (const Op& op : batch())

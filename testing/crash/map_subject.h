@@ -23,6 +23,7 @@
 #include "index/engine_table.h"
 #include "perdure/cursor.h"
 #include "perdure/index.h"
+#include "pool/batch_items.h"
 #include "testing/crash/subject.h"
 #include "testing/crash/synthetic_subject.h"
 #include "testing/sim/root_line.h"
@@ -38,6 +39,7 @@ struct MapSetup {
   bool sync_at_close = true;
   bool background_thread = true;  // false: mutations do its work
   PoolShape shape = kTinyShape;
+  bool old_words = false;  // a closed pool has the word of a batch that is done, as a copy may
 };
 
 template <class Traits>
@@ -57,6 +59,7 @@ class MapSubject : public Subject, private PoolMaps {
   Status open(SimMemory& memory, std::uint64_t boot) override {
     memory_ = &memory;
     boot_ = boot;
+    if (setup_.old_words) store_old_word();
     if (Status s = open_maps(); !s.ok()) return s;
     for (std::uint32_t i = 0; i < setup_.maps; ++i) {
       if (maps_[i] != nullptr) continue;
@@ -107,6 +110,11 @@ class MapSubject : public Subject, private PoolMaps {
       if (!s.ok()) return fail(std::move(s));
       return odd;
     }
+    if (op.kind == OpKind::batch) {
+      Status s = commit(op.parts);
+      if (!s.ok()) return fail(std::move(s));
+      return true;
+    }
     perdure::detail::Index& index = maps_[map_of(op.key)]->index();
     const std::string key_text = stored(op.key, 2 * kHalf);
     const std::string value_text = stored(op.value, 2 * kHalf - 1);
@@ -131,6 +139,26 @@ class MapSubject : public Subject, private PoolMaps {
       default:
         return index.read(key, [](const perdure::detail::Value&) {});
     }
+  }
+  Status commit(const std::vector<Op>& parts) {
+    using Items = perdure::detail::BatchItems;
+    Items items;
+    for (const Op& part : parts) {
+      const std::string key = stored(part.key, 2 * kHalf);
+      const std::string value = stored(part.value, 2 * kHalf - 1);
+      const bool puts = part.kind != OpKind::erase;
+      const bool added = items.add({.index = &maps_[map_of(part.key)]->index(),
+                                    .kind = puts ? Items::Kind::put : Items::Kind::erase,
+                                    .key = key_of(key),
+                                    .value = puts ? value_of(value) : perdure::detail::Value()});
+      if (!added) return StatusCode::out_of_memory;
+    }
+    return commit_items(pool_->core(), items, [this](const perdure::detail::Index& index) {
+      for (std::uint32_t i = 0; i < setup_.maps; ++i) {
+        if (maps_[i] != nullptr && &maps_[i]->index() == &index) return target(i);
+      }
+      return BatchTarget{};
+    });
   }
   Status read_together(const std::vector<Op>& parts,
                        std::vector<std::optional<std::string>>& values) override {
@@ -284,6 +312,21 @@ class MapSubject : public Subject, private PoolMaps {
   }
 
  private:
+  // pool.L3: the word names no batch that the pool could do.
+  void store_old_word() {
+    layout::Header header;
+    if (!read_header(memory_->base(), memory_->size(), header).ok() ||
+        header.close_state == layout::CloseState::dirty ||
+        (header.incompatible & layout::kBatches) == 0) {
+      return;
+    }
+    memory_->sync(0, memory_->size(), "a copy");
+    const std::uint64_t record = header.data_offset;
+    const std::uint64_t crc = crc32c(0x5A, &record, sizeof(record)) & 0xFFFF;
+    memory_->store(reinterpret_cast<std::uint64_t*>(memory_->base() + layout::kBatchLog),
+                   record | crc << 48);
+    memory_->sync(layout::kBatchLog / kPage * kPage, kPage, "a copy");
+  }
   perdure::detail::Cursor cursor(bool reverse, perdure::detail::BatchSize size = {}) {
     return perdure::detail::Cursor(
         std::shared_ptr<perdure::detail::OrderedIndex>(std::shared_ptr<void>(), &index()),
@@ -363,6 +406,21 @@ class MapSubject : public Subject, private PoolMaps {
       if (*recovered == Recovered::marking) pool_->core().sweep().add(*maps_[i]);
     }
     return {};
+  }
+  // Of no map: the map is not in the directory.
+  BatchTarget target(std::uint32_t number) {
+    layout::Root line{};
+    auto slot = pool_->core().find_root(name_of(number));
+    if (!slot || *slot == pool_->core().root_slots()) return {};
+    auto used = pool_->core().read_root(*slot, line);
+    return used && *used ? BatchTarget{maps_[number].get(), *slot, line.root} : BatchTarget{};
+  }
+  EngineInstance* map_at(std::uint32_t slot, std::uint64_t root) override {
+    for (std::uint32_t i = 0; i < setup_.maps; ++i) {
+      const BatchTarget there = target(i);
+      if (there.map != nullptr && there.slot == slot && there.root == root) return there.map;
+    }
+    return nullptr;
   }
   Status complete() override {
     for (const auto& map : maps_) {

@@ -25,13 +25,13 @@ std::string printable(std::string_view bytes) {
 
 std::string describe(const Op& op) {
   static constexpr const char* kNames[] = {
-      "insert",       "upsert",  "update",    "erase",      "find",     "drop",      "sync",
-      "compact",      "reopen",  "resize",    "background", "scan",     "scan back", "iterate",
-      "iterate back", "reclaim", "tag",       "trim",       "rollback", "scan at",   "diff",
-      "history",      "many:",   "update if", "erase if",   "together:"};
+      "insert",       "upsert",  "update",    "erase",      "find",      "drop",      "sync",
+      "compact",      "reopen",  "resize",    "background", "scan",      "scan back", "iterate",
+      "iterate back", "reclaim", "tag",       "trim",       "rollback",  "scan at",   "diff",
+      "history",      "many:",   "update if", "erase if",   "together:", "batch:"};
   std::string out = kNames[static_cast<int>(op.kind)];
   for (const Op& part : op.parts) out += " " + describe(part) + ";";
-  if (op.kind == OpKind::many || op.kind == OpKind::together) return out;
+  if (op.kind == OpKind::many || op.kind >= OpKind::together) return out;
   if (op.kind >= OpKind::sync && op.kind <= OpKind::reclaim) return out;
   out += " " + printable(op.key);
   if (op.kind == OpKind::update_if || op.kind == OpKind::erase_if) {
@@ -176,6 +176,9 @@ bool apply_to(Model& model, const Op& op) {
       for (const Op& part : op.parts) odd ^= apply_to(model, part);
       return odd;
     }
+    case OpKind::batch:
+      for (const Op& part : op.parts) (void)apply_to(model, part);
+      return true;
     case OpKind::update_if:
     case OpKind::erase_if: {
       const auto it = model.find(op.key);

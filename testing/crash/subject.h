@@ -56,6 +56,8 @@ enum class OpKind : std::uint8_t {
   erase_if,
   // The lookups in `parts`, at one moment: reads in which no mutation takes effect.
   together,
+  // The upserts and erases in `parts`, of any maps, wholly or not at all.
+  batch,
 };
 struct Op {
   OpKind kind = OpKind::find;

@@ -92,10 +92,25 @@ inline OpSource together(OpSource source, std::uint64_t most) {
   };
 }
 
-// Adds a close and reopen in one step of eight.
-inline OpSource reopening(OpSource source) {
-  return [source = std::move(source)](Random& random) -> Op {
-    if (random.one_in(8)) return {OpKind::reopen, {}, {}};
+// Batches between single mutations, with 1 to `most` upserts and erases.
+inline OpSource batches(OpSource source, std::uint64_t most) {
+  return [source = std::move(source), most](Random& random) -> Op {
+    if (random.one_in(3)) return source(random);
+    Op op{.kind = OpKind::batch};
+    for (std::uint64_t n = 1 + random.below(most); op.parts.size() < n;) {
+      Op part = source(random);
+      if (part.kind > OpKind::erase) continue;
+      if (part.kind != OpKind::erase) part.kind = OpKind::upsert;
+      op.parts.push_back(std::move(part));
+    }
+    return op;
+  };
+}
+
+// Adds a close and reopen in one step of `in`.
+inline OpSource reopening(OpSource source, std::uint64_t in = 8) {
+  return [source = std::move(source), in](Random& random) -> Op {
+    if (random.one_in(in)) return {OpKind::reopen, {}, {}};
     return source(random);
   };
 }

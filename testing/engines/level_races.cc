@@ -242,6 +242,7 @@ RaceList level_races() {
   add_many(races);
   add_conditional(races, words(), 24, kFew);
   add_together(races, words(), 24, kFew);
+  add_batches(races, words(), 24, kFew);
   return races;
 }
 

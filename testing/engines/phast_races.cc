@@ -231,6 +231,7 @@ RaceList phast_races() {
   add_many(races);
   add_conditional(races, words(), 24, kFewer);
   add_together(races, words(), 24, kFewer);
+  add_batches(races, words(), 24, kFewer);
   return races;
 }
 

@@ -142,6 +142,7 @@ RaceList pskiplist_races() {
   add_threes(races);
   add_conditional(races, words(), 24, {.product = 16, .random = 2, .sampled = 6});
   add_together(races, words(), 24, {.product = 16, .random = 2, .sampled = 6});
+  add_batches(races, words(), 24, {.product = 16, .random = 2, .sampled = 6});
   return races;
 }
 

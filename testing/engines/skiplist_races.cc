@@ -41,6 +41,7 @@ class Scenarios {
     const auto words = skiplist_subjects<Kind>(KeyKind::integer, {.background_thread = false});
     add_conditional(races_, words, 24, kFew);
     add_together(races_, words, 24, kFew);
+    add_batches(races_, words, 24, kFew);
     return std::move(races_);
   }
 

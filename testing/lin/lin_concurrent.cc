@@ -74,6 +74,7 @@ void raise(std::atomic<Version>& to, Version version) {
 // One map, by the interfaces that its engine offers.
 template <class K, class V>
 struct Views {
+  Pool& pool;
   Map<K, V> map;
   std::optional<OrderedMap<K, V>> ordered = {};
   std::optional<VersionedMap<K, V>> versioned = {};
@@ -87,6 +88,7 @@ class Worker {
          std::uint32_t thread)
       : options_(options),
         progress_(progress),
+        pool_(views.pool),
         map_(views.map),
         ordered_(views.ordered),
         versioned_(views.versioned),
@@ -127,6 +129,7 @@ class Worker {
  private:
   void step() {
     if (versioned_ && random_.one_in(64)) return random_.one_in(8) ? trim() : tag();
+    if (options_.canary == Canary::none && random_.one_in(128)) return commit();
     if (options_.ranges) return wave_step();
     const std::uint32_t key = static_cast<std::uint32_t>(random_.below(options_.keys));
     const std::uint64_t dice = random_.below(1000);
@@ -277,6 +280,32 @@ class Worker {
              inserts ? found.absent() : found.present(), call, history_end());
     });
     if (!s.ok()) fail_with("write_many", s);
+  }
+
+  // A batch of puts and erases of distinct keys. Each is an operation, from the call to the return.
+  void commit() {
+    const std::uint32_t n = std::min<std::uint32_t>(2 + random_.below(8), options_.keys);
+    const auto number = static_cast<std::uint32_t>(random_.below(options_.keys));
+    WriteBatch batch;
+    std::vector<HistoryOp> ops;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint32_t key = (number + i) % options_.keys;
+      const bool erases = random_.one_in(3);
+      const std::uint64_t id = next_value_++;
+      if (erases) {
+        batch.erase(map_, K(key_of<K>(key)));
+      } else {
+        batch.put(map_, K(key_of<K>(key)), V(value_of<V>(id)));
+      }
+      ops.push_back({.value = erases ? 0 : id,
+                     .key = key,
+                     .kind = erases ? HistoryKind::batch_erase : HistoryKind::batch_put});
+    }
+    const std::uint64_t call = history_call();
+    const Status s = pool_.commit(batch);
+    const std::uint64_t end = history_end();
+    if (!s.ok()) return fail_with("commit", s);
+    for (const HistoryOp& op : ops) record(op.kind, op.key, op.value, true, call, end);
   }
 
   void mutate_one(HistoryKind kind, std::uint32_t number) {
@@ -456,6 +485,7 @@ class Worker {
 
   const LinOptions& options_;
   Progress& progress_;
+  Pool& pool_;
   Map<K, V> map_;
   std::optional<OrderedMap<K, V>> ordered_;
   std::optional<VersionedMap<K, V>> versioned_;
@@ -474,7 +504,7 @@ std::string run_map(const LinOptions& options, Pool& pool, LinRun& run) {
   const MapOptions small{.engine = options.engine, .capacity = 1};
   auto map = pool.map<K, V>("lin", small);
   if (!map) return std::string(map.error().message());
-  Views<K, V> views{.map = *map};
+  Views<K, V> views{.pool = pool, .map = *map};
   if (options.ordered) {
     auto same = pool.ordered_map<K, V>("lin", small);
     if (!same) return std::string(same.error().message());

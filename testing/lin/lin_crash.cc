@@ -130,6 +130,8 @@ class Child {
         perform(log, HistoryKind::find_at, key, 0, version);
       } else if (const std::uint64_t dice = random.below(16); dice == 0) {
         i += perform_together(log, random, value) - 1;
+      } else if (dice == 3) {
+        i += perform_batch(log, random, key, value) - 1;
       } else if (dice < 3) {
         i += perform_if(log, dice == 1, key, value++) - 1;
       } else {
@@ -243,6 +245,29 @@ class Child {
       if (!result) give_up("one of write_many: " + std::string(result.error().message()));
       acknowledge(*ops[i], *result);
     });
+    return static_cast<std::uint32_t>(ops.size());
+  }
+  // A batch of puts and erases of distinct keys. That it is done wholly or not at all is judged by
+  // the accounts of the torture. Returns the number of operations.
+  std::uint32_t perform_batch(Log& log, Random& random, std::uint32_t first, std::uint64_t& value) {
+    std::vector<TortureTarget::Write> writes(
+        std::min<std::size_t>(2 + random.below(kMostTogether - 1), options_.keys));
+    std::vector<HistoryOp*> ops;
+    for (TortureTarget::Write& write : writes) {
+      const std::uint32_t number = first++ % options_.keys;
+      const bool erases = random.one_in(3);
+      write = {.kind = erases ? MutationKind::erase : MutationKind::put,
+               .key = key_of(number),
+               .value = value_of(value)};
+      ops.push_back(
+          &begin(log, {.value = erases ? 0 : value,
+                       .key = number,
+                       .kind = erases ? HistoryKind::batch_erase : HistoryKind::batch_put}));
+      ++value;
+    }
+    auto done = target_->commit({}, writes);
+    if (!done) give_up("a batch: " + std::string(done.error().message()));
+    for (HistoryOp* op : ops) acknowledge(*op, true);
     return static_cast<std::uint32_t>(ops.size());
   }
   Expected<bool> find_at(const std::string& key, Version version, std::string& value) {

@@ -31,6 +31,8 @@ enum class HistoryKind : std::uint8_t {
   crash,      // for all keys: the process was killed, and another one continues
   update_if,  // `version`: the value that it expected
   erase_if,   // likewise
+  batch_put,  // of a batch: its result says only that the batch was committed
+  batch_erase,
 };
 
 enum class HistoryResult : std::uint8_t {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "testing/crash/batch_scenarios.h"
 #include "testing/crash/flip_scenarios.h"
 #include "testing/crash/heap_scenarios.h"
 #include "testing/crash/synthetic_subject.h"
@@ -70,6 +71,7 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
   const MapSetup maps{.values = ValueKind::bytes, .maps = 2};
   const MapSetup unsynced_maps{.values = ValueKind::bytes, .maps = 2, .sync_at_close = false};
   const MapSetup paged{.values = ValueKind::bytes, .medium = SimMedium::page};
+  const MapSetup copied{.sync_at_close = false, .old_words = true};
   const MapSetup weak{.values = ValueKind::bytes, .mode = Durability::process};
   const auto integers = [&](const MapSetup& s) { return engine.subjects(KeyKind::integer, s); };
   const auto strings = [&](const MapSetup& s) { return engine.subjects(KeyKind::bytes, s); };
@@ -88,6 +90,9 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
       random_one("many", integers(words), together(integer_op, 4), options, 60),
       random_one("many_bytes", strings(records), together(bytes_op, 4), options, 30),
       random_one("pool", integers(maps), pool_ops(2, 16), options, 40),
+      random_one("batches", integers(maps), batches(pool_ops(2, 16), 4), options, 8),
+      random_one("batches_copied", integers(copied), reopening(batches(integer_op, 4), 3), options,
+                 20),
       random_one("unsynced_pool", integers(unsynced_maps), dropping_op, options, 30),
       directed_one("reopened", integers(words), integer_op, again, reopened()),
       directed_one("process", integers(weak), integer_record_op, process, growing()),
@@ -162,6 +167,9 @@ ExploreOptions trial_options() {
 std::vector<Trial> trials(const EngineUnderTest& engine, std::uint32_t seeds) {
   std::vector<Trial> out;
   for (const HeapScenario& scenario : heap_scenarios())
+    out.push_back({scenario.name, scenario.run});
+  const SubjectFactory records = engine.subjects(KeyKind::integer, {.values = ValueKind::bytes});
+  for (const HeapScenario& scenario : batch_scenarios(records))
     out.push_back({scenario.name, scenario.run});
   add_interleavings(engine, out);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {

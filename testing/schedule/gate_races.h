@@ -30,4 +30,26 @@ inline void add_together(RaceList& races, const SubjectFactory& subjects, std::u
   add("BesideTwoWriters", {{both}, {update(5, 2)}, {update(7, 2), find(5)}});
 }
 
+// Scenarios of batches, which hold the closed gate while they change several keys. A mutation
+// between its parts, a batch that a crash leaves done in part, and one that undoes a later mutation
+// when it is done again, show as states that never were.
+inline void add_batches(RaceList& races, const SubjectFactory& subjects, std::uint32_t thin,
+                        const EnumerationLimits& limits) {
+  const auto add = [&](const char* name, std::vector<Ops> threads) {
+    races.push_back({.name = std::string("Batch_") + name,
+                     .subjects = subjects,
+                     .setup = {insert(5, 1), insert(7, 1)},
+                     .threads = std::move(threads),
+                     .thin = thin,
+                     .limits = limits});
+  };
+  const Op both = batch({upsert(5, 2), upsert(7, 2)});
+  add("BesideLookups", {{both}, {find(5), find(7)}});
+  add("BesideReadsTogether", {{both}, {together({find(5), find(7)})}});
+  add("BesideAnUpdate", {{both}, {update(7, 3), find(5)}});
+  add("BesideMany", {{batch({upsert(6, 2), erase(7)})}, {many({update(5, 3), erase(7)})}});
+  add("BesideABatch", {{both}, {batch({upsert(7, 3), erase(5)})}});
+  add("BesideTwoThreads", {{both}, {together({find(7), find(5)})}, {erase(5), insert(5, 4)}});
+}
+
 }  // namespace perdure::testing

@@ -39,7 +39,7 @@ bool explain(const History::Call& call, Value& value) {
       if (!call.pending() && call.result && value != call.value) return false;
       break;
   }
-  return call.pending() || result == call.result;
+  return call.pending() || call.batch != 0 || result == call.result;
 }
 
 using Calls = std::vector<const History::Call*>;
@@ -74,8 +74,29 @@ Value lookup(const Model& model, const std::string& key) {
   return it == model.end() ? Value() : Value(it->second);
 }
 
-// Applies the operation to the model of all keys. Returns false as explain().
-bool explain(const History::Call& call, Model& model) {
+// The keys, and the batch that is done in part.
+struct Keys {
+  Model model;
+  std::uint32_t batch = 0;  // 0: none
+  std::uint32_t left = 0;   // its parts that are not done
+};
+
+// Whether the call may come now: beside a batch there is nothing but lookups of a key.
+bool enter(const History::Call& call, Keys& keys) {
+  if (call.batch == 0) return keys.left == 0 || call.op.kind == OpKind::find;
+  if (keys.left == 0) {
+    keys.batch = call.batch;
+    keys.left = call.parts;
+  }
+  if (keys.batch != call.batch) return false;
+  --keys.left;
+  return true;
+}
+
+// Applies the operation to all keys. Returns false as explain().
+bool explain(const History::Call& call, Keys& keys) {
+  if (!enter(call, keys)) return false;
+  Model& model = keys.model;
   if (call.op.kind == OpKind::together) {
     for (std::size_t i = 0; i < call.values.size(); ++i) {
       if (lookup(model, call.op.parts[i].key) != call.values[i]) return false;
@@ -104,6 +125,7 @@ void History::reset(Model before, std::set<std::string> keys, bool ordered) {
   calls_.clear();
   scans_.clear();
   disorder_.clear();
+  batches_ = 0;
   time_ = 0;
   hash_ = 0;
 }
@@ -122,6 +144,21 @@ std::size_t History::call(std::uint32_t thread, const Op& op) {
   calls_.push_back({.thread = thread, .op = op, .called = ++time_, .value = {}});
   mix(thread, "call");
   return calls_.size() - 1;
+}
+
+std::size_t History::batch_call(std::uint32_t thread, const Op& op) {
+  const std::size_t first = calls_.size();
+  ++batches_;
+  for (const Op& part : op.parts) {
+    const std::size_t number = call(thread, part);
+    calls_[number].batch = batches_;
+    calls_[number].parts = static_cast<std::uint32_t>(op.parts.size());
+  }
+  return first;
+}
+
+void History::batch_returned(std::size_t first) {
+  for (std::size_t i = 0; i < calls_[first].parts; ++i) returned(first + i, true);
 }
 
 void History::returned(std::size_t number, bool result, std::optional<std::string> value) {
@@ -196,8 +233,8 @@ void History::scan_end(std::size_t number, const std::optional<std::string>& las
 bool History::explained(const Calls& calls, const Model& content) const {
   if (!versions_) {
     return some_order(
-        calls, 0, before_, [](const Call& call, Model& model) { return explain(call, model); },
-        [&](const Model& model) { return model == content; });
+        calls, 0, Keys{before_}, [](const Call& call, Keys& keys) { return explain(call, keys); },
+        [&](const Keys& keys) { return keys.left == 0 && keys.model == content; });
   }
   const auto takes = [&](const Call& call, VersionModel& model) {
     VersionModel::Result result{call.result, call.value, call.pending()};
@@ -213,8 +250,10 @@ bool History::explained(const Calls& calls, const Model& content) const {
 
 std::string History::judge(const Model& content) const {
   if (!disorder_.empty()) return disorder_;
-  const auto is_together = [](const Call& call) { return call.op.kind == OpKind::together; };
-  if (versions_ || std::ranges::any_of(calls_, is_together)) {
+  const auto of_several_keys = [](const Call& call) {
+    return call.op.kind == OpKind::together || call.batch != 0;
+  };
+  if (versions_ || std::ranges::any_of(calls_, of_several_keys)) {
     Calls calls;
     for (const Call& call : calls_) calls.push_back(&call);
     return explained(calls, content) ? std::string() : unexplained(content);
@@ -250,7 +289,8 @@ std::string History::text() const {
     out += "    [" + std::to_string(call.called) + ", " +
            (call.pending() ? "-" : std::to_string(call.returned)) + "] thread " +
            std::to_string(call.thread) + ": " + testing::describe(call.op);
-    if (!call.pending()) out += call.result ? " -> yes" : " -> no";
+    if (call.batch != 0) out += ", of batch " + std::to_string(call.batch);
+    if (!call.pending() && call.batch == 0) out += call.result ? " -> yes" : " -> no";
     if (call.value) out += ", " + printable(*call.value);
     for (const auto& value : call.values) out += " " + describe(value) + ";";
     out += "\n";

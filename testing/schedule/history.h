@@ -6,6 +6,9 @@
 //   judged by itself, by trying all orders of its few operations.
 // TOGETHER  Reads of several keys at one moment concern these keys at once. Then all orders of all
 //   operations are tried, on a model of all keys.
+// BATCHES  A batch is a group of writes, each with a moment of its own between call and return of
+//   the batch, as its readers may see them. No other mutation and no reads together come between
+//   them, and after a crash all are there or none.
 // VERSIONS  A tag concerns all keys at once. Then all orders of all operations are tried on a
 //   VersionModel.
 // SCANS  A scan is many operations: each delivered entry is a lookup that returned when it was
@@ -36,6 +39,8 @@ class History {
     bool result = false;
     std::optional<std::string> value;                     // from a lookup that found the key
     std::vector<std::optional<std::string>> values = {};  // from OpKind::together
+    std::uint32_t batch = 0;                              // its batch; 0: none
+    std::uint32_t parts = 0;                              // of its batch
 
     bool pending() const { return returned == kNever; }
   };
@@ -46,6 +51,9 @@ class History {
   // The same for a subject that keeps versions. `before` has the content; there are no scans.
   void reset(VersionModel before);
   std::size_t call(std::uint32_t thread, const Op& op);
+  // Returns the number of the call of the first part. The others follow.
+  std::size_t batch_call(std::uint32_t thread, const Op& op);
+  void batch_returned(std::size_t first);
   void returned(std::size_t call, bool result, std::optional<std::string> value = {});
   void returned(std::size_t call, std::vector<std::optional<std::string>> values);
   // `bound`: the first key or, backwards, the key before which the scan begins.
@@ -91,6 +99,7 @@ class History {
   std::vector<Scan> scans_;
   bool ordered_ = true;
   std::string disorder_;  // a scan that was not sorted
+  std::uint32_t batches_ = 0;
   std::uint64_t time_ = 0;
   std::uint64_t hash_ = 0;
 };

@@ -320,6 +320,7 @@ void Interleaver::operate(std::uint32_t thread, const Op& op) {
   if (op.kind == OpKind::iterate || op.kind == OpKind::iterate_back) return iterate(thread, op);
   if (op.kind == OpKind::many) return write_many(thread, op);
   if (op.kind == OpKind::together) return read_together(thread, op);
+  if (op.kind == OpKind::batch) return commit(thread, op);
   const std::size_t call = history_.call(thread, op);
   if (op.kind == OpKind::find || (subject_->versions() && op.kind >= OpKind::tag)) {
     std::string value;
@@ -347,6 +348,13 @@ void Interleaver::write_many(std::uint32_t thread, const Op& op) {
   const Status s = subject_->write_many(
       op.parts, [&](std::size_t i, bool result) { history_.returned(calls[i], result); });
   if (!s.ok()) broken_ = describe(op) + ": " + std::string(s.message());
+}
+
+void Interleaver::commit(std::uint32_t thread, const Op& op) {
+  const std::size_t first = history_.batch_call(thread, op);
+  const auto done = subject_->call(op);
+  if (!done) broken_ = describe(op) + ": " + std::string(done.error().message());
+  if (done) history_.batch_returned(first);
 }
 
 void Interleaver::read_together(std::uint32_t thread, const Op& op) {

@@ -98,6 +98,7 @@ class Interleaver {
   void body(std::uint32_t thread);
   void operate(std::uint32_t thread, const Op& op);
   void write_many(std::uint32_t thread, const Op& op);
+  void commit(std::uint32_t thread, const Op& op);
   void read_together(std::uint32_t thread, const Op& op);
   void scan(std::uint32_t thread, const Op& op);
   void iterate(std::uint32_t thread, const Op& op);

@@ -51,6 +51,8 @@ inline Op many(Ops parts) { return {.kind = OpKind::many, .parts = std::move(par
 
 inline Op together(Ops parts) { return {.kind = OpKind::together, .parts = std::move(parts)}; }
 
+inline Op batch(Ops parts) { return {.kind = OpKind::batch, .parts = std::move(parts)}; }
+
 inline Ops with(Ops ops, const Ops& more) {
   ops.insert(ops.end(), more.begin(), more.end());
   return ops;

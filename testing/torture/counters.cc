@@ -28,17 +28,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kCounters = 12;
-constexpr std::uint32_t kAdditions = 8192;  // of a thread and process
+constexpr std::uint32_t kAccounts = 12;  // numbered behind the counters
+constexpr std::uint32_t kNumbers = kCounters + kAccounts;
+constexpr std::uint32_t kSteps = 8192;  // of a thread and process
 constexpr auto kHang = std::chrono::seconds(120);
 
-struct Addition {
-  std::uint32_t counter;
-  std::uint64_t before;
+// An addition of 1, or a transfer of `amount` between two accounts.
+struct Step {
+  std::uint32_t to = 0;
+  std::uint32_t from = 0;  // of a transfer; an addition: `to`
+  std::uint64_t amount = 1;
+  std::uint64_t before = 0;  // what the addition returned
+
+  bool moves() const { return from != to; }
 };
 struct Log {
   std::atomic<std::uint32_t> started;
   std::atomic<std::uint32_t> acknowledged;
-  Addition additions[kAdditions];
+  Step steps[kSteps];
 };
 // Outlives a child.
 struct Shared {
@@ -47,13 +54,13 @@ struct Shared {
   std::atomic<bool> failed;
   std::atomic<const SiteInfo*> killed_at;
   char message[512];
-  std::uint64_t found[kCounters];
+  std::uint64_t found[kNumbers];
   Log logs[kTortureThreads];
 };
 
 class Child {
  public:
-  Child(Shared& shared, const TortureOptions& options, bool torn)
+  Child(Shared& shared, const TortureOptions& options, Torn torn)
       : shared_(shared), options_(options), torn_(torn) {}
 
   // `nth`: the call of a persist site at which the process kills itself; 0: none.
@@ -68,7 +75,7 @@ class Child {
     if (!target) give_up("open", target.error());
     target_ = target->get();
     shared_.opened = true;
-    for (std::uint32_t i = 0; i < kCounters; ++i) shared_.found[i] = value_of(i);
+    for (std::uint32_t i = 0; i < kNumbers; ++i) shared_.found[i] = value_of(i);
     shared_.reported = true;
     if (last) {
       std::uint64_t entries = 0;
@@ -98,16 +105,66 @@ class Child {
   void work(std::uint32_t thread, std::uint64_t seed) {
     Random random(seed << 8 ^ thread);
     Log& log = shared_.logs[thread];
-    for (std::uint32_t i = 0; i < kAdditions; ++i) {
-      log.additions[i].counter = static_cast<std::uint32_t>(random.below(kCounters));
+    for (std::uint32_t i = 0; i < kSteps; ++i) {
+      log.steps[i] = next_step(random);
       log.started.store(i + 1, std::memory_order_release);
-      log.additions[i].before = add(log.additions[i].counter);
+      do_step(log.steps[i]);
       log.acknowledged.store(i + 1, std::memory_order_release);
     }
   }
+  // One step in three is a transfer.
+  static Step next_step(Random& random) {
+    const auto account = [&] {
+      return kCounters + static_cast<std::uint32_t>(random.below(kAccounts));
+    };
+    if (!random.one_in(3)) {
+      const auto to = static_cast<std::uint32_t>(random.below(kNumbers));
+      return {.to = to, .from = to};
+    }
+    Step step{.to = account(), .from = account()};
+    if (step.moves()) step.amount = 1 + random.below(100);
+    return step;
+  }
+  void do_step(Step& step) {
+    if (step.moves()) {
+      transfer(step);
+    } else {
+      step.before = add(step.to);
+    }
+  }
+
+  void transfer(const Step& step) {
+    for (bool done = false; !done;) {
+      const std::uint64_t from = value_of(step.from);
+      const std::uint64_t to = value_of(step.to);
+      const std::vector<TortureTarget::Write> writes{put(step.from, from - step.amount),
+                                                     put(step.to, to + step.amount)};
+      if (torn_ == Torn::transfers) {
+        for (const auto& [kind, key, value] : writes) {
+          if (auto put = target_->upsert(key, value); !put) give_up("a put", put.error());
+        }
+        return;
+      }
+      auto committed = target_->commit({is(step.from, from), is(step.to, to)}, writes);
+      if (!committed) give_up("a transfer", committed.error());
+      done = *committed;
+    }
+  }
+  TortureTarget::Write put(std::uint32_t number, std::uint64_t value) const {
+    return {MutationKind::put, key_text(options_, number), text_of(value)};
+  }
+  // As a requirement. A number that was never written is 0; one that became 0 is there.
+  TortureTarget::Write is(std::uint32_t number, std::uint64_t value) {
+    std::string text;
+    const std::string key = key_text(options_, number);
+    const auto found = target_->find(key, text);
+    if (!found) give_up("a find", found.error());
+    if (!*found) return {MutationKind::erase, key, {}};
+    return put(number, value);
+  }
 
   std::uint64_t add(std::uint32_t counter) {
-    if (torn_) return add_torn(counter);
+    if (torn_ == Torn::additions) return add_torn(counter);
     const std::string key = key_text(options_, counter);
     const auto next = [this](const std::optional<std::string>& before) {
       return text_of(before ? number_of(*before) + 1 : 1);
@@ -144,13 +201,13 @@ class Child {
 
   Shared& shared_;
   const TortureOptions& options_;
-  bool torn_;
+  Torn torn_;
   TortureTarget* target_ = nullptr;
 };
 
 class Counters {
  public:
-  Counters(const TortureOptions& options, const TortureOpen& open, bool torn)
+  Counters(const TortureOptions& options, const TortureOpen& open, Torn torn)
       : options_(options),
         open_(open),
         torn_(torn),
@@ -263,18 +320,59 @@ class Counters {
       results.clear();
       in_flight = 0;
     }
-    return {};
+    return judge_accounts();
   }
+
+  using Accounts = std::array<std::uint64_t, kAccounts>;
+  static void take(const Step& step, Accounts& accounts) {
+    if (step.moves()) accounts[step.from - kCounters] -= step.amount;
+    accounts[step.to - kCounters] += step.amount;
+  }
+  std::string judge_accounts() {
+    Accounts now;
+    std::copy_n(shared_->found + kCounters, kAccounts, now.begin());
+    for (std::uint32_t chosen = 0; chosen < 1U << steps_in_flight_.size(); ++chosen) {
+      Accounts sum = accounts_;
+      for (std::size_t i = 0; i < steps_in_flight_.size(); ++i) {
+        if ((chosen >> i & 1) != 0) take(steps_in_flight_[i], sum);
+      }
+      if (sum != now) continue;
+      accounts_ = now;
+      steps_in_flight_.clear();
+      return {};
+    }
+    std::string text = "no choice of the steps in flight explains the accounts:";
+    for (std::uint32_t i = 0; i < kAccounts; ++i) {
+      text += " " + std::to_string(static_cast<std::int64_t>(accounts_[i])) + "/" +
+              std::to_string(static_cast<std::int64_t>(now[i]));
+    }
+    for (const Step& step : steps_in_flight_) {
+      text += "; " + std::to_string(step.amount) + " from " +
+              std::to_string(step.from - kCounters) + " to " + std::to_string(step.to - kCounters);
+    }
+    return text;
+  }
+
   void collect() {
     for (const Log& log : shared_->logs) {
       const std::uint32_t done = log.acknowledged.load();
       for (std::uint32_t i = 0; i < done; ++i) {
-        known_[log.additions[i].counter].results.push_back(log.additions[i].before);
+        const Step& step = log.steps[i];
+        ++(step.moves() ? report_.transfers : report_.additions);
+        if (step.to >= kCounters) {
+          take(step, accounts_);
+        } else {
+          known_[step.to].results.push_back(step.before);
+        }
       }
-      report_.additions += done;
       if (log.started.load() == done) continue;
-      ++known_[log.additions[done].counter].in_flight;
       ++report_.in_flight;
+      const Step& step = log.steps[done];
+      if (step.to >= kCounters) {
+        steps_in_flight_.push_back(step);
+      } else {
+        ++known_[step.to].in_flight;
+      }
     }
   }
 
@@ -286,11 +384,13 @@ class Counters {
 
   const TortureOptions& options_;
   const TortureOpen& open_;
-  bool torn_;
+  Torn torn_;
   Random random_;
   std::string file_;
   Shared* shared_ = nullptr;
   std::array<Known, kCounters> known_;
+  Accounts accounts_ = {};  // with all acknowledged steps
+  std::vector<Step> steps_in_flight_;
   CountersReport report_;
   bool created_ = false;
 };
@@ -300,17 +400,18 @@ class Counters {
 std::string CountersReport::summary(const TortureOptions& options) const {
   char text[300];
   std::snprintf(text, sizeof(text),
-                "counters, %s, %s keys, %s, %u threads, %s: %llu kills, %llu additions, %llu in "
-                "flight, %.1f s",
+                "counters, %s, %s keys, %s, %u threads, %s: %llu kills, %llu additions, %llu "
+                "transfers, %llu in flight, %.1f s",
                 options.mode.c_str(), options.keys.c_str(),
                 std::string(durability_name(options.durability)).c_str(), options.threads,
                 options.path.c_str(), static_cast<unsigned long long>(kills),
                 static_cast<unsigned long long>(additions),
+                static_cast<unsigned long long>(transfers),
                 static_cast<unsigned long long>(in_flight), seconds);
   return text;
 }
 
-CountersReport run_counters(const TortureOptions& options, const TortureOpen& open, bool torn) {
+CountersReport run_counters(const TortureOptions& options, const TortureOpen& open, Torn torn) {
   Counters counters(options, open, torn);
   return counters.run();
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "index/engine_table.h"
+#include "pool/batch_items.h"
 #include "pool/opening.h"
 #include "testing/sim/root_line.h"
 #include "testing/torture/lossy_platform.h"
@@ -73,6 +74,32 @@ class LossyTarget : public TortureTarget, private PoolMaps {
     }
     map_->index().write_many(
         mutations, [&](std::size_t i, Expected<bool> result) { done(i, std::move(result)); });
+  }
+  Expected<bool> commit(const std::vector<Write>& required,
+                        const std::vector<Write>& writes) override {
+    using Items = perdure::detail::BatchItems;
+    Items items;
+    const auto add = [&](const Write& write, Items::Kind erases, Items::Kind puts) {
+      const bool absent = write.kind == MutationKind::erase;
+      return items.add({.index = &map_->index(),
+                        .kind = absent ? erases : puts,
+                        .key = key_of(write.key),
+                        .value = absent ? perdure::detail::Value() : value_of(write.value)});
+    };
+    bool added = true;
+    for (const Write& one : required) {
+      added = added && add(one, Items::Kind::require_absent, Items::Kind::require);
+    }
+    for (const Write& one : writes) added = added && add(one, Items::Kind::erase, Items::Kind::put);
+    if (!added) return fail(StatusCode::out_of_memory);
+    Status s = commit_items(*core_, items, [this](const perdure::detail::Index&) {
+      layout::Root root{};
+      auto slot = core_->find_root("torture");
+      const bool there = slot && *slot < core_->root_slots() && core_->read_root(*slot, root);
+      return there ? BatchTarget{map_.get(), *slot, root.root} : BatchTarget{};
+    });
+    if (!s.ok() && s != StatusCode::conflict) return fail(std::move(s));
+    return s.ok();
   }
   Expected<bool> find(const std::string& key, std::string& value) override {
     return map_->index().read(key_of(key),
@@ -188,6 +215,9 @@ class LossyTarget : public TortureTarget, private PoolMaps {
       if (*recovered == Recovered::marking) core_->sweep().add(*map_);
     }
     return {};
+  }
+  EngineInstance* map_at(std::uint32_t /*slot*/, std::uint64_t /*root*/) override {
+    return map_.get();
   }
   Status complete() override { return map_ != nullptr ? map_->complete() : Status(); }
   void serve() override {

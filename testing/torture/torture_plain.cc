@@ -84,6 +84,27 @@ class PlainTarget : public TortureTarget {
       done(i, makes ? absent(found) : present(found));
     });
   }
+  Expected<bool> commit(const std::vector<TortureTarget::Write>& required,
+                        const std::vector<TortureTarget::Write>& writes) override {
+    WriteBatch batch;
+    for (const auto& [kind, key, value] : required) {
+      if (kind == MutationKind::erase) {
+        batch.require_absent(*map_, key_of(key));
+      } else {
+        batch.require(*map_, key_of(key), value_of(value));
+      }
+    }
+    for (const auto& [kind, key, value] : writes) {
+      if (kind == MutationKind::erase) {
+        batch.erase(*map_, key_of(key));
+      } else {
+        batch.put(*map_, key_of(key), value_of(value));
+      }
+    }
+    Status s = pool_.commit(batch);
+    if (!s.ok() && s != StatusCode::conflict) return fail(std::move(s));
+    return s.ok();
+  }
   Expected<bool> find(const std::string& key, std::string& value) override {
     auto found = map_->get(key_of(key));
     if (!found) return fail(std::move(found.error()));

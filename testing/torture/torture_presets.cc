@@ -52,6 +52,7 @@ bool run_counters_in_all_modes(const TortureOptions& options, const std::string&
       const CountersReport report = run_counters(one, target_of(one));
       totals.counter_kills += report.kills;
       totals.counter_additions += report.additions;
+      totals.counter_transfers += report.transfers;
       totals.lost += report.ok() ? 0 : 1;
       std::printf("%s\n", report.summary(one).c_str());
       if (!report.ok()) std::printf("LOST: %s\n", report.failure.c_str());
@@ -129,6 +130,7 @@ std::string TortureTotals::lines(const std::string& engine) const {
   line("torture_conditional", conditional);
   line("counter_kills", counter_kills);
   line("counter_additions", counter_additions);
+  line("counter_transfers", counter_transfers);
   line("lost_acks", lost);
   const EngineUnderTest* row = find_engine_under_test(engine);
   line("keeps_versions", row != nullptr && keeps_versions(row->engine) ? 1 : 0);
@@ -173,11 +175,15 @@ bool run_canaries(const TortureOptions& options, TortureTotals& totals) {
   counters.keys = "integer";
   counters.threads = kTortureThreads;
   counters.cycles = kCanaryKills;
-  const CountersReport report = run_counters(counters, target_of(counters), true);
-  std::printf("canary plain, torn additions: %s after %llu kills, %.2f s: %s\n",
-              report.ok() ? "NOT SEEN" : "red", static_cast<unsigned long long>(report.kills),
-              report.seconds, report.failure.c_str());
-  return ok && !report.ok();
+  const auto torn = [&](Torn what, const char* name) {
+    const CountersReport report = run_counters(counters, target_of(counters), what);
+    std::printf("canary plain, torn %s: %s after %llu kills, %.2f s: %s\n", name,
+                report.ok() ? "NOT SEEN" : "red", static_cast<unsigned long long>(report.kills),
+                report.seconds, report.failure.c_str());
+    return !report.ok();
+  };
+  const bool additions = torn(Torn::additions, "additions");
+  return torn(Torn::transfers, "transfers") && additions && ok;
 }
 
 bool run_one(const TortureOptions& options, TortureTotals& totals) {

@@ -25,7 +25,7 @@ struct TortureTotals {
   std::uint64_t conditional = 0;
   std::uint64_t lost = 0;  // pools that lost something
   std::uint64_t tags = 0, trims = 0, rollbacks = 0, reads_at_versions = 0, versions_verified = 0;
-  std::uint64_t counter_kills = 0, counter_additions = 0;
+  std::uint64_t counter_kills = 0, counter_additions = 0, counter_transfers = 0;
   double canary_seconds = 0;
 
   void add(const TortureOptions& options, const TortureReport& report);

@@ -61,6 +61,9 @@ class TortureTarget {
   };
   using Done = std::function<void(std::size_t i, const Expected<bool>& result)>;
   virtual void write_many(const std::vector<Write>& writes, const Done& done) = 0;
+  // Commits a batch of puts and erases. False: a key is not as `required` would leave it.
+  virtual Expected<bool> commit(const std::vector<Write>& required,
+                                const std::vector<Write>& writes) = 0;
   virtual Expected<bool> find(const std::string& key, std::string& value) = 0;
   // Gives a counter what next() returns for its text, as Map::modify() does; a map of words adds 1
   // by fetch_add(), so next() must do the same. Returns the text from before; nullopt: the key was

@@ -22,6 +22,7 @@ namespace {
 
 using Bytes = std::string_view;
 constexpr std::size_t kTogether = 16;  // mutations of a write_many()
+constexpr std::uint64_t kOfBatch = 6;  // puts of a batch, into each map
 
 // The child's reports to its parent, in memory that outlives the child.
 struct Shared {
@@ -96,6 +97,7 @@ class Session {
       auto texts = call("map", [&] { return pool->map<Bytes, Bytes>("texts", maps()); });
       if (numbers) mutate_numbers(*numbers);
       if (texts) mutate_texts(*texts);
+      if (numbers && texts) commit(*pool, *numbers, *texts);
       (void)call("check", [&] { return pool->check({.deep = true}); });
       if (numbers) read_numbers(*numbers);
       if (texts) read_texts(*texts);
@@ -146,6 +148,13 @@ class Session {
       require(text_doubts_.contains(key) || must(texts.get(key)) == std::optional(value),
               "an acknowledged text is lost: " + key);
     }
+    std::uint64_t of_batch = 0;
+    for (std::uint64_t i = 0; i < kOfBatch; ++i) {
+      of_batch += numbers.contains(number_of_batch(i)).present() ? 1 : 0;
+      of_batch += texts.contains(text_of_batch(i)).present() ? 1 : 0;
+    }
+    require(of_batch == 0 || of_batch == 2 * kOfBatch, "a batch is there in part");
+    require(!batch_ || (of_batch != 0) == *batch_, "a batch is lost, or came back");
     auto report = must(pool->check({.deep = true}));
     require(report.ok(), "check: " + std::string(report.first()));
     require(report.leaked_blocks == 0, std::to_string(report.leaked_blocks) + " blocks leaked");
@@ -302,6 +311,24 @@ class Session {
     }
   }
 
+  // New keys of both maps, all or none of them. An error other than undone() leaves it open.
+  static std::uint64_t number_of_batch(std::uint64_t i) { return mix(i) ^ 0x5A5A; }
+  static std::string text_of_batch(std::uint64_t i) { return "batch:" + std::to_string(i); }
+  void commit(Pool& pool, Map<std::uint64_t, std::uint64_t>& numbers, Map<Bytes, Bytes>& texts) {
+    WriteBatch batch;
+    for (std::uint64_t i = 0; i < kOfBatch; ++i) {
+      batch.put(numbers, number_of_batch(i), i);
+      batch.put(texts, text_of_batch(i), std::string(i * 100, 'b'));
+    }
+    const Status s = call("a batch", [&] { return pool.commit(batch); });
+    batch_.reset();
+    if (s.ok() || undone(s.code())) batch_ = s.ok();
+    for (std::uint64_t i = 0; i < kOfBatch; ++i) {
+      if (!batch_) number_doubts_.insert(number_of_batch(i));
+      if (s.ok()) numbers_[number_of_batch(i)] = i;
+    }
+  }
+
   // Calls done(write, code, present) for each mutation.
   template <class K, class V, class F>
   void write_many(Map<K, V>& map, const std::vector<Mutation<K, V>>& writes, F&& done) {
@@ -394,6 +421,7 @@ class Session {
   std::map<std::string, std::string> texts_;
   std::set<std::uint64_t> number_doubts_;  // an error left them open
   std::set<std::string> text_doubts_;
+  std::optional<bool> batch_ = false;  // whether it is there; nullopt: an error left that open
 };
 
 // Returns whether the k-th call exists.

@@ -28,7 +28,7 @@ class CommandsTest(unittest.TestCase):
         for mode in ("plain", "lossless", "lossy"):
             done, values = self.torture("--mode", mode, "--cycles", "15")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertEqual(len(re.findall(r"^canary .*: red after", done.stdout, re.M)), 4)
+            self.assertEqual(len(re.findall(r"^canary .*: red after", done.stdout, re.M)), 5)
             self.assertEqual(values["lost_acks"], 0)
             kills = values["lossy_kills"] if mode == "lossy" else values["plain_kills"]
             self.assertEqual(kills, 15)

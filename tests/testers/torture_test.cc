@@ -87,15 +87,18 @@ TEST_P(SharedCounters, CountEachAdditionOnce) {
   EXPECT_TRUE(report.ok()) << report.failure;
   EXPECT_EQ(report.kills, options.cycles);
   EXPECT_GT(report.additions, 0U);
+  EXPECT_GT(report.transfers, 0U);
 }
 
-// The judge can fail: a find and an update are not one addition.
-TEST(SharedCountersItself, TornAdditionsAreCaught) {
+// The judge can fail: a find and an update are not one addition, and two puts are no transfer.
+TEST(SharedCountersItself, TornStepsAreCaught) {
   const TortureOptions options{
       .mode = "plain", .keys = "integer", .path = torture_folder(), .cycles = 300, .threads = 8};
-  const CountersReport report = run_counters(options, plain_target(), true);
-  std::printf("%s\n", report.failure.c_str());
-  EXPECT_FALSE(report.ok());
+  for (const Torn torn : {Torn::additions, Torn::transfers}) {
+    const CountersReport report = run_counters(options, plain_target(), torn);
+    std::printf("%s\n", report.failure.c_str());
+    EXPECT_FALSE(report.ok());
+  }
 }
 
 // The harness can fail: a plain kill notices an operation that was acknowledged before it was done.

@@ -47,6 +47,10 @@ class Wrong : public TortureTarget {
   void write_many(const std::vector<Write>& writes, const Done& done) override {
     right_->write_many(writes, done);
   }
+  Expected<bool> commit(const std::vector<Write>& required,
+                        const std::vector<Write>& writes) override {
+    return right_->commit(required, writes);
+  }
   Expected<bool> find(const std::string& key, std::string& value) override {
     return right_->find(key, value);
   }

@@ -43,10 +43,12 @@ const (
 	crash
 	updateIf // the version is the expected value
 	eraseIf  // likewise
+	batchPut // of a batch: its result says only that the batch was committed
+	batchErase
 )
 
 var kinds = [...]string{"insert", "upsert", "update", "erase", "find", "find at version", "tag", "crash",
-	"update if", "erase if"}
+	"update if", "erase if", "put in a batch", "erase in a batch"}
 
 type op struct {
 	call, end    int64
@@ -98,6 +100,12 @@ func step(s state, o *op) (bool, state) {
 	case erase:
 		s.present, s.value = false, 0
 		return o.result == pending || (o.result != absent) == was, s
+	case batchPut:
+		s.present, s.value = true, o.value
+		return true, s
+	case batchErase:
+		s.present, s.value = false, 0
+		return true, s
 	case updateIf, eraseIf:
 		had := was && s.value == o.version
 		if had && o.kind == updateIf {

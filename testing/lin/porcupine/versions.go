@@ -72,7 +72,7 @@ func pastOf(writes []*op, ends map[uint16]int64) past {
 		}
 		next := sort.Search(len(sure), func(i int) bool { return sure[i].call > end })
 		s := span{w.call, soonest[next]}
-		if w.kind == erase || w.kind == eraseIf {
+		if w.kind == erase || w.kind == eraseIf || w.kind == batchErase {
 			p.absences = append(p.absences, s)
 		} else {
 			p.values[w.value] = s
@@ -86,7 +86,7 @@ func pastOf(writes []*op, ends map[uint16]int64) past {
 // that it expected: these changed nothing.
 func mayChange(o *op) bool { return isWrite(o) && (o.kind == upsert || o.result != absent) }
 
-func isWrite(o *op) bool { return o.kind <= erase || o.kind == updateIf || o.kind == eraseIf }
+func isWrite(o *op) bool { return o.kind <= erase || o.kind >= updateIf }
 
 // The value of one key at a version.
 type reading struct {
