@@ -43,11 +43,18 @@ struct Peek {
   static void free(M& map, std::uint32_t number) {
     map.free_leaf(number);
   }
+  template <class M>
+  static void give(M& map, std::uint32_t number) {
+    map.table_.give(number);
+  }
   // The descriptor that the next split takes.
   template <class M>
   static auto& spare(M& map) {
-    const std::uint32_t number = map.table_.take();
+    const std::uint64_t block =
+        *map.context_.heap.allocate(sizeof(typename M::Leaf), BlockKind::plain);
+    const std::uint32_t number = map.table_.take(M::place_of(block));
     map.table_.give(number);
+    map.context_.heap.free(block);
     return map.table_[number];
   }
 };
@@ -233,6 +240,10 @@ TEST_F(PhastAssertions, ARangeGrowsToTheLeftOnly) {
     last().low.store(5);
     unlink();
   });
+}
+
+TEST_F(PhastAssertions, OnlyTakenNumbersAreGivenBack) {
+  EXPECT_VIOLATES("phast.D6", Peek::give(map(), 64 * 100));
 }
 
 TEST_F(PhastAssertions, ADeadLeafIsNeverLinkedAgain) {

@@ -1,10 +1,11 @@
-// Home lines: the slot of a new entry, and the line that a lookup prefetches.
+// Home lines, the slot of a new entry, and the line that a lookup prefetches; numbers of leaves.
 #include "index/phast/leaf_table.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <memory>
+#include <set>
 
 #include "platform/real_platform.h"
 
@@ -53,13 +54,45 @@ TEST(HomeLine, AFullLeafHasNoSlot) {
   EXPECT_EQ(desc->free_slot(0, 77), kNoSlot);
 }
 
-TEST(HomeLine, APlaceFollowsItsLeaf) {
+TEST(LeafNumbers, APlaceFollowsFromTheNumber) {
   LeafTable<Default> table;
-  ASSERT_TRUE(table.reserve(8).ok());
-  const std::uint32_t number = table.take();
-  table.set_leaf(number, 4711);
-  EXPECT_EQ(table.place(number), 4711U);
-  EXPECT_EQ(table[number].leaf.load(), 4711U);
+  ASSERT_TRUE(table.reserve(5000).ok());
+  std::set<std::uint32_t> numbers;
+  for (const std::uint32_t place : {4711U, 64U, 127U, 128U, 4735U, 0U, 5000U}) {
+    const std::uint32_t number = table.take(place);
+    ASSERT_NE(number, kNoLeaf) << place;
+    EXPECT_TRUE(numbers.insert(number).second) << place;
+    EXPECT_EQ(table.place(number), place);
+    EXPECT_EQ(table[number].leaf.load(), place);
+  }
+  EXPECT_EQ(table.take(100'000), kNoLeaf) << "beyond the pool";
+}
+
+TEST(LeafNumbers, ARegionWithoutLeavesLendsItsDescriptors) {
+  LeafTable<Default> table;
+  ASSERT_TRUE(table.reserve(1'000'000).ok());
+  const std::uint64_t before = table.dram_bytes();
+  for (std::uint32_t region = 1; region < 1000; ++region) {
+    const std::uint32_t a = table.take(region * 64);
+    const std::uint32_t b = table.take(region * 64 + 63);
+    table.give(a);
+    EXPECT_EQ(table.place(b), region * 64 + 63) << "the other one is still taken";
+    EXPECT_EQ(table.take(region * 64), a);
+    table.give(b);
+    table.give(a);
+  }
+  EXPECT_LE(table.dram_bytes() - before, 64 * sizeof(Desc) + 64) << "one chunk for all";
+}
+
+TEST(LeafNumbers, AFreeDescriptorKeepsItsVersion) {
+  LeafTable<Default> table;
+  ASSERT_TRUE(table.reserve(1000).ok());
+  const std::uint32_t number = table.take(200);
+  table[number].version.store(11);
+  table.give(number);
+  const std::uint32_t again = table.take(900 / 64 * 64 + 200 % 64);
+  EXPECT_EQ(again, number);
+  EXPECT_EQ(table[again].version.load(), 11U);
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 // LeafTable: the DRAM side of PhaST's leaves: one descriptor per leaf, in an arena, by number.
 //
+// NUMBERS  The pool is cut into regions of 64 places for leaves. A region that holds leaves of the
+//   map has a chunk of 64 descriptors, in the order of the places. So one word for 64 leaves tells
+//   the places of all, and stays in the processor's cache: a lookup fetches a leaf's descriptor and
+//   its entry at the same time.
 // LAYOUT (default geometry; two adjacent lines, so a lookup misses once)
 //   line 0   version | low | bound | order | next, leaf       read by all, seldom written
 //   line 1   fingerprint of each slot, 0: nothing shown | 4 stripes
@@ -15,6 +19,8 @@
 //   phast.D4  bound and next change with all stripes held, low with those of the left neighbours;
 //       version rises after bound. Neither bound nor low ever rises. Bit 0 of version: the leaf is
 //       unlinked for good.
+//   phast.D6  A chunk belongs to one region or to none. A taken number and the place of its leaf
+//       determine each other. A chunk without a taken number belongs to no region.
 // Fingerprints and stripes are written as bytes. After its fence a writer needs no locked
 // instruction, which would wait for the write-back and delay the misses of the next operation.
 //   phast.D5  Hence an operation may have returned while its last bytes are still in its thread's
@@ -22,6 +28,7 @@
 //       has returned checks the stripe first, and waits until a holder has released it.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -173,39 +180,51 @@ class LeafTable {
   using Order = ScanOrder<typename T::Geometry>;
   static constexpr bool kBytes = T::Codec::kBytes;
 
-  Status reserve(std::size_t leaves) {
-    if (leaves > 0xFFFFFFF0ULL) leaves = 0xFFFFFFF0ULL;
-    if (Status s = descriptors_.reserve(leaves + 1); !s.ok()) return s;
-    if (Status s = places_.reserve(leaves + 1); !s.ok()) return s;
-    return orders_.reserve(leaves + 1);
+  // `places`: how many leaves the pool would hold if it held nothing else. At most 2^32 - 128 of
+  // them can be named.
+  Status reserve(std::uint64_t places) {
+    const std::uint64_t regions = std::min<std::uint64_t>(places / kChunk + 1, ~0U / kChunk - 1);
+    if (Status s = descriptors_.reserve((regions + 1) * kChunk); !s.ok()) return s;
+    if (Status s = chunks_.reserve(regions); !s.ok()) return s;
+    if (Status s = regions_.reserve(regions + 1); !s.ok()) return s;
+    if (Status s = taken_.reserve(regions + 1); !s.ok()) return s;
+    return orders_.reserve(regions * kChunk);
   }
 
   Desc& operator[](std::uint32_t number) const { return descriptors_[number]; }
   Order& order(std::uint32_t number) const { return orders_[number]; }
-  // Returns the place of the leaf without a cache miss on its descriptor: a hint, for prefetches.
-  std::uint32_t place(std::uint32_t number) const {
-    return places_[number].load(std::memory_order_relaxed);
-  }
-  void set_leaf(std::uint32_t number, std::uint32_t leaf) {
-    descriptors_[number].leaf.store(leaf, std::memory_order_relaxed);
-    places_[number].store(leaf, std::memory_order_relaxed);
+  // Returns the place of the leaf without a look at its descriptor: a hint, for prefetches.
+  [[gnu::always_inline]] std::uint32_t place(std::uint32_t number) const {
+    return regions_[number / kChunk].load(std::memory_order_relaxed) * kChunk + number % kChunk;
   }
 
-  // Returns the number of a free descriptor, or kNoLeaf. Its version starts above any version that
-  // this number had before.
-  std::uint32_t take() {
+  // Returns the number of the free descriptor for the leaf at this place, or kNoLeaf. Its version
+  // starts above any version that this number had before.
+  std::uint32_t take(std::uint32_t place) {
     LatchGuard guard(latch_);
-    if (descriptor_free_ != kNoLeaf) {
-      const std::uint32_t number = descriptor_free_;
-      descriptor_free_ = descriptors_[number].next.load(std::memory_order_relaxed);
-      return number;
+    const std::uint32_t region = place / kChunk;
+    if (region >= chunks_.capacity()) return kNoLeaf;
+    std::uint32_t& chunk = chunks_[region];
+    if (chunk == 0) {
+      chunk = free_chunk_ != 0 ? free_chunk_ : ++high_chunk_;
+      if (free_chunk_ != 0) free_chunk_ = regions_[chunk].load(std::memory_order_relaxed);
+      regions_[chunk].store(region, std::memory_order_relaxed);
     }
-    return descriptor_high_ + 1 < descriptors_.capacity() ? ++descriptor_high_ : kNoLeaf;
+    ++taken_[chunk];
+    const std::uint32_t number = chunk * kChunk + place % kChunk;
+    PERDURE_ASSERT(P, "phast.D6", this->place(number) == place);
+    descriptors_[number].leaf.store(place, std::memory_order_relaxed);
+    return number;
   }
+  // No thread may hold the number any more.
   void give(std::uint32_t number) {
     LatchGuard guard(latch_);
-    descriptors_[number].next.store(descriptor_free_, std::memory_order_relaxed);
-    descriptor_free_ = number;
+    const std::uint32_t chunk = number / kChunk;
+    PERDURE_ASSERT(P, "phast.D6", taken_[chunk] != 0 && chunks_[place(number) / kChunk] == chunk);
+    if (--taken_[chunk] != 0) return;
+    chunks_[place(number) / kChunk] = 0;
+    regions_[chunk].store(free_chunk_, std::memory_order_relaxed);
+    free_chunk_ = chunk;
   }
   std::uint32_t take_order() {
     LatchGuard guard(latch_);
@@ -221,11 +240,11 @@ class LeafTable {
     orders_[number].set_next_free(order_free_);
     order_free_ = number;
   }
-  std::uint32_t descriptor_count() const { return descriptor_high_; }
+  bool empty() const { return high_chunk_ == 0; }
   std::uint64_t dram_bytes() {
     LatchGuard guard(latch_);
-    return std::uint64_t{descriptor_high_} * (sizeof(Desc) + sizeof(std::uint32_t)) +
-           std::uint64_t{order_high_} * sizeof(Order);
+    constexpr std::uint64_t kOfChunk = kChunk * sizeof(Desc) + 3 * sizeof(std::uint32_t);
+    return high_chunk_ * kOfChunk + std::uint64_t{order_high_} * sizeof(Order);
   }
   std::uint64_t order_bytes() {
     LatchGuard guard(latch_);
@@ -233,12 +252,16 @@ class LeafTable {
   }
 
  private:
+  static constexpr std::uint32_t kChunk = 64;
+
   Arena<Desc> descriptors_;
-  Arena<typename P::template Atomic<std::uint32_t>> places_;
+  Arena<typename P::template Atomic<std::uint32_t>> regions_;  // by chunk; of a free one: the next
   Arena<Order> orders_;
-  typename P::Latch latch_;
-  std::uint32_t descriptor_free_ = kNoLeaf;
-  std::uint32_t descriptor_high_ = 0;
+  typename P::Latch latch_;      // of all below
+  Arena<std::uint32_t> chunks_;  // by region; 0: none
+  Arena<std::uint32_t> taken_;   // by chunk: how many of its numbers
+  std::uint32_t free_chunk_ = 0;
+  std::uint32_t high_chunk_ = 0;
   std::uint32_t order_free_ = 0;
   std::uint32_t order_high_ = 0;
 };

@@ -90,7 +90,7 @@ class PhastMap final : public Check<T> {
   [[gnu::noinline]] ~PhastMap() override {
     this->context_.epochs.drain_all();  // reclaimers point here
     if constexpr (kBytes) {
-      if (table_.descriptor_count() == 0) return;
+      if (table_.empty()) return;
       this->for_each_leaf([this](std::uint32_t number) {
         auto& separators = table_[number].separators;
         inner_.release(separators.bound.load(std::memory_order_relaxed));

@@ -20,8 +20,9 @@ class Recovery : public Scan<T> {
 
  protected:
   using Base::check_record, Base::context_, Base::for_each_leaf, Base::inner_, Base::kEntries,
-      Base::leaf_of, Base::leaf_offset, Base::pass_over, Base::persist, Base::record_at,
-      Base::record_values_, Base::root_, Base::root_offset_, Base::table_, Base::word_records_;
+      Base::leaf_of, Base::leaf_offset, Base::pass_over, Base::persist, Base::place_of,
+      Base::record_at, Base::record_values_, Base::root_, Base::root_offset_, Base::table_,
+      Base::word_records_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
       typename Base::Leaf, typename Base::P;
 
@@ -116,8 +117,10 @@ class Recovery : public Scan<T> {
     if (((image.flags & layout::kBytesKeys) != 0) != kBytes) return bad_root("key kind");
     record_values_ = (image.flags & layout::kRecordValues) != 0;
     word_records_ = (image.flags & layout::kWordRecords) != 0;
-    const std::uint64_t max_leaves = context_.heap.max_data_bytes() / sizeof(Leaf) + partitions;
-    if (Status s = table_.reserve(max_leaves); !s.ok()) return s;
+    const std::uint64_t max_bytes = context_.heap.max_data_bytes();
+    const std::uint64_t max_leaves = max_bytes / sizeof(Leaf) + partitions;
+    const std::uint64_t end = context_.heap.data_offset() + max_bytes;
+    if (Status s = table_.reserve(end / sizeof(Leaf)); !s.ok()) return s;
     return inner_.reserve({.bits = image.partition_bits, .shift = image.partition_shift},
                           max_leaves);
   }
@@ -142,9 +145,8 @@ class Recovery : public Scan<T> {
       if (clean && !matches<P>(leaf.crc == leaf_crc(leaf), "phast.leaf.crc"_site)) {
         if (Status s = pass_over(damaged_leaf(offset, "checksum")); !s.ok()) return s;
       }
-      const std::uint32_t number = table_.take();
+      const std::uint32_t number = table_.take(place_of(offset));
       if (number == kNoLeaf || !leaves.push_back(number)) return StatusCode::out_of_memory;
-      table_.set_leaf(number, static_cast<std::uint32_t>(offset / sizeof(Leaf)));
       // Two neighbours with one bound are a half-done split; finish it before bounds are read. A
       // clean pool has none, and recovery stores nothing to it: there it is damage, which
       // set_bounds() finds.

@@ -17,13 +17,13 @@
 #include <utility>
 
 #include "index/ordered/scan_range.h"
-#include "index/phast/many.h"
+#include "index/phast/plans.h"
 
 namespace perdure::phast {
 
 template <class T>
-class Scan : public Many<T> {
-  using Base = Many<T>;
+class Scan : public Plans<T> {
+  using Base = Plans<T>;
 
  protected:
   using Base::context_, Base::inner_, Base::kOrderNumber, Base::leaf_of, Base::prefetch_leaf,
@@ -116,6 +116,8 @@ class Scan : public Many<T> {
   static std::uint64_t order_stamp(std::uint64_t version, std::uint32_t count) {
     return version << 6 << 26 | std::uint64_t{count} << 26;
   }
+  static constexpr std::uint64_t kCount = (1ULL << 6) - 1;
+  static constexpr std::uint64_t kOfOrder = kCount << 26 | kOrderNumber;
 
  private:
   using Limits = ordered::Limits<Codec>;
@@ -141,7 +143,7 @@ class Scan : public Many<T> {
     }
   };
 
-  // For assertions: returns the set of the slots that an order lists.
+  // Returns the set of the slots that an order lists.
   static std::uint64_t slots_of(const std::uint8_t* order, std::uint32_t count) {
     std::uint64_t slots = 0;
     for (std::uint32_t i = 0; i < count; ++i) slots |= 1ULL << order[i];
@@ -153,22 +155,73 @@ class Scan : public Many<T> {
   }
   static constexpr Reclaimer kOrderReclaimer{nullptr, &finish_order};
 
-  // Sorts the visible slots, by the cached order if it is valid. Caches a new order if `settled`.
+  // Adds the other visible slots to the sorted ones at the front of `order`. Returns false if it
+  // cannot: a writer may empty a slot meanwhile, and its key then tells no place.
+  [[gnu::noinline]] bool add_slots(const Leaf& leaf, std::uint64_t visible, std::uint32_t sorted,
+                                   std::uint8_t* order) const {
+    std::uint64_t added = visible & ~slots_of(order, sorted);
+    if (sorted + static_cast<std::uint32_t>(__builtin_popcountll(added)) !=
+        static_cast<std::uint32_t>(__builtin_popcountll(visible))) {
+      return false;
+    }
+    for (; added != 0; added &= added - 1, ++sorted) {
+      const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(added));
+      Probe key;
+      if (!key_in(leaf, slot, key)) return false;
+      std::uint32_t low = 0;
+      for (std::uint32_t high = sorted; low < high;) {
+        const std::uint32_t middle = (low + high) / 2;
+        Probe other;
+        if (!key_in(leaf, order[middle], other)) return false;
+        const bool below =
+            other.word != key.word ? other.word < key.word : kBytes && other.bytes < key.bytes;
+        if (below) {
+          low = middle + 1;
+        } else {
+          high = middle;
+        }
+      }
+      std::memmove(order + low + 1, order + low, sorted - low);
+      order[low] = slot;
+    }
+    return true;
+  }
+  // Reads the key of a slot. Returns false if the slot is empty.
+  [[gnu::always_inline]] bool key_in(const Leaf& leaf, std::uint8_t slot, Probe& key) const {
+    const Entry& entry = leaf.entries[slot];
+    if constexpr (kBytes) {
+      const std::uint64_t word = context_.platform.load(entry.value);
+      if (word == 0) return false;
+      key = {.word = context_.platform.load(entry.key), .bytes = this->key_of(word)};
+      return true;
+    } else {
+      key.word = context_.platform.load(entry.key);
+      return key.word != 0;
+    }
+  }
+
+  // Sorts the visible slots. The cached order is used as long as no entry was removed: entries that
+  // came since are added to it. Caches a new order if `settled`.
   [[gnu::noinline]] std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf,
                                                 const Entered& entered, std::uint64_t visible,
                                                 bool settled, std::uint8_t* order) {
     const auto count = static_cast<std::uint32_t>(__builtin_popcountll(visible));
     const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
     const std::uint64_t stamp = order_stamp(entered.version, count);
-    if (settled && cached != 0 && (cached & ~kOrderNumber) == stamp) {
+    std::uint32_t sorted = 0;
+    if (settled && cached != 0 && (cached | kOfOrder) == (stamp | kOfOrder)) {
+      sorted = static_cast<std::uint32_t>(cached >> 26 & kCount);
       std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots,
-                  count);
-      PERDURE_ASSERT(P, "phast.D3",
-                     desc.version.load(std::memory_order_acquire) != entered.version ||
-                         slots_of(order, count) == visible);
-      return count;
+                  sorted);
+      if (sorted == count) {
+        PERDURE_ASSERT(P, "phast.D3",
+                       desc.version.load(std::memory_order_acquire) != entered.version ||
+                           slots_of(order, count) == visible);
+        return count;
+      }
+      sorted = add_slots(leaf, visible, sorted, order) ? count : 0;
     }
-    const std::uint32_t sorted = sort_slots(leaf, visible, order);
+    if (sorted == 0) sorted = sort_slots(leaf, visible, order);
     if (!settled || sorted != count || count == 0 || desc.visible() != visible ||
         desc.version.load(std::memory_order_acquire) != entered.version) {
       return sorted;

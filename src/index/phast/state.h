@@ -40,6 +40,9 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
 
   // --- leaves ---
+  static std::uint32_t place_of(std::uint64_t offset) {
+    return static_cast<std::uint32_t>(offset / sizeof(Leaf));
+  }
   static std::uint64_t leaf_offset(const Desc& desc) {
     return std::uint64_t{desc.leaf.load(std::memory_order_relaxed)} * sizeof(Leaf);
   }

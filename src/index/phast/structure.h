@@ -118,7 +118,7 @@ class Structure : public Lookup<T> {
         middle.word <= desc.bound.load(std::memory_order_relaxed) || platform.poisoned());
     auto block = heap.allocate(sizeof(Leaf), BlockKind::plain);
     if (!block) return std::move(block.error());
-    const std::uint32_t fresh = table_.take();
+    const std::uint32_t fresh = table_.take(Base::place_of(*block));
     Separator<P>* separator = nullptr;
     std::uint64_t low = middle.word;
     Status s = fresh == kNoLeaf ? Status(StatusCode::out_of_memory) : Status();
@@ -160,7 +160,7 @@ class Structure : public Lookup<T> {
     platform.flush(&leaf, kLine, "phast.split.link"_site);
     // After a failure nothing of the split is shown.
     if (!platform.fence("phast.split.link"_site)) return StatusCode::poisoned;
-    publish_split(number, fresh, plan, separator, *block);
+    publish_split(number, fresh, plan, separator);
     return {};
   }
 
@@ -246,8 +246,9 @@ class Structure : public Lookup<T> {
     const std::uint64_t cached = desc.order.exchange(0, std::memory_order_acq_rel);
     const auto order = static_cast<std::uint32_t>(cached & Base::kOrderNumber);
     if (order != 0) table_.give_order(order);
-    context_.heap.free(Base::leaf_offset(desc));
-    table_.give(number);
+    const std::uint64_t offset = Base::leaf_offset(desc);
+    table_.give(number);  // first: the block may become a leaf again at once
+    context_.heap.free(offset);
   }
 
  private:
@@ -312,13 +313,11 @@ class Structure : public Lookup<T> {
   // DRAM: new descriptor -> next -> bound -> version -> fingerprints. Only then may the moved
   // entries be zeroed.
   [[gnu::noinline]] void publish_split(std::uint32_t number, std::uint32_t fresh,
-                                       const SplitPlan& plan, Separator<P>* middle,
-                                       std::uint64_t fresh_offset) {
+                                       const SplitPlan& plan, Separator<P>* middle) {
     Desc& desc = table_[number];
     Desc& right = table_[fresh];
     Leaf& leaf = leaf_of(desc);
     const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
-    table_.set_leaf(fresh, static_cast<std::uint32_t>(fresh_offset / sizeof(Leaf)));
     right.search.stripes.store(kAllHeld);
     for (std::uint32_t i = 0; i < kEntries; ++i) right.set_fingerprint(i, plan.fingerprints[i]);
     const std::uint64_t middle_word =
