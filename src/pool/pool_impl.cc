@@ -8,6 +8,8 @@
 #include <cstring>
 #include <new>
 
+#include "pool/owner.h"
+
 namespace perdure::detail {
 
 namespace {
@@ -162,36 +164,11 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   return s;
 }
 
-// A file's lock does not name its owner; the header does.
-Status PoolImpl::tell_owner() const {
-  layout::Header headers[2] = {};
-  (void)storage_.read(&headers[0], sizeof(headers[0]), 0);
-  (void)storage_.read(&headers[1], sizeof(headers[1]), layout::kHeaderBytes);
-  const layout::Header& newer =
-      headers[1].magic == layout::kMagic && headers[1].sequence > headers[0].sequence ? headers[1]
-                                                                                      : headers[0];
-  char host[sizeof(newer.identity.host) + 1] = {};
-  std::memcpy(host, newer.identity.host, sizeof(newer.identity.host));
-  const auto pid = static_cast<unsigned long long>(newer.identity.pid);
-  layout::Identity here;
-  if (storage_.identity(here).ok() && here.pid == newer.identity.pid &&
-      std::memcmp(here.host, newer.identity.host, sizeof(here.host)) == 0) {
-    return Status::format(StatusCode::busy,
-                          "this process, %llu, has it open already; use that pool, which any "
-                          "number of threads may share, or close it first",
-                          pid);
-  }
-  return Status::format(StatusCode::busy,
-                        "in use by process %llu on %s; close it there first (an open with "
-                        "read_only, or --read-only, works meanwhile)",
-                        pid, host[0] != '\0' ? host : "this host");
-}
-
 Status PoolImpl::open_file(const PoolOptions& options, std::uint64_t capacity) {
   if (Status s = known(options.mode); !s.ok()) return s;
   if (options.mode != OpenMode::create_new) {
-    Status s = storage_.open(
-        path_.c_str(), read_only_ ? FileStorage::Access::observer : FileStorage::Access::owner);
+    Status s = read_only_ ? storage_.open(path_.c_str(), FileStorage::Access::observer)
+                          : open_as_owner(storage_, path_.c_str());
     if (s.ok()) {
       observed_ = read_only_ && storage_.lock_holder() != 0;
       // The header names the capacity; it is checked before anything is mapped.
@@ -212,7 +189,7 @@ Status PoolImpl::open_file(const PoolOptions& options, std::uint64_t capacity) {
       const bool durable = !read_only_ && durability_ == Durability::power;
       return durable ? storage_.sync_name() : Status();
     }
-    if (s == StatusCode::busy) return tell_owner();
+    if (s == StatusCode::busy) return s;
     if (s != StatusCode::not_found || options.mode != OpenMode::open_or_create) return s;
   }
   return create_file(options);

@@ -82,7 +82,6 @@ class PoolImpl final : private PoolMaps {
   Status set_path(std::string_view path);
   // Maps at least `capacity` bytes of an existing file.
   Status open_file(const PoolOptions& options, std::uint64_t capacity = 0);
-  Status tell_owner() const;
   Status create_file(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);
   // --- PoolMaps ---

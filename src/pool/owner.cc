@@ -1,0 +1,76 @@
+#include "pool/owner.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "format/layout.h"
+
+namespace perdure {
+
+namespace {
+
+constexpr unsigned kPatience = 5000;  // milliseconds
+
+// A file's lock does not name its owner; the header does.
+layout::Identity last_owner(const FileStorage& storage) {
+  layout::Header headers[2] = {};
+  (void)storage.read(&headers[0], sizeof(headers[0]), 0);
+  (void)storage.read(&headers[1], sizeof(headers[1]), layout::kHeaderBytes);
+  const bool second =
+      headers[1].magic == layout::kMagic && headers[1].sequence > headers[0].sequence;
+  return headers[second ? 1 : 0].identity;
+}
+
+// Whether the process has ended. It has also if its parent has not been told yet.
+bool is_gone(std::uint64_t pid) {
+  if (pid == 0) return false;
+  if (::kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
+  char name[40];
+  (void)std::snprintf(name, sizeof(name), "/proc/%llu/stat", static_cast<unsigned long long>(pid));
+  std::FILE* file = std::fopen(name, "re");
+  if (file == nullptr) return false;
+  char text[512];
+  text[std::fread(text, 1, sizeof(text) - 1, file)] = '\0';
+  std::fclose(file);
+  const char* state = std::strrchr(text, ')');  // behind the name of the program
+  return state != nullptr && (std::strncmp(state, ") Z", 3) == 0);
+}
+
+Status tell(const layout::Identity& owner, const layout::Identity& here) {
+  char host[sizeof(owner.host) + 1] = {};
+  std::memcpy(host, owner.host, sizeof(owner.host));
+  const auto pid = static_cast<unsigned long long>(owner.pid);
+  if (here.pid == owner.pid && std::memcmp(here.host, owner.host, sizeof(here.host)) == 0) {
+    return Status::format(StatusCode::busy,
+                          "this process, %llu, has it open already; use that pool, which any "
+                          "number of threads may share, or close it first",
+                          pid);
+  }
+  return Status::format(StatusCode::busy,
+                        "in use by process %llu on %s; close it there first (an open with "
+                        "read_only, or --read-only, works meanwhile)",
+                        pid, host[0] != '\0' ? host : "this host");
+}
+
+}  // namespace
+
+Status open_as_owner(FileStorage& storage, std::string_view path) {
+  for (unsigned waited = 0;; ++waited) {
+    Status s = storage.open(path, FileStorage::Access::owner);
+    if (s != StatusCode::busy) return s;
+    const layout::Identity owner = last_owner(storage);
+    layout::Identity here;
+    const bool same_boot = storage.identity(here).ok() &&
+                           std::memcmp(here.boot_id, owner.boot_id, sizeof(here.boot_id)) == 0;
+    if (waited == kPatience || !same_boot || !is_gone(owner.pid)) return tell(owner, here);
+    storage.close();
+    ::usleep(1000);
+  }
+}
+
+}  // namespace perdure
