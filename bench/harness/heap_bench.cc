@@ -22,8 +22,9 @@ constexpr std::size_t kBatch = 1000;
 constexpr std::size_t kRounds = 1000;
 constexpr std::size_t kRuns = 5;
 
-// What one thread does, with blocks of its own.
-class Loop {
+// What one thread does, with blocks of its own. Its last line is written for every block, so no
+// other loop may begin there.
+class alignas(128) Loop {
  public:
   Loop(Heap<RealPlatform>& heap, std::uint64_t seed) : heap_(heap) {
     Random random(seed);
