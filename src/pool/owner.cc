@@ -1,7 +1,6 @@
 #include "pool/owner.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -9,12 +8,14 @@
 #include <cstring>
 
 #include "format/layout.h"
+#include "platform/nap.h"
+#include "platform/real_platform.h"
 
 namespace perdure {
 
 namespace {
 
-constexpr unsigned kPatience = 5000;  // milliseconds
+constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
 
 // A file's lock does not name its owner; the header does.
 layout::Identity last_owner(const FileStorage& storage) {
@@ -38,7 +39,7 @@ bool is_gone(std::uint64_t pid) {
   text[std::fread(text, 1, sizeof(text) - 1, file)] = '\0';
   std::fclose(file);
   const char* state = std::strrchr(text, ')');  // behind the name of the program
-  return state != nullptr && (std::strncmp(state, ") Z", 3) == 0);
+  return state != nullptr && std::strncmp(state, ") Z", 3) == 0;
 }
 
 Status tell(const layout::Identity& owner, const layout::Identity& here) {
@@ -60,16 +61,17 @@ Status tell(const layout::Identity& owner, const layout::Identity& here) {
 }  // namespace
 
 Status open_as_owner(FileStorage& storage, std::string_view path) {
-  for (unsigned waited = 0;; ++waited) {
+  for (const std::uint64_t began = RealPlatform::now_ns();;) {
     Status s = storage.open(path, FileStorage::Access::owner);
     if (s != StatusCode::busy) return s;
     const layout::Identity owner = last_owner(storage);
     layout::Identity here;
     const bool same_boot = storage.identity(here).ok() &&
                            std::memcmp(here.boot_id, owner.boot_id, sizeof(here.boot_id)) == 0;
-    if (waited == kPatience || !same_boot || !is_gone(owner.pid)) return tell(owner, here);
+    const bool waits = same_boot && is_gone(owner.pid);
+    if (!waits || RealPlatform::now_ns() - began > kPatience) return tell(owner, here);
     storage.close();
-    ::usleep(1000);
+    nap();
   }
 }
 
