@@ -6,10 +6,11 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/harness/result_chain.h"
+#include "bench/harness/starter.h"
 #include "perdure/pool.h"
 #include "platform/wait_for_loads.h"
 
@@ -53,11 +54,18 @@ void accumulate(Counters& sum, const Counters& part) noexcept {
   sum.allocations += part.allocations;
 }
 
+// The number of the next new key, where threads insert in turn. It has its line for itself.
+struct alignas(128) Turns {
+  std::atomic<std::uint64_t> next{0};
+};
+
 // One thread of a phase. The alignment keeps done_ off the lines of other workers' counters.
 class alignas(128) Worker {
  public:
+  // With `turns`, the threads insert the phase's keys in turn.
   Worker(const Phase& phase, const WorkBlock& block, const ValueCodec& values, std::uint8_t newest,
-         std::uint64_t interval_ns, std::size_t sample_every, std::optional<ResultChain> chain)
+         std::uint64_t interval_ns, std::size_t sample_every, std::optional<ResultChain> chain,
+         Turns* turns)
       : phase_(phase),
         block_(block),
         values_(values),
@@ -65,7 +73,8 @@ class alignas(128) Worker {
         newest_(newest),
         interval_ns_(interval_ns),
         sample_every_(sample_every),
-        chain_(std::move(chain)) {}
+        chain_(std::move(chain)),
+        turns_(turns) {}
 
   void run(Session& session) {
     session_ = &session;
@@ -93,6 +102,23 @@ class alignas(128) Worker {
   bool failed() const noexcept { return failed_; }
 
  private:
+  // A key of a block.
+  struct Place {
+    const WorkBlock& block;
+    std::size_t at;
+
+    KeyRef key() const noexcept { return block.key(at); }
+  };
+  Place place_of(std::uint64_t turn) const noexcept {
+    // 32 bits suffice, and divide faster.
+    const auto number = static_cast<std::uint32_t>(turn);
+    const auto blocks = static_cast<std::uint32_t>(phase_.blocks.size());
+    return {phase_.blocks[number % blocks], number / blocks};
+  }
+  Place next_place() noexcept {
+    return place_of(turns_->next.fetch_add(1, std::memory_order_relaxed));
+  }
+
   // Calls op(i) for i in [0, n). The last operations of each block, one in sample_every_, are
   // clocked one by one.
   template <class Op>
@@ -155,10 +181,28 @@ class alignas(128) Worker {
     }
   }
 
+  // A thread does as many operations as its block has, but each with the phase's next key. A thread
+  // that waits thus holds back one key, and not every key of its block.
+  void dispatch_in_turn() {
+    const std::size_t n = block_.size();
+    switch (phase_.kind) {
+      case OpKind::insert:
+        return loop(n, 1, [this](std::size_t) { insert(next_place()); });
+      case OpKind::tag:
+        return loop(n, 1, [this](std::size_t) {
+          insert(next_place());
+          failed_ |= session_->tag() == Outcome::failed;
+        });
+      default:
+        return loop_many(OpKind::insert);
+    }
+  }
+
   // Every kind has its own loop, which contains only the operation.
   void dispatch() {
     const std::size_t n = block_.size();
     if (chain_) return dispatch_chained();
+    if (turns_ != nullptr) return dispatch_in_turn();
     if (phase_.mixed) return loop(n, 1, [this](std::size_t i) { mixed(i); });
     switch (phase_.kind) {
       case OpKind::insert:
@@ -211,10 +255,12 @@ class alignas(128) Worker {
   void write_many(OpKind kind, std::size_t begin) {
     const std::size_t n = std::min<std::size_t>(phase_.together, block_.size() - begin);
     const std::uint8_t generation = kind != OpKind::insert ? phase_.generation : 0;
+    std::uint64_t turn = turns_ != nullptr ? turns_->next.fetch_add(n) : 0;
     for (std::size_t i = 0; i < n; ++i) {
-      keys_[i] = block_.key(begin + i);
+      const Place place = turns_ != nullptr ? place_of(turn++) : Place{block_, begin + i};
+      keys_[i] = place.key();
       if (kind != OpKind::erase) {
-        value_refs_[i] = values_.make(block_.words[begin + i], generation, scratches_[i]);
+        value_refs_[i] = values_.make(keys_[i].word, generation, scratches_[i]);
       }
     }
     const Outcome outcome = session_->write_many(kind, std::span(keys_).first(n),
@@ -241,6 +287,10 @@ class alignas(128) Worker {
 
   void insert(std::size_t i) {
     count(session_->insert(block_.key(i), values_.make(block_.words[i], 0, scratch_)), unexpected_);
+  }
+  void insert(const Place& place) {
+    const KeyRef key = place.key();
+    count(session_->insert(key, values_.make(key.word, 0, scratch_)), unexpected_);
   }
   void update(std::size_t i) {
     const ValueRef value = values_.make(block_.words[i], phase_.generation, scratch_);
@@ -373,6 +423,7 @@ class alignas(128) Worker {
   std::uint64_t interval_ns_;
   std::size_t sample_every_;
   std::optional<ResultChain> chain_;  // only with --dependent
+  Turns* turns_;
   bool failed_ = false;
   std::uint64_t missing_ = 0;
   std::uint64_t unexpected_ = 0;
@@ -390,44 +441,6 @@ class alignas(128) Worker {
   std::string error_;
 };
 
-// Starts task(t) for every t once all threads exist.
-class Starter {
- public:
-  template <class Prepare, class Task>
-  void start(std::size_t threads, Prepare prepare, Task task) {
-    for (std::size_t t = 0; t < threads; ++t) {
-      threads_.emplace_back([this, t, prepare, task] {
-        auto prepared = prepare(t);
-        ready_.fetch_add(1, std::memory_order_acq_rel);
-        ready_.notify_one();
-        go_.wait(false, std::memory_order_acquire);
-        task(t, *prepared);
-        finished_.fetch_add(1, std::memory_order_release);
-      });
-    }
-    for (std::size_t seen = ready_.load(); seen < threads; seen = ready_.load()) ready_.wait(seen);
-    go_.store(true, std::memory_order_release);
-    go_.notify_all();
-  }
-  // Waits for all threads. Meanwhile it shows how many operations are done, which done() returns.
-  template <class Done>
-  void join(Progress& progress, Done done) {
-    while (progress.enabled() && finished_.load(std::memory_order_acquire) < threads_.size()) {
-      progress.show(done());
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    }
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-    progress.clear();
-  }
-
- private:
-  std::vector<std::thread> threads_;
-  std::atomic<std::size_t> ready_{0};
-  std::atomic<std::size_t> finished_{0};
-  std::atomic<bool> go_{false};
-};
-
 }  // namespace
 
 Driver::Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values, Progress& progress,
@@ -443,13 +456,16 @@ Driver::Driver(Subject& subject, const KeySpace& keys, const ValueCodec& values,
 Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
   const std::uint8_t newest = std::max(phase.generation, ledger.newest());
   std::vector<std::unique_ptr<Worker>> workers;
+  Turns turns;
   for (const WorkBlock& block : phase.blocks) {
+    const bool in_turn = phase.in_turn && phase.blocks.size() > 1;
     std::optional<ResultChain> chain;
     if (dependent_ && phase.workload != Workload::load) {
       chain.emplace(phase, block, values_, ledger);
     }
     workers.push_back(std::make_unique<Worker>(phase, block, values_, newest, interval_ns_,
-                                               sample_every_, std::move(chain)));
+                                               sample_every_, std::move(chain),
+                                               in_turn ? &turns : nullptr));
   }
   PhaseResult result{.name = std::string(workload_name(phase.workload)),
                      .operations = phase.operations};

@@ -4,6 +4,10 @@
 // it too, wait, and are released together. Each has a contiguous block of the operations. The clock
 // stops when the last thread is done.
 //
+// New keys that come in order (KeySpace::in_order) have a counter, which is part of the measured
+// time: each key goes to the next thread that inserts. A thread that falls behind would otherwise
+// insert between keys that are long present.
+//
 // In every 4096 operations the last 256 are clocked one by one for the percentiles, and their
 // results are checked. The others run without a clock between them, because reading it keeps a
 // processor from starting the next operation's misses early. `seconds` is their rate times all

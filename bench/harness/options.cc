@@ -55,7 +55,8 @@ struct Raw {
   std::uint32_t threads = 1;
   std::uint64_t batch = 64;
   std::string distribution = "uniform";
-  std::string key = "u64";
+  std::string key;
+  std::string keys;
   std::string value = "u64";
   std::string durability = "auto";
   std::uint32_t write_latency_ns = 0;
@@ -108,6 +109,9 @@ void declare(CLI::App& app, Program program, Raw& raw) {
   app.add_option("--distribution", raw.distribution,
                  "uniform, zipfian, latest, sequential or clustered (uniform)");
   app.add_option("--key", raw.key, "u64, string:LEN, or array:16 (u64)");
+  app.add_option("--keys", raw.keys,
+                 "keys as people have them, instead of random ones: ids, times, paths, urls, uuid, "
+                 "words, or file:F for the lines of a file");
   app.add_option("--value", raw.value, "u64, string:LEN, or array:15 with --key array:16 (u64)");
   app.add_option("--durability", raw.durability, "auto, process, power or emulated (auto)");
   app.add_option("--write-latency-ns", raw.write_latency_ns,
@@ -195,7 +199,42 @@ std::string default_path() {
   return std::string(roomy ? kMemoryFolder : ".") + "/perdure-bench.perdure";
 }
 
+// The file's keys must be enough for all phases.
+Result<void> judge_keys(const Raw& raw, BenchOptions& options) {
+  if (raw.keys.empty()) return {};
+  if (!raw.key.empty()) {
+    return failure(kExitUsage, fmt::format("--keys {} says what the keys are; leave out --key {}",
+                                           raw.keys, raw.key));
+  }
+  const Distribution distribution = options.work.distribution;
+  if (distribution == Distribution::sequential || distribution == Distribution::clustered) {
+    return failure(kExitUsage,
+                   fmt::format("--keys {} has an order of its own; leave out --distribution {}, or "
+                               "use uniform, zipfian or latest",
+                               raw.keys, distribution_name(distribution)));
+  }
+  if (std::ranges::any_of(options.workloads, is_ycsb)) {
+    return failure(
+        kExitUsage,
+        fmt::format("ycsb workloads have their own keys; leave out --keys {}", raw.keys));
+  }
+  auto keys = make_real_keys(raw.keys, options.work.seed);
+  if (!keys) return std::unexpected(keys.error());
+  const std::uint64_t needed = new_keys(options.work, options.workloads);
+  if (keys->most_keys() < needed) {
+    return failure(
+        kExitUsage,
+        fmt::format("--keys {}: the file has {} distinct lines, but the workloads insert "
+                    "{} keys; use a longer file, or lower --records and --operations",
+                    raw.keys, keys->most_keys(), needed));
+  }
+  options.key = {.is_string = keys->is_string()};
+  options.keys = *keys;
+  return {};
+}
+
 Result<void> check_keys(const BenchOptions& options) {
+  if (options.keys) return {};
   const KeyScheme scheme = key_scheme(options.work.distribution, options.workloads);
   if (scheme == KeyScheme::ycsb) {
     const Distribution distribution = options.work.distribution;
@@ -324,7 +363,7 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
                        .keep = raw.keep,
                        .calibrate = raw.calibrate,
                        .heap = raw.heap};
-  auto key = parse_data_kind(raw.key);
+  auto key = parse_data_kind(raw.key.empty() ? "u64" : raw.key);
   if (!key) return failure(kExitUsage, "--key: " + key.error().message);
   auto value = parse_data_kind(raw.value);
   if (!value) return failure(kExitUsage, "--value: " + value.error().message);
@@ -339,6 +378,7 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
   if (checked) checked = judge_work(raw, options);
   if (checked) checked = check_versions(options);
   if (checked) checked = judge_pool(raw, options);
+  if (checked) checked = judge_keys(raw, options);
   if (checked) checked = check_keys(options);
   if (checked) checked = check_dependent(options);
   if (!checked) return std::unexpected(checked.error());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/workloads/data.h"
+#include "bench/workloads/real_keys.h"
 #include "bench/workloads/work.h"
 #include "perdure/options.h"
 
@@ -17,7 +18,8 @@ struct BenchOptions {
   std::vector<std::string> engines;  // exactly one, except for perdure-compare
   std::vector<Workload> workloads;   // empty: only calibration
   WorkOptions work = {};
-  DataKind key = {};
+  DataKind key = {};                  // with `keys`, only their type
+  std::optional<RealKeys> keys = {};  // --keys
   DataKind value = {};
   Durability durability = Durability::automatic;
   std::uint32_t write_latency_ns = 0;

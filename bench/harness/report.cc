@@ -101,6 +101,17 @@ std::string resize_row(const ResizeStats& resize) {
                      resize.moved);
 }
 
+std::string key_type(const BenchOptions& options) {
+  return options.keys && options.key.is_string ? "string" : to_string(options.key);
+}
+
+// The keys in the head of a table.
+std::string key_text(const RunResult& result, const BenchOptions& options) {
+  if (!options.keys) return "key " + to_string(options.key);
+  return fmt::format("keys {}{}", options.keys->name(),
+                     result.key_bytes ? fmt::format(" of {:.1f} bytes", *result.key_bytes) : "");
+}
+
 std::string or_dash(const std::optional<double>& value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
@@ -128,7 +139,9 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
       {"medium", result.medium},
       {"durability", result.durability},
       {"threads", options.work.threads},
-      {"key", to_string(options.key)},
+      {"key", key_type(options)},
+      {"keys", options.keys ? Json(options.keys->name()) : Json()},
+      {"key_bytes", optional_json(result.key_bytes, 1)},
       {"value", to_string(options.value)},
       {"records", options.work.records},
       {"dependent", options.dependent},
@@ -168,9 +181,9 @@ std::string calibration_text(const Calibration& calibration) {
 
 std::string table(const RunResult& result, const BenchOptions& options) {
   std::string text = fmt::format(
-      "{} {}, {} on {}, {} thread{}, key {}, value {}, {} records, {}, seed {}{}\n", result.engine,
+      "{} {}, {} on {}, {} thread{}, {}, value {}, {} records, {}, seed {}{}\n", result.engine,
       result.version, result.durability, result.medium, options.work.threads,
-      options.work.threads == 1 ? "" : "s", to_string(options.key), to_string(options.value),
+      options.work.threads == 1 ? "" : "s", key_text(result, options), to_string(options.value),
       options.work.records, distribution_name(options.work.distribution), options.work.seed,
       options.dependent ? ", dependent" : "");
   if (result.calibration) text += calibration_text(*result.calibration);
@@ -194,10 +207,11 @@ std::string table(const RunResult& result, const BenchOptions& options) {
 }
 
 std::string comparison(const std::vector<RunResult>& results, const BenchOptions& options) {
-  std::string text = fmt::format(
-      "M/s, {} thread{}, key {}, value {}, {} records, seed {}{}\n\n{:<10}", options.work.threads,
-      options.work.threads == 1 ? "" : "s", to_string(options.key), to_string(options.value),
-      options.work.records, options.work.seed, options.dependent ? ", dependent" : "", "engine");
+  std::string text = fmt::format("M/s, {} thread{}, {}, value {}, {} records, seed {}{}\n\n{:<10}",
+                                 options.work.threads, options.work.threads == 1 ? "" : "s",
+                                 results.empty() ? "" : key_text(results.front(), options),
+                                 to_string(options.value), options.work.records, options.work.seed,
+                                 options.dependent ? ", dependent" : "", "engine");
   for (const Workload workload : options.workloads) {
     text += fmt::format("{:>13}", workload_name(workload));
   }

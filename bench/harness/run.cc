@@ -42,8 +42,7 @@ class Run {
   Run(Subject& subject, const BenchOptions& options, Progress& progress)
       : subject_(subject),
         options_(options),
-        keys_(key_scheme(options.work.distribution, options.workloads), options.key,
-              options.work.seed),
+        keys_(key_space(options)),
         values_(options.value),
         maker_(options.work, keys_),
         driver_(subject, keys_, values_, progress,
@@ -60,6 +59,9 @@ class Run {
     result_.medium = subject_.medium();
     result_.durability = subject_.durability();
     result_.version = subject_.version();
+    if (options_.keys && keys_.kind().is_string) {
+      result_.key_bytes = keys_.mean_length(options_.work.records);
+    }
     for (const Workload workload : options_.workloads) {
       if (workload == Workload::erase && !footprint_taken_) {
         if (auto done = check_and_weigh(); !done) return forward(done);
@@ -77,6 +79,12 @@ class Run {
  private:
   static std::unexpected<Failure> forward(const Result<void>& result) {
     return std::unexpected(result.error());
+  }
+
+  static KeySpace key_space(const BenchOptions& options) {
+    if (options.keys) return KeySpace(*options.keys);
+    return {key_scheme(options.work.distribution, options.workloads), options.key,
+            options.work.seed};
   }
 
   Result<void> phase(Workload workload) {

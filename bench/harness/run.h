@@ -20,6 +20,7 @@ struct RunResult {
   std::string medium;
   std::string durability;
   std::string version;
+  std::optional<double> key_bytes;  // mean length of the keys, with --keys and byte strings
   std::optional<Calibration> calibration;
   std::vector<PhaseResult> phases;
   Footprint footprint;  // before the first delete phase, otherwise after the last phase

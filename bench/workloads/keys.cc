@@ -17,7 +17,8 @@ static_assert(std::endian::native == std::endian::little, "digits are packed lit
 
 constexpr std::uint64_t kMissing = 1ULL << 40;
 constexpr unsigned kStringBits = 60;
-constexpr unsigned kClusterBits = 7;  // 1/128 of the key space
+constexpr unsigned kClusterBits = 7;              // 1/128 of the key space
+constexpr std::uint64_t kLengthSample = 1 << 14;  // keys of mean_length()
 constexpr char kPad = '.';
 
 // Eight nibbles of the low half as hexadecimal digits, one per byte, low nibble in the first byte.
@@ -88,6 +89,11 @@ KeySpace::KeySpace(KeyScheme scheme, const DataKind& kind, std::uint64_t seed) n
       bits_(kind.is_string ? kStringBits : 64),
       offset_(mix64(seed)) {}
 
+KeySpace::KeySpace(const RealKeys& real) noexcept
+    : KeySpace(KeyScheme::real, {.is_string = real.is_string()}, 0) {
+  real_ = real;
+}
+
 std::uint64_t KeySpace::word(std::uint64_t index) const noexcept {
   switch (scheme_) {
     case KeyScheme::mixed:
@@ -99,6 +105,8 @@ std::uint64_t KeySpace::word(std::uint64_t index) const noexcept {
       const std::uint64_t cluster = offset_ >> (64 - kClusterBits);
       return (cluster << low_bits) | mix_bits(index + offset_, low_bits);
     }
+    case KeyScheme::real:
+      return real_->word(index);
     case KeyScheme::ycsb:
       break;
   }
@@ -106,14 +114,30 @@ std::uint64_t KeySpace::word(std::uint64_t index) const noexcept {
 }
 
 std::uint64_t KeySpace::missing_word(std::uint64_t index) const noexcept {
+  if (real_) return real_->missing_word(index);
   return scheme_ == KeyScheme::sequential ? 2 * index + 1 : word(index + kMissing);
 }
 
+double KeySpace::mean_length(std::uint64_t count) const {
+  if (scheme_ != KeyScheme::real || !kind_.is_string) return static_cast<double>(max_length());
+  const std::uint64_t sample = std::clamp<std::uint64_t>(count, 1, kLengthSample);
+  std::string bytes(max_length(), '\0');
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < sample; ++i) {
+    // At random: keys at equal distances could all be of one directory or length.
+    const std::uint64_t index = sample == count ? i : mix64(i) % std::max<std::uint64_t>(count, 1);
+    sum += write(word(index), bytes.data());
+  }
+  return static_cast<double>(sum) / static_cast<double>(sample);
+}
+
 std::size_t KeySpace::max_length() const noexcept {
+  if (real_) return real_->max_length();
   return scheme_ == KeyScheme::ycsb ? kMaxYcsbKeyLength : kind_.length;
 }
 
 std::size_t KeySpace::write(std::uint64_t word, char* out) const noexcept {
+  if (real_) return real_->write(word, out);
   if (scheme_ == KeyScheme::ycsb) {
     std::memcpy(out, "user", 4);
     return static_cast<std::size_t>(std::to_chars(out + 4, out + kMaxYcsbKeyLength, word).ptr -

@@ -9,6 +9,7 @@
 //   ycsb        YCSB's hashed order: |FNV-1a-64(index)|; strings are "user" and its decimal digits,
 //               in their natural length. A hash is no bijection: among 10^7 keys two collide with
 //               probability 3 in 10^6.
+//   real        keys as people have them: real_keys.h.
 #pragma once
 
 #include <array>
@@ -20,10 +21,11 @@
 
 #include "bench/workloads/data.h"
 #include "bench/workloads/random.h"
+#include "bench/workloads/real_keys.h"
 
 namespace perdure::bench {
 
-enum class KeyScheme : std::uint8_t { mixed, sequential, clustered, ycsb };
+enum class KeyScheme : std::uint8_t { mixed, sequential, clustered, ycsb, real };
 
 // Fewer characters cannot hold the 60 bits that keep string keys distinct.
 inline constexpr std::uint32_t kMinKeyLength = 15;
@@ -39,23 +41,31 @@ std::array<char, 16> hex_low_first(std::uint64_t word) noexcept;
 class KeySpace {
  public:
   KeySpace(KeyScheme scheme, const DataKind& kind, std::uint64_t seed) noexcept;
+  explicit KeySpace(const RealKeys& real) noexcept;
 
   const DataKind& kind() const noexcept { return kind_; }
   KeyScheme scheme() const noexcept { return scheme_; }
 
   // The key of `index`, index < 2^40.
   std::uint64_t word(std::uint64_t index) const noexcept;
-  // A key that no index has; distinct for distinct indexes.
+  // A key that no index has; distinct for distinct indexes, except for real ids and lines.
   std::uint64_t missing_word(std::uint64_t index) const noexcept;
-  // For string keys: writes the key of `word` and returns its length, at most max_length().
+  // For string keys: writes the key of `word` and returns its length. May write up to max_length()
+  // bytes.
   std::size_t write(std::uint64_t word, char* out) const noexcept;
   std::size_t max_length() const noexcept;
+  // The mean length of the first `count` string keys, estimated from some of them.
+  double mean_length(std::uint64_t count) const;
+  // Whether new keys come in an order that all threads share: each goes to the next thread that
+  // inserts.
+  bool in_order() const noexcept { return real_ && real_->in_order(); }
 
  private:
   KeyScheme scheme_;
   DataKind kind_;
   unsigned bits_;  // width of the words: 64, or the 60 that 15 digits hold
   std::uint64_t offset_;
+  std::optional<RealKeys> real_;  // exactly of the scheme `real`
 };
 
 // A value carries its key and its update generation: word(key) + generation, where word() is a

@@ -184,6 +184,16 @@ KeyScheme key_scheme(Distribution distribution, std::span<const Workload> worklo
   return KeyScheme::mixed;
 }
 
+std::uint64_t new_keys(const WorkOptions& options, std::span<const Workload> workloads) noexcept {
+  std::uint64_t sum = 0;
+  for (const Workload workload : workloads) {
+    if (inserts(workload)) sum += workload == load ? options.records : options.operations;
+    if (workload == churn) sum += (options.operations + 1) / 2;
+    if (workload == scan_mixed) sum += options.operations / kInsertOneIn;
+  }
+  return sum;
+}
+
 Result<void> validate_work(const WorkOptions& options, std::span<const Workload> workloads) {
   if (options.records == 0) return failure(kExitUsage, "--records must be at least 1");
   if (options.operations == 0) return failure(kExitUsage, "--operations must be at least 1");
@@ -291,8 +301,17 @@ void WorkMaker::split(Phase& phase, std::uint64_t count, F&& index_at) {
 }
 
 void WorkMaker::make_fresh(Phase& phase, const Ledger& ledger, std::uint64_t count) {
-  split(phase, count,
-        [&](std::uint64_t i) { return static_cast<std::uint32_t>(ledger.used() + i); });
+  if (!keys_.in_order()) {
+    return split(phase, count,
+                 [&](std::uint64_t i) { return static_cast<std::uint32_t>(ledger.used() + i); });
+  }
+  phase.operations = count;
+  phase.in_turn = true;
+  for (std::uint64_t t = 0; t < options_.threads; ++t) {
+    for (std::uint64_t i = t; i < count; i += options_.threads) {
+      phase.blocks[t].indexes.push_back(static_cast<std::uint32_t>(ledger.used() + i));
+    }
+  }
 }
 
 // Returns `count` present keys by the distribution. A uniform choice repeats permutations: no key
@@ -379,6 +398,22 @@ void WorkMaker::make_scan_mixed(Phase& phase, const Ledger& ledger) {
       block.kinds.push_back(inserts_at(i) ? OpKind::insert : OpKind::scan);
     }
   }
+  if (keys_.in_order()) deal_inserts(phase, ledger.used());
+}
+
+// Gives new keys to the threads' insertions in turn.
+void WorkMaker::deal_inserts(Phase& phase, std::uint64_t next) {
+  std::vector<std::size_t> at(phase.blocks.size());
+  for (bool any = true; any;) {
+    any = false;
+    for (std::size_t t = 0; t < phase.blocks.size(); ++t) {
+      WorkBlock& block = phase.blocks[t];
+      while (at[t] < block.kinds.size() && block.kinds[at[t]] != OpKind::insert) ++at[t];
+      if (at[t] == block.kinds.size()) continue;
+      block.indexes[at[t]++] = static_cast<std::uint32_t>(next++);
+      any = true;
+    }
+  }
 }
 
 void WorkMaker::make_ycsb(Phase& phase, const Ledger& ledger) {
@@ -415,12 +450,28 @@ void WorkMaker::fill_keys(Phase& phase) {
                                                           : keys_.word(block.indexes[i]);
     }
     if (!keys_.kind().is_string) continue;
-    block.arena.resize(count * keys_.max_length());
-    block.bytes.resize(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      char* const out = block.arena.data() + i * keys_.max_length();
-      block.bytes[i] = std::string_view(out, keys_.write(block.words[i], out));
-    }
+    write_keys(block);
+  }
+}
+
+// Keys lie one after the other. Only a sample tells how long they are together, so the arena may
+// grow, and the views are made last.
+void WorkMaker::write_keys(WorkBlock& block) const {
+  const std::size_t count = block.words.size();
+  const std::size_t most = keys_.max_length();
+  const double likely = std::min(static_cast<double>(most), 1.02 * keys_.mean_length(count));
+  block.arena.resize(static_cast<std::size_t>(likely * static_cast<double>(count)) + most);
+  std::vector<std::uint32_t> lengths(count);
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (block.arena.size() - end < most) block.arena.resize(2 * end + most);
+    lengths[i] = static_cast<std::uint32_t>(keys_.write(block.words[i], block.arena.data() + end));
+    end += lengths[i];
+  }
+  block.bytes.resize(count);
+  const char* at = block.arena.data();
+  for (std::size_t i = 0; i < count; at += lengths[i++]) {
+    block.bytes[i] = std::string_view(at, lengths[i]);
   }
 }
 

@@ -102,6 +102,7 @@ struct Phase {
   OpKind kind = OpKind::read;  // unless the blocks have `kinds`
   bool mixed = false;
   std::uint64_t operations = 0;
+  bool in_turn = false;          // new key number k is key k / t of block k % t, of t blocks
   std::uint64_t together = 1;    // operations of one call: of .._many, batch
   std::uint8_t generation = 0;   // of the values that it writes
   std::uint64_t untagged = 0;    // keys with lower indexes were present before the first tag
@@ -136,6 +137,7 @@ class WorkMaker {
   void make_chosen(Phase& phase, const Ledger& ledger);
   void make_churn(Phase& phase, const Ledger& ledger);
   void make_scan_mixed(Phase& phase, const Ledger& ledger);
+  static void deal_inserts(Phase& phase, std::uint64_t next);
   void make_snapshots(Phase& phase, const Ledger& ledger);
   void draw_versions(Phase& phase) const;
   void make_ycsb(Phase& phase, const Ledger& ledger);
@@ -144,6 +146,7 @@ class WorkMaker {
   template <class F>
   void split(Phase& phase, std::uint64_t count, F&& index_at);
   void fill_keys(Phase& phase);
+  void write_keys(WorkBlock& block) const;
   std::uint64_t stream(std::uint64_t thread) const noexcept {
     return mix64(options_.seed + mix64((phase_ << 16) + thread));
   }
@@ -154,6 +157,9 @@ class WorkMaker {
   std::uint8_t generation_ = 0;
   std::optional<std::uint64_t> untagged_;  // set once there is a tag
 };
+
+// The keys that the phases insert.
+std::uint64_t new_keys(const WorkOptions& options, std::span<const Workload> workloads) noexcept;
 
 // Fails for lists that no pool can serve, such as reading before a load.
 Result<void> validate_work(const WorkOptions& options, std::span<const Workload> workloads);

@@ -656,6 +656,52 @@ class BenchTest(CliTest):
                     self.assertEqual((result["missing"], result["dependent"]), (0, True))
                     self.assertNotIn("unexpected", result)
 
+    def test_keys_as_people_have_them(self):
+        lines = self.write("lines", b"".join(b"line %d\n" % n for n in range(3000)))
+        workload = "load,insert,read,read_missing,insert_many,update,delete,read"
+        for engine, threads in (("phast", "2"), ("level", "1")):
+            for keys in ("ids", "times", "paths", "urls", "uuid", "words", f"file:{lines}"):
+                with self.subTest(engine=engine, keys=keys):
+                    result = self.bench("--engine", engine, "--threads", threads, "--keys", keys,
+                                        "--operations", "400", "--workload", workload)
+                    self.assertEqual((result["missing"], result["keys"]),
+                                     (0, keys.partition(":")[0]))
+                    self.assertNotIn("unexpected", result)
+                    integers = keys in ("ids", "times")
+                    self.assertEqual(result["key"], "u64" if integers else "string")
+                    if integers:
+                        self.assertIsNone(result["key_bytes"])
+                    else:
+                        self.assertTrue(8 <= result["key_bytes"] <= 100, result["key_bytes"])
+        result = self.bench("--engine", "pskiplist", "--threads", "2", "--keys", "times",
+                            "--operations", "1K", "--workload",
+                            "load,tag,read_version,scan,scan_mixed,snapshot")
+        self.assertEqual(result["missing"], 0)
+        self.assertNotIn("unexpected", result)
+        self.assertIn(b"keys uuid of 36.0 bytes", self.output(
+            "bench", "--path", self.pool, "--records", "100", "--keys", "uuid"))
+
+    def test_keys_that_cannot_be(self):
+        lines = self.write("lines", b"a\nb\n\na\nc\n")
+        for options, status, message in (
+                (("--keys", "id"), USAGE, "unknown keys 'id'"),
+                (("--keys", "ids", "--key", "u64"), USAGE, "leave out --key u64"),
+                (("--keys", "ids", "--distribution", "sequential"), USAGE,
+                 "leave out --distribution sequential"),
+                (("--keys", "urls", "--distribution", "clustered"), USAGE,
+                 "leave out --distribution clustered"),
+                (("--keys", "ids", "--workload", "load,ycsb_a"), USAGE, "leave out --keys ids"),
+                (("--keys", f"file:{lines}", "--records", "2", "--workload", "load,insert"), USAGE,
+                 "has 3 distinct lines, but the workloads insert 4 keys"),
+                (("--keys", f"file:{self.folder}"), FAILURE, "Is a directory"),
+                (("--keys", f"file:{lines}x"), FAILURE, "No such file"),
+                (("--keys", "file:" + str(self.write("long", b"a\n" + b"x" * 65536))), USAGE,
+                 "line 2 has 65536 bytes")):
+            with self.subTest(options=options):
+                self.assertIn(message, self.errors("bench", "--path", self.pool, *options,
+                                                   expect=status))
+        self.assertFalse(os.path.exists(self.pool))
+
     def test_scans_between_inserts(self):
         workload = "load,scan_mixed,read"
         for engine in ("phast", "as", "pskiplist"):
