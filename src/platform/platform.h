@@ -67,8 +67,15 @@
 
 namespace perdure {
 
-inline constexpr std::size_t kLine = 64;                // write-back unit of cache-line media
-inline constexpr std::size_t kPage = 4096;              // write-back unit of page media
+inline constexpr std::size_t kLine = 64;    // write-back unit of cache-line media
+inline constexpr std::size_t kPage = 4096;  // write-back unit of page media
+// The alignment of what threads write often, so that it shares no line with what others read. A
+// build for perdure-coherence lays them together, to show what that costs.
+#ifdef PERDURE_SHARED_LINES
+inline constexpr std::size_t kOwnLine = 8;
+#else
+inline constexpr std::size_t kOwnLine = kLine;
+#endif
 inline constexpr std::uint32_t kMaxThreadSlots = 4096;  // live threads that have used the library
 
 // The number of lines that [p, p+n) touches.

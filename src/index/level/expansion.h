@@ -54,10 +54,15 @@ class Expansion : public Shrink<T> {
     return {};
   }
 
-  // Inserts call this now and then. During a drain of the bottom level it checks whether the drain
-  // lags behind the inserts, which fill the other levels (E19). Without a drain, it asks for the
-  // space of the next level when the table is three quarters full: the system needs long to make
-  // that space.
+  // Whether the insert that has raised the count of its stripe to this number looks. During a drain
+  // often, because inserts help to keep its pace (E19).
+  static bool is_due(const View<T>& view, const Tier<T>& tier, std::int64_t count) {
+    return view.drain == Drain::bottom ? count % 64 == 0 : tier.is_due(count, 64);
+  }
+  // Inserts for which is_due() holds call this. During a drain of the bottom level it checks
+  // whether the drain lags behind the inserts, which fill the other levels (E19). Without a drain,
+  // it asks for the space of the next level when the table is three quarters full: the system needs
+  // long to make that space.
   [[gnu::noinline]] void after_insert(View<T>& view) {
     view.turn_search();
     const std::uint64_t items = view.items();
@@ -71,7 +76,10 @@ class Expansion : public Shrink<T> {
       return;
     }
     if (view.drain != Drain::none || items * 4 < view.slots() * 3) return;
-    if (view.fills_up.exchange(true, std::memory_order_relaxed)) return;
+    if (view.fills_up.load(std::memory_order_relaxed) ||
+        view.fills_up.exchange(true, std::memory_order_relaxed)) {
+      return;
+    }
     wants_level_.store(true, std::memory_order_relaxed);
     context_.background.wake(work_);
   }

@@ -161,8 +161,10 @@ class Many : public Write<T> {
         (pending.step == Step::clear || (pending.step == Step::replace && !pending.in_record));
     if (drops_record) context_.heap.retire(pending.item.value[0], "level.many.retire"_site);
     if (pending.step == Step::clear) this->after_erase(pending.count);
-    if (pending.step == Step::fill && pending.count % 64 == 0) [[unlikely]]
-      this->after_insert(*current());
+    if (pending.step != Step::fill) return;
+    View<T>& view = *current();
+    if (this->is_due(view, *pending.place.tier, pending.count)) [[unlikely]]
+      this->after_insert(view);
   }
   [[gnu::always_inline]] void discard(const Pending& pending) {
     if (pending.record != 0) [[unlikely]]

@@ -76,7 +76,7 @@ class Movement : public Expansion<T> {
         return Made::failed;  // PP(insert)
       PERDURE_ASSERT(P, "level.I4", persisted(place.line()));
       show(place, probe.print);
-      if (count % 64 == 0) [[unlikely]]
+      if (this->is_due(view, *place.tier, count)) [[unlikely]]
         this->after_insert(const_cast<View<T>&>(view));
       return Made::done;
     }

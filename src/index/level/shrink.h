@@ -2,6 +2,7 @@
 // A new bottom level is added, and the top level is drained. level.I2 when a shrink is undone.
 #pragma once
 
+#include <bit>
 #include <utility>
 
 #include "index/level/levels.h"
@@ -43,9 +44,11 @@ class Shrink : public Levels<T> {
   // its count (E20).
   [[gnu::noinline]] void after_erase(std::int64_t left) {
     View<T>& view = *current();
-    if (left % 64 == 0) [[unlikely]]
-      view.turn_search();
-    if (left % T::Geometry::kLookEvery != 0 || !too_large(view)) return;
+    static_assert(std::has_single_bit(T::Geometry::kLookEvery));
+    if (!view.upper().is_due(left, T::Geometry::kLookEvery)) [[likely]]
+      return;
+    view.turn_search();
+    if (!too_large(view)) return;
     wants_shrink_.store(true, std::memory_order_relaxed);
     context_.background.wake(work_);
   }

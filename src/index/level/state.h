@@ -97,8 +97,9 @@ class State : public MapEngine<T, layout::Root, LevelMap<T>, detail::Index> {
   typename P::template Atomic<bool> wants_shrink_{false};
   typename P::template Atomic<bool> wants_level_{false};
   typename P::template Atomic<bool> lags_{false};  // the drain is behind the inserts
-  typename P::Latch resize_latch_;                 // of root_->descriptor, view_ and resizes_
-  typename P::Latch move_latches_[kMoveLines];
+  struct alignas(kOwnLine) MoveLatch : P::Latch {};
+  MoveLatch move_latches_[kMoveLines];
+  alignas(kOwnLine) typename P::Latch resize_latch_;  // of root_->descriptor, view_ and resizes_
   Resizes<P> resizes_;
   Counter moved_{0};                         // items of the oldest resize in progress
   Counter moves_begun_{0}, moves_ended_{0};  // rounds of drains: items change levels in them

@@ -2,6 +2,7 @@
 // View: the list of levels as an operation sees it. Only the progress of a resize changes in it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 #include <span>
@@ -70,8 +71,9 @@ struct Tier {
   static constexpr std::uint32_t kSlots = kLines * Form::kSlots;
   static_assert(kSlots <= 8);
   static_assert(!Form::kArrays || kLines <= 2);  // a word has their checksums
-  static constexpr std::uint32_t kStripes = 16;
-  struct alignas(64) Count {
+  static constexpr std::uint32_t kStripes = 128;
+  static constexpr std::uint32_t kLookShift = 10;  // kStripes * 64 / 8 slots
+  struct alignas(kLine) Count {
     typename P::template Atomic<std::int64_t> items{0};
   };
 
@@ -145,6 +147,11 @@ struct Tier {
     return counts[P::thread_slot() % kStripes].items.fetch_add(delta, std::memory_order_relaxed) +
            delta;
   }
+  // Returns whether a thread that has changed the count of its stripe sums all stripes: after every
+  // `often` changes of a small table, a power of two, and about 64 times while a large one fills.
+  bool is_due(std::int64_t count, std::int64_t often) const {
+    return (count & (std::max(often, std::int64_t{1} << log >> kLookShift) - 1)) == 0;
+  }
   std::uint64_t items() const {
     std::int64_t sum = 0;
     for (const Count& count : counts) sum += count.items.load(std::memory_order_relaxed);
@@ -166,7 +173,7 @@ struct View {
   typename P::template Atomic<bool> fills_up{false};  // the table will grow soon
 
   // The resize. `cursor` hands out batches of source buckets; threads work on `inside` of them.
-  typename P::template Atomic<std::uint64_t> cursor{0};
+  alignas(kOwnLine) typename P::template Atomic<std::uint64_t> cursor{0};
   typename P::template Atomic<std::uint64_t> done{0};
   typename P::template Atomic<std::uint32_t> inside{0};
   typename P::template Atomic<bool> closed{false};   // no further batch begins
@@ -195,7 +202,11 @@ struct View {
   }
   // The paper's dynamic search: a lookup looks first where more items lie.
   void turn_search() {
-    upwards.store(lower().items() > upper().items(), std::memory_order_relaxed);
+    const bool up = lower().items() > upper().items();
+    // Every lookup reads it, so it is stored only if it changes.
+    if (upwards.load(std::memory_order_relaxed) != up) {
+      upwards.store(up, std::memory_order_relaxed);
+    }
   }
 };
 

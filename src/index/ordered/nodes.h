@@ -92,9 +92,10 @@ class Nodes {
   struct alignas(64) Part {
     Atomic<Shortcut<P>*> shortcut{nullptr};  // null: the nodes are searched
     Atomic<Cache*> cache{nullptr};
-    mutable typename P::Latch latch;
-    std::uint32_t head = 0;   // first node
     std::uint32_t first = 0;  // first leaf, never unlinked
+    // Every split writes these, and no lookup reads them.
+    alignas(kOwnLine) mutable typename P::Latch latch;
+    std::uint32_t head = 0;  // first node
     std::uint32_t nodes = 0;
     std::uint32_t leaves = 0;
     std::uint32_t rebuild_at = 0;  // number of leaves at which the shortcut is built again
@@ -194,11 +195,11 @@ class Nodes {
   Partitioning partitioning_;
   Arena<Node> nodes_;
   Arena<Part> partitions_;
-  mutable typename P::Latch node_latch_;
+  bool closing_ = false;
+  alignas(kOwnLine) mutable typename P::Latch node_latch_;
   std::uint32_t node_free_ = 0;
   std::uint32_t node_high_ = 0;
   Atomic<std::uint64_t> cache_bytes_{0};
-  bool closing_ = false;
 
  private:
   static void finish_separator(void*, std::uint64_t separator) {

@@ -40,7 +40,7 @@ class Shortcut {
     std::uint32_t shift = 0;
     while ((high - low) >> shift >= std::uint64_t{kPerLeaf} * leaves) ++shift;
     const auto count = static_cast<std::uint32_t>(((high - low) >> shift) + 1);
-    void* memory = std::malloc(bytes_for(count));
+    void* memory = std::aligned_alloc(kLine, bytes_for(count));
     if (memory == nullptr) return nullptr;
     auto* shortcut = new (memory) Shortcut(low, shift, count);
     for (std::uint32_t i = 0; i < count; ++i) new (shortcut->intervals() + i) Interval(first);
@@ -111,7 +111,8 @@ class Shortcut {
       : low_(low), shift_(shift), count_(count) {}
 
   static std::uint64_t bytes_for(std::uint32_t count) noexcept {
-    return sizeof(Shortcut) + count * sizeof(Interval);
+    const std::uint64_t bytes = sizeof(Shortcut) + count * sizeof(Interval);
+    return (bytes + kLine - 1) / kLine * kLine;
   }
   std::uint32_t get(std::uint64_t i) const noexcept {
     return intervals()[i].load(std::memory_order_relaxed);
@@ -140,8 +141,9 @@ class Shortcut {
   std::uint64_t low_;
   std::uint32_t shift_;
   std::uint32_t count_;
-  std::uint64_t visits_ =
-      0;  // of intervals by splits and unlinks; guarded by the partition's latch
+  // Visits of intervals by splits and unlinks; guarded by the partition's latch. Lookups read the
+  // fields above and the intervals behind.
+  alignas(kOwnLine) std::uint64_t visits_ = 0;
 };
 
 }  // namespace perdure::ordered

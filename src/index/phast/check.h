@@ -80,8 +80,8 @@ class Check : public Recovery<T> {
         out.leaves * sizeof(Leaf) + record_bytes + context_.heap.block_bytes(root_offset_);
     out.scan_order_bytes = table_.order_bytes();
     out.dram_bytes = table_.dram_bytes() + inner_.dram_bytes();
-    out.splits = this->splits_.load(std::memory_order_relaxed);
-    out.merges = this->unlinks_.load(std::memory_order_relaxed);
+    out.splits = this->counts_.splits.load(std::memory_order_relaxed);
+    out.merges = this->counts_.unlinks.load(std::memory_order_relaxed);
   }
 
  protected:

@@ -257,9 +257,9 @@ class LeafTable {
   Arena<Desc> descriptors_;
   Arena<typename P::template Atomic<std::uint32_t>> regions_;  // by chunk; of a free one: the next
   Arena<Order> orders_;
-  typename P::Latch latch_;      // of all below
-  Arena<std::uint32_t> chunks_;  // by region; 0: none
-  Arena<std::uint32_t> taken_;   // by chunk: how many of its numbers
+  alignas(kOwnLine) typename P::Latch latch_;  // of all below
+  Arena<std::uint32_t> chunks_;                // by region; 0: none
+  Arena<std::uint32_t> taken_;                 // by chunk: how many of its numbers
   std::uint32_t free_chunk_ = 0;
   std::uint32_t high_chunk_ = 0;
   std::uint32_t order_free_ = 0;

@@ -123,8 +123,11 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   LeafTable<T> table_;
   Inner inner_;
   typename P::Latch zero_latch_;
-  typename P::template Atomic<std::uint64_t> splits_{0};
-  typename P::template Atomic<std::uint64_t> unlinks_{0};
+  struct alignas(kOwnLine) Counts {
+    typename P::template Atomic<std::uint64_t> splits{0};
+    typename P::template Atomic<std::uint64_t> unlinks{0};
+  };
+  Counts counts_;
 };
 
 }  // namespace perdure::phast

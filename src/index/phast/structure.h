@@ -234,7 +234,7 @@ class Structure : public Lookup<T> {
       context_.heap.retire(bound->record, "phast.unlink.separator"_site);
       inner_.release(bound);
     }
-    this->unlinks_.fetch_add(1, std::memory_order_relaxed);
+    this->counts_.unlinks.fetch_add(1, std::memory_order_relaxed);
     desc.unlatch_all();  // waiting writers see that it is dead
     if (P::runs("phast.unlink.retire"_site)) context_.epochs.retire(kLeafReclaimer, this, number);
     return true;
@@ -346,7 +346,7 @@ class Structure : public Lookup<T> {
     // phast.D3: a scan order of the old set is void.
     desc.version.fetch_add(2, std::memory_order_release);
     if constexpr (kBytes) zero_moved(leaf, plan);
-    this->splits_.fetch_add(1, std::memory_order_relaxed);
+    this->counts_.splits.fetch_add(1, std::memory_order_relaxed);
     // If memory for inner nodes is short, lookups still reach the leaf by walking right.
     (void)inner_.insert_after(inner_.partitioning().of(middle_word), number, fresh);
     right.unlatch_all();
