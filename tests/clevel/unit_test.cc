@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -376,6 +377,64 @@ TEST(Clevel, SlotsInAnotherPlaceAreFoundByTheWalk) {
     Pool pool = open_pool(path, kDriven);
     EXPECT_FALSE(must(pool.check()).ok()) << i;
     EXPECT_EQ(pool.close(), StatusCode::corruption) << i;
+  }
+}
+
+// Changes a file that is mapped. It keeps its size.
+void overwrite(const std::string& path, const std::string& bytes) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  ASSERT_TRUE(file.flush());
+}
+
+// What a medium may do while the pool is open: slots that name no item, lengths beyond the file.
+// The rehash must stop there. It goes on when they are right again.
+TEST(Clevel, TheRehashStopsAtDamage) {
+  TempPath path;
+  Pool pool = open_pool(path, kDriven);
+  auto map = must(pool.map<std::string_view, std::uint64_t>("m", kClevel));
+  const auto levels = [&] {
+    std::vector<std::uint64_t> words;
+    for (const std::uint64_t word : root_in(read_bytes(path)).levels) {
+      if (word != 0) words.push_back(word);
+    }
+    return words;
+  };
+  std::uint64_t entries = 0;
+  while (levels().size() < 3) {
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(was_absent(map.insert(std::to_string(entries++), 1)));
+  }
+  const auto drains = levels();
+  const std::uint64_t last = *std::ranges::min_element(drains, {}, [](auto w) { return w & 63; });
+  const std::string whole = read_bytes(path);
+  for (const bool in_item : {false, true}) {
+    std::string bytes = whole;
+    std::uint64_t damaged = 0;
+    const std::size_t begin = last & clevel::kOffsetMask & ~std::uint64_t{63};
+    for (std::size_t at = begin; at < begin + (std::size_t{64} << (last & 63)); at += 8) {
+      std::uint64_t slot = 0;
+      std::memcpy(&slot, bytes.data() + at, 8);
+      if (slot <= clevel::kSealed) continue;
+      ++damaged;
+      if (in_item) {
+        bytes[(slot & clevel::kOffsetMask) + 7] |= 7;  // a value of 2047 bytes
+        bytes[(slot & clevel::kOffsetMask) + 4] = '\xff';
+        bytes[(slot & clevel::kOffsetMask) + 5] = '\xff';
+      } else {
+        bytes[at + 5] ^= '\x40';
+      }
+    }
+    ASSERT_GT(damaged, 0U);
+    overwrite(path, bytes);
+    for (int i = 0; i < 1'000 && pool.run_background().value_or(false); ++i) {
+    }
+    EXPECT_EQ(levels(), drains) << "a level with damage has left";
+    overwrite(path, whole);
+  }
+  while (must(pool.run_background())) {
+  }
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    EXPECT_EQ(map.get(std::to_string(i)).value(), std::optional<std::uint64_t>(1)) << i;
   }
 }
 

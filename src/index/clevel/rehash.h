@@ -27,8 +27,8 @@ class Rehash : public Growth<T> {
   using Base::Base;
   using Base::clean_, Base::context_, Base::end_resize, Base::expand, Base::free_slot,
       Base::grow_latch_, Base::item_at, Base::kLevelReclaimer, Base::kListReclaimer, Base::levels,
-      Base::levels_, Base::moved_, Base::offset_of, Base::persist, Base::probe_of,
-      Base::resize_latch_, Base::store_ring, Base::verified;
+      Base::levels_, Base::moved_, Base::offset_of, Base::persist, Base::plausible, Base::probe_of,
+      Base::readable, Base::resize_latch_, Base::store_ring, Base::verified;
   using typename Base::Moving;
 
   // The step of RehashUnit (state.h).
@@ -77,8 +77,10 @@ class Rehash : public Growth<T> {
       std::uint64_t& slot = buckets[n / G::kSlots]->slots[n % G::kSlots];
       std::uint64_t word = platform.load(slot);
       if (word == 0) return true;
+      if (!plausible(word)) return fail(damaged_at(offset_of(&slot)));
       const std::uint64_t state = platform.load(item_at(word)->state);
       if (!is_live(state)) continue;
+      if (!readable(word, state)) return fail(damaged_at(word & kOffsetMask));
       auto copy = copy_above(probe_of(item_at(word), state), word, list);
       if (!copy) return fail(std::move(copy.error()));
       if (*copy == nullptr) continue;
@@ -178,11 +180,19 @@ class Rehash : public Growth<T> {
           (word == 0 && platform.compare_exchange(bucket.slots[i], word, kSealed))) {
         continue;
       }
+      if (!plausible(word)) {
+        all = fail(damaged_at(offset_of(&bucket.slots[i])));
+        break;
+      }
       Item* item = item_at(word);
       const std::uint64_t state = platform.load(item->state);
       if (!is_live(state)) {
         all = false;
         continue;
+      }
+      if (!readable(word, state)) {
+        all = fail(damaged_at(word & kOffsetMask));
+        break;
       }
       auto copy = copy_up(probe_of(item, state), word);
       if (!copy || *copy == nullptr) {
@@ -281,9 +291,9 @@ class Rehash : public Growth<T> {
   [[gnu::noinline]] void prefetch_above(const Bucket& bucket, const LevelList& list) const {
     for (std::uint32_t i = 0; i < G::kSlots; ++i) {
       const std::uint64_t word = context_.platform.load(bucket.slots[i]);
-      if (word <= kSealed) continue;
+      if (word <= kSealed || !plausible(word)) continue;
       const std::uint64_t state = context_.platform.load(item_at(word)->state);
-      if (!is_live(state)) continue;
+      if (!is_live(state) || !readable(word, state)) continue;
       const Probe probe = probe_of(item_at(word), state);
       for (std::uint32_t l = list.count - 2; l < list.count; ++l) {
         for (const Bucket* above : list.levels[l]->buckets_of(probe)) __builtin_prefetch(above, 1);

@@ -99,6 +99,10 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   bool plausible(std::uint64_t word) const {
     return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
   }
+  // Whether the item of a plausible slot lies in the file as a whole, with these lengths.
+  bool readable(std::uint64_t word, std::uint64_t state) const {
+    return context_.heap.contains(word & kOffsetMask, item_bytes(state));
+  }
   bool is_item_block(std::uint64_t offset) const {
     const Heap<P>& heap = context_.heap;
     return heap.is_block(offset) && !heap.is_plain(offset) && heap.block_bytes(offset) >= 32;
