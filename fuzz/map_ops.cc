@@ -281,8 +281,8 @@ void MapOps::commit(unsigned n, Reader& input) {
   }
   const Status s = pool_.commit(batch);
   if (oracle_ != nullptr && !met) {
-    PERDURE_EXPECT(s == StatusCode::conflict, "a requirement that is not met is passed over");
-    return;
+    PERDURE_EXPECT(!s.ok(), "a requirement that is not met is passed over");
+    return s == StatusCode::conflict ? void() : refused(s);
   }
   if (!s.ok()) return s == StatusCode::conflict && oracle_ == nullptr ? void() : refused(s);
   if (oracle_ == nullptr) return;

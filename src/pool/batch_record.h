@@ -78,9 +78,10 @@ class Writer {
   void append_padded(std::string_view bytes) {
     const std::size_t whole = bytes.size() / 8 * 8;
     append(bytes.data(), whole);
+    if (whole == bytes.size()) return;  // also an empty one, whose pointer may be null
     std::uint64_t last = 0;
     std::memcpy(&last, bytes.data() + whole, bytes.size() - whole);
-    if (whole != bytes.size()) append(&last, sizeof(last));
+    append(&last, sizeof(last));
   }
 
   P& platform_;
