@@ -4,7 +4,7 @@
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi build demo \
         test check format format-check tidy asan tsan nightly bench bench-check bench-compare \
         bench-figures paper-figures papers figures guard-builds lin mutants faults fuzz coverage \
-        seventh-engine ci clean
+        coherence seventh-engine ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
@@ -102,6 +102,10 @@ fuzz: build-fuzz ## fuzz pools of ENGINE, TSV and the command line: two minutes
 
 coverage: build-coverage  ## measure the lines and branches of ENGINE that the fast tests reach
 	@scripts/coverage.sh --engine $(ENGINE)
+
+coherence: setup ## count the lines that 64 simulated threads take from each other: ten minutes
+	@scripts/coherence.py
+	@scripts/coherence.py --planted
 
 bench-figures: build-release bench-compare  ## measure all engines and other libraries: half an hour
 	@scripts/benchmarks.py

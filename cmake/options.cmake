@@ -10,6 +10,9 @@ set_property(CACHE PERDURE_MPI PROPERTY STRINGS AUTO ON OFF)
 option(PERDURE_UNITY "Compile the sources of the command line together" ON)
 option(PERDURE_FUZZ "Build fuzz/ with libFuzzer (clang)" OFF)
 option(PERDURE_COVERAGE "Instrument for gcov" OFF)
+set(PERDURE_COHERENCE OFF CACHE STRING "Build perdure-coherence with a library whose accesses it \
+sees: OFF, ON, or shared: what threads write often shares lines with what others read")
+set_property(CACHE PERDURE_COHERENCE PROPERTY STRINGS OFF ON shared)
 set(PERDURE_SANITIZE "" CACHE STRING "Empty, address (with undefined) or thread")
 set_property(CACHE PERDURE_SANITIZE PROPERTY STRINGS "" address thread)
 
