@@ -279,6 +279,13 @@ class Flips {
     return bits;
   }
 
+  static void tell(std::uint64_t bit, const ChildEnd& end) {
+    std::printf("flips: bit %llu ended the child with %s %d\n",
+                static_cast<unsigned long long>(bit), end.exited ? "exit status" : "signal",
+                end.exited ? end.code : end.signal);
+    std::fflush(stdout);
+  }
+
   const Shared& run(const std::vector<std::uint64_t>& bits) {
     while (shared_->next < bits.size()) {
       const ChildEnd end = run_child([&] {
@@ -289,6 +296,7 @@ class Flips {
         }
       });
       if (end.ok()) break;
+      tell(bits[shared_->next], end);
       record(bits[shared_->next], Verdict::signal);
       ++shared_->next;
     }
@@ -321,6 +329,7 @@ class Flips {
       });
       if (end.ok()) break;
       require(shared_->next < bits.size(), "the pool is whole again when all bits are");
+      tell(bits[shared_->next], end);
       record(bits[shared_->next], Verdict::signal);
       ++shared_->next;
     }
