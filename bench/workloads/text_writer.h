@@ -11,7 +11,7 @@
 
 namespace perdure::bench {
 
-// Up to 15 characters, which are copied as 16: a copy of fixed size needs no call.
+// Up to 15 characters. All 15 are copied, because a copy of fixed size needs no call.
 struct Piece {
   std::array<char, 15> text{};
   std::uint8_t length = 0;

@@ -1,4 +1,4 @@
-// The lock of a pool's owner: who is told to wait, and who waits for a process that has ended.
+// The lock of a pool's owner: an open returns `busy`, or it waits for a process that has ended.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

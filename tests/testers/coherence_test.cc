@@ -1,4 +1,4 @@
-// The simulated machine of perdure-coherence: which accesses take a line over, and who waits.
+// The simulated machine of perdure-coherence: which accesses take a line over, and which wait.
 #include <gtest/gtest.h>
 
 #include "testing/coherence/machine.h"

@@ -72,7 +72,8 @@ struct Tier {
   static_assert(kSlots <= 8);
   static_assert(!Form::kArrays || kLines <= 2);  // a word has their checksums
   static constexpr std::uint32_t kStripes = 128;
-  static constexpr std::uint32_t kLookShift = 10;  // kStripes * 64 / 8 slots
+  // A level has about 8 slots a bucket, and each stripe looks 64 times: log2(kStripes * 64 / 8).
+  static constexpr std::uint32_t kLookShift = 10;
   struct alignas(kLine) Count {
     typename P::template Atomic<std::int64_t> items{0};
   };
