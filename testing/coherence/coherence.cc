@@ -1,9 +1,10 @@
 // perdure-coherence: counts the lines that operations take over from other cores, with up to 64
 // simulated threads.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "testing/coherence/simulation.h"
 
@@ -11,31 +12,14 @@ namespace {
 
 using namespace perdure::testing;
 
-constexpr const char* kUsage =
-    "perdure-coherence [--engine E] [--threads 1..64] [--records N] [--operations N] [--seed N]\n"
-    "                  [--path FILE] [--lines N]\n"
-    "  runs 50 % finds, 25 % updates, 12.5 % inserts, 12.5 % erases of uniform keys, and "
-    "simulates\n"
-    "  the private caches of the threads (testing/coherence/machine.h). Prints, per operation:\n"
-    "    E.OPERATION.infrastructure   lines that no key owns, taken over from another core\n"
-    "    E.OPERATION.content          lines of entries and what belongs to them\n"
-    "    E.OPERATION.queue            the most threads that needed one line at one time\n"
-    "    E.OPERATION.ns               time of the accesses, without write-backs and computing\n"
-    "  then the hottest lines by name, with the functions that take them over most often\n";
-
-[[noreturn]] void usage(const std::string& what) {
-  std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
-  std::exit(2);
-}
-
-std::uint64_t number(const std::string& text, std::uint64_t min, std::uint64_t max) {
-  char* end = nullptr;
-  const std::uint64_t value = std::strtoull(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < min || value > max) {
-    usage("not a number from " + std::to_string(min) + " to " + std::to_string(max) + ": " + text);
-  }
-  return value;
-}
+constexpr const char* kAbout =
+    "Runs 50 % finds, 25 % updates, 12.5 % inserts, 12.5 % erases of uniform keys, and simulates\n"
+    "the private caches of the threads (testing/coherence/machine.h). Prints, per operation:\n"
+    "  E.OPERATION.infrastructure   lines that no key owns, taken over from another core\n"
+    "  E.OPERATION.content          lines of entries and what belongs to them\n"
+    "  E.OPERATION.queue            the most threads that needed one line at one time\n"
+    "  E.OPERATION.ns               time of the accesses, without write-backs and computing\n"
+    "Then the hottest lines by name, with the functions that take them over most often.";
 
 void print(const SimulationOptions& options, const SimulationResult& result, std::size_t lines) {
   const std::string engine(perdure::engine_name(options.engine));
@@ -74,36 +58,26 @@ void print(const SimulationOptions& options, const SimulationResult& result, std
 
 int main(int argc, char** argv) {
   SimulationOptions options;
-  options.path = "/dev/shm/perdure-coherence.perdure";
+  options.path = "/dev/shm/perdure-coherence-" + std::to_string(getpid()) + ".perdure";
+  std::string engine = "phast";
   std::size_t lines = 10;
-  for (int i = 1; i < argc; ++i) {
-    const std::string option = argv[i];
-    if (option == "--help") {
-      std::fputs(kUsage, stdout);
-      return 0;
-    }
-    if (++i == argc) usage(option + " needs a value, or is not known");
-    const std::string value = argv[i];
-    if (option == "--engine") {
-      const auto engine = perdure::engine_named(value);
-      if (!engine) usage("unknown engine " + value);
-      options.engine = *engine;
-    } else if (option == "--threads") {
-      options.threads = static_cast<std::uint32_t>(number(value, 1, 64));
-    } else if (option == "--records") {
-      options.records = number(value, 1000, 100'000'000);
-    } else if (option == "--operations") {
-      options.operations = number(value, 1, 100'000'000);
-    } else if (option == "--seed") {
-      options.seed = number(value, 0, ~0ULL);
-    } else if (option == "--path") {
-      options.path = value;
-    } else if (option == "--lines") {
-      lines = number(value, 0, 1000);
-    } else {
-      usage("unknown option " + option);
-    }
+  CLI::App app(kAbout, "perdure-coherence");
+  app.add_option("--engine", engine, "engine (phast)");
+  app.add_option("--threads", options.threads, "simulated threads (64)")->check(CLI::Range(1, 64));
+  app.add_option("--records", options.records, "keys that are loaded before (1000000)")
+      ->check(CLI::Range(1'000, 100'000'000));
+  app.add_option("--operations", options.operations, "operations that count (200000)")
+      ->check(CLI::Range(1, 100'000'000));
+  app.add_option("--seed", options.seed, "seed of the choices (1)");
+  app.add_option("--path", options.path, "a new file for the pool, which is removed again");
+  app.add_option("--lines", lines, "hottest lines that are printed (10)");
+  CLI11_PARSE(app, argc, argv);
+  const auto named = perdure::engine_named(engine);
+  if (!named) {
+    std::fprintf(stderr, "perdure-coherence: unknown engine %s\n", engine.c_str());
+    return 2;
   }
+  options.engine = *named;
   print(options, simulate(options), lines);
   return 0;
 }

@@ -36,7 +36,11 @@ constexpr Row kTable[] = {
     {Engine::pskiplist, sizeof(pskiplist::layout::Root), kPskiplist},
 };
 
-const Row& row_of(Engine engine) { return *std::ranges::find(kTable, engine, &Row::engine); }
+// Of an engine without a row, only blocks of the pool are content.
+Row row_of(Engine engine) {
+  const auto* row = std::ranges::find(kTable, engine, &Row::engine);
+  return row != std::end(kTable) ? *row : Row{.engine = engine, .root_bytes = 64, .content = {}};
+}
 
 std::string with_place(std::string name, std::uint64_t place) {
   char text[24];
@@ -46,8 +50,8 @@ std::string with_place(std::string name, std::uint64_t place) {
 
 // Frames of the C++ library and of helpers that get memory for others.
 bool is_helper(const std::string& function) {
-  constexpr std::string_view kHelpers[] = {"std::", "__gnu_cxx::",  "operator",     "__wrap_",
-                                           "??",    "operator new", "reserve_dram", "Dram"};
+  constexpr std::string_view kHelpers[] = {"std::",   "__gnu_cxx::", "operator",
+                                           "__wrap_", "??",          "reserve_dram"};
   return std::ranges::any_of(kHelpers, [&](auto h) { return function.starts_with(h); });
 }
 
@@ -127,7 +131,7 @@ LineName Lines::name_of(std::uint64_t line) {
       return {memory.name.empty() ? "static object" : memory.name};
     case Memory::Kind::heap: {
       std::string name = maker_of(memory);
-      const auto& content = row_of(engine_).content;
+      const auto content = row_of(engine_).content;
       const bool listed = std::ranges::find(content, name) != content.end();
       if (memory.bytes <= kSmall) name = with_place(std::move(name), place);
       return {std::move(name), listed};

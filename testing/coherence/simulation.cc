@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
-#include <optional>
 #include <queue>
 #include <random>
 #include <semaphore>
+#include <set>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "testing/coherence/lines.h"
 #include "testing/coherence/machine.h"
 #include "testing/coherence/trace.h"
+#include "util/hash.h"
 
 namespace perdure::testing {
 namespace {
@@ -72,22 +75,16 @@ class Baton {
   std::binary_semaphore done_{0};
 };
 
-std::uint64_t key_of(std::uint64_t number) {  // splitmix64's finaliser: a bijection
-  number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9ULL;
-  number = (number ^ number >> 27) * 0x94D049BB133111EBULL;
-  return number ^ number >> 31;
-}
-
 // The keys that are in the map.
 class Keys {
  public:
   explicit Keys(std::uint64_t count) : present_(count), next_(count + 1) {
-    for (std::uint64_t i = 0; i < count; ++i) present_[i] = key_of(i + 1);
+    for (std::uint64_t i = 0; i < count; ++i) present_[i] = mix(i + 1);
   }
   std::span<const std::uint64_t> all() const { return present_; }
   std::uint64_t any(std::mt19937_64& random) const { return present_[random() % present_.size()]; }
   std::uint64_t add() {
-    present_.push_back(key_of(next_++));
+    present_.push_back(mix(next_++));
     return present_.back();
   }
   std::uint64_t remove(std::mt19937_64& random) {
@@ -120,8 +117,8 @@ class Simulation {
         cores_(options.threads) {}
 
   SimulationResult run() {
-    std::remove(options_.path.c_str());
     PoolOptions pool_options;
+    pool_options.mode = OpenMode::create_new;
     pool_options.durability = Durability::emulated;
     auto pool = Pool::open(options_.path, pool_options);
     if (!pool) give_up("open", pool.error());

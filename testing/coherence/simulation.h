@@ -21,7 +21,7 @@ struct SimulationOptions {
   std::uint64_t records = 1'000'000;
   std::uint64_t operations = 200'000;
   std::uint64_t seed = 1;
-  std::string path;  // of the pool, which is made and removed
+  std::string path;  // of the pool, which must not exist, and is removed again
 };
 
 enum class Operation : std::uint8_t { find, update, insert, erase };
