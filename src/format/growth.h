@@ -54,7 +54,11 @@ class Growth : public Roots<P> {
     if (Status s = claim_words(geometry, now, end - now); !s.ok()) return fail(std::move(s));
     header_.file_bytes = bytes;
     expected_ -= std::min(expected_, want);
-    if (Status s = this->write_header(false); !s.ok()) return fail(std::move(s));
+    // Both copies, before an extent is used: one that does not count these extents would free what
+    // maps have in them if the other one is lost.
+    if (Status s = this->write_headers("pool.grow.second_copy"_site, false); !s.ok()) {
+      return fail(std::move(s));
+    }
     growth_refused_ = false;
     growth_ahead_.grown(background_, bytes);
     return extents_in(bytes);
@@ -124,10 +128,11 @@ class Growth : public Roots<P> {
     });
     return s;
   }
-  // Words of new extents are virgin (pool.I2), with two exceptions. A header that is lost takes
-  // back growth whose extents were used, and their content stays; the head of a run says how far it
-  // reaches. And no open has read the words of extents that never were: a bit may have flipped in
-  // one. Such extents become free, and are zeroed where zeros are relied upon.
+  // Words of new extents are virgin (pool.I2), with two exceptions. Without write-back a power
+  // failure may take both headers of a growth whose extents were used, and leave their content; the
+  // head of a run says how far it reaches. And no open has read the words of extents that never
+  // were: a bit may have flipped in one. Such extents become free, and are zeroed where zeros are
+  // relied upon.
   Status claim_words(const HeapGeometry& geometry, std::uint64_t first, std::uint64_t count) {
     Status s;
     geometry.for_each_table(first, count,
@@ -159,7 +164,7 @@ class Growth : public Roots<P> {
   // Under the latch:
   bool growth_refused_ = false;   // and logged
   std::uint64_t expected_ = 0;    // extents, by expect()
-  std::uint64_t used_until_ = 0;  // extent, by a lost header; see claim_words()
+  std::uint64_t used_until_ = 0;  // extent, by lost headers; see claim_words()
   GrowthAhead<Growth, P> growth_ahead_{*this};
 };
 

@@ -8,7 +8,7 @@
 //   pool.I1  (after any crash) at least one header copy is valid; the valid one with the higher
 //       sequence counts. Copies are written in turn, each durable before the other may be touched.
 //   pool.I2  (after any crash) file_bytes of the counting header <= bytes the medium backs; extents
-//       beyond it are virgin.
+//       beyond it are virgin. No extent is used before both copies count it.
 //   pool.I3  A root line is valid iff `root` is non-zero; it is stored last into its line
 //       (same-line order).
 //   pool.I4  The header says `dirty`, durably and in every mode, before the first mutation of an
@@ -22,8 +22,8 @@
 //               properly is not written before its maps have recovered: one found damaged stays
 //               clean, and its checksums count at the next open too.
 //   grow        space, then table words (virgin: zero already; else claim_words()), then the
-//               header's file_bytes. The space of the next growth is allocated in the background
-//               (growth_ahead.h).
+//               header's file_bytes, both copies. The space of the next growth is allocated in the
+//               background (growth_ahead.h).
 //   add_root    line without `root`, then `root`: one line, 1 write-back, 1 fence.
 //   drop_root   root := 0, then the rest of the line: one line, 1 write-back, 1 fence.
 //   resize      of a pool that is not open: the header's max_bytes and tables, both copies

@@ -27,8 +27,8 @@ class Resize : public Recovery<P> {
     OpenReport report;
     if (Status s = this->examine(request, report); !s.ok()) return s;
     if (Status s = raise_max(max_bytes, header_); !s.ok()) return s;
-    // The counting copy may be of a killed process, and not durable yet. If a power failure took it
-    // while the other one is torn, growth that is in use would be lost with it.
+    // The counting copy may be of a killed process, and not durable yet. If a power failure tore it
+    // while the other one is torn, no header would be left.
     if (!platform_.sync(this->storage_.base(), 2 * layout::kHeaderBytes,
                         "pool.resize.headers"_site)) {
       return StatusCode::poisoned;

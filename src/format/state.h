@@ -82,11 +82,12 @@ class State : public HeapHost {
     next_copy_ ^= 1;
     return {};
   }
-  // Writes both copies, durably: the loss of either then changes nothing that the header says.
+  // Writes both copies: the loss of either then changes nothing that the header says. `sync` as in
+  // write_header().
   template <FixedString Second>
-  Status write_headers(Site<Second> second) {
-    Status s = write_header(true);
-    return s.ok() && P::runs(second) ? write_header(true) : s;
+  Status write_headers(Site<Second> second, bool sync = true) {
+    Status s = write_header(sync);
+    return s.ok() && P::runs(second) ? write_header(sync) : s;
   }
   // Writes the dirty header to both copies: a later header that tears must not revive one that says
   // `synced`. What a killed process left visible but not durable is made durable before either copy

@@ -463,6 +463,7 @@ const std::vector<HeapScenario>& heap_scenarios() {
         {"either_header_closed", &either_header_closed},
         {"either_header_sealed", &either_header_sealed},
         {"either_header_resized", &either_header_resized},
+        {"either_header_grown", &either_header_grown},
     };
     for (const BlockKind kind : {BlockKind::dead_on_free, BlockKind::zero_on_free}) {
       const std::string suffix = kind == BlockKind::dead_on_free ? "_dead" : "_zero";

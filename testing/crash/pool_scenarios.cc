@@ -241,10 +241,10 @@ std::string killed_growing_resized() {
   if (!SimPool::create(before, kShape).ok()) return "create";
   SimPool first(before);
   if (!first.open_whole(1).ok()) return "open";
-  // The first growth is in use. The second one's header is visible only.
+  // The first growth is in use. The first header of the second one is visible only.
   int headers = 0;
   before.before_fence = [&](const SiteInfo& next) {
-    if (std::string_view(next.name) == "pool.header.write" && ++headers == 2) {
+    if (std::string_view(next.name) == "pool.header.write" && ++headers == 3) {
       after.load_killed(before);
     }
   };
@@ -252,7 +252,7 @@ std::string killed_growing_resized() {
   (void)run_of(first, 40);
   before.before_fence = nullptr;
   before.set_mode(SimMode::frozen);
-  if (used == 0 || headers != 2) return "the pool has not grown twice";
+  if (used == 0 || headers != 4) return "the pool has not grown twice";
   std::string wrong;
   const auto judge = [&](bool resized) {
     const auto pending = after.pending();
@@ -289,6 +289,28 @@ std::string either_header_resized() {
       wrong = "without header copy " + std::to_string(damaged) + " the pool was not resized";
     }
     copy.set_mode(SimMode::frozen);
+  }
+  memory.set_mode(SimMode::frozen);
+  return wrong;
+}
+std::string either_header_grown() {
+  SimMemory memory(kCapacity);
+  if (!SimPool::create(memory, kShape).ok()) return "create";
+  SimPool pool(memory);
+  if (!pool.open_whole(1).ok()) return "open";
+  std::string wrong;
+  for (std::uint64_t grown = 0; grown < 2; ++grown) {  // each copy is the newer one once
+    const std::uint64_t used = run_of(pool, 20);
+    if (used == 0) return "allocate";
+    for (const std::uint64_t damaged : {0, 1}) {
+      SimMemory copy(kCapacity);
+      copy_without_header(memory, damaged, copy);
+      layout::Header found{};
+      if (maximum_of(copy, found) != kShape.max_bytes || found.file_bytes < used + 20 * kPage) {
+        wrong = "without header copy " + std::to_string(damaged) + " growth that is in use is lost";
+      }
+      copy.set_mode(SimMode::frozen);
+    }
   }
   memory.set_mode(SimMode::frozen);
   return wrong;

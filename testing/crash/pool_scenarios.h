@@ -21,9 +21,11 @@ std::string killed_storing();            // every line of a block that a result 
 // the growth that was in use is there, and the old maximum or the new one; at the end the new one.
 std::string killed_growing_resized();
 
-// Each header copy alone vouches for a pool that is closed, or sealed: either may be damaged.
+// Each header copy alone vouches for a pool that is closed, or sealed, and says what a resize or
+// growth has changed: either may be damaged.
 std::string either_header_closed();
 std::string either_header_sealed();
-std::string either_header_resized();  // and has the new maximum
+std::string either_header_resized();  // the new maximum
+std::string either_header_grown();    // the extents that are in use
 
 }  // namespace perdure::testing

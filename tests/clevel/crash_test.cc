@@ -83,7 +83,7 @@ TEST(ClevelCrash, C5_RehashAgainAfterACrash) {
   explore_exactly(drained(), {"clevel.rehash.copy"});
   for (const char* site : {"clevel.mark.twice", "clevel.rehash.wait"}) {
     EXPECT_TRUE(goes_red(site, Mutant::skip_step, drained(),
-                         {.name = "c5_mutant", .capacity = 2 << 20, .second_in = 4, .kill_in = 2}))
+                         {.name = "c5_mutant", .capacity = 2 << 20, .second_in = 2, .kill_in = 1}))
         << site;
   }
 }

@@ -138,6 +138,52 @@ TEST(HeaderDamage, BothCopiesTellOfTheClose) {
   }
 }
 
+// The owner died after growth. With either copy damaged, the other one counts all that is in use.
+TEST(HeaderDamage, EitherCopyCountsWhatHasGrown) {
+  TempPath path;
+  struct Grown {
+    std::string bytes;
+    std::uint64_t entries;
+  } grown[2];
+  {
+    PoolOptions quiet = small_pool();
+    quiet.background_threads = 0;  // nothing is stored while the file is read
+    Pool pool = open_pool(path, quiet);
+    fill_pool(pool);
+    auto more = must(pool.map<std::uint64_t, Bytes>("more", small_map()));
+    std::uint64_t n = 0;
+    // Twice: if growth wrote one copy, each would be the newer one once.
+    for (Grown& left : grown) {
+      const std::uint64_t before = std::filesystem::file_size(path.str());
+      while (std::filesystem::file_size(path.str()) == before) {
+        must(more.put(n++, std::string(2'000, 'm')));
+      }
+      left = {read_bytes(path), n};
+    }
+    must(pool.close());
+  }
+  for (const auto& [bytes, entries] : grown) {
+    for (const std::size_t copy : header_copies(bytes)) {
+      SCOPED_TRACE("without the copy at " + std::to_string(copy));
+      std::string damaged = bytes;
+      damaged[copy + 400] ^= 1;
+      write_bytes(path, damaged);
+      Pool pool = open_pool(path, small_pool());
+      EXPECT_EQ(wrong_content(pool), "");
+      auto more = must(pool.map<std::uint64_t, Bytes>("more", small_map()));
+      for (std::uint64_t i = 0; i < entries; ++i) {
+        EXPECT_EQ(must(more.get(i)), std::optional(std::string(2'000, 'm'))) << i;
+      }
+      for (std::uint64_t i = 0; i < 200; ++i) must(more.put(i, std::string(3'000, 'n')));
+      for (std::uint64_t i = 0; i < 200; ++i) must(more.erase(i));
+      must(pool.compact());
+      expect_sound(pool);
+      EXPECT_EQ(wrong_content(pool), "");
+      must(pool.close());
+    }
+  }
+}
+
 // Copies of different ages: the open serves the newer one, or reports corruption.
 TEST(HeaderDamage, OneCopyFromAnOlderClose) {
   TempPath path;

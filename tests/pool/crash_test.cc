@@ -136,6 +136,7 @@ TEST(PoolCrash, ResizeAndGrowth) {
 TEST(PoolCrash, EitherHeaderVouchesForAClosedPool) { EXPECT_EQ(either_header_closed(), ""); }
 TEST(PoolCrash, EitherHeaderVouchesForASealedPool) { EXPECT_EQ(either_header_sealed(), ""); }
 TEST(PoolCrash, EitherHeaderHasTheNewMaximum) { EXPECT_EQ(either_header_resized(), ""); }
+TEST(PoolCrash, EitherHeaderCountsWhatThePoolHasGrown) { EXPECT_EQ(either_header_grown(), ""); }
 
 // 5a: in `process` mode a power failure loses data. A later open must not serve the rest as if it
 // were whole: it fails, or every entry is present.
