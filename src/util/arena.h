@@ -33,8 +33,8 @@ using Dram = std::unique_ptr<void, GiveBack>;
 
 // Reserves at least `bytes` of zeroed DRAM from `begin` on; memory is taken when it is touched.
 // Returns null if the address space is refused. Less than 64 KiB comes from the C library, aligned
-// to a pair of cache lines. A huge page or more is aligned to huge pages.
-inline Dram reserve_dram(std::size_t bytes, void*& begin) noexcept {
+// to a pair of cache lines. A huge page or more is aligned to huge pages, and on them if `huge`.
+inline Dram reserve_dram(std::size_t bytes, void*& begin, bool huge = true) noexcept {
   const bool small = bytes < (std::size_t{64} << 10);
   const std::size_t alignment = small ? 128 : bytes < kHugePage ? 1 : kHugePage;
   const std::size_t padded = bytes + alignment - 1;
@@ -42,7 +42,7 @@ inline Dram reserve_dram(std::size_t bytes, void*& begin) noexcept {
                   : mmap(nullptr, padded, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == nullptr || p == MAP_FAILED) return {};
-  if (alignment == kHugePage) madvise(p, padded, MADV_HUGEPAGE);
+  if (alignment == kHugePage && huge) madvise(p, padded, MADV_HUGEPAGE);
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   begin = reinterpret_cast<void*>((at + alignment - 1) & ~(alignment - 1));
   return Dram(p, {small ? 0 : padded});

@@ -121,22 +121,23 @@ class ShortcutAssertions : public ::testing::Test {
     void operator()(Subject* shortcut) const noexcept { Subject::free(shortcut); }
   };
   // Leaves 1 to 3 of 100 words each, from word 0 on.
-  ShortcutAssertions() : shortcut_(Subject::make(0, 299, 3, 1)) {
-    shortcut_->fill(2, 99, 199);
-    shortcut_->fill(3, 199, 299);
+  ShortcutAssertions() : shortcut_(Subject::make(0, 299, 3)) {
+    shortcut_->fill(1, true, 0, 99, 100);
+    shortcut_->fill(2, false, 99, 199, 100);
+    shortcut_->fill(3, false, 199, 299, 100);
   }
   std::unique_ptr<Subject, Free> shortcut_;
 };
 
 TEST_F(ShortcutAssertions, ALeafEndsBehindItsBeginning) {
-  EXPECT_VIOLATES("ordered.S1", shortcut_->fill(2, 199, 99));
+  EXPECT_VIOLATES("ordered.S1", (void)shortcut_->fill(2, false, 199, 99, 100));
   EXPECT_VIOLATES("ordered.S1", shortcut_->split(2, 99, 250, 4, 199));
   EXPECT_VIOLATES("ordered.S1", shortcut_->split(2, 99, 50, 4, 199));
 }
 
 TEST_F(ShortcutAssertions, AnUnlinkedLeafIsNamedNowhere) {
-  EXPECT_VIOLATES("ordered.S2", shortcut_->replace(2, 100, 120, 3));
-  EXPECT_VIOLATES("ordered.S2", shortcut_->replace(2, 180, 199, 3));
+  EXPECT_VIOLATES("ordered.S2", shortcut_->forget(2, 120, 140));
+  EXPECT_VIOLATES("ordered.S2", shortcut_->forget(2, 180, 199));
 }
 
 }  // namespace

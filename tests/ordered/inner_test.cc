@@ -46,6 +46,10 @@ class InnerNodes : public ::testing::Test {
 
   // As an engine splits a leaf: the upper half is a new leaf. Returns whether a node lists it.
   bool split(std::uint32_t old, std::uint64_t middle) {
+    return inner_.insert_after(0, old, divide(old, middle)).ok();
+  }
+  // The same, up to the moment at which the new leaf is listed.
+  std::uint32_t divide(std::uint32_t old, std::uint64_t middle) {
     const std::uint32_t fresh = ++count_;
     auto& left = leaves_[old];
     auto& right = leaves_[fresh];
@@ -54,7 +58,7 @@ class InnerNodes : public ::testing::Test {
     right.next.store(left.next.load());
     left.next.store(fresh);
     left.bound.store(middle);
-    return inner_.insert_after(0, old, fresh).ok();
+    return fresh;
   }
   // As an engine unlinks one: the right neighbour takes the range over.
   void unlink(std::uint32_t leaf) {
@@ -121,6 +125,23 @@ TEST_F(InnerNodes, AShortcutBesideLeavesThatAreNotListed) {
   }
   unlink(left);
   expect_places();
+}
+
+// ordered.S1: the same while a new leaf waits for the latch, and once it is listed.
+TEST_F(InnerNodes, AShortcutBesideALeafThatWaits) {
+  const EpochGuard<RealPlatform> guard(epochs_);
+  for (std::uint32_t n = 0; n < 20; ++n) split(count_, leaves_[count_].low.load() + kWidth - 1);
+  end_ = leaves_[count_].low.load();
+  for (const std::uint32_t waits : {5U, 9U, 14U}) {
+    const std::uint32_t fresh =
+        divide(waits, (leaves_[waits].low.load() + leaves_[waits].bound.load()) / 2);
+    // Divides others until the shortcut has been built anew.
+    for (std::uint32_t leaf = 1; leaf < 20; ++leaf) {
+      if (leaf != waits) split(leaf, (leaves_[leaf].low.load() + leaves_[leaf].bound.load()) / 2);
+    }
+    EXPECT_TRUE(inner_.insert_after(0, waits, fresh).ok());
+    expect_places();
+  }
 }
 
 // ordered.N3: if no node lists the heir of a leaf that goes, the heir takes its place. Otherwise

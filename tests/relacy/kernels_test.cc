@@ -244,7 +244,7 @@ struct GateBesideMutations : rl::test_suite<GateBesideMutations, 2> {
   }
 };
 
-// --- the swap of an index cache (ordered/caches.h: cache_start, and the end of rebuild_cache) ---
+// --- the swap of an index cache (ordered/caches.h: cache_start, use_copied) ---
 
 struct CacheSwap : rl::test_suite<CacheSwap, 2> {
   P platform;

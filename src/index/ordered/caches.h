@@ -1,10 +1,15 @@
 // Caches: what leads to an inner node or past all of them: the index cache and the shortcut of each
 // partition. Responsible for the retirement of empty nodes (ordered.N4).
+//
+// When one of them is due to be built again, splits and unlinks build the next one in steps, which
+// take a constant time, while lookups use the old one.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <new>
+#include <utility>
 
 #include "index/ordered/nodes.h"
 
@@ -21,10 +26,18 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     this->closing_ = true;
     if (partitions_.data() == nullptr) return;
     for (std::uint32_t p = 0; p < partitioning_.count(); ++p) {
-      Shortcut<P>::free(partitions_[p].shortcut.load(std::memory_order_acquire));
-      free_cache(partitions_[p].cache.load(std::memory_order_acquire));
-      for (std::uint32_t n = partitions_[p].head; kBytes && n != 0;
+      Part& part = partitions_[p];
+      Shortcut<P>::free(part.shortcut.load(std::memory_order_acquire));
+      Shortcut<P>::free(part.filling.table);
+      free_cache(part.cache.load(std::memory_order_acquire));
+      free_cache(part.copying.cache);
+      if constexpr (!kBytes) continue;
+      for (std::uint32_t n = part.head; n != 0;
            n = nodes_[n].next.load(std::memory_order_relaxed)) {
+        release(nodes_[n].max_separator.load(std::memory_order_relaxed));
+      }
+      for (std::uint32_t n = part.copying.removed; n != 0;
+           n = static_cast<std::uint32_t>(nodes_[n].max.load(std::memory_order_relaxed))) {
         release(nodes_[n].max_separator.load(std::memory_order_relaxed));
       }
     }
@@ -48,161 +61,279 @@ class Caches : public Nodes<P, Leaves, Fanout> {
   }
 
  protected:
-  using Base::cache_bytes_, Base::epochs_, Base::nodes_, Base::partitioning_, Base::partitions_;
-  using typename Base::Cache, typename Base::Node, typename Base::Part;
+  using Base::above, Base::cache_bytes_, Base::epochs_, Base::group_of, Base::nodes_,
+      Base::partitioning_, Base::partitions_, Base::position_of;
+  using typename Base::Cache, typename Base::Desc, typename Base::Node, typename Base::Part;
 
   // Returns the node at which a search begins.
   [[gnu::always_inline]] std::uint32_t cache_start(const Part& part, const Probe& probe) const {
     const Cache* cache = part.cache.load(std::memory_order_acquire);
-    const std::uint64_t* words = cache->words;
+    const std::uint32_t count = cache->count.load(std::memory_order_acquire);
+    const auto word = [&](std::uint32_t i) {
+      return cache->words[i].load(std::memory_order_relaxed);
+    };
     std::uint32_t base = 0;
-    for (std::uint32_t n = cache->count; n > 1;) {  // branch-free lower bound
+    for (std::uint32_t n = count; n > 1;) {  // branch-free lower bound
       const std::uint32_t half = n / 2;
-      base += words[base + half - 1] < probe.word ? half : 0;
+      base += word(base + half - 1) < probe.word ? half : 0;
       n -= half;
     }
     if constexpr (kBytes) {
       std::uint32_t end = base;
-      while (end + 1 < cache->count && words[end] == probe.word) ++end;
+      while (end + 1 < count && word(end) == probe.word) ++end;
       while (base < end) {
         const std::uint32_t middle = (base + end) / 2;
-        const Separator<P>* s = cache->separators[middle];
-        if (words[middle] == probe.word && s != nullptr && compare(probe, s->view()) > 0) {
+        const Separator<P>* s = cache->separators[middle].load(std::memory_order_acquire);
+        if (word(middle) == probe.word && s != nullptr && compare(probe, s->view()) > 0) {
           base = middle + 1;
         } else {
           end = middle;
         }
       }
     }
-    return cache->nodes[base];
+    return cache->nodes[base].load(std::memory_order_relaxed);
   }
 
-  // Calls visit(leaf, bound) for the leaves of the partition, in order.
-  template <class F>
-  void each_leaf(const Part& part, F&& visit) const {
-    if (part.unlisted) {
-      // A split sets `next` of the left leaf before it lowers the bound. A leaf whose removal waits
-      // for the latch leads to no unlinked one: its left neighbour is locked meanwhile.
-      for (std::uint32_t leaf = part.first; leaf != kNoLeaf;) {
-        const auto& desc = this->leaves_[leaf];
-        const std::uint64_t bound = desc.bound.load(std::memory_order_acquire);
-        visit(leaf, bound);
-        leaf = desc.next.load(std::memory_order_acquire);
-      }
-      return;
+  static Probe bound_of(const Desc& desc) {
+    Probe bound{.word = desc.bound.load(std::memory_order_relaxed)};
+    if constexpr (kBytes) {
+      const Separator<P>* s = desc.separators.bound.load(std::memory_order_relaxed);
+      if (s != nullptr) bound.bytes = s->view();
     }
-    for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
-      const Node& node = nodes_[n];
-      const std::uint32_t count = node.count.load(std::memory_order_relaxed);
-      for (std::uint32_t i = 0; i < count; ++i) {
-        visit(node.leaves[i].load(std::memory_order_relaxed),
-              node.keys[i].load(std::memory_order_relaxed));
+    return bound;
+  }
+
+  // Returns the node that lists `leaf`, and its position there; 0 if there is none. `few`: looks
+  // only where a search begins.
+  [[gnu::noinline]] std::uint32_t find_node(const Part& part, std::uint32_t leaf, const Probe& hint,
+                                            std::uint32_t& position, bool few = false) const {
+    std::uint32_t number = cache_start(part, hint);
+    for (bool from_head = false;; from_head = true) {
+      for (std::uint32_t n = 0; number != 0 && !(few && n == kFewNodes);
+           ++n, number = nodes_[number].next.load(std::memory_order_relaxed)) {
+        const Node& node = nodes_[number];
+        const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+        if (!from_head && above(node, hint)) continue;
+        position = position_of(node, hint, group_of(node, hint.word));
+        if (position < count && node.leaves[position].load(std::memory_order_relaxed) == leaf) {
+          return number;
+        }
+        for (position = 0; position < count; ++position) {
+          if (node.leaves[position].load(std::memory_order_relaxed) == leaf) return number;
+        }
       }
+      if (from_head || few) return 0;
+      number = part.head;
     }
   }
 
-  // The old shortcut stays if memory is short.
-  [[gnu::noinline]] void rebuild_shortcut(std::uint32_t partition) {
+  // --- the shortcut; the partition's latch is held, unless nothing else runs ---
+
+  static constexpr std::uint32_t kFillPerLeaf = 16;  // intervals; twice what an even leaf has
+
+  // Begins a new shortcut. The old one stays if memory is short.
+  [[gnu::noinline]] void begin_shortcut(std::uint32_t partition) {
     Part& part = partitions_[partition];
-    // The first and the last leaf reach as far as the partition does. They count with the average
-    // width of the others.
-    std::uint32_t leaves = 0;
-    std::uint64_t first_bound = 0, last_before = 0, last_bound = 0;
-    each_leaf(part, [&](std::uint32_t, std::uint64_t bound) {
-      if (leaves++ == 0) first_bound = bound;
-      last_before = last_bound;
-      last_bound = bound;
-    });
+    part.rebuild_at = 2 * part.leaves;
     std::uint64_t low = partitioning_.low(partition);
     std::uint64_t high = partitioning_.bound(partition);
-    if (leaves > 2) {
-      const std::uint64_t width = (last_before - first_bound) / (leaves - 2);
+    if (part.leaves > 2) {
+      // The first and the last leaf reach as far as the partition does. They count with the average
+      // width of the others.
+      const std::uint64_t first_bound =
+          this->leaves_[part.first].bound.load(std::memory_order_acquire);
+      const std::uint64_t last_low = last_word(part, high);
+      const std::uint64_t width = (last_low - std::min(last_low, first_bound)) / (part.leaves - 2);
       low = std::max(low, first_bound - std::min(first_bound, width));
-      high = std::min(high, last_before + std::min(~last_before, width));
+      high = std::max(low, std::min(high, last_low + std::min(~last_low, width)));
     }
-    part.leaves = leaves;
-    part.rebuild_at = 2 * leaves;
-    auto* fresh = Shortcut<P>::make(low, high, leaves, part.first);
-    if (fresh == nullptr) return;
-    std::uint64_t before = 0;
-    each_leaf(part, [&](std::uint32_t leaf, std::uint64_t bound) {
-      if (leaf != part.first) fresh->fill(leaf, before, bound);
-      before = bound;
-    });
-    if (!fresh->useful()) {
-      Shortcut<P>::free(fresh);
-      fresh = nullptr;
+    auto& filling = part.filling;
+    PERDURE_ASSERT(P, "ordered.S1", filling.table == nullptr);
+    filling.table = Shortcut<P>::make(low, high, part.leaves);
+    if (filling.table == nullptr) return;
+    cache_bytes_.fetch_add(filling.table->bytes(), std::memory_order_relaxed);
+    filling.leaf = part.first;
+    filling.before = 0;
+  }
+  // Names up to so many leaves in the new shortcut, if there is one. Lookups use it when all are.
+  [[gnu::noinline]] void fill_shortcut(Part& part, std::uint32_t leaves) {
+    auto& filling = part.filling;
+    if (filling.table == nullptr) return;
+    if (filling.table->spent()) return drop_filling(part);
+    std::uint32_t at = 0;
+    std::uint32_t node = 0;
+    for (std::uint32_t i = 0; i < leaves && filling.leaf != kNoLeaf; ++i) {
+      const auto& desc = this->leaves_[filling.leaf];
+      if (node == 0 && !part.unlisted) {
+        node = find_node(part, filling.leaf, bound_of(desc), at, true);
+      }
+      // In the list, a new leaf that waits for the latch is still a part of its left neighbour.
+      // From leaf to leaf it comes next, because a split sets `next` before it lowers the bound. A
+      // leaf whose removal waits leads to no unlinked one: its left neighbour is locked.
+      const std::uint64_t bound = node != 0 ? nodes_[node].keys[at].load(std::memory_order_relaxed)
+                                            : desc.bound.load(std::memory_order_acquire);
+      const bool done =
+          filling.table->fill(filling.leaf, filling.leaf == part.first, filling.before,
+                              std::max(bound, filling.before), leaves * kFillPerLeaf);
+      if (!done) return;
+      filling.before = std::max(bound, filling.before);
+      filling.leaf = listed_behind(node, at);
+      if (node == 0) filling.leaf = desc.next.load(std::memory_order_acquire);
     }
+    if (filling.leaf != kNoLeaf) return;
+    if (!filling.table->useful()) {
+      drop_filling(part);
+      return replace_shortcut(part, nullptr);
+    }
+    Shortcut<P>* const fresh = std::exchange(filling.table, nullptr);
     replace_shortcut(part, fresh);
   }
-
   // Lookups then search the nodes, until the partition has grown by a quarter.
   void give_up_if_spent(Part& part, const Shortcut<P>& shortcut) {
     if (!shortcut.spent()) return;
     replace_shortcut(part, nullptr);
     part.rebuild_at = part.leaves + part.leaves / 4 + 1;
   }
+  void drop_filling(Part& part) {
+    cache_bytes_.fetch_sub(part.filling.table->bytes(), std::memory_order_relaxed);
+    Shortcut<P>::free(std::exchange(part.filling.table, nullptr));  // no lookup has seen it
+  }
 
-  // Takes empty nodes out of the list, except the head, and builds a new cache. The old cache stays
-  // if memory is short: its entries are hints, which only get further left.
-  [[gnu::noinline]] void rebuild_cache(Part& part) {
-    std::uint32_t live = 0;
-    for (std::uint32_t n = part.head; n != 0; n = nodes_[n].next.load(std::memory_order_relaxed)) {
-      const Node& node = nodes_[n];
-      const bool kept = n == part.head || node.count.load(std::memory_order_relaxed) != 0 ||
-                        node.next.load(std::memory_order_relaxed) == 0;
-      live += kept ? 1 : 0;
-    }
+  // --- the index cache; likewise ---
+
+  // Begins a new cache. The old one stays if memory is short: its entries are hints, which only get
+  // further left.
+  [[gnu::noinline]] void begin_cache(Part& part) {
+    auto& copying = part.copying;
+    PERDURE_ASSERT(P, "ordered.N4", copying.cache == nullptr && copying.removed == 0);
     std::uint32_t stride = 1;
-    while (live / stride > kMaxCached) stride *= 2;
-    Cache* cache = make_cache((live + stride - 1) / stride);
+    while (part.nodes / stride > kMaxCached) stride *= 2;
+    // Nodes may be added meanwhile. Those behind the last entry are found by walking right.
+    Cache* cache = make_cache((part.nodes + part.nodes / 8) / stride + 8);
     if (cache == nullptr) return;
-    std::uint32_t i = 0;
-    std::uint32_t previous = 0;
-    std::uint32_t retired_head = 0;
-    for (std::uint32_t n = part.head, next = 0; n != 0; n = next) {
-      Node& node = nodes_[n];
-      next = node.next.load(std::memory_order_relaxed);
-      // The last node stays too: its maximum is the partition's.
-      if (n != part.head && node.count.load(std::memory_order_relaxed) == 0 && next != 0) {
-        nodes_[previous].next.store(next, std::memory_order_release);
-        // max chains the retired nodes: next must still forward readers (ordered.N4).
-        node.max.store(retired_head, std::memory_order_relaxed);
-        retired_head = n;
+    copying = {.cache = cache, .stride = stride};
+    cache_bytes_.fetch_add(cache->bytes, std::memory_order_relaxed);
+    part.changes = 0;
+    part.empty = 0;
+  }
+  // `node` was split, and `fresh` follows it. If the node is the last of the cache, as when keys
+  // ascend, the cache gets the new one at once. Returns false if it does not get it.
+  bool append_to_cache(Part& part, const Node& node, std::uint32_t fresh) {
+    Cache& cache = *part.cache.load(std::memory_order_relaxed);
+    const std::uint32_t count = cache.count.load(std::memory_order_relaxed);
+    if (count == cache.capacity ||
+        &nodes_[cache.nodes[count - 1].load(std::memory_order_relaxed)] != &node) {
+      return false;
+    }
+    if constexpr (kBytes) {
+      release(cache.separators[count - 1].load(std::memory_order_relaxed));
+      set_separator(cache, count - 1, node);
+      set_separator(cache, count, nodes_[fresh]);
+    }
+    cache.nodes[count].store(fresh, std::memory_order_relaxed);
+    cache.words[count].store(nodes_[fresh].max.load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
+    cache.words[count - 1].store(node.max.load(std::memory_order_relaxed),
+                                 std::memory_order_release);
+    cache.count.store(count + 1, std::memory_order_release);
+    return true;
+  }
+  // Copies up to so many nodes to the new cache, if there is one, and takes empty nodes out of the
+  // list, except the head and the last, whose maximum is the partition's. Lookups use it when all
+  // nodes are in it; then the removed nodes are retired, in steps as well.
+  [[gnu::noinline]] void copy_to_cache(Part& part, std::uint32_t nodes) {
+    auto& copying = part.copying;
+    if (copying.cache == nullptr) return retire_removed(part, nodes);
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t number =
+          copying.previous == 0 ? part.head
+                                : nodes_[copying.previous].next.load(std::memory_order_relaxed);
+      if (number == 0 || copying.copied / copying.stride == copying.cache->capacity) {
+        return use_copied(part);
+      }
+      Node& node = nodes_[number];
+      const std::uint32_t next = node.next.load(std::memory_order_relaxed);
+      if (copying.previous != 0 && node.count.load(std::memory_order_relaxed) == 0 && next != 0) {
+        nodes_[copying.previous].next.store(next, std::memory_order_release);
+        // max chains the removed nodes: next must still forward readers (ordered.N4).
+        node.max.store(copying.removed, std::memory_order_relaxed);
+        copying.removed = number;
         --part.nodes;
         continue;
       }
-      const std::uint32_t group = i / stride;
-      if (i % stride == 0) cache->nodes[group] = n;
-      cache->words[group] = node.max.load(std::memory_order_relaxed);
-      if constexpr (kBytes) {
-        cache->separators[group] = node.max_separator.load(std::memory_order_relaxed);
-      }
-      previous = n;
-      ++i;
-    }
-    cache->count = (i + stride - 1) / stride;
-    if constexpr (kBytes) {
-      for (std::uint32_t g = 0; g < cache->count; ++g) share(cache->separators[g]);
-    }
-    part.changes = 0;
-    part.empty = 0;
-    cache_bytes_.fetch_add(cache->bytes, std::memory_order_relaxed);
-    Cache* before = part.cache.load(std::memory_order_relaxed);
-    part.cache.store(cache, std::memory_order_release);
-    if (before != nullptr) {
-      epochs_.retire(kCacheReclaimer, this, reinterpret_cast<std::uint64_t>(before));
-    }
-    while (retired_head != 0) {
-      const std::uint32_t n = retired_head;
-      retired_head = static_cast<std::uint32_t>(nodes_[n].max.load(std::memory_order_relaxed));
-      nodes_[n].max.store(0, std::memory_order_relaxed);  // a reader that is still here goes right
-      this->retire_node(n);
+      add_to_cache(part, number);
     }
   }
 
  private:
   static constexpr std::uint32_t kMaxCached = 1U << 16;
+  static constexpr std::uint32_t kFewNodes = 8;
+
+  // Returns the first word of the partition's last leaf. `high`: the partition's last word.
+  std::uint64_t last_word(const Part& part, std::uint64_t high) const {
+    std::uint32_t leaf = part.first;
+    for (std::uint32_t n = cache_start(part, {.word = high}); n != 0;
+         n = nodes_[n].next.load(std::memory_order_relaxed)) {
+      const std::uint32_t count = nodes_[n].count.load(std::memory_order_relaxed);
+      if (count != 0) leaf = nodes_[n].leaves[count - 1].load(std::memory_order_relaxed);
+    }
+    return this->leaves_[leaf].low.load(std::memory_order_acquire);
+  }
+  // Moves the position to the leaf that is listed next, and returns it. The node becomes 0 if that
+  // leaf is neither in it nor in the next one.
+  std::uint32_t listed_behind(std::uint32_t& node, std::uint32_t& at) const {
+    if (node == 0) return kNoLeaf;
+    if (++at >= nodes_[node].count.load(std::memory_order_relaxed)) {
+      node = nodes_[node].next.load(std::memory_order_relaxed);
+      at = 0;
+    }
+    if (node != 0 && nodes_[node].count.load(std::memory_order_relaxed) != 0) {
+      return nodes_[node].leaves[at].load(std::memory_order_relaxed);
+    }
+    node = 0;
+    return kNoLeaf;
+  }
+
+  void add_to_cache(Part& part, std::uint32_t number) {
+    auto& copying = part.copying;
+    Cache& cache = *copying.cache;
+    const Node& node = nodes_[number];
+    const std::uint32_t group = copying.copied / copying.stride;
+    const bool begins = copying.copied % copying.stride == 0;
+    if (begins) cache.nodes[group].store(number, std::memory_order_relaxed);
+    cache.words[group].store(node.max.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    if constexpr (kBytes) {
+      if (!begins) release(cache.separators[group].load(std::memory_order_relaxed));
+      set_separator(cache, group, node);
+    }
+    cache.count.store(group + 1, std::memory_order_relaxed);
+    copying.previous = number;
+    ++copying.copied;
+  }
+  static void set_separator(Cache& cache, std::uint32_t group, const Node& node) {
+    Separator<P>* separator = node.max_separator.load(std::memory_order_relaxed);
+    share(separator);
+    cache.separators[group].store(separator, std::memory_order_release);
+  }
+  void use_copied(Part& part) {
+    Cache* before = part.cache.load(std::memory_order_relaxed);
+    part.cache.store(part.copying.cache, std::memory_order_release);
+    part.copying = {.removed = part.copying.removed};
+    if (before != nullptr) {
+      epochs_.retire(kCacheReclaimer, this, reinterpret_cast<std::uint64_t>(before));
+    }
+  }
+  // No cache names them any more, except those that readers still use.
+  void retire_removed(Part& part, std::uint32_t most) {
+    std::uint32_t& removed = part.copying.removed;
+    for (; removed != 0 && most > 0; --most) {
+      Node& node = nodes_[removed];
+      const std::uint32_t number = removed;
+      removed = static_cast<std::uint32_t>(node.max.load(std::memory_order_relaxed));
+      node.max.store(0, std::memory_order_relaxed);  // a reader that is still here goes right
+      this->retire_node(number);
+    }
+  }
 
   static void finish_cache(void* self, std::uint64_t cache) {
     static_cast<Caches*>(self)->free_cache(reinterpret_cast<Cache*>(cache));
@@ -216,28 +347,36 @@ class Caches : public Nodes<P, Leaves, Fanout> {
   [[gnu::noinline]] void replace_shortcut(Part& part, Shortcut<P>* fresh) {
     auto* old = part.shortcut.load(std::memory_order_relaxed);
     part.shortcut.store(fresh, std::memory_order_release);
-    cache_bytes_.fetch_add(
-        (fresh != nullptr ? fresh->bytes() : 0) - (old != nullptr ? old->bytes() : 0),
-        std::memory_order_relaxed);
     if (old != nullptr) {
+      cache_bytes_.fetch_sub(old->bytes(), std::memory_order_relaxed);
       epochs_.retire(kShortcutReclaimer, this, reinterpret_cast<std::uint64_t>(old));
     }
   }
   // Returns a cache with room for `count` nodes, or null.
   static Cache* make_cache(std::uint32_t count) {
-    const std::uint64_t bytes = sizeof(Cache) + count * (8ULL + 4ULL + (kBytes ? 8ULL : 0)) + 8;
-    auto* cache = static_cast<Cache*>(std::malloc(bytes));
-    if (cache == nullptr) return nullptr;
+    using Word = typename P::template Atomic<std::uint64_t>;
+    using Number = typename P::template Atomic<std::uint32_t>;
+    using Pointer = typename P::template Atomic<Separator<P>*>;
+    const std::uint64_t bytes =
+        sizeof(Cache) + count * (sizeof(Word) + sizeof(Number) + (kBytes ? sizeof(Pointer) : 0)) +
+        8;
+    void* memory = std::malloc(bytes);
+    if (memory == nullptr) return nullptr;
+    auto* cache = new (memory) Cache;
     cache->bytes = bytes;
-    cache->words = reinterpret_cast<std::uint64_t*>(cache + 1);
-    cache->separators = reinterpret_cast<Separator<P>**>(cache->words + count);
-    cache->nodes = reinterpret_cast<std::uint32_t*>(cache->separators + (kBytes ? count : 0));
+    cache->capacity = count;
+    cache->words = reinterpret_cast<Word*>(cache + 1);
+    cache->separators = reinterpret_cast<Pointer*>(cache->words + count);
+    cache->nodes = reinterpret_cast<Number*>(cache->separators + (kBytes ? count : 0));
     return cache;
   }
   [[gnu::noinline]] void free_cache(Cache* cache) {
     if (cache == nullptr) return;
     if constexpr (kBytes) {
-      for (std::uint32_t i = 0; i < cache->count; ++i) release(cache->separators[i]);
+      const std::uint32_t count = cache->count.load(std::memory_order_relaxed);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        release(cache->separators[i].load(std::memory_order_relaxed));
+      }
     }
     cache_bytes_.fetch_sub(cache->bytes, std::memory_order_relaxed);
     std::free(static_cast<void*>(cache));

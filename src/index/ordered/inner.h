@@ -3,7 +3,7 @@
 //
 // WHAT  PhaST's levels (sections of its paper in brackets). Keys are partitioned by prefix (§3.1).
 //   A partition has a list of inner nodes of up to 128 leaves each (§3.3) and an index cache
-//   (§3.2): an immutable sorted array over the inner nodes, which is replaced as a whole.
+//   (§3.2): a sorted array over the inner nodes, which grows at its end and is replaced as a whole.
 //   Deviation: the cache replaces the towers of the paper's skiplist. It is the flattened upper
 //   level: it has every node while there are at most 64 Ki of them, then every 2^k-th
 //   (docs/decisions/0003).
@@ -22,7 +22,9 @@
 // ORDERING  keys and leaf numbers: stored release, loaded acquire. A reader that sees a shifted
 //   key also sees the shifted leaf numbers. cache: release / acquire.
 // RECLAMATION  caches and empty nodes through epochs.
-// PROGRESS  lookups are lock-free; changes take the partition's latch.
+// PROGRESS  lookups are lock-free; changes take the partition's latch. A change takes a constant
+//   number of steps, apart from the walk of ordered.N2: the next cache and the next shortcut are
+//   built in steps (caches.h).
 #pragma once
 
 #include <algorithm>
@@ -38,10 +40,10 @@ template <Platform P, class Leaves, std::uint32_t Fanout>
 class InnerIndex final : public Caches<P, Leaves, Fanout> {
   using Base = Caches<P, Leaves, Fanout>;
   using Base::above, Base::cache_start, Base::epochs_, Base::group_of, Base::kBytes, Base::kFanout,
-      Base::kGroup, Base::kGroups, Base::leaves_, Base::nodes_, Base::part_of, Base::partitions_,
-      Base::position_of, Base::rebuild_cache, Base::rebuild_shortcut, Base::refresh_guide,
-      Base::set_key, Base::take_node;
-  using typename Base::Desc, typename Base::Node, typename Base::Part;
+      Base::bound_of, Base::find_node, Base::kGroup, Base::kGroups, Base::leaves_, Base::nodes_,
+      Base::part_of, Base::partitions_, Base::position_of, Base::refresh_guide, Base::set_key,
+      Base::take_node;
+  using typename Base::Cache, typename Base::Desc, typename Base::Node, typename Base::Part;
 
  public:
   using Base::Base;
@@ -149,10 +151,12 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
       ++part.nodes;
     }
     part.leaves = static_cast<std::uint32_t>(count);
-    rebuild_shortcut(partition);
-    rebuild_cache(part);
-    return part.cache.load(std::memory_order_relaxed) != nullptr ? Status()
-                                                                 : StatusCode::out_of_memory;
+    this->begin_cache(part);
+    this->copy_to_cache(part, ~0U);
+    if (part.cache.load(std::memory_order_relaxed) == nullptr) return StatusCode::out_of_memory;
+    this->begin_shortcut(partition);
+    this->fill_shortcut(part, ~0U / this->kFillPerLeaf);
+    return {};
   }
 
   // Lists `fresh`, which was split off `old`. The bound in old's descriptor is the new one. After
@@ -166,24 +170,29 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     PERDURE_ASSERT(
         P, "ordered.N2",
         leaves_[fresh].low.load(std::memory_order_relaxed) == hint.word + (kBytes ? 0 : 1));
+    const std::uint64_t low = left.low.load(std::memory_order_relaxed);
+    const std::uint64_t before = kBytes || low == 0 ? low : low - 1;
+    const std::uint64_t bound = leaves_[fresh].bound.load(std::memory_order_relaxed);
     if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
-      const std::uint64_t low = left.low.load(std::memory_order_relaxed);
-      shortcut->split(old, kBytes || low == 0 ? low : low - 1, hint.word, fresh,
-                      leaves_[fresh].bound.load(std::memory_order_relaxed));
+      shortcut->split(old, before, hint.word, fresh, bound);
       this->give_up_if_spent(part, *shortcut);
+    }
+    // Changes nothing if `old` is not named there yet.
+    if (part.filling.table != nullptr) {
+      part.filling.table->split(old, before, hint.word, fresh, bound);
     }
     ++part.leaves;
     std::uint32_t at = 0;
     const std::uint32_t number = find_node(part, old, hint, at);
     if (number == 0) {  // `old` itself could not be listed earlier
-      rebuild_if_due(partition);
+      build_some(partition);
       return StatusCode::out_of_memory;
     }
     Node* node = &nodes_[number];
     if (node->count.load(std::memory_order_relaxed) == kFanout) {
       if (!split_node(part, *node)) {
         part.unlisted = true;
-        rebuild_if_due(partition);
+        build_some(partition);
         return StatusCode::out_of_memory;
       }
       if (at >= kFanout / 2) {
@@ -203,12 +212,9 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     }
     set_key(*node, at, left.bound.load(std::memory_order_relaxed));
     refresh_guide(*node);
-    if (part.changes > part.cache.load(std::memory_order_relaxed)->count / 16 + 1) {
-      rebuild_cache(part);
-    }
     // After `fresh` is listed: otherwise its intervals would name `old`, even once that is unlinked
     // (ordered.S2).
-    rebuild_if_due(partition);
+    build_some(partition);
     return {};
   }
 
@@ -220,10 +226,14 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     PERDURE_ASSERT(P, "ordered.N3",
                    leaves_[heir].low.load(std::memory_order_relaxed) ==
                        desc.low.load(std::memory_order_relaxed));
+    const std::uint64_t low = desc.low.load(std::memory_order_relaxed);
+    const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
     if (auto* shortcut = part.shortcut.load(std::memory_order_relaxed); shortcut != nullptr) {
-      shortcut->replace(leaf, desc.low.load(std::memory_order_relaxed),
-                        desc.bound.load(std::memory_order_relaxed), heir);
-      this->give_up_if_spent(part, *shortcut);
+      shortcut->forget(leaf, low, bound);
+    }
+    if (part.filling.table != nullptr) {
+      part.filling.table->forget(leaf, low, bound);
+      if (part.filling.leaf == leaf) part.filling.leaf = heir;
     }
     --part.leaves;
     std::uint32_t at = 0;
@@ -242,22 +252,33 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     set_key(node, count - 1, ~std::uint64_t{0});
     node.count.store(count - 1, std::memory_order_release);
     refresh_guide(node);
-    if (count == 1 && ++part.empty > part.nodes / 8) rebuild_cache(part);
+    if (count == 1) ++part.empty;
+    build_some(partition);
   }
 
  private:
-  static Probe bound_of(const Desc& desc) {
-    Probe bound{.word = desc.bound.load(std::memory_order_relaxed)};
-    if constexpr (kBytes) {
-      const Separator<P>* s = desc.separators.bound.load(std::memory_order_relaxed);
-      if (s != nullptr) bound.bytes = s->view();
-    }
-    return bound;
-  }
+  // Leaves and nodes of a step, and of the first one: small partitions are done at once. Tests have
+  // a small fanout.
+  static constexpr std::uint32_t kFillStep = kFanout < 16 ? 2 : 8;
+  static constexpr std::uint32_t kFillFirst = kFanout < 16 ? 2 : 128;
+  static constexpr std::uint32_t kCopyStep = kFanout < 16 ? 1 : 4;
+  static constexpr std::uint32_t kCopyFirst = kFanout < 16 ? 1 : 64;
+  // A search walks past the nodes that the cache does not have.
+  static constexpr std::uint32_t kMostChanges = 64;
 
-  void rebuild_if_due(std::uint32_t partition) {
-    const Part& part = partitions_[partition];
-    if (part.leaves >= part.rebuild_at) rebuild_shortcut(partition);
+  // Steps of what is being built (caches.h): often enough to end long before the next time.
+  void build_some(std::uint32_t partition) {
+    Part& part = partitions_[partition];
+    const bool shortcut_due = part.filling.table == nullptr && part.leaves >= part.rebuild_at;
+    if (shortcut_due) this->begin_shortcut(partition);
+    this->fill_shortcut(part, shortcut_due ? kFillFirst : kFillStep);
+    const std::uint32_t cached =
+        part.cache.load(std::memory_order_relaxed)->count.load(std::memory_order_relaxed);
+    const bool cache_due =
+        part.copying.cache == nullptr && part.copying.removed == 0 &&
+        (part.changes > std::min(cached / 16 + 1, kMostChanges) || part.empty > part.nodes / 8);
+    if (cache_due) this->begin_cache(part);
+    this->copy_to_cache(part, cache_due ? kCopyFirst : kCopyStep);
   }
   // Returns the leaf that is listed behind this position.
   std::uint32_t listed_after(const Node& node, std::uint32_t at) const {
@@ -269,28 +290,6 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
       next = nodes_[next].next.load(std::memory_order_relaxed);
     }
     return next != 0 ? nodes_[next].leaves[0].load(std::memory_order_relaxed) : kNoLeaf;
-  }
-
-  // Returns the node that lists `leaf`, and its position there; 0 if there is none.
-  [[gnu::noinline]] std::uint32_t find_node(const Part& part, std::uint32_t leaf, const Probe& hint,
-                                            std::uint32_t& position) const {
-    std::uint32_t number = cache_start(part, hint);
-    for (bool from_head = false;; from_head = true) {
-      for (; number != 0; number = nodes_[number].next.load(std::memory_order_relaxed)) {
-        const Node& node = nodes_[number];
-        const std::uint32_t count = node.count.load(std::memory_order_relaxed);
-        if (!from_head && above(node, hint)) continue;
-        position = position_of(node, hint, group_of(node, hint.word));
-        if (position < count && node.leaves[position].load(std::memory_order_relaxed) == leaf) {
-          return number;
-        }
-        for (position = 0; position < count; ++position) {
-          if (node.leaves[position].load(std::memory_order_relaxed) == leaf) return number;
-        }
-      }
-      if (from_head) return 0;
-      number = part.head;
-    }
   }
 
   [[gnu::noinline]] bool split_node(Part& part, Node& node) {
@@ -330,7 +329,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     node.count.store(kKeep, std::memory_order_release);
     refresh_guide(node);
     ++part.nodes;
-    ++part.changes;
+    if (!this->append_to_cache(part, node, number)) ++part.changes;
     return true;
   }
 };

@@ -83,11 +83,12 @@ class Nodes {
     alignas(64) Atomic<std::uint32_t> leaves[kFanout];
   };
   struct Cache {
-    std::uint32_t count;
-    std::uint32_t* nodes;       // where to start for words[i]
-    std::uint64_t* words;       // max of the group's last node when the cache was built
-    Separator<P>** separators;  // byte strings only
+    Atomic<std::uint32_t> count{0};
+    Atomic<std::uint64_t>* words;       // max of the group's last node when it was copied
+    Atomic<Separator<P>*>* separators;  // byte strings only
+    Atomic<std::uint32_t>* nodes;       // where to start for words[i]
     std::uint64_t bytes;
+    std::uint32_t capacity;
   };
   struct alignas(64) Part {
     Atomic<Shortcut<P>*> shortcut{nullptr};  // null: the nodes are searched
@@ -102,6 +103,19 @@ class Nodes {
     std::uint32_t changes = 0;     // nodes added since the cache was built
     std::uint32_t empty = 0;
     bool unlisted = false;  // a split found no node: keys may lie above the bounds of their leaves
+    // The next shortcut and the next cache, which splits and unlinks build in steps; or null.
+    struct {
+      Shortcut<P>* table = nullptr;
+      std::uint32_t leaf = 0;    // the next one; kNoLeaf: all are named
+      std::uint64_t before = 0;  // the words up to this one are done
+    } filling;
+    struct {
+      Cache* cache = nullptr;
+      std::uint32_t stride = 1;
+      std::uint32_t copied = 0;    // nodes
+      std::uint32_t previous = 0;  // the last of them; 0: none
+      std::uint32_t removed = 0;   // empty nodes that were taken out of the list, by `max`
+    } copying;
   };
 
   const Part& part_of(const Probe& probe) const {

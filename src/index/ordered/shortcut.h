@@ -15,38 +15,40 @@
 //       thread is pinned.
 // ORDERING  Intervals are stored release and loaded acquire. A table is replaced as a whole through
 //   epochs.
-// PROGRESS  Lookups are wait-free; changes hold the partition's latch. A split or an unlink visits
-//   the intervals that the leaf covers: O(1) if keys are even, O(intervals) if an unlinked run of
-//   leaves has left a leaf with a long range. When these visits exceed kVisits times the number of
-//   intervals, the table has cost more than it saves: spent().
+// PROGRESS  Lookups are wait-free; changes hold the partition's latch. A table is filled in steps,
+//   while another one is in use. A split visits the intervals that the new leaf covers: O(1) if
+//   keys are even, many if there is a gap between keys. When these visits exceed kVisits times the
+//   number of intervals, or kMostVisits at once, the table has cost more than it saves: spent().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 #include <utility>
 
 #include "index/ordered/probe.h"
+#include "util/arena.h"
 
 namespace perdure::ordered {
 
 template <Platform P>
 class Shortcut {
  public:
-  // Makes a table for `leaves` leaves. All but the leaf `first` begin in [low, high]. Returns null
-  // if DRAM is short.
-  static Shortcut* make(std::uint64_t low, std::uint64_t high, std::uint32_t leaves,
-                        std::uint32_t first) noexcept {
+  // Makes a table for `leaves` leaves; all but the first begin in [low, high]. Its intervals name
+  // no leaf yet. O(1), since the memory is zero. Returns null if DRAM is short.
+  static Shortcut* make(std::uint64_t low, std::uint64_t high, std::uint32_t leaves) noexcept {
+    static_assert(kNoLeaf == 0);
     std::uint32_t shift = 0;
     while ((high - low) >> shift >= std::uint64_t{kPerLeaf} * leaves) ++shift;
     const auto count = static_cast<std::uint32_t>(((high - low) >> shift) + 1);
-    void* memory = std::aligned_alloc(kLine, bytes_for(count));
+    void* memory = nullptr;
+    Dram owner = reserve_dram(bytes_for(count), memory, false);  // decision 0008: no huge pages
     if (memory == nullptr) return nullptr;
-    auto* shortcut = new (memory) Shortcut(low, shift, count);
-    for (std::uint32_t i = 0; i < count; ++i) new (shortcut->intervals() + i) Interval(first);
-    return shortcut;
+    return new (memory) Shortcut(std::move(owner), low, shift, count);
   }
-  static void free(Shortcut* shortcut) noexcept { std::free(static_cast<void*>(shortcut)); }
+  static void free(Shortcut* shortcut) noexcept {
+    if (shortcut != nullptr) const Dram memory = std::move(shortcut->memory_);
+  }
 
   // Returns the leaf to try first, or kNoLeaf.
   [[gnu::always_inline]] std::uint32_t leaf_of(std::uint64_t word) const noexcept {
@@ -58,13 +60,24 @@ class Shortcut {
     __builtin_prefetch(intervals() + (i < count_ ? i : 0));  // words outside have no interval
   }
 
-  // Called for every other leaf, in order, while the table is made. `leaf` holds the words above
-  // `before` up to `bound`.
-  void fill(std::uint32_t leaf, std::uint64_t before, std::uint64_t bound) noexcept {
-    PERDURE_ASSERT(P, "ordered.S1", before <= bound);
-    const auto [first, last] = begun_in(before, bound);
-    if (first > last) return clear(last);
-    for (std::uint64_t i = first; i <= last && i < count_; ++i) set(i, leaf);
+  // Called for every leaf, in order, while the table is made. `leaf` holds the words above `before`
+  // up to `bound`; the first one also those before. Sets `most` intervals at most. Returns whether
+  // the leaf is done; else it must be called again for it, or for the leaf that took its range.
+  bool fill(std::uint32_t leaf, bool first_leaf, std::uint64_t before, std::uint64_t bound,
+            std::uint32_t most) noexcept {
+    PERDURE_ASSERT(P, "ordered.S1", first_leaf || before <= bound);
+    auto [first, last] = begun_in(before, bound);
+    if (first_leaf) first = 0;
+    if (first > last) {
+      clear(last);
+      return true;
+    }
+    const std::uint64_t end = std::min(last + 1, std::uint64_t{count_});
+    for (filled_ = std::max(filled_, std::min(first, end)); filled_ < end; ++filled_) {
+      if (most-- == 0) return false;
+      set(filled_, leaf);
+    }
+    return true;
   }
   // `old` held the words above `before` and keeps those up to `middle`; `fresh` holds those above
   // `middle` up to `bound`.
@@ -75,40 +88,35 @@ class Shortcut {
     if (kept > kept_last) clear(kept_last);
     const auto [first, last] = begun_in(middle, bound);
     if (first > last) clear(last);
-    for (std::uint64_t i = first; i <= last && i < count_; ++i, ++visits_) {
-      if (get(i) == old) set(i, fresh);
-    }
+    visit(first, last, old, fresh);
   }
-  // Every interval that names `leaf`, which holds the words from `low` to `bound`, then names
-  // `heir` (ordered.S2).
-  void replace(std::uint32_t leaf, std::uint64_t low, std::uint64_t bound,
-               std::uint32_t heir) noexcept {
+  // No interval names `leaf` any more, which held the words from `low` to `bound` (ordered.S2). Its
+  // range may have become long by unlinks on its left, whose intervals name none. So the intervals
+  // that name it are the last ones of its range, perhaps without the very last.
+  void forget(std::uint32_t leaf, std::uint64_t low, std::uint64_t bound) noexcept {
     if (bound < low_) return;
     const std::uint64_t first = low < low_ ? 0 : (low - low_) >> shift_;
-    const std::uint64_t last = (bound - low_) >> shift_;
-    for (std::uint64_t i = first; i <= last && i < count_; ++i, ++visits_) {
-      if (get(i) == leaf) set(i, heir);
-    }
-    PERDURE_ASSERT(P, "ordered.S2", !names(first - 1, leaf) && !names(last + 1, leaf));
+    std::uint64_t end = std::min(((bound - low_) >> shift_) + 1, filled_);
+    if (end > first && get(end - 1) != leaf) --end;
+    for (; end > first && get(end - 1) == leaf; --end, ++visits_) set(end - 1, kNoLeaf);
+    PERDURE_ASSERT(P, "ordered.S2", !names(leaf, first, (bound - low_) >> shift_));
   }
+  // Then some intervals may name a leaf that they should not, and the table must go.
   bool spent() const noexcept { return visits_ > std::uint64_t{kVisits} * count_; }
 
   // True if at least half of the intervals name a leaf. Otherwise the table costs more than it
   // saves.
-  bool useful() const noexcept {
-    std::uint32_t named = 0;
-    for (std::uint32_t i = 0; i < count_; ++i) named += get(i) != kNoLeaf ? 1 : 0;
-    return named >= count_ / 2;
-  }
+  bool useful() const noexcept { return named_ >= count_ / 2; }
   std::uint64_t bytes() const noexcept { return bytes_for(count_); }
 
  private:
   using Interval = typename P::template Atomic<std::uint32_t>;
   static constexpr std::uint32_t kPerLeaf = 8;
   static constexpr std::uint32_t kVisits = 4;
+  static constexpr std::uint64_t kMostVisits = 1024;  // in one call
 
-  Shortcut(std::uint64_t low, std::uint32_t shift, std::uint32_t count) noexcept
-      : low_(low), shift_(shift), count_(count) {}
+  Shortcut(Dram memory, std::uint64_t low, std::uint32_t shift, std::uint32_t count) noexcept
+      : memory_(std::move(memory)), low_(low), shift_(shift), count_(count) {}
 
   static std::uint64_t bytes_for(std::uint32_t count) noexcept {
     const std::uint64_t bytes = sizeof(Shortcut) + count * sizeof(Interval);
@@ -117,12 +125,28 @@ class Shortcut {
   std::uint32_t get(std::uint64_t i) const noexcept {
     return intervals()[i].load(std::memory_order_relaxed);
   }
-  // For assertions. An index behind the last interval names no leaf.
-  bool names(std::uint64_t i, std::uint32_t leaf) const noexcept {
-    return i < count_ && get(i) == leaf;
+  // For assertions. Whether an interval from `first` to `last`, or beside them, names the leaf.
+  bool names(std::uint32_t leaf, std::uint64_t first, std::uint64_t last) const noexcept {
+    for (std::uint64_t i = first == 0 ? 0 : first - 1; i <= last + 1 && i < count_; ++i) {
+      if (get(i) == leaf) return true;
+    }
+    return false;
   }
   void set(std::uint64_t i, std::uint32_t leaf) noexcept {
+    named_ += (leaf != kNoLeaf ? 1U : 0U) - (get(i) != kNoLeaf ? 1U : 0U);
     intervals()[i].store(leaf, std::memory_order_release);
+  }
+  // Of these intervals, those that name `before` then name `after`.
+  void visit(std::uint64_t first, std::uint64_t last, std::uint32_t before,
+             std::uint32_t after) noexcept {
+    const std::uint64_t end = std::min(last + 1, std::uint64_t{count_});
+    if (first < end && end - first > kMostVisits) {
+      visits_ = ~std::uint64_t{0};  // spent
+      return;
+    }
+    for (std::uint64_t i = first; i < end; ++i, ++visits_) {
+      if (get(i) == before) set(i, after);
+    }
   }
   // Interval i contains a whole leaf, in which no interval begins.
   void clear(std::uint64_t i) noexcept {
@@ -138,12 +162,14 @@ class Shortcut {
   Interval* intervals() noexcept { return reinterpret_cast<Interval*>(this + 1); }
   const Interval* intervals() const noexcept { return reinterpret_cast<const Interval*>(this + 1); }
 
+  Dram memory_;  // this and the intervals
   std::uint64_t low_;
   std::uint32_t shift_;
   std::uint32_t count_;
-  // Visits of intervals by splits and unlinks; guarded by the partition's latch. Lookups read the
-  // fields above and the intervals behind.
-  alignas(kOwnLine) std::uint64_t visits_ = 0;
+  // Guarded by the partition's latch. Lookups read the fields above and the intervals behind.
+  alignas(kOwnLine) std::uint64_t visits_ = 0;  // of intervals, by splits and unlinks
+  std::uint64_t filled_ = 0;                    // the next interval that fill() sets
+  std::uint32_t named_ = 0;                     // intervals that name a leaf
 };
 
 }  // namespace perdure::ordered
