@@ -121,6 +121,13 @@ class Index {
   // absent. Views in the value end with the callback. `visit` must not call a mutating function of
   // the same pool.
   virtual Expected<bool> read(const Key& key, FunctionRef<void(const Value&)> visit) = 0;
+  // The same of a map of integers and words, without a callback: copies the word of the value.
+  // Failed: read() says why.
+  enum class Got : std::uint8_t { absent, present, failed };
+  virtual Got get_word(std::uint64_t key, std::uint64_t& value) {
+    auto found = read({.word = key}, [&](const Value& visited) { value = visited.word; });
+    return !found ? Got::failed : *found ? Got::present : Got::absent;
+  }
   // Looks up all keys, with their cache misses overlapped. Calls visit(i, value) for each keys[i]
   // that is present, and returns how many are present.
   virtual Expected<std::uint64_t> read_many(std::span<const Key> keys,

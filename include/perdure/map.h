@@ -165,6 +165,12 @@ class Map {
 
   // Returns a copy of the value, or nothing if the key is absent.
   Expected<std::optional<Owned<V>>> get(const K& key) {
+    if constexpr (IntegerKey<K> && WordValue<V>) {
+      detail::Value value;
+      const auto got = index_->get_word(detail::to_key(key).word, value.word);
+      if (got == detail::Index::Got::present) return detail::from_value<V>(value);
+      if (got == detail::Index::Got::absent) return std::nullopt;
+    }
     return detail::owned_copy<V>(
         [&](auto visit) { return index_->read(detail::to_key(key), visit); });
   }

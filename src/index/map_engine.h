@@ -101,6 +101,16 @@ class MapEngine : public Interface, public EngineInstance {
     if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
     return engine().find(key, visit);
   }
+  // The callback is known here, so the lookup is compiled with it.
+  detail::Index::Got get_word(std::uint64_t key, std::uint64_t& value) final {
+    EpochGuard<P> guard(context_.epochs);
+    if (!guard.ok() || context_.platform.poisoned()) [[unlikely]]
+      return detail::Index::Got::failed;
+    const auto visit = [&](const detail::Value& visited) { value = visited.word; };
+    auto found = engine().find({.word = key}, visit);
+    if (!found) return detail::Index::Got::failed;
+    return *found ? detail::Index::Got::present : detail::Index::Got::absent;
+  }
   Expected<std::uint64_t> read_many(
       Keys keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) final {
     EpochGuard<P> guard(context_.epochs);
