@@ -1,8 +1,8 @@
 // Caches: what leads to an inner node or past all of them: the index cache and the shortcut of each
 // partition. Responsible for the retirement of empty nodes (ordered.N4).
 //
-// When one of them is due to be built again, splits and unlinks build the next one in steps, which
-// take a constant time, while lookups use the old one.
+// Splits and unlinks build the next cache and the next shortcut in steps of constant size, while
+// lookups use the old ones.
 #pragma once
 
 #include <algorithm>

@@ -22,9 +22,9 @@
 // ORDERING  keys and leaf numbers: stored release, loaded acquire. A reader that sees a shifted
 //   key also sees the shifted leaf numbers. cache: release / acquire.
 // RECLAMATION  caches and empty nodes through epochs.
-// PROGRESS  lookups are lock-free; changes take the partition's latch. A change takes a constant
-//   number of steps, apart from the walk of ordered.N2: the next cache and the next shortcut are
-//   built in steps (caches.h).
+// PROGRESS  lookups are lock-free; changes take the partition's latch. The next cache and the next
+//   shortcut are built in steps (caches.h). So a change takes a constant number of steps, apart
+//   from the walk of ordered.N2; or if a node could not be made and a leaf is in no list.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
       Base::bound_of, Base::find_node, Base::kGroup, Base::kGroups, Base::leaves_, Base::nodes_,
       Base::part_of, Base::partitions_, Base::position_of, Base::refresh_guide, Base::set_key,
       Base::take_node;
-  using typename Base::Cache, typename Base::Desc, typename Base::Node, typename Base::Part;
+  using typename Base::Desc, typename Base::Node, typename Base::Part;
 
  public:
   using Base::Base;

@@ -114,7 +114,7 @@ class Nodes {
       std::uint32_t stride = 1;
       std::uint32_t copied = 0;    // nodes
       std::uint32_t previous = 0;  // the last of them; 0: none
-      std::uint32_t removed = 0;   // empty nodes that were taken out of the list, by `max`
+      std::uint32_t removed = 0;   // empty nodes out of the list, chained by `max`
     } copying;
   };
 

@@ -141,7 +141,7 @@ class Shortcut {
              std::uint32_t after) noexcept {
     const std::uint64_t end = std::min(last + 1, std::uint64_t{count_});
     if (first < end && end - first > kMostVisits) {
-      visits_ = ~std::uint64_t{0};  // spent
+      visits_ = std::uint64_t{kVisits} * count_ + 1;  // spent
       return;
     }
     for (std::uint64_t i = first; i < end; ++i, ++visits_) {
