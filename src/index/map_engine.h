@@ -103,6 +103,7 @@ class MapEngine : public Interface, public EngineInstance {
   }
   // The callback is known here, so the lookup is compiled with it.
   detail::Index::Got get_word(std::uint64_t key, std::uint64_t& value) final {
+    if constexpr (Codec::kBytes) return detail::Index::Got::failed;  // its keys are no integers
     EpochGuard<P> guard(context_.epochs);
     if (!guard.ok() || context_.platform.poisoned()) [[unlikely]]
       return detail::Index::Got::failed;
