@@ -1,4 +1,4 @@
-// Lines: the names of lines, and the table that says which of them are content.
+// Lines: the names of lines, and the table of those that are content.
 //
 // CONTENT  Two threads that change different keys of a large map seldom meet in a line of content:
 //   entries, buckets, leaves, items, their descriptors with the stripes that lie in them. A line
