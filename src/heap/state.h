@@ -79,7 +79,7 @@ class State {
   // For tests: another host than that of attach().
   void set_host(HeapHost& host) { host_ = &host; }
 
-  bool contains(std::uint64_t offset, std::size_t n) const {
+  [[gnu::always_inline]] bool contains(std::uint64_t offset, std::size_t n) const {
     const std::uint64_t end = data_end();
     return offset >= geometry_.data_offset && offset < end && n <= end - offset;
   }

@@ -9,7 +9,7 @@
 
 namespace perdure::testing {
 
-using TallGeometry = skiplist::Geometry<8, 1, 4, 2, 4>;
+using TallGeometry = skiplist::Geometry<8, 1, 4, 2, 4, 4>;
 
 // The lowest three bits of a key say how high its node is, less one.
 struct TallCodec : skiplist::IntegerCodec {

@@ -137,7 +137,7 @@ struct SkiplistUnderTest {
     using Map =
         skiplist::Skiplist<LossyPlatform,
                            std::conditional_t<Bytes, skiplist::BytesCodec, skiplist::IntegerCodec>,
-                           Kind, skiplist::Geometry<8, 1, 64, 16, 32>>;
+                           Kind, skiplist::Geometry<8, 1, 64, 16, 32, 16>>;
     template <bool Bytes>
     static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
                                           const MapKinds& kinds) {

@@ -101,6 +101,24 @@ TYPED_TEST(SkiplistRaces, NoReaderWaitsForAWriter) {
   }
 }
 
+// A writer waits for changes of its neighbours, and by chance for one that shares a stripe with it:
+// there are four. Wherever the other one stands, some writers go on.
+TYPED_TEST(SkiplistRaces, NotEveryWriterWaitsForAnother) {
+  constexpr std::uint32_t kOfThePool = 2;  // steps at which a change holds a latch of the pool
+  for (const Op& first : {update(30, 2), insert(35, 1), erase(30)}) {
+    std::uint32_t free = 0;
+    for (const Op& second : {update(10, 3), update(60, 3), insert(65, 3), erase(60), erase(10)}) {
+      const std::string part = describe(first) + " " + describe(second);
+      Interleaver interleaver(this->words(), this->options(part, tens(6), {{first}, {second}}));
+      const auto report = interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
+      expect_clean(report);
+      EXPECT_GT(report.schedules, 10U) << part;
+      free += report.blocked <= kOfThePool ? 1 : 0;
+    }
+    EXPECT_GT(free, 0U) << describe(first);
+  }
+}
+
 // K3: the writer has walked; what it came by is erased, and what was erased is used again, before
 // it has the latch. Keys of every height, before and behind it.
 TYPED_TEST(SkiplistRaces, K3_APathOfThePast) {

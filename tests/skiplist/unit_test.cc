@@ -762,8 +762,8 @@ TEST_F(SkiplistFingers, KeysThatShareAWordHaveNone) {
   for (const std::uint64_t span : {0, 1, 100}) {
     fingers_.grow(1'000, 7, 7 + span);
     EXPECT_FALSE(fingers_.any());
-    EXPECT_FALSE(fingers_.wanted(1'999));
-    EXPECT_TRUE(fingers_.wanted(2'000));
+    EXPECT_FALSE(fingers_.outgrown(1'999));
+    EXPECT_TRUE(fingers_.outgrown(2'000));
   }
   fingers_.grow(2'000, 7, 7 + 100'000);
   EXPECT_TRUE(fingers_.any());
@@ -771,7 +771,7 @@ TEST_F(SkiplistFingers, KeysThatShareAWordHaveNone) {
   EXPECT_EQ(nearest(51), 96U);
 }
 
-// A reader may use an outgrown table until the epochs have passed. The holder of the latch retires
+// A reader may use an outgrown table until the epochs have passed. The thread that copies retires
 // nothing.
 TEST_F(SkiplistFingers, AnOutgrownTableIsReturned) {
   fingers_.grow(64, 0, 6'400);
@@ -779,7 +779,10 @@ TEST_F(SkiplistFingers, AnOutgrownTableIsReturned) {
   const std::uint64_t bytes = fingers_.bytes();
   fingers_.grow(128, 0, 6'400);
   Fingers::Outgrown outgrown = nullptr;
-  while (outgrown == nullptr) outgrown = fingers_.copy_some([](std::uint64_t) { return 10; });
+  while (outgrown == nullptr) {
+    outgrown = fingers_.copy_some([](std::uint64_t) { return 10; },
+                                  [](std::uint64_t, auto&& copy) { copy(); });
+  }
   EXPECT_EQ(nearest(11), 32U);
   EXPECT_GT(fingers_.bytes(), bytes);
   EXPECT_EQ(epochs_.limbo_count(), 0U);
@@ -790,6 +793,32 @@ TEST_F(SkiplistFingers, AnOutgrownTableIsReturned) {
   EXPECT_EQ(epochs_.limbo_count(), 1U);
   fingers_.retire(nullptr);
   EXPECT_EQ(epochs_.limbo_count(), 1U);
+}
+
+// A name that goes while it is copied, and one whose node's stripe is held, are not in the next
+// table.
+TEST_F(SkiplistFingers, ANameThatGoesIsNotCopied) {
+  for (const bool held : {false, true}) {
+    Fingers fingers(epochs_);
+    fingers.grow(64, 0, 6'400);
+    fingers.name(10, 32);
+    fingers.grow(128, 0, 6'400);
+    ASSERT_TRUE(fingers.growing());
+    Fingers::Outgrown outgrown = nullptr;
+    while (outgrown == nullptr) {
+      outgrown = fingers.copy_some([](std::uint64_t) { return 10; },
+                                   [&](std::uint64_t, auto&& copy) {
+                                     if (held) return;
+                                     fingers.unname(10, 32);
+                                     copy();
+                                   });
+    }
+    EXPECT_FALSE(fingers.names(10, 32));
+    fingers.name(10, 64);
+    EXPECT_TRUE(fingers.names(10, 64));
+    const EpochGuard<RealPlatform> guard(epochs_);
+    fingers.retire(outgrown);
+  }
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ class Check : public Recovery<T> {
     out.engine = Kind::kEngine;
     std::uint64_t bytes = 0;
     if (marked_.load(std::memory_order_acquire)) {  // before the counters that it makes whole
-      out.entries = entries_.load(std::memory_order_relaxed);
-      bytes = this->bytes_.load(std::memory_order_relaxed);
+      const auto added = this->tally_.sums();
+      out.entries = entries_.load(std::memory_order_relaxed) + added.entries;
+      bytes = this->bytes_.load(std::memory_order_relaxed) + added.bytes;
     } else {
       const Node* at = head();
       for (std::uint64_t link = load_link(at, 0); link != 0; link = load_link(at, 0)) {
@@ -37,7 +38,7 @@ class Check : public Recovery<T> {
     out.leaves = 0;
     out.inner_nodes = 0;
     out.pm_bytes = bytes + context_.heap.block_bytes(root_offset_);
-    out.dram_bytes = sizeof(*this) + this->fingers_.bytes();
+    out.dram_bytes = sizeof(*this) + this->stripes_.dram_bytes() + this->fingers_.bytes();
   }
 
   void check(const CheckOptions& options, Findings& report) override {
@@ -68,11 +69,11 @@ class Check : public Recovery<T> {
         add_violation(report, Kind::kBlock, root_offset_, "has a link above its levels");
       }
     }
-    if (marked_.load(std::memory_order_acquire) && report.entries - before != entries_.load()) {
+    if (marked_.load(std::memory_order_acquire) && report.entries - before != this->entries()) {
       add_violation(report, Kind::kBlock, root_offset_, "the number of entries is wrong");
     }
     check_sum(sum, report);
-    if (this->in_flight_.any() != nullptr) {
+    if (this->stripes_.any_in_flight()) {
       add_violation(report, "skiplist.I7", Kind::kBlock, root_offset_, "a word is in flight");
     }
   }
@@ -195,9 +196,11 @@ class Check : public Recovery<T> {
   // The sum that close() would write into the root is that of the nodes in the list.
   [[gnu::noinline]] void check_sum(std::uint64_t sum, Findings& report) {
     const LatchGuard latch(this->latch_);
-    const bool whole = !this->marked() || sum == this->sum_;
+    const std::uint64_t added = this->tally_.sums().nodes;
+    const std::uint64_t changed = this->changed_ + added;
+    const bool whole = !this->marked() || sum == this->sum_ + added;
     const bool closed =
-        !this->trusted_ || sum == context_.platform.load(this->root_->nodes_sum) + this->changed_;
+        !this->trusted_ || sum == context_.platform.load(this->root_->nodes_sum) + changed;
     if (!matches<P>(whole && closed, kSite<Kind, "nodes.sum">)) {
       add_violation(report, "skiplist.I9", Kind::kBlock, root_offset_,
                     "the sum of the nodes is wrong: entries are lost");

@@ -10,16 +10,18 @@
 //   head. Keys outside the span for which the intervals were cut have no finger.
 // INVARIANTS (DRAM)
 //   skiplist.F1  A thread that finds a node here is pinned, and the node was in level 0 at a moment
-//       of its guard. The holder of the map's latch names a node while it is in level 0, and
-//       unnames it before it stores the unlink.
+//       of its guard. The holder of the node's stripe names it, or copies its name, while it is in
+//       level 0, and unnames it before it stores the unlink.
 //   skiplist.F2  A node is named in the interval of its own word, or nowhere.
 //   skiplist.F3  A finger is a hint, as any other place in the list: the lookup compares the node's
 //         key with its own.
-// ORDERING  intervals and table: stored release, loaded acquire.
-// GROWTH  A map that has outgrown its table begins another one. Every change of the map copies some
-//   intervals into it; then the new table replaces the old one. No thread waits for the copies. The
-//   latch is held while DRAM for a table is allocated.
-// RECLAMATION  Tables go through epochs. The caller retires them after it has released the latch.
+// ORDERING  intervals and tables: stored release, loaded acquire. publish() stores now_, then
+//   next_; a change of a name loads next_, then now_. So it misses no table that has the name: a
+//   later table gets names only of nodes whose stripes are free, and this one's is held.
+// GROWTH  A map that has outgrown its table begins another one. Changes of the map copy some
+//   intervals into it; then the new table replaces the old one. One thread at a time does so, and
+//   no thread waits for it. A node whose stripe is held is not copied.
+// RECLAMATION  Tables go through epochs. The caller of retire() holds no stripe.
 // PROGRESS  lookups are wait-free, changes O(1).
 #pragma once
 
@@ -47,7 +49,7 @@ class Fingers {
   // No thread uses the fingers any more.
   ~Fingers() {
     delete now_.load(std::memory_order_relaxed);
-    delete next_;
+    delete next_.load(std::memory_order_relaxed);
   }
 
   // --- for pinned threads ---
@@ -80,46 +82,41 @@ class Fingers {
     return i < table->count && table->place(i) == 0;
   }
   bool any() const { return now_.load(std::memory_order_acquire) != nullptr; }
-  // Whether a map of so many entries has a table or should try to make one.
-  bool wanted(std::uint64_t entries) const {
-    return any() || entries >= wanted_at_.load(std::memory_order_relaxed);
-  }
+  bool growing() const { return next_.load(std::memory_order_acquire) != nullptr; }
+  // The number of entries from which on a map needs a new table.
+  std::uint64_t wanted_at() const { return wanted_at_.load(std::memory_order_relaxed); }
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Takes what copy_some() has returned, or null. The caller is pinned. It holds no latch, because
-  // this may finish what other threads have retired.
+  // Takes what tend() has returned, or null. The caller holds no stripe, because this may finish
+  // what other threads have retired.
   void retire(Outgrown old) {
     if (old == nullptr) return;
     bytes_.fetch_sub(old->bytes(), std::memory_order_relaxed);
     epochs_.retire(kReclaimer, nullptr, reinterpret_cast<std::uint64_t>(old));
   }
 
-  // --- for the holder of the map's latch ---
+  // --- for a pinned holder of the node's stripe ---
   // The node is in level 0.
   void name(std::uint64_t word, std::uint64_t place) {
     if (place / kUnit > ~std::uint32_t{0}) return;  // too far behind for an interval
-    for (Table* table : {now_.load(std::memory_order_relaxed), next_}) {
-      if (table != nullptr) table->set(table->interval_of(word), place);
-    }
+    for_tables([&](Table& table) { table.set(table.interval_of(word), place); });
   }
   // Before the unlink from level 0 is stored.
   void unname(std::uint64_t word, std::uint64_t place) {
-    for (Table* table : {now_.load(std::memory_order_relaxed), next_}) {
-      if (table == nullptr) continue;
-      const std::uint64_t i = table->interval_of(word);
-      if (table->place(i) == place) table->set(i, 0);
-    }
+    for_tables([&](Table& table) { table.unset(table.interval_of(word), place); });
   }
   // For assertions: whether a node with this word is named in its interval.
   bool names(std::uint64_t word, std::uint64_t place) const {
-    for (const Table* table : {now_.load(std::memory_order_relaxed), next_}) {
-      if (table != nullptr && table->place(table->interval_of(word)) == place) return true;
-    }
-    return false;
+    bool named = false;
+    for_tables(
+        [&](Table& table) { named = named || table.place(table.interval_of(word)) == place; });
+    return named;
   }
+
+  // --- for the one thread that has begun the upkeep ---
+  bool try_begin() { return growth_.try_lock(); }
+  void end() { growth_.unlock(); }
   // Whether a map of so many entries needs a new table, and none has been begun.
-  bool outgrown(std::uint64_t entries) const {
-    return next_ == nullptr && entries >= wanted_at_.load(std::memory_order_relaxed);
-  }
+  bool outgrown(std::uint64_t entries) const { return !growing() && entries >= wanted_at(); }
   // Begins a table for keys from `low` to `high`. If DRAM is short, or if most keys share a word
   // with another key, the map keeps the table that it has, or none.
   void grow(std::uint64_t entries, std::uint64_t low, std::uint64_t high) {
@@ -130,23 +127,29 @@ class Fingers {
     std::unique_ptr<Table> table(new (std::nothrow) Table{low, shift, ((high - low) >> shift) + 1});
     if (table == nullptr || !table->units.reserve(table->count).ok()) return;
     bytes_.fetch_add(table->bytes(), std::memory_order_relaxed);
-    next_ = table.release();
+    next_.store(table.release(), std::memory_order_release);
     copied_ = 0;
     if (!any()) (void)publish();
   }
   // Copies some intervals of the outgrown table. Returns that table, for retire(), once all are
-  // copied. `word_at` returns the key word of a node. `verified`: neither damage nor another
-  // process changes the words meanwhile.
-  template <class F>
-  [[nodiscard]] Outgrown copy_some(F&& word_at, [[maybe_unused]] bool verified = true) {
-    if (next_ == nullptr) return nullptr;
-    const Table& from = *now_.load(std::memory_order_relaxed);
+  // copied. `word_at` returns the key word of a node. `with_stripe` calls a function with the
+  // stripe of a node held, or does not call it if another thread holds it. `verified`: neither
+  // damage nor another process changes the words meanwhile.
+  template <class F, class G>
+  [[nodiscard]] Outgrown copy_some(F&& word_at, G&& with_stripe,
+                                   [[maybe_unused]] bool verified = true) {
+    if (!growing()) return nullptr;
+    const Table& from = *now_.load(std::memory_order_acquire);
+    Table& to = *next_.load(std::memory_order_acquire);
     for (std::uint32_t n = 0; n < kCopies && copied_ < from.count; ++n, ++copied_) {
-      if (const std::uint64_t place = from.place(copied_); place != 0) {
+      const std::uint64_t place = from.place(copied_);
+      if (place == 0) continue;
+      with_stripe(place, [&] {
+        if (from.place(copied_) != place) return;  // unnamed meanwhile
         PERDURE_ASSERT(P, "skiplist.F2", !verified || from.interval_of(word_at(place)) == copied_);
-        const std::uint64_t i = next_->interval_of(word_at(place));
-        if (next_->place(i) == 0) next_->set(i, place);
-      }
+        const std::uint64_t i = to.interval_of(word_at(place));
+        if (to.place(i) == 0) to.set(i, place);
+      });
     }
     return copied_ == from.count ? publish() : nullptr;
   }
@@ -176,13 +179,26 @@ class Fingers {
         units[i].store(static_cast<std::uint32_t>(place / kUnit), std::memory_order_release);
       }
     }
+    // Another thread may name another node here at any time.
+    void unset(std::uint64_t i, std::uint64_t place) {
+      if (this->place(i) != place) return;
+      auto unit = static_cast<std::uint32_t>(place / kUnit);
+      units[i].compare_exchange_strong(unit, 0, std::memory_order_acq_rel);
+    }
     std::uint64_t bytes() const { return sizeof(*this) + count * sizeof(units[0]); }
   };
 
+  template <class F>
+  void for_tables(F&& change) const {
+    Table* next = next_.load(std::memory_order_acquire);
+    Table* now = now_.load(std::memory_order_acquire);
+    if (now != nullptr) change(*now);
+    if (next != nullptr && next != now) change(*next);
+  }
   Table* publish() {
     Table* old = now_.load(std::memory_order_relaxed);
-    now_.store(next_, std::memory_order_release);
-    next_ = nullptr;
+    now_.store(next_.load(std::memory_order_relaxed), std::memory_order_release);
+    next_.store(nullptr, std::memory_order_release);
     return old;
   }
   static void finish(void*, std::uint64_t table) { delete reinterpret_cast<Table*>(table); }
@@ -191,10 +207,10 @@ class Fingers {
   EpochDomain<P>& epochs_;
   typename P::template Atomic<Table*> now_{nullptr};
   typename P::template Atomic<std::uint64_t> bytes_{0};
-  typename P::template Atomic<std::uint64_t> wanted_at_{0};  // entries; changed under the latch
-  // Under the map's latch:
-  Table* next_ = nullptr;     // what now_ is being copied to
-  std::uint64_t copied_ = 0;  // intervals of now_
+  typename P::template Atomic<std::uint64_t> wanted_at_{0};
+  typename P::template Atomic<Table*> next_{nullptr};  // what now_ is being copied to
+  alignas(kOwnLine) typename P::Latch growth_;
+  std::uint64_t copied_ = 0;  // intervals of now_; under growth_
 };
 
 }  // namespace perdure::skiplist

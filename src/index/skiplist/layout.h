@@ -7,9 +7,10 @@
 namespace perdure::skiplist {
 
 // On media: the greatest number of levels of a map. Not on media: one node in 2^Shift of a level is
-// in the next one, too; the parts of a walk, in nodes. Tests and the simulator use tiny geometries.
+// in the next one, too; the parts of a walk, in nodes; the number of stripes. Tests and the
+// simulator use tiny geometries.
 template <std::uint32_t MaxHeight, std::uint32_t Shift, std::uint32_t WalkNodes,
-          std::uint32_t LatchNodes, std::uint64_t FingersFrom>
+          std::uint32_t LatchNodes, std::uint64_t FingersFrom, std::uint32_t Stripes>
 struct Geometry {
   static_assert(MaxHeight <= 31);
   static constexpr std::uint32_t kMaxHeight = MaxHeight;
@@ -17,9 +18,11 @@ struct Geometry {
   static constexpr std::uint32_t kWalkNodes = WalkNodes;      // that two threads of a rebuild share
   static constexpr std::uint32_t kLatchNodes = LatchNodes;    // marked under one hold of the latch
   static constexpr std::uint64_t kFingersFrom = FingersFrom;  // entries: smaller maps have none
+  static constexpr std::uint32_t kStripes = Stripes;
+  static constexpr std::uint32_t kTallies = Stripes < 128 ? Stripes : 128;  // lines of counters
 };
-using DefaultGeometry = Geometry<24, 1, 1U << 16, 64, 1U << 10>;
-using TinyGeometry = Geometry<4, 1, 4, 2, 4>;
+using DefaultGeometry = Geometry<24, 1, 1U << 16, 64, 1U << 10, 512>;
+using TinyGeometry = Geometry<4, 1, 4, 2, 4, 4>;
 
 namespace layout {
 

@@ -14,8 +14,8 @@ class Lookup : public Search<T> {
   using Base = Search<T>;
 
  protected:
-  using Base::Base, Base::advance, Base::context_, Base::deliver, Base::fingers_, Base::in_flight_,
-      Base::kGroup, Base::latch_, Base::missing, Base::offset_of, Base::persist, Base::value_checks;
+  using Base::Base, Base::advance, Base::context_, Base::deliver, Base::fingers_, Base::kGroup,
+      Base::missing, Base::offset_of, Base::persist, Base::stripes_, Base::value_checks;
   using typename Base::P, typename Base::Codec, typename Base::Keys, typename Base::Kind,
       typename Base::Order, typename Base::Places, typename Base::Reach, typename Base::Visit,
       typename Base::Walk;
@@ -23,12 +23,13 @@ class Lookup : public Search<T> {
   [[gnu::always_inline]] Expected<bool> find(const detail::Key& key, Visit visit) {
     const Probe probe = Codec::probe(key);
     Node* node = nullptr;
-    if (Status s = this->template search<Reach::node>(probe, nullptr, node); !s.ok()) {
+    const Node* rest = nullptr;
+    if (Status s = this->template search<Reach::node>(probe, nullptr, node, &rest); !s.ok()) {
       return fail(std::move(s));
     }
     if (node != nullptr && fingers_.vacant(probe.word)) [[unlikely]]
       this->remember(node);
-    return show(probe, node, visit);
+    return show(node, rest, visit);
   }
 
   struct Group {
@@ -73,12 +74,13 @@ class Lookup : public Search<T> {
   }
   [[gnu::always_inline]] Expected<bool> find_fetched(const Group& group, std::size_t i,
                                                      Visit visit) {
-    return show(group.probes[i], group.walks[i].hit, visit);
+    const Walk& walk = group.walks[i];
+    return show(walk.hit, walk.hit != nullptr ? walk.hit : walk.at, visit);
   }
 
   // As value_of(), for a result. In a pool that was closed cleanly it verifies the value's check
   // until the walk has visited every node. An update stores the two words one after the other. If
-  // its thread has lost its core in between, or if the words are damaged, the latch tells.
+  // its thread has lost its core in between, or if the words are damaged, the node's stripe tells.
   [[gnu::always_inline]] bool checked_value(const Node* node, detail::Value& value) {
     if (Base::kUpperDurable && !this->marked() && this->trusted_ && !value_checks(node))
         [[unlikely]] {
@@ -88,15 +90,17 @@ class Lookup : public Search<T> {
         checks = value_checks(node);
       }
       if (!checks) {
-        const LatchGuard latch(latch_);
+        const LatchGuard latch(stripes_.of(offset_of(node)).latch);
         if (!matches<P>(value_checks(node), kSite<Kind, "value.check">)) return false;
       }
     }
     return this->value_of(node, value);
   }
 
-  // Makes the word that is in flight durable (skiplist.I7). Returns false if the pool is poisoned.
-  [[gnu::always_inline]] bool help(const std::uint64_t* word) {
+  // Makes what a result that rests on this node has seen durable (skiplist.I7). Returns false if
+  // the pool is poisoned.
+  [[gnu::always_inline]] bool help(const Node* rest) {
+    const std::uint64_t* word = stripes_.in_flight(offset_of(rest));
     if (word == nullptr) [[likely]]
       return true;
     return write_back(word);
@@ -107,10 +111,10 @@ class Lookup : public Search<T> {
     return persist(word, sizeof(*word), kSite<Kind, "help.word">);
   }
 
-  [[gnu::always_inline]] Expected<bool> show(const Probe& probe, const Node* node, Visit visit) {
+  [[gnu::always_inline]] Expected<bool> show(const Node* node, const Node* rest, Visit visit) {
     detail::Value value;
     const bool readable = node == nullptr || checked_value(node, value);
-    const bool durable = help(in_flight_.about(probe.word));
+    const bool durable = help(rest);
     if (!durable || context_.platform.poisoned()) [[unlikely]]
       return fail(context_.platform.failure());
     if (node == nullptr) return missing();

@@ -19,6 +19,7 @@ class Recovery : public Plans<T> {
  public:
   Expected<Recovered> recover(bool clean) override {
     if (Status s = read_root(); !s.ok()) return fail(std::move(s));
+    if (Status s = this->stripes_.reserve(); !s.ok()) return fail(std::move(s));
     trusted_ = clean;
     if constexpr (!kUpperDurable) {
       if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
@@ -97,7 +98,8 @@ class Recovery : public Plans<T> {
     }
     P& platform = context_.platform;
     const std::uint64_t before = platform.load(root_->nodes_sum);
-    const std::uint64_t sum = trusted_ ? before + changed_ : sum_;
+    const std::uint64_t added = this->tally_.sums().nodes;
+    const std::uint64_t sum = (trusted_ ? before + changed_ : sum_) + added;
     if (sum != before) {
       platform.store(root_->nodes_sum, sum);
       platform.flush(&root_->nodes_sum, sizeof(sum), kSite<Kind, "close.sum">);

@@ -4,7 +4,8 @@
 // between two batches, the scan searches its place again: the links of the node (skiplist.I8) lead
 // to nodes that were erased behind it, however long ago. Backwards a scan searches, for each batch,
 // a node that lies some entries before the last one, and goes forwards from there. A key that is
-// there throughout lies on every such way.
+// there throughout lies on every such way. The batch rests on the value and on the link of each
+// node that it passes (skiplist.I7).
 #pragma once
 
 #include <algorithm>
@@ -39,9 +40,7 @@ class Scan : public Lookup<T> {
       }
       auto count = range.reverse ? collect_back(bounds, most, entries, end)
                                  : collect(at, bounds, most, entries, end);
-      // skiplist.I7: the batch may hold, or lack, any word that is in flight.
-      const bool durable = this->help(this->in_flight_.any());
-      if (!durable || context_.platform.poisoned()) return fail(context_.platform.failure());
+      if (context_.platform.poisoned()) return fail(context_.platform.failure());
       if (!count) return fail(std::move(count.error()));
       if (*count == 0) break;
       left -= *count;
@@ -60,8 +59,8 @@ class Scan : public Lookup<T> {
   }
 
  protected:
-  using Base::Base, Base::context_, Base::follow, Base::follow_after, Base::head, Base::key_of,
-      Base::load_link, Base::node_at, Base::offset_of, Base::order;
+  using Base::Base, Base::context_, Base::follow, Base::follow_after, Base::head, Base::help,
+      Base::key_of, Base::load_link, Base::node_at, Base::offset_of, Base::order;
   using typename Base::P, typename Base::Codec, typename Base::Order, typename Base::Path,
       typename Base::Reach;
 
@@ -119,6 +118,7 @@ class Scan : public Lookup<T> {
     std::uint32_t count = 0;
     while (count < most) {
       const std::uint64_t link = load_link(at, 0);
+      if (!help(at)) return fail(context_.platform.failure());  // of its value, too
       if (link == 0) break;
       Node* node = follow_after(at, link, 0);
       if (node == nullptr) return fail(damaged_at(link & kOffsetMask));
@@ -133,6 +133,7 @@ class Scan : public Lookup<T> {
       ++count;
     }
     end = count < most;
+    if (!end && !help(at)) return fail(context_.platform.failure());
     return count;
   }
 
@@ -156,6 +157,7 @@ class Scan : public Lookup<T> {
     };
     for (bool low = false;;) {
       const std::uint64_t link = load_link(at, low ? 0 : level);
+      if (low && !help(at)) return fail(context_.platform.failure());
       Order where = Order::after;
       Node* node = nullptr;
       if (link != 0) {
@@ -184,6 +186,7 @@ class Scan : public Lookup<T> {
     for (std::uint32_t i = 0; i < count; ++i) {
       const Node* node = ring[(passed - 1 - i) % most];
       if (!entry_of(node, entries[i])) return fail(damaged_at(offset_of(node)));
+      if (!help(node)) return fail(context_.platform.failure());
     }
     return count;
   }

@@ -1,5 +1,5 @@
 // Search: the way to a key, from the head or from a finger, and the upkeep of the fingers. Together
-// with the latch (skiplist.I5, skiplist.I6) it keeps skiplist.F1.
+// with the stripes (skiplist.I5, skiplist.I6) it keeps skiplist.F1.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ class Search : public Links<T> {
 
  protected:
   using Base::Base, Base::ascends, Base::context_, Base::entries_, Base::erased, Base::fingers_,
-      Base::follow, Base::follow_after, Base::head, Base::latch_, Base::levels, Base::load_link,
-      Base::node_at, Base::offset_of, Base::order, Base::verified;
+      Base::follow, Base::follow_after, Base::head, Base::levels, Base::load_link, Base::node_at,
+      Base::offset_of, Base::order, Base::stripes_, Base::verified;
   using typename Base::P, typename Base::G, typename Base::Order, typename Base::Outgrown;
 
   enum class Reach : std::uint8_t {
@@ -25,9 +25,10 @@ class Search : public Links<T> {
   };
   using Places = std::uint64_t[Fingers<P>::kNear];
 
-  // The last node before a key in each level.
+  // The last node before a key in each level; the link that follows it, once locate() has seen it.
   struct Path {
     Node* before[Base::kMaxHeight];
+    std::uint64_t next[Base::kMaxHeight];
   };
   // A lookup on its way: `at` lies before the key; `link` leads to the next node of `level`; `stop`
   // is the last link to a node that does not lie before the key.
@@ -100,9 +101,11 @@ class Search : public Links<T> {
   Walk from_head() const { return {.at = head(), .level = levels() - 1}; }
   static Walk from_finger(Node* node) { return {.at = node, .left = kFromFinger}; }
 
-  // The caller is pinned. LP(find): skiplist.I4, skiplist.I8.
+  // The caller is pinned. LP(find): skiplist.I4, skiplist.I8. `rest` gets the node that the result
+  // rests on: the one that was found, or the last one before the key.
   template <Reach kReach>
-  [[gnu::always_inline]] Status search(const Probe& probe, Path* path, Node*& found) const {
+  [[gnu::always_inline]] Status search(const Probe& probe, Path* path, Node*& found,
+                                       const Node** rest = nullptr) const {
     PERDURE_ASSERT(P, "skiplist.I3", !Base::stale_);
     Walk walk = from_head();
     if constexpr (kReach == Reach::whole) {
@@ -115,6 +118,7 @@ class Search : public Links<T> {
       if (from != nullptr) {
         if (where == Order::equal) {
           found = from;
+          if (rest != nullptr) *rest = from;
           return {};
         }
         walk = from_finger(from);
@@ -128,15 +132,28 @@ class Search : public Links<T> {
       if (kReach != Reach::whole && where == Order::before) limit(walk);
     }
     found = walk.hit;
+    if (rest != nullptr) *rest = found != nullptr ? found : walk.at;
     return {};
   }
 
-  // The node is in the list. If the map has fingers, the node has one from now on. The caller
-  // passes the result to Fingers::retire() after it has released the latch.
-  [[gnu::noinline]] Outgrown tend(const Node* node) {
-    PERDURE_ASSERT(P, "skiplist.F1", latch_.mine() && (!verified() || !erased(node)));
+  // The node is in the list, and its stripe is held. If the map has fingers, the node has one from
+  // now on.
+  [[gnu::always_inline]] void name(const Node* node) {
+    PERDURE_ASSERT(P, "skiplist.F1",
+                   stripes_.mine(offset_of(node)) && (!verified() || !erased(node)));
+    fingers_.name(context_.platform.load(node->key), offset_of(node));
+  }
+  // Does a part of the growth of the fingers, if it is due and no other thread does. The caller has
+  // added a node, and holds no stripe.
+  void tend() {
+    const std::uint64_t from = std::max(G::kFingersFrom, fingers_.wanted_at());
+    const bool look = this->tally_.turn() % std::max<std::uint64_t>(1, from / kLooks) == 0;
+    if (fingers_.growing() || look) grow_fingers();
+  }
+  [[gnu::noinline]] void grow_fingers() {
+    if (!fingers_.try_begin()) return;
     const P& platform = context_.platform;
-    const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
+    const std::uint64_t entries = this->entries();
     if (entries >= G::kFingersFrom && fingers_.outgrown(entries)) {
       const Node* first = this->place(load_link(head(), 0), 0);
       const Node* last = this->last();
@@ -144,22 +161,38 @@ class Search : public Links<T> {
         fingers_.grow(entries, platform.load(first->key), platform.load(last->key));
       }
     }
-    fingers_.name(platform.load(node->key), offset_of(node));
-    return fingers_.copy_some(
-        [&](std::uint64_t place) { return platform.load(node_at(place)->key); }, verified());
-  }
-  // Called by a lookup that came down from the head. It does not wait for a writer.
-  [[gnu::noinline]] void remember(const Node* node) {
-    const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
-    if (entries < G::kFingersFrom || !fingers_.wanted(entries) || !latch_.try_lock()) return;
-    Outgrown outgrown = nullptr;
-    if (!erased(node) && !context_.platform.poisoned()) outgrown = tend(node);
-    latch_.unlock();
+    Outgrown outgrown = fingers_.copy_some(
+        [&](std::uint64_t place) { return platform.load(node_at(place)->key); },
+        [&](std::uint64_t place, auto&& copy) { with_stripe(place, copy); }, verified());
+    fingers_.end();
     fingers_.retire(outgrown);
+  }
+  // Called by a lookup that came down from the head. It does not wait for a writer. The fingers of
+  // a map that was opened with many entries begin here.
+  [[gnu::noinline]] void remember(const Node* node) {
+    if (!fingers_.any()) {
+      const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
+      if (entries < std::max(G::kFingersFrom, fingers_.wanted_at())) return;
+      grow_fingers();
+    }
+    with_stripe(offset_of(node), [&] {
+      if (!erased(node) && !context_.platform.poisoned()) name(node);
+    });
+    if (fingers_.growing()) grow_fingers();
   }
 
  private:
   static constexpr std::uint32_t kFromFinger = 32;
+  static constexpr std::uint64_t kLooks = 256;  // by each thread, for each doubling of the map
+
+  // Calls `f` with the stripe of the node held, unless another thread holds it.
+  template <class F>
+  void with_stripe(std::uint64_t place, F&& f) {
+    auto& latch = stripes_.of(place).latch;
+    if (!latch.try_lock()) return;
+    f();
+    latch.unlock();
+  }
 
   // Returns null if a link leads to no node.
   [[gnu::noinline]] Node* last() const {

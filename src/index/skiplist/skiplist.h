@@ -3,10 +3,10 @@
 // WHAT  Atomic skiplists (Xiao et al., IEEE Access 2021): a skiplist that is changed by ordered
 //   8-byte stores, without a log. `as` keeps every level consistent on the medium at every moment,
 //   `ascs` level 0 only. WHEN: an ordered map that needs no index in DRAM: `as` if an open must
-//   read no nodes, `ascs` for the fewest write-backs. WHEN NOT: the fastest ordered map (phast);
-//   many writers (they take turns). docs/design/atomic_skiplists.md lists the deviations and their
-//   reasons: a node is written back whole before its link; the next operation writes the last link
-//   of a tower back; lookups and scans run beside the writer.
+//   read no nodes, `ascs` for the fewest write-backs. WHEN NOT: the fastest ordered map (phast).
+//   docs/design/atomic_skiplists.md lists the deviations and their reasons: a node is written back
+//   whole before its link; a later operation writes the last link of a tower back; any number of
+//   threads read and write.
 // LAYOUT  layout.h, node.h. A node is key, value and tower in one block. Its first line holds the
 //   key, the value word and the lowest five links. The head's links are in the root block.
 // INVARIANTS  (C: after any crash; D: in DRAM)
@@ -16,15 +16,19 @@
 //   skiplist.I3 C  ascs: the levels above 0 may hold anything. No operation follows them.
 //   skiplist.I4 D  In both engines every thread sees level i + 1 as a sub-list of level i: towers
 //         are linked from below and unlinked from above.
-//   skiplist.I5 D  There is one writer. It holds latch_ from before its first store to a reachable
-//         word until after the fence of the last store that a result can rest on. No thread holds
-//         the latch across an allocation from the heap, nor while it finishes retired blocks.
+//   skiplist.I5 D  A word of a reachable node changes with the node's stripe held (stripes.h), from
+//         before the store until after the fence of the last store that a result can rest on. So
+//         does a node that is linked or unlinked: no other change uses its place meanwhile. If a
+//         stripe is free, all that its nodes have in level 0, and all links of towers but the one
+//         that it owes, are durable. No thread holds a stripe across an allocation from the heap,
+//         nor while it finishes retired blocks.
 //   skiplist.I6 D  A node is marked erased (bit 63 of its state) after its unlink is durable and
-//         before the latch is released. If the holder of the latch finds the bit clear, the node is
-//         in the list.
-//   skiplist.I7 D  All that a returned operation has seen is durable. in_flight_ announces the
-//         word that is being changed, from before the store until after the fence. A reader looks
-//         there after it has read the word; it then writes the word's line back and fences.
+//         before its stripe is released. If the holder of its stripe finds the bit clear in a node
+//         that was in the list, the node is in the list, in all its levels.
+//   skiplist.I7 D  All that a returned operation has seen is durable. The stripe of the node that
+//         a result rests on announces the word that is being changed, from before the store until
+//         after the fence. A reader looks there after it has read the word; it then writes the
+//         word's line back and fences.
 //   skiplist.I8 D  The links of an erased node do not change. They lead to the nodes that came
 //         behind it.
 //   skiplist.I9 C  In a cleanly closed map the root's sum is that of all nodes. If the walk behind
@@ -32,17 +36,19 @@
 //         "absent".
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a node,
 //   b of a blob, h height)
-//   insert  lookup without the latch -> node without links -> latch -> path anew from where it was
-//           -> links, F*k S -> announce -> link of level 0 (LP) -> F S (PP) -> withdraw -> as:
-//           link, F, S for each further level; F and S of the last one are left to the next insert
-//           or erase (skiplist.I2, owed_). as (k+1)F 2S, of height h > 1 (k+h-1)F hS; ascs (k+1)F
-//           2S; + 1F after a tower. A long value: its blob's bF with the node's.
-//   update  of a word: latch -> announce -> value and its check (LP) -> F S (PP). 1F 1S. Of bytes:
-//           blob F*b S -> latch -> announce -> value word (LP) -> F S (PP) -> retire: (b+1)F 2S.
-//   update_if, erase_if  as update and erase, after a look at the value under the latch.
-//   erase   lookup -> latch -> path -> as: unlink, F S for each level from the top -> announce ->
-//           unlink level 0 (LP) -> F S (PP) -> erased -> retire. as hF hS, + 1F after a tower; ascs
-//           1F 1S.
+//   insert  lookup -> node without links -> path anew from where it was -> stripes of the path and
+//           of the node; again if the path has changed -> links, F*k S -> announce -> link of level
+//           0 (LP) -> F S (PP) -> withdraw -> as: link, F, S for each further level; F and S of the
+//           last one are left to the next change that holds the node's stripe (skiplist.I2,
+//           Stripe::owed). as (k+1)F 2S, of height h > 1 (k+h-1)F hS; ascs (k+1)F 2S; + 1F for each
+//           link that is owed. A long value: its blob's bF with the node's.
+//   update  of a word: stripe of the node; again if it is erased -> announce -> value and its check
+//           (LP) -> F S (PP). 1F 1S. Of bytes: blob F*b S -> stripe -> announce -> value word (LP)
+//           -> F S (PP) -> retire: (b+1)F 2S.
+//   update_if, erase_if  as update and erase, after a look at the value with the stripe held.
+//   erase   lookup -> path -> stripes of the path and of the node; again if they have changed ->
+//           as: unlink, F S for each level from the top -> announce -> unlink level 0 (LP) -> F S
+//           (PP) -> erased -> retire. as hF hS, + 1F for each link that is owed; ascs 1F 1S.
 //   close   if the last owner was killed the walk to its end -> sum of the nodes, F; the pool
 //           fences.
 //   find    down and right from the head, or right from a finger. Found: LP a moment at which the
@@ -54,25 +60,30 @@
 // ORDERING
 //   node       whole and fenced before the link to it (release); a reader's load acquires.
 //   in_flight  in_flight.h.
+//   LP         of a change: a locked instruction. Otherwise it could return with its store still in
+//              its core's buffer. Of two threads that each change one key and then look up that of
+//              the other, one must see the other's change, and they share no latch.
 //   upper links  as: S between two levels of one tower, both ways. The last link of an insert is
-//              written back late: nothing relies on it before the next fence under the latch.
+//              written back late: only a change that holds the node's stripe relies on it, and not
+//              before its first fence.
 //   value      before its check, in one line. A crash between them does no harm: checks count in a
 //              cleanly closed pool only.
-// RECOVERY  as: reads the root; O(1). mark_some() walks level 0 and verifies the links above while
-//   the map serves; until its end a mutation confirms its path before it stores. An insert or erase
-//   that was interrupted has left links missing above, and needs no repair. ascs: walks level
-//   0 with two threads; the second one marks the nodes and links the towers anew from the durable
-//   heights. What a dead process left visible becomes durable before a result or a store rests on
-//   it: `as` settles every node that it visits. Non-authoritative pointers: all links above level 0
-//   of ascs.
+// RECOVERY  as: reads the root; O(1). mark_some() walks level 0 and verifies the links above
+//   while the map serves; until its end mutations take turns with it and each other (latch_), and
+//   each confirms its path before it stores. An insert or erase that was interrupted has left links
+//   missing above, and needs no repair. ascs: walks level 0 with two threads; the second one marks
+//   the nodes and links the towers anew from the durable heights. What a dead process left visible
+//   becomes durable before a result or a store rests on it: `as` settles every node that it visits.
+//   Non-authoritative pointers: all links above level 0 of ascs.
 // RECLAMATION  Nodes and blobs go through epochs, after the fence of the unlink from level 0 (and
 //   from the levels above before it). During a sweep a block is marked before it is unlinked.
 // PROGRESS  find and scan are wait-free except for the length of the list that they walk. There is
 //   one exception: in `as`, until the walk behind an open after a clean close is over, a lookup
 //   that meets an update of a word between its two stores looks again, and in the end waits for
-//   the latch. insert, update, erase: any number of threads, one at a time. They hold the latch for
-//   their fences and, once for each doubling of the map, while DRAM for its fingers is allocated.
-//   The paper has one writer. pool_full: inserts and updates of bytes fail; all else continues.
+//   the node's stripe. insert, update, erase: a change waits for changes of its key and of
+//   neighbours, and for those of another key with which it shares a stripe, one in 512. It holds
+//   its stripes for its fences. The paper has one writer. pool_full: inserts and updates of bytes
+//   fail; all else continues.
 #pragma once
 
 #include <memory>

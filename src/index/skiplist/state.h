@@ -10,11 +10,11 @@
 #include "index/map_engine.h"
 #include "index/skiplist/codec.h"
 #include "index/skiplist/fingers.h"
-#include "index/skiplist/in_flight.h"
 #include "index/skiplist/kinds.h"
 #include "index/skiplist/layout.h"
 #include "index/skiplist/node.h"
-#include "index/skiplist/writer_latch.h"
+#include "index/skiplist/stripes.h"
+#include "index/skiplist/tally.h"
 
 namespace perdure::skiplist {
 
@@ -54,7 +54,7 @@ class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedI
     return context_.platform.load(link_at(node, level));
   }
   std::uint32_t levels() const { return levels_.load(std::memory_order_acquire); }
-  bool marked() const { return marked_.load(std::memory_order_relaxed); }
+  bool marked() const { return marked_.load(std::memory_order_acquire); }
   // Whether the walk behind an open of `as` has links to verify yet.
   bool walking() const { return kUpperDurable && !marked(); }
   // The head is never erased, and no checksum covers its state.
@@ -71,9 +71,21 @@ class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedI
       return fail(known_damage());
     return absent();
   }
+  // Stores a word whose stripe is held, by a locked instruction: no later load of this thread comes
+  // before the store (skiplist.h, ORDERING).
+  [[gnu::always_inline]] void store_locked(std::uint64_t& word, std::uint64_t value) {
+    std::uint64_t before = context_.platform.load(word);
+    while (!context_.platform.compare_exchange(word, before, value)) {
+    }
+  }
+  // Of what the walk has passed. The latch is held, or nothing else runs.
   void count(std::int64_t nodes, std::int64_t bytes) {
     entries_.fetch_add(static_cast<std::uint64_t>(nodes), std::memory_order_relaxed);
     bytes_.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+  }
+  // O(kTallies).
+  std::uint64_t entries() const {
+    return entries_.load(std::memory_order_relaxed) + tally_.entries();
   }
 
   const std::optional<ValueKind> values_;  // as the directory states it
@@ -83,17 +95,17 @@ class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedI
   bool stale_ = false;                                    // ascs: complete() has links to store
   typename P::template Atomic<std::uint32_t> levels_{1};  // at least all that are not empty
   typename P::template Atomic<bool> marked_{false};       // every node was visited
-  InFlight<P> in_flight_;
-  alignas(64) WriterLatch<P> latch_;
-  const std::uint64_t* owed_ = nullptr;  // under latch_: the link that is not written back yet
+  Stripes<P, G::kStripes> stripes_;
   Fingers<P> fingers_;
   typename P::template Atomic<bool> damaged_{false};  // skiplist.I9
-  // Changed under latch_. Until marked_ is set, entries_, bytes_ and sum_ cover what mark_some()
-  // has passed. Every node up to cursor_ is marked.
+  Tally<P, G::kTallies> tally_;                       // of the changes since marked_ was set
+  // Until marked_ is set, every change and every step of the walk holds latch_. Changed under it:
+  // entries_, bytes_ and sum_ cover what mark_some() has passed, which are all nodes up to cursor_.
+  WriterLatch<P> latch_;
   Node* cursor_ = nullptr;
   Node* walked_[kMaxHeight];   // as: the last node up to cursor_ in each level above 0
   std::uint64_t sum_ = 0;      // of the nodes
-  std::uint64_t changed_ = 0;  // what inserts and erases since the open add to it
+  std::uint64_t changed_ = 0;  // what inserts and erases have added to it
   typename P::template Atomic<std::uint64_t> entries_{0};
   typename P::template Atomic<std::uint64_t> bytes_{0};  // of nodes and blobs
 };

@@ -1,5 +1,5 @@
-// Write: insert, put, update, erase. Responsible for skiplist.I5 and skiplist.I6: lookups,
-// allocations and frees lie outside the latch, and everything between is one turn of the writer.
+// Write: insert, put, update, erase. Responsible for skiplist.I5: lookups, allocations and frees
+// lie outside the stripes, and everything between is one turn of the writer.
 #pragma once
 
 #include <algorithm>
@@ -24,28 +24,16 @@ class Write : public Towers<T> {
     Path path;
     Node* node = nullptr;
     if (Status s = find_path<Reach::lowest>(probe, path, node); !s.ok()) return fail(std::move(s));
-    if (node == nullptr) {
-      if (!help(in_flight_.about(probe.word))) return fail(platform.failure());
-      return missing();
-    }
-    const auto low = [&] { return height_of(platform.load(node->state)) == 1; };
-    const bool whole = !low();
-    if (whole) {
-      if (Status s = find_path<Reach::whole>(probe, path, node); !s.ok()) return fail(std::move(s));
-    }
+    if (node == nullptr) return absent_behind(path);
     std::uint64_t blob = 0;
     {
-      const LatchGuard latch(latch_);
-      if (platform.poisoned()) return fail(platform.failure());
-      const bool walking = this->walking();
-      Status s = walking ? this->confirm(probe, path, node)
-                         : locate(probe, whole ? this->levels() : 1, path, node);
+      const Turn turn(*this);
+      Hold hold(this->stripes_);
+      Status s = this->hold_entry(probe, path, node, hold);
       if (!s.ok()) return fail(std::move(s));
-      if (node != nullptr && !whole && !walking && !low()) {  // another one has come in its place
-        s = find_path<Reach::whole>(probe, path, node);
-        if (!s.ok()) return fail(std::move(s));
-      }
-      if (node == nullptr) return missing();
+      // A thread that held a stripe before may have failed: what it has left does not count.
+      if (platform.poisoned()) return fail(platform.failure());
+      if (node == nullptr) return absent_behind(path);
       PERDURE_ASSERT(P, "skiplist.I6", !this->verified() || !erased(node));
       if (expected != nullptr) {
         auto same = holds_value(node, *expected);
@@ -53,23 +41,17 @@ class Write : public Towers<T> {
       }
       const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
       const std::uint64_t state = platform.load(node->state);
-      if (!this->sound(node, state) || !names_blob(value)) return fail(damaged_at(offset_of(node)));
+      if (!names_blob(value)) return fail(damaged_at(offset_of(node)));
       s = this->check_path(path, height_of(state));
       if (!s.ok()) return fail(std::move(s));
       blob = value & kOffsetMask;
       // The sweep must not free the blocks when it no longer finds them.
       context_.heap.mark_copied(offset_of(node));
       if (blob != 0) context_.heap.mark_copied(blob);
-      s = this->unlink(probe, path, node);
+      s = this->unlink(probe, path, node, hold);
       if (!s.ok()) return fail(std::move(s));
-      note_node(probe, node, -1);
-      if (passed(probe)) count(-1, -size_of(offset_of(node)) - size_of(blob));
-      if (cursor_ == node) cursor_ = path.before[0];
-      if (walking) {
-        for (std::uint32_t level = 1; level < height_of(state); ++level) {
-          if (this->walked_[level] == node) this->walked_[level] = path.before[level];
-        }
-      }
+      note_node(probe, node, -1, -size_of(offset_of(node)) - size_of(blob));
+      if (this->walking()) step_back(path, node);
     }
     retire(offset_of(node), blob);
     return true;
@@ -77,10 +59,11 @@ class Write : public Towers<T> {
 
  protected:
   using Base::Base, Base::adds, Base::context_, Base::count, Base::cursor_, Base::damaged,
-      Base::erased, Base::fingers_, Base::help, Base::in_flight_, Base::latch_, Base::locate,
-      Base::missing, Base::names_blob, Base::node_at, Base::offset_of, Base::persist, Base::shape_;
-  using typename Base::P, typename Base::Codec, typename Base::Fresh, typename Base::Kind,
-      typename Base::Mode, typename Base::Order, typename Base::Path, typename Base::Reach;
+      Base::erased, Base::help, Base::missing, Base::names_blob, Base::node_at, Base::offset_of,
+      Base::persist, Base::shape_, Base::stripes_;
+  using typename Base::P, typename Base::Codec, typename Base::Fresh, typename Base::Hold,
+      typename Base::Kind, typename Base::Mode, typename Base::Order, typename Base::Path,
+      typename Base::Reach, typename Base::Turn;
 
   // The part outside the guard: background work, where no thread does it, and making room.
   template <Mode kMode>
@@ -96,10 +79,10 @@ class Write : public Towers<T> {
                            [&] { most = 1; });
   }
 
-  // Whether the node has the value. The latch is held.
+  // Whether the node has the value. Its stripe is held.
   [[gnu::noinline]] Expected<bool> holds_value(const Node* node,
                                                const detail::Value& expected) const {
-    PERDURE_ASSERT(P, "skiplist.I5", latch_.mine());
+    PERDURE_ASSERT(P, "skiplist.I5", stripes_.mine(offset_of(node)));
     detail::Value value;
     if (!this->value_of(node, value)) return fail(damaged_at(offset_of(node)));
     return detail::same_value(value, expected) ? Expected<bool>(true) : this->absent();
@@ -108,7 +91,7 @@ class Write : public Towers<T> {
   // Makes a node without its links, which is not written back, and its blob.
   [[gnu::noinline]] Status make_node(const Probe& probe, const detail::Value& value,
                                      std::uint32_t most, Fresh& fresh) {
-    PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
+    PERDURE_ASSERT(P, "skiplist.I5", !stripes_.any_mine());
     P& platform = context_.platform;
     const bool apart = shape_.bytes_values && value.bytes.size() > kInlineValue;
     const std::string_view inside =
@@ -139,21 +122,30 @@ class Write : public Towers<T> {
   }
   // The blob is written back and not fenced.
   [[gnu::noinline]] Expected<std::uint64_t> make_blob(std::string_view value) {
-    PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
+    PERDURE_ASSERT(P, "skiplist.I5", !stripes_.any_mine());
     return Blob::write(context_.platform, context_.heap, value, kSite<Kind, "blob.write">);
+  }
+  // The blob of an update, if it has one. It is durable before the only reference to the old value
+  // is replaced (2b).
+  [[gnu::always_inline]] Status make_value(const detail::Value& value, Fresh& fresh) {
+    if (!shape_.bytes_values) return {};
+    auto blob = make_blob(value.bytes);
+    if (!blob) return std::move(blob.error());
+    fresh.blob = *blob;
+    if (!context_.platform.fence(kSite<Kind, "blob.write">)) return context_.platform.failure();
+    return {};
   }
   // The entry is erased.
   [[gnu::always_inline]] void retire(std::uint64_t node, std::uint64_t blob) {
-    PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
+    PERDURE_ASSERT(P, "skiplist.I5", !stripes_.any_mine());
     context_.heap.retire(node);
     if (blob != 0) context_.heap.retire(blob);
   }
   [[gnu::noinline]] void discard(const Fresh& fresh) {
-    PERDURE_ASSERT(P, "skiplist.I5", !latch_.mine());
+    PERDURE_ASSERT(P, "skiplist.I5", !stripes_.any_mine());
     if (fresh.node != 0) context_.heap.free(fresh.node);
     if (fresh.blob != 0) context_.heap.free(fresh.blob);
     if (fresh.retired != 0) context_.heap.retire(fresh.retired);
-    fingers_.retire(fresh.outgrown);
   }
 
   // The node is in the list. A new blob is durable.
@@ -166,17 +158,17 @@ class Write : public Towers<T> {
       if (!names_blob(before)) return damaged_at(offset_of(node));
       context_.heap.mark_copied(before & kOffsetMask);
     }
-    in_flight_.announce(probe.word, &node->value);
-    PERDURE_ASSERT(P, "skiplist.I5", latch_.mine());
-    platform.store(node->value, word);  // LP(update)
+    PERDURE_ASSERT(P, "skiplist.I5", stripes_.mine(offset_of(node)));
+    InFlight<P>& in_flight = stripes_.of(offset_of(node)).in_flight;
+    in_flight.announce(offset_of(node), &node->value);
+    this->store_locked(node->value, word);  // LP(update)
     if (!shape_.bytes_values) {
       platform.store(node->state, shape_.with_value(platform.load(node->state), word));
     }
-    if (!this->withdraw(persist(node, sizeof(*node), kSite<Kind, "update.value">))) {  // PP(update)
-      return StatusCode::poisoned;
-    }
+    const bool durable = persist(node, sizeof(*node), kSite<Kind, "update.value">);  // PP(update)
+    if (!this->withdraw(in_flight, durable)) return StatusCode::poisoned;
     if (!shape_.bytes_values) return {};
-    if (passed(probe)) count(0, size_of(fresh.blob) - size_of(before & kOffsetMask));
+    count_change(probe, 0, size_of(fresh.blob) - size_of(before & kOffsetMask), 0);
     fresh.blob = 0;
     fresh.retired = before & kOffsetMask;
     return {};
@@ -205,62 +197,94 @@ class Write : public Towers<T> {
   }
   // Whether mark_some() has passed the key. The latch is held.
   bool passed(const Probe& probe) const {
-    return this->marked() ||
-           (cursor_ != this->head() && this->order(cursor_, probe) != Order::before);
+    return cursor_ != this->head() && this->order(cursor_, probe) != Order::before;
   }
-  // The latch is held. `sign`: 1 for a node that was linked, -1 for one that was unlinked.
-  void note_node(const Probe& probe, const Node* node, std::int64_t sign) {
-    const std::uint64_t term =
-        shape_.closed_term(offset_of(node), context_.platform.load(node->state)) *
-        static_cast<std::uint64_t>(sign);
+  // `term`: of closed_sum. The stripe of the node is held.
+  [[gnu::always_inline]] void count_change(const Probe& probe, std::int64_t entries,
+                                           std::int64_t bytes, std::uint64_t term) {
+    if (!this->walking()) [[likely]] {
+      this->tally_.add(entries, bytes, term);
+      return;
+    }
     this->changed_ += term;
-    if (passed(probe)) this->sum_ += term;
+    if (!passed(probe)) return;
+    this->sum_ += term;
+    count(entries, bytes);
+  }
+  // `sign`: 1 for a node that was linked, -1 for one that was unlinked.
+  void note_node(const Probe& probe, const Node* node, std::int64_t sign, std::int64_t bytes) {
+    const std::uint64_t term =
+        shape_.closed_term(offset_of(node), context_.platform.load(node->state));
+    count_change(probe, sign, bytes, term * static_cast<std::uint64_t>(sign));
+  }
+  // The walk behind the open stands on a node that was unlinked. The latch is held.
+  [[gnu::noinline]] void step_back(const Path& path, const Node* node) {
+    if (cursor_ == node) cursor_ = path.before[0];
+    for (std::uint32_t level = 1; level < height_of(context_.platform.load(node->state)); ++level) {
+      if (this->walked_[level] == node) this->walked_[level] = path.before[level];
+    }
+  }
+  // The walk has passed the place of a node that was linked. The latch is held.
+  [[gnu::noinline]] void step_on(const Path& path, Node* node) {
+    for (std::uint32_t level = 1; level < height_of(context_.platform.load(node->state)); ++level) {
+      if (this->walked_[level] == path.before[level]) this->walked_[level] = node;
+    }
   }
 
-  // One turn with the latch. `found` is the node that a lookup of this guard has found.
+  // The result for a key that is absent behind a path.
+  Expected<bool> absent_behind(const Path& path) {
+    if (!help(path.before[0])) return fail(context_.platform.failure());
+    return missing();
+  }
+
+  // Links the new node, if the key is absent.
   template <Mode kMode>
-  [[gnu::always_inline]] Expected<Made> write_latched(const Probe& probe,
-                                                      const detail::Value& value,
-                                                      const detail::Value* expected, Path& path,
-                                                      Node* found, Fresh& fresh) {
-    const LatchGuard latch(latch_);
-    // The thread that held the latch before may have failed: what it has left does not count.
+  [[gnu::always_inline]] Expected<Made> write_new(const Probe& probe, Path& path, Node*& found,
+                                                  Fresh& fresh) {
+    Node* node = node_at(fresh.node);
+    const Turn turn(*this);
+    Hold hold(stripes_);
+    const std::uint32_t height = height_of(context_.platform.load(node->state));
+    Status s = this->hold_place(probe, height, fresh.node, path, found, hold);
+    if (!s.ok()) return fail(std::move(s));
+    // A thread that held a stripe before may have failed: what it has left does not count.
     if (context_.platform.poisoned()) return fail(context_.platform.failure());
-    if (this->walking()) {
-      if (Status s = this->confirm(probe, path, found); !s.ok()) return fail(std::move(s));
-    } else if (found == nullptr || erased(found)) {
-      const std::uint32_t height = adds(kMode) ? height_for(probe) : 1;
-      if (Status s = locate(probe, height, path, found); !s.ok()) return fail(std::move(s));
-    }
     if (found != nullptr) {
-      PERDURE_ASSERT(P, "skiplist.I6", !this->verified() || !erased(found));
-      if (kMode == Mode::insert) return Made::exists;
-      if (kMode == Mode::update && expected != nullptr) [[unlikely]] {
-        auto same = holds_value(found, *expected);
-        if (!same) return fail(std::move(same.error()));
-        if (!*same) return Made::absent;
-      }
-      if (shape_.bytes_values && (fresh.blob == 0 || fresh.node != 0)) return Made::again;
-      if (Status s = replace(probe, found, value, fresh); !s.ok()) return fail(std::move(s));
+      if (kMode != Mode::insert) return Made::again;
+      if (!help(found)) return fail(context_.platform.failure());
       return Made::exists;
     }
-    if (!adds(kMode)) return Made::absent;
-    if (fresh.node == 0) return Made::again;
-    if (Status s = this->link(probe, path, fresh); !s.ok()) return fail(std::move(s));
-    fresh.outgrown = this->tend(node_at(fresh.node));
-    Node* node = node_at(fresh.node);
-    note_node(probe, node, 1);
-    if (passed(probe)) {
-      count(1, size_of(fresh.node) + size_of(fresh.blob));
-      const std::uint32_t height =
-          this->walking() ? height_of(context_.platform.load(node->state)) : 1;
-      for (std::uint32_t level = 1; level < height; ++level) {
-        if (this->walked_[level] == path.before[level]) this->walked_[level] = node;
-      }
-    }
+    if (s = this->link(path, fresh, hold); !s.ok()) return fail(std::move(s));
+    this->name(node);
+    note_node(probe, node, 1, size_of(fresh.node) + size_of(fresh.blob));
+    if (this->walking() && passed(probe)) step_on(path, node);
     fresh.node = 0;
     fresh.blob = 0;
     return Made::done;
+  }
+  // Changes the value of the node that a lookup of this guard has found.
+  template <Mode kMode>
+  [[gnu::always_inline]] Expected<Made> write_over(const Probe& probe, const detail::Value& value,
+                                                   const detail::Value* expected, Path& path,
+                                                   Node*& found, Fresh& fresh) {
+    const Turn turn(*this);
+    typename Base::HoldOne hold(stripes_);
+    Status s = this->hold_node(probe, path, found, hold);
+    if (!s.ok()) return fail(std::move(s));
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
+    if (found == nullptr) {
+      if (adds(kMode)) return Made::again;
+      if (!help(path.before[0])) return fail(context_.platform.failure());
+      return Made::absent;
+    }
+    PERDURE_ASSERT(P, "skiplist.I6", !this->verified() || !erased(found));
+    if (kMode == Mode::update && expected != nullptr) [[unlikely]] {
+      auto same = holds_value(found, *expected);
+      if (!same) return fail(std::move(same.error()));
+      if (!*same) return Made::absent;
+    }
+    if (s = replace(probe, found, value, fresh); !s.ok()) return fail(std::move(s));
+    return Made::exists;
   }
 
   template <Mode kMode>
@@ -277,37 +301,28 @@ class Write : public Towers<T> {
     Status s = !adds(kMode) || height_for(probe) == 1 ? find_path<Reach::lowest>(probe, path, found)
                                                       : find_path<Reach::whole>(probe, path, found);
     if (!s.ok()) return fail(std::move(s));
-    if (found != nullptr ? kMode == Mode::insert : !adds(kMode)) {
-      if (!help(in_flight_.about(probe.word))) return fail(context_.platform.failure());
-      return found == nullptr ? missing() : this->absent();  // false: not inserted either
+    if (found == nullptr && !adds(kMode)) return absent_behind(path);
+    if (found != nullptr && kMode == Mode::insert) {
+      if (!help(found)) return fail(context_.platform.failure());
+      return this->absent();  // false: not inserted either
     }
     if (found == nullptr && damaged()) return fail(known_damage());
     Fresh fresh;
-    for (bool there = found != nullptr;;) {
-      s = {};
-      if (!there) {
-        s = make_node(probe, value, most, fresh);
-      } else if (shape_.bytes_values) {
-        auto blob = make_blob(value.bytes);
-        if (!blob) return fail(std::move(blob.error()));
-        fresh.blob = *blob;
-        // Durable before the only reference to the old value is replaced (2b).
-        if (!context_.platform.fence(kSite<Kind, "blob.write">)) s = context_.platform.failure();
-      }
+    for (bool there = found != nullptr;; there = !there) {
+      s = there ? make_value(value, fresh) : make_node(probe, value, most, fresh);
       Expected<Made> made = Made::again;
-      if (s.ok()) made = write_latched<kMode>(probe, value, expected, path, found, fresh);
-      if (s.ok() && made && *made == Made::again) {
-        there = !there;
-        found = nullptr;
-        discard(std::exchange(fresh, {}));
-        continue;
+      if (s.ok()) {
+        made = there ? write_over<kMode>(probe, value, expected, path, found, fresh)
+                     : write_new<kMode>(probe, path, found, fresh);
       }
       // In a poisoned pool the medium may name the new blocks.
       if (!made && made.error() == StatusCode::poisoned) return fail(std::move(made.error()));
-      discard(fresh);
+      discard(std::exchange(fresh, {}));
       if (!s.ok()) return fail(std::move(s));
       if (!made) return fail(std::move(made.error()));
+      if (*made == Made::again) continue;
       if (!adds(kMode)) return *made == Made::exists;
+      if (*made == Made::done) this->tend();
       return *made == Made::done;
     }
   }
