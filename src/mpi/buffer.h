@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "perdure/mpi.h"
+#include "perdure/mpi_types.h"
 
 namespace perdure::mpi::detail {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "perdure/mpi.h"
+#include "perdure/mpi_types.h"
 #include "platform/real_platform.h"
 
 namespace perdure::mpi::detail {
