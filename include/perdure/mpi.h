@@ -26,9 +26,9 @@
 //       pools are complete. So a run that is killed while it creates the directory leaves no data.
 //   D4  All ranks record a rollback before the first one performs it. So the next open knows
 //       whether it must be finished on all ranks or was never begun.
-// COLLECTIVES  All ranks must call open, tag, get, get_many, extract_snapshot, rollback, trim and
-//   close, in the same order. All ranks pass the same version to extract_snapshot, rollback and
-//   trim. Of get and get_many only the arguments of rank 0 count, key and version. All ranks
+// COLLECTIVES  All ranks must call open, tag, get, get_many, history, extract_snapshot, rollback,
+//   trim and close, in the same order. All ranks pass the same version to extract_snapshot,
+//   rollback and trim. Of get, get_many and history only the arguments of rank 0 count. All ranks
 //   return the same result: an error of one rank is returned by all and names that rank. Destroying
 //   a store that is not closed is also collective.
 // VERSIONS  Version 0 is the empty store. open() drops a version that some ranks closed and others
@@ -44,7 +44,7 @@
 //               next open finishes a rollback that all ranks have recorded.
 //     trim      Either some of the versions are forgotten, and the store must be reopened. Or all
 //               are forgotten, and some space is not freed; trim to the same version tries again.
-//     get, get_many, extract_snapshot  Nothing has changed.
+//     get, get_many, history, extract_snapshot  Nothing has changed. `visit` may have been called.
 //     If the store must be reopened, every later collective, write and get_own returns `io` on all
 //     ranks until they have opened it again, and versions() has no meaning. The next open decides
 //     the outcome of the call that failed.
@@ -59,7 +59,8 @@
 //   except rollback and close. One thread of each rank at a time may call collectives and
 //   versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
 // COST  n queries, P ranks. get, get_many: a broadcast and an all-reduce; for byte strings also a
-//   broadcast of the values. tag: an all-reduce. extract_snapshot: log2 P rounds
+//   broadcast of the values. history: a broadcast of the key; for each 48 KiB of entries a
+//   broadcast and an all-reduce. tag: an all-reduce. extract_snapshot: log2 P rounds
 //   (docs/design/mpi.md).
 #pragma once
 
@@ -174,6 +175,22 @@ class DistributedVersionedStore {
     return out;
   }
 
+  // Collective. Calls visit(version, value) on all ranks for every version in which the key of rank
+  // 0 was written, the oldest first. `value` is a const std::optional<V>&, empty where the key was
+  // removed; a removal of a key that the version before did not have is left out. The open version
+  // is included: its number is the one that the next tag() returns, one above versions().last. What
+  // trim() has forgotten is left out: the entry of versions().first is what the key had there,
+  // whenever it was written. `visit` returns void, or bool where false ends the calls on this rank.
+  // Views end with the callback. Every rank needs memory for the largest entry.
+  template <class F>
+  Expected<void> history(const K& key, F&& visit) {
+    return expected(detail::history(*core_, perdure::detail::to_key(key),
+                                    [&](Version version, const std::optional<UntypedValue>& value) {
+                                      return perdure::detail::goes_on(
+                                          visit, version, perdure::detail::typed<V>(value));
+                                    }));
+  }
+
   // Collective. Returns the entries of a version, merged at rank 0; the paper's extract_snapshot.
   // Rank 0 needs memory for twice the entries.
   // Errors: invalid_argument if the version cannot be read; out_of_memory.
@@ -205,6 +222,10 @@ class DistributedVersionedStore {
     const UntypedKey k = perdure::detail::to_key(key);
     if (Status s = detail::refused(*core_, k); !s.ok()) return s;
     return call(detail::data_of(*core_), k);
+  }
+  static Expected<void> expected(Status status) {
+    if (!status.ok()) return fail(std::move(status));
+    return {};
   }
   static void assign(std::optional<Owned>& out, const UntypedValue& value) {
     out.emplace(perdure::detail::from_value<V>(value));

@@ -107,6 +107,7 @@ VersionRange versions_of(const Core& core) noexcept;
 Expected<Version> tag(Core& core);
 Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
                                  FunctionRef<void(const Result&)> visit);
+Status history(Core& core, const UntypedKey& key, VisitUntypedVersion visit);
 Status extract(Core& core, Version version, Merge merge, SnapshotData& out);
 Status roll_back(Core& core, Version version);
 Status trim(Core& core, Version version);

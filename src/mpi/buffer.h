@@ -32,13 +32,20 @@ class Grown {
     capacity_ = count;
     return true;
   }
-  [[nodiscard]] bool append(const T* items, std::uint64_t count) noexcept {
+  // Returns room for `count` more items, or null if memory is short.
+  [[nodiscard]] T* extend(std::uint64_t count) noexcept {
     if (size_ + count > capacity_ &&
         !reserve(std::max(size_ + count, std::max<std::uint64_t>(2 * capacity_, 64)))) {
-      return false;
+      return nullptr;
     }
-    if (count != 0) std::memcpy(static_cast<void*>(items_.get() + size_), items, count * sizeof(T));
     size_ += count;
+    return items_.get() + size_ - count;
+  }
+  [[nodiscard]] bool append(const T* items, std::uint64_t count) noexcept {
+    if (count == 0) return true;
+    T* room = extend(count);
+    if (room == nullptr) return false;
+    std::memcpy(static_cast<void*>(room), items, count * sizeof(T));
     return true;
   }
   // `count` must not exceed what was reserved. New items are not initialized.

@@ -1,30 +1,22 @@
 // get and get_many. Rank 0 broadcasts its queries and the owners look them up. An all-reduce gives
 // all ranks the results: a rank that does not own a key contributes zeros.
 //
-// MESSAGES  One header of 256 bytes, which contains the queries if they are short:
-//   {queries, bytes, queries: {version, [length of key,] key}}. Then words:
+// MESSAGES  The queries (spread.h), {version, key} each. Then words:
 //     integers      errors | a bit per query, found | value per query
 //     byte strings  errors | length + 1 per query, 0: absent; then, owner by owner, their values
 //   `errors` is 1 if a rank had an error; then all ranks agree on which.
-#include <bit>
-#include <cstring>
+#include <algorithm>
 
 #include "mpi/buffer.h"
 #include "mpi/core.h"
+#include "mpi/packing.h"
+#include "mpi/spread.h"
 
 namespace perdure::mpi::detail {
 
 namespace {
 
-struct Header {
-  static constexpr std::size_t kInPlace = 240;
-  std::uint64_t queries;
-  std::uint64_t bytes;
-  char in_place[kInPlace];
-};
-constexpr std::size_t kFew = Header::kInPlace / 16;  // the most queries that fit into a header
-constexpr std::uint64_t kRefused =
-    ~std::uint64_t{0};  // value of `queries` if rank 0 had no memory to send them
+constexpr std::size_t kFew = Spread::kInPlace / 16;  // the most queries that are spread in place
 constexpr std::uint64_t kInPlaceValues = 4096;
 
 class Finder {
@@ -44,58 +36,39 @@ class Finder {
   }
 
  private:
-  bool pack(const Query& query) noexcept {
-    std::uint64_t words[2] = {query.version, query.key.word};
-    if (core_.has_bytes()) words[1] = query.key.bytes.size();
-    return packed_.append(reinterpret_cast<const char*>(words), sizeof(words)) &&
-           packed_.append(query.key.bytes.data(), query.key.bytes.size());
+  void pack(const Query& query) noexcept {
+    const bool bytes = core_.has_bytes();
+    char* room = asked_.extend(sizeof(Version) + Packer::size(query.key, bytes));
+    if (room == nullptr) return;
+    Packer packer(room, bytes);
+    packer.word(query.version);
+    packer.put(query.key);
+  }
+  std::uint64_t words_for(std::uint64_t count) const noexcept {
+    return 1 + count + (core_.has_bytes() ? 0 : (count + 63) / 64);
   }
 
-  // Queries that fit into the header need no memory, so the ranks need not agree that all have it.
   Status spread(std::span<const Query> queries) noexcept {
-    Comm& comm = core_.comm();
-    Header header{};
-    if (comm.rank() == 0) {
-      header.queries = queries.size();
-      for (const Query& query : queries) {
-        if (!pack(query)) header.queries = kRefused;
-      }
-      header.bytes = packed_.size();
-      if (header.bytes <= Header::kInPlace && header.bytes != 0) {
-        std::memcpy(header.in_place, packed_.data(), header.bytes);
-      }
+    if (core_.comm().rank() == 0) {
+      for (const Query& query : queries) pack(query);
+      count_ = queries.size();
     }
-    if (Status s = comm.broadcast(&header, sizeof(header), 0); !s.ok()) return s;
-    if (header.queries == kRefused) return Status::format(StatusCode::out_of_memory, "rank 0");
-    count_ = header.queries;
-    const std::uint64_t words = 1 + count_ + (core_.has_bytes() ? 0 : bitmap_words());
-    if (header.bytes <= Header::kInPlace) {
-      std::memcpy(header_bytes_, header.in_place, header.bytes);
-      decode(header_bytes_);
-    } else {
-      const bool room =
-          packed_.reserve(header.bytes) && many_.reserve(count_) && many_words_.reserve(words);
-      if (Status s = comm.agree(room ? Status() : StatusCode::out_of_memory); !s.ok()) return s;
-      if (Status s = comm.broadcast(packed_.data(), header.bytes, 0); !s.ok()) return s;
+    Status s = asked_.run(core_.comm(), 0, count_, {}, [this](std::uint64_t count) {
+      return many_.reserve(count) && many_words_.reserve(words_for(count));
+    });
+    if (!s.ok()) return s;
+    if (asked_.size() > Spread::kInPlace) {
       queries_ = many_.data();
       results_ = many_words_.data();
-      decode(packed_.data());
     }
-    words_ = words;
-    std::fill_n(results_, words, 0);
-    return {};
-  }
-
-  void decode(const char* from) noexcept {
+    Unpacker from(asked_.data(), asked_.size(), core_.has_bytes());
     for (std::uint64_t q = 0; q < count_; ++q) {
-      std::uint64_t words[2];
-      std::memcpy(words, from, sizeof(words));
-      from += sizeof(words);
-      queries_[q] = {.key = {.word = words[1]}, .version = words[0]};
-      if (!core_.has_bytes()) continue;
-      queries_[q].key = {.bytes = {from, words[1]}};
-      from += words[1];
+      const Version version = from.word();
+      queries_[q] = {.key = from.key(), .version = version};
     }
+    words_ = words_for(count_);
+    std::fill_n(results_, words_, 0);
+    return {};
   }
 
   std::uint64_t bitmap_words() const noexcept { return (count_ + 63) / 64; }
@@ -183,11 +156,10 @@ class Finder {
   Core& core_;
   std::uint64_t count_ = 0;
   std::uint64_t words_ = 0;  // of results_
-  char header_bytes_[Header::kInPlace];
+  Spread asked_;
   Query few_[kFew];
   std::uint64_t few_words_[2 + kFew];
   Status met_;  // the error of this rank, if any
-  Grown<char> packed_;
   Grown<Query> many_;
   Grown<std::uint64_t> many_words_;
   Query* queries_ = few_;

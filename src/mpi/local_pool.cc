@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -174,6 +175,12 @@ Status LocalPool::read_versions() noexcept {
   if (!status.ok()) return status;
   if (local_.empty() && manifest_->complete) return corrupt(path(), "it has no version");
   return {};
+}
+
+Version LocalPool::containing(Version local) const noexcept {
+  const Version* first = local_.begin() + (range_.first - base_);
+  const Version* end = local_.begin() + (range_.last + 1 - base_);
+  return range_.first + static_cast<Version>(std::lower_bound(first, end, local) - first);
 }
 
 Status LocalPool::put(Field field, std::uint64_t value) noexcept {

@@ -52,6 +52,9 @@ class LocalPool {
   VersionRange versions() const noexcept { return range_; }
   // The version of `data` of a version that versions() contains.
   Version local(Version version) const noexcept { return local_[version - base_]; }
+  // The version of the store that has what was written in this version of `data`: the first one
+  // whose own is not lower. Behind versions() if the next tag will be the first to have it.
+  Version containing(Version local) const noexcept;
 
   // Names a version. After an error the name may be on the medium nevertheless; forget_above()
   // erases it.

@@ -1,12 +1,10 @@
 // Errors of one rank inside the collectives: all ranks return an error, and the state is the one
 // that the header documents. The last rank's calls fail: its write-backs (the pool is poisoned),
 // its allocations, its space, MPI itself.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <optional>
 
-#include "tests/mpi/support.h"
+#include "tests/mpi/expect.h"
 #include "tests/support/inject.h"
 
 namespace {
@@ -39,27 +37,6 @@ Options options(Durability durability) {
                    .background_threads = 0}};
 }
 const Options kInMemory = options(Durability::process), kOnDisk = options(Durability::power);
-
-std::uint64_t reduced(std::uint64_t word, MPI_Op op) {
-  PMPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_UINT64_T, op, MPI_COMM_WORLD);
-  return word;
-}
-void expect_same_everywhere(const Status& status) {
-  const std::uint64_t said = std::hash<std::string_view>()(status.message());
-  EXPECT_EQ(reduced(said, MPI_MIN), reduced(said, MPI_MAX)) << status.message();
-}
-template <class T>
-Status status_of(const Expected<T>& done) {
-  return done ? Status() : done.error();
-}
-Status status_of(const Found& found) { return found.status(); }
-template <class T>
-T must(Expected<T> done) {
-  EXPECT_TRUE(done) << done.error().message();
-  return std::move(*done);
-}
-void must(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
-void must(const Found& found) { must(found.status()); }
 
 enum class Do : std::uint8_t { tag, roll_back, trim };
 
@@ -241,6 +218,35 @@ TEST(OneRank, HasNoMemory) {
   session.expect_whole();
   session.reopen();
   session.expect_whole();
+}
+
+// The pools have closed a version that the store took back. What was written before and after is in
+// one version of the store, and has one entry.
+TEST(OneRank, LetsATagBeTakenBackBetweenTwoWrites) {
+  const SharedDirectory directory;
+  Session session(directory, kInMemory);
+  std::vector<std::pair<Version, std::uint64_t>> expected = {{1, 101}}, got;
+  Status status;
+  for (std::uint64_t value = 1; status.ok(); ++value) {
+    session.write(1, value);
+    std::optional<Failing> failing;
+    if (is_last()) failing.emplace(Fault::nothrow_new, 1, true);
+    status = session.perform(Do::tag);  // fails once the table of versions has to grow
+    if (!status.ok()) break;
+    session.done(Do::tag);
+    expected.emplace_back(session.store().versions().last, value);
+  }
+  session.write(1, 1000);
+  must(session.store().tag());
+  session.done(Do::tag);
+  expected.emplace_back(session.store().versions().last, 1000);
+  session.write(1, 1001);
+  expected.emplace_back(session.store().versions().last + 1, 1001);
+  must(session.store().history(Integers::key(1), [&](Version version, const auto& value) {
+    got.emplace_back(version, value.value_or(0));
+  }));
+  EXPECT_EQ(got, expected);
+  session.expect_versions();
 }
 
 // Some tags need space, and only one rank has none.

@@ -1,37 +1,19 @@
 // The distributed store compared with one std::map per version, on any number of ranks. All ranks
 // draw the same numbers, and each knows the operations of the others.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "mpi/merge.h"
-#include "tests/mpi/support.h"
+#include "tests/mpi/expect.h"
 
 namespace perdure::mpi::test {
 namespace {
-
-template <class T>
-T must(Expected<T> done) {
-  EXPECT_TRUE(done) << done.error().message();
-  return std::move(*done);
-}
-void must(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
-void must(const Found& found) { must(found.status()); }
-
-// Expects the same value on every rank.
-void expect_same_everywhere(std::uint64_t word) {
-  std::uint64_t low = word, high = word;
-  MPI_Allreduce(MPI_IN_PLACE, &low, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, &high, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
-  EXPECT_EQ(low, high);
-}
 
 template <class Store>
 void expect_refused(const Expected<Store>& store, StatusCode code) {
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code(), code) << store.error().message();
-  expect_same_everywhere(std::hash<std::string_view>()(store.error().message()));
+  expect_same_everywhere(store.error());
 }
 
 template <class Kind>
