@@ -26,11 +26,11 @@
 //       pools are complete. So a run that is killed while it creates the directory leaves no data.
 //   D4  All ranks record a rollback before the first one performs it. So the next open knows
 //       whether it must be finished on all ranks or was never begun.
-// COLLECTIVES  All ranks must call open, tag, get, get_many, history, extract_snapshot, rollback,
-//   trim and close, in the same order. All ranks pass the same version to extract_snapshot,
-//   rollback and trim. Of get, get_many and history only the arguments of rank 0 count. All ranks
-//   return the same result: an error of one rank is returned by all and names that rank. Destroying
-//   a store that is not closed is also collective.
+// COLLECTIVES  All ranks must call open, tag, get, get_many, history, scan_at, diff,
+//   extract_snapshot, rollback, trim and close, in the same order. All ranks pass the same version
+//   to extract_snapshot, rollback and trim. Of get, get_many, history, scan_at and diff only the
+//   arguments of rank 0 count. All ranks return the same result: an error of one rank is returned
+//   by all and names that rank. Destroying a store that is not closed is also collective.
 // VERSIONS  Version 0 is the empty store. open() drops a version that some ranks closed and others
 //   did not, because the run was killed in between; the writes of that version stay in the open
 //   one. With Resume::last_version, open() also rolls back the writes after the last version, so
@@ -44,7 +44,8 @@
 //               next open finishes a rollback that all ranks have recorded.
 //     trim      Either some of the versions are forgotten, and the store must be reopened. Or all
 //               are forgotten, and some space is not freed; trim to the same version tries again.
-//     get, get_many, history, extract_snapshot  Nothing has changed. `visit` may have been called.
+//     get, get_many, history, scan_at, diff, extract_snapshot  Nothing has changed. `visit` may
+//               have been called.
 //     If the store must be reopened, every later collective, write and get_own returns `io` on all
 //     ranks until they have opened it again, and versions() has no meaning. The next open decides
 //     the outcome of the call that failed.
@@ -60,7 +61,8 @@
 //   versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
 // COST  n queries, P ranks. get, get_many: a broadcast and an all-reduce; for byte strings also a
 //   broadcast of the values. history: a broadcast of the key; for each 48 KiB of entries a
-//   broadcast and an all-reduce. tag: an all-reduce. extract_snapshot: log2 P rounds
+//   broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages for
+//   each 48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
 //   (docs/design/mpi.md).
 #pragma once
 
@@ -189,6 +191,38 @@ class DistributedVersionedStore {
                                       return perdure::detail::goes_on(
                                           visit, version, perdure::detail::typed<V>(value));
                                     }));
+  }
+
+  // Collective. Calls visit(key, value) on rank 0 for every entry of the range in the version, in
+  // key order. The arguments of rank 0 count, and `options` are those of VersionedMap::scan_at().
+  // `visit` returns void, or bool where false ends the scan on all ranks; it must not call this
+  // store's collectives. Returns how many entries were visited, on all ranks. Rank 0 needs 64 KiB
+  // for each rank, or the size of its largest entry. With Partition::range it needs this once, and
+  // asks only the ranks whose keys it visits.
+  // Errors: invalid_argument if the version cannot be read; out_of_memory.
+  template <class F>
+  Expected<std::uint64_t> scan_at(Version version, const ScanOptions<K>& options, F&& visit) {
+    return detail::scan_at(*core_, version, detail::untyped(options),
+                           [&](const UntypedKey& key, const UntypedValue& value) {
+                             return perdure::detail::goes_on(visit,
+                                                             perdure::detail::from_key<K>(key),
+                                                             perdure::detail::from_value<V>(value));
+                           });
+  }
+  // Collective. Calls visit(key, before, after) on rank 0 for every key of the range whose value
+  // differs between the two versions, in key order. Both are const std::optional<V>&, empty where
+  // the key was absent. As scan_at().
+  template <class F>
+  Expected<void> diff(Version from, Version to, const ScanOptions<K>& options, F&& visit) {
+    auto done =
+        detail::diff(*core_, from, to, detail::untyped(options),
+                     [&](const UntypedKey& key, const std::optional<UntypedValue>& before,
+                         const std::optional<UntypedValue>& after) {
+                       return perdure::detail::goes_on(visit, perdure::detail::from_key<K>(key),
+                                                       perdure::detail::typed<V>(before),
+                                                       perdure::detail::typed<V>(after));
+                     });
+    return expected(done ? Status() : std::move(done.error()));
   }
 
   // Collective. Returns the entries of a version, merged at rank 0; the paper's extract_snapshot.

@@ -108,6 +108,19 @@ Expected<Version> tag(Core& core);
 Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
                                  FunctionRef<void(const Result&)> visit);
 Status history(Core& core, const UntypedKey& key, VisitUntypedVersion visit);
+// How many entries rank 0 has visited.
+Expected<std::uint64_t> scan_at(Core& core, Version version, const UntypedScanOptions& options,
+                                VisitUntyped visit);
+Expected<std::uint64_t> diff(Core& core, Version from, Version to,
+                             const UntypedScanOptions& options, VisitUntypedDifference visit);
+template <class K>
+UntypedScanOptions untyped(const ScanOptions<K>& options) noexcept {
+  UntypedScanOptions out{.limit = options.limit, .reverse = options.reverse};
+  if (options.from) out.from = perdure::detail::to_key(*options.from);
+  if (options.to) out.to = perdure::detail::to_key(*options.to);
+  if constexpr (std::same_as<K, std::string_view>) out.prefix = options.prefix;
+  return out;
+}
 Status extract(Core& core, Version version, Merge merge, SnapshotData& out);
 Status roll_back(Core& core, Version version);
 Status trim(Core& core, Version version);

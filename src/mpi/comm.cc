@@ -9,6 +9,7 @@ namespace perdure::mpi::detail {
 
 namespace {
 constexpr int kTag = 0;
+constexpr unsigned kPollsAwake = 200;
 constexpr std::uint64_t kOk = std::numeric_limits<std::uint64_t>::max();
 // The form in which agree() broadcasts an error.
 struct Spoken {
@@ -165,6 +166,26 @@ Status Comm::receive(void* bytes, std::uint64_t count, int from) noexcept {
   return {};
 }
 
+Status Comm::await(void* bytes, int count, int from) noexcept {
+  if (Status s = usable(); !s.ok()) return s;
+  MPI_Request request = MPI_REQUEST_NULL;
+  Status s = checked(MPI_Irecv(bytes, count, MPI_BYTE, from, kTag, comm_, &request), "MPI_Irecv");
+  return s.ok() ? wait(request, true) : std::move(s);
+}
+
+// Waits by polling. A short wait ends without a sleep.
+Status Comm::wait(MPI_Request& request, bool sleeps) noexcept {
+  for (unsigned polls = 1;; ++polls) {
+    int done = 0;
+    if (Status s = checked(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"); !s.ok()) {
+      return s;
+    }
+    if (done != 0) return {};
+    if (!sleeps) continue;
+    polls < kPollsAwake ? RealPlatform::pause(polls) : nap();
+  }
+}
+
 Status Comm::agree(Status mine) noexcept {
   if (lost_) return mine.ok() ? usable() : std::move(mine);
   std::uint64_t speaker = mine.ok() ? kOk : static_cast<std::uint64_t>(rank_);
@@ -179,11 +200,7 @@ Status Comm::agree_after_work(Status mine, bool idle) noexcept {
   Status s =
       checked(MPI_Iallreduce(MPI_IN_PLACE, &speaker, 1, MPI_UINT64_T, MPI_MIN, comm_, &request),
               "MPI_Iallreduce");
-  for (int done = 0; s.ok();) {
-    s = checked(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done != 0) break;
-    if (idle) nap();
-  }
+  if (s.ok()) s = wait(request, idle);
   return s.ok() ? speak(std::move(mine), speaker) : std::move(s);
 }
 

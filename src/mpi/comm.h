@@ -38,6 +38,8 @@ class Comm {
   Status gather(const void* mine, void* all, std::span<const std::uint64_t> part) noexcept;
   Status send(const void* bytes, std::uint64_t count, int to) noexcept;
   Status receive(void* bytes, std::uint64_t count, int from) noexcept;
+  // As receive(), of at most 64 bytes, by a rank that may wait for long: it sleeps between polls.
+  Status await(void* bytes, int count, int from) noexcept;
 
   // Returns ok if all ranks pass ok. Otherwise all ranks return the status of the lowest rank that
   // does not.
@@ -48,6 +50,7 @@ class Comm {
   Status agree_after_work(Status mine, bool idle) noexcept;
 
  private:
+  Status wait(MPI_Request& request, bool sleeps) noexcept;
   Status speak(Status mine, std::uint64_t speaker) noexcept;
   Status checked(int result, const char* call) noexcept;
   Status usable() const noexcept;

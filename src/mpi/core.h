@@ -29,6 +29,7 @@ class Core {
   LocalPool& pool() noexcept { return pool_; }
   const LocalPool& pool() const noexcept { return pool_; }
   bool has_bytes() const noexcept { return kinds_.bytes; }
+  bool by_range() const noexcept { return partition_ == Partition::range; }
   // The threads of a merge that joins the parts of `joined` ranks. The other ranks among them are
   // idle.
   std::uint64_t merge_threads(std::uint64_t joined) const noexcept;
