@@ -46,6 +46,13 @@ InterleaveReport results_beside_writers(const std::string& name, bool quiet) {
                         integer_key(6));
 }
 
+// The same with key 0, which lies in no leaf: it is updated, and it is erased.
+InterleaveReport results_beside_writers_of_zero(const std::string& name, bool quiet) {
+  const SubjectFactory factory = phast_subjects<phast::IntegerCodec>({});
+  InterleaveReport report = beside_writers(factory, name, quiet, integer_key(0), integer_key(6));
+  return sum(report, beside_writers(factory, name, quiet, integer_key(6), integer_key(0)));
+}
+
 // The same with a value word inside a record.
 InterleaveReport results_beside_record_writers(const std::string& name, bool quiet) {
   return beside_writers(phast_subjects<phast::BytesCodec>({}), name, quiet, "customer1",
@@ -107,6 +114,10 @@ std::vector<NamedInterleaving> phast_interleavings() {
        &results_beside_writers,
        {"phast.help.entry:drop_flush", "phast.help.entry:drop_fence",
         "phast.update.value:drop_flush", "phast.erase.entry:drop_fence"}},
+      {"P1c_results_beside_writers_of_zero",
+       &results_beside_writers_of_zero,
+       {"phast.help.zero:drop_flush", "phast.help.zero:drop_fence", "phast.zero.write:drop_flush",
+        "phast.zero.erase:drop_fence"}},
       {"P1c_results_beside_record_writers",
        &results_beside_record_writers,
        {"phast.help.record:drop_flush", "phast.help.entry:drop_fence"}},

@@ -264,5 +264,12 @@ TEST_F(PhastAssertions, ADeadLeafIsNeverLinkedAgain) {
   });
 }
 
+TEST_F(PhastAssertions, KeyZeroIsHeldUntilItsWriterLetsGo) {
+  phast::ZeroLatch<SimPlatform> latch;
+  latch.lock();
+  latch.unlock();
+  EXPECT_VIOLATES("phast.D7", latch.unlock());
+}
+
 }  // namespace
 }  // namespace perdure::testing

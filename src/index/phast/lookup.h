@@ -144,16 +144,23 @@ class Lookup : public State<T> {
     return platform.fence("phast.help.entry"_site);
   }
 
-  // The root holds integer key 0. Writers hold its latch across their fence, so what is read under
-  // the latch is durable.
+  // The root holds integer key 0; see ZeroLatch.
   [[gnu::noinline]] Expected<bool> read_zero(Visit visit) {
+    P& platform = context_.platform;
+    std::uint64_t version = 0;
     std::uint64_t word = 0;
-    {
-      LatchGuard latch(zero_latch_);
-      if (context_.platform.poisoned()) return fail(context_.platform.failure());
-      if (context_.platform.load(root_->zero_present) == 0) return absent();
-      word = context_.platform.load(root_->zero_value);
+    bool present = false;
+    do {
+      version = zero_latch_.enter();
+      present = platform.load(root_->zero_present) != 0;
+      word = platform.load(root_->zero_value);
+    } while (!zero_latch_.unchanged(version));
+    if (zero_latch_.held(version)) {
+      platform.flush(&root_->zero_value, 16, "phast.help.zero"_site);
+      (void)platform.fence("phast.help.zero"_site);
     }
+    if (platform.poisoned()) return fail(platform.failure());
+    if (!present) return absent();
     detail::Value value;
     if (!value_of(word, value)) return fail(damaged_record(word));
     return deliver(value, visit);

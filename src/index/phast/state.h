@@ -10,6 +10,7 @@
 #include "index/phast/codec.h"
 #include "index/phast/layout.h"
 #include "index/phast/leaf_table.h"
+#include "index/phast/zero_latch.h"
 #include "index/records.h"
 
 namespace perdure::phast {
@@ -122,7 +123,7 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   bool word_records_ = false;   // byte-string keys with word values
   LeafTable<T> table_;
   Inner inner_;
-  typename P::Latch zero_latch_;
+  ZeroLatch<P> zero_latch_;
   struct alignas(kOwnLine) Counts {
     typename P::template Atomic<std::uint64_t> splits{0};
     typename P::template Atomic<std::uint64_t> unlinks{0};
