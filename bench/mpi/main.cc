@@ -2,7 +2,8 @@
 //
 //   mpirun -np 4 perdure-mpi demo DIRECTORY      inserts, tags, finds, extracts; continues where
 //                                                the last run ended
-//   mpirun -np 4 perdure-mpi bench [DIRECTORY]   find, tag, snapshots by both merges, checked
+//   mpirun -np 4 perdure-mpi bench [DIRECTORY]   writes, tag, find, history, scan, diff; snapshots
+//                                                by both merges, checked
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -109,8 +110,10 @@ class Bench {
     }
     MPI_Barrier(MPI_COMM_WORLD);
     print("insert, all ranks", static_cast<double>(total_) / inserting.seconds() / 1e6, "M/s");
+    writes();
     tags();
     finds();
+    scans();
     snapshots();
     must(store_.close());
   }
@@ -119,6 +122,21 @@ class Bench {
   void print(const char* what, double figure, const char* unit) const {
     if (store_.rank() == 0)
       fmt::print("{:2} ranks  {:32} {:10.3f} {}\n", store_.ranks(), what, figure, unit);
+  }
+  // Writes what is there already. Each rank has keys of all owners.
+  void writes() {
+    const auto ranks = static_cast<std::uint64_t>(store_.ranks());
+    std::vector<IntegerStore::Mutation> mutations;
+    const Timer timer;
+    for (std::uint64_t n = 0; n < total_; n += settings_.bulk * ranks) {
+      mutations.clear();
+      for (std::uint64_t i = 0; i < settings_.bulk; ++i) {
+        const std::uint64_t mine = n + i * ranks + static_cast<std::uint64_t>(store_.rank());
+        if (mine < total_) mutations.push_back({perdure::MutationKind::put, mixed(mine), mine});
+      }
+      must(store_.write_many(mutations));
+    }
+    print("write_many, all ranks", static_cast<double>(total_) / timer.seconds() / 1e6, "M/s");
   }
   void tags() {
     constexpr int kTags = 1000;
@@ -142,6 +160,24 @@ class Bench {
     for (int i = 0; i < kBulks; ++i) must(store_.get_many(queries));
     print("find, in bulk", bulk.seconds() / kBulks / static_cast<double>(settings_.bulk) * 1e6,
           "us");
+  }
+  void scans() {
+    std::uint64_t entries = 0;
+    const auto visit = [&](const auto&...) { ++entries; };
+    const Timer history;
+    for (std::uint64_t i = 0; i < settings_.finds; ++i) {
+      if (auto done = store_.history(mixed(i % total_), visit); !done) give_up(done.error());
+    }
+    print("history", history.seconds() / static_cast<double>(settings_.finds) * 1e6, "us");
+    const Timer scan;
+    const std::uint64_t scanned = must(store_.scan_at(version_, {}, visit));
+    print("scan_at", static_cast<double>(total_) / scan.seconds() / 1e6, "M/s");
+    entries = 0;
+    const Timer diff;
+    if (auto done = store_.diff(0, version_, {}, visit); !done) give_up(done.error());
+    print("diff", static_cast<double>(total_) / diff.seconds() / 1e6, "M/s");
+    if (scanned != total_ || (store_.rank() == 0 && entries != total_))
+      give_up(Status::format(perdure::StatusCode::corruption, "a scan or a diff"));
   }
   struct Times {  // in ms; `behind`: everything after the own scan, in which the merges differ
     std::vector<double> whole, behind, extract, transfer, merge;
@@ -241,7 +277,9 @@ int main(int argc, char** argv) {
                             "a new directory; default: a temporary one");
   bench_command->add_option("--keys", settings.keys, "keys per rank");
   bench_command->add_option("--finds", settings.finds, "finds, one at a time");
-  bench_command->add_option("--bulk", settings.bulk, "queries in one collective");
+  bench_command
+      ->add_option("--bulk", settings.bulk, "queries or mutations of a rank in one collective")
+      ->check(CLI::PositiveNumber);
   bench_command
       ->add_option("--runs", settings.runs, "snapshots of each kind; the median is printed")
       ->check(CLI::PositiveNumber);

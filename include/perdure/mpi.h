@@ -4,6 +4,7 @@
 //
 //   auto store = perdure::mpi::IntegerStore::open(MPI_COMM_WORLD, "layers");   // collective
 //   if (store->owner(42) == store->rank()) auto put = store->put(42, 7);       // Found
+//   auto done = store->write_many(mutations);                                  // collective
 //   auto v = store->tag();                                                     // collective
 //   auto was = store->get(42, *v);                                             // collective
 //   auto all = store->extract_snapshot(*v);                                    // collective
@@ -11,7 +12,8 @@
 // WHAT  The distributed part of Nicolae (IPDPS 2022, section IV.A). Each rank has one pool,
 //   `directory/rank-00000.perdure` and so on. A key lives in the pool of the rank that owns it, by
 //   a hash of the key or by equal ranges of the keys (Partition). Reads of closed versions involve
-//   all ranks. Writes involve the owner alone and send no message.
+//   all ranks. A write of one key is a call of its owner, and sends no message. write_many() takes
+//   keys of any owner from any rank.
 // LAYOUT  Each pool has three maps. `data` (engine pskiplist) has the keys of the rank.
 //   `mpi.versions` maps each version of the store to the version of `data`. `mpi.manifest` holds
 //   the id of the run, its number of ranks, the rank of this pool, the partition, the types of keys
@@ -26,11 +28,12 @@
 //       pools are complete. So a run that is killed while it creates the directory leaves no data.
 //   D4  All ranks record a rollback before the first one performs it. So the next open knows
 //       whether it must be finished on all ranks or was never begun.
-// COLLECTIVES  All ranks must call open, tag, get, get_many, history, scan_at, diff,
-//   extract_snapshot, rollback, trim and close, in the same order. All ranks pass the same version
-//   to extract_snapshot, rollback and trim. Of get, get_many, history, scan_at and diff only the
-//   arguments of rank 0 count. All ranks return the same result: an error of one rank is returned
-//   by all and names that rank. Destroying a store that is not closed is also collective.
+// COLLECTIVES  All ranks must call open, write_many, tag, get, get_many, history, scan_at, diff,
+//   extract_snapshot, rollback, trim and close, in the same order. Each rank passes mutations of
+//   its own to write_many. All ranks pass the same version to extract_snapshot, rollback and trim.
+//   Of get, get_many, history, scan_at and diff only the arguments of rank 0 count. All ranks
+//   return the same result: an error of one rank is returned by all and names that rank. Destroying
+//   a store that is not closed is also collective.
 // VERSIONS  Version 0 is the empty store. open() drops a version that some ranks closed and others
 //   did not, because the run was killed in between; the writes of that version stay in the open
 //   one. With Resume::last_version, open() also rolls back the writes after the last version, so
@@ -44,6 +47,9 @@
 //               next open finishes a rollback that all ranks have recorded.
 //     trim      Either some of the versions are forgotten, and the store must be reopened. Or all
 //               are forgotten, and some space is not freed; trim to the same version tries again.
+//     write_many  Either its callback was called for every mutation, on all ranks. The results say
+//               which were applied; one that failed did not keep others from being tried. Or it was
+//               called on no rank, and nothing was applied, unless MPI failed. The store continues.
 //     get, get_many, history, scan_at, diff, extract_snapshot  Nothing has changed. `visit` may
 //               have been called.
 //     If the store must be reopened, every later collective, write and get_own returns `io` on all
@@ -56,13 +62,14 @@
 //     next run with the same number of ranks opens every pool at the agreed version.
 //     All ranks refuse a pool that is missing, or that belongs to another run, another number of
 //     ranks or another rank. Nothing is changed then.
-// THREADS  Any number of threads may call writes, get_own and owner, also beside a collective,
-//   except rollback and close. One thread of each rank at a time may call collectives and
-//   versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
+// THREADS  Any number of threads may call writes of one key, get_own and owner, also beside a
+//   collective, except rollback and close. One thread of each rank at a time may call collectives
+//   and versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
 // COST  n queries, P ranks. get, get_many: a broadcast and an all-reduce; for byte strings also a
-//   broadcast of the values. history: a broadcast of the key; for each 48 KiB of entries a
-//   broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages for
-//   each 48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
+//   broadcast of the values. write_many: an all-to-all of sizes, two messages for each pair of
+//   ranks, three all-reduces. history: a broadcast of the key; for each 48 KiB of entries a
+//   broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages for each
+//   48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
 //   (docs/design/mpi.md).
 #pragma once
 
@@ -89,6 +96,7 @@ class DistributedVersionedStore {
     K key;
     Version version;
   };
+  using Mutation = perdure::Mutation<K, V>;
 
   // Collective. Opens or creates the store in `directory`, which is created if it is absent.
   // Recovers and agrees on the versions, see VERSIONS. All ranks must pass the same partition,
@@ -139,6 +147,26 @@ class DistributedVersionedStore {
     });
     if (!found.ok()) return fail(std::move(found).status());
     return out;
+  }
+
+  // Collective. Does the mutations of all ranks, of any keys. Each rank passes its own, or none.
+  // The owners apply them: by rank, and those of one rank in their order. So of two ranks that put
+  // one key, the higher rank's value stays. When it returns, on any rank, what succeeded is durable
+  // on all. Calls done(i, found) in order on the rank that passed them, where `found` is what the
+  // single call would have returned at the owner; an error has no message.
+  // Returns ok if the mutations of all ranks succeeded, otherwise an error, see FAILURE. Needs
+  // memory for the mutations of this rank and for those that it gets.
+  template <class F>
+  Status write_many(std::span<const Mutation> mutations, F&& done) {
+    const auto at = [&](std::size_t i) {
+      const Mutation& m = mutations[i];
+      return UntypedMutation{m.kind, perdure::detail::to_key(m.key),
+                             perdure::detail::to_value(m.value)};
+    };
+    return detail::write_many(*core_, mutations.size(), at, done);
+  }
+  Status write_many(std::span<const Mutation> mutations) {
+    return write_many(mutations, [](std::size_t, const Found&) {});
   }
 
   // The closed versions, the same on every rank. A new store has version 0, which is empty. After

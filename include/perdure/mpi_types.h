@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -105,6 +106,10 @@ Status refused(const Core& core, const UntypedKey& key) noexcept;
 UntypedMap& data_of(Core& core) noexcept;
 VersionRange versions_of(const Core& core) noexcept;
 Expected<Version> tag(Core& core);
+// The i-th mutation of this rank.
+using MutationAt = FunctionRef<UntypedMutation(std::size_t i)>;
+Status write_many(Core& core, std::size_t count, MutationAt at,
+                  FunctionRef<void(std::size_t, const Found&)> done);
 Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
                                  FunctionRef<void(const Result&)> visit);
 Status history(Core& core, const UntypedKey& key, VisitUntypedVersion visit);

@@ -109,6 +109,32 @@ Status Comm::all_gather(const void* mine, int count, void* all) noexcept {
                  "MPI_Allgather");
 }
 
+Status Comm::all_to_all(const void* mine, int count, void* all) noexcept {
+  if (Status s = usable(); !s.ok()) return s;
+  return checked(MPI_Alltoall(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm_), "MPI_Alltoall");
+}
+
+// The n-th piece goes out and comes in in one call. A direction that has no n-th piece has no
+// partner either, because both sides know the number of bytes.
+Status Comm::exchange(const void* out, std::uint64_t out_bytes, int to, void* in,
+                      std::uint64_t in_bytes, int from) noexcept {
+  if (Status s = usable(); !s.ok()) return s;
+  const auto* source = static_cast<const char*>(out);
+  for (std::uint64_t done = 0; done < std::max(out_bytes, in_bytes);) {
+    const std::uint64_t sent = std::min(out_bytes - std::min(done, out_bytes), max_message_);
+    const std::uint64_t got = std::min(in_bytes - std::min(done, in_bytes), max_message_);
+    Status s =
+        checked(MPI_Sendrecv(sent != 0 ? source + done : nullptr, static_cast<int>(sent), MPI_BYTE,
+                             sent != 0 ? to : MPI_PROC_NULL, kTag,
+                             got != 0 ? at(in, done) : nullptr, static_cast<int>(got), MPI_BYTE,
+                             got != 0 ? from : MPI_PROC_NULL, kTag, comm_, MPI_STATUS_IGNORE),
+                "MPI_Sendrecv");
+    if (!s.ok()) return s;
+    done += max_message_;
+  }
+  return {};
+}
+
 Status Comm::gather(const void* mine, void* all, std::span<const std::uint64_t> part) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   std::uint64_t total = 0;

@@ -36,6 +36,12 @@ class Comm {
   Status all_gather(const void* mine, int count, void* all) noexcept;
   // Rank 0 gets the parts one after the other; rank r sends part[r] bytes.
   Status gather(const void* mine, void* all, std::span<const std::uint64_t> part) noexcept;
+  // Rank r gets the r-th `count` bytes of `mine`, and `all` has what the ranks sent, by rank.
+  Status all_to_all(const void* mine, int count, void* all) noexcept;
+  // Sends to one rank and receives from another, at once: every rank passes partners at one
+  // distance.
+  Status exchange(const void* out, std::uint64_t out_bytes, int to, void* in,
+                  std::uint64_t in_bytes, int from) noexcept;
   Status send(const void* bytes, std::uint64_t count, int to) noexcept;
   Status receive(void* bytes, std::uint64_t count, int from) noexcept;
   // As receive(), of at most 64 bytes, by a rank that may wait for long: it sleeps between polls.

@@ -2,6 +2,7 @@
 // that the header documents. The last rank's calls fail: its write-backs (the pool is poisoned),
 // its allocations, its space, MPI itself.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "tests/mpi/expect.h"
@@ -280,6 +281,130 @@ TEST(OneRank, HasNoSpace) {
   EXPECT_EQ(must(store.get(Integers::key(6), last)), 306U);
 }
 
+// The k-th allocation of a rank and all later ones fail in a call, for every k that it reaches.
+// after(status) looks at the state.
+template <class Call, class After>
+void fail_allocations(int rank, Call&& call, After&& after) {
+  std::uint64_t fired = 1;
+  for (std::uint64_t k = 1; fired != 0; ++k) {
+    Status status;
+    {
+      std::optional<Failing> failing;
+      if (world_rank() == rank) failing.emplace(Fault::nothrow_new, k, true);
+      status = call();
+      fired = reduced(world_rank() == rank ? perdure::test::faults_fired() : 0, MPI_MAX);
+    }
+    // The rank may have no memory for the message.
+    expect_same_everywhere(static_cast<std::uint64_t>(status.code()));
+    EXPECT_EQ(status, fired != 0 ? StatusCode::out_of_memory : StatusCode::ok) << k;
+    EXPECT_TRUE(fired != 0 || k > 1);
+    after(status);
+  }
+}
+
+TEST(OneRank, HasNoMemoryToRead) {
+  const SharedDirectory directory;
+  auto store = must(BytesStore::open(MPI_COMM_WORLD, directory.store(), kInMemory));
+  for (const std::size_t size : {90'000, 100'000}) {  // each entry is a piece of its own
+    for (const char name : {'a', 'b', 'c', 'd', 'e', 'f'}) {
+      const std::string key(100, name);
+      if (store.owner(key) == store.rank()) must(store.put(key, std::string(size, name)));
+    }
+    must(store.tag());
+  }
+  const auto ignore = [](const auto&...) {};
+  const auto unchanged = [&](const Status&) { EXPECT_EQ(store.versions().last, 2U); };
+  const std::string key(100, 'c'), bound(300, 'z');
+  for (const int rank : {0, world_size() - 1}) {
+    fail_allocations(rank, [&] { return status_of(store.history(key, ignore)); }, unchanged);
+    fail_allocations(
+        rank, [&] { return status_of(store.scan_at(2, {.to = bound}, ignore)); }, unchanged);
+    fail_allocations(rank, [&] { return status_of(store.diff(1, 2, {}, ignore)); }, unchanged);
+  }
+}
+
+// Either nothing was written, or the results say what.
+TEST(OneRank, HasNoMemoryToWrite) {
+  const SharedDirectory directory;
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory.store(), kInMemory));
+  constexpr std::uint64_t kEach = 3;
+  std::array<std::uint64_t, kEach> state{};
+  std::uint64_t round = 0;
+  for (const int rank : {0, world_size() - 1}) {
+    std::uint64_t results = 0;
+    const auto key = [](int of, std::uint64_t i) {
+      return Integers::key(static_cast<std::uint64_t>(of) * kEach + i);
+    };
+    fail_allocations(
+        rank,
+        [&] {
+          std::array<IntegerStore::Mutation, kEach> all;
+          ++round;
+          for (std::uint64_t i = 0; i < kEach; ++i) {
+            all[i] = {MutationKind::put, key(world_rank(), i), round};
+          }
+          results = 0;
+          return store.write_many(all, [&](std::size_t i, const Found& found) {
+            ++results;
+            if (found.ok()) state[i] = round;
+          });
+        },
+        [&](const Status& status) {
+          expect_same_everywhere(results);
+          EXPECT_EQ(results, status.ok() ? kEach : results);
+          const Version version = must(store.tag());
+          for (int of = 0; of < world_size(); ++of) {
+            for (std::uint64_t i = 0; i < kEach; ++i) {
+              std::uint64_t expected = state[i];
+              MPI_Bcast(&expected, 1, MPI_UINT64_T, of, MPI_COMM_WORLD);
+              EXPECT_EQ(must(store.get(key(of, i), version)).value_or(0), expected);
+            }
+          }
+        });
+  }
+}
+
+TEST(OneRank, HasNoSpaceForTheWritesOfOthers) {
+  const SharedDirectory directory;
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory.store(), kInMemory));
+  const int last = world_size() - 1;
+  std::uint64_t n = 0;
+  const auto next_key = [&](int owner) {
+    while (store.owner(Integers::key(++n)) != owner) continue;
+    return Integers::key(n);
+  };
+  const std::uint64_t first = next_key(last);
+  if (is_last()) {
+    must(store.put(first, 7));
+    Status status;
+    while (status.ok()) status = status_of(store.put(next_key(last), 1));
+    EXPECT_EQ(status, StatusCode::pool_full);
+  }
+  const std::uint64_t room = next_key(0);
+  std::uint64_t at_last = 1;  // not one of those that were put
+  while (store.owner(at_last) != last) ++at_last;
+  const std::array<IntegerStore::Mutation, 3> mutations = {{{MutationKind::insert, at_last, 1},
+                                                            {MutationKind::put, room, 2},
+                                                            {MutationKind::insert, first, 3}}};
+  std::vector<StatusCode> codes;
+  const Status status = store.write_many(
+      mutations, [&](std::size_t, const Found& found) { codes.push_back(found.status().code()); });
+  expect_same_everywhere(status);
+  EXPECT_EQ(status, StatusCode::pool_full);
+  EXPECT_NE(status.message().find("rank " + std::to_string(last)), std::string_view::npos);
+  const StatusCode elsewhere = last != 0 ? StatusCode::ok : StatusCode::pool_full;
+  EXPECT_EQ(codes, (std::vector{StatusCode::pool_full, elsewhere, StatusCode::ok}));
+  // The store continues.
+  if (store.rank() == 0 && last != 0) {
+    EXPECT_EQ(must(store.get_own(room)), 2U);
+  }
+  if (is_last()) {
+    EXPECT_EQ(must(store.get_own(at_last)), std::nullopt);
+    EXPECT_EQ(must(store.get_own(first)), 7U);
+  }
+  must(store.write_many(std::array{IntegerStore::Mutation{MutationKind::insert, first, 3}}));
+}
+
 // Its file is cut short, and its data cannot be read.
 TEST(OneRank, HasLostItsFile) {
   const SharedDirectory directory;
@@ -307,6 +432,17 @@ TEST(OneRank, HasLostItsFile) {
     }
   }
   EXPECT_EQ(status_of(store.extract_snapshot(2)), StatusCode::poisoned);
+  const auto ignore = [](const auto&...) {};
+  std::uint64_t n = 2;
+  while (store.owner(Integers::key(n)) != last) n += 2;
+  for (const Status& status :
+       {status_of(store.scan_at(1, {}, ignore)), status_of(store.diff(1, 2, {}, ignore)),
+        status_of(store.history(Integers::key(n), ignore)),
+        store.write_many(std::array{IntegerStore::Mutation{{}, Integers::key(n), 1}})}) {
+    expect_same_everywhere(status);
+    EXPECT_EQ(status, StatusCode::poisoned);
+    EXPECT_NE(status.message().find("rank " + std::to_string(last)), std::string_view::npos);
+  }
   EXPECT_EQ(status_of(store.tag()), StatusCode::poisoned);
   EXPECT_EQ(store.versions().last, 2U);
 }

@@ -32,26 +32,28 @@ class KillTest(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
                               check=False, env=environment)
 
-    def kill_and_check(self, ranks, rank, kind, number, fatal_open=0, late=None):
-        with self.subTest(ranks=ranks, rank=rank, kind=kind, number=number, late=late), \
+    def kill_and_check(self, ranks, rank, kind, number, fatal_open=0, late=None,
+                       programs=("run", "check")):
+        run, check = programs
+        with self.subTest(run=run, ranks=ranks, rank=rank, kind=kind, number=number, late=late), \
                 tempfile.TemporaryDirectory(dir=scratch()) as folder:
-            killed = self.start(ranks, "run", folder, rank, kind, number, late=late)
+            killed = self.start(ranks, run, folder, rank, kind, number, late=late)
             self.assertNotEqual(killed.returncode, 0, killed.stderr)
             # mpirun reports the loss. It knows the rank and its signal.
             self.assertRegex(killed.stderr, rf"process rank {rank}\b[\s\S]*signal 9")
             self.assertNotIn("wrong", killed.stderr)
             if fatal_open:
-                self.start(ranks, "check", folder, (rank + 1) % ranks, "call", fatal_open)
-            checked = self.start(ranks, "check", folder, 0, "call", 0)
+                self.start(ranks, check, folder, (rank + 1) % ranks, "call", fatal_open)
+            checked = self.start(ranks, check, folder, 0, "call", 0)
             self.assertEqual(checked.returncode, 0, checked.stderr)
             self.assertIn("whole", checked.stdout)
 
-    def calls(self, ranks):
+    def calls(self, ranks, programs=("run", "check")):
         """MPI calls of rank 0 in a run without a kill, whose store is then checked."""
         with tempfile.TemporaryDirectory(dir=scratch()) as folder:
-            done = self.start(ranks, "run", folder, 0, "call", 0)
+            done = self.start(ranks, programs[0], folder, 0, "call", 0)
             self.assertEqual(done.returncode, 0, done.stderr)
-            checked = self.start(ranks, "check", folder, 0, "call", 0)
+            checked = self.start(ranks, programs[1], folder, 0, "call", 0)
             self.assertEqual(checked.returncode, 0, checked.stderr)
             return int(re.search(r"calls (\d+)", done.stdout)[1])
 
@@ -71,6 +73,14 @@ class KillTest(unittest.TestCase):
 
     def test_one_of_seven_is_killed_in_its_calls(self):
         self.sweep(7, 2)
+
+    def test_one_of_three_is_killed_while_all_write(self):
+        programs = ("write", "check-write")
+        last = self.calls(3, programs)
+        steps = range(1, last + 1) if LONG else range(last - 8, last + 1, 3)
+        for i, call in enumerate(steps):
+            self.kill_and_check(3, i % 3, "call", call, programs=programs)
+        self.kill_and_check(3, 1, "action", 7, programs=programs)
 
     def test_one_of_four_is_killed_between_its_writes(self):
         for i, action in enumerate((1, 20, 41, 42, 163, 164, 246)):

@@ -4,6 +4,8 @@
 //   mpi_kill_worker run DIRECTORY RANK call|action N    rank RANK dies as it enters its N-th MPI
 //                                                       call or action; 0: never. Prints the calls
 //   mpi_kill_worker check DIRECTORY RANK call N         opens, verifies everything; dies likewise
+//   mpi_kill_worker write, mpi_kill_worker check-write  the same with writes of all ranks
+//                                                       (write_many) as the only actions
 //
 // PERDURE_MPI_LATE names a rank that is late in every collective of a run.
 //
@@ -56,6 +58,18 @@ extern "C" int MPI_Recv(void* bytes, int count, MPI_Datatype type, int from, int
                         MPI_Status* status) {
   count_call();
   return PMPI_Recv(bytes, count, type, from, tag, comm, status);
+}
+extern "C" int MPI_Alltoall(const void* out, int out_count, MPI_Datatype out_type, void* in,
+                            int in_count, MPI_Datatype in_type, MPI_Comm comm) {
+  count_call();
+  return PMPI_Alltoall(out, out_count, out_type, in, in_count, in_type, comm);
+}
+extern "C" int MPI_Sendrecv(const void* out, int out_count, MPI_Datatype out_type, int to,
+                            int out_tag, void* in, int in_count, MPI_Datatype in_type, int from,
+                            int in_tag, MPI_Comm comm, MPI_Status* status) {
+  count_call();
+  return PMPI_Sendrecv(out, out_count, out_type, to, out_tag, in, in_count, in_type, from, in_tag,
+                       comm, status);
 }
 
 namespace perdure::mpi::test {
@@ -271,6 +285,64 @@ void check(const std::string& directory) {
   if (store.rank() == 0) std::printf("whole\n");
 }
 
+// --- writes of all ranks ---
+
+constexpr std::uint64_t kBatches = 12, kPerBatch = 20;
+
+// In batch n each rank puts new keys, of any owner, and n under a key of its own.
+std::uint64_t new_key(int rank, std::uint64_t batch, std::uint64_t i) {
+  const std::uint64_t number =
+      (static_cast<std::uint64_t>(rank) * kBatches + batch) * kPerBatch + i;
+  return Integers::key(1000 + number);
+}
+std::uint64_t counter(int rank) { return Integers::key(1 + static_cast<std::uint64_t>(rank)); }
+
+void write(const std::string& directory, std::uint64_t fatal_action) {
+  volatile std::uint64_t* done = acked(directory);
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  for (std::uint64_t batch = 1; batch <= kBatches; ++batch) {
+    if (batch == fatal_action) kill(getpid(), SIGKILL);
+    std::vector<IntegerStore::Mutation> mutations;
+    mutations.push_back({MutationKind::put, counter(store.rank()), batch});
+    for (std::uint64_t i = 0; i < kPerBatch; ++i) {
+      mutations.push_back({MutationKind::insert, new_key(store.rank(), batch - 1, i), batch});
+    }
+    must(store.write_many(mutations));
+    *done = batch;
+  }
+  if (store.rank() == 0) std::printf("calls %llu\n", static_cast<unsigned long long>(calls));
+}
+
+// A batch that returned on one rank is there, with those of the other ranks. Of the next one any
+// mutation may be there.
+void check_write(const std::string& directory) {
+  const std::uint64_t least = reduce(*acked(directory), MPI_MAX);
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  const auto own = [&](std::uint64_t key) {
+    return store.owner(key) == store.rank() ? must(store.get_own(key)) : std::nullopt;
+  };
+  for (int rank = 0; rank < store.ranks(); ++rank) {
+    if (store.owner(counter(rank)) == store.rank()) {
+      const std::uint64_t count = own(counter(rank)).value_or(0);
+      if (count != least && count != least + 1) wrong("a counter is " + std::to_string(count));
+    }
+    for (std::uint64_t batch = 1; batch <= kBatches; ++batch) {
+      for (std::uint64_t i = 0; i < kPerBatch; ++i) {
+        const std::uint64_t key = new_key(rank, batch - 1, i);
+        if (store.owner(key) != store.rank()) continue;
+        const auto value = own(key);
+        if (value ? *value != batch || batch > least + 1 : batch <= least) {
+          wrong("batch " + std::to_string(batch) + " of rank " + std::to_string(rank) + ", with " +
+                std::to_string(least) + " acknowledged");
+        }
+      }
+    }
+  }
+  must(store.tag());
+  must(store.close());
+  if (store.rank() == 0) std::printf("whole\n");
+}
+
 }  // namespace
 }  // namespace perdure::mpi::test
 
@@ -282,7 +354,12 @@ int main(int argc, char** argv) {
   const bool dies = world_rank() == std::atoi(argv[3]);
   const bool by_call = std::strcmp(argv[4], "call") == 0;
   if (dies && by_call) fatal_call = n;
-  if (std::strcmp(argv[1], "run") == 0) {
+  const std::string_view what = argv[1];
+  if (what == "write") {
+    perdure::mpi::test::write(argv[2], dies && !by_call ? n : 0);
+  } else if (what == "check-write") {
+    perdure::mpi::test::check_write(argv[2]);
+  } else if (what == "run") {
     const char* who = std::getenv("PERDURE_MPI_LATE");
     late = who != nullptr && world_rank() == std::atoi(who);
     perdure::mpi::test::run(argv[2], dies && !by_call ? n : 0);
