@@ -264,13 +264,24 @@ InterleaveReport hints(const std::string& name, bool quiet) {
 }
 
 // The insert that adds a block to the key chain is stopped; what others put into that block is
-// reached through its link.
+// reached through its link. The block is the first, or linked ahead: then another thread takes the
+// last slot of the block before.
 InterleaveReport new_blocks(const std::string& name, bool quiet) {
-  Ops full;
-  for (std::uint64_t key = 1; key <= pskiplist::TinyGeometry::kBlockSlots; ++key) {
-    full.push_back(put(key, key));
-  }
-  return beside(name, quiet, full, {{put(10, 1)}}, {{put(11, 1), get(11)}});
+  InterleaveReport all = beside(name, quiet, {}, {{put(10, 1)}}, {{put(11, 1), get(11)}});
+  if (!all.ok()) return all;
+  all.add(beside(name + "_ahead", quiet, {put(1, 1), put(2, 1)}, {{put(10, 1)}},
+                 {{put(11, 1), put(12, 1), get(12)}}));
+  return all;
+}
+
+// A block of the key chain loses its last key while another thread takes a slot: of that block, or
+// of the next one, which may be linked then. The thread that erases has given two slots back
+// before, which lie in its stash.
+InterleaveReport leaving_blocks(const std::string& name, bool quiet) {
+  Ops setup;
+  for (std::uint64_t key = 1; key <= 11; ++key) setup.push_back(put(key, key));
+  const Ops last{gone(1), gone(2), gone(3), gone(4), gone(5), gone(6)};
+  return beside(name, quiet, setup, {last}, {{put(10, 1), put(11, 1)}, {gone(7), gone(8)}});
 }
 
 }  // namespace
@@ -291,6 +302,7 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
            {"pskiplist.find.help:drop_flush", "pskiplist.find.help:drop_fence"}},
           {"W14_V4_V6_V10_limits_of_tags", &limits_of_tags},
           {"V7_V8_new_blocks", &new_blocks, {"pskiplist.chain.link:drop_fence"}},
+          {"V8_leaving_blocks", &leaving_blocks},
           {"W20_hints", &hints}};
 }
 

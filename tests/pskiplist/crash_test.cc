@@ -363,10 +363,14 @@ TEST(PskiplistCrash, G6_AFailedInsertKeepsItsRecord) {
   const auto put = [&](char last) {
     return subject.apply({OpKind::insert, name.substr(1) + last, word(7)});
   };
-  for (char i = 0; i < 4; ++i) ASSERT_TRUE(put(static_cast<char>('a' + i)).has_value());
+  for (const char last : {'a', 'b'}) ASSERT_TRUE(put(last).has_value());
   auto& heap = subject.pool().heap();
   AllSpace taken(subject.pool());
   constexpr std::size_t kRecord = 32;
+  for (const char last : {'c', 'd'}) {  // the last slots: no block can be linked ahead
+    ASSERT_TRUE(taken.give_back(kRecord));
+    ASSERT_TRUE(put(last).has_value());
+  }
   ASSERT_TRUE(taken.give_back(kRecord));
   {
     const EpochGuard<SimPlatform> reader(subject.pool().epochs());

@@ -24,9 +24,11 @@
 //   pskiplist.N3  In idle and held, the entry that last, value and stamp describe is durable.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "index/pskiplist/layout.h"
+#include "index/pskiplist/stashes.h"
 #include "platform/platform.h"
 #include "util/arena.h"
 
@@ -65,11 +67,12 @@ struct alignas(64) KeyNode {
   Word value{0};
   Word stamp{0};
   typename P::template Atomic<std::uint32_t> entries{0};
-  std::uint32_t block = 0;  // number of the slot's block; in a free node the next free one
+  std::uint32_t block = 0;  // number of the slot's block; in a free node the next of its batch
   // Set before the node is in the directory.
   std::uint64_t key = 0;  // the word, or the offset of the byte string's record
-  // Only the holder uses it.
-  std::uint64_t tail = 0;  // last segment of the history, 0: none
+  // Only the holder uses it: the last segment of the history, 0: none. In the first free node of a
+  // batch the first of the next batch.
+  std::uint64_t tail = 0;
 
   State load() const { return {state.load(std::memory_order_seq_cst)}; }
   void set(State next) { state.store(next.word, std::memory_order_release); }
@@ -90,6 +93,7 @@ struct alignas(64) KeyNode {
   }
 };
 
+// The nodes by number. Free ones lie in stashes; those of a full stash go to a list in batches.
 template <Platform P>
 class NodeTable {
  public:
@@ -98,6 +102,7 @@ class NodeTable {
   Status reserve(std::size_t nodes) {
     const std::size_t capacity = nodes < 0xFFFFFFF0ULL ? nodes + 1 : 0xFFFFFFF0ULL;
     if (Status s = near_.reserve(capacity / kNear + 1); !s.ok()) return s;
+    if (Status s = stashes_.reserve(); !s.ok()) return s;
     return nodes_.reserve(capacity);
   }
   Node& operator[](std::uint32_t number) const { return nodes_[number]; }
@@ -107,16 +112,11 @@ class NodeTable {
   // used before: give() comes through epochs, or the node was never in the directory.
   std::uint32_t take() {
     std::uint32_t number = 0;
-    {
-      LatchGuard guard(latch_);
-      if (free_ != 0) {
-        number = free_;
-        free_ = nodes_[number].block;
-      } else if (high_ + 1 < nodes_.capacity()) {
-        number = ++high_;
-      }
+    if (!stashes_.take(number, [this](std::uint32_t* numbers) { return take_some(numbers); }) &&
+        !stashes_.steal(number)) [[unlikely]] {
+      return 0;
     }
-    if (number != 0) begin(nodes_[number]);
+    begin(nodes_[number]);
     return number;
   }
   // Takes `count` nodes with consecutive numbers, none of which was used before. Returns the first
@@ -133,17 +133,24 @@ class NodeTable {
     return first;
   }
   void give(std::uint32_t number) {
-    LatchGuard guard(latch_);
     PERDURE_ASSERT(P, "pskiplist.I5", is_free(nodes_[number].load().phase()));
-    nodes_[number].block = free_;
-    free_ = number;
+    stashes_.give(number, [this](const std::uint32_t* numbers, std::uint32_t count) {
+      for (std::uint32_t i = 0; i < count; ++i) {
+        nodes_[numbers[i]].block = i + 1 < count ? numbers[i + 1] : 0;
+      }
+      LatchGuard guard(latch_);
+      nodes_[numbers[0]].tail = free_;
+      free_ = numbers[0];
+    });
   }
 
   // Keys in order get nodes and slots in a row, or nearly so. So the slot of one node tells where
   // the slots of its neighbours may be. This guess lets a slot be fetched together with its node.
   void set_slot(std::uint32_t number, std::uint64_t slot) {
     nodes_[number].slot.store(slot, std::memory_order_release);
-    near_[number / kNear].store(slot - number % kNear * sizeof(Slot), std::memory_order_relaxed);
+    auto& guess = near_[number / kNear];
+    const std::uint64_t its = slot - number % kNear * sizeof(Slot);
+    if (guess.load(std::memory_order_relaxed) != its) guess.store(its, std::memory_order_relaxed);
   }
   std::uint64_t likely_slot(std::uint32_t number) const {
     return near_[number / kNear].load(std::memory_order_relaxed) + number % kNear * sizeof(Slot);
@@ -167,11 +174,36 @@ class NodeTable {
     node.block = 0;
   }
 
+  // Fills a stash: with a batch of free nodes, or a row of new ones.
+  [[gnu::noinline]] std::uint32_t take_some(std::uint32_t* numbers) {
+    std::uint32_t next = 0;
+    std::uint32_t fresh = 0;
+    std::uint32_t count = 0;
+    {
+      LatchGuard guard(latch_);
+      next = free_;
+      if (next != 0) {
+        free_ = static_cast<std::uint32_t>(nodes_[next].tail);
+      } else {
+        fresh = high_ + 1;
+        count =
+            static_cast<std::uint32_t>(std::min<std::size_t>(kBatch, nodes_.capacity() - fresh));
+        high_ = fresh + count - 1;
+      }
+    }
+    for (std::uint32_t i = 0; i < count; ++i) numbers[i] = fresh + i;
+    for (; next != 0; next = nodes_[next].block) numbers[count++] = next;
+    return count;
+  }
+
+  static constexpr std::uint32_t kBatch = 32;
+
   Arena<Node> nodes_;
   Arena<typename P::template Atomic<std::uint64_t>> near_;
-  typename P::Latch latch_;
-  std::uint32_t free_ = 0;
-  std::uint32_t high_ = 0;
+  Stashes<P, std::uint32_t, kBatch> stashes_;
+  alignas(kOwnLine) typename P::Latch latch_;
+  std::uint32_t free_ = 0;  // the first node of the first batch
+  std::uint32_t high_ = 0;  // no node above it was ever used
 };
 
 }  // namespace perdure::pskiplist

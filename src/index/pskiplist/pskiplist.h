@@ -78,9 +78,11 @@
 // PROGRESS  Writes of one key wait for each other, also while one that begins a segment allocates
 //   it. A find waits for a write of its key between its stamp and its stores, a few instructions.
 //   If the write begins a segment, or gives its key back, the find waits for its fence. Readers of
-//   closed versions wait only for writes that began before their tag. Latches that are held across
-//   a fence: of free slots, where a block of the chain comes or goes; of the limit; of pins, by
-//   trim. tag waits for nothing, or for the fence of the limit, its own or another tag's. After its
+//   closed versions wait only for writes that began before their tag. Writes of different keys meet
+//   in a leaf or a bucket of hints, and once in 32 new or given-back keys of a thread at a latch.
+//   Latches that are held across a fence: of the chain's links, which only a claim that finds no
+//   slot waits for; of the limit; of pins, by trim. tag waits for nothing, or for the fence of the
+//   limit, its own or another tag's. After its
 //   LP it waits for the heap, if the reserve is not full. pool_full: writes that need space fail.
 //   Erases fail if they append, their history's segment is full, and the reserve is used up. trim
 //   never fails: without room it copies nothing, and drops whole segments only.

@@ -130,6 +130,7 @@ class Rollback : public Trim<T> {
     clock_.store(open + 1, std::memory_order_seq_cst);
     EpochGuard<P> guard(context_.epochs);
     if (!guard.ok()) return StatusCode::out_of_memory;
+    chain_.give_back_all();
     return set_rollback(0, 0);
   }
 };

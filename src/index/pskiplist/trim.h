@@ -174,6 +174,10 @@ class Trim : public Plans<T> {
       context_.heap.reclaim();
     }
     reserve_.room();
+    {
+      MutationGuard<P> guard(context_.epochs);
+      if (guard.ok() && guard.pass_gate()) chain_.give_back_all();
+    }
     // Slots in lost pages were skipped.
     if (context_.platform.poisoned()) return fail(context_.platform.failure());
     return horizon;
