@@ -309,13 +309,13 @@ TEST(KeyHintsAssert, BucketsComeOneByOne) {
   ASSERT_TRUE(hints.reserve(100).ok());
   hints.put(1, 1);
   const auto grow = [&] {
-    hints.grow(
+    hints.grow<false>(
         6,
         [&](std::uint32_t) {
           hints.prepare(100);
           return std::uint64_t{1};
         },
-        [&](std::uint32_t) -> const void* { return &hints; });
+        [](std::uint32_t) {}, [](std::uint32_t) {});
   };
   EXPECT_VIOLATES("pskiplist.H2", grow());
 }

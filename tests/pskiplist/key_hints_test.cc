@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <random>
 #include <thread>
@@ -20,9 +21,9 @@ using Subject = KeyHints<P>;
 std::uint64_t hash(std::uint64_t node) { return Subject::hash<false>(node, {}); }
 void put(Subject& hints, std::uint32_t node) {
   hints.put(hash(node), node);
-  hints.grow(
-      node, [](std::uint32_t named) { return hash(named); },
-      [&hints](std::uint32_t) -> const void* { return &hints; });
+  hints.grow<true>(
+      node, [](std::uint32_t named) { return hash(named); }, [](std::uint32_t) {},
+      [](std::uint32_t) {});
 }
 bool knows(const Subject& hints, std::uint32_t node) {
   return hints.find(hash(node), [&](std::uint32_t named) { return named == node; }) == node;
@@ -107,31 +108,59 @@ TEST(KeyHints, NamesWhatIsThere) {
   }
 }
 
-// Two threads put in and take out nodes of their own while the buckets are divided. A removed node
-// is not named, and a known node can be found.
+// Two threads put in and take out nodes of their own, which come in rows, while the buckets are
+// divided. A removed node is not named, and a known node can be found.
 TEST(KeyHints, ThreadsBesideDivisions) {
   constexpr std::uint32_t kNodes = 40'000;
   Subject hints;
   ASSERT_TRUE(hints.reserve(kNodes).ok());
   const auto run = [&](std::uint32_t own) {
-    for (std::uint32_t node = own; node <= kNodes; node += 2) {
+    for (std::uint32_t node = 1; node <= kNodes; ++node) {
+      if (node / 32 % 2 != own) continue;
       put(hints, node);
-      if (node > 16 && node % 8 < 6) hints.remove(hash(node - 16), node - 16);
+      if (node > 64 && node % 8 < 6) hints.remove(hash(node - 64), node - 64);
       (void)knows(hints, node / 2);
     }
   };
   std::thread other(run, 1);
-  run(2);
+  run(0);
   other.join();
   std::uint64_t found = 0;
   for (std::uint32_t node = 1; node <= kNodes; ++node) {
-    const bool out = node + 16 <= kNodes && node % 8 < 6;
+    const bool out = node + 64 <= kNodes && node % 8 < 6;
     const bool known = knows(hints, node);
     ASSERT_FALSE(out && known) << node;
     found += known ? 1 : 0;
   }
   EXPECT_EQ(hints.named(), found);
   EXPECT_GE(found, kNodes / 4 * 9 / 10);
+}
+
+// A thread that has seen none of the divisions is led from bucket to bucket: it knows what the
+// others know, and its changes come into the right buckets.
+TEST(KeyHints, AnOldImageLeadsOn) {
+  constexpr std::uint32_t kNodes = 20'000;
+  for (const std::uint32_t at_opening : {0U, 700U, 1280U}) {
+    Subject hints;
+    ASSERT_TRUE(hints.reserve(kNodes).ok());
+    hints.prepare(at_opening);
+    std::atomic<bool> grown{false};
+    std::thread other([&] {
+      while (!grown.load()) std::this_thread::yield();
+      for (std::uint32_t node = 1; node < kNodes; node += 2) {
+        if (knows(hints, node)) hints.remove(hash(node), node);
+      }
+    });
+    for (std::uint32_t node = 1; node <= kNodes; ++node) put(hints, node);
+    EXPECT_GE(share_known(hints, kNodes), 0.97);
+    grown = true;
+    other.join();
+    for (std::uint32_t node = 1; node < kNodes; node += 2) ASSERT_FALSE(knows(hints, node)) << node;
+    EXPECT_GE(share_known(hints, kNodes), 0.97 / 2);
+    std::uint64_t known = 0;
+    for (std::uint32_t node = 1; node <= kNodes; ++node) known += knows(hints, node) ? 1 : 0;
+    EXPECT_EQ(hints.named(), known);
+  }
 }
 
 }  // namespace

@@ -120,9 +120,10 @@ class Directory : public DirectoryLookup<T> {
       leaf.count.store(count + 1, std::memory_order_release);
       leaf.unlock();
       hints_.put(hash_of(probe), node);  // pskiplist.D4
-      hints_.grow(
+      hints_.template grow<kBytes>(
           node, [this](std::uint32_t named) { return hash_of(named); },
-          [this](std::uint32_t named) -> const void* { return &nodes_[named]; });
+          [this](std::uint32_t named) { __builtin_prefetch(&nodes_[named]); },
+          [this](std::uint32_t named) { prefetch_key(named); });
       return 0U;
     }
   }
