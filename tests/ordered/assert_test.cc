@@ -114,6 +114,47 @@ TEST_F(InnerAssertions, ALookupIsPinned) {
   EXPECT_VIOLATES("ordered.S2", (void)inner_.shortcut_to({.word = 5}));
 }
 
+// Leaves of byte strings.
+class TextLeaves {
+ public:
+  static constexpr bool kBytes = true;
+  struct Desc : Leaves::Desc {
+    Separators<SimPlatform, true> separators;
+    bool above(const Probe& probe) const noexcept { return lies_above<true>(*this, probe); }
+  };
+  Desc& operator[](std::uint32_t number) const noexcept { return leaves_[number]; }
+
+ private:
+  std::unique_ptr<Desc[]> leaves_ = std::make_unique<Desc[]>(16);
+};
+
+TEST(PrefixAssertions, TheKeysOfANodeBeginWithItsPrefix) {
+  SimMemory memory(1 << 20);
+  SimPlatform platform(memory);
+  TextLeaves leaves;
+  EpochDomain<SimPlatform> epochs(platform);
+  InnerIndex<SimPlatform, TextLeaves, 16> inner(leaves, epochs);
+  EXPECT_TRUE(inner.reserve({.bits = 0, .shift = 0}, 64).ok());
+  const auto build = [&](std::initializer_list<const char*> bounds) {
+    std::vector<std::uint32_t> numbers;
+    for (const char* bound : bounds) {
+      numbers.push_back(static_cast<std::uint32_t>(numbers.size() + 1));
+      auto& leaf = leaves[numbers.back()];
+      auto* separator = Separator<SimPlatform>::make(bound, 0);
+      inner.release(leaf.separators.bound.exchange(separator));
+      leaf.bound.store(head_word(bound));
+      leaves[numbers.back() + 1].separators.low.store(separator);
+    }
+    (void)inner.build(0, numbers.data(), numbers.size());
+  };
+  const EpochGuard<SimPlatform> guard(epochs);
+  EXPECT_VIOLATES("ordered.N5", build({"pa", "x", "pc"}));
+  build({"pa", "pb", "pc"});
+  for (std::uint32_t leaf = 1; leaf <= 3; ++leaf) {
+    inner.release(leaves[leaf].separators.bound.exchange(nullptr));
+  }
+}
+
 class ShortcutAssertions : public ::testing::Test {
  protected:
   using Subject = Shortcut<SimPlatform>;

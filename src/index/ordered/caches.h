@@ -34,11 +34,11 @@ class Caches : public Nodes<P, Leaves, Fanout> {
       if constexpr (!kBytes) continue;
       for (std::uint32_t n = part.head; n != 0;
            n = nodes_[n].next.load(std::memory_order_relaxed)) {
-        release(nodes_[n].max_separator.load(std::memory_order_relaxed));
+        this->release_separators(nodes_[n]);
       }
       for (std::uint32_t n = part.copying.removed; n != 0;
            n = static_cast<std::uint32_t>(nodes_[n].max.load(std::memory_order_relaxed))) {
-        release(nodes_[n].max_separator.load(std::memory_order_relaxed));
+        this->release_separators(nodes_[n]);
       }
     }
   }
@@ -79,12 +79,19 @@ class Caches : public Nodes<P, Leaves, Fanout> {
       n -= half;
     }
     if constexpr (kBytes) {
+      // Where words are equal, the separators decide: binary search over the run of equal words.
       std::uint32_t end = base;
-      while (end + 1 < count && word(end) == probe.word) ++end;
+      if (word(base) == probe.word) {
+        for (std::uint32_t n = count - 1 - base; n > 0;) {
+          const std::uint32_t half = (n + 1) / 2;
+          end += word(end + half - 1) == probe.word ? half : 0;
+          n -= half;
+        }
+      }
       while (base < end) {
         const std::uint32_t middle = (base + end) / 2;
         const Separator<P>* s = cache->separators[middle].load(std::memory_order_acquire);
-        if (word(middle) == probe.word && s != nullptr && compare(probe, s->view()) > 0) {
+        if (s != nullptr && compare(probe, s->view()) > 0) {
           base = middle + 1;
         } else {
           end = middle;
@@ -114,7 +121,8 @@ class Caches : public Nodes<P, Leaves, Fanout> {
         const Node& node = nodes_[number];
         const std::uint32_t count = node.count.load(std::memory_order_relaxed);
         if (!from_head && above(node, hint)) continue;
-        position = position_of(node, hint, group_of(node, hint.word));
+        const std::uint64_t word = this->word_in(node, hint);
+        position = position_of(node, hint, word, group_of(node, word));
         if (position < count && node.leaves[position].load(std::memory_order_relaxed) == leaf) {
           return number;
         }
@@ -170,7 +178,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
       // In the list, a new leaf that waits for the latch is still a part of its left neighbour.
       // From leaf to leaf it comes next, because a split sets `next` before it lowers the bound. A
       // leaf whose removal waits leads to no unlinked one: its left neighbour is locked.
-      const std::uint64_t bound = node != 0 ? nodes_[node].keys[at].load(std::memory_order_relaxed)
+      const std::uint64_t bound = node != 0 ? this->bound_word(nodes_[node], at)
                                             : desc.bound.load(std::memory_order_acquire);
       const bool done =
           filling.table->fill(filling.leaf, filling.leaf == part.first, filling.before,

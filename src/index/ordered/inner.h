@@ -19,9 +19,13 @@
 //       key <= low and retries.
 //   ordered.N4  A node's range never grows to the left. An empty node forwards to its right
 //       neighbour until the next cache omits it; then it is retired.
+//   ordered.N5  Byte strings: all keys of a node begin with its prefix, and are listed as the words
+//       behind it. So long common prefixes cost one comparison per node, not one per step of the
+//       search. A key without the prefix changes it: lookups that begin meanwhile take the node's
+//       first leaf, and one that has begun may land anywhere in the node, as in ordered.N3.
 // ORDERING  keys and leaf numbers: stored release, loaded acquire. A reader that sees a shifted
-//   key also sees the shifted leaf numbers. cache: release / acquire.
-// RECLAMATION  caches and empty nodes through epochs.
+//   key also sees the shifted leaf numbers. cache, prefix: release / acquire.
+// RECLAMATION  caches, prefixes and empty nodes through epochs.
 // PROGRESS  lookups are lock-free; changes take the partition's latch. The next cache and the next
 //   shortcut are built in steps (caches.h). So a change takes a constant number of steps, apart
 //   from the walk of ordered.N2; or if a node could not be made and a leaf is in no list.
@@ -42,7 +46,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
   using Base::above, Base::cache_start, Base::epochs_, Base::group_of, Base::kBytes, Base::kFanout,
       Base::bound_of, Base::find_node, Base::kGroup, Base::kGroups, Base::leaves_, Base::nodes_,
       Base::part_of, Base::partitions_, Base::position_of, Base::refresh_guide, Base::set_key,
-      Base::take_node;
+      Base::choose_prefix, Base::take_node, Base::word_in;
   using typename Base::Desc, typename Base::Node, typename Base::Part;
 
  public:
@@ -77,6 +81,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
   // prefetches for the next.
   struct Step {
     const void* node = nullptr;
+    std::uint64_t word = 0;  // of the probe in this node
     std::uint32_t group = 0;
   };
   [[gnu::always_inline]] Step locate_node(const Probe& probe) const {
@@ -85,7 +90,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     __builtin_prefetch(&node);
     __builtin_prefetch(&node.guide[0]);
     if constexpr (kGroups > 8) __builtin_prefetch(&node.guide[8]);
-    return {&node, 0};
+    return {.node = &node};
   }
   [[gnu::always_inline]] void locate_group(const Probe& probe, Step& step) const {
     const auto* node = static_cast<const Node*>(step.node);
@@ -95,13 +100,14 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
       node = &nodes_[next];
     }
     step.node = node;
-    step.group = group_of(*node, probe.word);
+    step.word = word_in(*node, probe);
+    step.group = group_of(*node, step.word);
     __builtin_prefetch(&node->keys[step.group * kGroup]);
     __builtin_prefetch(&node->leaves[step.group * kGroup]);
   }
   [[gnu::always_inline]] std::uint32_t locate_leaf(const Probe& probe, const Step& step) const {
     const auto* node = static_cast<const Node*>(step.node);
-    const std::uint32_t position = position_of(*node, probe, step.group);
+    const std::uint32_t position = position_of(*node, probe, step.word, step.group);
     if (position < node->count.load(std::memory_order_acquire)) [[likely]] {
       return node->leaves[position].load(std::memory_order_acquire);
     }
@@ -134,14 +140,16 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
       for (std::uint32_t i = 0; i < kFanout; ++i) {
         const bool used = i < n;
         node.leaves[i].store(used ? leaves[begin + i] : kNoLeaf, std::memory_order_relaxed);
+        if constexpr (kBytes) continue;
         set_key(node, i,
                 used ? leaves_[leaves[begin + i]].bound.load(std::memory_order_relaxed)
                      : ~std::uint64_t{0});
       }
-      refresh_guide(node);
+      if constexpr (!kBytes) refresh_guide(node);
       node.next.store(0, std::memory_order_relaxed);
       node.count.store(n, std::memory_order_relaxed);
       this->set_max(node, leaves_[leaves[begin + n - 1]]);
+      if constexpr (kBytes) choose_prefix(node);
       if (previous == nullptr) {
         part.head = number;
       } else {
@@ -200,18 +208,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
         node = &nodes_[node->next.load(std::memory_order_relaxed)];
       }
     }
-    const std::uint32_t count = node->count.load(std::memory_order_relaxed);
-    for (std::uint32_t i = count; i > at + 1; --i) {
-      node->leaves[i].store(node->leaves[i - 1].load(std::memory_order_relaxed),
-                            std::memory_order_release);
-    }
-    node->leaves[at + 1].store(fresh, std::memory_order_release);
-    node->count.store(count + 1, std::memory_order_release);
-    for (std::uint32_t i = count; i > at; --i) {
-      set_key(*node, i, node->keys[i - 1].load(std::memory_order_relaxed));
-    }
-    set_key(*node, at, left.bound.load(std::memory_order_relaxed));
-    refresh_guide(*node);
+    list(*node, at, fresh, hint);
     // After `fresh` is listed: otherwise its intervals would name `old`, even once that is unlinked
     // (ordered.S2).
     build_some(partition);
@@ -292,6 +289,26 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     return next != 0 ? nodes_[next].leaves[0].load(std::memory_order_relaxed) : kNoLeaf;
   }
 
+  // Lists `fresh` behind the leaf at a position, whose range now ends at `bound`.
+  [[gnu::noinline]] void list(Node& node, std::uint32_t at, std::uint32_t fresh,
+                              const Probe& bound) {
+    const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+    for (std::uint32_t i = count; i > at + 1; --i) {
+      node.leaves[i].store(node.leaves[i - 1].load(std::memory_order_relaxed),
+                           std::memory_order_release);
+    }
+    node.leaves[at + 1].store(fresh, std::memory_order_release);
+    node.count.store(count + 1, std::memory_order_release);
+    if constexpr (kBytes) {
+      if (!this->has_prefix(node, bound.bytes)) return choose_prefix(node);
+    }
+    for (std::uint32_t i = count; i > at; --i) {
+      set_key(node, i, node.keys[i - 1].load(std::memory_order_relaxed));
+    }
+    set_key(node, at, word_in(node, bound));
+    refresh_guide(node);
+  }
+
   [[gnu::noinline]] bool split_node(Part& part, Node& node) {
     const std::uint32_t number = take_node();
     if (number == 0) return false;
@@ -302,15 +319,17 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
       fresh.leaves[i].store(
           moved ? node.leaves[kKeep + i].load(std::memory_order_relaxed) : kNoLeaf,
           std::memory_order_relaxed);
+      if constexpr (kBytes) continue;
       set_key(fresh, i,
               moved ? node.keys[kKeep + i].load(std::memory_order_relaxed) : ~std::uint64_t{0});
     }
-    refresh_guide(fresh);
+    if constexpr (!kBytes) refresh_guide(fresh);
     fresh.count.store(kFanout - kKeep, std::memory_order_relaxed);
     fresh.max.store(node.max.load(std::memory_order_relaxed), std::memory_order_relaxed);
     Separator<P>* separator = node.max_separator.load(std::memory_order_relaxed);
     this->share(separator);
     fresh.max_separator.store(separator, std::memory_order_relaxed);
+    if constexpr (kBytes) choose_prefix(fresh);
     fresh.next.store(node.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
     // ordered.N2: complete, then reachable, then needed.
     node.next.store(number, std::memory_order_release);
@@ -328,6 +347,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout> {
     for (std::uint32_t i = kKeep; i < kFanout; ++i) set_key(node, i, ~std::uint64_t{0});
     node.count.store(kKeep, std::memory_order_release);
     refresh_guide(node);
+    if constexpr (kBytes) choose_prefix(node);
     ++part.nodes;
     if (!this->append_to_cache(part, node, number)) ++part.changes;
     return true;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <string_view>
 
 #include "index/ordered/probe.h"
 #include "index/ordered/shortcut.h"
@@ -78,6 +79,8 @@ class Nodes {
     Atomic<Separator<P>*> max_separator{nullptr};
     Atomic<std::uint32_t> next{0};
     Atomic<std::uint32_t> count{0};
+    Atomic<Separator<P>*> prefix{nullptr};  // of all keys, which are words behind it; null: empty
+    Atomic<std::uint32_t> changes_prefix{0};
     alignas(64) Atomic<std::uint64_t> guide[kGroups];  // last key of each group
     alignas(64) Atomic<std::uint64_t> keys[kFanout];   // bounds; ~0 behind count
     alignas(64) Atomic<std::uint32_t> leaves[kFanout];
@@ -133,6 +136,16 @@ class Nodes {
     }
     return probe.word > word;
   }
+  // Returns the word by which the node's keys are searched for the probe (ordered.N5).
+  [[gnu::always_inline]] std::uint64_t word_in(const Node& node, const Probe& probe) const {
+    if constexpr (kBytes) {
+      if (node.changes_prefix.load(std::memory_order_acquire) != 0) [[unlikely]]
+        return 0;
+      const Separator<P>* prefix = node.prefix.load(std::memory_order_acquire);
+      if (prefix != nullptr) return word_behind(prefix->view(), probe);
+    }
+    return probe.word;
+  }
   std::uint32_t group_of(const Node& node, std::uint64_t word) const {
     std::uint32_t group = 0;  // lower bound, unrolled and without branches
 #pragma GCC unroll 8
@@ -141,21 +154,22 @@ class Nodes {
     }
     return group;
   }
-  // Returns the first position of the node whose key is at or behind the probe, or kFanout.
+  // Returns the first position of the node whose key is at or behind the probe, or kFanout. `word`:
+  // the probe's in this node; `group`: of that word.
   [[gnu::always_inline]] std::uint32_t position_of(const Node& node, const Probe& probe,
-                                                   std::uint32_t group) const {
+                                                   std::uint64_t word, std::uint32_t group) const {
     std::uint32_t position = group * kGroup;
 #pragma GCC unroll 8
     for (std::uint32_t half = kGroup / 2; half != 0; half /= 2) {
       const std::uint64_t key = node.keys[position + half - 1].load(std::memory_order_acquire);
-      position += key < probe.word ? half : 0;
+      position += key < word ? half : 0;
     }
-    position += node.keys[position].load(std::memory_order_acquire) < probe.word ? 1 : 0;
+    position += node.keys[position].load(std::memory_order_acquire) < word ? 1 : 0;
     if constexpr (kBytes) {
       // Where words are equal, the separators decide: binary search over the run of equal words.
       const std::uint32_t count = node.count.load(std::memory_order_acquire);
       std::uint32_t end = position;
-      while (end < count && node.keys[end].load(std::memory_order_acquire) == probe.word) ++end;
+      while (end < count && node.keys[end].load(std::memory_order_acquire) == word) ++end;
       while (position < end) {
         const std::uint32_t middle = (position + end) / 2;
         const Desc& desc = leaves_[node.leaves[middle].load(std::memory_order_acquire)];
@@ -192,6 +206,60 @@ class Nodes {
     }
     node.max.store(last.bound.load(std::memory_order_relaxed), std::memory_order_release);
   }
+  // Returns where the range of the leaf at a position ends, as far as the node lists it; null at
+  // the end of the partition. The leaf's own bound may be lower: its right half may be about to be
+  // listed.
+  const Separator<P>* separator_behind(const Node& node, std::uint32_t i) const {
+    if (i + 1 == node.count.load(std::memory_order_relaxed)) {
+      return node.max_separator.load(std::memory_order_relaxed);
+    }
+    const Desc& right = leaves_[node.leaves[i + 1].load(std::memory_order_relaxed)];
+    return right.separators.low.load(std::memory_order_acquire);
+  }
+  // Returns the word of that bound.
+  std::uint64_t bound_word(const Node& node, std::uint32_t i) const {
+    if constexpr (kBytes) {
+      const Separator<P>* separator = separator_behind(node, i);
+      return separator != nullptr ? head_word(separator->view()) : ~std::uint64_t{0};
+    }
+    return node.keys[i].load(std::memory_order_relaxed);
+  }
+  // Byte strings: finds the prefix of all keys and sets the keys behind it. Without memory there is
+  // no prefix. Meanwhile lookups begin at the node's first leaf.
+  [[gnu::noinline]] void choose_prefix(Node& node) {
+    const Separator<P>* behind[kFanout];  // loaded once: unlinks lower them
+    const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < count; ++i) behind[i] = separator_behind(node, i);
+    const Separator<P>* last = behind[count - 1];
+    if (last == nullptr && count > 1) last = behind[count - 2];
+    std::string_view common;
+    if (last != nullptr) {
+      common = last->view().substr(0, common_prefix(behind[0]->view(), last->view()));
+    }
+    node.changes_prefix.store(1, std::memory_order_release);
+    Separator<P>* prefix = common.empty() ? nullptr : Separator<P>::make(common, 0);
+    if (prefix == nullptr) common = {};
+    release(node.prefix.exchange(prefix, std::memory_order_acq_rel));
+    for (std::uint32_t i = 0; i < kFanout; ++i) {
+      const bool bounded = i < count && behind[i] != nullptr;
+      PERDURE_ASSERT(P, "ordered.N5", !bounded || behind[i]->view().starts_with(common));
+      set_key(node, i,
+              bounded ? word_behind(common, probe_of(behind[i]->view())) : ~std::uint64_t{0});
+    }
+    refresh_guide(node);
+    node.changes_prefix.store(0, std::memory_order_release);
+  }
+  // Whether a key can be listed without a change of the prefix.
+  static bool has_prefix(const Node& node, std::string_view key) {
+    const Separator<P>* prefix = node.prefix.load(std::memory_order_relaxed);
+    return prefix == nullptr || key.starts_with(prefix->view());
+  }
+  void release_separators(Node& node) {
+    if constexpr (kBytes) {
+      release(node.max_separator.exchange(nullptr, std::memory_order_acq_rel));
+      release(node.prefix.exchange(nullptr, std::memory_order_acq_rel));
+    }
+  }
   // Returns the number of a node, or 0.
   std::uint32_t take_node() {
     LatchGuard guard(node_latch_);
@@ -225,10 +293,7 @@ class Nodes {
   static constexpr Reclaimer kSeparatorReclaimer{nullptr, &finish_separator};
   static constexpr Reclaimer kNodeReclaimer{nullptr, &finish_node};
   [[gnu::noinline]] void free_node(std::uint32_t number) {
-    if constexpr (kBytes) {
-      release(nodes_[number].max_separator.load(std::memory_order_relaxed));
-      nodes_[number].max_separator.store(nullptr, std::memory_order_relaxed);
-    }
+    release_separators(nodes_[number]);
     LatchGuard guard(node_latch_);
     nodes_[number].next.store(node_free_, std::memory_order_relaxed);
     node_free_ = number;

@@ -5,6 +5,7 @@
 // "ab" and "ab\0" have equal words.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -69,6 +70,34 @@ inline int compare(const Probe& probe, std::string_view key) noexcept {
   if (probe.last) return 1;
   const int order = probe.bytes.compare(key);
   return order != 0 ? order : (probe.after ? 1 : 0);
+}
+
+inline Probe probe_of(std::string_view key) noexcept {
+  return {.word = head_word(key), .bytes = key};
+}
+
+// Returns the word of what follows `prefix` in the probe. The words of keys with that prefix order
+// as the keys do: 0 if the probe lies before all of them, ~0 if behind.
+inline std::uint64_t word_behind(std::string_view prefix, const Probe& probe) noexcept {
+  const std::size_t size = prefix.size();
+  if (size == 0) return probe.word;
+  const std::uint64_t head = head_word(prefix);
+  const std::uint64_t word = size < 8 ? probe.word >> 8 * (8 - size) << 8 * (8 - size) : probe.word;
+  if (word != head) return word < head ? 0 : ~std::uint64_t{0};
+  if (probe.last) return ~std::uint64_t{0};
+  const std::string_view bytes = probe.bytes;  // may be shorter than the word, in positions
+  if (size > 8 && bytes.size() > 8) {
+    const int order =
+        std::memcmp(bytes.data() + 8, prefix.data() + 8, std::min(bytes.size(), size) - 8);
+    if (order != 0) return order < 0 ? 0 : ~std::uint64_t{0};
+  }
+  return bytes.size() > size ? head_word(bytes.substr(size)) : 0;
+}
+
+// Returns how many bytes both begin with.
+inline std::size_t common_prefix(std::string_view a, std::string_view b) noexcept {
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
+                                  a.begin());
 }
 
 // The codecs of integer and byte-string keys, for engines without fingerprints.

@@ -169,6 +169,7 @@ class Recovery : public Scan<T> {
     bool wrote = false;
     std::size_t loaded = 0;
     for (; loaded < leaves.size() && s.ok(); ++loaded) {
+      if constexpr (kBytes) prefetch_bound(leaves, loaded + kAhead);
       Desc& desc = table_[leaves[loaded]];
       Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
       s = set_bounds(desc, leaf_of(desc), left, partition);
@@ -242,6 +243,29 @@ class Recovery : public Scan<T> {
     return {};
   }
 
+  // What set_bounds() and admit_bytes() will read, so that the misses overlap.
+  static constexpr std::size_t kAhead = 8;  // leaves
+  void prefetch_record(std::uint64_t word) const {
+    const auto* bytes = reinterpret_cast<const char*>(record_at(word));
+    __builtin_prefetch(bytes);
+    __builtin_prefetch(bytes + kLine);
+  }
+  void prefetch_bound(const Numbers& leaves, std::size_t i) const {
+    if (i >= leaves.size()) return;
+    const std::uint64_t bound = context_.platform.load(leaf_of(table_[leaves[i]]).bound);
+    if (bound != 0) prefetch_record(bound);
+  }
+  void prefetch_undecided(const Desc& desc, const Leaf& leaf) const {
+    const std::uint64_t low = desc.low.load(std::memory_order_relaxed);
+    const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
+    for (const Entry& entry : leaf.entries) {
+      const std::uint64_t key = context_.platform.load(entry.key);
+      if (key != low && key != bound) continue;
+      const std::uint64_t word = context_.platform.load(entry.value);
+      if (word != 0) prefetch_record(word);
+    }
+  }
+
   Status mark_record(std::uint64_t offset) {
     return context_.heap.mark(offset, "phast.recover.mark_record"_site);
   }
@@ -298,6 +322,7 @@ class Recovery : public Scan<T> {
   // Makes the entries that count visible.
   [[gnu::noinline]] Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) {
     const P& platform = context_.platform;
+    if constexpr (kBytes) prefetch_undecided(desc, leaf);
     for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
       Entry& entry = leaf.entries[slot];
       if (platform.load(Codec::commit(entry)) == 0) continue;
