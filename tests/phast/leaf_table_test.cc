@@ -3,9 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "platform/real_platform.h"
 
@@ -93,6 +98,40 @@ TEST(LeafNumbers, AFreeDescriptorKeepsItsVersion) {
   const std::uint32_t again = table.take(900 / 64 * 64 + 200 % 64);
   EXPECT_EQ(again, number);
   EXPECT_EQ(table[again].version.load(), 11U);
+}
+
+TEST(ScanOrders, EachIsTakenOnce) {
+  constexpr int kThreads = 4;
+  LeafTable<Default> table;
+  ASSERT_TRUE(table.reserve(1000).ok());
+  std::array<std::atomic<bool>, 2000> taken{};
+  std::atomic<std::uint32_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      std::deque<std::uint32_t> mine;
+      for (int i = 0; i < 20'000; ++i) {
+        const std::uint32_t number = table.take_order();
+        if (number == 0 || taken[number].exchange(true)) ++wrong;
+        mine.push_back(number);
+        if (mine.size() < 20) continue;
+        taken[mine.front()] = false;
+        table.give_order(mine.front());
+        mine.pop_front();
+      }
+      for (const std::uint32_t number : mine) {
+        taken[number] = false;
+        table.give_order(number);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_LE(table.order_bytes(), kThreads * 20 * 60U) << "free ones are not used again";
+  // Another thread gets those of all lists, and then new ones until there are none.
+  std::uint32_t count = 0;
+  while (table.take_order() != 0) ++count;
+  EXPECT_EQ(count, 16U * 64 - 1);
 }
 
 }  // namespace

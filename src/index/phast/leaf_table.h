@@ -226,44 +226,58 @@ class LeafTable {
     regions_[chunk].store(free_chunk_, std::memory_order_relaxed);
     free_chunk_ = chunk;
   }
+  // Takes a free scan order, if possible of the thread's list, or a new one. 0: all are taken.
   std::uint32_t take_order() {
-    LatchGuard guard(latch_);
-    if (order_free_ != 0) {
-      const std::uint32_t number = order_free_;
-      order_free_ = orders_[number].next_free();
+    const std::uint32_t own = P::thread_slot();
+    for (std::uint32_t i = 0; i < kOrderLists; ++i) {
+      OrderList& list = order_lists_[(own + i) % kOrderLists];
+      if (list.first.load(std::memory_order_relaxed) == 0) continue;
+      LatchGuard guard(list.latch);
+      const std::uint32_t number = list.first.load(std::memory_order_relaxed);
+      if (number == 0) continue;
+      list.first.store(orders_[number].next_free(), std::memory_order_relaxed);
       return number;
     }
-    return order_high_ + 1 < orders_.capacity() ? ++order_high_ : 0;
+    std::uint32_t high = order_high_.load(std::memory_order_relaxed);
+    do {
+      if (high + 1 >= orders_.capacity()) return 0;
+    } while (!order_high_.compare_exchange_strong(high, high + 1, std::memory_order_relaxed));
+    return high + 1;
   }
   void give_order(std::uint32_t number) {
-    LatchGuard guard(latch_);
-    orders_[number].set_next_free(order_free_);
-    order_free_ = number;
+    OrderList& list = order_lists_[P::thread_slot() % kOrderLists];
+    LatchGuard guard(list.latch);
+    orders_[number].set_next_free(list.first.load(std::memory_order_relaxed));
+    list.first.store(number, std::memory_order_relaxed);
   }
   bool empty() const { return high_chunk_ == 0; }
   std::uint64_t dram_bytes() {
     LatchGuard guard(latch_);
     constexpr std::uint64_t kOfChunk = kChunk * sizeof(Desc) + 3 * sizeof(std::uint32_t);
-    return high_chunk_ * kOfChunk + std::uint64_t{order_high_} * sizeof(Order);
+    return high_chunk_ * kOfChunk + order_bytes();
   }
-  std::uint64_t order_bytes() {
-    LatchGuard guard(latch_);
-    return std::uint64_t{order_high_} * sizeof(Order);
+  std::uint64_t order_bytes() const {
+    return std::uint64_t{order_high_.load(std::memory_order_relaxed)} * sizeof(Order);
   }
 
  private:
   static constexpr std::uint32_t kChunk = 64;
+  static constexpr std::uint32_t kOrderLists = 16;
+  struct alignas(kOwnLine) OrderList {
+    typename P::Latch latch;
+    typename P::template Atomic<std::uint32_t> first{0};
+  };
 
   Arena<Desc> descriptors_;
   Arena<typename P::template Atomic<std::uint32_t>> regions_;  // by chunk; of a free one: the next
   Arena<Order> orders_;
-  alignas(kOwnLine) typename P::Latch latch_;  // of all below
+  alignas(kOwnLine) typename P::Latch latch_;  // of the next four
   Arena<std::uint32_t> chunks_;                // by region; 0: none
   Arena<std::uint32_t> taken_;                 // by chunk: how many of its numbers
   std::uint32_t free_chunk_ = 0;
   std::uint32_t high_chunk_ = 0;
-  std::uint32_t order_free_ = 0;
-  std::uint32_t order_high_ = 0;
+  OrderList order_lists_[kOrderLists];  // of free ones; a thread's by its slot
+  alignas(kOwnLine) typename P::template Atomic<std::uint32_t> order_high_{0};
 };
 
 }  // namespace perdure::phast
