@@ -148,9 +148,7 @@ class NodeTable {
   // the slots of its neighbours may be. This guess lets a slot be fetched together with its node.
   void set_slot(std::uint32_t number, std::uint64_t slot) {
     nodes_[number].slot.store(slot, std::memory_order_release);
-    auto& guess = near_[number / kNear];
-    const std::uint64_t its = slot - number % kNear * sizeof(Slot);
-    if (guess.load(std::memory_order_relaxed) != its) guess.store(its, std::memory_order_relaxed);
+    near_[number / kNear].store(slot - number % kNear * sizeof(Slot), std::memory_order_relaxed);
   }
   std::uint64_t likely_slot(std::uint32_t number) const {
     return near_[number / kNear].load(std::memory_order_relaxed) + number % kNear * sizeof(Slot);
