@@ -25,8 +25,8 @@ struct Row {
 constexpr std::array<std::string_view, 2> kPhast = {"Arena<phast::Descriptor>",
                                                     "Arena<phast::ScanOrder>"};
 constexpr std::array<std::string_view, 1> kLevel = {"Arena<level::Meta>"};
-constexpr std::array<std::string_view, 2> kPskiplist = {"Arena<pskiplist::KeyNode>",
-                                                        "Arena<pskiplist::Leaf>"};
+constexpr std::array<std::string_view, 3> kPskiplist = {
+    "Arena<pskiplist::KeyNode>", "Arena<pskiplist::Leaf>", "Arena<pskiplist::KeyHints::Bucket>"};
 constexpr Row kTable[] = {
     {Engine::phast, sizeof(phast::layout::Root), kPhast},
     {Engine::level, sizeof(level::layout::Root), kLevel},
