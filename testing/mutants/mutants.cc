@@ -19,7 +19,7 @@ namespace perdure::testing {
 
 namespace {
 
-constexpr std::size_t kMaxSites = 256;
+constexpr std::size_t kMaxSites = 512;
 // In processor time: a busy machine must not kill a trial.
 constexpr rlim_t kTrialSeconds = 120;
 // By the clock, for a trial that waits for ever: many times what a busy machine takes.
