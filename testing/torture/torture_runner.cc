@@ -66,6 +66,7 @@ class Torture {
   ~Torture() {
     munmap(static_cast<void*>(log_), sizeof(TortureLog));
     unlink(file_.c_str());
+    unlink((file_ + ".creating").c_str());  // the last child was killed inside create
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   }
   Torture(const Torture&) = delete;
