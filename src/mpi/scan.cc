@@ -7,13 +7,13 @@
 // MESSAGES  Rank 0 broadcasts the request (spread.h). Then it asks a rank when it needs its next
 //   piece:
 //     rank 0 to r   Ask: send what you have if it is at most `room` bytes; or it is over
-//     r to rank 0   Answer: bytes, whether it is the last piece or there was an error; the bytes
+//     r to rank 0   Reply: bytes, whether it is the last piece or there was an error; the bytes
 //   If a piece is larger, because it has a large entry, rank 0 reserves memory and asks again.
 // ORDER   By hash: a heap of the parts. By range: one part after the other, so a rank is asked only
 //   once the parts before have ended.
 // MEMORY  All ranks reserve a piece, rank 0 one of each rank (by range: one), and agree, before any
 //   rank asks.
-// ERRORS  A rank tells its error in its answer. Rank 0 then ends the scan on all, and they agree.
+// ERRORS  A rank tells its error in its reply. Rank 0 then ends the scan on all, and they agree.
 //   An error in a piece that rank 0 did not need is none.
 #include <algorithm>
 
@@ -46,7 +46,7 @@ struct Ask {
   std::uint64_t room = 0;
   std::uint64_t visited = 0;  // when it is over
 };
-struct Answer {
+struct Reply {
   std::uint64_t bytes = 0;
   bool last = false;
   bool failed = false;
@@ -157,10 +157,10 @@ class Scan {
       visited_ = ask.visited;
       if (ask.over) return told ? part_.status() : Status();
       told = !part_.status().ok();
-      const Answer answer{part_.piece().size(), part_.last(), told};
-      if (Status s = comm_.send(&answer, sizeof(answer), 0); !s.ok()) return s;
-      if (told || answer.bytes > ask.room) continue;
-      if (Status s = comm_.send(part_.piece().data(), answer.bytes, 0); !s.ok()) return s;
+      const Reply reply{part_.piece().size(), part_.last(), told};
+      if (Status s = comm_.send(&reply, sizeof(reply), 0); !s.ok()) return s;
+      if (told || reply.bytes > ask.room) continue;
+      if (Status s = comm_.send(part_.piece().data(), reply.bytes, 0); !s.ok()) return s;
       part_.fill();
     }
   }
@@ -250,22 +250,22 @@ class Scan {
     return {};
   }
   Status fetch(int from, Source& source) noexcept {
-    Answer answer;
-    for (std::uint64_t room = kPieceRoom;; room = answer.bytes) {
+    Reply reply;
+    for (std::uint64_t room = kPieceRoom;; room = reply.bytes) {
       if (!source.piece.reserve(room)) return StatusCode::out_of_memory;
       const Ask ask{.room = room};
       if (Status s = comm_.send(&ask, sizeof(ask), from); !s.ok()) return s;
-      if (Status s = comm_.receive(&answer, sizeof(answer), from); !s.ok()) return s;
-      if (answer.failed) {  // the rank says why when all agree
+      if (Status s = comm_.receive(&reply, sizeof(reply), from); !s.ok()) return s;
+      if (reply.failed) {  // the rank says why when all agree
         over_ = source.last = true;
         source.piece.resize(0);
         return {};
       }
-      if (answer.bytes <= room) break;
+      if (reply.bytes <= room) break;
     }
-    source.piece.resize(answer.bytes);
-    source.last = answer.last;
-    return comm_.receive(source.piece.data(), answer.bytes, from);
+    source.piece.resize(reply.bytes);
+    source.last = reply.last;
+    return comm_.receive(source.piece.data(), reply.bytes, from);
   }
 
   Status end() noexcept {

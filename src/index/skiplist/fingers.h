@@ -86,8 +86,8 @@ class Fingers {
   // The number of entries from which on a map needs a new table.
   std::uint64_t wanted_at() const { return wanted_at_.load(std::memory_order_relaxed); }
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Takes what tend() has returned, or null. The caller holds no stripe, because this may finish
-  // what other threads have retired.
+  // Takes what copy_some() has returned, or null. The caller holds no stripe, because this may
+  // finish what other threads have retired.
   void retire(Outgrown old) {
     if (old == nullptr) return;
     bytes_.fetch_sub(old->bytes(), std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// WriterLatch: the latch of a map's writer. For assertions it knows the thread that holds it. If
-// the Platform has no assertions, it is a plain Latch.
+// WriterLatch: the latch of a stripe, and of the walk behind an open. For assertions it knows the
+// thread that holds it. If the Platform has no assertions, it is a plain Latch.
 #pragma once
 
 #include <atomic>
