@@ -148,7 +148,7 @@ TEST(PrefixAssertions, TheKeysOfANodeBeginWithItsPrefix) {
     (void)inner.build(0, numbers.data(), numbers.size());
   };
   const EpochGuard<SimPlatform> guard(epochs);
-  EXPECT_VIOLATES("ordered.N5", build({"pa", "x", "pc"}));
+  EXPECT_VIOLATES("ordered.N5", build({"pagea", "x", "pagec"}));
   build({"pa", "pb", "pc"});
   for (std::uint32_t leaf = 1; leaf <= 3; ++leaf) {
     inner.release(leaves[leaf].separators.bound.exchange(nullptr));

@@ -225,7 +225,9 @@ class Nodes {
     return node.keys[i].load(std::memory_order_relaxed);
   }
   // Byte strings: finds the prefix of all keys and sets the keys behind it. Without memory there is
-  // no prefix. Meanwhile lookups begin at the node's first leaf.
+  // no prefix. Meanwhile lookups begin at the node's first leaf. A short prefix is none: the words
+  // still tell the keys apart, and a lookup saves the comparison.
+  static constexpr std::size_t kLeastPrefix = 4;
   [[gnu::noinline]] void choose_prefix(Node& node) {
     const Separator<P>* behind[kFanout];  // loaded once: unlinks lower them
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);
@@ -237,7 +239,7 @@ class Nodes {
       common = last->view().substr(0, common_prefix(behind[0]->view(), last->view()));
     }
     node.changes_prefix.store(1, std::memory_order_release);
-    Separator<P>* prefix = common.empty() ? nullptr : Separator<P>::make(common, 0);
+    Separator<P>* prefix = common.size() < kLeastPrefix ? nullptr : Separator<P>::make(common, 0);
     if (prefix == nullptr) common = {};
     release(node.prefix.exchange(prefix, std::memory_order_acq_rel));
     for (std::uint32_t i = 0; i < kFanout; ++i) {

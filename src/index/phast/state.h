@@ -56,7 +56,6 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
     const Leaf* leaf =
         context_.heap.template at<Leaf>(std::uint64_t{table_.place(number)} * sizeof(Leaf));
     __builtin_prefetch(&leaf->entries[home_of<G>(probe.fingerprint) * kLineEntries]);
-    if constexpr (kBytes) __builtin_prefetch(&table_[number].separators);
   }
   void prefetch_leaf(const Desc& desc) const {
     const auto* bytes = reinterpret_cast<const char*>(&leaf_of(desc));
