@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "index/skiplist/links.h"
 
@@ -147,7 +148,8 @@ class Search : public Links<T> {
   // added a node, and holds no stripe.
   void tend() {
     const std::uint64_t from = std::max(G::kFingersFrom, fingers_.wanted_at());
-    const bool look = this->tally_.turn() % std::max<std::uint64_t>(1, from / kLooks) == 0;
+    const std::uint64_t between = std::bit_floor(std::max<std::uint64_t>(1, from / kLooks));
+    const bool look = (this->tally_.turn() & (between - 1)) == 0;
     if (fingers_.growing() || look) grow_fingers();
   }
   [[gnu::noinline]] void grow_fingers() {
