@@ -33,7 +33,8 @@ class HeldVersion {
     return *this;
   }
   ~HeldVersion() {
-    if (pin_ != nullptr) index_->unpin(*pin_);
+    // The close of a pool unpins what it still finds, and then the index is gone.
+    if (pin_ != nullptr && pin_->pinned) index_->unpin(*pin_);
   }
   // Holds `version`.
   // Errors: invalid_argument if the version cannot be read; out_of_memory.
