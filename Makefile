@@ -8,7 +8,7 @@
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
-CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.cc' -o -name '*.h' 2>/dev/null)
+CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.c' -o -name '*.cc' -o -name '*.h' 2>/dev/null)
 
 help:            ## list the targets; those that name ENGINE take ENGINE=level and so on, or phast
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -121,7 +121,8 @@ papers: build-release
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 
 # What every change must pass: the format check, clang-tidy over the library, all tests (also those
-# of MPI) with their budgets of processor time, and the tests with label `san` under ASan and TSan.
+# of MPI, and all of the C library) with their budgets of processor time, and the tests with label
+# `san` under ASan and TSan.
 ci: format-check setup-mpi  ## run what every change must pass
 	$(MAKE) tidy TIDY_DIRS=src
 	@rm -f build/release/test_times.txt

@@ -27,6 +27,7 @@ if(PERDURE_COVERAGE)
   # Required by name, because its callers may come after the library.
   target_link_options(perdure_build INTERFACE LINKER:--wrap=_exit LINKER:--undefined=__wrap__exit)
 endif()
+set(PERDURE_INSTRUMENT_FLAGS ${flags})  # for sources in C, which do not link perdure_build
 target_compile_options(perdure_build INTERFACE ${flags})
 target_link_options(perdure_build INTERFACE ${flags})
 

@@ -104,7 +104,7 @@ def named_files_exist(tree):
 def ctest_names(tree):
     """component/file of the tests, without the engine that may follow."""
     return {m[1] for path in tree.files
-            if (m := re.fullmatch(r"tests/([a-z_]+/\w+_test)\.(?:cc|py)", path))}
+            if (m := re.fullmatch(r"tests/([a-z_]+/\w+_test)\.(?:c|cc|py)", path))}
 
 
 def tests_of(tree):

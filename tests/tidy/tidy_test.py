@@ -105,6 +105,7 @@ LAYERS = {
     "index": BELOW_INDEX | {"engine"},
     "pool": BELOW_INDEX | {"index"},
     "store": CORE - {"store"},
+    "c": {"platform"},
     "mpi": {"util", "platform"},
     "tools": CORE | {"bench"},
     "bench": CORE | {"engine"},
@@ -246,7 +247,7 @@ def persist_sites_are_named(tree):
 
 # ---- text ---------------------------------------------------------------------------------------
 
-SOURCES = ("*.cc", "*.h", "*.py", "*.sh", "*.cmake", "CMakeLists.txt", "Makefile")
+SOURCES = ("*.c", "*.cc", "*.h", "*.py", "*.sh", "*.cmake", "CMakeLists.txt", "Makefile")
 
 
 def files_are_short(tree):

@@ -1,0 +1,170 @@
+// What the calls on maps, snapshots and iterators share.
+#pragma once
+
+#include <cstdlib>
+#include <utility>
+
+#include "c/handles.h"
+
+namespace perdure::c {
+
+// What a call verifies first: the handle can be used. `handle` is of a map, an iterator or a
+// snapshot; `name` says which.
+template <class Handle>
+perdure_status reads(const char* function, const char* name, const Handle* handle) noexcept {
+  if (handle != nullptr && handle->live()) [[likely]]
+    return PERDURE_OK;
+  return handle == nullptr ? refuse_handle(function, name, nullptr, nullptr)
+                           : refuse_handle(function, name, handle->pool.get(), handle->state.get());
+}
+// The same for a call that changes the map.
+inline perdure_status changes(const char* function, const perdure_map* map) noexcept {
+  if (auto s = reads(function, "map", map); s != PERDURE_OK) [[unlikely]]
+    return s;
+  if (views != nullptr && in_view_of(*map->pool)) [[unlikely]]
+    return refuse_in_callback(function);
+  return PERDURE_OK;
+}
+
+template <class Handle>
+perdure_status key_of(const char* function, const Handle& handle, const void* data,
+                      std::size_t size, UntypedKey& key) noexcept {
+  if (to_key(handle.types, data, size, key)) [[likely]]
+    return PERDURE_OK;
+  return refuse_key(function, *handle.state, handle.types, data, size);
+}
+template <class Handle>
+perdure_status value_of(const char* function, const Handle& handle, const void* data,
+                        std::size_t size, UntypedValue& value) noexcept {
+  if (to_value(handle.types, data, size, value)) [[likely]]
+    return PERDURE_OK;
+  return refuse_value(function, *handle.state, handle.types, data, size);
+}
+
+// A copy of a value, for perdure_free(), with a NUL byte behind it. Null if memory is short.
+inline void* copy_of(const Datum& datum) noexcept {
+  auto* copy = static_cast<char*>(std::malloc(datum.size() + 1));
+  if (copy == nullptr) return nullptr;
+  std::memcpy(copy, datum.data(), datum.size());
+  copy[datum.size()] = '\0';
+  return copy;
+}
+
+// The calls below end those of a map, a snapshot and a version: read(visit) reads one key, as
+// UntypedMap::read().
+
+template <class Read>
+perdure_status get(const MapTypes& types, Read&& read, void** value, std::size_t* size) noexcept {
+  void* copy = nullptr;
+  std::size_t bytes = 0;
+  bool short_of_memory = false;
+  const Found found = read([&](const UntypedValue& seen) {
+    const Datum datum(types, seen);
+    bytes = datum.size();
+    copy = copy_of(datum);
+    short_of_memory = copy == nullptr;
+  });
+  if (!found.ok()) {
+    std::free(copy);  // a pool that loses its file fails after the callback
+    return failed(found.status());
+  }
+  if (short_of_memory) return failed(Status(StatusCode::out_of_memory));
+  *value = copy;
+  if (size != nullptr) *size = bytes;
+  return PERDURE_OK;
+}
+
+template <class Read>
+perdure_status get_into(const char* function, const MapTypes& types, Read&& read, void* buffer,
+                        std::size_t capacity, std::size_t* size, bool* present) noexcept {
+  std::size_t bytes = 0;
+  const Found found = read([&](const UntypedValue& seen) {
+    const Datum datum(types, seen);
+    bytes = datum.size();
+    if (capacity != 0) std::memcpy(buffer, datum.data(), bytes < capacity ? bytes : capacity);
+  });
+  if (!found.ok()) return failed(found.status());
+  *present = found.present();
+  if (size != nullptr) *size = bytes;
+  if (bytes <= capacity) return PERDURE_OK;
+  return failed(PERDURE_TRUNCATED, "%s: the value has %zu bytes, the buffer has %zu", function,
+                bytes, capacity);
+}
+
+template <class Read>
+perdure_status visit_value(const char* function, const MapTypes& types, const PoolState& pool,
+                           Read&& read, perdure_value_fn* visit, void* context,
+                           bool* present) noexcept {
+  Caller caller;
+  const Viewing viewing(pool);
+  const Found found = read([&](const UntypedValue& seen) {
+    const Datum datum(types, seen);
+    (void)caller.call([&] {
+      visit(context, datum.data(), datum.size());
+      return true;
+    });
+  });
+  if (!found.ok()) return failed(found.status());
+  if (caller.threw()) return caller.error(function);
+  if (present != nullptr) *present = found.present();
+  return PERDURE_OK;
+}
+
+// Ends a walk: scan(visit) visits entries, as UntypedMap::scan().
+template <class Scan>
+perdure_status walk(const char* function, const MapTypes& types, const PoolState& pool, Scan&& scan,
+                    perdure_entry_fn* visit, void* context, std::uint64_t* visited) noexcept {
+  Caller caller;
+  const Viewing viewing(pool);
+  Datum k;
+  Datum v;
+  const Expected<std::uint64_t> count = scan([&](const UntypedKey& key, const UntypedValue& value) {
+    k.set(types, key);
+    v.set(types, value);
+    return caller.call([&] { return visit(context, k.data(), k.size(), v.data(), v.size()); });
+  });
+  if (!count) return failed(count.error());
+  if (caller.threw()) return caller.error(function);
+  if (visited != nullptr) *visited = *count;
+  return PERDURE_OK;
+}
+
+template <class History>
+perdure_status walk_history(const char* function, const MapTypes& types, const PoolState& pool,
+                            History&& history, perdure_history_fn* visit, void* context,
+                            std::uint64_t* visited) noexcept {
+  Caller caller;
+  const Viewing viewing(pool);
+  Datum datum;
+  const Expected<std::uint64_t> count =
+      history([&](Version version, const std::optional<UntypedValue>& value) {
+        if (value) datum.set(types, *value);
+        return caller.call([&] {
+          return visit(context, version, value ? datum.data() : nullptr, value ? datum.size() : 0);
+        });
+      });
+  if (!count) return failed(count.error());
+  if (caller.threw()) return caller.error(function);
+  if (visited != nullptr) *visited = *count;
+  return PERDURE_OK;
+}
+
+// Makes the handle of an iterator. `holds`: it is one at a version.
+template <class Handle>
+perdure_status make_iterator(const Handle& of, UntypedIterator iterator, bool holds,
+                             perdure_iterator** out) noexcept {
+  if (!iterator.status().ok()) return failed(iterator.status());
+  return guarded([&] {
+    auto handle = std::make_unique<perdure_iterator>();
+    handle->state = of.state;
+    handle->pool = of.pool;
+    handle->types = of.types;
+    handle->iterator = std::make_unique<UntypedIterator>(std::move(iterator));
+    handle->holds = holds;
+    if (holds) of.pool->list(*handle);
+    *out = handle.release();
+    return PERDURE_OK;
+  });
+}
+
+}  // namespace perdure::c
