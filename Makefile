@@ -1,10 +1,10 @@
 # The targets for contributors and for CI. `make help` lists them. Each target installs missing
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi build demo \
-        test check format format-check tidy asan tsan nightly bench bench-check bench-compare \
-        bench-figures paper-figures papers figures guard-builds lin mutants faults fuzz coverage \
-        coherence seventh-engine ci clean
+.PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
+        build demo test check format format-check tidy asan tsan nightly bench bench-check \
+        bench-compare bench-figures paper-figures papers figures guard-builds lin mutants faults \
+        fuzz coverage coherence seventh-engine ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz
 ENGINE ?= phast
@@ -33,6 +33,10 @@ setup-go:        ## the same for the linearizability checker, which also fetches
 
 setup-mpi:       ## the same for perdure::mpi, which the next build then includes
 	@scripts/setup.sh mpi
+	@rm -f build/release/build.ninja
+
+setup-c:         ## the same for the tests of the C library: abidiff, valgrind
+	@scripts/setup.sh c
 	@rm -f build/release/build.ninja
 
 build: build/release/build.ninja  ## build the library and the command line, build/release/perdure
@@ -123,7 +127,7 @@ bench-compare: setup-compare build-compare  ## build build/compare/perdure-compa
 # What every change must pass: the format check, clang-tidy over the library, all tests (also those
 # of MPI, and all of the C library) with their budgets of processor time, and the tests with label
 # `san` under ASan and TSan.
-ci: format-check setup-mpi  ## run what every change must pass
+ci: format-check setup-mpi setup-c  ## run what every change must pass
 	$(MAKE) tidy TIDY_DIRS=src
 	@rm -f build/release/test_times.txt
 	$(MAKE) test

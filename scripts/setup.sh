@@ -7,6 +7,7 @@
 #   setup.sh compare  the comparison with other engines
 #   setup.sh go       the linearizability checker
 #   setup.sh mpi      perdure::mpi
+#   setup.sh c        the tests of the C library that need more than a compiler
 # If nothing is missing, it only asks dpkg.
 set -euo pipefail
 
@@ -21,7 +22,8 @@ case "${1:-tests}" in
   go) command -v go >/dev/null && exit 0  # any version
       packages=(golang-go ca-certificates) ;;
   mpi) packages=(libopenmpi-dev openmpi-bin) ;;
-  *) sed -n '2,10p' "$0" >&2; exit 2 ;;
+  c) packages=(gcc abigail-tools valgrind) ;;
+  *) sed -n '2,11p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
