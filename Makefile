@@ -2,7 +2,7 @@
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
-        build demo test check format format-check tidy asan tsan nightly bench bench-check \
+        build demo test check format format-check tidy asan tsan nightly bench bench-c bench-check \
         bench-compare bench-figures paper-figures papers figures guard-builds lin mutants faults \
         fuzz coverage coherence seventh-engine ci clean
 
@@ -84,6 +84,9 @@ guard-builds: build-release setup-go build-fuzz build-coverage
 bench: build     ## run one benchmark of 1 M records, in about a minute
 	cd build && release/perdure bench --calibrate --durability emulated --records 1M \
 	    --workload load,insert,read,read_batch,read_missing,update,scan,delete
+
+bench-c: build-release  ## compare calls of the C library with the same calls of C++
+	build/release/tests/c/c_overhead
 
 # Needs an idle machine. The script builds only what it needs.
 bench-check: setup  ## compare speed and costs with BASE=commit
