@@ -2,11 +2,12 @@
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
-        build demo test check format format-check tidy asan tsan nightly bench bench-c bench-check \
-        bench-compare bench-figures paper-figures papers figures guard-builds lin mutants faults \
-        fuzz coverage coherence seventh-engine ci clean
+        setup-python build demo test check format format-check tidy asan tsan nightly bench \
+        bench-c bench-check bench-compare bench-figures bench-python paper-figures papers figures \
+        guard-builds lin mutants faults fuzz coverage coherence python test-python wheel \
+        ci-python seventh-engine ci clean
 
-SOURCE_DIRS := src include tools testing bench tests examples fuzz
+SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.c' -o -name '*.cc' -o -name '*.h' 2>/dev/null)
 
@@ -30,6 +31,10 @@ setup-compare:   ## the same for the comparison with RocksDB and LMDB
 
 setup-go:        ## the same for the linearizability checker, which also fetches a Go module
 	@scripts/setup.sh go
+
+setup-python:    ## the same for the Python package, and what pip installs into build/venv
+	@scripts/setup.sh python
+	@scripts/venv.sh
 
 setup-mpi:       ## the same for perdure::mpi, which the next build then includes
 	@scripts/setup.sh mpi
@@ -107,6 +112,25 @@ seventh-engine: setup setup-clang  ## add examples/engine to a copy of the tree,
 fuzz: build-fuzz ## fuzz pools of ENGINE, TSV and the command line: two minutes
 	@scripts/fuzz.sh figures --engine $(ENGINE)
 
+# The module is built in the tree of the library, so the library is compiled once.
+python: build/release/build.ninja setup-python  ## build the Python package in build/release/python
+	@grep -q '^PERDURE_PYTHON:BOOL=ON' build/release/CMakeCache.txt || \
+	    cmake --preset tools -DPERDURE_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/venv/bin/python \
+	          -DPERDURE_TESTS=$$(grep -q '^PERDURE_TESTS:BOOL=ON' build/release/CMakeCache.txt && \
+	                            echo ON || echo OFF) >/dev/null
+	cmake --build --preset release --target perdure_python
+
+test-python: python  ## run the tests of the Python package
+	PYTHONPATH=build/release/python build/venv/bin/python -m pytest
+
+wheel: setup-python  ## make a wheel of the Python package for other machines, in dist/
+	@scripts/wheel.sh
+
+bench-python: python  ## compare the Python package with other stores: some minutes
+	PYTHONPATH=build/release/python build/venv/bin/python python/bench/compare.py
+	cmake --build --preset release --target perdure_cli
+	PYTHONPATH=build/release/python build/venv/bin/python python/bench/batches.py
+
 coverage: build-coverage  ## measure the lines and branches of ENGINE that the fast tests reach
 	@scripts/coverage.sh --engine $(ENGINE)
 
@@ -127,6 +151,11 @@ papers: build-release
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare
 
+# Where pip cannot install what the package needs, it is not tested.
+ci-python:
+	@if scripts/setup.sh python && scripts/venv.sh; then $(MAKE) test-python; else \
+	  echo "ci: the Python package is not tested, because pip cannot install what it needs"; fi
+
 # What every change must pass: the format check, clang-tidy over the library, all tests (also those
 # of MPI, and all of the C library) with their budgets of processor time, and the tests with label
 # `san` under ASan and TSan.
@@ -135,6 +164,7 @@ ci: format-check setup-mpi setup-c  ## run what every change must pass
 	@rm -f build/release/test_times.txt
 	$(MAKE) test
 	@scripts/budgets.py check release
+	$(MAKE) ci-python
 	$(MAKE) san-asan
 	$(MAKE) san-tsan
 

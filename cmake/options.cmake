@@ -5,6 +5,7 @@ option(PERDURE_TOOLS "Build the command line and the benchmark harness" ${PROJEC
 option(PERDURE_WERROR "Turn warnings into errors" ${PROJECT_IS_TOP_LEVEL})
 option(PERDURE_LIBPMEM2 "Use libpmem2, if it is found, to recognize eADR" ON)
 option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB, LMDB, libcuckoo, oneTBB)" OFF)
+option(PERDURE_PYTHON "Build the Python package (needs nanobind)" OFF)
 set(PERDURE_MPI AUTO CACHE STRING "Build perdure::mpi: ON, OFF, or AUTO: if MPI is found")
 set_property(CACHE PERDURE_MPI PROPERTY STRINGS AUTO ON OFF)
 option(PERDURE_UNITY "Compile the sources of the command line together" ON)

@@ -8,6 +8,7 @@
 #   setup.sh go       the linearizability checker
 #   setup.sh mpi      perdure::mpi
 #   setup.sh c        the tests of the C library that need more than a compiler
+#   setup.sh python   the Python package; scripts/venv.sh installs the rest
 # If nothing is missing, it only asks dpkg.
 set -euo pipefail
 
@@ -21,9 +22,10 @@ case "${1:-tests}" in
   compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev) ;;
   go) command -v go >/dev/null && exit 0  # any version
       packages=(golang-go ca-certificates) ;;
+  python) packages=("${tools[@]}" ccache python3-dev python3-venv) ;;
   mpi) packages=(libopenmpi-dev openmpi-bin) ;;
   c) packages=(gcc abigail-tools valgrind) ;;
-  *) sed -n '2,11p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,12p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -1,0 +1,153 @@
+"""Pool: a file of named maps. open(): a pool with one store."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from types import TracebackType
+from typing import Any
+
+from perdure import _core
+from perdure._ints import NUMBERS, IntMap
+from perdure._store import Batch, Store, _refuse_pickle
+
+GIB = 1 << 30
+
+atexit.register(_core._close_all)
+
+
+class Pool:
+    """One file that holds up to 256 named maps. One process opens it at a time.
+
+    mode         "open_or_create", "existing" (NotFoundError if it is absent), "create_new"
+                 (ExistsError if it is present), "read_only" (also while another process has it)
+    durability   what survives: "process" a kill, "power" also a power failure, "auto" the mode of
+                 the last open; for a new pool "power" on persistent memory, "process" elsewhere
+    max_size     bytes that a new pool may grow to
+    accept_untrusted
+                 serve a file that may lack data after a power failure, if a full check passes
+    allow_damage with "read_only": open a damaged pool, so that check() can report the damage
+    handle_sigbus
+                 if another process cuts the file short, raise PoisonedError instead of a signal
+
+    Messages of the pool go to the logger "perdure" of the module logging, when a call of the pool
+    returns.
+
+    >>> import perdure, tempfile
+    >>> with perdure.Pool(tempfile.mkdtemp() + "/app.perdure") as pool:
+    ...     users, hits = pool.store("users"), pool.int_map("hits")
+    ...     with pool.batch() as batch:
+    ...         batch.put(users, "1", b"ada")
+    ...         batch.put(hits, 1, 42)
+    ...     users["1"], hits[1], [m["name"] for m in pool.maps()]
+    (b'ada', 42, ['users', 'hits'])
+    """
+
+    def __init__(self, path: str | bytes | os.PathLike[Any], *, mode: str = "open_or_create",
+                 durability: str = "auto", max_size: int = 64 * GIB, recovery_threads: int = 0,
+                 background_threads: int = 1, accept_untrusted: bool = False,
+                 allow_damage: bool = False, handle_sigbus: bool = False) -> None:
+        self._base = _core._Pool(path, mode, durability, max_size, recovery_threads,
+                                 background_threads, accept_untrusted, allow_damage, handle_sigbus)
+        self._map_mode = "read_only" if mode == "read_only" else "open_or_create"
+
+    __reduce_ex__ = _refuse_pickle
+    __copy__ = _refuse_pickle
+
+    def _mode(self, mode: str | None) -> str:
+        return self._map_mode if mode is None else mode
+
+    def store(self, name: str = "default", *, engine: str | None = None, mode: str | None = None,
+              capacity: int = 0) -> Store:
+        """Opens or creates a map of byte strings. `engine`: "phast" (the default), "level",
+        "clevel", "as", "ascs" or "pskiplist" (with versions); an existing map keeps its own.
+        `capacity`: how many entries are expected, a hint."""
+        base = self._base.bytes_map(name, engine, self._mode(mode), capacity, False)
+        return Store(base, self)
+
+    def int_map(self, name: str = "ints", *, keys: str = "uint64", values: str = "uint64",
+                engine: str | None = None, mode: str | None = None, capacity: int = 0) -> IntMap:
+        """Opens or creates a map of integers. `keys`: "uint64" or "int64", fixed when the map is
+        created. `values`: "uint64", "int64" or "float64", how the 8 bytes of a value are read."""
+        if keys not in ("uint64", "int64"):
+            raise _core.InvalidArgumentError(f"keys is uint64 or int64, not {keys}")
+        if values not in NUMBERS:
+            raise _core.InvalidArgumentError(f"values is uint64, int64 or float64, not {values}")
+        base = self._base.int_map(name, engine, self._mode(mode), capacity, keys == "int64",
+                                  NUMBERS[values])
+        return IntMap(base, self, keys, values)
+
+    def batch(self) -> Batch:
+        """Returns a batch of changes of any maps of the pool; see Store.batch()."""
+        return Batch(self)
+
+    def maps(self) -> list[dict[str, Any]]:
+        """Returns name, engine and types of each map."""
+        return self._base.maps()
+
+    def drop(self, name: str) -> None:
+        """Removes a map, durably. No other thread may be using it."""
+        self._base.drop(name)
+
+    def sync(self) -> None:
+        """Writes the whole file back: all that was acknowledged before survives a power failure."""
+        self._base.sync()
+
+    def compact(self) -> int:
+        """Gives free space back to the file system, and returns the number of bytes."""
+        return self._base.compact()
+
+    def check(self, *, deep: bool = False) -> dict[str, Any]:
+        """Verifies the pool. result["ok"] is False if there are violations. With `deep` it reads
+        every byte. No change may be under way."""
+        return self._base.check(deep)
+
+    def stats(self) -> dict[str, Any]:
+        """Returns sizes in bytes, and figures of each map. May read every map."""
+        return self._base.stats()
+
+    def info(self) -> dict[str, Any]:
+        """Returns what the file is and what its medium guarantees."""
+        return self._base.info()
+
+    @property
+    def path(self) -> str:
+        return self._base.path
+
+    @property
+    def closed(self) -> bool:
+        return self._base.closed
+
+    def close(self, *, sync: bool = True) -> None:
+        """Waits for the calls of other threads and closes the pool. With `sync` the file is
+        written back, so that it is trusted after a reboot. A second call does nothing."""
+        self._base.close(sync)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self.closed else ''}perdure.Pool {self.path!r}>"
+
+
+def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine: str | None = None,
+         capacity: int = 0, **options: Any) -> Store:
+    """Opens or creates the pool `path`, and in it the store `name`. `options`: those of Pool;
+    `engine` and `capacity`: as Pool.store(). The close of the store closes the pool.
+
+    >>> import perdure, tempfile
+    >>> store = perdure.open(tempfile.mkdtemp() + "/cache.perdure", engine="clevel")
+    >>> store["key"] = b"value"
+    >>> store.close()
+    """
+    pool = Pool(path, **options)
+    try:
+        base = pool._base.bytes_map(name, engine, pool._map_mode, capacity, True)
+    except BaseException:
+        pool.close()
+        raise
+    return Store(base, pool)

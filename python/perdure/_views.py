@@ -1,0 +1,106 @@
+"""Views of the keys, values and entries of a range of a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from typing import Any, NamedTuple
+
+
+class Range(NamedTuple):
+    """What a view covers. Keys from `start`, included, to `stop`, excluded."""
+
+    start: Any = None
+    stop: Any = None
+    prefix: Any = None
+    reverse: bool = False
+    limit: int | None = None
+
+
+WHOLE = Range()
+
+
+class _RangeView:
+    """The part of a view that knows its range."""
+
+    _mapping: Any
+    _range: Range
+    _what: str
+
+    def __init__(self, mapping: Any, range: Range = WHOLE) -> None:
+        self._mapping = mapping
+        self._range = range
+
+    def __len__(self) -> int:
+        if self._range == WHOLE:
+            return len(self._mapping)
+        count: int = self._mapping._count_range(self._range)
+        return count
+
+    def __iter__(self) -> Iterator[Any]:
+        entries: Iterator[Any] = self._mapping._iterate_range(self._what, self._range)
+        return entries
+
+    def __reversed__(self) -> Iterator[Any]:
+        if self._range.limit is not None:
+            raise ValueError("a view with a limit cannot be reversed: pass reverse=True")
+        turned = self._range._replace(reverse=not self._range.reverse)
+        entries: Iterator[Any] = self._mapping._iterate_range(self._what, turned)
+        return entries
+
+    def _covers(self, key: Any) -> bool:
+        """Whether the key lies in the range, which has no limit."""
+        start, stop, prefix, _, _ = self._range
+        key = self._mapping._comparable(key)
+        return (
+            (start is None or key >= self._mapping._comparable(start))
+            and (stop is None or key < self._mapping._comparable(stop))
+            and (prefix is None or key.startswith(self._mapping._comparable(prefix)))
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._mapping!r}>"
+
+
+class Keys(_RangeView, KeysView[Any]):
+    """The keys of a range, in order."""
+
+    _what = "keys"
+
+    def __contains__(self, key: object) -> bool:
+        if self._range.limit is not None:
+            key = self._mapping._comparable(key)
+            return any(key == other for other in self)
+        return self._covers(key) and key in self._mapping
+
+    @classmethod
+    def _from_iterable(cls, it: Any) -> set[Any]:
+        return set(it)
+
+
+class Values(_RangeView, ValuesView[Any]):
+    """The values of a range, in the order of their keys."""
+
+    _what = "values"
+
+    def __contains__(self, value: object) -> bool:
+        return any(value == other for other in self)
+
+
+class Items(_RangeView, ItemsView[Any, Any]):
+    """The pairs of key and value of a range, in the order of their keys."""
+
+    _what = "items"
+
+    def __contains__(self, item: object) -> bool:
+        if not isinstance(item, tuple) or len(item) != 2:
+            return False
+        key, value = item
+        if self._range.limit is not None:
+            pair = (self._mapping._comparable(key), value)
+            return any(pair == other for other in self)
+        found = self._mapping.get(key)
+        return found is not None and found == value and self._covers(key)
+
+    @classmethod
+    def _from_iterable(cls, it: Any) -> set[Any]:
+        return set(it)

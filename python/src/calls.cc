@@ -1,0 +1,282 @@
+#include "calls.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace perdure::python {
+
+namespace {
+
+struct ErrorClass {
+  const char* name;
+  const char* doc;
+};
+// By StatusCode. The order is that of status.h.
+constexpr std::array kErrors{
+    ErrorClass{"Error", "The base of all errors of perdure. `code` names the kind."},
+    ErrorClass{"InvalidArgumentError", "The call breaks a rule of its documentation."},
+    ErrorClass{"NotFoundError", "There is no such file or map. Never raised for a key."},
+    ErrorClass{"ExistsError", "The file or map exists, and the call asked for a new one."},
+    ErrorClass{"BusyError", "Another process owns the pool, or a later version is held."},
+    ErrorClass{"CorruptionError", "The content of the file breaks the format."},
+    ErrorClass{"FormatError", "Another format version, unknown features, or another machine."},
+    ErrorClass{"UntrustedError", "The file may lack acknowledged data after a power failure."},
+    ErrorClass{"PoolFullError", "No space is left in the pool or on the disk."},
+    ErrorClass{"OutOfMemoryError", "The machine's memory is short, not the pool."},
+    ErrorClass{"IoError", "The operating system refused an operation."},
+    ErrorClass{"PoisonedError", "A write-back failed: close the pool and open it again."},
+    ErrorClass{"UnsupportedError", "The engine, the medium or this build cannot do it."},
+    ErrorClass{"ReadOnlyError", "A change of a pool that was opened read-only."},
+    ErrorClass{"HashOverflowError", "More keys of one hash than the table takes."},
+    ErrorClass{"ConflictError", "A requirement of a batch is not met. Nothing was changed."},
+};
+PyObject* errors[kErrors.size()];
+PyObject* closed_error;
+PyObject* fork_error;
+
+std::atomic<std::uint32_t> fork_count{0};
+
+constexpr double kPatienceAtExit = 2;  // seconds
+
+// The class of the standard library that the error also is; null if there is none.
+PyObject* second_base(StatusCode code) {
+  switch (code) {
+    case StatusCode::invalid_argument:
+      return PyExc_ValueError;
+    case StatusCode::not_found:
+      return PyExc_FileNotFoundError;
+    case StatusCode::exists:
+      return PyExc_FileExistsError;
+    case StatusCode::out_of_memory:
+      return PyExc_MemoryError;
+    case StatusCode::io:
+      return PyExc_OSError;
+    case StatusCode::unsupported:
+      return PyExc_NotImplementedError;
+    default:
+      return nullptr;
+  }
+}
+
+PyObject* add_error(nb::module_& module, const char* name, const char* doc, const char* code,
+                    PyObject* base, PyObject* second) {
+  nb::object bases = second != nullptr
+                         ? nb::object(nb::make_tuple(nb::borrow(base), nb::borrow(second)))
+                         : nb::borrow(base);
+  nb::dict attributes;
+  attributes["code"] = code;
+  const std::string full = std::string("perdure.") + name;
+  PyObject* made = PyErr_NewExceptionWithDoc(full.c_str(), doc, bases.ptr(), attributes.ptr());
+  if (made == nullptr) throw nb::python_error();
+  module.attr(name) = nb::borrow(made);
+  return made;
+}
+
+[[noreturn]] void raise_as(PyObject* type, std::string_view message) {
+  PyObject* text = PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()),
+                                        "backslashreplace");
+  if (text != nullptr) PyErr_SetObject(type, text);
+  Py_XDECREF(text);
+  throw nb::python_error();
+}
+
+}  // namespace
+
+void add_errors(nb::module_& module) {
+  for (std::size_t i = 0; i < kErrors.size(); ++i) {
+    const auto code = static_cast<StatusCode>(i);
+    errors[i] = add_error(module, kErrors[i].name, kErrors[i].doc,
+                          i == 0 ? "error" : status_code_name(code),
+                          i == 0 ? PyExc_Exception : errors[0], second_base(code));
+  }
+  PyObject* invalid = errors[static_cast<std::size_t>(StatusCode::invalid_argument)];
+  closed_error = add_error(module, "ClosedError", "The pool, or the object, was closed.", "closed",
+                           invalid, nullptr);
+  fork_error = add_error(module, "ForkError",
+                         "The pool was opened by the parent process. A child opens it itself, once "
+                         "the parent has closed it.",
+                         "forked", errors[0], PyExc_RuntimeError);
+}
+
+void raise(const Status& status) {
+  const auto i = static_cast<std::size_t>(status.code());
+  raise_as(i < kErrors.size() ? errors[i] : errors[0], status.message());
+}
+void raise_closed(const char* what) { raise_as(closed_error, std::string(what) + " is closed"); }
+void raise_invalid(const std::string& message) {
+  raise_as(errors[static_cast<std::size_t>(StatusCode::invalid_argument)], message);
+}
+
+Bytes::Bytes(PyObject* object, Kind kind) {
+  if (PyBytes_Check(object)) {
+    view_ = {PyBytes_AS_STRING(object), static_cast<std::size_t>(PyBytes_GET_SIZE(object))};
+    return;
+  }
+  if (kind == Kind::key && PyUnicode_Check(object)) {
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(object, &size);
+    if (text == nullptr) throw nb::python_error();
+    view_ = {text, static_cast<std::size_t>(size)};
+    return;
+  }
+  if (PyObject_CheckBuffer(object) == 0) {
+    if (kind == Kind::key) {
+      PyErr_Format(PyExc_TypeError, "a key is bytes, str or another bytes-like object, not %.200s",
+                   Py_TYPE(object)->tp_name);
+    } else if (PyUnicode_Check(object)) {
+      PyErr_SetString(PyExc_TypeError,
+                      "a value is bytes or another bytes-like object: encode the str");
+    } else {
+      PyErr_Format(PyExc_TypeError, "a value is bytes or another bytes-like object, not %.200s",
+                   Py_TYPE(object)->tp_name);
+    }
+    throw nb::python_error();
+  }
+  if (PyObject_GetBuffer(object, &buffer_, PyBUF_SIMPLE) != 0) {
+    buffer_.obj = nullptr;
+    throw nb::python_error();  // BufferError: the memory is not contiguous
+  }
+  view_ = {static_cast<const char*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
+}
+
+PoolState::PoolState(Pool pool, std::string path, std::shared_ptr<Messages> messages)
+    : path_(std::move(path)),
+      messages_(std::move(messages)),
+      pool_(std::move(pool)),
+      forks_(fork_count.load(std::memory_order_relaxed)) {
+  const auto info = pool_.info();
+  reads_may_wait_ = !info || info->medium == Medium::page || info->medium == Medium::network;
+}
+
+// No call is in the pool: each holds the object that it was made on.
+PoolState::~PoolState() {
+  if (closed() || forked()) return;
+  if (lends()) {  // the memory must stay: the file is as a kill leaves it
+    new Pool(std::move(pool_));
+    return;
+  }
+  const nb::gil_scoped_release release;
+  close_quietly();
+}
+
+bool PoolState::forked() const noexcept {
+  return forks_ != fork_count.load(std::memory_order_relaxed);
+}
+
+bool PoolState::wait_for_calls(double seconds) {
+  if (forked()) return true;  // they are the parent's
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, std::chrono::duration<double>(seconds),
+                        [&] { return calls_.load(std::memory_order_acquire) == 0; });
+}
+
+Status PoolState::close_released(bool sync) {
+  while (!wait_for_calls(3600)) {
+  }
+  return pool_.close({.sync = sync});
+}
+
+void PoolState::keep_lender(PyObject* lender) {
+  if (PyList_Append(lenders_.ptr(), lender) != 0) PyErr_Clear();
+}
+
+bool PoolState::lends() {
+  while (nb::len(lenders_) != 0) {
+    if (is_lent(nb::object(lenders_[nb::len(lenders_) - 1]).ptr())) return true;
+    lenders_.attr("pop")();
+  }
+  return false;
+}
+
+void PoolState::close(bool sync) {
+  if (InCallback::any()) raise_invalid("a callback of read() must not close a pool");
+  if (closed()) return;
+  if (lends()) {
+    PyErr_Format(PyExc_BufferError, "%s: a function of read() has kept a view of a value",
+                 path_.c_str());
+    throw nb::python_error();
+  }
+  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  const Status status = released([&] { return close_released(sync); });
+  messages_->deliver();
+  check(status);
+}
+
+void PoolState::close_quietly() noexcept {
+  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  (void)close_released(true);
+}
+
+void PoolState::close_at_exit() noexcept {
+  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  if (wait_for_calls(kPatienceAtExit)) {
+    (void)pool_.close();
+  } else {
+    new Pool(std::move(pool_));  // a thread is in it
+  }
+}
+
+Use::Use(PoolState& state, Kind kind) : state_(state) {
+  if (kind == Kind::changes && InCallback::any()) {
+    raise_invalid("a callback of read() may read only: it must not change or call the pool");
+  }
+  state_.calls_.fetch_add(1, std::memory_order_seq_cst);
+  const bool forked = state_.forked();
+  if (forked || state_.closed_.load(std::memory_order_seq_cst)) [[unlikely]] {
+    leave();
+    if (!forked) raise_closed(state_.path().c_str());
+    raise_as(fork_error, state_.path() +
+                             ": the parent of this process has opened the pool; a child must not "
+                             "use it (start workers with `spawn`, or open the pool in the child)");
+  }
+}
+
+void Use::leave() noexcept {
+  if (state_.calls_.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
+  if (!state_.closed_.load(std::memory_order_seq_cst) || state_.forked()) [[likely]]
+    return;
+  const std::lock_guard lock(state_.mutex_);  // else the waiter may be about to sleep
+  state_.idle_.notify_all();
+}
+
+thread_local unsigned InCallback::depth_ = 0;
+
+void Messages::add(void* self, LogLevel level, std::string_view message) noexcept {
+  auto& messages = *static_cast<Messages*>(self);
+  try {
+    const std::lock_guard lock(messages.mutex_);
+    if (messages.lines_.size() == kMost) messages.lines_.pop_front();
+    messages.lines_.push_back({level, std::string(message)});
+  } catch (const std::exception&) {  // no memory for a line of the log
+  }
+}
+
+void Messages::deliver() {
+  std::deque<Line> lines;
+  {
+    const std::lock_guard lock(mutex_);
+    lines.swap(lines_);
+  }
+  if (lines.empty()) return;
+  const nb::object logger = nb::module_::import_("logging").attr("getLogger")("perdure");
+  for (const Line& line : lines) {
+    const char* level = line.level == LogLevel::error     ? "error"
+                        : line.level == LogLevel::warning ? "warning"
+                                                          : "info";
+    logger.attr(level)("%s", nb::steal(PyUnicode_DecodeUTF8(
+                                 line.text.data(), static_cast<Py_ssize_t>(line.text.size()),
+                                 "backslashreplace")));
+  }
+}
+
+void count_forks() {
+  if (pthread_atfork(nullptr, nullptr,
+                     [] { fork_count.fetch_add(1, std::memory_order_relaxed); }) != 0) {
+    throw std::bad_alloc();
+  }
+}
+
+}  // namespace perdure::python

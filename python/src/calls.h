@@ -1,0 +1,198 @@
+// Calls: what every call of the Python package does around a call of the library: arguments become
+// views, the pool is looked at, the GIL is released, and an error becomes an exception.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "perdure/perdure.h"
+
+namespace perdure::python {
+
+namespace nb = nanobind;
+
+// --- errors ---
+
+// Makes the exception classes of the module, one for each StatusCode.
+void add_errors(nb::module_& module);
+// Raises the exception of the status. The GIL is held.
+[[noreturn]] void raise(const Status& status);
+// Raises perdure.ClosedError, or InvalidArgumentError.
+[[noreturn]] void raise_closed(const char* what);
+[[noreturn]] void raise_invalid(const std::string& message);
+
+inline void check(const Status& status) {
+  if (!status.ok()) raise(status);
+}
+template <class T>
+T take(Expected<T>&& result) {
+  if (!result) raise(result.error());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+// --- arguments ---
+
+// The bytes of a key or of a value: of a bytes object, of a str in UTF-8 (keys only), or of any
+// other object with a contiguous buffer. Holds the buffer. Raises TypeError.
+class Bytes {
+ public:
+  enum class Kind : std::uint8_t { key, value };
+  Bytes(PyObject* object, Kind kind);
+  ~Bytes() {
+    if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+
+  std::string_view view() const noexcept { return view_; }
+  UntypedKey key() const noexcept { return {.bytes = view_}; }
+  UntypedValue value() const noexcept { return {.bytes = view_}; }
+  // Another thread may change the bytes while the GIL is released.
+  bool may_change() const noexcept { return buffer_.obj != nullptr && buffer_.readonly == 0; }
+
+ private:
+  std::string_view view_;
+  Py_buffer buffer_ = {};
+};
+
+inline nb::object bytes_object(std::string_view bytes) {
+  PyObject* object = PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size()));
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+
+// A str. A path that is no UTF-8 is shown with escapes.
+inline nb::object text(std::string_view chars) {
+  PyObject* object =
+      PyUnicode_DecodeUTF8(chars.data(), static_cast<Py_ssize_t>(chars.size()), "surrogateescape");
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+
+// --- the pool ---
+
+class Messages;
+
+// Whether something has a view of what the object has lent (read.cc).
+bool is_lent(PyObject* lender) noexcept;
+
+// An open pool, which stores, maps, iterators and snapshots share. They may outlive its close.
+class PoolState {
+ public:
+  PoolState(Pool pool, std::string path, std::shared_ptr<Messages> messages);
+  ~PoolState();
+  PoolState(const PoolState&) = delete;
+  PoolState& operator=(const PoolState&) = delete;
+
+  Pool& pool() noexcept { return pool_; }
+  const std::string& path() const noexcept { return path_; }
+  Messages& messages() noexcept { return *messages_; }
+  bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  bool forked() const noexcept;
+  // A lookup may wait for the medium.
+  bool reads_may_wait() const noexcept { return reads_may_wait_; }
+  // Keeps the lender of a view that its function has kept. As long as there is one, the pool stays
+  // open: its memory must not vanish. The GIL is held.
+  void keep_lender(PyObject* lender);
+  // Whether something still has a view of the pool's memory. The GIL is held.
+  bool lends();
+  // Waits for the calls of other threads, then closes. The GIL is released meanwhile. A second call
+  // does nothing.
+  void close(bool sync);
+  // For the end of an object: as close(), and never raises.
+  void close_quietly() noexcept;
+  // For the exit of the interpreter: the same, unless a daemon thread stays in a call. Then the
+  // file is as a kill leaves it.
+  void close_at_exit() noexcept;
+
+ private:
+  friend class Use;
+  // Waits until no call is in the pool. Returns false if one still is after so many seconds.
+  bool wait_for_calls(double seconds);
+  Status close_released(bool sync);
+
+  std::string path_;
+  std::shared_ptr<Messages> messages_;  // outlives the pool, whose threads write to it
+  Pool pool_;
+  std::uint32_t forks_;
+  bool reads_may_wait_ = false;
+  nb::list lenders_;
+  std::atomic<bool> closed_{false};
+  std::atomic<std::uint32_t> calls_{0};  // in the pool
+  std::mutex mutex_;
+  std::condition_variable idle_;
+};
+
+// The scope of one call on a pool. Raises ClosedError if the pool is closed, ForkError if the
+// process that opened it is another one, and InvalidArgumentError where a callback of read() calls
+// what it must not call. While it lives the pool is not closed.
+class Use {
+ public:
+  enum class Kind : std::uint8_t { reads, changes };
+  explicit Use(PoolState& state, Kind kind = Kind::changes);
+  ~Use() { leave(); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+ private:
+  void leave() noexcept;
+
+  PoolState& state_;
+};
+
+// The scope of a callback from inside a lookup: only lookups are allowed in it.
+class InCallback {
+ public:
+  InCallback() noexcept { ++depth_; }
+  ~InCallback() { --depth_; }
+  static bool any() noexcept { return depth_ != 0; }
+
+ private:
+  static thread_local unsigned depth_;
+};
+
+// Calls f() without the GIL.
+template <class F>
+auto released(F&& f) {
+  const nb::gil_scoped_release release;
+  return f();
+}
+// The same if `wait` is true.
+template <class F>
+auto released_if(bool wait, F&& f) {
+  if (!wait) return f();
+  return released(std::forward<F>(f));
+}
+
+// What pools log. Any thread of a pool adds lines, with locks of the pool held, so it must not wait
+// for the GIL. Calls of the pool hand them to logging.getLogger("perdure").
+class Messages {
+ public:
+  static void add(void* self, LogLevel level, std::string_view message) noexcept;
+  // The GIL is held.
+  void deliver();
+
+ private:
+  struct Line {
+    LogLevel level;
+    std::string text;
+  };
+  static constexpr std::size_t kMost = 1000;
+  std::mutex mutex_;
+  std::deque<Line> lines_;
+};
+
+// Counts forks from the import of the module on.
+void count_forks();
+
+}  // namespace perdure::python

@@ -1,0 +1,289 @@
+// Pool: a file with named maps.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "maps.h"
+
+namespace perdure::python {
+
+namespace {
+
+using Strings = std::optional<std::string>;
+
+// All pools that are open, for the exit of the interpreter.
+std::mutex open_pools_mutex;
+std::vector<std::weak_ptr<PoolState>> open_pools;
+
+void remember(const std::shared_ptr<PoolState>& pool) {
+  const std::lock_guard lock(open_pools_mutex);
+  std::erase_if(open_pools, [](const auto& old) { return old.expired(); });
+  open_pools.push_back(pool);
+}
+
+void close_all() {
+  std::vector<std::weak_ptr<PoolState>> pools;
+  {
+    const std::lock_guard lock(open_pools_mutex);
+    pools.swap(open_pools);
+  }
+  for (const auto& weak : pools) {
+    const auto pool = weak.lock();
+    if (pool == nullptr || pool->forked() || pool->lends()) continue;
+    released([&] { pool->close_at_exit(); });
+  }
+}
+
+template <class T>
+T named(const std::string& name, const char* what,
+        std::initializer_list<std::pair<const char*, T>> values) {
+  std::string known;
+  for (const auto& [text, value] : values) {
+    if (name == text) return value;
+    known += std::string(known.empty() ? "" : ", ") + text;
+  }
+  raise_invalid(std::string(what) + " is one of " + known + ", not " + name);
+}
+
+OpenMode mode_of(const std::string& name) {
+  return named<OpenMode>(name, "mode",
+                         {{"open_or_create", OpenMode::open_or_create},
+                          {"existing", OpenMode::existing},
+                          {"create_new", OpenMode::create_new},
+                          {"read_only", OpenMode::read_only}});
+}
+
+std::optional<Engine> engine_of(const Strings& name) {
+  if (!name) return std::nullopt;
+  auto engine = engine_named(*name);
+  if (!engine) {
+    std::string known;
+    for (const EngineInfo& info : engines()) {
+      known += std::string(known.empty() ? "" : ", ") + std::string(info.name);
+    }
+    raise_invalid("engine is one of " + known + ", not " + *name);
+  }
+  return engine;
+}
+
+// A path as os.fspath() gives it.
+std::string path_of(nb::handle path) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), static_cast<void*>(&bytes)) == 0) throw nb::python_error();
+  const nb::object owner = nb::steal(bytes);
+  return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
+}
+
+class PyPool {
+ public:
+  PyPool(nb::handle path, const std::string& mode, const std::string& durability,
+         std::uint64_t max_size, std::uint32_t recovery_threads, std::uint32_t background_threads,
+         bool accept_untrusted, bool allow_damage, bool handle_sigbus) {
+    auto messages = std::make_shared<Messages>();
+    PoolOptions options{.mode = mode_of(mode),
+                        .handle_sigbus = handle_sigbus,
+                        .allow_damage = allow_damage,
+                        .accept_untrusted = accept_untrusted,
+                        .durability = named<Durability>(durability, "durability",
+                                                        {{"auto", Durability::automatic},
+                                                         {"process", Durability::process},
+                                                         {"power", Durability::power},
+                                                         {"emulated", Durability::emulated}}),
+                        .max_size = max_size,
+                        .log = &Messages::add,
+                        .log_context = messages.get(),
+                        .recovery_threads = recovery_threads,
+                        .background_threads = background_threads};
+    const std::string file = path_of(path);
+    auto pool = released([&] { return Pool::open(file, options); });
+    messages->deliver();
+    if (!pool) raise(pool.error());
+    state_ = std::make_shared<PoolState>(std::move(*pool), file, std::move(messages));
+    remember(state_);
+  }
+
+  const std::shared_ptr<PoolState>& state() const noexcept { return state_; }
+
+  MapState map(const std::string& name, const Strings& engine, const std::string& mode,
+               std::uint64_t capacity, const MapTypes& types) {
+    const Use use(*state_);
+    MapOptions options{.engine = engine_of(engine), .mode = mode_of(mode), .capacity = capacity};
+    const bool creates =
+        options.mode == OpenMode::open_or_create || options.mode == OpenMode::create_new;
+    auto map = released([&] {
+      return state_->pool().untyped_map(name, options,
+                                        creates ? std::optional(types) : std::nullopt);
+    });
+    if (!map) raise(map.error());
+    const MapInfo& info = map->info();
+    const MapTypes found{info.key_kind, info.value_kind, info.is_signed, info.key_bytes,
+                         info.value_bytes};
+    if (found != types) {
+      raise_invalid(state_->path() + ": map \"" + name + "\" has keys or values of other types");
+    }
+    auto shared = std::make_shared<OpenMap>(std::move(*map));
+    std::erase_if(maps_, [](const auto& old) { return old.expired(); });
+    maps_.push_back(shared);
+    return {.pool = state_, .shared = std::move(shared)};
+  }
+
+  IntMapState int_map(const std::string& name, const Strings& engine, const std::string& mode,
+                      std::uint64_t capacity, bool is_signed, Number number) {
+    IntMapState state{map(name, engine, mode, capacity,
+                          is_signed ? map_types<std::int64_t, std::uint64_t>()
+                                    : map_types<std::uint64_t, std::uint64_t>()),
+                      {},
+                      {},
+                      number};
+    const MapOptions options{.mode =
+                                 mode == "read_only" ? OpenMode::read_only : OpenMode::existing};
+    if (is_signed) {
+      state.of_signed = take(state_->pool().map<std::int64_t, std::uint64_t>(name, options));
+    } else {
+      state.of_unsigned = take(state_->pool().map<std::uint64_t, std::uint64_t>(name, options));
+    }
+    return state;
+  }
+
+  nb::list maps() const {
+    const Use use(*state_);
+    nb::list names;
+    for (const MapInfo& info : take(state_->pool().list())) {
+      nb::dict entry;
+      entry["name"] = info.name;
+      entry["engine"] = std::string(engine_name(info.engine));
+      entry["keys"] = info.key_kind == KeyKind::integer ? info.is_signed ? "int" : "uint" : "bytes";
+      entry["values"] = info.value_kind == ValueKind::word ? "word" : "bytes";
+      names.append(entry);
+    }
+    return names;
+  }
+  void drop(const std::string& name) {
+    const Use use(*state_);
+    const Status status = released([&] { return state_->pool().drop(name); });
+    if (status.ok()) {
+      for (const auto& weak : maps_) {
+        const auto map = weak.lock();
+        if (map != nullptr && map->map.info().name == name) map->dropped.store(true);
+      }
+    }
+    state_->messages().deliver();
+    check(status);
+  }
+  void sync() {
+    const Use use(*state_);
+    const Status status = released([&] { return state_->pool().sync(); });
+    state_->messages().deliver();
+    check(status);
+  }
+  std::uint64_t compact() {
+    const Use use(*state_);
+    auto freed = released([&] { return state_->pool().compact(); });
+    state_->messages().deliver();
+    return take(std::move(freed));
+  }
+  nb::dict verify(bool deep) const {
+    const Use use(*state_);
+    auto report = take(released([&] { return state_->pool().check({.deep = deep}); }));
+    state_->messages().deliver();
+    nb::list violations;
+    for (const std::string& violation : report.violations) violations.append(violation);
+    nb::dict result;
+    result["ok"] = report.ok();
+    result["entries"] = report.entries;
+    result["bytes"] = report.bytes;
+    result["leaked_blocks"] = report.leaked_blocks;
+    result["violations"] = violations;
+    result["violation_count"] = report.violation_count;
+    return result;
+  }
+  nb::dict stats() const {
+    const Use use(*state_);
+    auto stats = take(released([&] { return state_->pool().stats(); }));
+    nb::dict maps;
+    for (const MapStats& map : stats.maps) {
+      nb::dict one;
+      one["engine"] = std::string(engine_name(map.engine));
+      one["entries"] = map.entries;
+      one["pm_bytes"] = map.pm_bytes;
+      one["dram_bytes"] = map.dram_bytes;
+      one["load_factor"] = map.load_factor;
+      maps[map.name.c_str()] = one;
+    }
+    nb::dict result;
+    result["file_bytes"] = stats.file_bytes;
+    result["disk_bytes"] = stats.disk_bytes;
+    result["used_bytes"] = stats.used_bytes;
+    result["max_bytes"] = stats.max_bytes;
+    result["free_bytes"] = stats.free_bytes;
+    result["allocated_bytes"] = stats.allocated_bytes;
+    result["recovery_seconds"] = static_cast<double>(stats.recovery_ns) * 1e-9;
+    result["maps"] = maps;
+    return result;
+  }
+  nb::dict info() const {
+    const Use use(*state_);
+    const auto info = take(state_->pool().info());
+    nb::dict result;
+    result["path"] = text(info.path);
+    result["uuid"] = info.uuid;
+    result["format_version"] = info.format_version;
+    result["durability"] = std::string(durability_name(info.durability));
+    result["medium"] = medium_name(info.medium);
+    result["filesystem"] = info.filesystem;
+    result["file_bytes"] = info.file_bytes;
+    result["max_bytes"] = info.max_bytes;
+    result["clean"] = info.clean;
+    result["synced"] = info.synced;
+    return result;
+  }
+  void close(bool sync) { state_->close(sync); }
+
+ private:
+  std::shared_ptr<PoolState> state_;
+  std::vector<std::weak_ptr<OpenMap>> maps_;
+};
+
+}  // namespace
+
+void add_pool(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<PyPool>(module, "_Pool", nb::is_weak_referenceable())
+      .def(nb::init<nb::handle, const std::string&, const std::string&, std::uint64_t,
+                    std::uint32_t, std::uint32_t, bool, bool, bool>(),
+           "path"_a, "mode"_a, "durability"_a, "max_size"_a, "recovery_threads"_a,
+           "background_threads"_a, "accept_untrusted"_a, "allow_damage"_a, "handle_sigbus"_a)
+      .def(
+          "bytes_map",
+          [](PyPool& pool, const std::string& name, const Strings& engine, const std::string& mode,
+             std::uint64_t capacity, bool owns) {
+            MapState map = pool.map(name, engine, mode, capacity,
+                                    map_types<std::string_view, std::string_view>());
+            map.owns_pool = owns;
+            return map;
+          },
+          "name"_a, "engine"_a.none(), "mode"_a, "capacity"_a, "owns"_a)
+      .def(
+          "int_map",
+          [](PyPool& pool, const std::string& name, const Strings& engine, const std::string& mode,
+             std::uint64_t capacity, bool is_signed, Number number) {
+            return pool.int_map(name, engine, mode, capacity, is_signed, number);
+          },
+          "name"_a, "engine"_a.none(), "mode"_a, "capacity"_a, "is_signed"_a, "number"_a)
+      .def_prop_ro("path", [](const PyPool& pool) { return text(pool.state()->path()); })
+      .def_prop_ro("closed", [](const PyPool& pool) { return pool.state()->closed(); })
+      .def("batch", [](const PyPool& pool) { return make_batch(pool.state()); })
+      .def("maps", &PyPool::maps)
+      .def("drop", &PyPool::drop, "name"_a)
+      .def("sync", &PyPool::sync)
+      .def("compact", &PyPool::compact)
+      .def("check", &PyPool::verify, "deep"_a)
+      .def("stats", &PyPool::stats)
+      .def("info", &PyPool::info)
+      .def("close", &PyPool::close, "sync"_a);
+  module.def("_close_all", &close_all);
+}
+
+}  // namespace perdure::python

@@ -1,0 +1,293 @@
+"""Wrong arguments of every call: an exception of the right class, and nothing is changed."""
+
+import mmap
+import os
+
+import pytest
+
+import perdure
+from conftest import run_script
+
+REFUSALS = (TypeError, ValueError, OverflowError, BufferError)  # never RuntimeError or SystemError
+
+
+class Raises:
+    """Every protocol of an argument raises."""
+
+    def fail(self, *arguments):
+        raise ZeroDivisionError("from the argument")
+
+    __index__ = __fspath__ = __iter__ = __len__ = __getitem__ = __bool__ = __hash__ = fail
+    __float__ = __int__ = __str__ = __call__ = fail
+
+
+STRIDED = memoryview(b"abcdef")[::2]
+NOT_BYTES = [1, 1.5, object(), [b"a"], (b"a", b"b"), {}, STRIDED, Raises(), Ellipsis, True]
+WRONG = {
+    "key": [None, "\ud800", *NOT_BYTES],
+    "bound": ["\ud800", *NOT_BYTES],
+    "value": [None, "text", *NOT_BYTES],
+    "maybe": ["text", *NOT_BYTES],
+    "function": [None, 1, b"f", "f", object(), []],
+    "keys": [None, 1, object(), [1], [None], [b"a", 1], [["a"]], Raises()],
+    "pairs": [None, 1, object(), [1], [()], [("a",)], [("a", b"1", b"2")], [("a", 1)],
+              {"a": 1}, {1: b"1"}, {"a": None}, [("a", "text")], Raises(), ["abc"]],
+    "limit": ["1", 1.5, -1, -2**70, b"1", object(), Raises()],
+    "flag": ["yes", None, object(), 2, Raises()],
+    "version": ["1", 1.5, -1, 2**64, 2**200, b"1", object(), Raises(), 10**6],
+}
+
+# The name of a call, and the kinds of its arguments.
+STORE_CALLS = [
+    ("__getitem__", "key"), ("__setitem__", "key", "value"), ("__delitem__", "key"),
+    ("__contains__", "key"), ("get", "key"), ("put", "key", "value"), ("insert", "key", "value"),
+    ("replace", "key", "value"), ("discard", "key"), ("pop", "key"), ("setdefault", "key", "value"),
+    ("compare_and_set", "key", "maybe", "maybe"), ("read", "key", "function"),
+    ("modify", "key", "function"), ("get_many", "keys"), ("set_many", "pairs"),
+    ("delete_many", "keys"), ("history", "key"), ("trim", "version"), ("rollback", "version"),
+]
+GOOD = {"key": "new", "value": b"v", "maybe": None, "function": lambda view: None, "keys": ["a"],
+        "pairs": {"a": b"1"}, "version": 1, "bound": None, "limit": 1, "flag": False}
+RANGE = {"prefix": "bound", "start": "bound", "stop": "bound", "limit": "limit", "reverse": "flag"}
+
+
+@pytest.fixture
+def full(path):
+    with perdure.open(path, engine="pskiplist") as store:
+        store["a"] = b"1"
+        store.tag()
+        yield store
+
+
+def with_each_wrong(kinds):
+    """Yields lists of arguments of which one is wrong."""
+    for place, kind in enumerate(kinds):
+        for wrong in WRONG[kind]:
+            arguments = [GOOD[kind] for kind in kinds]
+            arguments[place] = wrong
+            yield arguments
+
+
+def refused(call, *arguments, **named):
+    try:
+        result = call(*arguments, **named)
+    except ZeroDivisionError as error:
+        assert "from the argument" in str(error)
+    except REFUSALS:
+        pass
+    else:
+        pytest.fail(f"{call} {arguments!r:.200} {named!r:.200} returned {result!r:.200}")
+
+
+@pytest.mark.parametrize("name, kinds", [(name, kinds) for name, *kinds in STORE_CALLS])
+def test_store(full, name, kinds):
+    for arguments in with_each_wrong(kinds):
+        if name == "read":
+            arguments[0] = "a" if arguments[0] == "new" else arguments[0]
+        refused(getattr(full, name), *arguments)
+        assert dict(full) == {b"a": b"1"}, arguments
+
+
+@pytest.mark.parametrize("name, kinds", [(name, kinds) for name, *kinds in STORE_CALLS])
+def test_number_of_arguments(full, name, kinds):
+    call = getattr(full, name)
+    with pytest.raises(TypeError):
+        call()
+    with pytest.raises(TypeError):
+        call(*[GOOD[kind] for kind in kinds], *range(5))
+    with pytest.raises(TypeError):
+        call(*[GOOD[kind] for kind in kinds], unknown=1)
+    assert dict(full) == {b"a": b"1"}
+
+
+@pytest.mark.parametrize("name", ["keys", "values", "items"])
+def test_ranges(full, name):
+    with full.at() as version:
+        for mapping in (full, version):
+            for option, kind in RANGE.items():
+                for wrong in WRONG[kind]:
+                    refused(lambda: list(getattr(mapping, name)(**{option: wrong})))
+                    refused(lambda: len(getattr(mapping, name)(**{option: wrong})))
+            with pytest.raises(TypeError):
+                getattr(mapping, name)("a")  # keywords only
+            with pytest.raises(TypeError):
+                getattr(mapping, name)(unknown="a")
+
+
+def test_other_ranges(full):
+    for option in ("prefix", "start", "stop"):
+        for wrong in WRONG["bound"]:
+            refused(full.delete_range, **{option: wrong})
+            refused(full.diff, 1, 1, **{option: wrong})
+    for wrong in WRONG["limit"]:
+        refused(full.diff, 1, 1, limit=wrong)
+    with pytest.raises(TypeError):
+        full.delete_range("a")
+    assert list(full.keys(limit=2**63)) == [b"a"]
+    assert dict(full) == {b"a": b"1"}
+
+
+def test_versions(full):
+    with full.at() as view:
+        for name in ("__getitem__", "get", "__contains__", "history"):
+            for wrong in WRONG["key"]:
+                refused(getattr(view, name), wrong)
+        for wrong in WRONG["version"]:
+            refused(full.at, wrong)
+            refused(full.diff, wrong, 1)
+            refused(full.diff, 1, wrong)
+            refused(view.diff, wrong)
+        assert dict(view) == {b"a": b"1"}
+
+
+POOL_WRONG = {
+    "mode": ["", "rw", None, 1, b"existing", object(), Raises()],
+    "durability": ["", "none", None, 1, object(), Raises()],
+    "max_size": [-1, 0, 1, 2**70, 2**63, "1G", None, 1.5, object(), Raises()],
+    "recovery_threads": [-1, 2**40, None, "2", 1.5],
+    "background_threads": [-1, 17, 2**40, None, "2", 1.5],
+    "accept_untrusted": WRONG["flag"],
+    "allow_damage": WRONG["flag"],
+    "handle_sigbus": WRONG["flag"],
+}
+
+
+@pytest.mark.parametrize("option", POOL_WRONG)
+def test_options_of_a_pool(disk_path, option):
+    for wrong in POOL_WRONG[option]:
+        refused(perdure.Pool, disk_path, **{option: wrong})
+        refused(perdure.open, disk_path, **{option: wrong})
+        assert not os.path.exists(disk_path)
+    perdure.Pool(disk_path).close()
+
+
+def test_paths(tmp_path):
+    for wrong in (None, 1, 1.5, object(), [], Raises(), bytearray(b"a"), "a\0b", b"a\0b", "\ud800"):
+        refused(perdure.Pool, wrong)
+        refused(perdure.open, wrong)
+    with pytest.raises(FileNotFoundError):
+        perdure.open(tmp_path / "no" / "such" / "folder")
+    for wrong in (tmp_path, "", str(tmp_path / ("x" * 300)), tmp_path / "file" / "below"):
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises((ValueError, OSError)) as error:
+            perdure.open(wrong)
+        assert isinstance(error.value, perdure.Error)
+    for call in (perdure.Pool, perdure.open):
+        with pytest.raises(TypeError):
+            call()
+        with pytest.raises(TypeError):
+            call(tmp_path / "a", unknown=1)
+        with pytest.raises(TypeError):
+            call(tmp_path / "a", "existing")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("call", ["store", "int_map"])
+def test_arguments_of_maps(pool, call):
+    make = getattr(pool, call)
+    for wrong in ("", "x" * 32, "é" * 16, "a\0b", None, 1, b"a", object(), "\ud800", Raises()):
+        refused(make, wrong)
+        refused(perdure.open, pool.path + "2", name=wrong)
+    for wrong in ("", "btree", 1, b"phast", object(), Raises()):
+        refused(make, engine=wrong)
+    for wrong in ("", "rw", 1, object()):
+        refused(make, mode=wrong)
+    for wrong in (-1, 2**64, "1", None, 1.5, object(), Raises()):
+        refused(make, capacity=wrong)
+    assert pool.maps() == []
+
+
+def test_other_calls_of_a_pool(pool):
+    pool.store("a")["k"] = b"1"
+    for wrong in (None, 1, b"a", object(), "\ud800", Raises()):
+        refused(pool.drop, wrong)
+    for wrong in ("", "b", "x" * 100):
+        with pytest.raises(perdure.Error):
+            pool.drop(wrong)
+    for wrong in WRONG["flag"]:
+        refused(pool.check, deep=wrong)
+        refused(pool.close, sync=wrong)
+    for call in (pool.maps, pool.sync, pool.compact, pool.check, pool.stats, pool.info, pool.batch,
+                 pool.close):
+        with pytest.raises(TypeError):
+            call(1)
+    assert not pool.closed and pool.store("a")["k"] == b"1"
+
+
+def test_huge_values(store):
+    store["a"] = b"1"
+    with mmap.mmap(-1, (1 << 30) + 1) as huge:
+        view = memoryview(huge)
+        for call in (lambda: store.put("a", view), lambda: store.insert("b", view),
+                     lambda: store.replace("a", view), lambda: store.set_many({"a": view}),
+                     lambda: store.compare_and_set("a", b"1", view),
+                     lambda: store.setdefault("b", view), lambda: store.pool.store(huge)):
+            with pytest.raises(REFUSALS):
+                call()
+        with pytest.raises(perdure.InvalidArgumentError):
+            with store.batch() as batch:
+                batch["a"] = view
+        assert store.get(memoryview(view[:1 << 20])) is None
+        assert memoryview(view[:1 << 20]) not in store
+        del batch
+        view.release()
+    assert dict(store) == {b"a": b"1"}
+
+
+def test_classes_that_only_the_library_makes():
+    for cls in (perdure.Store, perdure.IntMap, perdure.Batch):
+        for arguments in [(), (None,), (None, None), (1, 2, 3, 4), ("path",)]:
+            with pytest.raises((TypeError, AttributeError)):
+                cls(*arguments)
+
+
+def test_objects_that_were_never_initialised():
+    run_script("""
+        import warnings
+        warnings.simplefilter("ignore")
+        core = perdure._core
+        classes = [thing for thing in vars(core).values()
+                   if isinstance(thing, type) and not issubclass(thing, BaseException)]
+        classes += [perdure.Store, perdure.IntMap, perdure.Pool, perdure.Version, perdure.Batch]
+        for cls in classes:
+            try:
+                thing = cls.__new__(cls)
+            except TypeError:
+                continue
+            for name in dir(cls):
+                for arguments in [(), ("a",), ("a", b"b"), (1,), (1, 1), ("a", None, b"b")]:
+                    if name in ("__init__", "__new__", "__class__", "__init_subclass__"):
+                        continue
+                    try:
+                        getattr(thing, name)(*arguments)
+                    except Exception:
+                        pass
+            try:
+                list(thing)
+            except Exception:
+                pass
+        """)
+
+
+def test_pickle_and_copy(full, pool_of_ints):
+    import copy
+    import pickle
+
+    pool, ints = pool_of_ints
+    with full.at() as view:
+        for thing in (full, view, full.batch(), full.pool, iter(full), full.keys(), full.items(),
+                      pool, ints, iter(ints), ints.keys(), view.keys()):
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+                with pytest.raises(TypeError):
+                    pickle.dumps(thing, protocol)
+            with pytest.raises(TypeError):
+                copy.deepcopy(thing)
+        for thing in (full, full.batch(), full.pool, iter(full), pool, ints, view):
+            with pytest.raises(TypeError):
+                copy.copy(thing)
+
+
+@pytest.fixture
+def pool_of_ints(disk_path):
+    with perdure.Pool(disk_path) as pool:
+        yield pool, pool.int_map()

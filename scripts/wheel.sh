@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Makes a wheel, names the systems that it runs on by what it links, and tries it in a new
+# environment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PWD/build/venv/bin:$PATH"
+rm -rf build/wheel/raw
+python -m build --wheel --outdir build/wheel/raw .
+mkdir -p dist
+auditwheel repair --wheel-dir dist build/wheel/raw/*.whl
+wheel=$(ls -t dist/perdure-*.whl | head -1)
+auditwheel show "$wheel"
+rm -rf build/wheel/venv
+python -m venv build/wheel/venv
+build/wheel/venv/bin/pip install --quiet "$wheel"
+cd build/wheel
+venv/bin/python - <<'P'
+import os, perdure, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    with perdure.open(os.path.join(folder, "wheel.perdure")) as store:
+        store["key"] = b"value"
+        assert dict(store) == {b"key": b"value"}
+print("installed and used: perdure", perdure.__version__)
+P
