@@ -16,19 +16,27 @@ template <Platform P>
 class Resizes {
  public:
   void begin(ResizeStats resize) {
-    resize.begin_ns = P::now_ns() - opened_ns_;
+    resize.begin_ns = since_open();
     at(begun_++) = resize;
   }
+  // For a table that keeps the resizes under way itself: one that began earlier, and now ends.
+  void add_ended(const ResizeStats& resize, std::uint64_t buckets, std::uint64_t moved,
+                 const Log& log, const char* map) {
+    at(begun_++) = resize;
+    end(buckets, moved, log, map);
+  }
+  std::uint64_t since_open() const { return P::now_ns() - opened_ns_; }
   ResizeStats& newest() { return at(begun_ - 1); }
   void end(std::uint64_t buckets, std::uint64_t moved, const Log& log, const char* map) {
     ResizeStats& resize = at(ended_++);
-    resize.end_ns = P::now_ns() - opened_ns_;
+    resize.end_ns = since_open();
     resize.buckets = buckets;
     resize.moved = moved;
     tell(resize, log, map);
   }
-  void copy_to(EngineStats& out) {
-    for (std::uint64_t n = begun_ - std::min(begun_, kKept); n < begun_; ++n) {
+  // The last ones, of which it leaves `others` out: so many more follow.
+  void copy_to(EngineStats& out, std::uint64_t others = 0) {
+    for (std::uint64_t n = begun_ - std::min(begun_, kKept - others); n < begun_; ++n) {
       if (!out.resizes.push_back(at(n))) out.partial = true;
     }
   }

@@ -80,7 +80,7 @@ struct UnderLoss {
   template <bool Bytes>
   using Map = clevel::Clevel<LossyPlatform,
                              std::conditional_t<Bytes, clevel::BytesCodec, clevel::IntegerCodec>,
-                             clevel::Geometry<4, 64, 2, 64>>;
+                             clevel::Geometry<4, 64, 2, 64, 16>>;
   template <bool Bytes>
   static Expected<std::uint64_t> create(const EngineContext<LossyPlatform>& context,
                                         const MapKinds& kinds) {

@@ -300,6 +300,26 @@ InterleaveReport inserts_into_a_new_level(const std::string& name, bool quiet) {
   return interleaver.directed({{0, flush_of("clevel.insert.slot")}, {1, done()}, {0, done()}});
 }
 
+// A thread that makes a level is stopped before it stores the level's word. Another one does that
+// instead, and the level comes, is filled, drained, and would go. Its place in the ring must not be
+// free while the first thread may store the word there yet (clevel.I6).
+InterleaveReport words_that_come_late(const std::string& name, bool quiet) {
+  Ops setup = about_to_drain(1);
+  const Op grower = setup.back();
+  setup.pop_back();
+  Ops others;
+  for (std::uint64_t key = 300; key < 380; ++key) {
+    others.push_back(insert(key, 1));
+    others = with(others, Ops(3, background()));
+  }
+  Interleaver interleaver(stepped(), {.name = name,
+                                      .setup = setup,
+                                      .threads = {{grower}, with(others, Ops(40, background()))},
+                                      .crashes = false,
+                                      .quiet = quiet});
+  return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
+}
+
 // What a map's first start stores is durable before another thread acknowledges an insert.
 bool survives_beside_the_first_start() {
   const ScopedWorld world;
@@ -367,6 +387,7 @@ std::vector<NamedInterleaving> clevel_interleavings() {
            &inserts_into_a_new_level,
            {"clevel.ring.word:drop_flush", "clevel.ring.word:drop_fence",
             "clevel.ring.word:delay_flush", "clevel.ring.word:publish_first"}},
+          {"words_that_come_late", &words_that_come_late, {"clevel.ring.held:skip_step"}},
           {"X4_reuse_after_an_undone_copy",
            &reuse_after_an_undone_copy,
            {"clevel.rehash.undo:drop_flush"}},

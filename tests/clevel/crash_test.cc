@@ -136,9 +136,10 @@ TEST(ClevelCrash, ADamagedRootBlockIsRefused) {
   EXPECT_TRUE(opens());
 }
 
-// While a level drains nothing is zeroed ahead, however full the buckets are: an insert that finds
-// no slot then makes the level itself; when the drain is over, the next one lies ready again.
-TEST(ClevelCrash, LooksAheadWhenNothingDrains) {
+// The next level is zeroed before it is needed, also while a level drains and a scan holds that
+// back. If it is not, an insert makes a small one itself; when the drain is over, the next one lies
+// ready again.
+TEST(ClevelCrash, LooksAheadWhileALevelDrains) {
   SimMemory memory(2 << 20);
   ASSERT_TRUE(ClevelSubject<clevel::IntegerCodec>(kWords).create(memory).ok());
   ClevelSubject<clevel::IntegerCodec> subject(kWords);
@@ -159,11 +160,13 @@ TEST(ClevelCrash, LooksAheadWhenNothingDrains) {
     for (int i = 0; i < 20; ++i) (void)subject.apply(step);
     return zeroed->flush_count.load();
   };
+  const auto first_slots = [&] { return subject.stats().levels[0].slots; };
   grow_to(3);
+  EXPECT_EQ(first_slots(), 16U);
   // A scan holds the drain back, and nothing else.
   std::uint64_t beside_a_drain = 0;
   const std::uint64_t before = key;
-  while (key < before + 6) ASSERT_TRUE(subject.apply(next()));
+  while (key < before + 10) ASSERT_TRUE(subject.apply(next()));
   ASSERT_EQ(subject.stats().levels.size(), 3U);
   bool first = true;
   ASSERT_TRUE(subject
@@ -172,11 +175,16 @@ TEST(ClevelCrash, LooksAheadWhenNothingDrains) {
                           if (std::exchange(first, false)) beside_a_drain = zeroed_by_steps();
                         })
                   .ok());
-  EXPECT_EQ(beside_a_drain, 0U);
+  EXPECT_EQ(beside_a_drain, 2U) << "sixteen buckets in steps of eight";
   reset_site_counts();
   grow_to(4);
-  EXPECT_GT(zeroed->flush_count.load(), 0U);
-  for (int i = 0; i < 200; ++i) (void)subject.apply(step);
+  EXPECT_EQ(zeroed->flush_count.load(), 0U) << "the level lay ready";
+  EXPECT_EQ(first_slots(), 32U);
+  reset_site_counts();
+  grow_to(5);
+  EXPECT_EQ(zeroed->flush_count.load(), 4U) << "an insert has made it: of four times eight buckets";
+  EXPECT_EQ(first_slots(), 64U);
+  for (int i = 0; i < 400; ++i) (void)subject.apply(step);
   ASSERT_EQ(subject.stats().levels.size(), 2U);
   std::uint64_t ahead = 0;
   while (ahead == 0 && subject.stats().levels.size() == 2) {

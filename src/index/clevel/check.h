@@ -29,7 +29,7 @@ class Check : public Recovery<T> {
     }
     std::uint32_t used = 0;
     for (const std::uint64_t word : image.levels) used += word != 0 ? 1 : 0;
-    if (used != list.count) {
+    if (used < list.count || used > list.count + list.announced) {
       add_violation(report, "clevel.I1", "clevel block", root_offset_,
                     "levels differ from the list");
     }
@@ -75,18 +75,18 @@ class Check : public Recovery<T> {
                      list.count * sizeof(Level);
     {
       const LatchGuard latch(ahead_latch_);
-      if (next_.offset != 0) out.pm_bytes += context_.heap.block_bytes(next_.offset);
+      for (const Fresh& block : this->ahead()) out.pm_bytes += block.buckets * sizeof(Bucket);
     }
     const LatchGuard latch(resize_latch_);
-    resizes_.copy_to(out);
+    this->copy_resizes(levels(), out);
   }
 
  protected:
   using Base::ahead_latch_, Base::bytes_values_, Base::context_, Base::fits, Base::for_each_match,
       Base::is_item_block, Base::item_at, Base::kBytesKeys, Base::level_word, Base::levels,
-      Base::named_above, Base::next_, Base::plausible, Base::probe_of, Base::resize_latch_,
-      Base::resizes_, Base::root_, Base::root_offset_, Base::search, Base::slots_of, Base::stripes_,
-      Base::value_at, Base::verified, Base::whole;
+      Base::named_above, Base::plausible, Base::probe_of, Base::resize_latch_, Base::root_,
+      Base::root_offset_, Base::search, Base::slots_of, Base::stripes_, Base::value_at,
+      Base::verified, Base::whole;
   using Base::Base;
   using typename Base::Pause;
 
@@ -118,7 +118,10 @@ class Check : public Recovery<T> {
       }
       reach(level.offset);
     }
-    if (next_.offset != 0) reach(next_.offset);
+    for (const Level* level : list.coming()) reach(level->offset);
+    for (const Fresh& block : this->ahead()) {
+      if (block.offset != 0) reach(block.offset);
+    }
     return s;
   }
 

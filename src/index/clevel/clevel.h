@@ -3,20 +3,20 @@
 // WHAT  Clevel hashing (Chen et al., ATC 2020): a list of levels, each twice the one below it. A
 //   key has two candidate buckets of eight slots in each level. Slots name items. A background
 //   rehash moves items from the last level towards the first. WHEN: point access that never waits
-//   for the rehash, and an open that reads only the root and the extent table. WHEN NOT: ordered
-//   access; the smallest memory; inserts that must never wait (an insert that finds no slot waits
-//   for the next level). Deviations from the paper; docs/design/clevel.md gives the reasons:
-//   operations linearize on the item, not on the slot; the slots of the level that drains are
-//   sealed; there is no persistent cursor, context or buffer; an update never writes a slot;
-//   inserts of one key exclude each other.
-// PARTS  Each derives from the one before: state.h, lookup.h, growth.h, rehash.h, write.h, many.h
-//   (write_many), scan.h, recovery.h, check.h, this file.
+//   for the rehash or for a level, and an open that reads only the root and the extent table. WHEN
+//   NOT: ordered access; the smallest memory; inserts that must never wait (those of one stripe
+//   take turns). Deviations from the paper; docs/design/clevel.md gives the reasons: operations
+//   linearize on the item, not on the slot; the slots of the level that drains are sealed; there is
+//   no persistent cursor, context or buffer; an update never writes a slot; inserts of one key
+//   exclude each other.
+// PARTS  Each derives from the one before: state.h, lookup.h, ready.h (blocks for levels),
+//   growth.h, rehash.h, write.h, many.h (write_many), scan.h, recovery.h, check.h, this file.
 // LAYOUT  layout.h has the root and buckets, item.h the items, index/blob.h the blobs. A level is
 //   2^b buckets and nothing else. The ring of words in the root names the levels: one word store
 //   makes the list longer or shorter.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   clevel.I1 C  The ring's words that are not 0 are one run. Each level was durably empty before
-//         its word was stored. In a table that only grows, each level is twice the one before it.
+//         its word was stored. A level is twice the largest one before it, or smaller.
 //   clevel.I2 C  A slot is 0, sealed, or names an item block; the bucket is then one of the item's
 //         two in that level. Sealed slots exist only in the last of more than two levels. A slot
 //         whose item is not live, or not whole, is no entry.
@@ -28,9 +28,11 @@
 //   clevel.I5 D  A key's stripe is not 0 from before a store to an item's state, an item's value
 //         word or a fresh slot until after its fence. If the stripe is 0 after a thread has loaded
 //         such a word, what it loaded is durable. Otherwise the thread writes it back and fences.
-//   clevel.I6 D  A list of levels is published after the ring's word is fenced. Only then is
-//         anything stored into its new level. Lists and levels live as long as a guard that may
-//         have loaded them.
+//   clevel.I6 D  A level is announced by one list, and is part of the next one, which is published
+//         after the ring's word is fenced. Only then is anything stored into the level. From the
+//         announcement until it is dropped its place in the ring is 0 or has its word, and no
+//         thread stores another word there. Lists and levels live as long as a guard that may have
+//         loaded them.
 //   clevel.I7 D  Until mark_some() has been through the table (verified_), a found item counts only
 //         if its checksum matches and its slot still names it, and no item is rehashed.
 //   clevel.I8 C  In a map that was closed cleanly, every slot that is not 0 or sealed names a live,
@@ -62,9 +64,11 @@
 //   many    up to 16: items; blobs of values that are replaced, F* each, one S -> all stripes and
 //           LPs, F each, one S (PP of all) -> slots cleared, stripes released. Values of more than
 //           kInlineValue are written alone.
-//   expand  level zero, F* S, in the background -> ring word, F S (PP) -> list. The insert that
-//           found no slot does it. Instead, if an item of its buckets in the last of two levels can
-//           go up: copy F S -> old slot cleared, F S.
+//   expand  level zero, F* S, in the background -> list that announces it, by CAS -> ring word, F S
+//           (PP) -> list with it, by CAS. The insert that found no slot does it, and helps another
+//           one with the last two steps. If the level does not lie ready, it makes a smaller one,
+//           64F 1S. Instead, if an item of its buckets in the last of two levels can go up, and no
+//           other thread moves items: copy F S -> old slot cleared, F S.
 //   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
 //           F per copy; 1S. Dead meanwhile: the copy undone, F. Then sealed, 1F; 1S a step. All
 //           sealed: ring word 0, F S (PP) -> list -> level retired.
@@ -85,6 +89,8 @@
 //                      by a plain store: no locked instruction stands between a fence and the next
 //                      operation's misses (docs/decisions/0006).
 //   scanners, moves    each side raises its own count, then loads the other's (seq_cst).
+//   installers, list   A thread that may store a level's word counts itself, then loads the list.
+//                      The drop of the level finds it in the list, then loads the count (seq_cst).
 // RECOVERY  Open reads the ring: O(levels). mark_some() then walks the slots while the map serves.
 //   It clears a slot that names a dead or torn item, once the death is durable. A move that was cut
 //   short leaves two slots that name one item: it clears the lower one. It fences in the same step,
@@ -97,9 +103,12 @@
 //   a sweep, the target of a reference is marked before the reference is removed.
 // PROGRESS  find, update and erase are lock-free, except for an allocation. But updates and erases
 //   wait for an erase_if of their stripe, and it waits for them, across one fence. Inserts of one
-//   stripe exclude each other across the fence. One thread expands; other threads that found no
-//   slot wait for it. No operation waits for the rehash; the rehash waits for erases between death
-//   and slot. During the walk of a clean open, a thread that stores into a slot takes a latch for
+//   stripe exclude each other across the fence. An expansion is lock-free, except for an
+//   allocation. No operation waits for the rehash. The rehash comes again if an erase is between
+//   death and slot, if a thread may store the word of the level that is empty, if an insert moves
+//   an item up, or if there is a scan. A thread that is stopped in one of these, or in the rehash,
+//   or while it zeroes the next level, holds up no operation but scans: levels are added, up to 15.
+//   During the walk of a clean open, a thread that stores into a slot takes a latch for
 //   that, and so does the walk (clevel.I9). pool_full: inserts and byte updates fail, all else goes
 //   on. hash_overflow: an insert fails because its buckets are full though the table is nearly
 //   empty; its keys were chosen to collide. Inserts of other keys go on.
@@ -177,6 +186,7 @@ class ClevelMap final : public Check<T> {
     const LevelList* list = levels_.load(std::memory_order_acquire);
     if (list == nullptr) return;
     for (const Level* level : *list) delete level;
+    for (const Level* level : list->coming()) delete level;
     delete list;
   }
 

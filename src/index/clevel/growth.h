@@ -1,28 +1,36 @@
-// Growth: free slots, and the list of levels: adds levels to grow or shrink the table, and zeroes
-// the next level ahead of need. clevel.I1, clevel.I6.
+// Growth: free slots, and the list of levels: adds levels to grow or shrink the table. clevel.I1,
+// clevel.I6.
+//
+// OPERATIONS  A level is added in two steps. announce() puts it behind the levels of the list: one
+//   compare-and-swap of the list decides between threads, and the level gets its place in the ring.
+//   install() stores its word there, writes it back, fences, and publishes the list of which it is
+//   a part. Every thread that needs a level and finds one announced installs it, so a thread that
+//   is stopped between the steps holds up no other.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <span>
 #include <utility>
 
-#include "index/clevel/lookup.h"
+#include "index/clevel/ready.h"
 #include "index/resizes.h"
 
 namespace perdure::clevel {
 
 template <class T>
-class Growth : public Lookup<T> {
-  using Base = Lookup<T>;
+class Growth : public Ready<T> {
+  using Base = Ready<T>;
   using P = typename T::Platform;
   using G = typename T::Geometry;
 
  public:
   [[gnu::noinline]] Expected<bool> compact() override {
     (void)context_.background.finish(rehash_);
-    const bool ahead = give_back_ahead();
+    const bool ahead = this->give_back_ahead();
     auto begun = with_room([&] { return shrink(); });
     if (!begun) return begun;
     if (*begun) (void)context_.background.finish(rehash_);
@@ -31,23 +39,25 @@ class Growth : public Lookup<T> {
 
  protected:
   using Base::Base;
-  using Base::begin_change, Base::context_, Base::levels, Base::levels_, Base::persist,
-      Base::rehash_, Base::resize_latch_, Base::root_, Base::stripes_, Base::verified,
-      Base::with_room;
+  using Base::begin_change, Base::context_, Base::installers_, Base::level_word, Base::levels,
+      Base::levels_, Base::make_block, Base::persist, Base::put_back, Base::rehash_, Base::root_,
+      Base::stripes_, Base::take_ready, Base::verified, Base::want, Base::with_room;
 
-  // Returns the ring's word of a level.
-  static std::uint64_t level_word(std::uint64_t offset, std::uint64_t buckets) {
-    const std::uint64_t word = offset | static_cast<std::uint64_t>(__builtin_ctzll(buckets));
-    return word | std::uint64_t{crc32c(0, &word, sizeof(word)) & 0xFFFF} << kOffsetBits;
-  }
-  bool store_ring(std::uint32_t index, std::uint64_t word) {
+  // Stores a word of the ring that was `old`, unless another thread has, and makes it durable.
+  bool store_ring(std::uint32_t index, std::uint64_t old, std::uint64_t word) {
     std::uint64_t& place = root_->levels[index];
-    context_.platform.store(place, word);
+    (void)context_.platform.compare_exchange(place, old, word);
     if (!persist(&place, sizeof(place), "clevel.ring.word"_site)) return false;
     PERDURE_ASSERT(P, "clevel.I6",
                    context_.platform.load(place) == word &&
                        context_.platform.persisted(&place, sizeof(place)));
     return true;
+  }
+
+  // Publishes `next`, unless the list is not `before` any more. The caller then retires that.
+  bool exchange_list(const LevelList& before, LevelList& next) {
+    auto* expected = const_cast<LevelList*>(&before);
+    return levels_.compare_exchange_strong(expected, &next);
   }
 
   static std::uint64_t slots_of(const LevelList& list) {
@@ -90,41 +100,39 @@ class Growth : public Lookup<T> {
     return best;
   }
 
-  // Called with the slot that an insert has taken. If so few slots of its bucket are free, though
-  // it was among the key's emptiest, the table will soon grow: wakes the unit that zeroes the
-  // level.
-  [[gnu::noinline]] void look_ahead(const LevelList& list, const std::uint64_t* slot) {
-    const auto line = reinterpret_cast<std::uintptr_t>(slot) & ~(kLine - 1);
-    const std::uint32_t empty =
-        P::match_words(reinterpret_cast<const std::uint64_t*>(line), G::kSlots, 0);
-    if (__builtin_popcount(empty) > static_cast<int>(G::kSlots / 8) || list.growing()) return;
-    const std::uint64_t buckets = list.next_size();
-    if (wanted_.load(std::memory_order_relaxed) == buckets || &levels() != &list) return;
-    wanted_.store(buckets, std::memory_order_release);
-    context_.background.wake(ahead_);
-  }
-
-  // Adds a level, unless the list has changed since a thread found no slot in it. Other threads
-  // that found no slot wait meanwhile. The caller is pinned and holds grow_latch_.
-  [[gnu::noinline]] Status expand(const LevelList* seen) {
-    if (&levels() != seen) return {};
-    if (seen->count == kMaxLevels) return no_more_levels(*seen);
-    if (!crowded(seen->first())) {
-      return Status::format(StatusCode::hash_overflow,
-                            "too many keys share their buckets: this one has no slot in %u levels, "
-                            "the largest of which is nearly empty",
-                            seen->count);
+  // For a key that found no slot in `seen`: adds a level, unless the list has changed since. Waits
+  // for no other thread. With `in_time`, for the rehash, returns false if the level does not lie
+  // ready yet. The caller is pinned.
+  [[gnu::noinline]] Expected<bool> expand(const LevelList& seen, bool in_time) {
+    if (&levels() != &seen) return true;
+    if (seen.announced != 0) {
+      if (Status s = install_announced({}); !s.ok()) return fail(std::move(s));
+      return true;
     }
-    const std::uint64_t buckets = seen->next_size();
-    return append(*seen, {&buckets, 1}, false);
+    if (seen.count == kMaxLevels) return fail(no_more_levels(seen));
+    if (!crowded(seen)) {
+      return fail(Status::format(
+          StatusCode::hash_overflow,
+          "too many keys share their buckets: this one has no slot in %u levels, the largest of "
+          "which is nearly empty",
+          seen.count));
+    }
+    auto block = in_time ? this->block_in_time(seen) : this->block_at_once(seen);
+    if (!block) return fail(std::move(block.error()));
+    if (block->offset == 0) return false;
+    auto added = add(seen, {&*block, 1}, false);
+    if (!added) return added;
+    // It was not there in time.
+    if (*added && block->buckets < seen.next_size()) want(seen.next_size());
+    return true;
   }
 
   // For a batch of so many inserts, one of which finds no slot: adds a level that has room for all.
   // `buckets`: at least so many; gets twice the size of that level. The caller is pinned.
   [[gnu::noinline]] Status expand_for(const LevelList& seen, std::uint64_t inserts,
                                       std::uint64_t& buckets) {
-    const LatchGuard growing(grow_latch_);
     if (&levels() != &seen) return {};
+    if (seen.announced != 0) return install_announced({});
     if (seen.count == kMaxLevels) return no_more_levels(seen);
     if (seen.next_size() / 2 * G::kSlots > kLeastLoad * (entries_about() + inserts)) {
       return Status::format(StatusCode::hash_overflow,
@@ -135,17 +143,29 @@ class Growth : public Lookup<T> {
     std::uint64_t size = std::max(buckets, seen.next_size());
     while (size * G::kSlots < 2 * inserts) size *= 2;
     buckets = size * 2;
-    return append(seen, {&size, 1}, false);
+    Expected<Fresh> block = take_ready(size);
+    if (block->offset == 0) block = make_block(size);
+    if (!block) return std::move(block.error());
+    auto added = add(seen, {&*block, 1}, false);
+    return added ? Status() : std::move(added.error());
   }
 
-  // For the resize that ends with this level. resize_latch_ is held.
-  void end_resize(const Level& drained) {
+  // The last level has gone, and with it the oldest resize under way ends: that of the third level.
+  // resize_latch_ is held.
+  void end_resize(const LevelList& before) {
     const std::uint64_t moved = std::exchange(moved_, 0);
-    if (inherited_ != 0) {  // another process began it
-      --inherited_;
-      return;
+    if (before.levels[2]->inherited) return;  // another process began it
+    resizes_.add_ended(before.levels[2]->resize, before.levels[0]->count, moved, *context_.log,
+                       context_.map);
+  }
+  // The resizes since the open. resize_latch_ is held.
+  void copy_resizes(const LevelList& list, EngineStats& out) {
+    const auto under_way = std::span(list.begin(), list.end()).subspan(2);
+    const auto begun = [](const Level* level) { return !level->inherited; };
+    resizes_.copy_to(out, static_cast<std::uint64_t>(std::ranges::count_if(under_way, begun)));
+    for (const Level* level : under_way) {
+      if (begun(level) && !out.resizes.push_back(level->resize)) out.partial = true;
     }
-    resizes_.end(drained.count, moved, *context_.log, context_.map);
   }
 
   static void finish_level(void*, std::uint64_t level) { delete reinterpret_cast<Level*>(level); }
@@ -153,35 +173,10 @@ class Growth : public Lookup<T> {
   static constexpr Reclaimer kLevelReclaimer{nullptr, &finish_level};
   static constexpr Reclaimer kListReclaimer{nullptr, &finish_list};
 
-  // Zeroes the next level ahead of need, as a unit of background work.
-  struct AheadUnit final : BackgroundWork<P> {
-    explicit AheadUnit(Growth* m) : map(m) {}
-    Step run_some() noexcept override {
-      // The holder may wait for a thread that waits for this step.
-      if (!map->ahead_latch_.try_lock()) return Step::more;
-      Status failure;  // the insert that needs the level reports it
-      const Step step = map->prepare_some(failure);
-      map->ahead_latch_.unlock();
-      return step;
-    }
-    Growth* map;
-  };
-
-  // Held by the thread that adds a level, and taken before the other latches. Held across
-  // allocations, which may wait for background work: steps therefore only try to take it.
-  typename P::Latch grow_latch_;
-  typename P::Latch ahead_latch_;  // likewise
-  AheadUnit ahead_{this};
-  struct {  // the next level, as far as it is zeroed; under ahead_latch_
-    std::uint64_t offset = 0;
-    std::uint64_t buckets = 0;
-    std::uint64_t zeroed = 0;
-  } next_;
   // The entries at the end of the walk, less those gained by then.
   typename P::template Atomic<std::uint64_t> found_{0};
-  Resizes<P> resizes_;           // under resize_latch_
-  std::uint64_t inherited_ = 0;  // under way at open and not ended
-  std::uint64_t moved_ = 0;      // by the resize under way; only the rehash's step uses it
+  Resizes<P> resizes_;       // that have ended; under resize_latch_
+  std::uint64_t moved_ = 0;  // by the resize under way; only the rehash's step uses it
 
  private:
   static constexpr std::uint64_t kLeastLoad = 16;  // no level for a batch below a load of 1/16
@@ -192,11 +187,15 @@ class Growth : public Lookup<T> {
                           "be rehashed",
                           list.count);
   }
-  // Whether so many slots of the level are used that full buckets are normal. If all buckets of a
-  // key are full in an empty table, the keys in them were chosen to collide.
+  // Whether so many slots are used that full buckets are normal. If all buckets of a key are full
+  // in an empty level, the keys in them were chosen to collide. The first level is not the largest
+  // one if an insert has made it.
+  bool crowded(const LevelList& list) const {
+    return crowded(list.largest()) && crowded(list.first());
+  }
   bool crowded(const Level& level) const {
     constexpr std::uint64_t kSample = 64;
-    if (level.count <= kSample) return true;
+    if (level.count < kSample) return true;
     std::uint64_t used = 0;
     for (std::uint64_t i = 0; i < kSample; ++i) {
       const Bucket& bucket = level.buckets[i * (level.count / kSample)];
@@ -214,135 +213,116 @@ class Growth : public Lookup<T> {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(entries, 0));
   }
 
-  // Begins a resize for each level that is to go. resize_latch_ is held.
-  [[gnu::noinline]] void begin_resizes(const LevelList& from, const LevelList& to, bool shrink) {
-    ResizeStats resize{.slots_before = slots_of(from),
+  // The resize that a level begins which comes behind those of `list`, with `added`.
+  ResizeStats resize_of(const LevelList& list, std::span<const Fresh> added, bool shrink) const {
+    ResizeStats resize{.begin_ns = resizes_.since_open(),
+                       .slots_before = slots_of(list),
                        .slots_after = 0,
                        .entries = entries_about(),
                        .shrink = shrink};
-    const std::uint32_t added = to.count - from.count;
-    for (std::uint32_t i = shrink ? from.count : to.growing() ? 1 : 0; i < to.count; ++i) {
-      resize.slots_after += to.levels[i]->count * G::kSlots;
-    }
-    for (std::uint32_t i = 0; i < added; ++i) resizes_.begin(resize);
+    if (!shrink) resize.slots_after = resize.slots_before - list.levels[0]->count * G::kSlots;
+    for (const Fresh& block : added) resize.slots_after += block.buckets * G::kSlots;
+    return resize;
   }
 
-  // Zeroes a part of the next level, so that an insert that needs it finds it zeroed. ahead_latch_
-  // is held.
-  [[gnu::noinline]] Step prepare_some(Status& failure) {
-    const std::uint64_t buckets = wanted_.load(std::memory_order_acquire);
-    if (next_.zeroed == buckets || buckets == 0) return Step::rest;
-    if (next_.buckets != buckets) {
-      if (next_.offset != 0) context_.heap.free(next_.offset);
-      next_ = {};
-      auto block = context_.heap.allocate(buckets * sizeof(Bucket), BlockKind::plain);
-      if (!block) {
-        failure = std::move(block.error());
-        return Step::rest;
-      }
-      next_ = {.offset = *block, .buckets = buckets};
+  struct ListDeleter {  // of a list that no thread has seen: with the levels that it announces
+    void operator()(LevelList* list) const {
+      for (const Level* level : list->coming()) delete level;
+      delete list;
     }
-    auto* first = context_.heap.template at<Bucket>(next_.offset) + next_.zeroed;
-    const std::uint64_t n = std::min(G::kAhead, buckets - next_.zeroed);
-    context_.platform.zero(first, n * sizeof(Bucket));
-    if (!persist(first, n * sizeof(Bucket), "clevel.ahead.zero"_site)) {
-      failure = StatusCode::poisoned;
-      return Step::rest;
-    }
-    next_.zeroed += n;
-    return next_.zeroed == buckets ? Step::rest : Step::more;
-  }
+  };
+  using NewList = std::unique_ptr<LevelList, ListDeleter>;
 
-  // Returns the level of so many buckets once it is durably zero.
-  [[gnu::noinline]] Expected<std::uint64_t> take_level(std::uint64_t buckets) {
-    for (;;) {
-      wanted_.store(buckets, std::memory_order_release);
-      Status failure;
-      const LatchGuard guard(ahead_latch_);
-      if (prepare_some(failure) == Step::more) continue;
-      const bool ready = next_.zeroed == buckets;
-      if (!ready && failure.ok()) continue;  // a thread with an older list wanted another size
-      wanted_.store(0, std::memory_order_release);
-      if (!ready) return fail(std::move(failure));
-      return std::exchange(next_, {}).offset;
+  // Adds levels of these blocks. Returns false if the list has changed: the blocks are then put
+  // back. The caller is pinned. They are announced before any other thread knows them, and are part
+  // of the table when this returns.
+  [[gnu::noinline]] Expected<bool> add(const LevelList& seen, std::span<const Fresh> blocks,
+                                       bool shrink) {
+    NewList next(new (std::nothrow) LevelList(seen));
+    // Had beforehand: what is announced must come.
+    std::unique_ptr<LevelList> whole(new (std::nothrow) LevelList);
+    bool memory = next != nullptr && whole != nullptr;
+    const ResizeStats resize = resize_of(seen, blocks, shrink);
+    for (std::size_t i = 0; memory && i < blocks.size(); ++i) {
+      const Fresh& block = blocks[i];
+      auto* buckets = context_.heap.template at<Bucket>(block.offset);
+      auto* level = new (std::nothrow)
+          Level{.buckets = buckets,
+                .count = block.buckets,
+                .offset = block.offset,
+                .ring = (seen.first().ring + 1 + static_cast<std::uint32_t>(i)) % kRing,
+                .resize = resize};
+      memory = level != nullptr;
+      if (!memory) break;
+      next->levels[next->count + next->announced++] = level;
+      PERDURE_ASSERT(P, "clevel.I1",
+                     context_.platform.persisted(buckets, block.buckets * sizeof(Bucket)));
     }
-  }
-  // Frees the next level if it is not needed yet. Returns whether there was one.
-  bool give_back_ahead() {
-    const LatchGuard guard(ahead_latch_);
-    wanted_.store(0, std::memory_order_release);
-    if (next_.offset == 0) return false;
-    context_.heap.free(std::exchange(next_, {}).offset);
+    if (!memory || !exchange_list(seen, *next)) {
+      for (const Fresh& block : blocks) put_back(block);
+      if (!memory) return fail(StatusCode::out_of_memory);
+      return false;
+    }
+    (void)next.release();
+    context_.epochs.retire(kListReclaimer, this, reinterpret_cast<std::uint64_t>(&seen));
+    if (Status s = install_announced(std::move(whole)); !s.ok()) return fail(std::move(s));
     return true;
   }
 
-  // Adds levels of these sizes, unless the list has changed. The caller is pinned and holds
-  // grow_latch_.
-  [[gnu::noinline]] Status append(const LevelList& seen, std::span<const std::uint64_t> sizes,
-                                  bool shrink) {
-    auto* next = new (std::nothrow) LevelList(seen);
-    if (next == nullptr) return StatusCode::out_of_memory;
-    Status s;
-    for (const std::uint64_t size : sizes) {
-      auto* level = new (std::nothrow) Level;
-      auto block = level != nullptr ? take_level(size) : fail(StatusCode::out_of_memory);
-      if (!block) {
-        delete level;
-        s = std::move(block.error());
-        break;
-      }
-      *level = {.buckets = context_.heap.template at<Bucket>(*block),
-                .count = size,
-                .offset = *block,
-                .ring = (next->first().ring + 1) % kRing};
-      next->levels[next->count++] = level;
+  // Makes the levels that are announced parts of the table, whichever thread announced them.
+  // `whole`: memory for the list, or null.
+  [[gnu::noinline]] Status install_announced(std::unique_ptr<LevelList> whole) {
+    for (;;) {
+      const LevelList& list = levels();
+      if (list.announced == 0) return {};
+      if (whole == nullptr) whole.reset(new (std::nothrow) LevelList);
+      if (whole == nullptr) return StatusCode::out_of_memory;  // the announcer has some
+      if (Status s = install(list, whole); !s.ok() || whole == nullptr) return s;
     }
-    if (s.ok()) {
-      const LatchGuard guard(resize_latch_);
-      if (levels_.load(std::memory_order_relaxed) == &seen) {
-        for (std::uint32_t i = seen.count; i < next->count && s.ok(); ++i) {
-          const Level& level = *next->levels[i];
-          PERDURE_ASSERT(P, "clevel.I1",
-                         context_.platform.persisted(level.buckets, level.count * sizeof(Bucket)));
-          if (!store_ring(level.ring, level_word(level.offset, level.count))) {  // PP(expand)
-            s = StatusCode::poisoned;
-          }
-        }
-        if (s.ok()) {
-          levels_.store(next, std::memory_order_release);
-          begin_resizes(seen, *next, shrink);
-          context_.epochs.retire(kListReclaimer, this, reinterpret_cast<std::uint64_t>(&seen));
-          if (next->growing()) context_.background.wake(rehash_);
-          return {};
-        }
+  }
+  // Does nothing, and leaves `whole`, if the list has changed. Any number of threads may do this
+  // for one list. Each counts itself at the place before it looks at the list, and drop_last()
+  // looks at the count when the level is part of the list: one of the two sees the other. So the
+  // place is free, or has the level's word, when a thread stores that.
+  [[gnu::noinline]] Status install(const LevelList& list, std::unique_ptr<LevelList>& whole) {
+    *whole = list;
+    whole->count += std::exchange(whole->announced, 0);
+    for (const Level* level : list.coming()) installers_[level->ring].fetch_add(1);
+    bool durable = true;
+    if (levels_.load() == &list) {
+      for (const Level* level : list.coming()) {  // PP(expand)
+        durable = durable && store_ring(level->ring, 0, level_word(level->offset, level->count));
+      }
+      if (durable && exchange_list(list, *whole)) {
+        if (whole.release()->growing()) context_.background.wake(rehash_);
+        context_.epochs.retire(kListReclaimer, this, reinterpret_cast<std::uint64_t>(&list));
       }
     }
-    for (std::uint32_t i = seen.count; i < next->count; ++i) {
-      // No other thread knows the level. In a poisoned pool its word may be on the medium.
-      if (s != StatusCode::poisoned) context_.heap.free(next->levels[i]->offset);
-      delete next->levels[i];
-    }
-    delete next;
-    return s;
+    for (const Level* level : list.coming()) installers_[level->ring].fetch_sub(1);
+    return durable ? Status() : StatusCode::poisoned;
   }
 
   // Adds two smaller levels with room for the entries above the present two. The rehash then
   // empties those, one after the other, so each moment is one of a growing table. Returns false if
-  // the new levels would take more than half the room.
+  // the new levels would take more than half the room, or if the table grows meanwhile.
   [[gnu::noinline]] Expected<bool> shrink() {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = begin_change(guard, true); !s.ok()) return fail(std::move(s));
-    const LatchGuard growing(grow_latch_);
     const LevelList& list = levels();
-    if (list.growing() || !verified()) return false;
+    if (list.growing() || list.announced != 0 || !verified()) return false;
     const std::uint64_t lower = lower_for(entries_about());
     if (lower * 3 * 2 * G::kSlots > slots_of(list)) return false;
-    const std::uint64_t sizes[] = {lower, lower * 2};
-    if (Status s = append(list, sizes, true); !s.ok()) return fail(std::move(s));
-    return true;
+    std::array<Fresh, 2> blocks;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      auto block = make_block(lower << i);
+      if (!block) {
+        if (i != 0) put_back(blocks[0]);
+        return fail(std::move(block.error()));
+      }
+      blocks[i] = *block;
+    }
+    return add(list, blocks, true);
   }
-
-  typename P::template Atomic<std::uint64_t> wanted_{0};  // buckets of the next level
 };
 
 }  // namespace perdure::clevel

@@ -7,15 +7,17 @@
 namespace perdure::clevel {
 
 // Tests and the simulator use few slots in a bucket, few stripes and short steps.
-template <std::uint32_t Slots, std::uint32_t Stripes, std::uint32_t Batch, std::uint64_t Ahead>
+template <std::uint32_t Slots, std::uint32_t Stripes, std::uint32_t Batch, std::uint64_t Ahead,
+          std::uint64_t Own>
 struct Geometry {
   static constexpr std::uint32_t kSlots = Slots;      // of a bucket, at most 8
   static constexpr std::uint32_t kStripes = Stripes;  // power of two
   static constexpr std::uint32_t kBatch = Batch;      // buckets per step of the rehash
   static constexpr std::uint64_t kAhead = Ahead;      // buckets zeroed per step
+  static constexpr std::uint64_t kOwn = Own;          // buckets that an insert zeroes itself
 };
-using DefaultGeometry = Geometry<8, 4096, 64, 4096>;
-using TinyGeometry = Geometry<2, 4, 1, 8>;
+using DefaultGeometry = Geometry<8, 4096, 64, 4096, 64>;
+using TinyGeometry = Geometry<2, 4, 1, 8, 8>;
 
 inline constexpr std::uint32_t kRing = 16;  // words of the level ring; one stays 0
 inline constexpr std::uint32_t kMaxLevels = kRing - 1;

@@ -25,7 +25,6 @@ class Recovery : public Scan<T> {
     clean_ = clean;
     if (Status s = read_root(); !s.ok()) return fail(std::move(s));
     if (Status s = read_levels(); !s.ok()) return fail(std::move(s));
-    inherited_ = levels_.load(std::memory_order_relaxed)->count - 2;
     if (context_.platform.load(root_->opened) != 0) return Recovered::marking;
     verified_.store(true, std::memory_order_release);  // no thread has ever stored into it
     return Recovered::done;
@@ -80,8 +79,7 @@ class Recovery : public Scan<T> {
   // clevel.I8. The walk ends first: it clears the slots that a killed process left.
   [[gnu::noinline]] Status close() override {
     constexpr std::uint64_t kBudget = 1 << 16;
-    if (next_.offset != 0) context_.heap.free(next_.offset);
-    next_ = {};
+    (void)this->give_back_ahead();
     while (!verified_.load(std::memory_order_relaxed)) {
       if (auto more = mark_some(kBudget); !more) return std::move(more.error());
     }
@@ -97,11 +95,11 @@ class Recovery : public Scan<T> {
 
  protected:
   using Base::added_ahead_, Base::bytes_values_, Base::clean_, Base::context_, Base::damaged_,
-      Base::found_, Base::gained, Base::inherited_, Base::is_item_block, Base::item_at,
-      Base::kBytesKeys, Base::kSumLatches, Base::level_word, Base::levels, Base::levels_,
-      Base::look_at, Base::named_above, Base::next_, Base::offset_of, Base::persist,
-      Base::plausible, Base::probe_of, Base::rehash_, Base::root_, Base::root_offset_, Base::seed_,
-      Base::slot_term, Base::stripes_, Base::sum_latches_, Base::summed_, Base::verified_;
+      Base::found_, Base::gained, Base::is_item_block, Base::item_at, Base::kBytesKeys,
+      Base::kSumLatches, Base::level_word, Base::levels, Base::levels_, Base::look_at,
+      Base::named_above, Base::offset_of, Base::persist, Base::plausible, Base::probe_of,
+      Base::rehash_, Base::root_, Base::root_offset_, Base::seed_, Base::slot_term, Base::stripes_,
+      Base::sum_latches_, Base::summed_, Base::verified_;
   using Base::Base;
   using typename Base::Moving;
 

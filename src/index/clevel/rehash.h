@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <span>
 #include <utility>
@@ -25,25 +26,31 @@ class Rehash : public Growth<T> {
 
  protected:
   using Base::Base;
-  using Base::clean_, Base::context_, Base::end_resize, Base::expand, Base::free_slot,
-      Base::grow_latch_, Base::item_at, Base::kLevelReclaimer, Base::kListReclaimer, Base::levels,
-      Base::levels_, Base::moved_, Base::offset_of, Base::persist, Base::plausible, Base::probe_of,
-      Base::readable, Base::resize_latch_, Base::store_ring, Base::verified;
+  using Base::clean_, Base::context_, Base::end_resize, Base::exchange_list, Base::expand,
+      Base::free_slot, Base::installers_, Base::item_at, Base::kLevelReclaimer,
+      Base::kListReclaimer, Base::level_word, Base::levels, Base::levels_, Base::moved_,
+      Base::offset_of, Base::persist, Base::plausible, Base::probe_of, Base::readable,
+      Base::resize_latch_, Base::store_ring, Base::verified;
   using typename Base::Moving;
 
   // The step of RehashUnit (state.h).
   Step rehash_some() {
     // clevel.I7. mark_some() wakes the unit.
     if (!verified() && P::runs("clevel.rehash.wait"_site)) return Step::rest;
-    bool waits = false;
-    const Step step = rehash_batch(waits);
-    // An erase or an insert must go on first. With this count P::pause() gives the core away.
+    bool waits = !move_latch_.try_lock();
+    Step step = Step::more;
+    if (!waits) {
+      step = rehash_batch(waits);
+      move_latch_.unlock();
+    }
+    // Another thread must go on first. With this count P::pause() gives the core away.
     if (waits) P::pause(63);
     return step;
   }
 
   // For a batch, beside which no step runs: drains levels until another one can be added.
   [[gnu::noinline]] Status rehash_for_room() {
+    const LatchGuard moving(move_latch_);
     while (levels().count == kMaxLevels) {
       bool waits = false;
       if (!verified() || rehash_batch(waits) != Step::more) {
@@ -54,23 +61,33 @@ class Rehash : public Growth<T> {
     return {};
   }
 
-  // For a key that found no slot in `seen`: makes a slot, by a move or by one more level.
+  // For a key that found no slot in `seen`: makes a slot, by a move or by one more level. If
+  // another thread moves items, it does not wait for the latch, and adds a level.
   [[gnu::noinline]] Status make_slot(const Probe& probe, const LevelList* seen) {
-    const LatchGuard growing(grow_latch_);
-    auto room = make_room(probe, seen);
-    if (!room) return std::move(room.error());
-    return *room ? Status() : expand(seen);
+    if (seen->announced == 0 && !seen->growing() && move_latch_.try_lock()) {
+      auto room = make_room(probe, seen);
+      move_latch_.unlock();
+      if (!room) return std::move(room.error());
+      if (*room) return {};
+    }
+    auto added = expand(*seen, false);
+    return added ? Status() : std::move(added.error());
   }
+
+  // Only its holder moves items: two would name one item by two slots above the last level. Held
+  // across fences, and never waited for: an insert adds a level instead, a step comes again.
+  typename P::Latch move_latch_;
 
  private:
   // Moves an item of the key's buckets in the last level up, if no level drains. Returns false if
-  // none of them has a free slot there. The caller holds grow_latch_, so no drain begins.
+  // none of them has a free slot there. The caller holds move_latch_: if a drain begins meanwhile,
+  // its first step comes later.
   [[gnu::noinline]] Expected<bool> make_room(const Probe& probe, const LevelList* seen) {
     P& platform = context_.platform;
     const Moving moving(*this);
     const LevelList& list = levels();
     if (&list != seen) return true;
-    if (list.growing() || !verified() || !moving.may_copy()) return false;
+    if (!verified() || !moving.may_copy()) return false;
     const auto buckets = list.levels[0]->buckets_of(probe);
     for (const Bucket* bucket : buckets) prefetch_items(*bucket);
     for (std::uint32_t n = 0; n < 2 * G::kSlots; ++n) {
@@ -135,7 +152,9 @@ class Rehash : public Growth<T> {
       PERDURE_ASSERT(P, "clevel.I4", seals_persisted(begin[__builtin_ctzll(m)]));
     }
     if (step == Step::more && last.next == last.count) {
-      if (Status s = drop_last(); !s.ok()) step = after_failure(s);
+      auto dropped = drop_last();
+      if (!dropped) return after_failure(dropped.error());
+      waits = !*dropped;
     }
     return step;
   }
@@ -230,16 +249,15 @@ class Rehash : public Growth<T> {
       if (empty >> kOffsetBits == 0) return fail(damaged_at(offset_of(slot)));
     }
   }
-  // As copy_above(), and adds a level if it must. Returns null if an insert is adding one: that
-  // insert may wait for a thread that waits for this step.
+  // As copy_above(), and adds a level if it must. Returns null if the next one does not lie ready.
   [[gnu::noinline]] Expected<std::uint64_t*> copy_up(const Probe& probe, std::uint64_t word) {
     for (;;) {
       const LevelList& list = levels();
       auto copy = copy_above(probe, word, list);
-      if (!copy || *copy != nullptr || !grow_latch_.try_lock()) return copy;
-      Status s = expand(&list);
-      grow_latch_.unlock();
-      if (!s.ok()) return fail(std::move(s));
+      if (!copy || *copy != nullptr) return copy;
+      auto added = expand(list, true);
+      if (!added) return fail(std::move(added.error()));
+      if (!*added) return copy;
     }
   }
   // Takes back the copies of items that have died meanwhile: their erasers may have missed the
@@ -255,30 +273,33 @@ class Rehash : public Growth<T> {
     }
   }
 
-  // All slots of the last level are sealed: no thread can store into it any more.
-  [[gnu::noinline]] Status drop_last() {
-    auto* next = new (std::nothrow) LevelList;
-    if (next == nullptr) return StatusCode::out_of_memory;
-    const LevelList* list = nullptr;
-    Level* last = nullptr;
-    {
-      LatchGuard guard(resize_latch_);
-      list = levels_.load(std::memory_order_relaxed);
-      last = list->levels[0];
-      next->count = list->count - 1;
-      std::copy(list->begin() + 1, list->end(), next->levels);
-      context_.heap.mark_copied(last->offset);  // heap.I4
-      if (!store_ring(last->ring, 0)) {         // PP(drop)
-        delete next;
-        return StatusCode::poisoned;
-      }
-      levels_.store(next, std::memory_order_release);
-      end_resize(*last);
+  // All slots of the last level are sealed: no thread can store into it any more. Returns false if
+  // the step must be repeated: a thread may store the level's word yet, or reads the history.
+  [[gnu::noinline]] Expected<bool> drop_last() {
+    std::unique_ptr<LevelList> next(new (std::nothrow) LevelList);
+    if (next == nullptr) return fail(StatusCode::out_of_memory);
+    const LevelList* list = &levels();
+    Level* const last = list->levels[0];
+    if (installers_[last->ring].load() != 0 && P::runs("clevel.ring.held"_site)) return false;
+    if (!resize_latch_.try_lock()) return false;
+    context_.heap.mark_copied(last->offset);  // heap.I4
+    const bool durable =
+        store_ring(last->ring, level_word(last->offset, last->count), 0);  // PP(drop)
+    if (durable) {
+      do {  // other threads may add levels meanwhile
+        list = &levels();
+        *next = {.count = list->count - 1, .announced = list->announced};
+        std::copy(list->begin() + 1, list->end() + list->announced, next->levels);
+      } while (!exchange_list(*list, *next));
+      (void)next.release();
+      end_resize(*list);
     }
+    resize_latch_.unlock();
+    if (!durable) return fail(StatusCode::poisoned);
     context_.heap.retire(last->offset);
     context_.epochs.retire(kLevelReclaimer, this, reinterpret_cast<std::uint64_t>(last));
     context_.epochs.retire(kListReclaimer, this, reinterpret_cast<std::uint64_t>(list));
-    return {};
+    return true;
   }
 
   void prefetch_items(const Bucket& bucket) const {

@@ -17,6 +17,7 @@
 #include "index/engine_report.h"
 #include "index/map_engine.h"
 #include "index/traits.h"
+#include "perdure/stats.h"
 
 namespace perdure::clevel {
 
@@ -31,6 +32,7 @@ struct Level {
   std::uint32_t ring = 0;    // the index of its word
   bool inherited = false;    // it was there at open: an earlier process may have begun to rehash it
   std::uint64_t next = 0;    // the rehash's next bucket; only its step uses this
+  ResizeStats resize = {};   // that it began, if it is not inherited
   std::uint64_t mask() const { return count - 1; }
   std::array<Bucket*, 2> buckets_of(const Probe& probe) const {
     return {&buckets[probe.first(mask())], &buckets[probe.second(mask())]};
@@ -40,19 +42,19 @@ struct Level {
 // The levels, the last one first. Immutable once it is published (clevel.I6).
 struct LevelList {
   std::uint32_t count = 0;
+  std::uint32_t announced = 0;  // levels behind those, which are not part of the table yet
   Level* levels[kMaxLevels] = {};
   Level* const* begin() const { return levels; }
   Level* const* end() const { return levels + count; }
   Level& first() const { return *levels[count - 1]; }
+  std::span<Level* const> coming() const { return {end(), announced}; }
   bool growing() const { return count > 2; }  // the last level drains
-  // Twice the largest level that does not drain.
-  std::uint64_t next_size() const {
-    std::uint64_t largest = 0;
-    for (const Level* level : std::span(begin(), end()).subspan(growing() ? 1 : 0)) {
-      largest = std::max(largest, level->count);
-    }
-    return largest * 2;
+  // Of those that do not drain.
+  const Level& largest() const {
+    return **std::max_element(begin() + (growing() ? 1 : 0), end(),
+                              [](const Level* a, const Level* b) { return a->count < b->count; });
   }
+  std::uint64_t next_size() const { return largest().count * 2; }
 };
 
 [[gnu::cold]] inline Status damaged_at(std::uint64_t offset) {
@@ -174,7 +176,10 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   typename P::template Atomic<bool> verified_{false};  // clevel.I7
   typename P::template Atomic<bool> damaged_{false};   // clevel.I10
   std::unique_ptr<Stripe<P>[]> stripes_;
-  typename P::Latch resize_latch_;
+  // How many threads may store the word of an announced level, by its place in the ring: while
+  // there are any, the place stays that level's (clevel.I6).
+  typename P::template Atomic<std::uint32_t> installers_[kRing];
+  typename P::Latch resize_latch_;  // of the drop of a level and the history of resizes
   RehashUnit rehash_{this};
   typename P::template Atomic<std::uint32_t> scanners_{0};
   // Moving scopes: the lower half counts those that live, the upper half those that have begun.

@@ -1,0 +1,219 @@
+// Clevel hashing while one thread is stopped for ever: at each of its steps, outside of the heap,
+// of reclamation and of the latch of its stripe, others finish what they do, across expansions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "index/clevel/hash.h"
+#include "testing/engines/clevel_subject.h"
+#include "testing/sim/sites.h"
+#include "tests/support/schedules.h"
+
+namespace perdure::testing {
+namespace {
+
+using Words = ClevelSubject<clevel::IntegerCodec>;
+
+// Its threads have blocks of every size that they need, so that they do not meet in the heap.
+class Provided : public Words {
+ public:
+  Status open(SimMemory& memory, std::uint64_t boot) override {
+    Status s = Words::open(memory, boot);
+    const std::uint32_t self = SimPlatform::world().thread;
+    for (std::uint32_t slot = 1; s.ok() && boot == 1 && slot <= 3; ++slot) {
+      SimPlatform::world().thread = slot;
+      take_blocks();
+    }
+    SimPlatform::world().thread = self;
+    return s;
+  }
+
+ private:
+  void take_blocks() {
+    std::vector<std::uint64_t> blocks;
+    for (std::size_t bytes = 512; bytes <= 2048; bytes *= 2) {
+      for (int n = 0; n < 3; ++n) {
+        blocks.push_back(pool().heap().allocate(bytes, BlockKind::plain).value_or(0));
+      }
+    }
+    for (const std::uint64_t block : blocks) pool().heap().free(block);
+    pool().heap().discard(pool().heap().allocate(32, BlockKind::dead_on_free).value_or(0));
+  }
+};
+
+SubjectFactory words() {
+  return [] { return std::make_unique<Provided>(); };
+}
+Ops steps_of_background(std::size_t n) { return Ops(n, background()); }
+
+// The map that an Interleaver works on, driven from here: it has the same seed.
+class Twin {
+ public:
+  Twin() {
+    SimPlatform::seed(InterleaveOptions{}.seed);
+    EXPECT_TRUE(subject_.create(memory_).ok() && subject_.open(memory_, 1).ok());
+    EXPECT_TRUE(subject_.close().ok() && subject_.open(memory_, 1).ok());
+    apply(steps_of_background(8));  // the walk of the open
+  }
+  void apply(Op op) {
+    (void)subject_.apply(op);
+    done_.push_back(std::move(op));
+  }
+  void apply(const Ops& ops) {
+    for (const Op& op : ops) apply(op);
+  }
+  std::size_t levels() { return subject_.stats().levels.size(); }
+  std::uint64_t stripe(std::uint64_t key) const {
+    const clevel::Root& root = *clevel_root(memory_);
+    const clevel::Seed seed{.a = root.seed[0], .b = root.seed[1]};
+    return clevel::Probe{.hash = clevel::hash_word(key, seed)}.stripe() % 4;
+  }
+  // Inserts of n new keys of these stripes.
+  Ops new_keys(std::size_t n, std::uint64_t first, const std::vector<std::uint64_t>& stripes) {
+    Ops ops;
+    for (std::uint64_t key = first; ops.size() < n; ++key) {
+      if (std::ranges::count(stripes, stripe(key)) != 0) ops.push_back(insert(key, key));
+    }
+    return ops;
+  }
+  const Ops& done() const { return done_; }
+
+ private:
+  const ScopedWorld world_;
+  SimMemory memory_{InterleaveOptions{}.capacity};
+  Words subject_;
+  Ops done_;
+};
+
+// Thread 0 is stopped before each of its steps; then thread 1 runs to its end, or stops in the
+// middle and thread 2 runs to its end before it. None of the two may wait. Alone, thread 0 reaches
+// the site.
+void expect_no_wait(const std::string& part, const Ops& setup, const std::vector<Ops>& threads,
+                    const char* site, const std::vector<std::uint64_t>& second_stops = {}) {
+  const auto options = [&](const std::string& name, bool crashes) {
+    return InterleaveOptions{.name = test_name(name),
+                             .setup = setup,
+                             .threads = threads,
+                             .crashes = crashes,
+                             .limits = {.product = 16, .random = 2, .sampled = 6}};
+  };
+  Interleaver alone(words(), options(part + "_alone", false));
+  expect_clean(alone.directed({{0, flush_of(site)}}));
+  const auto sweep = [&](const std::string& name, const std::vector<Leg>& after, bool crashes) {
+    Interleaver interleaver(words(), options(name, crashes));
+    const auto report = interleaver.sweep({}, 0, after);
+    expect_clean(report);
+    EXPECT_EQ(report.blocked, 0U) << name << ": a thread waits for the one that is stopped";
+    EXPECT_GT(report.schedules, 20U) << name;
+  };
+  sweep(part, {{1, done()}, {2, done()}, {0, done()}}, true);
+  for (const std::uint64_t stop : second_stops) {
+    sweep(part + "_" + std::to_string(stop),
+          {{1, steps(stop)}, {2, done()}, {1, done()}, {0, done()}}, false);
+  }
+}
+const std::vector<std::uint64_t> kSecondStops{100, 300, 500, 700, 900};
+
+// What comes before the table has so many levels, and the insert that makes the last one.
+struct Grown {
+  Ops setup;
+  Op grower;
+};
+Grown grown_to(Twin& twin, std::size_t levels) {
+  for (std::uint64_t key = 1; twin.levels() < levels; ++key) twin.apply(insert(key, 100 + key));
+  Grown grown{.setup = twin.done(), .grower = twin.done().back()};
+  grown.setup.pop_back();
+  return grown;
+}
+std::vector<std::uint64_t> stripes_but(std::uint64_t one, std::uint64_t another) {
+  std::vector<std::uint64_t> stripes;
+  for (std::uint64_t stripe = 0; stripe < 4; ++stripe) {
+    if (stripe != one && stripe != another) stripes.push_back(stripe);
+  }
+  return stripes;
+}
+// Two threads that insert so many keys, in stripes that differ, and change some that are there.
+std::vector<Ops> beside(Twin& twin, const Ops& stopped, std::uint64_t own, std::size_t n) {
+  const std::uint64_t second = (own + 1) % 4;
+  return {stopped, twin.new_keys(n, 100, {second}),
+          with(twin.new_keys(n, 200, stripes_but(own, second)),
+               {update(1, 7), find(1), erase(2), find(2), update(3, 8), erase(1), find(4)})};
+}
+
+// An insert that finds no slot: it makes a level, announces it, stores its word, publishes the
+// list. Others need that level, too, and the next one.
+TEST(ClevelProgress, AnInsertThatMakesALevel) {
+  for (const std::size_t levels : {3U, 4U}) {
+    Twin twin;
+    const Grown grown = grown_to(twin, levels);
+    const std::uint64_t own = twin.stripe(integer_of(grown.grower.key));
+    expect_no_wait(std::to_string(levels), grown.setup, beside(twin, {grown.grower}, own, 14),
+                   "clevel.ring.word", kSecondStops);
+  }
+}
+
+// The unit that zeroes the next level, in the middle of it.
+TEST(ClevelProgress, TheUnitThatZeroesTheNextLevel) {
+  Twin twin;
+  const Grown grown = grown_to(twin, 4);
+  expect_no_wait({}, twin.done(), beside(twin, steps_of_background(3), 0, 14), "clevel.ahead.zero",
+                 kSecondStops);
+}
+
+// The rehash, and the drop of a level. Inserts cross two expansions meanwhile.
+TEST(ClevelProgress, TheRehash) {
+  Twin twin;
+  (void)grown_to(twin, 3);
+  expect_no_wait({}, twin.done(), beside(twin, steps_of_background(6), 0, 14), "clevel.ring.word",
+                 kSecondStops);
+}
+
+// An insert that moves an item up.
+TEST(ClevelProgress, AnInsertThatMovesAnItem) {
+  const SiteInfo* moves = find_site("clevel.move.slot");
+  ASSERT_NE(moves, nullptr);
+  Twin twin;
+  reset_site_counts();
+  for (std::uint64_t key = 1; moves->flush_count.load() == 0; ++key) {
+    ASSERT_LT(key, 100U);
+    twin.apply(insert(key, 100 + key));
+    twin.apply(steps_of_background(8));
+  }
+  Ops setup = twin.done();
+  setup.resize(setup.size() - 9);
+  const Op mover = twin.done()[setup.size()];
+  expect_no_wait({}, setup, beside(twin, {mover}, twin.stripe(integer_of(mover.key)), 10),
+                 "clevel.move.slot", kSecondStops);
+}
+
+// Operations that hold no latch of an insert; the others change the same key.
+TEST(ClevelProgress, OperationsOnOneKey) {
+  Twin twin;
+  (void)grown_to(twin, 3);
+  const Ops all{insert(1, 2), update(1, 3), find(1), erase(1), insert(1, 4), upsert(1, 5)};
+  for (const auto& [part, op, site] :
+       {std::tuple{"update", update(1, 7), "clevel.update.word"},
+        std::tuple{"erase", erase(1), "clevel.erase.state"},
+        std::tuple{"many", many({update(1, 7), erase(2)}), "clevel.many.item"}}) {
+    expect_no_wait(
+        part, twin.done(),
+        {{op}, with(all, twin.new_keys(8, 100, {0, 1})), with(twin.new_keys(8, 200, {2, 3}), all)},
+        site);
+  }
+}
+
+// A scan. It holds the rehash back, so that levels pile up.
+TEST(ClevelProgress, AScan) {
+  Twin twin;
+  (void)grown_to(twin, 3);
+  const Ops stopped{update(3, 9), scan()};
+  expect_no_wait({}, twin.done(), beside(twin, stopped, 0, 14), "clevel.update.word", kSecondStops);
+}
+
+}  // namespace
+}  // namespace perdure::testing
