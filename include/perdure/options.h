@@ -95,7 +95,7 @@ struct PoolOptions {
   // the first work that can come: a rehash, a sweep after a restart at once, the next growth of a
   // pool of 64 MiB or more. With 0, or if the system refuses threads, Pool::run_background() and
   // mutations do this work. More than one thread helps only if several threads insert while a table
-  // of `level` is rehashed; one thread rehashes `clevel`.
+  // of `level` or `clevel` is rehashed.
   std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // nanoseconds to wait after each write-back; `emulated` only
 };

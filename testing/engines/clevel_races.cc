@@ -300,6 +300,43 @@ InterleaveReport inserts_into_a_new_level(const std::string& name, bool quiet) {
   return interleaver.directed({{0, flush_of("clevel.insert.slot")}, {1, done()}, {0, done()}});
 }
 
+// An insert that moves an item up is stopped between copy and old slot. Another one makes a level,
+// so that the last one drains. The rehash must not copy the same item (clevel.I3).
+InterleaveReport drains_beside_a_move(const std::string& name, bool quiet) {
+  reset_site_counts();
+  const SiteInfo* moves = find_site("clevel.move.slot");
+  Ops setup = grown_until([&](const EngineStats&) { return moves->flush_count.load() != 0; });
+  const Op mover = setup.back();
+  setup.pop_back();
+  Ops others;
+  for (std::uint64_t key = 300; key < 308; ++key) others.push_back(insert(key, 1));
+  Interleaver interleaver(stepped(), {.name = name,
+                                      .setup = setup,
+                                      .threads = {{mover}, with(others, Ops(20, background()))},
+                                      .limits = kFewer,
+                                      .quiet = quiet});
+  return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
+}
+
+// A step has found a level, and is stopped before it takes a range. That level goes, and another
+// thread is at a range of the next one. The first must take no range of that (clevel.I3).
+InterleaveReport ranges_of_a_level_that_is_gone(const std::string& name, bool quiet) {
+  Ops setup = about_to_drain(1);
+  for (std::uint64_t key = 400; key < 416; ++key) setup.push_back(insert(key, 1));
+  InterleaveReport all;
+  for (std::size_t n = 3; n <= 6 && all.ok(); ++n) {
+    Interleaver interleaver(
+        stepped(), {.name = name + std::to_string(n),
+                    .setup = setup,
+                    .threads = {Ops(10, background()), Ops(n, background()), Ops(4, background())},
+                    .crashes = false,
+                    .quiet = quiet});
+    all.add(interleaver.sweep(
+        {}, 0, {{1, done()}, {2, fence_of("clevel.rehash.copy")}, {0, done()}, {2, done()}}));
+  }
+  return all;
+}
+
 // A thread that makes a level is stopped before it stores the level's word. Another one does that
 // instead, and the level comes, is filled, drained, and would go. Its place in the ring must not be
 // free while the first thread may store the word there yet (clevel.I6).
@@ -387,6 +424,10 @@ std::vector<NamedInterleaving> clevel_interleavings() {
            &inserts_into_a_new_level,
            {"clevel.ring.word:drop_flush", "clevel.ring.word:drop_fence",
             "clevel.ring.word:delay_flush", "clevel.ring.word:publish_first"}},
+          {"drains_beside_a_move", &drains_beside_a_move, {"clevel.rehash.raise:skip_step"}},
+          {"ranges_of_a_level_that_is_gone",
+           &ranges_of_a_level_that_is_gone,
+           {"clevel.rehash.gone:skip_step"}},
           {"words_that_come_late", &words_that_come_late, {"clevel.ring.held:skip_step"}},
           {"X4_reuse_after_an_undone_copy",
            &reuse_after_an_undone_copy,

@@ -173,6 +173,33 @@ TEST(ClevelProgress, TheRehash) {
                  kSecondStops);
 }
 
+// Two threads drain one level, each another range of it. If the first is stopped for ever, the
+// second drains the other ranges, and the level stays.
+TEST(ClevelProgress, TwoThreadsRehash) {
+  Twin twin;
+  (void)grown_to(twin, 3);
+  const Ops steps = steps_of_background(6);
+  const std::string copies = "clevel.rehash.copy";
+  for (const std::vector<Leg>& end :
+       {std::vector<Leg>{{1, done()}, {0, done()}}, {{0, done()}, {1, done()}}}) {
+    Interleaver interleaver(words(), {.name = test_name(std::to_string(end[0].thread)),
+                                      .setup = twin.done(),
+                                      .threads = {steps, steps}});
+    std::vector<Leg> legs{{0, fence_of(copies)}, {1, fence_of(copies)}};
+    legs.insert(legs.end(), end.begin(), end.end());
+    const auto report = interleaver.directed(legs);
+    expect_clean(report, {copies, "clevel.ring.word"});
+    EXPECT_EQ(report.blocked, 0U);
+  }
+  Interleaver interleaver(words(), {.name = test_name("stopped"),
+                                    .setup = twin.done(),
+                                    .threads = {steps, with(steps, twin.new_keys(14, 100, {0, 1})),
+                                                with(twin.new_keys(14, 200, {2, 3}), steps)},
+                                    .limits = {.product = 16, .random = 2, .sampled = 6}});
+  const auto report = interleaver.sweep({}, 0, {{1, done()}, {2, done()}, {0, done()}});
+  expect_clean(report);
+}
+
 // An insert that moves an item up.
 TEST(ClevelProgress, AnInsertThatMovesAnItem) {
   const SiteInfo* moves = find_site("clevel.move.slot");

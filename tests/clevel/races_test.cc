@@ -57,6 +57,22 @@ TEST(ClevelRaces, C2_BytesAreReplacedBesideAnErase) {
                        {{update(5, 2), find(5)}, {erase(5), insert(5, 3)}}, 48));
 }
 
+// C1, C2: two threads drain the last level, each another range, beside mutations of what they copy.
+TEST(ClevelRaces, C1_C2_TwoThreadsRehash) {
+  const Ops steps = steps_of_background(4);
+  expect_clean(explore("two", words(), growing(), {steps, steps}, 96),
+               {"clevel.rehash.copy", "clevel.ring.word"});
+  for (const std::uint64_t key : {1, 2, 3}) {
+    Interleaver interleaver(
+        words(),
+        {.name = test_name(std::to_string(key)),
+         .setup = growing(),
+         .threads = {steps, steps, {update(key, 7), erase(key), find(key), insert(key, 8)}},
+         .limits = {.product = 16, .random = 2, .sampled = 12}});
+    expect_clean(interleaver.pct(sanitized() ? 60 : 1000, 3), {"clevel.rehash.copy"});
+  }
+}
+
 // C3: the level that an insert has looked at becomes the last one, is sealed and goes.
 TEST(ClevelRaces, C3_InsertBesideTheRehash) {
   for (const std::uint64_t key : {31, 32, 33}) {

@@ -69,9 +69,10 @@
 //           one with the last two steps. If the level does not lie ready, it makes a smaller one,
 //           64F 1S. Instead, if an item of its buckets in the last of two levels can go up, and no
 //           other thread moves items: copy F S -> old slot cleared, F S.
-//   rehash  per bucket of the last level: empty slots sealed; live items copied into a level above,
-//           F per copy; 1S. Dead meanwhile: the copy undone, F. Then sealed, 1F; 1S a step. All
-//           sealed: ring word 0, F S (PP) -> list -> level retired.
+//   rehash  any number of threads, each another range of the last level. Per bucket: empty slots
+//           sealed; live items copied into a level above, F per copy; 1S. Dead meanwhile: the copy
+//           undone, F. Then sealed, 1F; 1S a step. All sealed: ring word 0, F S (PP) -> list ->
+//           level retired.
 //   compact two smaller levels, added as by an expansion; the rehash then empties the old ones.
 //   for_each  bucket by bucket. No item moves meanwhile, so each entry is seen once.
 //   close   the walk to its end -> items closed -> sum of the slots, F. The pool fences.
@@ -91,6 +92,8 @@
 //   scanners, moves    each side raises its own count, then loads the other's (seq_cst).
 //   installers, list   A thread that may store a level's word counts itself, then loads the list.
 //                      The drop of the level finds it in the list, then loads the count (seq_cst).
+//   raising, list      A move sets the flag, then loads the list. A step of the rehash loads the
+//                      list, then the flag (seq_cst).
 // RECOVERY  Open reads the ring: O(levels). mark_some() then walks the slots while the map serves.
 //   It clears a slot that names a dead or torn item, once the death is durable. A move that was cut
 //   short leaves two slots that name one item: it clears the lower one. It fences in the same step,
@@ -197,7 +200,7 @@ class ClevelMap final : public Check<T> {
       (void)persist(&opened, sizeof(opened), "clevel.start.opened"_site);
     }
     context_.background.add(ahead_);
-    context_.background.add(rehash_);
+    context_.background.add(rehash_, BackgroundWork<P>::kMaxWidth);
   }
 
   void release_blocks() override {

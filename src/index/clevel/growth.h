@@ -1,11 +1,11 @@
 // Growth: free slots, and the list of levels: adds levels to grow or shrink the table. clevel.I1,
 // clevel.I6.
 //
-// OPERATIONS  A level is added in two steps. announce() puts it behind the levels of the list: one
-//   compare-and-swap of the list decides between threads, and the level gets its place in the ring.
-//   install() stores its word there, writes it back, fences, and publishes the list of which it is
-//   a part. Every thread that needs a level and finds one announced installs it, so a thread that
-//   is stopped between the steps holds up no other.
+// OPERATIONS  A level is added in two steps. add() announces it: one compare-and-swap puts it
+//   behind the levels of the list, decides between threads, and gives the level its place in the
+//   ring. install() stores its word there, writes it back, fences, and publishes the list of which
+//   it is a part. Every thread that needs a level and finds one announced installs it, so a thread
+//   that is stopped between the steps holds up no other.
 #pragma once
 
 #include <algorithm>
@@ -110,11 +110,13 @@ class Growth : public Ready<T> {
       return true;
     }
     if (seen.count == kMaxLevels) return fail(no_more_levels(seen));
-    if (!crowded(seen)) {
+    // The first level is not the largest one if an insert has made it, or while the table shrinks;
+    // then the rehash fills only the newest.
+    if (!crowded(seen.first()) || (!in_time && !crowded(seen.largest()))) {
       return fail(Status::format(
           StatusCode::hash_overflow,
-          "too many keys share their buckets: this one has no slot in %u levels, the largest of "
-          "which is nearly empty",
+          "too many keys share their buckets: this one has no slot in %u levels, the largest or "
+          "first of which is nearly empty",
           seen.count));
     }
     auto block = in_time ? this->block_in_time(seen) : this->block_at_once(seen);
@@ -153,7 +155,7 @@ class Growth : public Ready<T> {
   // The last level has gone, and with it the oldest resize under way ends: that of the third level.
   // resize_latch_ is held.
   void end_resize(const LevelList& before) {
-    const std::uint64_t moved = std::exchange(moved_, 0);
+    const std::uint64_t moved = moved_.exchange(0, std::memory_order_relaxed);
     if (before.levels[2]->inherited) return;  // another process began it
     resizes_.add_ended(before.levels[2]->resize, before.levels[0]->count, moved, *context_.log,
                        context_.map);
@@ -175,8 +177,8 @@ class Growth : public Ready<T> {
 
   // The entries at the end of the walk, less those gained by then.
   typename P::template Atomic<std::uint64_t> found_{0};
-  Resizes<P> resizes_;       // that have ended; under resize_latch_
-  std::uint64_t moved_ = 0;  // by the resize under way; only the rehash's step uses it
+  Resizes<P> resizes_;                                   // that have ended; under resize_latch_
+  typename P::template Atomic<std::uint64_t> moved_{0};  // by the resize under way
 
  private:
   static constexpr std::uint64_t kLeastLoad = 16;  // no level for a batch below a load of 1/16
@@ -187,12 +189,8 @@ class Growth : public Ready<T> {
                           "be rehashed",
                           list.count);
   }
-  // Whether so many slots are used that full buckets are normal. If all buckets of a key are full
-  // in an empty level, the keys in them were chosen to collide. The first level is not the largest
-  // one if an insert has made it.
-  bool crowded(const LevelList& list) const {
-    return crowded(list.largest()) && crowded(list.first());
-  }
+  // Whether so many slots of the level are used that full buckets are normal. If all buckets of a
+  // key are full in an empty level, the keys in them were chosen to collide.
   bool crowded(const Level& level) const {
     constexpr std::uint64_t kSample = 64;
     if (level.count < kSample) return true;
@@ -233,9 +231,9 @@ class Growth : public Ready<T> {
   };
   using NewList = std::unique_ptr<LevelList, ListDeleter>;
 
-  // Adds levels of these blocks. Returns false if the list has changed: the blocks are then put
-  // back. The caller is pinned. They are announced before any other thread knows them, and are part
-  // of the table when this returns.
+  // Adds levels of these blocks to a list that announces none. They are part of the table when this
+  // returns. Returns false if the list has changed: the blocks are then put back. The caller is
+  // pinned.
   [[gnu::noinline]] Expected<bool> add(const LevelList& seen, std::span<const Fresh> blocks,
                                        bool shrink) {
     NewList next(new (std::nothrow) LevelList(seen));
@@ -251,6 +249,7 @@ class Growth : public Ready<T> {
                 .count = block.buckets,
                 .offset = block.offset,
                 .ring = (seen.first().ring + 1 + static_cast<std::uint32_t>(i)) % kRing,
+                .number = seen.first().number + 1 + i,
                 .resize = resize};
       memory = level != nullptr;
       if (!memory) break;
@@ -281,7 +280,7 @@ class Growth : public Ready<T> {
     }
   }
   // Does nothing, and leaves `whole`, if the list has changed. Any number of threads may do this
-  // for one list. Each counts itself at the place before it looks at the list, and drop_last()
+  // for one list. Each counts itself at the place before it looks at the list, and drop()
   // looks at the count when the level is part of the list: one of the two sees the other. So the
   // place is free, or has the level's word, when a thread stores that.
   [[gnu::noinline]] Status install(const LevelList& list, std::unique_ptr<LevelList>& whole) {

@@ -151,7 +151,8 @@ class Recovery : public Scan<T> {
                 .count = 1ULL << log,
                 .offset = offset,
                 .ring = (begin + i) % kRing,
-                .inherited = true};
+                .inherited = true,
+                .number = i};
       list->levels[list->count++] = level;
     }
     return list->count >= 2 ? Status() : bad_levels("too short");

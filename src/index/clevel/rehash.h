@@ -37,12 +37,8 @@ class Rehash : public Growth<T> {
   Step rehash_some() {
     // clevel.I7. mark_some() wakes the unit.
     if (!verified() && P::runs("clevel.rehash.wait"_site)) return Step::rest;
-    bool waits = !move_latch_.try_lock();
-    Step step = Step::more;
-    if (!waits) {
-      step = rehash_batch(waits);
-      move_latch_.unlock();
-    }
+    bool waits = false;
+    const Step step = rehash_range(waits);
     // Another thread must go on first. With this count P::pause() gives the core away.
     if (waits) P::pause(63);
     return step;
@@ -50,10 +46,9 @@ class Rehash : public Growth<T> {
 
   // For a batch, beside which no step runs: drains levels until another one can be added.
   [[gnu::noinline]] Status rehash_for_room() {
-    const LatchGuard moving(move_latch_);
     while (levels().count == kMaxLevels) {
       bool waits = false;
-      if (!verified() || rehash_batch(waits) != Step::more) {
+      if (!verified() || rehash_range(waits) != Step::more) {
         if (context_.platform.poisoned()) return context_.platform.failure();
         return Status::format(StatusCode::pool_full, "a level has no room to be rehashed");
       }
@@ -62,11 +57,11 @@ class Rehash : public Growth<T> {
   }
 
   // For a key that found no slot in `seen`: makes a slot, by a move or by one more level. If
-  // another thread moves items, it does not wait for the latch, and adds a level.
+  // another insert moves an item, it does not wait, and adds a level.
   [[gnu::noinline]] Status make_slot(const Probe& probe, const LevelList* seen) {
-    if (seen->announced == 0 && !seen->growing() && move_latch_.try_lock()) {
+    if (seen->announced == 0 && !seen->growing() && !raising_.exchange(true)) {
       auto room = make_room(probe, seen);
-      move_latch_.unlock();
+      raising_.store(false);
       if (!room) return std::move(room.error());
       if (*room) return {};
     }
@@ -74,18 +69,18 @@ class Rehash : public Growth<T> {
     return added ? Status() : std::move(added.error());
   }
 
-  // Only its holder moves items: two would name one item by two slots above the last level. Held
-  // across fences, and never waited for: an insert adds a level instead, a step comes again.
-  typename P::Latch move_latch_;
-
  private:
+  static constexpr std::uint64_t kNoRange = ~std::uint64_t{0};
+  static constexpr unsigned kRangeBits = 40;
+  static constexpr std::uint64_t kTagged = std::uint64_t{1} << 63;
+
   // Moves an item of the key's buckets in the last level up, if no level drains. Returns false if
-  // none of them has a free slot there. The caller holds move_latch_: if a drain begins meanwhile,
-  // its first step comes later.
+  // none of them has a free slot there. The caller has set raising_: if a drain begins meanwhile, a
+  // step that finds it loads raising_ after the list, and this loads the list after it was set.
   [[gnu::noinline]] Expected<bool> make_room(const Probe& probe, const LevelList* seen) {
     P& platform = context_.platform;
     const Moving moving(*this);
-    const LevelList& list = levels();
+    const LevelList& list = *levels_.load();
     if (&list != seen) return true;
     if (!verified() || !moving.may_copy()) return false;
     const auto buckets = list.levels[0]->buckets_of(probe);
@@ -121,26 +116,34 @@ class Rehash : public Growth<T> {
     return later ? Step::blocked : Step::rest;
   }
 
-  [[gnu::noinline]] Step rehash_batch(bool& waits) {
+  // Drains a range of the last level. Any number of threads may do so, each another range.
+  [[gnu::noinline]] Step rehash_range(bool& waits) {
     const Moving moving(*this);
     EpochGuard<P> guard(context_.epochs);
     const LevelList& list = levels();
     if (!moving.may_copy() || !guard.ok() || !list.growing()) return Step::rest;
-    Level& last = *list.levels[0];
+    if (raising_.load() && P::runs("clevel.rehash.raise"_site)) {
+      waits = true;
+      return Step::more;
+    }
+    const Level& last = *list.levels[0];
+    const std::uint64_t range = take_range(last);
+    if (range == kNoRange) return end_drain(last, waits);
     Step step = Step::more;
-    Bucket* const begin = last.buckets + last.next;
+    bool whole = true;
+    Bucket* const begin = last.buckets + range * G::kBatch;
+    const std::uint64_t buckets = std::min<std::uint64_t>(G::kBatch, last.count);
     std::uint64_t sealed = 0;  // bits: the buckets from `begin` that must be written back
     static_assert(G::kBatch <= 64);
-    for (std::uint32_t n = 0; n < G::kBatch && last.next < last.count; ++n, ++last.next) {
-      if (last.next + 2 < last.count) prefetch_items(last.buckets[last.next + 2]);
-      if (last.next + 1 < last.count) prefetch_above(last.buckets[last.next + 1], list);
+    for (std::uint32_t n = 0; n < buckets && whole; ++n) {
+      if (n + 2 < buckets) prefetch_items(begin[n + 2]);
+      if (n + 1 < buckets) prefetch_above(begin[n + 1], list);
       bool wrote = false;
-      auto done = rehash_bucket(last.buckets[last.next], wrote);
+      auto done = rehash_bucket(begin[n], wrote);
       sealed |= std::uint64_t{wrote} << n;
-      if (done && *done) continue;
+      whole = done && *done;
       if (!done) step = after_failure(done.error());
-      waits = done.has_value();
-      break;
+      waits = done && !*done;
     }
     for (std::uint64_t m = sealed; m != 0; m &= m - 1) {
       context_.platform.flush(begin + __builtin_ctzll(m), sizeof(Bucket),
@@ -151,13 +154,72 @@ class Rehash : public Growth<T> {
     for (std::uint64_t m = P::kAsserts ? sealed : 0; m != 0; m &= m - 1) {
       PERDURE_ASSERT(P, "clevel.I4", seals_persisted(begin[__builtin_ctzll(m)]));
     }
-    if (step == Step::more && last.next == last.count) {
-      auto dropped = drop_last();
-      if (!dropped) return after_failure(dropped.error());
-      waits = !*dropped;
+    if (!whole) {
+      leave_range(last, range);
+      return step;
     }
-    return step;
+    count_sealed(last);
+    return all_sealed(last) ? end_drain(last, waits) : step;
   }
+
+  // --- ranges of the level that drains ---
+  // Words of their state begin with a tag of the level. A thread that still has a level that is
+  // gone does not count for another one.
+  static std::uint64_t tagged(const Level& level, std::uint64_t n) {
+    return kTagged | level.number << kRangeBits | n;
+  }
+  static std::uint64_t number_in(std::uint64_t word) {
+    return word & ((std::uint64_t{1} << kRangeBits) - 1);
+  }
+  static bool names(std::uint64_t word, const Level& level) {
+    return word >> kRangeBits == tagged(level, 0) >> kRangeBits;
+  }
+  // Whether the level is gone: levels drain in the order of their numbers.
+  static bool names_later(std::uint64_t word, const Level& level) {
+    const auto ahead = static_cast<std::int64_t>((word - tagged(level, 0)) << 1);
+    return word != 0 && !names(word, level) && ahead > 0;
+  }
+  static std::uint64_t ranges_of(const Level& level) {
+    return (level.count + G::kBatch - 1) / G::kBatch;
+  }
+  // A range that no other thread has: one that a step has left, or the next one.
+  std::uint64_t take_range(const Level& last) {
+    for (auto& left : left_) {
+      std::uint64_t word = left.load(std::memory_order_acquire);
+      if (names(word, last) && left.compare_exchange_strong(word, 0)) return number_in(word);
+    }
+    for (std::uint64_t word = claimed_.load(std::memory_order_acquire);;) {
+      const std::uint64_t range = names(word, last) ? number_in(word) : 0;
+      if (range == ranges_of(last)) return kNoRange;
+      if (names_later(word, last) && P::runs("clevel.rehash.gone"_site)) return kNoRange;
+      if (claimed_.compare_exchange_strong(word, tagged(last, range + 1))) return range;
+    }
+  }
+  // Some of its slots cannot be sealed yet. A thread has one range at a time, so there is a place.
+  void leave_range(const Level& last, std::uint64_t range) {
+    for (std::uint32_t i = 0;; i = (i + 1) % kMostRanges) {
+      std::uint64_t none = 0;
+      if (left_[i].compare_exchange_strong(none, tagged(last, range))) return;
+    }
+  }
+  void count_sealed(const Level& last) {
+    std::uint64_t word = sealed_.load(std::memory_order_acquire);
+    while (!sealed_.compare_exchange_strong(
+        word, tagged(last, (names(word, last) ? number_in(word) : 0) + 1))) {
+    }
+  }
+  bool all_sealed(const Level& last) const {
+    return sealed_.load(std::memory_order_acquire) == tagged(last, ranges_of(last));
+  }
+  // There are no more ranges. Other threads may still be at theirs; then the last one ends it.
+  Step end_drain(const Level& last, bool& waits) {
+    if (!all_sealed(last)) return Step::rest;
+    auto dropped = drop(last);
+    if (!dropped) return after_failure(dropped.error());
+    waits = !*dropped;
+    return Step::more;
+  }
+
   bool seals_persisted(const Bucket& bucket) const {
     const P& platform = context_.platform;
     return std::ranges::all_of(bucket.slots, [&](const std::uint64_t& slot) {
@@ -179,7 +241,7 @@ class Rehash : public Growth<T> {
       for (std::uint32_t i = 0; i < G::kSlots; ++i) {
         if (moves[i].word == 0) continue;
         (void)platform.compare_exchange(bucket.slots[i], moves[i].word, kSealed);
-        ++moved_;
+        moved_.fetch_add(1, std::memory_order_relaxed);
       }
       wrote = wrote || copied;
       if (!copied || !all || !*all) return all;
@@ -273,15 +335,20 @@ class Rehash : public Growth<T> {
     }
   }
 
-  // All slots of the last level are sealed: no thread can store into it any more. Returns false if
-  // the step must be repeated: a thread may store the level's word yet, or reads the history.
-  [[gnu::noinline]] Expected<bool> drop_last() {
+  // All slots of the level are sealed: no thread can store into it any more. Does nothing if
+  // another thread has dropped it. Returns false if the step must be repeated: a thread may store
+  // the level's word yet, drops the level, or reads the history.
+  [[gnu::noinline]] Expected<bool> drop(const Level& empty) {
     std::unique_ptr<LevelList> next(new (std::nothrow) LevelList);
     if (next == nullptr) return fail(StatusCode::out_of_memory);
+    if (installers_[empty.ring].load() != 0 && P::runs("clevel.ring.held"_site)) return false;
+    if (!resize_latch_.try_lock()) return false;
     const LevelList* list = &levels();
     Level* const last = list->levels[0];
-    if (installers_[last->ring].load() != 0 && P::runs("clevel.ring.held"_site)) return false;
-    if (!resize_latch_.try_lock()) return false;
+    if (last != &empty) {
+      resize_latch_.unlock();
+      return true;
+    }
     context_.heap.mark_copied(last->offset);  // heap.I4
     const bool durable =
         store_ring(last->ring, level_word(last->offset, last->count), 0);  // PP(drop)
@@ -321,6 +388,13 @@ class Rehash : public Growth<T> {
       }
     }
   }
+
+  using Word = typename P::template Atomic<std::uint64_t>;
+  static constexpr std::uint32_t kMostRanges = BackgroundWork<P>::kMaxWidth;
+  typename P::template Atomic<bool> raising_{false};  // an insert moves an item up
+  Word claimed_{0};                                   // the ranges that steps have taken
+  Word sealed_{0};                                    // those of which all is sealed, durably
+  Word left_[kMostRanges] = {};                       // those that steps have left, or 0
 };
 
 }  // namespace perdure::clevel

@@ -31,7 +31,7 @@ struct Level {
   std::uint64_t offset = 0;  // of the block
   std::uint32_t ring = 0;    // the index of its word
   bool inherited = false;    // it was there at open: an earlier process may have begun to rehash it
-  std::uint64_t next = 0;    // the rehash's next bucket; only its step uses this
+  std::uint64_t number = 0;  // one more than that of the level before
   ResizeStats resize = {};   // that it began, if it is not inherited
   std::uint64_t mask() const { return count - 1; }
   std::array<Bucket*, 2> buckets_of(const Probe& probe) const {
