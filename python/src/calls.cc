@@ -156,6 +156,7 @@ PoolState::~PoolState() {
   if (closed() || forked()) return;
   if (lends()) {  // the memory must stay: the file is as a kill leaves it
     new Pool(std::move(pool_));
+    new std::shared_ptr<Messages>(messages_);  // its threads write to them
     return;
   }
   const nb::gil_scoped_release release;
@@ -210,13 +211,11 @@ void PoolState::close_quietly() noexcept {
   (void)close_released(true);
 }
 
-void PoolState::close_at_exit() noexcept {
-  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
-  if (wait_for_calls(kPatienceAtExit)) {
-    (void)pool_.close();
-  } else {
-    new Pool(std::move(pool_));  // a thread is in it
-  }
+bool PoolState::close_at_exit() noexcept {
+  if (closed_.exchange(true, std::memory_order_acq_rel)) return true;
+  const bool idle = wait_for_calls(kPatienceAtExit);
+  if (idle) (void)pool_.close();
+  return idle;
 }
 
 Use::Use(PoolState& state, Kind kind) : state_(state) {

@@ -111,9 +111,9 @@ class PoolState {
   void close(bool sync);
   // For the end of an object: as close(), and never raises.
   void close_quietly() noexcept;
-  // For the exit of the interpreter: the same, unless a daemon thread stays in a call. Then the
-  // file is as a kill leaves it.
-  void close_at_exit() noexcept;
+  // For the exit of the interpreter: the same. Returns false if a daemon thread stays in a call.
+  // The caller then keeps the object for good, and the file is as a kill leaves it.
+  bool close_at_exit() noexcept;
 
  private:
   friend class Use;

@@ -32,7 +32,8 @@ void close_all() {
   for (const auto& weak : pools) {
     const auto pool = weak.lock();
     if (pool == nullptr || pool->forked() || pool->lends()) continue;
-    released([&] { pool->close_at_exit(); });
+    const bool closed = released([&] { return pool->close_at_exit(); });
+    if (!closed) new std::shared_ptr<PoolState>(pool);
   }
 }
 
