@@ -140,6 +140,10 @@ Bytes::Bytes(PyObject* object, Kind kind) {
     throw nb::python_error();  // BufferError: the memory is not contiguous
   }
   view_ = {static_cast<const char*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
+  if (kind == Kind::key) {  // short, and must not change while the library uses it
+    copy_ = view_;
+    view_ = copy_;
+  }
 }
 
 PoolState::PoolState(Pool pool, std::string path, std::shared_ptr<Messages> messages)

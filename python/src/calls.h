@@ -57,11 +57,13 @@ class Bytes {
   std::string_view view() const noexcept { return view_; }
   UntypedKey key() const noexcept { return {.bytes = view_}; }
   UntypedValue value() const noexcept { return {.bytes = view_}; }
-  // Another thread may change the bytes while the GIL is released.
-  bool may_change() const noexcept { return buffer_.obj != nullptr && buffer_.readonly == 0; }
+  // Another thread may change the bytes of a value while the GIL is released: also behind a
+  // read-only buffer. A key was copied.
+  bool may_change() const noexcept { return buffer_.obj != nullptr && copy_.empty(); }
 
  private:
   std::string_view view_;
+  std::string copy_;
   Py_buffer buffer_ = {};
 };
 

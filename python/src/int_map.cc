@@ -131,24 +131,6 @@ bool compare_and_set(const IntMapState& state, nb::handle key, nb::handle expect
   return done.exchanged();
 }
 
-// The keys of a map without order, all at once; at most `limit` of them.
-nb::list unordered_keys(const IntMapState& state, std::size_t limit) {
-  UntypedMap& map = state.opened();
-  const Use use(*state.pool, Use::Kind::reads);
-  std::vector<std::uint64_t> keys;
-  bool whole = true;
-  take(released([&] {
-    return map.for_each([&](const UntypedKey& key, const UntypedValue&) {
-      whole = detail::attempt([&] { keys.push_back(key.word); });
-      return whole && keys.size() < limit;
-    });
-  }));
-  if (!whole) throw std::bad_alloc();
-  nb::list out;
-  for (const std::uint64_t key : keys) out.append(key_of_word(key, state.info().is_signed));
-  return out;
-}
-
 // Adds to the value, which is 0 if the key is absent. Returns the new value.
 nb::object add(const IntMapState& state, nb::handle key, nb::handle delta) {
   if (state.number == Number::float64) raise_invalid("add() is for maps of integers");
@@ -179,6 +161,40 @@ UntypedScanOptions range_of(const IntMapState& state, nb::handle start, nb::hand
   if (!stop.is_none()) options.to = key_of(state, stop);
   options.limit = Range::of(nb::none(), nb::none(), nb::none(), reverse, limit).limit;
   return options;
+}
+
+void add_arrays_and_ranges(nb::class_<IntMapState>& type) {
+  using namespace nb::literals;
+  type.def(
+          "_all_keys",
+          [](const IntMapState& state, std::size_t limit) {
+            return unordered_keys(
+                state, limit, [](const UntypedKey& key) { return key.word; },
+                [&](std::uint64_t word) { return key_of_word(word, state.info().is_signed); });
+          },
+          "limit"_a)
+      .def("_find_many", &find_many, "keys"_a, "values"_a, "mask"_a)
+      .def("_put_many", &put_many, "keys"_a, "values"_a)
+      .def("_erase_many", &erase_many, "keys"_a)
+      .def("_length",
+           [](const IntMapState& s) {
+             UntypedMap& map = s.opened();
+             const Use use(*s.pool, Use::Kind::reads);
+             return released([&] { return map.stats().entries; });
+           })
+      .def(
+          "_iterate",
+          [](const IntMapState& s, Yield yield, nb::handle start, nb::handle stop, bool reverse,
+             nb::handle limit) {
+            const UntypedScanOptions options = range_of(s, start, stop, reverse, limit);
+            UntypedMap& map = s.opened();
+            const Use use(*s.pool, Use::Kind::reads);
+            auto at = released([&] { return map.scan(options); });
+            check(at.status());
+            return new EntryIterator(s, std::move(at), yield, s.number);
+          },
+          "what"_a, "start"_a.none(), "stop"_a.none(), "reverse"_a, "limit"_a.none(),
+          nb::rv_policy::take_ownership);
 }
 
 }  // namespace
@@ -236,30 +252,8 @@ void add_int_map(nb::module_& module) {
       .def("compare_and_set", &compare_and_set, "key"_a, "expected"_a.none(), "value"_a.none(),
            "Gives the key `value` if its value is `expected`, in one step. None stands for an "
            "absent "
-           "key. Returns whether it did.")
-      .def("_all_keys", &unordered_keys, "limit"_a)
-      .def("_find_many", &find_many, "keys"_a, "values"_a, "mask"_a)
-      .def("_put_many", &put_many, "keys"_a, "values"_a)
-      .def("_erase_many", &erase_many, "keys"_a)
-      .def("_length",
-           [](const IntMapState& s) {
-             UntypedMap& map = s.opened();
-             const Use use(*s.pool, Use::Kind::reads);
-             return released([&] { return map.stats().entries; });
-           })
-      .def(
-          "_iterate",
-          [](const IntMapState& s, Yield yield, nb::handle start, nb::handle stop, bool reverse,
-             nb::handle limit) {
-            const UntypedScanOptions options = range_of(s, start, stop, reverse, limit);
-            UntypedMap& map = s.opened();
-            const Use use(*s.pool, Use::Kind::reads);
-            auto at = released([&] { return map.scan(options); });
-            check(at.status());
-            return new EntryIterator(s, std::move(at), yield, s.number);
-          },
-          "what"_a, "start"_a.none(), "stop"_a.none(), "reverse"_a, "limit"_a.none(),
-          nb::rv_policy::take_ownership);
+           "key. Returns whether it did.");
+  add_arrays_and_ranges(type);
 }
 
 }  // namespace perdure::python

@@ -2,6 +2,8 @@
 // iterators.
 #pragma once
 
+#include <vector>
+
 #include "calls.h"
 
 namespace perdure::python {
@@ -85,6 +87,26 @@ class EntryIterator {
   bool first_ = true;
   std::atomic_flag busy_;  // two threads must not step at once
 };
+
+// The keys of a map without order, all at once; at most `limit` of them. copy(key) owns the key,
+// object(copy) is that of Python.
+template <class Copy, class Object>
+nb::list unordered_keys(const MapState& state, std::size_t limit, Copy&& copy, Object&& object) {
+  UntypedMap& map = state.opened();
+  const Use use(*state.pool, Use::Kind::reads);
+  std::vector<std::invoke_result_t<Copy&, const UntypedKey&>> keys;
+  bool whole = true;
+  take(released([&] {
+    return map.for_each([&](const UntypedKey& key, const UntypedValue&) {
+      whole = detail::attempt([&] { keys.push_back(copy(key)); });
+      return whole && keys.size() < limit;
+    });
+  }));
+  if (!whole) throw std::bad_alloc();
+  nb::list out;
+  for (const auto& key : keys) out.append(object(key));
+  return out;
+}
 
 // What a Store and an IntMap tell of themselves.
 template <class State>

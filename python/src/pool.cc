@@ -163,13 +163,9 @@ class PyPool {
   }
   void drop(const std::string& name) {
     const Use use(*state_);
+    mark_dropped(name, true);  // first: other threads run while the GIL is released
     const Status status = released([&] { return state_->pool().drop(name); });
-    if (status.ok()) {
-      for (const auto& weak : maps_) {
-        const auto map = weak.lock();
-        if (map != nullptr && map->map.info().name == name) map->dropped.store(true);
-      }
-    }
+    if (!status.ok()) mark_dropped(name, false);
     state_->messages().deliver();
     check(status);
   }
@@ -243,6 +239,13 @@ class PyPool {
   void close(bool sync) { state_->close(sync); }
 
  private:
+  void mark_dropped(const std::string& name, bool dropped) {
+    for (const auto& weak : maps_) {
+      const auto map = weak.lock();
+      if (map != nullptr && map->map.info().name == name) map->dropped.store(dropped);
+    }
+  }
+
   std::shared_ptr<PoolState> state_;
   std::vector<std::weak_ptr<OpenMap>> maps_;
 };

@@ -227,24 +227,6 @@ std::uint64_t count(const MapState& state, const Range& range) {
   }));
 }
 
-// The keys of a map without order, all at once; at most `limit` of them.
-nb::object unordered_keys(const MapState& state, std::size_t limit) {
-  UntypedMap& map = state.opened();
-  const Use use(*state.pool, Use::Kind::reads);
-  std::vector<std::string> keys;
-  bool whole = true;
-  take(released([&] {
-    return map.for_each([&](const UntypedKey& key, const UntypedValue&) {
-      whole = detail::attempt([&] { keys.emplace_back(key.bytes); });
-      return whole && keys.size() < limit;
-    });
-  }));
-  if (!whole) throw std::bad_alloc();
-  nb::list out;
-  for (const std::string& key : keys) out.append(bytes_object(key));
-  return out;
-}
-
 nb::object iterate(const MapState& state, Yield yield, const Range& range) {
   UntypedMap& map = state.opened();
   const Use use(*state.pool, Use::Kind::reads);
@@ -359,7 +341,14 @@ void add_ranges(StoreClass& store) {
           },
           "what"_a, "start"_a.none(), "stop"_a.none(), "prefix"_a.none(), "reverse"_a,
           "limit"_a.none())
-      .def("_all_keys", &unordered_keys, "limit"_a)
+      .def(
+          "_all_keys",
+          [](const MapState& state, std::size_t limit) {
+            return unordered_keys(
+                state, limit, [](const UntypedKey& key) { return std::string(key.bytes); },
+                bytes_object);
+          },
+          "limit"_a)
       .def("_close", &close, "sync"_a);
 }
 
