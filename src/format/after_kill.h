@@ -4,23 +4,24 @@
 //   Neither recovery nor a result may rest on content that a power failure would remove. A pool
 //   with a map that reads everything at open is written back as a whole before that
 //   (write_back_all in recovery.h). If all maps restart at once, the extents are written back one
-//   by one: in the background, and before a result rests on one (settle). Headers, root directory
-//   and extent table are small and always come first.
+//   by one: in the background, and before a result rests on one (settle). Headers and root
+//   directory are small and come first. The extent table settles its words as it is read
+//   (heap.I7).
 // INVARIANTS
 //   pool.K1  (C) What an operation that returned has read or reported lies in settled extents, or
 //       was stored since the open, under the engine's own rules: it is durable.
 //   pool.K2  (C) No block is freed, reused or taken for unreachable because of the content of an
 //       unsettled extent: the sweep settles everything before it marks (OpenSweep).
-//   pool.K3  (DRAM) A thread clears the bit of an extent after it has fenced the write-back of all
-//       the extent's lines. Extents that were free at open have no bit: this process makes its own
-//       stores there durable.
-// CRASHES  The bits are DRAM. After a kill in the middle, the next open sets all of them again.
+//   pool.K3  (DRAM) A thread sets the bit of an extent after it has fenced the write-back of all
+//       the extent's lines. Extents that were free at open need none: this process makes its own
+//       stores there durable. While the word of an extent is unread, the extent needs a bit.
+// CRASHES  The bits are DRAM. After a kill in the middle, the next open begins without any.
 //   After a power failure, everything that either process reported is durable (pool.K1). Content
 //   that no operation read may be lost, as if the dead process's last operations had not happened:
 //   they had not returned, or nothing has read their results. Close and sync settle everything
 //   first. Neither a checksum that close writes nor a seal covers content that is not durable.
-// ORDERING  pending  cleared (release) after the fence; read (acquire) before a result is returned.
-//           left     as pending, for all extents: 0 most of the time.
+// ORDERING  settled  set (release) after the fence; read (acquire) before a result is returned.
+//           left     cleared (release) when all extents are settled; false most of the time.
 // PROGRESS  settle() of an extent that is pending costs its lines and a fence, some ten
 //   microseconds for 64 KiB; several threads may settle the same one. No latch.
 #pragma once
@@ -41,21 +42,15 @@ class AfterKill {
   AfterKill(const AfterKill&) = delete;
   AfterKill& operator=(const AfterKill&) = delete;
 
-  // From now on every assigned extent is pending. No other thread uses the pool yet.
+  // From now on every extent that was assigned at open is pending. No other thread uses the pool
+  // yet.
   Status begin() {
     PERDURE_ASSERT(P, "pool.K2", heap_.sweeping());
     PERDURE_ASSERT(P, "pool.K3", extents_ == 0);
     first_ = heap_.data_offset();
     extents_ = heap_.extent_count();
-    if (Status s = pending_.reserve(extents_ / 64 + 1); !s.ok()) return s;
-    std::uint64_t count = 0;
-    heap_.for_each_assigned([&](const std::byte* p, std::uint64_t bytes) {
-      const auto begin = number_of(static_cast<std::uint64_t>(p - heap_.template at<std::byte>(0)));
-      for (std::uint64_t i = begin; i < begin + bytes / heap_.extent_bytes(); ++i, ++count) {
-        pending_[i / 64].fetch_or(1ULL << (i % 64), std::memory_order_relaxed);
-      }
-    });
-    left_.store(count, std::memory_order_release);
+    if (Status s = settled_.reserve(extents_ / 64 + 1); !s.ok()) return s;
+    left_.store(true, std::memory_order_release);
     return {};
   }
 
@@ -66,19 +61,26 @@ class AfterKill {
     return settle_extents(number_of(offset), number_of(offset + std::max<std::size_t>(n, 1) - 1));
   }
   // Whether everything that the dead process left is durable.
-  bool done() const { return left_.load(std::memory_order_acquire) == 0; }
+  bool done() const { return !left_.load(std::memory_order_acquire); }
 
-  // A bounded step in the background; one thread at a time.
+  // A bounded step in the background, once the extent table is read; one thread at a time.
   bool settle_some() {
     const std::uint64_t many = std::max<std::uint64_t>(kStepBytes / heap_.extent_bytes(), 1);
     const std::uint64_t end = std::min(cursor_ + many, extents_);
-    if (done() || cursor_ == end) return true;
+    if (done()) return true;
     if (!settle_extents(cursor_, end - 1)) return false;
     cursor_ = end;
+    if (cursor_ == extents_) left_.store(false, std::memory_order_release);
     return true;
   }
-  // For close and sync.
-  bool settle_all() { return done() || settle_extents(0, extents_ - 1); }
+  // For close and sync. Reads the extent table.
+  Status settle_all() {
+    if (done()) return {};
+    if (Status s = heap_.read_table(); !s.ok()) return s;
+    if (!settle_extents(0, extents_ - 1)) return StatusCode::poisoned;
+    left_.store(false, std::memory_order_release);
+    return {};
+  }
 
  private:
   static constexpr std::uint64_t kStepBytes = std::uint64_t{512} << 10;
@@ -87,7 +89,9 @@ class AfterKill {
     return (offset - first_) / heap_.extent_bytes();
   }
   bool is_pending(std::uint64_t extent) const {
-    return (pending_[extent / 64].load(std::memory_order_acquire) >> (extent % 64) & 1) != 0;
+    const bool settled =
+        (settled_[extent / 64].load(std::memory_order_acquire) >> (extent % 64) & 1) != 0;
+    return !settled && heap_.may_be_old(extent);
   }
   [[gnu::noinline]] bool settle_extents(std::uint64_t first, std::uint64_t last) {
     last = std::min(last, extents_ - 1);  // extents behind it are younger than the open
@@ -100,15 +104,10 @@ class AfterKill {
     }
     if (!wrote) return !platform_.poisoned();
     if (!platform_.fence("pool.settle.extent"_site)) return false;
-    for (std::uint64_t i = first; i <= last; ++i) clear(i);
-    return true;
-  }
-  void clear(std::uint64_t extent) {
-    const std::uint64_t bit = 1ULL << (extent % 64);
-    if (!is_pending(extent)) return;
-    if ((pending_[extent / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0) {
-      left_.fetch_sub(1, std::memory_order_acq_rel);
+    for (std::uint64_t i = first; i <= last; ++i) {
+      settled_[i / 64].fetch_or(1ULL << (i % 64), std::memory_order_release);
     }
+    return true;
   }
 
   P& platform_;
@@ -116,8 +115,8 @@ class AfterKill {
   std::uint64_t first_ = 0;                                    // offset of the first extent
   std::uint64_t extents_ = 0;                                  // at open
   std::uint64_t cursor_ = 0;                                   // of settle_some
-  Arena<typename P::template Atomic<std::uint64_t>> pending_;  // bit per extent
-  typename P::template Atomic<std::uint64_t> left_{0};
+  Arena<typename P::template Atomic<std::uint64_t>> settled_;  // bit per extent
+  typename P::template Atomic<bool> left_{false};
 };
 
 }  // namespace perdure

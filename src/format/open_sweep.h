@@ -1,9 +1,10 @@
 // OpenSweep: the end of an open that goes on while the pool serves.
 //
 // WHAT  A map that restarts at once serves operations before its blocks are marked. One unit of
-//   background work of the pool does the rest, in this order: it makes durable what a killed
-//   process left (AfterKill), lets every such map mark what it reaches, a bounded part at a time,
-//   and ends the heap's sweep, a few extents at a time. Maps that marked at open need none of it.
+//   background work of the pool does the rest, in this order: it reads the extent table
+//   (heap/table.h), makes durable what a killed process left (AfterKill), lets every such map mark
+//   what it reaches, a bounded part at a time, and ends the heap's sweep, a few extents at a time.
+//   Maps that marked at open need none of it.
 // INVARIANTS
 //   pool.W1  (C) Nothing is freed before every map of the pool has marked all that it reaches, and
 //       not before all that they read is durable: the order above. If a map cannot be enumerated,
@@ -13,9 +14,12 @@
 //   pool.W3  mark_some() is called by one thread at a time, and not once the map is dropped.
 // CASES
 //   Killed, or power lost, in the middle   the next open begins again. Nothing was freed before
-//       step 3; blocks that it freed stay unreachable: the medium has no reference to them (W1).
-//   Closed in the middle                   as that, and closed cleanly.
-//   Synced in the middle                   AfterKill settles everything first.
+//       the last step; blocks that it freed stay unreachable: the medium has no reference to them
+//       (W1).
+//   Closed in the middle                   as that, and closed cleanly. The table is read first.
+//   Synced in the middle                   the table is read, and AfterKill settles everything.
+//   The extent table is damaged            as if a map could not be walked: the pool serves on,
+//       nothing is freed, check() reports it, and sync and close return it.
 //   Checked                                Pool::check finishes the sweep, then holds the work.
 //   A map is dropped meanwhile             Pool::drop finishes the sweep first: a map that was not
 //       walked may be damaged, and would free blocks that are not its own.
@@ -113,6 +117,10 @@ class OpenSweep final : public BackgroundWork<P> {
 
   Step run_some() override {
     if (over() || stuck_) return Step::rest;
+    if (!heap_.table_read()) {
+      auto more = heap_.read_some();
+      return more ? Step::more : stop(std::move(more.error()));
+    }
     if (!after_kill_.done()) {
       return after_kill_.settle_some() ? Step::more : stop(StatusCode::poisoned);
     }

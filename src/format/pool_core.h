@@ -101,7 +101,9 @@ class PoolCore final : public format::Resize<P> {
   [[gnu::noinline]] Status close(bool sync) {
     if (!open_) return {};
     epochs_.drain_all();
-    if (!this->after_kill_.settle_all()) return StatusCode::poisoned;
+    // The header does not vouch for a pool whose table is damaged.
+    if (Status s = heap_.read_table(); !s.ok()) return s;
+    if (Status s = this->after_kill_.settle_all(); !s.ok()) return s;
     if (!this->platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
     LatchGuard guard(latch_);
     this->unseal();

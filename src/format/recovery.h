@@ -99,7 +99,8 @@ class Recovery : public BatchLog<P> {
   using Base::after_kill_, Base::header_, Base::heap_, Base::open_, Base::platform_, Base::storage_,
       Base::sweep_, Base::threads_;
 
-  // Reads header, root directory and extent table, stores nothing, and refuses the pool.
+  // Reads header, root directory and extent table, stores nothing, and refuses the pool. If all
+  // maps restart at once, the table is read later.
   Status examine(const OpenRequest& request, OpenReport& report) {
     int copy = 0;
     if (Status s = this->read_counting(header_, &copy); !s.ok()) return s;
@@ -131,7 +132,10 @@ class Recovery : public BatchLog<P> {
     }
     const std::uint64_t extents = this->extents_in(header_.file_bytes);
     if (Status s = heap_.attach(geometry_of(header_), extents, *this); !s.ok()) return s;
-    if (Status s = heap_.begin_sweep(); !s.ok()) return s;
+    if (Status s = read_table(request, report, sealed && is_copy(header_, request.identity));
+        !s.ok()) {
+      return s;
+    }
     if (sealed && is_copy(header_, request.identity) &&
         !matches<P>(this->content_checksum(false) == header_.seal, "pool.seal.crc"_site)) {
       report.trusted = report.was_synced = false;
@@ -143,6 +147,15 @@ class Recovery : public BatchLog<P> {
   }
 
  private:
+  // Not later if the opening itself reads or verifies everything.
+  Status read_table(const OpenRequest& request, const OpenReport& report, bool reads_all) {
+    const bool settles = platform_.durable() && !report.was_synced;
+    if (reads_all || !report.trusted || !all_at_once(request) ||
+        (settles && request.write_back_by_sync)) {
+      return heap_.begin_sweep();
+    }
+    return heap_.begin_sweep_unread(settles);
+  }
   static Status refuse(const char* reason) {
     return Status::format(StatusCode::untrusted,
                           "%s; restore a copy that was made after `perdure sync FILE`, or run "
@@ -158,12 +171,7 @@ class Recovery : public BatchLog<P> {
     platform_.flush(storage_.base(),
                     layout::kDirectoryOffset + header_.root_slots * sizeof(layout::Root),
                     "pool.settle.directory"_site);
-    geometry_of(header_).for_each_table(
-        0, this->extents_in(header_.file_bytes),
-        [&](std::uint64_t /*extent*/, std::uint64_t offset, std::uint64_t words) {
-          platform_.flush(storage_.base() + offset, words * 8, "pool.settle.table"_site);
-        });
-    if (!platform_.fence("pool.settle.table"_site)) return StatusCode::poisoned;
+    if (!platform_.fence("pool.settle.directory"_site)) return StatusCode::poisoned;
     return after_kill_.begin();
   }
   // X1: after a kill the stores of the dead process are visible but not durable, and recovery must

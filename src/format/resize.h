@@ -25,7 +25,9 @@ class Resize : public Recovery<P> {
   // Durable when it returns, in every mode. O(extents).
   [[gnu::noinline]] Status resize(const OpenRequest& request, std::uint64_t max_bytes) {
     OpenReport report;
-    if (Status s = this->examine(request, report); !s.ok()) return s;
+    OpenRequest whole = request;
+    whole.at_once = nullptr;  // nothing is read later
+    if (Status s = this->examine(whole, report); !s.ok()) return s;
     if (Status s = raise_max(max_bytes, header_); !s.ok()) return s;
     // The counting copy may be of a killed process, and not durable yet. If a power failure tore it
     // while the other one is torn, no header would be left.

@@ -5,30 +5,31 @@
 #include <algorithm>
 #include <utility>
 
-#include "heap/state.h"
+#include "heap/table.h"
 
 namespace perdure::heap {
 
 template <Platform P>
-class Extents : public State<P> {
-  using Base = State<P>;
+class Extents : public Table<P> {
+  using Base = Table<P>;
 
  public:
   using Base::Base;
 
   // A hint: an allocation will soon need a block of n bytes. The pool gets space for it in the
-  // background.
+  // background. Without effect while extents are unread: they may be free.
   [[gnu::noinline]] void expect(std::size_t n) {
-    if (class_of(n) < max_class_) return;
+    if (class_of(n) < max_class_ || !this->table_read()) return;
     const std::uint64_t count = extents_for(n);
     LatchGuard guard(extent_latch_);
     std::uint64_t first = 0;
     if (!find_free(count, first, false)) host_->expect(count - std::min(count, free_at_end()));
   }
   // Calls visit(first byte, length) for every range of assigned extents. Not for those that hold a
-  // table.
+  // table. After read_table().
   template <class F>
   [[gnu::noinline]] void for_each_assigned(F&& visit) {
+    PERDURE_ASSERT(P, "heap.I6", this->table_read());
     const std::uint64_t count = this->extent_count();
     for (std::uint64_t i = 0, end = 0; i < count; i = end + 1) {
       {
@@ -41,7 +42,7 @@ class Extents : public State<P> {
     }
   }
   // The next such range at or after extent `cursor`, of at most `most` extents. Moves the cursor
-  // behind the range. False: there is none.
+  // behind the range. False: there is none. After read_table().
   bool next_assigned(std::uint64_t& cursor, std::uint64_t most, std::uint64_t& offset,
                      std::uint64_t& bytes) {
     LatchGuard guard(extent_latch_);
@@ -56,35 +57,35 @@ class Extents : public State<P> {
   // Calls bad(what) if a word of the extent table is damaged or differs from the state in DRAM.
   template <class F>
   void verify_table(F&& bad) {
+    (void)this->read_table();  // its damage is found below
     LatchGuard guard(extent_latch_);
     for (std::uint64_t i = 0; i < extent_count_.load(std::memory_order_relaxed); ++i) {
       // The word of an extent inside a run is not read while the run lives; that of an extent that
       // holds a table, never.
       if (extents_[i].has(kInside | kChanging)) continue;
+      const bool known = this->is_read(i);
       ExtentWord word;
       if (!decode(i, word)) {
         bad("a word of the extent table is damaged");
         continue;
       }
       const bool says = word.state == ExtentState::slab || word.state == ExtentState::run;
-      if (says != assigned(i)) bad("a word of the extent table differs from its extent's use");
+      if (known && says != assigned(i))
+        bad("a word of the extent table differs from its extent's use");
     }
   }
 
  protected:
-  using Base::assigned, Base::assigned_, Base::bitmap_bytes_, Base::blocks_in, Base::extent_count_,
-      Base::extent_latch_, Base::extent_shift_, Base::extents_, Base::first_free_, Base::geometry_,
-      Base::growth_latch_, Base::host_, Base::in_use_, Base::kChanging, Base::kInside,
-      Base::kMaybeHole, Base::kNone, Base::kPunched, Base::kTouched, Base::max_class_,
+  using Base::assigned, Base::assigned_, Base::bitmap_bytes_, Base::blocks_in, Base::decode,
+      Base::extent_count_, Base::extent_latch_, Base::extent_shift_, Base::extents_,
+      Base::first_free_, Base::geometry_, Base::growth_latch_, Base::host_, Base::in_use_,
+      Base::is_read, Base::kChanging, Base::kInside, Base::kKnown, Base::kMaybeHole, Base::kNone,
+      Base::kOld, Base::kPunched, Base::kTouched, Base::keep_tables, Base::max_class_,
       Base::offset_of, Base::platform_, Base::storage_, Base::table_word;
   using typename Base::Bits, typename Base::Extent;
 
   std::uint64_t extents_for(std::size_t n) const {
     return (n + geometry_.extent_bytes - 1) >> extent_shift_;
-  }
-  bool decode(std::uint64_t extent, ExtentWord& word) const {
-    return ExtentWord::decode(platform_.load(table_word(extent)), extent, word,
-                              P::verifies("heap.extent.crc"_site));
   }
   bool set_up_slab(Extent& extent, std::uint32_t size_class, BlockKind kind) {
     extent.size_class = static_cast<std::uint8_t>(size_class);
@@ -94,8 +95,6 @@ class Extents : public State<P> {
     extent.place.store(kNone, std::memory_order_relaxed);
     extent.set_count(blocks_in(extent));
     extent.inline_bits.store(0, std::memory_order_relaxed);
-    std::free(static_cast<void*>(extent.used));
-    extent.used = nullptr;
     const std::uint32_t words = (extent.count() + 63) / 64;
     if (words == 1) return true;
     extent.used = static_cast<Bits*>(std::calloc(words, sizeof(Bits)));
@@ -118,25 +117,26 @@ class Extents : public State<P> {
   bool holds_blocks(std::uint64_t extent) const {
     return assigned(extent) && !geometry_.is_table(extent);
   }
-  // Of the extents `first` to `end - 1`, those that hold a table are in use from now on: they are
-  // never free, and never punched. Under the extent latch, or before other threads use the heap.
-  void keep_tables(std::uint64_t first, std::uint64_t end) {
-    for (const MoreTable& table : geometry_.more_tables) {
-      const std::uint64_t stop = std::min(end, std::uint64_t{table.first} + table.extents);
-      for (std::uint64_t i = std::max<std::uint64_t>(first, table.first); i < stop; ++i) {
-        in_use_[i / 64] |= 1ULL << (i % 64);
-        extents_[i].set(kInside);
-      }
-    }
-  }
-  // Assigns `count` adjacent extents. The pool grows for them if `grows` is set and it has to. No
-  // latch is held while extents are zeroed, or while the file gets longer.
+  // Assigns `count` adjacent extents. The table is read until so many are known to be free, before
+  // the pool grows for them if `grows` is set and it has to. No latch is held while extents are
+  // zeroed, or while the file gets longer. corruption: there is no room, and the table is damaged.
   [[gnu::noinline]] Expected<std::uint64_t> take_extents(std::uint64_t count,
                                                          const ExtentWord& word, bool grows) {
     std::uint64_t first = 0;
-    while (!reserve(count, first, false)) {
+    // For a run, twice as much each time: the search for one begins anew.
+    for (std::uint64_t chunks = 1; !reserve(count, first, false); chunks *= count > 1 ? 2 : 1) {
+      Status unread;
+      if (!this->table_read()) {
+        Expected<bool> more = true;
+        for (std::uint64_t i = 0; i < chunks && more && *more; ++i) more = this->read_some();
+        if (more) continue;
+        unread = std::move(more.error());
+        if (unread != StatusCode::corruption) return fail(std::move(unread));
+      }
       if (!grows) return fail(StatusCode::pool_full);
-      if (Status s = grow(count); !s.ok()) return fail(std::move(s));
+      if (Status s = grow(count); !s.ok()) {
+        return fail(s == StatusCode::pool_full && !unread.ok() ? std::move(unread) : std::move(s));
+      }
     }
     Status s = assign(first, count, word);
     if (!s.ok()) set_free(first, count);
@@ -151,6 +151,7 @@ class Extents : public State<P> {
   // Assigns these extents if all of them are free. Returns whether they were.
   [[gnu::noinline]] Expected<bool> take_extents_at(std::uint64_t first, std::uint64_t count,
                                                    const ExtentWord& word) {
+    if (Status s = this->read_table(); !s.ok()) return fail(std::move(s));
     {
       LatchGuard guard(extent_latch_);
       const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
@@ -173,6 +174,7 @@ class Extents : public State<P> {
   // ignored while the head names the run; after that they must say `free`, not virgin (heap.I2).
   // The caller holds no latch.
   [[gnu::noinline]] void release_extent(std::uint32_t number) {
+    PERDURE_ASSERT(P, "heap.I6", is_read(number));
     Extent& extent = extents_[number];
     const std::uint64_t count = extent.state == ExtentState::run ? extent.count() : 1;
     {
@@ -202,13 +204,13 @@ class Extents : public State<P> {
 
  private:
   void tear_down(Extent& extent) {
-    if (extent.used != nullptr) {
+    if (extent.used != nullptr && this->is_own(extent.used)) {
       bitmap_bytes_.fetch_sub((blocks_in(extent) + 63) / 64 * sizeof(Bits),
                               std::memory_order_relaxed);
       std::free(static_cast<void*>(extent.used));
-      extent.used = nullptr;
     }
-    extent.clear(kTouched | kInside);
+    extent.used = nullptr;
+    extent.clear(kTouched | kInside | kKnown | kOld);
     extent.set_count(0);
   }
   // Adds extents to the file until `count` adjacent ones are free, or were for a moment.
@@ -270,7 +272,7 @@ class Extents : public State<P> {
   std::uint64_t free_at_end() const {
     const std::uint64_t end = extent_count_.load(std::memory_order_relaxed);
     std::uint64_t n = 0;
-    while (n < end && !assigned(end - 1 - n)) ++n;
+    while (n < end && is_read(end - 1 - n) && !assigned(end - 1 - n)) ++n;
     return n;
   }
   // Persist point: the word of the first extent. The extents are reserved.
@@ -305,7 +307,7 @@ class Extents : public State<P> {
   [[gnu::noinline]] Status make_ready(std::uint64_t first, std::uint64_t count, BlockKind kind) {
     for (std::uint64_t i = first; i < first + count; ++i) {
       Extent& extent = extents_[i];
-      PERDURE_ASSERT(P, "heap.I4", !extent.has(kTouched));
+      PERDURE_ASSERT(P, "heap.I4", is_read(i) && !extent.has(kTouched));
       ExtentWord word;
       (void)ExtentWord::decode(platform_.load(table_word(i)), i, word);
       if (extent.has(kPunched | kMaybeHole)) {

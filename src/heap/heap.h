@@ -28,7 +28,8 @@
 //   free       into the thread's cache. kind != plain: prepare_free, a fence, then free; the epoch
 //              domain does this in batches (retire).
 //   retire     through the epoch domain: the block is freed after three epochs.
-// RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). If anything could not be
+// RECOVERY  begin_sweep, mark* (parallel), end_sweep. O(extents + marks). begin_sweep_unread leaves
+//   the reading of the extent table to later calls (table.h, heap.I6). If anything could not be
 //   enumerated, end_sweep(false) frees nothing: all blocks of old extents stay allocated. The sweep
 //   may go on while the pool serves (heap.I4): mark_serving*, then sweep_some until it returns
 //   false. Every mark comes before the first sweep_some: a bit that is set then stays set until its
@@ -39,7 +40,7 @@
 //   the extents of no thread, the table and growth. Nothing is zeroed, written back or added to the
 //   file under a latch of an allocation. With no space left allocate returns pool_full. It works
 //   again once space is free; the first free after such a failure calls HeapHost::space_freed.
-// LAYERS  state.h, extents.h, slabs.h, sweep.h, audit.h, and here allocation and freeing.
+// LAYERS  state.h, table.h, extents.h, slabs.h, sweep.h, audit.h, and here allocation and freeing.
 #pragma once
 
 #include <cstring>
@@ -139,6 +140,7 @@ class Heap final : public heap::Audit<P> {
   [[gnu::noinline]] void free(std::uint64_t offset) {
     PERDURE_ASSERT(P, "heap.I2", this->is_dead(offset));
     const std::uint64_t number = extent_of(offset);
+    if (!this->touch(number)) return;  // the sweep of a later open frees it
     Extent& extent = extents_[number];
     if (extent.state == ExtentState::run) {
       free_run(number);
@@ -161,6 +163,7 @@ class Heap final : public heap::Audit<P> {
   }
   // Before free() of a block of another kind; the caller fences between the two.
   void prepare_free(std::uint64_t offset) {
+    if (!this->touch(extent_of(offset))) return;
     const Extent& extent = extents_[extent_of(offset)];
     if (extent.kind == BlockKind::dead_on_free) {
       platform_.store(*this->template at<std::uint64_t>(offset), 0);
@@ -177,7 +180,7 @@ class Heap final : public heap::Audit<P> {
     __builtin_prefetch(this->template at<std::byte>(offset), 1);
     const std::uint64_t number = extent_of(offset);
     const Extent& extent = extents_[number];
-    if (extent.used == nullptr) return;
+    if (!this->is_read(number) || extent.used == nullptr) return;
     __builtin_prefetch(&extent.used[block_in(extent, number, offset) / 64], 1);
   }
   // Frees a block once no reader can hold it. The unlink is durable; the caller is pinned.
@@ -254,6 +257,7 @@ class Heap final : public heap::Audit<P> {
   }
   // Returns false if memory is short.
   [[gnu::noinline]] bool put_back(std::uint64_t offset) {
+    if (!this->touch(extent_of(offset))) return true;
     const Extent& extent = extents_[extent_of(offset)];
     return extent.state == ExtentState::run
                ? stash_->put(BlockRun{offset, extent.count(), extent.kind})

@@ -46,6 +46,7 @@ class Slabs : public Extents<P> {
   }
   // Gives free extents back to the file system. Returns the number of bytes.
   [[gnu::noinline]] Expected<std::uint64_t> punch_free() {
+    if (Status s = this->read_table(); !s.ok()) return fail(std::move(s));
     reclaim();
     constexpr std::uint64_t kStep = 4096;  // extents per hold of the latch
     std::uint64_t bytes = 0;

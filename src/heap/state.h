@@ -1,5 +1,5 @@
-// The lowest layer of the heap: its state in DRAM, and the place of a block. Responsible for the
-// `used` bitmaps of heap.I3 and for the lists of heap.I5.
+// The lowest layer of the heap: its state in DRAM. Responsible for the `used` bitmaps of heap.I3
+// and for the lists of heap.I5.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ class State {
       delete cache;
     }
     for (std::uint64_t i = 0; extents_.data() != nullptr && i < extent_count(); ++i) {
-      std::free(static_cast<void*>(extents_[i].used));
+      if (is_own(extents_[i].used)) std::free(static_cast<void*>(extents_[i].used));
     }
   }
 
@@ -91,29 +91,10 @@ class State {
   std::uint64_t extent_count() const { return extent_count_.load(std::memory_order_acquire); }
   std::uint64_t data_offset() const { return geometry_.data_offset; }
   std::uint64_t max_data_bytes() const { return geometry_.max_extents * geometry_.extent_bytes; }
-  // Whether a block of an assigned extent starts here.
-  bool is_block(std::uint64_t offset) const {
-    std::uint64_t number = 0;
-    std::uint32_t block = 0;
-    return locate(offset, number, block).ok();
-  }
   // Whether an extent of the file starts here.
   bool is_extent(std::uint64_t offset) const {
     return contains(offset, geometry_.extent_bytes) &&
            (offset - geometry_.data_offset) % geometry_.extent_bytes == 0;
-  }
-  // Whether the heap promises nothing about the block's content after it was freed.
-  bool is_plain(std::uint64_t offset) const {
-    return extents_[extent_of(offset)].kind == BlockKind::plain;
-  }
-  // 0 if no extent lies there.
-  [[gnu::noinline]] std::size_t block_bytes(std::uint64_t offset) const {
-    if (!contains(offset, 16)) return 0;
-    const Extent& extent = extents_[extent_of(offset)];
-    if (extent.state == ExtentState::run) {
-      return static_cast<std::size_t>(extent.count()) << extent_shift_;
-    }
-    return kClassSizes[extent.size_class];
   }
   // True while blocks of extents that were assigned before the open may still be unmarked.
   bool sweeping() const { return sweeping_.load(std::memory_order_acquire); }
@@ -158,6 +139,8 @@ class State {
   static constexpr std::uint8_t kPunched = 4;     // space given back
   static constexpr std::uint8_t kInside = 8;      // inside a run, not its head; or holds a table
   static constexpr std::uint8_t kMaybeHole = 16;  // free since open, maybe punched earlier
+  static constexpr std::uint8_t kKnown = 32;      // set up from its word: a slab or a run (table.h)
+  static constexpr std::uint8_t kOld = 64;        // has content from before this open
 
   // Extents with free blocks that belong to no thread: found by the sweep. Under the latch.
   struct alignas(64) ClassList {
@@ -198,6 +181,10 @@ class State {
   bool assigned(std::uint64_t extent) const {
     return (in_use_[extent / 64] >> (extent % 64) & 1) != 0;
   }
+  // Whether the bitmap is an allocation of its own.
+  bool is_own(const Bits* used) const {
+    return used < places_.data() || used >= places_.data() + places_.capacity();
+  }
   static bool is_set(Bits* bits, std::uint64_t n, std::memory_order order) {
     return (bits[n / 64].load(order) >> (n % 64) & 1) != 0;
   }
@@ -215,48 +202,6 @@ class State {
     return kMaxThreadSlots + static_cast<std::uint32_t>(kind) * kClassCount + size_class;
   }
 
-  // Finds the block at `offset`, or returns what is wrong with the offset.
-  [[gnu::noinline]] Status locate(std::uint64_t offset, std::uint64_t& number,
-                                  std::uint32_t& block) const {
-    const auto bad = [offset](const char* what) {
-      return Status::format(StatusCode::corruption, "offset %llu %s",
-                            static_cast<unsigned long long>(offset), what);
-    };
-    if (!contains(offset, 16)) return bad("lies outside the pool's extents");
-    number = extent_of(offset);
-    const Extent& extent = extents_[number];
-    const std::uint64_t inside = offset - offset_of(number);
-    if (extent.state == ExtentState::run) {
-      if (inside != 0) return bad("points into a large object");
-      block = 0;
-      return {};
-    }
-    if (extent.state != ExtentState::slab || extent.has(kInside)) {
-      return bad("points into a free extent");
-    }
-    const std::uint32_t size = kClassSizes[extent.size_class];
-    if (inside % size != 0 || inside / size >= blocks_in(extent)) {
-      return bad("is not a block's start");
-    }
-    block = static_cast<std::uint32_t>(inside / size);
-    return {};
-  }
-  // For assertions about a block that the caller owns: its bit is set.
-  bool is_used(std::uint64_t offset) {
-    std::uint64_t number = 0;
-    std::uint32_t block = 0;
-    return locate(offset, number, block).ok() &&
-           is_set(bits_of(extents_[number]), block, std::memory_order_acquire);
-  }
-  // Likewise: it is durably dead if its kind requires that. A run that must be zero is zeroed when
-  // its extents are used again.
-  bool is_dead(std::uint64_t offset) {
-    const Extent& extent = extents_[extent_of(offset)];
-    const bool whole = extent.kind == BlockKind::zero_on_free;
-    return is_plain(offset) || (whole && extent.state == ExtentState::run) ||
-           platform_.poisoned() ||
-           platform_.persisted(at<std::byte>(offset), whole ? block_bytes(offset) : 8);
-  }
   // Call after memory was freed.
   void tell_space_freed() {
     P::light_fence();  // orders the free before the load; allocate() does it the other way round
@@ -279,7 +224,10 @@ class State {
   typename P::template Atomic<bool> starved_{false};
   std::uint64_t sweep_cursor_ = 0;
 
+  // The extents before this one are unread (heap.I6). Changed under both latches of table.h.
+  typename P::template Atomic<std::uint64_t> unread_{0};
   Arena<Extent> extents_;
+  Arena<Bits> places_;            // the bitmaps of extents that were assigned before the open
   Arena<std::uint64_t> in_use_;   // bit per extent: assigned, or holds a table; under extent_latch_
   std::uint64_t first_free_ = 0;  // no free extent lies before it
   std::uint64_t assigned_ = 0;

@@ -15,58 +15,23 @@ class Sweep : public Slabs<P> {
  public:
   using Base::Base, Base::sweeping;
 
-  // Reads the extent table. Afterwards no block of the old extents is allocated until it is marked.
-  [[gnu::noinline]] Status begin_sweep() {
-    const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
-    this->keep_tables(0, count);
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if (extents_[i].has(this->kInside)) continue;  // holds a table
-      const auto number = static_cast<unsigned long long>(i);
-      ExtentWord word;
-      if (!this->decode(i, word)) {
-        return Status::format(StatusCode::corruption, "extent table: word %llu is damaged", number);
-      }
-      Extent& extent = extents_[i];
-      if (word.state == ExtentState::virgin || word.state == ExtentState::free) {
-        if (P::runs("heap.sweep.holes"_site)) extent.set(this->kMaybeHole);
-        continue;
-      }
-      std::uint64_t length = 1;
-      if (word.state == ExtentState::slab) {
-        if (word.size_class >= this->max_class_) {
-          return Status::format(StatusCode::corruption,
-                                "extent table: word %llu names size class %u", number,
-                                word.size_class);
-        }
-        if (!this->set_up_slab(extent, word.size_class, word.kind)) {
-          return StatusCode::out_of_memory;
-        }
-      } else {
-        length = word.run;
-        if (length == 0 || length > std::min(count, this->geometry_.table_end(i)) - i) {
-          return Status::format(StatusCode::corruption, "extent table: run at %llu is too long",
-                                number);
-        }
-        extent.state = ExtentState::run;
-        extent.kind = word.kind;
-        extent.set_count(word.run);
-        extent.inline_bits.store(0, std::memory_order_relaxed);
-      }
-      extent.set(kTouched);
-      for (std::uint64_t j = i; j < i + length; ++j) {
-        this->set_in_use(j, true);
-        if (j != i) extents_[j].set(this->kInside);
-      }
-      i += length - 1;
-    }
+  // From now on no block of the old extents is allocated until it is marked. Reads the extent
+  // table, or leaves that to read_some(). `settles`: a killed process may have left words of the
+  // table that are not durable.
+  Status begin_sweep() {
+    Status s = begin_sweep_unread(false);
+    return s.ok() ? this->read_table() : s;
+  }
+  Status begin_sweep_unread(bool settles) {
     sweeping_.store(true, std::memory_order_release);
-    return {};
+    return this->begin_table(settles);
   }
   // Declares a block reachable. Thread-safe. corruption: no such block, or reached twice.
   [[gnu::noinline]] Status mark(std::uint64_t offset) noexcept {
     std::uint64_t number = 0;
     std::uint32_t block = 0;
     if (Status s = this->locate(offset, number, block); !s.ok()) return s;
+    if (!this->touch(number)) return this->damaged(number);
     // A map that was made since the open has allocated its blocks already, also during a sweep.
     if (!sweeping() || !extents_[number].has(kTouched)) return {};
     const std::uint64_t bit = 1ULL << (block % 64);
@@ -84,6 +49,7 @@ class Sweep : public Slabs<P> {
     std::uint64_t number = 0;
     std::uint32_t block = 0;
     if (Status s = this->locate(offset, number, block); !s.ok()) return s;
+    if (!this->touch(number)) return this->damaged(number);
     if (!extents_[number].has(kTouched)) return {};
     bits_of(extents_[number])[block / 64].fetch_or(1ULL << (block % 64), std::memory_order_acq_rel);
     return {};
@@ -104,6 +70,7 @@ class Sweep : public Slabs<P> {
   // Sweeps up to `extents` more extents. True: there are more. One thread at a time.
   [[gnu::noinline]] Expected<bool> sweep_some(bool complete, std::uint64_t extents) {
     if (!sweeping()) return false;
+    if (Status s = this->read_table(); !s.ok()) return fail(std::move(s));
     const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
     const std::uint64_t end = std::min(count, sweep_cursor_ + std::min(extents, count));
     for (; sweep_cursor_ < end; ++sweep_cursor_) {

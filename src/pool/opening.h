@@ -3,7 +3,7 @@
 // Before it, the pool's owner has opened, locked and mapped the file. The phases, in their order:
 //
 // open      by PoolCore
-//   reads     header, root directory, extent table
+//   reads     header, root directory; extent table, unless all maps restart at once (heap/table.h)
 //   stores    the dirty header, and what a killed process left (X1); nothing if the pool was closed
 //             properly
 //   durable   the stores of a killed process, or AfterKill has them pending; both header copies
@@ -70,6 +70,7 @@ template <Platform P>
 Status replay_batch(PoolCore<P>& core, PoolMaps& maps, bool whole) {
   const std::uint64_t record = core.batch_left();
   if (record == 0 || !P::runs("pool.batch.replay"_site)) return {};
+  if (Status s = core.heap().read_table(); !s.ok()) return s;
   Status swept = core.sweep().finish() ? Status() : Status(StatusCode::corruption);
   if (!core.sweep().failure().ok()) swept = core.sweep().failure();  // also of one map alone
   if (whole && !swept.ok() && swept != StatusCode::corruption) return swept;

@@ -340,6 +340,7 @@ Step PoolImpl::Populate::run_some() {
   const std::uint64_t most = std::max<std::uint64_t>(kStepBytes / heap.extent_bytes(), 1);
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
+  if (!heap.table_read()) return heap.read_some() ? Step::more : Step::rest;
   if (!heap.next_assigned(cursor_, most, offset, bytes)) return Step::rest;
   pool_.storage_.populate(offset, bytes);
   return Step::more;

@@ -55,11 +55,12 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  Status reserve(std::size_t capacity) noexcept {
+  // `huge`: on huge pages, for elements that are touched all over.
+  Status reserve(std::size_t capacity, bool huge = true) noexcept {
     release();
     const std::size_t bytes = capacity * sizeof(T);
     void* begin = nullptr;
-    owned_ = reserve_dram(bytes, begin);
+    owned_ = reserve_dram(bytes, begin, huge);
     if (begin == nullptr) {
       return Status::format(StatusCode::out_of_memory,
                             "cannot reserve %zu bytes of address space; raise RLIMIT_AS or lower "

@@ -29,8 +29,10 @@ layout::Root named(const char* name) {
 // Two processes, one after the other. The first is killed; the second serves its pool at once.
 class Succession {
  public:
-  explicit Succession(bool resized = false) {
-    expect(SimPool::create(before_, kShape).ok(), "create");
+  explicit Succession(bool resized = false, std::uint64_t extents = kShape.initial_extents) {
+    PoolShape shape = kShape;
+    shape.initial_extents = extents;
+    expect(SimPool::create(before_, shape).ok(), "create");
     if (resized) expect(SimPool(before_).resize(1, kResized).ok(), "resize");
     expect(first_.open_whole(1).ok(), "open");
     expect(first_.core().add_root(named("kept")).ok(), "add_root");
@@ -207,6 +209,42 @@ std::string killed_releasing() {
   Succession s;
   s.expect(run_of(s.first(), 8) != 0, "allocate");  // the first line of the table
   return released_durably(s, run_of(s.first(), 2));
+}
+// The run's word lies in the chunk of the table that is read last, and a run in use keeps the
+// others from writing its line back. So no later fence hides a late write-back.
+std::string killed_releasing_first() {
+  Succession s(false, 128);
+  const std::uint64_t run = run_of(s.first(), 2);
+  s.expect(run_of(s.first(), 8) != 0, "allocate");
+  return released_durably(s, run);
+}
+// The run's word lies in the last of four lines that are written back together.
+std::string killed_releasing_last() {
+  Succession s(false, 128);
+  s.expect(run_of(s.first(), 100) != 0, "allocate");
+  const std::uint64_t before[] = {run_of(s.first(), 4), run_of(s.first(), 16)};
+  const std::uint64_t run = run_of(s.first(), 2);
+  for (const std::uint64_t free : before) s.first().heap().free(free);
+  return released_durably(s, run);
+}
+// The run leads over two chunks of the table, and the word that names it lies in the lower one. The
+// second process uses an extent of its end, and reads no other chunk.
+std::string killed_releasing_long() {
+  Succession s(false, 128);
+  s.expect(run_of(s.first(), 110) != 0, "allocate");
+  const std::uint64_t run = run_of(s.first(), 16);
+  s.expect(run_of(s.first(), 2) != 0, "allocate");
+  s.killed_before("heap.extent.release", [&] { s.first().heap().free(run); });
+  const std::uint64_t block = run_of(s.second(), 1);
+  s.expect(block > run && block < run + 16 * kPage, "the extent is another one");
+  s.expect(!s.second().heap().table_read(), "the table is read");
+  SimMemory medium(kCapacity);
+  s.power_fails(medium);
+  SimPool third(medium);
+  s.expect(third.open(2).ok(), "open after the power cut");
+  s.expect(third.heap().mark(block).ok(), "the run is back, and covers what was allocated");
+  medium.set_mode(SimMode::frozen);
+  return s.wrong();
 }
 std::string killed_releasing_resized() {
   Succession s(true);

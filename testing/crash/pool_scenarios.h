@@ -15,6 +15,9 @@ std::string untrusted();  // stores that were never written back, after a restar
 std::string nothing_left_to_sync();
 std::string killed_dropping();           // a root line: the map must stay dropped
 std::string killed_releasing();          // a word of the extent table, before its space is punched
+std::string killed_releasing_first();    // the same where no later fence hides it
+std::string killed_releasing_last();     // the same with three lines before it
+std::string killed_releasing_long();     // the same where another chunk of the table has the word
 std::string killed_releasing_resized();  // the same in the second extent table
 std::string killed_storing();            // every line of a block that a result depends on
 // A process is killed while its pool grows. The pool is resized, and the power fails at any point:

@@ -4,6 +4,7 @@
 namespace perdure {
 
 template class heap::State<testing::SimPlatform>;
+template class heap::Table<testing::SimPlatform>;
 template class heap::Extents<testing::SimPlatform>;
 template class heap::Slabs<testing::SimPlatform>;
 template class heap::Sweep<testing::SimPlatform>;

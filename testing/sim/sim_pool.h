@@ -125,6 +125,7 @@ class SimPool {
 namespace perdure {
 
 extern template class heap::State<testing::SimPlatform>;
+extern template class heap::Table<testing::SimPlatform>;
 extern template class heap::Extents<testing::SimPlatform>;
 extern template class heap::Slabs<testing::SimPlatform>;
 extern template class heap::Sweep<testing::SimPlatform>;

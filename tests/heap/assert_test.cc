@@ -24,12 +24,22 @@ class HeapAssertions : public ::testing::Test {
     memory_.settle();
     memory_.set_mode(SimMode::recording);
     open(true);
+    layout::Root line{};
+    line.name[0] = 'm';
+    line.root = 3 * kLine;
+    EXPECT_TRUE(pool_->core().add_root(line).ok());
   }
   ~HeapAssertions() override { memory_.set_mode(SimMode::frozen); }
   void open(bool finish) {
     pool_ = std::make_unique<SimPool>(memory_);
     EXPECT_TRUE(pool_->open(1).ok());
     EXPECT_TRUE(!finish || pool_->core().complete(true).ok());
+  }
+  // As after a kill, of a pool whose maps restart at once.
+  void open_at_once() {
+    pool_ = std::make_unique<SimPool>(memory_);
+    pool_->restart_at_once();
+    EXPECT_TRUE(pool_->open(1).ok());
   }
   Heap<SimPlatform>& heap() { return pool_->heap(); }
   EpochDomain<SimPlatform>& epochs() { return pool_->epochs(); }
@@ -200,6 +210,44 @@ TEST_F(HeapAssertions, AnUnmarkedBlockIsFreedDuringASweep) {
   EXPECT_VIOLATES("heap.I4", heap().free(block));
   ASSERT_TRUE(heap().mark(block).ok());
   heap().free(block);
+}
+
+// A word of an unread extent changes between a mark and the reading of its chunk.
+TEST_F(HeapAssertions, AnUnreadExtentThatChanges) {
+  const std::uint64_t block = allocate(64, BlockKind::plain);
+  const std::uint64_t number = (block - pool_->core().header().data_offset) / kPage;
+  memory_.settle();
+  open_at_once();
+  ASSERT_FALSE(heap().table_read());
+  ASSERT_TRUE(heap().mark(block).ok());
+  auto* words = heap().at<std::uint64_t>(pool_->core().header().table_offset);
+  EXPECT_VIOLATES("heap.I6", {
+    pool_->platform().store(words[number],
+                            ExtentWord{.state = ExtentState::slab, .size_class = 1}.encode(number));
+    (void)heap().read_table();
+  });
+  EXPECT_VIOLATES("heap.I6", heap().for_each_assigned([](const std::byte*, std::uint64_t) {}));
+  EXPECT_TRUE(heap().read_table().ok());
+}
+
+// A killed process has released an extent, and not fenced.
+TEST_F(HeapAssertions, AFreeExtentWhoseWordIsNotDurable) {
+  const std::uint64_t run = allocate(2 * kPage, BlockKind::plain);
+  SimMemory after(kCapacity);
+  memory_.before_fence = [&](const SiteInfo& site) {
+    if (std::string_view(site.name) == "heap.extent.release") after.load_killed(memory_);
+  };
+  heap().free(run);
+  memory_.before_fence = nullptr;
+  SimPool next(after);
+  next.restart_at_once();
+  ASSERT_TRUE(next.open(1).ok());
+  EXPECT_VIOLATES("heap.I7", {
+    const ScopedMutant mutant("heap.table.settle", Mutant::drop_flush);
+    (void)next.heap().read_table();
+  });
+  EXPECT_TRUE(next.heap().read_table().ok());
+  after.set_mode(SimMode::frozen);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "format/layout.h"
 #include "testing/torture/lossy_target.h"
 #include "tests/support/little_pool.h"
 #include "tests/support/support.h"
@@ -144,6 +145,70 @@ TEST_F(RestartAtOnce, DamageFoundBehindTheOpenIsNotBuried) {
     EXPECT_EQ(pool.close().code(), StatusCode::corruption);
     EXPECT_FALSE(Pool::inspect(path_)->clean);
   }
+}
+
+// The open reads no word of the extent table. A damaged one that is found later is not buried, and
+// with the word everything is back.
+TEST_F(RestartAtOnce, ADamagedExtentTableFoundBehindTheOpenIsNotBuried) {
+  make();
+  const std::string sound = test::read_bytes(path_);
+  layout::Header header;
+  std::memcpy(&header, sound.data(), sizeof(header));
+  const std::uint64_t magic = testing::LittleEngine<RealPlatform>::kMagic;
+  const std::size_t root = sound.find(std::string_view(reinterpret_cast<const char*>(&magic), 8));
+  const std::uint64_t extents = (header.file_bytes - header.data_offset) / header.extent_bytes;
+  std::uint64_t later = 0;
+  enum class Found { by_the_background, by_a_thread, by_sync, by_check, by_close };
+  for (std::uint64_t extent = 0; extent < extents; ++extent) {
+    const std::size_t at = header.table_offset + extent * 8;
+    std::string bytes = sound;
+    bytes[at + 5] ^= 1;  // of the checksum, also of a word that says virgin
+    for (const Found found : {Found::by_the_background, Found::by_a_thread, Found::by_sync,
+                              Found::by_check, Found::by_close}) {
+      test::write_bytes(path_, bytes);
+      const std::string what = "extent table: word " + std::to_string(extent) + " is damaged";
+      for (const OpenMode mode : {OpenMode::read_only, OpenMode::existing}) {
+        // A reader, and an owner that needs this very word.
+        if (mode == OpenMode::existing &&
+            (root - header.data_offset) / header.extent_bytes != extent)
+          continue;
+        auto refused = Pool::open(path_, {.mode = mode});
+        ASSERT_FALSE(refused.has_value());
+        EXPECT_EQ(refused.error().code(), StatusCode::corruption);
+        EXPECT_NE(refused.error().message().find(what), std::string_view::npos);
+        if (mode == OpenMode::existing) bytes.clear();
+      }
+      if (bytes.empty()) break;
+      ++later;
+      Pool pool = found == Found::by_a_thread ? open({.max_size = 16_MiB}) : driven();
+      auto map = map_of(pool);
+      (void)map.insert(1000, 1);  // may find it
+      while (found == Found::by_the_background && *pool.run_background()) {
+      }
+      if (found == Found::by_sync || found == Found::by_a_thread) {
+        EXPECT_EQ(pool.sync().code(), StatusCode::corruption);
+        EXPECT_FALSE(Pool::inspect(path_)->synced);
+      }
+      if (found != Found::by_close) {
+        const auto report = pool.check();
+        ASSERT_TRUE(report.has_value() && !report->ok());
+        EXPECT_EQ(report->first(), what);
+        EXPECT_EQ(pool.compact().error().code(), StatusCode::corruption);
+      }
+      EXPECT_EQ(pool.close().code(), StatusCode::corruption);
+      EXPECT_FALSE(Pool::inspect(path_)->clean);
+      // Repaired, it is the pool of a killed process.
+      bytes = test::read_bytes(path_);
+      bytes[at + 5] ^= 1;
+      test::write_bytes(path_, bytes);
+      Pool again = driven();
+      expect_entries(again);
+      expect_whole(again);
+      bytes = sound;
+      bytes[at + 5] ^= 1;
+    }
+  }
+  EXPECT_GE(later, 5U);
 }
 
 TEST_F(RestartAtOnce, AMapDroppedMeanwhileLeavesNothing) {

@@ -104,7 +104,8 @@
 // RECLAMATION  Items go through epochs; the batch that frees them writes back their slot and zeroes
 //   their state. Blobs, levels and lists go through epochs after the fence of their unlink. During
 //   a sweep, the target of a reference is marked before the reference is removed.
-// PROGRESS  find, update and erase are lock-free, except for an allocation. But updates and erases
+// PROGRESS  find, update and erase are lock-free, except for an allocation. Until the extent table
+//   is read after an open, updates and erases may also wait for a reader of it (heap/table.h). They
 //   wait for an erase_if of their stripe, and it waits for them, across one fence. Inserts of one
 //   stripe exclude each other across the fence. An expansion is lock-free, except for an
 //   allocation. No operation waits for the rehash. The rehash comes again if an erase is between
