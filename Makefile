@@ -2,10 +2,10 @@
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
-        setup-python build demo test check format format-check tidy asan tsan nightly bench \
-        bench-c bench-check bench-compare bench-figures bench-python paper-figures papers figures \
-        guard-builds lin mutants faults fuzz coverage coherence python test-python wheel \
-        ci-python seventh-engine ci clean
+        setup-python setup-cross build demo test check format format-check tidy asan tsan nightly \
+        bench bench-c bench-check bench-compare bench-figures bench-python paper-figures papers \
+        figures guard-builds lin mutants faults fuzz coverage coherence python test-python wheel \
+        ci-python seventh-engine cross ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -44,6 +44,10 @@ setup-c:         ## the same for the tests of the C library: abidiff, valgrind
 	@scripts/setup.sh c
 	@rm -f build/release/build.ninja
 
+setup-cross:   ## the same for the cross build for aarch64, and libraries in build/aarch64-root
+	@scripts/setup.sh aarch64
+	@scripts/aarch64.sh
+
 build: build/release/build.ninja  ## build the library and the command line, build/release/perdure
 	cmake --build --preset release --target products
 
@@ -79,6 +83,7 @@ nightly: ci asan guard-builds papers  ## run what CI runs, and the figures of EN
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 	@scripts/seventh_engine.py --quick
+	$(MAKE) cross
 
 figures: guard-builds  ## count what crashes, kills, faults, flips, fuzzers do to ENGINE: 20 minutes
 	@scripts/guards.py figures --engine $(ENGINE)
@@ -108,6 +113,13 @@ faults: build-release  ## count failed calls and flipped bits that ENGINE surviv
 
 seventh-engine: setup setup-clang  ## add examples/engine to a copy of the tree, and test it there
 	@scripts/seventh_engine.py
+
+# The tests of what the library and its engines promise. Those that time themselves, explore or kill
+# processes are left out: an emulated core is some 10 times slower.
+cross: setup-cross ## build the library for aarch64, and run its tests in an emulator: half an hour
+	@[ -f build/aarch64/build.ninja ] || cmake --preset aarch64 >/dev/null
+	cmake --build build/aarch64 --target cross_tests
+	ctest --test-dir build/aarch64 -L '^cross$$' -j2 --output-on-failure
 
 fuzz: build-fuzz ## fuzz pools of ENGINE, TSV and the command line: two minutes
 	@scripts/fuzz.sh figures --engine $(ENGINE)

@@ -52,6 +52,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   # attributes and asks cpuid, so that one binary runs everywhere. Prefetches for writing are hints;
   # processors that do not know them skip them.
   target_compile_options(perdure_build INTERFACE -march=x86-64-v2 -mprfchw)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  target_compile_options(perdure_build INTERFACE -march=armv8-a+crc)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   target_compile_definitions(perdure_build INTERFACE _GLIBCXX_ASSERTIONS)

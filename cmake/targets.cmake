@@ -30,9 +30,14 @@ endfunction()
 # repetitions, because programs of sanitizers and gcov are ten times slower.
 function(perdure_test name labels command)
   if(TARGET "${command}")
-    set(command $<TARGET_FILE:${command}>)
+    get_target_property(of_this_machine ${command} IMPORTED)
+    if(of_this_machine)
+      set(command $<TARGET_FILE:${command}>)
+    else()
+      set(command ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${command}>)
+    endif()
   endif()
-  add_test(NAME "${name}" COMMAND bash "${PROJECT_SOURCE_DIR}/tests/timed.sh" "${name}" "${command}"
+  add_test(NAME "${name}" COMMAND bash "${PROJECT_SOURCE_DIR}/tests/timed.sh" "${name}" ${command}
                                   ${ARGN})
   set(environment "PERDURE_CLI=${PROJECT_BINARY_DIR}/perdure"
                   "PERDURE_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
@@ -52,7 +57,7 @@ function(perdure_test name labels command)
   endif()
   if("nightly" IN_LIST labels)
     set(timeout 7200)
-  elseif(PERDURE_COVERAGE)
+  elseif(PERDURE_COVERAGE OR CMAKE_CROSSCOMPILING)
     set(timeout 1200)
   else()
     set(timeout 300)

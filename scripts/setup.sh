@@ -9,6 +9,7 @@
 #   setup.sh mpi      perdure::mpi
 #   setup.sh c        the tests of the C library that need more than a compiler
 #   setup.sh python   the Python package; scripts/venv.sh installs the rest
+#   setup.sh aarch64  the cross build for aarch64; scripts/aarch64.sh unpacks the rest
 # If nothing is missing, it only asks dpkg.
 set -euo pipefail
 
@@ -25,7 +26,8 @@ case "${1:-tests}" in
   python) packages=("${tools[@]}" ccache python3-dev python3-venv) ;;
   mpi) packages=(libopenmpi-dev openmpi-bin) ;;
   c) packages=(gcc abigail-tools valgrind) ;;
-  *) sed -n '2,12p' "$0" >&2; exit 2 ;;
+  aarch64) packages=("${tools[@]}" ccache g++-aarch64-linux-gnu qemu-user-static) ;;
+  *) sed -n '2,13p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -55,7 +55,8 @@ struct PoolInfo {
   Medium medium = Medium::page;
   Durability durability = Durability::process;  // info(): of this open; inspect(): of the last open
   Durability weakest_mode = Durability::process;  // of any store since the last full write-back
-  std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync"; "none" from inspect()
+  std::string flush_instruction;  // "clwb", "clflushopt", "clflush", "msync"; on aarch64
+                                  // "dc cvap", "dc cvac"; "none" from inspect()
   // inspect(): whether the last owner closed the pool; false while it is open. info(): whether the
   // owner before this open closed it.
   bool clean = false;

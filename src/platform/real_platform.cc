@@ -1,6 +1,5 @@
 #include "platform/real_platform.h"
 
-#include <cpuid.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,34 +9,12 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 
 namespace perdure {
-
-FlushInstruction best_flush_instruction() noexcept {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
-    if ((b & (1U << 24)) != 0) return FlushInstruction::clwb;
-    if ((b & (1U << 23)) != 0) return FlushInstruction::clflushopt;
-  }
-  return FlushInstruction::clflush;  // every x86-64 processor has it
-}
-
-const char* flush_instruction_name(FlushInstruction instruction) noexcept {
-  switch (instruction) {
-    case FlushInstruction::clwb:
-      return "clwb";
-    case FlushInstruction::clflushopt:
-      return "clflushopt";
-    case FlushInstruction::clflush:
-      return "clflush";
-  }
-  return "?";
-}
 
 namespace detail {
 
@@ -84,14 +61,14 @@ std::uint32_t acquire_thread_slot() noexcept {
 
 namespace {
 
-// Ticks of the time-stamp counter per nanosecond, measured once over 2 ms.
+// machine::ticks() per nanosecond, measured once over 2 ms.
 double ticks_per_ns() noexcept {
   static const double value = [] {
     const std::uint64_t ns = RealPlatform::now_ns();
-    const std::uint64_t ticks = __rdtsc();
+    const std::uint64_t ticks = machine::ticks();
     while (RealPlatform::now_ns() - ns < 2'000'000) {
     }
-    return static_cast<double>(__rdtsc() - ticks) /
+    return static_cast<double>(machine::ticks() - ticks) /
            static_cast<double>(RealPlatform::now_ns() - ns);
   }();
   return value;
@@ -146,8 +123,8 @@ Status RealPlatform::failure() const noexcept {
 }
 
 void RealPlatform::spin_ticks(std::uint64_t ticks) noexcept {
-  const std::uint64_t end = __rdtsc() + ticks;
-  while (__rdtsc() < end) _mm_pause();
+  const std::uint64_t end = machine::ticks() + ticks;
+  while (machine::ticks() < end) machine::relax();
 }
 
 // A thread notes the pages of one pool at a time. Before a fence it may continue with another pool,
@@ -228,7 +205,7 @@ void RealPlatform::pause(unsigned spins) noexcept {
   if (spins % 64 == 63) {
     sched_yield();  // the holder may have been preempted
   } else {
-    _mm_pause();
+    machine::relax();
   }
 }
 
@@ -241,7 +218,7 @@ std::uint64_t RealPlatform::now_ns() noexcept {
 
 std::uint64_t RealPlatform::random() noexcept {
   std::uint64_t value = 0;
-  if (getrandom(&value, sizeof(value), 0) != sizeof(value)) value = now_ns() ^ __rdtsc();
+  if (getrandom(&value, sizeof(value), 0) != sizeof(value)) value = now_ns() ^ machine::ticks();
   return value;
 }
 

@@ -5,10 +5,6 @@
 // rest.
 #pragma once
 
-#ifndef __SSE2__
-#error "perdure needs x86-64"
-#endif
-#include <emmintrin.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -18,6 +14,7 @@
 #include "perdure/stats.h"
 #include "perdure/status.h"
 #include "platform/bus_errors.h"
+#include "platform/machine.h"
 #include "platform/platform.h"
 #include "util/log.h"
 
@@ -27,13 +24,9 @@ namespace perdure {
 enum class FlushMode : std::uint8_t {
   none,        // `process`: nothing
   fence_only,  // eADR: the caches survive a power loss
-  cache_line,  // clwb, clflushopt or clflush, then sfence
+  cache_line,  // an instruction for each line, then one that waits (machine.h)
   page,        // msync of the page
 };
-enum class FlushInstruction : std::uint8_t { clwb, clflushopt, clflush };
-
-FlushInstruction best_flush_instruction() noexcept;  // by cpuid
-const char* flush_instruction_name(FlushInstruction instruction) noexcept;
 
 namespace detail {
 // The state of a thread, in one struct so that the hot path touches one TLS line.
@@ -67,7 +60,7 @@ class BackgroundThread {
 class RealPlatform {
  public:
   template <class T>
-  using Atomic = std::atomic<T>;
+  using Atomic = machine::Atomic<T>;
   using Thread = BackgroundThread;
 
   // A test-and-set latch that yields under contention. The latches that operations on entries take
@@ -88,7 +81,7 @@ class RealPlatform {
     void unlock() noexcept { taken_.store(false, std::memory_order_release); }
 
    private:
-    std::atomic<bool> taken_{false};
+    Atomic<bool> taken_{false};
   };
 
   // Four latches in one word, a byte each. 0 is free; a holder may store a number in its byte.
@@ -100,8 +93,7 @@ class RealPlatform {
     }
     // Acquires latches. Acquire order.
     bool compare_exchange(std::uint32_t& expected, std::uint32_t desired) noexcept {
-      return std::atomic_ref(word_).compare_exchange_strong(
-          expected, desired, std::memory_order_acquire, std::memory_order_acquire);
+      return machine::exchange_latches(word_, expected, desired);
     }
     // Requires latch i. Release order.
     void release(unsigned i) noexcept {
@@ -153,10 +145,7 @@ class RealPlatform {
   }
   // In C++, copy() races with any other access, atomic or not. Here no result depends on the value
   // read.
-  __attribute__((no_sanitize("thread"))) std::uint64_t peek(
-      const std::uint64_t& word) const noexcept {
-    return *static_cast<const volatile std::uint64_t*>(&word);
-  }
+  std::uint64_t peek(const std::uint64_t& word) const noexcept { return machine::peek(word); }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
     announce_store();
     count_word(&word);
@@ -166,8 +155,7 @@ class RealPlatform {
                                                std::uint64_t desired) noexcept {
     announce_store();
     count_word(&word);
-    return std::atomic_ref(word).compare_exchange_strong(expected, desired,
-                                                         std::memory_order_acq_rel);
+    return machine::exchange_word(word, expected, desired);
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
     announce_store();
@@ -218,47 +206,39 @@ class RealPlatform {
   // For fuzzers: false while a pool with forged checksums is open, which may break any invariant.
   static inline std::atomic<bool> ends_at_violation{true};
   bool durable() const noexcept { return mode_ != FlushMode::none; }
-  bool poisoned() const noexcept { return state_.poisoned.load(std::memory_order_relaxed); }
+  bool poisoned() const noexcept {
+    machine::loads_before();  // what was read before may be of a page that was lost
+    return state_.poisoned.load(std::memory_order_relaxed);
+  }
   void poison() noexcept;
   // True if a part of the mapping is no longer backed by the file, so that reads may be wrong.
-  bool lost() const noexcept { return state_.lost.load(std::memory_order_relaxed); }
+  bool lost() const noexcept {
+    machine::loads_before();
+    return state_.lost.load(std::memory_order_relaxed);
+  }
   // The error of every call on a poisoned pool; it names the file.
   Status failure() const noexcept;
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
 
-  // --- DRAM side --- Returns a bit for each byte of a line that equals `byte`. Other threads write
+  // --- DRAM side ---
+  // Returns a bit for each byte of a line that equals `byte`. Other threads write
   // the bytes one by one.
   [[gnu::always_inline]] static std::uint64_t match_line(const std::uint8_t* line,
                                                          std::uint8_t byte) noexcept {
-    const __m128i wanted = _mm_set1_epi8(static_cast<char>(byte));
-    std::uint64_t mask = 0;
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const __m128i equal = _mm_cmpeq_epi8(load_part(line + 16 * i), wanted);
-      mask |= std::uint64_t{static_cast<std::uint32_t>(_mm_movemask_epi8(equal))} << (16 * i);
-    }
-    return mask;
+    return machine::match_line(line, byte);
   }
   // Returns a bit for each of the first `n` words of a line whose upper 16 bits are `tag`. Other
   // threads store the words whole. Acquire order, like loads of the words one by one.
   [[gnu::always_inline]] static std::uint32_t match_words(const std::uint64_t* line,
                                                           std::uint32_t n,
                                                           std::uint16_t tag) noexcept {
-    const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));
-    std::uint32_t mask = 0;
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const auto* part = reinterpret_cast<const std::uint8_t*>(line + 2 * i);
-      const __m128i equal = _mm_cmpeq_epi16(load_part(part), wanted);
-      mask |= static_cast<std::uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(equal))) << (2 * i);
-    }
-    return mask & ((1U << n) - 1);
+    return machine::match_words(line, n, tag);
   }
   static std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
-    return std::atomic_ref(const_cast<std::uint8_t&>(byte)).load(std::memory_order_relaxed);
+    return machine::load_byte(byte);
   }
   static void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
-    std::atomic_ref(byte).store(value, std::memory_order_relaxed);
+    machine::store_byte(byte, value);
   }
   // An asymmetric barrier (membarrier(2)). One thread stores, calls light_fence() and loads;
   // another stores, calls heavy_fence() and loads: at least one of them sees the other's store. If
@@ -288,26 +268,12 @@ class RealPlatform {
   // Runs task(0) .. task(n-1) on up to n threads, or fewer if the system refuses threads. Returns
   // when all are done.
   static void parallel(std::size_t n, FunctionRef<void(std::size_t)> task) noexcept;
-  static void park(const std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
+  static void park(const Atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
     word.wait(seen, std::memory_order_acquire);
   }
-  static void unpark(std::atomic<std::uint32_t>& word) noexcept { word.notify_all(); }
+  static void unpark(Atomic<std::uint32_t>& word) noexcept { word.notify_all(); }
 
  private:
-  static __m128i load_part(const std::uint8_t* part) noexcept {
-#ifdef PERDURE_TSAN
-    auto* words = reinterpret_cast<std::uint64_t*>(const_cast<std::uint8_t*>(part));
-    const std::uint64_t low = std::atomic_ref(words[0]).load(std::memory_order_relaxed);
-    const std::uint64_t high = std::atomic_ref(words[1]).load(std::memory_order_relaxed);
-    return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
-#else
-    // A vector load. Each byte is read whole, which is enough here. Earlier loads are acquire;
-    // later loads must not be hoisted.
-    const __m128i value = _mm_load_si128(reinterpret_cast<const __m128i*>(part));
-    std::atomic_signal_fence(std::memory_order_acquire);
-    return value;
-#endif
-  }
   void announce_store() noexcept {
     // Acquire: if it is null again, what had to be durable first is durable.
     if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) [[unlikely]]
@@ -331,14 +297,7 @@ class RealPlatform {
     if (mode_ != FlushMode::cache_line) return write_back_slow(line, end);
     detail::thread_state.counters.flushes += (end - line + kLine - 1) / kLine;
     for (; line < end; line += kLine) {
-      auto* target = reinterpret_cast<volatile char*>(line);
-      if (instruction_ == FlushInstruction::clwb) [[likely]] {
-        asm volatile("clwb %0" : "+m"(*target) : : "memory");
-      } else if (instruction_ == FlushInstruction::clflushopt) {
-        asm volatile("clflushopt %0" : "+m"(*target) : : "memory");
-      } else {
-        asm volatile("clflush %0" : "+m"(*target) : : "memory");
-      }
+      machine::write_back(instruction_, line);
       if (latency_ticks_ != 0) [[unlikely]]
         spin_ticks(latency_ticks_);
     }
@@ -349,7 +308,7 @@ class RealPlatform {
       if (detail::thread_state.pages_of == id_) msync_pending();
       return;
     }
-    asm volatile("sfence" ::: "memory");
+    machine::drain();
   }
   void write_back_slow(std::uintptr_t line, std::uintptr_t end) noexcept;
   void msync_pending() noexcept;
@@ -365,7 +324,7 @@ class RealPlatform {
   const char* tell_failure() const noexcept;
 
   FlushMode mode_ = FlushMode::none;
-  FlushInstruction instruction_ = FlushInstruction::clwb;
+  FlushInstruction instruction_{};
   std::uint64_t latency_ticks_ = 0;
   MappingState state_;
   std::uint64_t id_ = 0;  // unique for the life of the process; 0: no page media

@@ -104,6 +104,11 @@ Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) 
     return Status::format(StatusCode::invalid_argument, "durability %u is none",
                           static_cast<unsigned>(options.durability));
   }
+  if (const long bytes = ::sysconf(_SC_PAGESIZE); bytes != static_cast<long>(kPage)) {
+    return Status::format(StatusCode::unsupported,
+                          "the pages of this machine have %ld bytes; perdure needs pages of 4096",
+                          bytes);
+  }
   const MediumReport& medium = storage_.medium();
   const bool dax = medium.medium == Medium::cache_line || medium.medium == Medium::eadr;
   durability_ = options.durability != Durability::automatic ? options.durability : last;
@@ -115,6 +120,12 @@ Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) 
   if (durability_ == Durability::power) {
     if (dax) {
       mode = medium.medium == Medium::eadr ? FlushMode::fence_only : FlushMode::cache_line;
+      if (mode == FlushMode::cache_line && !reaches_medium(best_flush_instruction())) {
+        return Status::format(StatusCode::unsupported,
+                              "durability `power` is not to be had on this processor: it has no "
+                              "instruction that writes a line back to persistent memory; use "
+                              "`process`");
+      }
     } else if (medium.medium == Medium::page && medium.msync_is_ordered) {
       mode = FlushMode::page;
     } else {
