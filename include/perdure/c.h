@@ -72,9 +72,9 @@
 
 // NOLINTBEGIN(readability-identifier-naming, bugprone-macro-parentheses)
 #if defined(__GNUC__)
-#define PERDURE_API __attribute__((visibility("default")))
+#define PERDURE_API __attribute__((visibility("default")))  // the shared library exports it
 #else
-#define PERDURE_API
+#define PERDURE_API  // the shared library exports it
 #endif
 // Enums have the size of an int in both languages, also with a value that has no name.
 #ifdef __cplusplus
@@ -84,10 +84,10 @@ extern "C" {
 #define PERDURE_ENUM(name) enum name
 #endif
 
-#define PERDURE_MAX_KEY_SIZE 65535U
-#define PERDURE_MAX_VALUE_SIZE 1073741824U
-#define PERDURE_MAX_MAP_NAME_SIZE 31U
-#define PERDURE_DEFAULT_MAP "default"  // of a perdure::Store and of the command line
+#define PERDURE_MAX_KEY_SIZE 65535U         // bytes
+#define PERDURE_MAX_VALUE_SIZE 1073741824U  // bytes
+#define PERDURE_MAX_MAP_NAME_SIZE 31U       // bytes
+#define PERDURE_DEFAULT_MAP "default"       // of a perdure::Store and of the command line
 
 // ---- status -------------------------------------------------------------------------------------
 
@@ -159,6 +159,7 @@ typedef PERDURE_ENUM(perdure_open_mode){
     PERDURE_OPEN_READ_ONLY = 3  // as existing; takes no lock and writes nothing
 } perdure_open_mode;
 
+// The types that keys of a map may have.
 typedef PERDURE_ENUM(perdure_key_type){
     PERDURE_KEY_BYTES = 0,  // byte strings
     PERDURE_KEY_U8 = 1,     // integers
@@ -168,6 +169,7 @@ typedef PERDURE_ENUM(perdure_key_type){
     PERDURE_KEY_ANY = 10    // open only: whatever the map has, for tools
 } perdure_key_type;
 
+// The types that values of a map may have.
 typedef PERDURE_ENUM(perdure_value_type){
     PERDURE_VALUE_BYTES = 0,  // byte strings
     PERDURE_VALUE_FIXED = 1,  // value_size bytes, 1 to 15; up to 8 they lie in the index itself
@@ -181,6 +183,7 @@ typedef PERDURE_ENUM(perdure_log_level){
     PERDURE_LOG_ERROR = 2     // the pool is poisoned, or a part of it is damaged
 } perdure_log_level;
 
+// The class of the medium under a file, determined at open.
 typedef PERDURE_ENUM(perdure_medium){
     PERDURE_MEDIUM_PAGE = 1,        // page cache over a disk
     PERDURE_MEDIUM_VOLATILE = 2,    // tmpfs and the like
@@ -188,6 +191,7 @@ typedef PERDURE_ENUM(perdure_medium){
     PERDURE_MEDIUM_EADR = 4,        // DAX, and a power failure does not lose the CPU caches
     PERDURE_MEDIUM_NETWORK = 5} perdure_medium;
 
+// A key or a value that a call borrows.
 typedef struct perdure_bytes {
   const void* data;
   size_t size;
@@ -215,10 +219,11 @@ typedef struct perdure_range {
   uint32_t reserved;
 } perdure_range;
 #define PERDURE_REVERSE 1U  // descending order
+// All entries, in ascending order.
 #define PERDURE_RANGE_INIT {sizeof(perdure_range), NULL, 0, NULL, 0, NULL, 0, 0, 0, 0}
 
-// Callbacks. They get `context` of the call. Those that return bool return true to go on, and false
-// to end the walk. An empty byte string is not NULL, so NULL stands for "absent".
+// A callback gets `context` of its call. If it returns bool, it returns true to go on, and false to
+// end the walk. An empty byte string is not NULL, so NULL stands for "absent".
 typedef void perdure_value_fn(void* context, const void* value, size_t value_size);
 typedef void perdure_indexed_fn(void* context, size_t index, const void* value, size_t value_size);
 typedef bool perdure_entry_fn(void* context, const void* key, size_t key_size, const void* value,
@@ -233,6 +238,7 @@ typedef bool perdure_difference_fn(void* context, const void* key, size_t key_si
 
 // ---- pools --------------------------------------------------------------------------------------
 
+// The options of perdure_pool_open().
 typedef struct perdure_pool_options {
   size_t struct_size;
   perdure_open_mode mode;
@@ -257,6 +263,7 @@ typedef struct perdure_pool_options {
 #define PERDURE_POOL_ALLOW_DAMAGE 2U
 // Serves an untrusted pool if a full check finds no violation. No check can tell what is missing.
 #define PERDURE_POOL_ACCEPT_UNTRUSTED 4U
+// All defaults.
 #define PERDURE_POOL_OPTIONS_INIT \
   {sizeof(perdure_pool_options),  \
    PERDURE_OPEN_OR_CREATE,        \
@@ -322,6 +329,7 @@ PERDURE_API perdure_status perdure_pool_inspect(const char* path, perdure_pool_i
 // Errors: those of perdure_pool_open(); INVALID_ARGUMENT if max_size is not larger.
 PERDURE_API perdure_status perdure_pool_resize(const char* path, uint64_t max_size);
 
+// The space of a pool, and figures of its recovery and of its readers.
 typedef struct perdure_pool_stats {
   size_t struct_size;
   uint64_t file_bytes;       // of the pool; the file may already be longer, for growth
@@ -342,6 +350,7 @@ typedef struct perdure_pool_stats {
 // Fills `stats`, whose struct_size must be set. May read every map: O(n).
 PERDURE_API perdure_status perdure_pool_get_stats(perdure_pool* pool, perdure_pool_stats* stats);
 
+// The options of perdure_pool_check().
 typedef struct perdure_check_options {
   size_t struct_size;
   // Calls from time to time with the number of bytes checked, and of bytes to check in all. Must
@@ -354,7 +363,9 @@ typedef struct perdure_check_options {
   uint32_t reserved;
 } perdure_check_options;
 #define PERDURE_CHECK_DEEP 1U  // reads every byte: also verifies each key and each checksum
+// All defaults.
 #define PERDURE_CHECK_OPTIONS_INIT {sizeof(perdure_check_options), NULL, NULL, NULL, 0, 0}
+// The result of perdure_pool_check().
 typedef struct perdure_check_report {
   size_t struct_size;
   uint64_t objects;  // leaves, records and root blocks that were checked
@@ -392,6 +403,7 @@ PERDURE_API perdure_status perdure_pool_drop(perdure_pool* pool, const char* nam
 
 // ---- maps ---------------------------------------------------------------------------------------
 
+// The options of perdure_map_open().
 typedef struct perdure_map_options {
   size_t struct_size;
   perdure_engine engine;  // if it is stated and the map has another: PERDURE_INVALID_ARGUMENT
@@ -412,6 +424,7 @@ typedef struct perdure_map_options {
 } perdure_map_options;
 #define PERDURE_MAP_NO_SHRINK 1U      // level: the table does not shrink by itself
 #define PERDURE_MAP_PARTITION_BIT 2U  // phast_partition_bit is set; otherwise the topmost bits
+// All defaults.
 #define PERDURE_MAP_OPTIONS_INIT \
   {sizeof(perdure_map_options),  \
    PERDURE_ENGINE_DEFAULT,       \
@@ -437,6 +450,7 @@ PERDURE_API perdure_status perdure_map_open(perdure_pool* pool, const char* name
 // Releases the handle. The map stays in the pool.
 PERDURE_API void perdure_map_close(perdure_map* map);
 
+// Name, engine and types of a map.
 typedef struct perdure_map_info {
   size_t struct_size;
   perdure_engine engine;
@@ -489,6 +503,7 @@ PERDURE_API perdure_status perdure_update(perdure_map* map, const void* key, siz
 PERDURE_API perdure_status perdure_erase(perdure_map* map, const void* key, size_t key_size,
                                          bool* present);
 
+// *present: the key exists. Copies nothing.
 PERDURE_API perdure_status perdure_contains(perdure_map* map, const void* key, size_t key_size,
                                             bool* present);
 // Stores into *value a copy of the value, for perdure_free(), or NULL if the key is absent. A NUL
@@ -515,6 +530,7 @@ PERDURE_API perdure_status perdure_compare_exchange(perdure_map* map, const void
                                                     size_t expected_size, const void* desired,
                                                     size_t desired_size, bool* exchanged);
 
+// What a perdure_modify_fn wants.
 typedef PERDURE_ENUM(perdure_change){
     PERDURE_CHANGE_NONE = 0,  // leaves the key as it is
     PERDURE_CHANGE_PUT = 1,   // gives it the value in *after
@@ -576,15 +592,18 @@ PERDURE_API perdure_status perdure_read_many(perdure_map* map, const perdure_byt
                                              size_t count, perdure_indexed_fn* visit, void* context,
                                              size_t* found);
 
+// The single call that a mutation stands for.
 typedef PERDURE_ENUM(perdure_mutation_kind){
     PERDURE_PUT = 0, PERDURE_INSERT = 1, PERDURE_UPDATE = 2,
     PERDURE_ERASE = 3  // ignores the value
 } perdure_mutation_kind;
+// A mutation of perdure_write_many().
 typedef struct perdure_mutation {
   perdure_mutation_kind kind;
   perdure_bytes key;
   perdure_bytes value;
 } perdure_mutation;
+// The result of a mutation of perdure_write_many().
 typedef struct perdure_result {
   perdure_status status;
   bool present;  // what the single call would have stored
@@ -607,6 +626,7 @@ PERDURE_API perdure_status perdure_for_each(perdure_map* map, perdure_entry_fn* 
 // Errors of all calls with a range: UNSUPPORTED if the engine keeps no order.
 PERDURE_API perdure_status perdure_scan(perdure_map* map, const perdure_range* range,
                                         perdure_entry_fn* visit, void* context, uint64_t* visited);
+// Counts the entries of a range, as perdure_scan() visits them.
 PERDURE_API perdure_status perdure_count(perdure_map* map, const perdure_range* range,
                                          uint64_t* count);
 // Erases the entries of the range. `range` must not be NULL: an initialized range is all entries.
@@ -632,11 +652,13 @@ PERDURE_API perdure_status perdure_iterator_open(perdure_map* map, const perdure
 PERDURE_API void perdure_iterator_close(perdure_iterator* iterator);
 // False also for NULL.
 PERDURE_API bool perdure_iterator_valid(const perdure_iterator* iterator);
+// The error that ended the walk, or PERDURE_OK.
 PERDURE_API perdure_status perdure_iterator_status(const perdure_iterator* iterator);
 // Views; NULL, and size 0, if the iterator is not valid. `size` may be NULL. A view of an integer
 // or of a value of fixed size is aligned to 8 bytes.
 PERDURE_API const void* perdure_iterator_key(const perdure_iterator* iterator, size_t* size);
 PERDURE_API const void* perdure_iterator_value(const perdure_iterator* iterator, size_t* size);
+// The moves; see perdure_iterator_open().
 PERDURE_API perdure_status perdure_iterator_next(perdure_iterator* iterator);
 PERDURE_API perdure_status perdure_iterator_prev(perdure_iterator* iterator);
 PERDURE_API perdure_status perdure_iterator_first(perdure_iterator* iterator);
@@ -677,14 +699,15 @@ PERDURE_API perdure_status perdure_trim(perdure_map* map, uint64_t version, uint
 // Errors: BUSY if a snapshot or an iterator holds a later version.
 PERDURE_API perdure_status perdure_rollback(perdure_map* map, uint64_t version);
 
+#define PERDURE_LAST_VERSION UINT64_MAX  // the last closed one
 // A view of a closed version, which perdure_trim() keeps while the snapshot is open. The calls are
 // those of a map.
-#define PERDURE_LAST_VERSION UINT64_MAX  // the last closed one
 PERDURE_API perdure_status perdure_snapshot_open(perdure_map* map, uint64_t version,
                                                  perdure_snapshot** snapshot);
 PERDURE_API void perdure_snapshot_close(perdure_snapshot* snapshot);
 // 0 for NULL.
 PERDURE_API uint64_t perdure_snapshot_version(const perdure_snapshot* snapshot);
+// As the calls of a map with these names, of the version that the snapshot holds.
 PERDURE_API perdure_status perdure_snapshot_contains(perdure_snapshot* snapshot, const void* key,
                                                      size_t key_size, bool* present);
 PERDURE_API perdure_status perdure_snapshot_get(perdure_snapshot* snapshot, const void* key,

@@ -11,9 +11,11 @@ namespace perdure {
 template <class Signature>
 class FunctionRef;
 
+// A reference to a callable with this signature; see the head of this file.
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
+  // Refers to `f`, which must outlive this object.
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
              std::is_invocable_r_v<R, F&, Args...>)
@@ -23,6 +25,7 @@ class FunctionRef<R(Args...)> {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
         }) {}
 
+  // Calls it.
   R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
 
  private:

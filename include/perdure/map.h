@@ -58,6 +58,7 @@ struct Mutation {
 template <MapKey K, MapValue V>
 class Map {
  public:
+  // Pool::map() makes it.
   explicit Map(std::shared_ptr<detail::Index> index) noexcept : index_(std::move(index)) {}
 
   // Inserts the key or replaces its value. absent(): inserted. present(): replaced.
@@ -260,8 +261,10 @@ class Map {
 template <MapKey K, MapValue V>
 class OrderedMap : public Map<K, V> {
  public:
+  // What scan(options) returns.
   using Iterator = perdure::Iterator<K, V>;
 
+  // Pool::ordered_map() makes it.
   explicit OrderedMap(std::shared_ptr<detail::OrderedIndex> index) noexcept
       : Map<K, V>(index), ordered_(std::move(index)) {}
 

@@ -19,6 +19,7 @@
 
 namespace perdure {
 
+// Integers and enums of up to 8 bytes.
 template <class K>
 concept IntegerKey = (std::integral<K> || std::is_enum_v<K>) && sizeof(K) <= 8;
 namespace detail {
@@ -30,16 +31,21 @@ inline constexpr bool kIsByteArray<std::array<B, N>> =
     (std::same_as<B, std::byte> || std::same_as<B, char> || std::same_as<B, unsigned char>);
 }  // namespace detail
 
+// A std::array of 1 to 16 char, unsigned char or std::byte.
 template <class K>
 concept ArrayKey = detail::kIsByteArray<K> && sizeof(K) <= kMaxArrayKeyBytes;
+// What a key of a map may be.
 template <class K>
 concept MapKey = IntegerKey<K> || ArrayKey<K> || std::same_as<K, std::string_view>;
+// Values of up to 8 bytes, which fit a word.
 template <class V>
 concept WordValue =
     std::is_trivially_copyable_v<V> && sizeof(V) <= 8 && !std::same_as<V, std::string_view>;
+// Values of 9 to 15 bytes.
 template <class V>
 concept ArrayValue = std::is_trivially_copyable_v<V> && sizeof(V) >= kLeastArrayValueBytes &&
                      sizeof(V) <= kMaxArrayValueBytes && !std::same_as<V, std::string_view>;
+// What a value of a map may be.
 template <class V>
 concept MapValue = WordValue<V> || ArrayValue<V> || std::same_as<V, std::string_view>;
 // Values whose copies have the same bits: no padding.
@@ -169,6 +175,7 @@ struct MapTypes {
   std::uint8_t key_bytes = 0;    // integer and array keys: size of the type; otherwise 0
   std::uint8_t value_bytes = 0;  // word and array values: size of the type; otherwise 0
 
+  // Compares all members.
   bool operator==(const MapTypes&) const = default;
 };
 // The MapTypes of a Map<K, V>.

@@ -91,11 +91,14 @@ template <class K, class V>
            (std::same_as<K, std::uint64_t> || std::same_as<K, std::string_view>))
 class DistributedVersionedStore {
  public:
+  // What a read returns: std::uint64_t or std::string.
   using Owned = perdure::Owned<V>;
+  // A key and the version in which get_many() looks it up.
   struct Query {
     K key;
     Version version;
   };
+  // A mutation of write_many().
   using Mutation = perdure::Mutation<K, V>;
 
   // Collective. Opens or creates the store in `directory`, which is created if it is absent.
@@ -296,6 +299,7 @@ class DistributedVersionedStore {
   detail::CorePointer core_;
 };
 
+// The two stores that there are: of integers, and of byte strings.
 using IntegerStore = DistributedVersionedStore<std::uint64_t, std::uint64_t>;
 using BytesStore = DistributedVersionedStore<std::string_view, std::string_view>;
 

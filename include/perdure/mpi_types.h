@@ -32,6 +32,7 @@ enum class Merge : std::uint8_t {
   naive,               // the paper's NaiveMerge: a gather, then one merge of P runs at rank 0
 };
 
+// The options of DistributedVersionedStore::open().
 struct Options {
   Partition partition = Partition::hash;  // must match if the directory exists
   Resume resume = Resume::keep_writes;
@@ -138,9 +139,12 @@ Status close(Core& core);
 template <class K, class V>
 class Snapshot {
  public:
+  // DistributedVersionedStore::extract_snapshot() makes it.
   explicit Snapshot(detail::SnapshotData data) noexcept : data_(std::move(data)) {}
+  // The number of entries at this rank.
   std::uint64_t size() const noexcept { return data_.size; }
   std::uint64_t total() const noexcept { return data_.total; }  // of the version, on every rank
+  // How long its parts took at this rank.
   const SnapshotTimes& times() const noexcept { return data_.times; }
   // The i-th entry; i must be below size().
   std::pair<K, V> operator[](std::uint64_t i) const noexcept {

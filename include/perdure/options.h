@@ -8,6 +8,7 @@
 
 namespace perdure {
 
+// Sizes in bytes: 4_GiB.
 constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
 constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
 constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
@@ -56,6 +57,7 @@ enum class OpenMode : std::uint8_t {
   read_only,
 };
 
+// How urgent a line of the log is; see PoolOptions::log.
 enum class LogLevel : std::uint8_t {
   info,  // a long operation ended: a recovery, a resize of a table, a sync
   // The pool continues with less (no thread, no huge pages, no growth), or it accepted an untrusted
@@ -64,6 +66,7 @@ enum class LogLevel : std::uint8_t {
   error,  // the pool is poisoned, or a part of it is damaged and not served
 };
 
+// The options of Pool::open().
 struct PoolOptions {
   // Behaviour.
   OpenMode mode = OpenMode::open_or_create;
@@ -100,6 +103,7 @@ struct PoolOptions {
   std::uint32_t write_latency_ns = 0;  // nanoseconds to wait after each write-back; `emulated` only
 };
 
+// Options of a new map of engine `phast`.
 struct PhastOptions {
   // The map has 2^partition_bits partitions by key prefix; 0 to 16. kAuto: as many bits as
   // MapOptions::capacity makes useful, at most 7, and 7 if the capacity is unknown.
@@ -112,11 +116,13 @@ struct PhastOptions {
   std::uint32_t partition_shift = ~0U;
 };
 
+// Options of a new map of engine `level`.
 struct LevelOptions {
   std::uint64_t buckets = 0;  // of the top level, a power of two, 2 or more; 0: 32. A lower bound
   bool auto_shrink = true;    // shrink when less than a quarter of the slots is used
 };
 
+// The options of Pool::map() and the calls like it.
 struct MapOptions {
   // nullopt: an existing map keeps its engine; a new one gets `pskiplist` if versioned_map() opens
   // it, otherwise `phast`. If an existing map has another engine than this one, the open fails with
@@ -130,6 +136,7 @@ struct MapOptions {
   LevelOptions level = {};
 };
 
+// The options of Pool::close().
 struct CloseOptions {
   bool sync = true;  // write the whole file back, so that it is trusted after a reboot
   // False is for a process that only reads. If the recovery of a killed pool (clevel, as) still
@@ -138,6 +145,7 @@ struct CloseOptions {
   bool finish_recovery = true;
 };
 
+// The options of Pool::check().
 struct CheckOptions {
   // False: verifies the structure: headers, root directory, extent table, the leaves or levels of
   // each map against their image in DRAM, and that no block is leaked or reached twice. True: reads

@@ -79,6 +79,7 @@ class Pool {
   // header failed: the pool has the old maximum or the new one).
   static Status resize(std::string_view path, std::uint64_t max_size);
 
+  // What is moved from may only be destroyed, assigned to or closed.
   Pool(Pool&&) noexcept;
   Pool& operator=(Pool&&) noexcept;
   ~Pool();  // closes with the default CloseOptions; cannot report an error, close() can

@@ -25,6 +25,7 @@ const char* medium_name(Medium medium) noexcept;
 
 // A map has one kind of keys and one of values, fixed at creation. On media: never renumber.
 enum class KeyKind : std::uint8_t { integer = 1, bytes = 2, array = 3 };
+// The kind of values; see KeyKind.
 enum class ValueKind : std::uint8_t { word = 1, bytes = 2, array = 3 };
 
 // A map as the root directory of the pool describes it.
@@ -142,6 +143,7 @@ struct CheckFigures {
   std::uint64_t leaked_blocks = 0;
   std::uint64_t violation_count = 0;
 
+  // True if there is no violation.
   bool ok() const noexcept { return violation_count == 0; }
 };
 

@@ -44,8 +44,10 @@ const char* status_code_name(StatusCode code) noexcept;
 
 class [[nodiscard]] Status {
  public:
+  // A status without a message: ok, or the code.
   constexpr Status() noexcept : word_(bare(StatusCode::ok)) {}
   constexpr Status(StatusCode code) noexcept : word_(bare(code)) {}  // NOLINT: implicit on purpose
+  // A copy has the message, too; without memory for it, only the code.
   Status(const Status& other) noexcept;
   constexpr Status(Status&& other) noexcept
       : word_(std::exchange(other.word_, bare(StatusCode::ok))) {}
@@ -65,13 +67,16 @@ class [[nodiscard]] Status {
   [[gnu::format(printf, 2, 0)]] static Status format_list(StatusCode code, const char* format,
                                                           std::va_list arguments) noexcept;
 
+  // True if the call succeeded.
   constexpr bool ok() const noexcept { return word_ == bare(StatusCode::ok); }
+  // The kind of failure, or StatusCode::ok.
   StatusCode code() const noexcept {
     return (word_ & 1) != 0 ? static_cast<StatusCode>(word_ >> 1) : message_code();
   }
   // The message, or the name of the code if there is none. Valid until this object changes.
   std::string_view message() const noexcept;
 
+  // Compares the code.
   friend bool operator==(const Status& status, StatusCode code) noexcept {
     return status.code() == code;
   }

@@ -34,6 +34,7 @@ struct StoreOptions {
 
 class Store {
  public:
+  // The type of keys and values.
   using Bytes = std::string_view;
 
   // Opens or creates the pool `path` and its map. Errors: those of Pool::open() and Pool::map().

@@ -41,8 +41,8 @@ struct UntypedScanOptions {
   bool reverse = false;
 };
 
-// Callbacks. They return false to end the walk. Views end with the callback. `value`, `before` and
-// `after` are empty where the key is absent.
+// A callback. It returns false to end the walk. Views end with it. `value`, `before` and `after`
+// are empty where the key is absent.
 using VisitUntyped = FunctionRef<bool(const UntypedKey& key, const UntypedValue& value)>;
 using VisitUntypedVersion =
     FunctionRef<bool(Version version, const std::optional<UntypedValue>& value)>;
@@ -53,13 +53,18 @@ using VisitUntypedDifference =
 // As Iterator (scan.h). Views end with the next call that moves.
 class UntypedIterator {
  public:
+  // UntypedMap::scan() makes it.
   explicit UntypedIterator(detail::Cursor cursor) noexcept : cursor_(std::move(cursor)) {}
 
+  // True if the iterator is on an entry.
   bool valid() const noexcept { return cursor_.valid(); }
+  // The key and the value of the entry; zero and "" if not valid().
   UntypedKey key() const noexcept { return cursor_.entry().key; }
   UntypedValue value() const noexcept { return cursor_.entry().value; }
+  // The error that ended the walk, or ok.
   const Status& status() const noexcept { return cursor_.status(); }
 
+  // Moves, as the calls of Iterator with these names do.
   void next() noexcept { cursor_.next(); }
   void prev() noexcept { cursor_.prev(); }
   void first() noexcept { cursor_.first(); }
@@ -86,10 +91,13 @@ struct NamedTypes {
 // As Snapshot (versioned_map.h): holds its version.
 class UntypedSnapshot {
  public:
+  // UntypedMap::snapshot() makes it.
   UntypedSnapshot(const detail::NamedTypes& types, detail::HeldVersion held) noexcept
       : types_(types), held_(std::move(held)) {}
 
+  // The number of the version that it holds.
   Version version() const noexcept { return held_.version(); }
+  // As the calls of Snapshot with these names.
   Found read(const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit) const;
   Found contains(const UntypedKey& key) const;
   Expected<std::uint64_t> scan(const UntypedScanOptions& options, VisitUntyped visit) const;
@@ -109,6 +117,7 @@ class WriteBatch;
 
 class UntypedMap {
  public:
+  // Pool::untyped_map() makes it.
   UntypedMap(MapInfo info, std::shared_ptr<detail::Index> index,
              std::shared_ptr<detail::OrderedIndex> ordered,
              std::shared_ptr<detail::VersionedIndex> versioned) noexcept
@@ -118,10 +127,12 @@ class UntypedMap {
         ordered_(std::move(ordered)),
         versioned_(std::move(versioned)) {}
 
+  // Name, engine and types of the map.
   const MapInfo& info() const noexcept { return info_; }
   bool ordered() const noexcept { return ordered_ != nullptr; }      // scan() works
   bool versioned() const noexcept { return versioned_ != nullptr; }  // the calls with versions work
 
+  // As the calls of Map with these names.
   Found put(const UntypedKey& key, const UntypedValue& value);
   Found insert(const UntypedKey& key, const UntypedValue& value);
   Found update(const UntypedKey& key, const UntypedValue& value);
@@ -138,6 +149,7 @@ class UntypedMap {
   // Calls visit(i, value) for each keys[i] that is present. Returns how many are present.
   Expected<std::uint64_t> read_many(std::span<const UntypedKey> keys,
                                     FunctionRef<void(std::size_t, const UntypedValue&)> visit);
+  // As Map::for_each() and Map::stats().
   Expected<std::uint64_t> for_each(VisitUntyped visit);
   MapStats stats();
 

@@ -83,14 +83,17 @@ Expected<void> history_entries(VersionedIndex& index, const K& key, Version last
 template <MapKey K, MapValue V>
 class Snapshot {
  public:
+  // VersionedMap::snapshot() makes it.
   explicit Snapshot(detail::HeldVersion held) noexcept : held_(std::move(held)) {}
 
+  // The number of the version that it holds.
   Version version() const noexcept { return held_.version(); }
 
   // Returns a copy of the value that the key had, or nothing if it was absent.
   Expected<std::optional<Owned<V>>> get(const K& key) const {
     return detail::owned_copy<V>([&](auto visit) { return read_at(key, visit); });
   }
+  // present(): the key existed. Copies nothing.
   Found contains(const K& key) const {
     return detail::present_if(read_at(key, [](const detail::Value&) {}));
   }
@@ -169,8 +172,10 @@ class VersionedMap : public OrderedMap<K, V> {
  public:
   using OrderedMap<K, V>::get;
   using OrderedMap<K, V>::read;
+  // What snapshot() returns.
   using Snapshot = perdure::Snapshot<K, V>;
 
+  // Pool::versioned_map() makes it.
   explicit VersionedMap(std::shared_ptr<detail::VersionedIndex> index) noexcept
       : OrderedMap<K, V>(index), versioned_(std::move(index)) {}
 

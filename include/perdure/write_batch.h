@@ -61,6 +61,7 @@ class WriteBatch {
     add(Kind::require_absent, index_of(map), detail::to_key(key), {});
   }
 
+  // The same for a map whose types are known at run time only.
   void put(UntypedMap& map, const UntypedKey& key, const UntypedValue& value) {
     add(Kind::put, map, key, &value);
   }
@@ -84,6 +85,7 @@ class WriteBatch {
 
   // The number of puts, erases and requirements.
   std::size_t size() const noexcept;
+  // Removes everything from the batch, also its error.
   void clear() noexcept {
     items_.reset();
     failure_ = {};
