@@ -13,25 +13,60 @@ _Key = bytes | str | Buffer
 __version__: str
 
 class Error(Exception):
+    """The base of all errors of perdure. `code` names the kind."""
     code: str
 
-class InvalidArgumentError(Error, ValueError): ...
-class NotFoundError(Error, FileNotFoundError): ...
-class ExistsError(Error, FileExistsError): ...
-class BusyError(Error): ...
-class CorruptionError(Error): ...
-class FormatError(Error): ...
-class UntrustedError(Error): ...
-class PoolFullError(Error): ...
-class OutOfMemoryError(Error, MemoryError): ...
-class IoError(Error, OSError): ...
-class PoisonedError(Error): ...
-class UnsupportedError(Error, NotImplementedError): ...
-class ReadOnlyError(Error): ...
-class HashOverflowError(Error): ...
-class ConflictError(Error): ...
-class ClosedError(InvalidArgumentError): ...
-class ForkError(Error, RuntimeError): ...
+class InvalidArgumentError(Error, ValueError):
+    """The call breaks a rule of its documentation."""
+
+class NotFoundError(Error, FileNotFoundError):
+    """There is no such file or map. Never raised for a key."""
+
+class ExistsError(Error, FileExistsError):
+    """The file or map exists, and the call asked for a new one."""
+
+class BusyError(Error):
+    """Another process owns the pool, or a later version is held."""
+
+class CorruptionError(Error):
+    """The content of the file breaks the format."""
+
+class FormatError(Error):
+    """Another format version, unknown features, or another machine."""
+
+class UntrustedError(Error):
+    """The file may lack acknowledged data after a power failure."""
+
+class PoolFullError(Error):
+    """No space is left in the pool or on the disk."""
+
+class OutOfMemoryError(Error, MemoryError):
+    """The machine's memory is short, not the pool."""
+
+class IoError(Error, OSError):
+    """The operating system refused an operation."""
+
+class PoisonedError(Error):
+    """A write-back failed: close the pool and open it again."""
+
+class UnsupportedError(Error, NotImplementedError):
+    """The engine, the medium or this build cannot do it."""
+
+class ReadOnlyError(Error):
+    """A change of a pool that was opened read-only."""
+
+class HashOverflowError(Error):
+    """More keys of one hash than the table takes."""
+
+class ConflictError(Error):
+    """A requirement of a batch is not met. Nothing was changed."""
+
+class ClosedError(InvalidArgumentError):
+    """The pool, or the object, was closed."""
+
+class ForkError(Error, RuntimeError):
+    """The pool was opened by the parent process. A child opens it itself, once the parent has
+    closed it."""
 
 class _Number(enum.Enum):
     uint64 = 0
@@ -58,41 +93,75 @@ class _StoreBase(MutableMapping[bytes, bytes]):
     def __contains__(self, key: object, /) -> bool: ...
     def __iter__(self) -> Iterator[bytes]: ...
     @overload
-    def get(self, key: _Key) -> bytes | None: ...
+    def get(self, key: _Key) -> bytes | None:
+        """Returns the value of the key, or `default` if the key is absent."""
     @overload
     def get(self, key: _Key, default: _T) -> bytes | _T: ...
-    def put(self, key: _Key, value: Buffer) -> bool: ...
-    def insert(self, key: _Key, value: Buffer) -> bool: ...
-    def replace(self, key: _Key, value: Buffer) -> bool: ...
-    def discard(self, key: _Key) -> bool: ...
+    def put(self, key: _Key, value: Buffer) -> bool:
+        """Gives the key the value. Returns True if the key is new, False if its value was
+        replaced."""
+    def insert(self, key: _Key, value: Buffer) -> bool:
+        """Inserts the key unless it exists. Returns whether it did."""
+    def replace(self, key: _Key, value: Buffer) -> bool:
+        """Replaces the value of the key if it exists. Returns whether it did."""
+    def discard(self, key: _Key) -> bool:
+        """Deletes the key if it exists. Returns whether it did."""
     def compare_and_set(
         self, key: _Key, expected: Buffer | None, value: Buffer | None
-    ) -> bool: ...
+    ) -> bool:
+        """Gives the key `value` if its value is `expected`, in one step. None stands for an
+        absent key, so that the call can insert and delete, too. Returns whether it did."""
     def read(
         self, key: _Key, function: Callable[[memoryview], _T]
-    ) -> tuple[bool, _T | None]: ...
-    def get_many(self, keys: Iterable[_Key]) -> list[bytes | None]: ...
+    ) -> tuple[bool, _T | None]:
+        """Calls function(view) with a memoryview of the value where it lies in the file.
+        Returns (True, its result), or (False, None) if the key is absent. The view ends with
+        the function, which may read the store and must not change it."""
+    def get_many(self, keys: Iterable[_Key]) -> list[bytes | None]:
+        """Returns the value of each key, None where it is absent. Faster than single calls;
+        not one atomic step."""
     def set_many(
         self, entries: Mapping[Any, Buffer] | Iterable[tuple[_Key, Buffer]]
-    ) -> int: ...
-    def delete_many(self, keys: Iterable[_Key]) -> int: ...
-    def tag(self) -> int: ...
-    def versions(self) -> tuple[int, int]: ...
-    def history(self, key: _Key) -> list[tuple[int, bytes | None]]: ...
-    def trim(self, version: int) -> int: ...
-    def rollback(self, version: int) -> None: ...
+    ) -> int:
+        """Sets the entries of a mapping, or of an iterable of pairs. Returns how many keys are
+        new. Faster than single calls; each entry is atomic by itself. batch() makes all of
+        them one step."""
+    def delete_many(self, keys: Iterable[_Key]) -> int:
+        """Deletes the keys, each atomically. Returns how many were there."""
+    def tag(self) -> int:
+        """Closes the open version and returns its number. It contains all that was written
+        before, and never changes. Durable when the call returns. Engine `pskiplist`."""
+    def versions(self) -> tuple[int, int]:
+        """Returns (first, last) of the closed versions that can be read. If last < first there
+        is none."""
+    def history(self, key: _Key) -> list[tuple[int, bytes | None]]:
+        """Returns (version, value) for each version in which the key was written, the oldest
+        first. None: it was deleted."""
+    def trim(self, version: int) -> int:
+        """Forgets the versions below `version`, or below the lowest one that a view holds.
+        Returns the first version that remains."""
+    def rollback(self, version: int) -> None:
+        """Makes the content of `version` the latest one, in one step; what was written later
+        is lost. No other call may be under way. Raises BusyError if a view holds a later
+        version."""
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether the map or its pool is closed."""
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the map."""
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The file of the pool."""
     @property
-    def engine(self) -> str: ...
+    def engine(self) -> str:
+        """The name of the engine."""
     @property
-    def ordered(self) -> bool: ...
+    def ordered(self) -> bool:
+        """Whether the engine keeps an order."""
     @property
-    def versioned(self) -> bool: ...
+    def versioned(self) -> bool:
+        """Whether the engine keeps versions."""
     def _count(
         self, start: Any, stop: Any, prefix: Any, reverse: bool, limit: int | None
     ) -> int: ...
@@ -111,10 +180,15 @@ class _StoreBase(MutableMapping[bytes, bytes]):
 
 class _IntMapBase(MutableMapping[int, Any]):
     def __init__(self, base: _IntMapBase, /) -> None: ...
-    def get(self, key: int, default: Any = None) -> Any: ...
-    def put(self, key: int, value: float) -> bool: ...
-    def insert(self, key: int, value: float) -> bool: ...
-    def discard(self, key: int) -> bool: ...
+    def get(self, key: int, default: Any = None) -> Any:
+        """Returns the value of the key, or `default` if the key is absent."""
+    def put(self, key: int, value: float) -> bool:
+        """Gives the key the value. Returns True if the key is new, False if its value was
+        replaced."""
+    def insert(self, key: int, value: float) -> bool:
+        """Inserts the key unless it exists. Returns whether it did."""
+    def discard(self, key: int) -> bool:
+        """Deletes the key if it exists. Returns whether it did."""
     def __getitem__(self, key: int, /) -> Any: ...
     def __setitem__(self, key: int, value: Any, /) -> None: ...
     def __delitem__(self, key: int, /) -> None: ...
@@ -122,21 +196,31 @@ class _IntMapBase(MutableMapping[int, Any]):
     def __iter__(self) -> Iterator[int]: ...
     def compare_and_set(
         self, key: int, expected: float | None, value: float | None
-    ) -> bool: ...
-    def add(self, key: int, delta: int = 1) -> int: ...
+    ) -> bool:
+        """Gives the key `value` if its value is `expected`, in one step. None stands for an
+        absent key. Returns whether it did."""
+    def add(self, key: int, delta: int = 1) -> int:
+        """Adds to the value of the key, which is 0 if the key is absent, in one step. Returns
+        the new value. Overflow wraps around."""
     def _all_keys(self, limit: int) -> list[int]: ...
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether the map or its pool is closed."""
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the map."""
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The file of the pool."""
     @property
-    def engine(self) -> str: ...
+    def engine(self) -> str:
+        """The name of the engine."""
     @property
-    def ordered(self) -> bool: ...
+    def ordered(self) -> bool:
+        """Whether the engine keeps an order."""
     @property
-    def versioned(self) -> bool: ...
+    def versioned(self) -> bool:
+        """Whether the engine keeps versions."""
     def _contains(self, key: Any) -> bool: ...
     def _find_many(self, keys: Any, values: Any, mask: Any) -> int: ...
     def _put_many(self, keys: Any, values: Any) -> int: ...

@@ -19,16 +19,16 @@ atexit.register(_core._close_all)
 class Pool:
     """One file that holds up to 256 named maps. One process opens it at a time.
 
-    mode         "open_or_create", "existing" (NotFoundError if it is absent), "create_new"
-                 (ExistsError if it is present), "read_only" (also while another process has it)
-    durability   what survives: "process" a kill, "power" also a power failure, "auto" the mode of
-                 the last open; for a new pool "power" on persistent memory, "process" elsewhere
-    max_size     bytes that a new pool may grow to
-    accept_untrusted
-                 serve a file that may lack data after a power failure, if a full check passes
-    allow_damage with "read_only": open a damaged pool, so that check() can report the damage
-    handle_sigbus
-                 if another process cuts the file short, raise PoisonedError instead of a signal
+    - `mode`: "open_or_create", "existing" (NotFoundError if it is absent), "create_new"
+      (ExistsError if it is present), "read_only" (also while another process has it)
+    - `durability`: what survives: "process" a kill, "power" also a power failure, "auto" the mode
+      of the last open; for a new pool "power" on persistent memory, "process" elsewhere
+    - `max_size`: bytes that a new pool may grow to
+    - `accept_untrusted`: serve a file that may lack data after a power failure, if a full check
+      passes
+    - `allow_damage`: with "read_only", open a damaged pool, so that check() can report the damage
+    - `handle_sigbus`: if another process cuts the file short, raise PoisonedError instead of a
+      signal
 
     Messages of the pool go to the logger "perdure" of the module logging, when a call of the pool
     returns.

@@ -101,6 +101,33 @@ def test_the_stub_matches_the_module():
                     assert method in names or issubclass(thing, BaseException), method
 
 
+def words(text):
+    return " ".join(text.split())
+
+
+def test_the_stub_has_the_docstrings_of_the_module():
+    """Editors and the reference of the site read them in the stub."""
+    from perdure import _core
+
+    count = 0
+    for cls in ast.parse((FOLDER / "_core.pyi").read_text()).body:
+        if not isinstance(cls, ast.ClassDef):
+            continue
+        thing = getattr(_core, cls.name)
+        stubs = {None: ast.get_docstring(cls)}
+        for node in cls.body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                stubs[node.name] = stubs.get(node.name) or ast.get_docstring(node)
+        for name, stub in stubs.items():
+            real = (thing if name is None else vars(thing)[name]).__doc__ or ""
+            if stub is None:  # the module has at most a signature
+                assert "\n\n" not in real, (cls.name, name)
+            else:
+                assert words(real).endswith(words(stub)), (cls.name, name)
+                count += 1
+    assert count > 50
+
+
 def test_a_right_program(mypy):
     code, output = mypy(GOOD)
     assert code == 0, output
