@@ -2,10 +2,10 @@
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
-        setup-python setup-cross build demo test check format format-check tidy asan tsan nightly \
-        bench bench-c bench-check bench-compare bench-figures bench-python paper-figures papers \
-        figures guard-builds lin mutants faults fuzz coverage coherence python test-python wheel \
-        ci-python seventh-engine cross ci clean
+        setup-python setup-cross setup-docs build demo test check format format-check tidy asan tsan \
+        nightly bench bench-c bench-check bench-compare bench-figures bench-python paper-figures \
+        papers figures guard-builds lin mutants faults fuzz coverage coherence python test-python \
+        wheel ci-python seventh-engine cross docs test-docs ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -48,6 +48,10 @@ setup-cross:   ## the same for the cross build for aarch64, and libraries in bui
 	@scripts/setup.sh aarch64
 	@scripts/aarch64.sh
 
+setup-docs:      ## the same for the documentation site, and what pip installs into build/venv-docs
+	@scripts/setup.sh docs
+	@scripts/venv.sh docs
+
 build: build/release/build.ninja  ## build the library and the command line, build/release/perdure
 	cmake --build --preset release --target products
 
@@ -79,7 +83,7 @@ asan: build-asan ## run all fast tests under AddressSanitizer and UndefinedBehav
 tsan: build-tsan ## run all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: ci asan guard-builds papers  ## run what CI runs, and the figures of ENGINE at length
+nightly: ci asan guard-builds papers test-docs  ## run what CI runs, figures at length, test-docs
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 	@scripts/seventh_engine.py --quick
@@ -142,6 +146,13 @@ bench-python: python  ## compare the Python package with other stores: some minu
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/compare.py
 	cmake --build --preset release --target perdure_cli
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/batches.py
+
+docs: setup-docs  ## build the documentation site in build/site
+	@scripts/docs/build.sh
+
+test-docs: docs  ## check the links of the site, and open its pages in a browser
+	@build/venv-docs/bin/python scripts/docs/check_links.py
+	@build/venv-docs/bin/python scripts/docs/browse.py
 
 coverage: build-coverage  ## measure the lines and branches of ENGINE that the fast tests reach
 	@scripts/coverage.sh --engine $(ENGINE)

