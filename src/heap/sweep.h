@@ -58,6 +58,14 @@ class Sweep : public Slabs<P> {
   Status mark_serving(std::uint64_t offset, Site<Name> site) {
     return P::runs(site) ? mark_serving(offset) : Status();
   }
+  // Whether the sweep will free the block unless it is marked. If so, no thread has allocated it
+  // since the open.
+  bool unmarked(std::uint64_t offset) {
+    std::uint64_t number = 0;
+    std::uint32_t block = 0;
+    return this->locate(offset, number, block).ok() && extents_[number].has(kTouched) &&
+           !Base::is_set(bits_of(extents_[number]), block, std::memory_order_acquire);
+  }
   // The same before a reference is copied or removed while a sweep runs (heap.I4); idempotent.
   void mark_copied(std::uint64_t offset) {
     if (sweeping()) (void)mark_serving(offset);
