@@ -2,10 +2,10 @@
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
-        setup-python setup-cross setup-docs build demo test check format format-check tidy asan tsan \
-        nightly bench bench-c bench-check bench-compare bench-figures bench-python paper-figures \
-        papers figures guard-builds lin mutants faults fuzz coverage coherence python test-python \
-        wheel ci-python seventh-engine cross docs test-docs ci clean
+        setup-python setup-cross setup-docs build demo test check format format-check tidy asan \
+        tsan nightly bench bench-c bench-check bench-compare bench-figures bench-python \
+        paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
+        python test-python wheel ci-python seventh-engine cross docs test-docs ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast

@@ -63,7 +63,8 @@ class Sweep : public Slabs<P> {
   bool unmarked(std::uint64_t offset) {
     std::uint64_t number = 0;
     std::uint32_t block = 0;
-    return this->locate(offset, number, block).ok() && extents_[number].has(kTouched) &&
+    return this->locate(offset, number, block).ok() && this->touch(number) &&
+           extents_[number].has(kTouched) &&
            !Base::is_set(bits_of(extents_[number]), block, std::memory_order_acquire);
   }
   // The same before a reference is copied or removed while a sweep runs (heap.I4); idempotent.

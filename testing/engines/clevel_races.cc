@@ -22,8 +22,8 @@ SubjectFactory bytes() {
 constexpr EnumerationLimits kFewer{.product = 16, .random = 2, .sampled = 6};
 
 // Every pair of operations on one key, that is there or not, while the table rests and while it
-// grows. A thread writes back and fences what its result rests on (C11, X3). Inserts exclude each
-// other (C4). The rehash makes no difference (C1, C2, C3).
+// grows. A thread writes back and fences what its result rests on (C11, X3). Of two inserts
+// one succeeds (C4). The rehash makes no difference (C1, C2, C3).
 void add_pairs(RaceList& races, bool grows) {
   const std::uint64_t key = 5;
   const Ops writers{insert(key, 2), upsert(key, 3), update(key, 4), erase(key)};
@@ -357,6 +357,48 @@ InterleaveReport words_that_come_late(const std::string& name, bool quiet) {
   return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
 }
 
+// An insert is stopped at each of its steps, beside other inserts of its key (clevel.I3).
+InterleaveReport inserts_beside_an_insert(const std::string& name, bool quiet) {
+  InterleaveReport all;
+  for (const Ops& others : {Ops{insert(9, 2), find(9)}, {insert(9, 2), erase(9), insert(9, 3)}}) {
+    Interleaver interleaver(stepped(), {.name = name + std::to_string(others.size()),
+                                        .setup = {insert(7, 1)},
+                                        .threads = {{insert(9, 1), find(9)}, others},
+                                        .limits = kFewer,
+                                        .quiet = quiet});
+    all.add(interleaver.sweep({}, 0, {{1, done()}, {0, done()}}));
+    if (!all.ok()) break;
+  }
+  return all;
+}
+
+// The last insert of a stripe is of an item that is gone, and its block has the next insert's item.
+// A thread that has searched before that must not insert (clevel.I3).
+InterleaveReport inserts_in_a_block_that_was_the_last_insert(const std::string& name, bool quiet) {
+  InterleaveReport all;
+  const Ops reused{insert(9, 1), erase(9), reclaim(), reclaim(), reclaim(), insert(9, 2)};
+  for (std::uint64_t n = 1; n < 4 && all.ok(); ++n) {
+    Interleaver interleaver(stepped(), {.name = name + std::to_string(n),
+                                        .setup = {insert(7, 1)},
+                                        .threads = {reused, {insert(9, 3), find(9)}},
+                                        .crashes = false,
+                                        .quiet = quiet});
+    all.add(interleaver.sweep({{0, mark_of("return", 2 + n)}}, 1, {{0, done()}, {1, done()}}));
+  }
+  return all;
+}
+
+// The walk of an open comes to the slot of an insert that has not taken effect yet.
+InterleaveReport inserts_beside_the_walk(const std::string& name, bool quiet) {
+  Interleaver interleaver(
+      stepped(), {.name = name,
+                  .setup = {insert(7, 1)},
+                  .threads = {{insert(9, 1), find(9)}, with(steps_of_background(), {find(9)})},
+                  .limits = kFewer,
+                  .quiet = quiet});
+  return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
+}
+
 // What a map's first start stores is durable before another thread acknowledges an insert.
 bool survives_beside_the_first_start() {
   const ScopedWorld world;
@@ -428,6 +470,13 @@ std::vector<NamedInterleaving> clevel_interleavings() {
           {"ranges_of_a_level_that_is_gone",
            &ranges_of_a_level_that_is_gone,
            {"clevel.rehash.gone:skip_step"}},
+          {"C4_inserts_beside_an_insert",
+           &inserts_beside_an_insert,
+           {"clevel.insert.help:skip_step", "clevel.insert.follow:skip_step"}},
+          {"C4_inserts_in_a_block_that_was_the_last_insert",
+           &inserts_in_a_block_that_was_the_last_insert,
+           {"clevel.erase.forget:skip_step"}},
+          {"inserts_beside_the_walk", &inserts_beside_the_walk, {"clevel.mark.pending:skip_step"}},
           {"words_that_come_late", &words_that_come_late, {"clevel.ring.held:skip_step"}},
           {"X4_reuse_after_an_undone_copy",
            &reuse_after_an_undone_copy,

@@ -1,7 +1,12 @@
 // Clevel hashing under the crash explorer. The ids are those of docs/design/hazards.md.
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "testing/crash/workloads.h"
 #include "testing/engines/clevel_subject.h"
@@ -214,6 +219,53 @@ TEST(ClevelCrash, C10_WhatSlotsNameStays) {
   explore_exactly(ops, {"clevel.insert.item", "clevel.insert.slot", "clevel.erase.state"});
   EXPECT_TRUE(goes_red("clevel.mark.item", Mutant::skip_step, ops,
                        {.name = "c10_mutant", .capacity = 2 << 20, .battery = 20}));
+}
+
+// Of the only map in the memory: the first item that a slot names.
+clevel::Item* first_item(const SimMemory& memory) {
+  const auto at = [&](std::uint64_t offset) { return memory.base() + offset; };
+  for (const std::uint64_t level : clevel_root(memory)->levels) {
+    const std::uint64_t buckets = level & clevel::kOffsetMask & ~std::uint64_t{63};
+    for (std::uint64_t n = 0; level != 0 && n < std::uint64_t{8} << (level & 63); ++n) {
+      const std::uint64_t slot = *reinterpret_cast<const std::uint64_t*>(at(buckets + n * 8));
+      if (slot <= clevel::kSealed) continue;
+      return reinterpret_cast<clevel::Item*>(
+          const_cast<std::byte*>(at(slot & clevel::kOffsetMask)));
+    }
+  }
+  return nullptr;
+}
+
+// An item that was pending when its process died never was one: the walk clears its slot, and the
+// sweep frees its block. In a closed map it is damage.
+TEST(ClevelCrash, AnItemThatIsPendingNeverWas) {
+  for (const bool closed : {false, true}) {
+    const ScopedWorld world;
+    SimPlatform::seed(1);
+    SimMemory memory(2 << 20);
+    auto subject = std::make_unique<ClevelSubject<clevel::IntegerCodec>>(kWords);
+    ASSERT_TRUE(subject->create(memory).ok());
+    ASSERT_TRUE(subject->open(memory, 1).ok());
+    ASSERT_TRUE(subject->apply(insert(5, 1)).value_or(false));
+    if (closed) {
+      ASSERT_TRUE(subject->close().ok());
+    }
+    clevel::Item* item = first_item(memory);
+    ASSERT_NE(item, nullptr);
+    item->state = clevel::toggle_pending(item->state);
+    subject = std::make_unique<ClevelSubject<clevel::IntegerCodec>>(kWords);
+    ASSERT_TRUE(subject->open(memory, 2).ok());
+    for (int n = 0; n < 20; ++n) subject->background();
+    std::string value;
+    const auto found = subject->lookup(integer_key(5), value);
+    EXPECT_EQ(found.has_value(), !closed);
+    if (closed) continue;
+    EXPECT_FALSE(*found);
+    std::vector<std::string> violations;
+    subject->check(violations);
+    EXPECT_TRUE(violations.empty()) << violations.front();
+    EXPECT_TRUE(subject->apply(insert(5, 2)).value_or(false));
+  }
 }
 
 // Items that a close has closed are opened by the first update, in the order of their line.

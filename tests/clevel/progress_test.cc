@@ -1,5 +1,6 @@
-// Clevel hashing while one thread is stopped for ever: at each of its steps, outside of the heap,
-// of reclamation and of the latch of its stripe, others finish what they do, across expansions.
+// Clevel hashing while one thread is stopped for ever: at each of its steps, outside of the heap
+// and of reclamation, others finish what they do: on the same key, in the same stripe, and across
+// expansions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,11 +74,11 @@ class Twin {
     const clevel::Seed seed{.a = root.seed[0], .b = root.seed[1]};
     return clevel::Probe{.hash = clevel::hash_word(key, seed)}.stripe() % 4;
   }
-  // Inserts of n new keys of these stripes.
-  Ops new_keys(std::size_t n, std::uint64_t first, const std::vector<std::uint64_t>& stripes) {
+  // Inserts of n new keys, all of the stripe of `like` if that is not 0.
+  Ops new_keys(std::size_t n, std::uint64_t first, std::uint64_t like = 0) {
     Ops ops;
     for (std::uint64_t key = first; ops.size() < n; ++key) {
-      if (std::ranges::count(stripes, stripe(key)) != 0) ops.push_back(insert(key, key));
+      if (like == 0 || stripe(key) == stripe(like)) ops.push_back(insert(key, key));
     }
     return ops;
   }
@@ -130,18 +131,10 @@ Grown grown_to(Twin& twin, std::size_t levels) {
   grown.setup.pop_back();
   return grown;
 }
-std::vector<std::uint64_t> stripes_but(std::uint64_t one, std::uint64_t another) {
-  std::vector<std::uint64_t> stripes;
-  for (std::uint64_t stripe = 0; stripe < 4; ++stripe) {
-    if (stripe != one && stripe != another) stripes.push_back(stripe);
-  }
-  return stripes;
-}
-// Two threads that insert so many keys, in stripes that differ, and change some that are there.
-std::vector<Ops> beside(Twin& twin, const Ops& stopped, std::uint64_t own, std::size_t n) {
-  const std::uint64_t second = (own + 1) % 4;
-  return {stopped, twin.new_keys(n, 100, {second}),
-          with(twin.new_keys(n, 200, stripes_but(own, second)),
+// Two threads that insert so many keys, and change some that are there.
+std::vector<Ops> beside(Twin& twin, const Ops& stopped, std::size_t n) {
+  return {stopped, twin.new_keys(n, 100),
+          with(twin.new_keys(n, 200),
                {update(1, 7), find(1), erase(2), find(2), update(3, 8), erase(1), find(4)})};
 }
 
@@ -151,8 +144,7 @@ TEST(ClevelProgress, AnInsertThatMakesALevel) {
   for (const std::size_t levels : {3U, 4U}) {
     Twin twin;
     const Grown grown = grown_to(twin, levels);
-    const std::uint64_t own = twin.stripe(integer_of(grown.grower.key));
-    expect_no_wait(std::to_string(levels), grown.setup, beside(twin, {grown.grower}, own, 14),
+    expect_no_wait(std::to_string(levels), grown.setup, beside(twin, {grown.grower}, 14),
                    "clevel.ring.word", kSecondStops);
   }
 }
@@ -161,7 +153,7 @@ TEST(ClevelProgress, AnInsertThatMakesALevel) {
 TEST(ClevelProgress, TheUnitThatZeroesTheNextLevel) {
   Twin twin;
   const Grown grown = grown_to(twin, 4);
-  expect_no_wait({}, twin.done(), beside(twin, steps_of_background(3), 0, 14), "clevel.ahead.zero",
+  expect_no_wait({}, twin.done(), beside(twin, steps_of_background(3), 14), "clevel.ahead.zero",
                  kSecondStops);
 }
 
@@ -169,7 +161,7 @@ TEST(ClevelProgress, TheUnitThatZeroesTheNextLevel) {
 TEST(ClevelProgress, TheRehash) {
   Twin twin;
   (void)grown_to(twin, 3);
-  expect_no_wait({}, twin.done(), beside(twin, steps_of_background(6), 0, 14), "clevel.ring.word",
+  expect_no_wait({}, twin.done(), beside(twin, steps_of_background(6), 14), "clevel.ring.word",
                  kSecondStops);
 }
 
@@ -193,8 +185,8 @@ TEST(ClevelProgress, TwoThreadsRehash) {
   }
   Interleaver interleaver(words(), {.name = test_name("stopped"),
                                     .setup = twin.done(),
-                                    .threads = {steps, with(steps, twin.new_keys(14, 100, {0, 1})),
-                                                with(twin.new_keys(14, 200, {2, 3}), steps)},
+                                    .threads = {steps, with(steps, twin.new_keys(14, 100)),
+                                                with(twin.new_keys(14, 200), steps)},
                                     .limits = {.product = 16, .random = 2, .sampled = 6}});
   const auto report = interleaver.sweep({}, 0, {{1, done()}, {2, done()}, {0, done()}});
   expect_clean(report);
@@ -214,11 +206,10 @@ TEST(ClevelProgress, AnInsertThatMovesAnItem) {
   Ops setup = twin.done();
   setup.resize(setup.size() - 9);
   const Op mover = twin.done()[setup.size()];
-  expect_no_wait({}, setup, beside(twin, {mover}, twin.stripe(integer_of(mover.key)), 10),
-                 "clevel.move.slot", kSecondStops);
+  expect_no_wait({}, setup, beside(twin, {mover}, 10), "clevel.move.slot", kSecondStops);
 }
 
-// Operations that hold no latch of an insert; the others change the same key.
+// Operations on a key that is there; the others change the same key.
 TEST(ClevelProgress, OperationsOnOneKey) {
   Twin twin;
   (void)grown_to(twin, 3);
@@ -227,10 +218,37 @@ TEST(ClevelProgress, OperationsOnOneKey) {
        {std::tuple{"update", update(1, 7), "clevel.update.word"},
         std::tuple{"erase", erase(1), "clevel.erase.state"},
         std::tuple{"many", many({update(1, 7), erase(2)}), "clevel.many.item"}}) {
-    expect_no_wait(
-        part, twin.done(),
-        {{op}, with(all, twin.new_keys(8, 100, {0, 1})), with(twin.new_keys(8, 200, {2, 3}), all)},
-        site);
+    expect_no_wait(part, twin.done(),
+                   {{op}, with(all, twin.new_keys(8, 100)), with(twin.new_keys(8, 200), all)},
+                   site);
+  }
+}
+
+// An insert. The others insert, change and erase the same key, also only if it has one value, and
+// insert keys of its stripe; then the table grows. If two are stopped, both are in an insert: an
+// erase_if waits for an update or erase.
+TEST(ClevelProgress, AnInsert) {
+  constexpr std::uint64_t kKey = 50;
+  for (const std::size_t levels : {2U, 3U}) {
+    Twin twin;
+    (void)grown_to(twin, levels);
+    const Ops of_stripe = twin.new_keys(3, 100, kKey);
+    const std::uint64_t other = integer_of(of_stripe[0].key);
+    const Ops all{insert(kKey, 2), find(kKey),  update(kKey, 3), erase_if(kKey, 3), insert(kKey, 4),
+                  upsert(kKey, 5), erase(kKey), insert(kKey, 6), erase_if(kKey, 9)};
+    const Ops second = with(of_stripe, twin.new_keys(8, 300));
+    const Ops third = with(with(twin.new_keys(3, 200, kKey), {erase_if(other, other)}),
+                           with(all, twin.new_keys(8, 400)));
+    for (const auto& [name, op, site] :
+         {std::tuple{"insert", insert(kKey, 1), "clevel.insert.slot"},
+          std::tuple{"upsert", upsert(kKey, 1), "clevel.insert.slot"},
+          std::tuple{"many", many({insert(kKey, 1), insert(51, 1)}), "clevel.many.slot"}}) {
+      const std::string part = name + std::to_string(levels);
+      expect_no_wait(part, twin.done(), {{op}, with(all, second), third}, site);
+      expect_no_wait(part + "_two", twin.done(),
+                     {{op}, with({insert(kKey, 2), upsert(52, 2)}, second), third}, site,
+                     kSecondStops);
+    }
   }
 }
 
@@ -239,7 +257,7 @@ TEST(ClevelProgress, AScan) {
   Twin twin;
   (void)grown_to(twin, 3);
   const Ops stopped{update(3, 9), scan()};
-  expect_no_wait({}, twin.done(), beside(twin, stopped, 0, 14), "clevel.update.word", kSecondStops);
+  expect_no_wait({}, twin.done(), beside(twin, stopped, 14), "clevel.update.word", kSecondStops);
 }
 
 }  // namespace

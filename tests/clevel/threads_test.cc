@@ -1,9 +1,16 @@
-// Clevel hashing by real threads: growth while nothing is rehashed, and rehash by several threads.
+// Clevel hashing by real threads: growth while nothing is rehashed, rehash by several threads, and
+// inserts of the same keys. And the stripe alone, where more operations are in flight than it has
+// latches.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <set>
 #include <thread>
 #include <vector>
 
+#include "index/clevel/stripe.h"
+#include "index/clevel/tally.h"
+#include "platform/real_platform.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
@@ -78,6 +85,90 @@ TEST(ClevelThreads, SeveralThreadsRehash) {
   }
   expect_sound(pool);
   must(pool.close());
+}
+
+// Of the inserts of a key between two erases one succeeds, whichever thread's. An erase of what an
+// insert has just shown succeeds, too.
+TEST(ClevelThreads, InsertsAndErasesOfTheSameKeys) {
+  TempPath path;
+  Pool pool = open_pool(path, {.durability = Durability::process, .max_size = 64_MiB});
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
+  constexpr std::uint64_t kKeys = 3;
+  const std::uint64_t turns = scaled(60'000, 6'000);
+  std::atomic<std::int64_t> gained[kKeys] = {};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t n = 0; n < turns; ++n) {
+        const std::uint64_t key = (n / 2 + t) % kKeys;
+        if (n % 2 == 0 ? was_absent(map.insert(key, t)) : was_present(map.erase(key))) {
+          gained[key] += n % 2 == 0 ? 1 : -1;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    EXPECT_EQ(gained[key], must(map.get(key)).has_value() ? 1 : 0) << key;
+  }
+  expect_sound(pool);
+  must(pool.close());
+}
+
+using Stripe = clevel::Stripe<RealPlatform>;
+
+TEST(ClevelThreads, AStripeHasRoomForAnyNumberOfOperations) {
+  Stripe stripe;
+  std::vector<unsigned> places;
+  for (int n = 0; n < 6; ++n) places.push_back(stripe.enter_insert());
+  EXPECT_TRUE(stripe.inserting());
+  // Inserts and an erase with a condition do not wait for each other.
+  const unsigned alone = stripe.enter_alone();
+  places.push_back(stripe.enter_insert());
+  unsigned refused = 0;
+  EXPECT_FALSE(stripe.try_enter(refused));
+  stripe.leave(alone);
+  // But it waits for an update, also for one in the crowd.
+  places.push_back(stripe.enter());
+  std::atomic<bool> entered = false;
+  std::thread waiter([&] {
+    const unsigned place = stripe.enter_alone();
+    entered = true;
+    stripe.leave(place);
+  });
+  while (stripe.try_enter(refused)) stripe.leave(refused);  // until it has marked the stripe
+  EXPECT_FALSE(entered);
+  for (const unsigned place : places) {
+    EXPECT_TRUE(stripe.in_flight(Stripe::own(place)));
+    stripe.leave(place);
+  }
+  waiter.join();
+  EXPECT_FALSE(stripe.inserting());
+  EXPECT_FALSE(stripe.in_flight(0));
+}
+
+TEST(ClevelThreads, TheTallyIsExact) {
+  clevel::Tally<RealPlatform> tally;
+  std::vector<std::thread> threads;
+  std::atomic<std::uint64_t> ready = 0;
+  std::vector<std::vector<std::uint64_t>> odds(80);  // more threads than it has lines
+  for (std::size_t t = 0; t < odds.size(); ++t) {
+    threads.emplace_back([&, t] {
+      (void)RealPlatform::thread_slot();
+      ++ready;
+      while (ready < odds.size()) std::this_thread::yield();
+      for (int n = 0; n < 1'000; ++n) {
+        tally.add(n % 4 == 0 ? -1 : 1);
+        odds[t].push_back(tally.odd());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tally.gained(), 500 * std::int64_t{80});
+  std::set<std::uint64_t> all;
+  for (const auto& some : odds) all.insert(some.begin(), some.end());
+  EXPECT_EQ(all.size(), odds.size() * 1'000);
+  EXPECT_TRUE(std::ranges::all_of(all, [](std::uint64_t n) { return n % 2 == 1; }));
 }
 
 }  // namespace

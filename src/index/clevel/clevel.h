@@ -3,14 +3,14 @@
 // WHAT  Clevel hashing (Chen et al., ATC 2020): a list of levels, each twice the one below it. A
 //   key has two candidate buckets of eight slots in each level. Slots name items. A background
 //   rehash moves items from the last level towards the first. WHEN: point access that never waits
-//   for the rehash or for a level, and an open that reads only the root and the extent table. WHEN
-//   NOT: ordered access; the smallest memory; inserts that must never wait (those of one stripe
-//   take turns). Deviations from the paper; docs/design/clevel.md gives the reasons: operations
-//   linearize on the item, not on the slot; the slots of the level that drains are sealed; there is
-//   no persistent cursor, context or buffer; an update never writes a slot; inserts of one key
-//   exclude each other.
+//   for the rehash or for a level, and an open that reads only the root. WHEN NOT: ordered access;
+//   the smallest memory. Deviations from the paper; docs/design/clevel.md has the reasons:
+//   operations linearize on the item, not on the slot; the slots of the level that drains are
+//   sealed; there is no persistent cursor, context or buffer; an update never writes a slot; of the
+//   inserts of one key one succeeds.
 // PARTS  Each derives from the one before: state.h, lookup.h, ready.h (blocks for levels),
-//   growth.h, rehash.h, write.h, many.h (write_many), scan.h, recovery.h, check.h, this file.
+//   growth.h, rehash.h, insert.h, write.h, many.h (write_many), scan.h, recovery.h, check.h, this
+//   file.
 // LAYOUT  layout.h has the root and buckets, item.h the items, index/blob.h the blobs. A level is
 //   2^b buckets and nothing else. The ring of words in the root names the levels: one word store
 //   makes the list longer or shorter.
@@ -19,15 +19,18 @@
 //         its word was stored. A level is twice the largest one before it, or smaller.
 //   clevel.I2 C  A slot is 0, sealed, or names an item block; the bucket is then one of the item's
 //         two in that level. Sealed slots exist only in the last of more than two levels. A slot
-//         whose item is not live, or not whole, is no entry.
+//         whose item is not live (it may be pending), or not whole, is no entry.
 //   clevel.I3 C  A key has at most one live, whole item. Two slots name one item only if one of
 //         them is in the last level and the other above it. (D) A Moving scope is then alive, or
-//         the slots are not verified yet (clevel.I7).
+//         the slots are not verified yet (clevel.I7). (D) An item becomes live only when it is the
+//         last insert of its stripe, or has been. Then all that were it before have become live.
+//         The last insert is forgotten before the block of its item is retired.
 //   clevel.I4 C  A block is reused only after every slot that named it is durably something else.
 //         The block is durably dead (state 0) by then.
 //   clevel.I5 D  A key's stripe is not 0 from before a store to an item's state, an item's value
 //         word or a fresh slot until after its fence. If the stripe is 0 after a thread has loaded
 //         such a word, what it loaded is durable. Otherwise the thread writes it back and fences.
+//         What withdraws an item does not fence: nothing rests on an item that was never live.
 //   clevel.I6 D  A level is announced by one list, and is part of the next one, which is published
 //         after the ring's word is fenced. Only then is anything stored into the level. From the
 //         announcement until it is dropped its place in the ring is 0 or has its word, and no
@@ -49,18 +52,22 @@
 //           that load, or a moment of absence during the walk), else again. 0F 0S. If the key's
 //           stripe is in flight: writes back what the result rests on, 1S. A dead item of that tag
 //           in flight: 1F 1S before "absent".
-//   insert  item whole, state last -> stripe's latch -> find: absent -> slot CAS 0 -> item (LP) ->
-//           F*k F S (PP) -> latch. (k+1)F 1S. A value beyond kInlineValue: its blob first, F* S.
+//   insert  last insert of the stripe, made live if it may be pending -> find: absent -> item whole
+//           but pending, state last -> count the stripe -> slot CAS 0 -> item -> last insert of the
+//           stripe: CAS -> state CAS pending -> live (LP) -> F*k F S (PP) -> uncount. (k+1)F 1S. If
+//           the last insert has changed: find again, from there. If the key is there, the item is
+//           withdrawn: slot cleared, state dead, retired. A value beyond kInlineValue: its blob
+//           first, F* S.
 //   update  find -> count the stripe -> live? -> closed: opened -> value word: CAS (LP) -> F S (PP)
 //           -> uncount. 1F 1S.
 //           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
 //           2S.
-//   erase   find -> count -> CAS state live -> dead (LP) -> F S (PP) -> clear the slots -> uncount
-//           -> retire. 1F 1S, and 2F per item in the reclamation batch (slot, state 0). A copy that
-//           a move has made: F S at once.
+//   erase   find -> count -> CAS state live -> dead (LP) -> the stripe forgets the item -> F S (PP)
+//           -> clear the slots -> uncount -> retire. 1F 1S, and 2F per item in the reclamation
+//           batch (slot, state 0). A copy that a move has made: F S at once.
 //   update_if  as update, with one CAS from the value that was found.
-//   erase_if   as erase, but alone in the stripe from the look at the value to the fence: no update
-//           comes in between, and none that comes later is ordered before it.
+//   erase_if   as erase, but no update or other erase is in the stripe from the look at the value
+//           to the fence: none comes in between, and none that comes later is ordered before it.
 //   many    up to 16: items; blobs of values that are replaced, F* each, one S -> all stripes and
 //           LPs, F each, one S (PP of all) -> slots cleared, stripes released. Values of more than
 //           kInlineValue are written alone.
@@ -78,6 +85,10 @@
 //   close   the walk to its end -> items closed -> sum of the slots, F. The pool fences.
 // ORDERING
 //   state, key, value  before the slot's CAS (release). A find loads the slot first (acquire).
+//   last insert        An insert loads it before its search, and replaces it after its own slot is
+//                      filled. It is live, or its thread is in the stripe: that enters before it
+//                      replaces the word, and leaves after it has made the item live. Locked
+//                      instructions, and loads that are sequentially consistent.
 //   copy               before the seal: a thread that finds a seal finds the copy further up, or a
 //                      new list. A dead item's slot is not sealed: its eraser clears it first.
 //   seal               durable before the step's guard ends: blocks that sealed slots named are
@@ -95,27 +106,32 @@
 //   raising, list      A move sets the flag, then loads the list. A step of the rehash loads the
 //                      list, then the flag (seq_cst).
 // RECOVERY  Open reads the ring: O(levels). mark_some() then walks the slots while the map serves.
-//   It clears a slot that names a dead or torn item, once the death is durable. A move that was cut
+//   It clears a slot that names a dead, torn or pending item, once the death is durable. A move cut
 //   short leaves two slots that name one item: it clears the lower one. It fences in the same step,
 //   before the sweep can free the block. It marks the items and blobs of the other slots. A rehash
 //   restarts from bucket 0. All this is idempotent. Damage ends the walk (clevel.I10): 1F 1S, once.
-//   Non-authoritative pointers: slots of dead and torn items; the second slot of a moving item;
-//   bits 0..38 of a dead state; value words of dead items.
-// RECLAMATION  Items go through epochs; the batch that frees them writes back their slot and zeroes
-//   their state. Blobs, levels and lists go through epochs after the fence of their unlink. During
-//   a sweep, the target of a reference is marked before the reference is removed.
-// PROGRESS  find, update and erase are lock-free, except for an allocation. Until the extent table
-//   is read after an open, updates and erases may also wait for a reader of it (heap/table.h). They
-//   wait for an erase_if of their stripe, and it waits for them, across one fence. Inserts of one
-//   stripe exclude each other across the fence. An expansion is lock-free, except for an
-//   allocation. No operation waits for the rehash. The rehash comes again if an erase is between
-//   death and slot, if a thread may store the word of the level that is empty, if an insert moves
+//   An item that is pending never was one; if its block may have been allocated since the open,
+//   the walk leaves it to its insert.
+//   Non-authoritative pointers: slots of dead, torn and pending items; the second slot of a moving
+//   item; bits 0..38 of a dead state; value words of dead items.
+// RECLAMATION  Items go through epochs, also those that were withdrawn; the batch that frees them
+//   writes back their slot and zeroes their state. Blobs, levels and lists go through epochs after
+//   the fence of their unlink. During a sweep, the target of a reference is marked before the
+//   reference is removed.
+// PROGRESS  insert, find, update and erase are lock-free, except for an allocation: an insert
+//   searches again only if another insert of its stripe has succeeded, or an erase has, or if its
+//   slot was taken or sealed. Until the extent table is read after an open, updates and erases may
+//   also wait for a reader of it (heap/table.h). Updates and erases wait for an erase_if of their
+//   stripe, and it waits for them, across one fence. An insert and an erase_if do not wait for
+//   each other. An expansion is lock-free, except for an allocation. No operation waits for the
+//   rehash. The rehash comes again if an erase is between death and slot, if an insert is between
+//   slot and life, if a thread may store the word of the level that is empty, if an insert moves
 //   an item up, or if there is a scan. A thread that is stopped in one of these, or in the rehash,
-//   or while it zeroes the next level, holds up no operation but scans: levels are added, up to 15.
-//   During the walk of a clean open, a thread that stores into a slot takes a latch for
-//   that, and so does the walk (clevel.I9). pool_full: inserts and byte updates fail, all else goes
-//   on. hash_overflow: an insert fails because its buckets are full though the table is nearly
-//   empty; its keys were chosen to collide. Inserts of other keys go on.
+//   or while it zeroes the next level, holds up no operation but scans: levels are added, up to
+//   15. During the walk of a clean open, a thread that stores into a slot takes a latch for it,
+//   and so does the walk (clevel.I9). pool_full: inserts and byte updates fail, all else goes on.
+//   hash_overflow: an insert fails because its buckets are full though the table is nearly empty;
+//   its keys were chosen to collide. Inserts of other keys go on.
 #pragma once
 
 #include <algorithm>

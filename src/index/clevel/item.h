@@ -7,11 +7,12 @@
 //   59      live
 //   60      dead: bits 0..38 are then the offset / 8 of the slot that named the item when it died
 //   61      closed: bits 0..31 are then xor-ed with the CRC of the value word
+//   62      pending, instead of live: a slot names the item, and its insert has not taken effect
 // Closing the map closes its items. An update opens a closed item before it changes the value word,
 // which lies in the same line.
 // Same-line order: the state is stored last into the first line. An item whose other lines are
 // durable is therefore whole if and only if its state is. A block is durably dead (state 0) before
-// it is reused.
+// it is reused. After a crash an item that is pending never was one.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ namespace perdure::clevel {
 inline constexpr std::uint64_t kLive = 1ULL << 59;
 inline constexpr std::uint64_t kDead = 1ULL << 60;
 inline constexpr std::uint64_t kClosed = 1ULL << 61;
+inline constexpr std::uint64_t kPending = 1ULL << 62;
 inline constexpr std::uint64_t kGone = 1;          // value word of a dead item whose value is bytes
 inline constexpr std::size_t kInlineValue = 1024;  // a longer value lies in a blob from the start
 
@@ -51,6 +53,11 @@ inline std::uint64_t item_shape(std::size_t key, std::size_t value) {
 inline std::uint64_t dead_state(std::uint64_t slot) { return kDead | slot >> 3; }
 inline std::uint64_t slot_of_dead(std::uint64_t state) { return (state & ((1ULL << 39) - 1)) << 3; }
 inline bool is_live(std::uint64_t state) { return (state & (kLive | kDead)) == kLive; }
+inline bool is_pending(std::uint64_t state) {
+  return (state & (kLive | kDead | kPending)) == kPending;
+}
+// Makes a pending state live and a live one pending. The CRC is that of the live one.
+inline std::uint64_t toggle_pending(std::uint64_t state) { return state ^ (kLive | kPending); }
 
 inline const char* key_of(const Item* item) { return reinterpret_cast<const char*>(item + 1); }
 inline const char* value_of(const Item* item, std::uint64_t state) {

@@ -198,7 +198,7 @@ class Lookup : public State<T> {
       Item* item = item_at(word);
       const std::uint64_t state = platform.load(item->state);  // LP(find), if it is live
       if (!is_live(state)) {
-        wrote = note_dead(item, probe, own) || wrote;
+        wrote = note_dead(item, state, probe, own) || wrote;
         return false;
       }
       if (!same_key(item, state, probe)) return false;
@@ -242,8 +242,10 @@ class Lookup : public State<T> {
   }
 
   // "Absent" may rest on this dead item of the key's tag. Returns true if it was written back; the
-  // caller then fences.
-  [[gnu::noinline]] bool note_dead(const Item* item, const Probe& probe, std::uint32_t own) {
+  // caller then fences. A pending item has not been there yet.
+  [[gnu::noinline]] bool note_dead(const Item* item, std::uint64_t state, const Probe& probe,
+                                   std::uint32_t own) {
+    if (is_pending(state)) return false;
     (void)context_.settle(offset_of(item), sizeof(Item));
     if (!context_.platform.durable() || !stripe_of(probe).in_flight(own)) return false;
     context_.platform.flush(item, sizeof(Item), "clevel.help.dead"_site);

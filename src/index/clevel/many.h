@@ -31,7 +31,7 @@ class Many : public Write<T> {
   struct Pending {
     enum class Step : std::uint8_t { none, fill, replace, clear };
     Step step = Step::none;
-    unsigned place = 0;  // replace, clear: in the stripe
+    unsigned place = 0;  // in the stripe
     const Probe* probe = nullptr;
     std::uint64_t* slot = nullptr;  // fill
     std::uint64_t made = 0;         // an item that no slot names
@@ -83,8 +83,8 @@ class Many : public Write<T> {
     using Step = typename Pending::Step;
     const Probe& probe = group.probes[i];
     Stripe<P>& stripe = stripe_of(probe);
-    if (stripe.in_flight(0)) return false;
-    const std::uint64_t before = stripe.look();
+    const std::uint64_t before = stripe.last();
+    if (stripe.in_flight(0)) return false;  // so the last insert is shown
     Found& found = pending.found;
     if (!search(probe, 0, found).ok()) return false;
     if (found.item == nullptr) {
@@ -142,7 +142,7 @@ class Many : public Write<T> {
         PERDURE_ASSERT(P, "clevel.I5",
                        !durable || context_.platform.persisted(item_at(pending.item) + 1,
                                                                pending.bytes - sizeof(Item)));
-        stripe.unlock(true);
+        stripe.leave(pending.place);
         break;
       case Pending::Step::replace:
         stripe.leave(pending.place);
@@ -193,25 +193,33 @@ class Many : public Write<T> {
     return false;
   }
 
-  // Names the new item by a slot. Returns false, and keeps no latch, if the single call must do it.
-  // The key was absent when the count of its stripe was `before`.
+  // Inserts the new item. Returns false, and leaves the stripe, if the single call must do it. The
+  // key was absent after `before` had been the last insert of its stripe.
   [[gnu::always_inline]] bool fill(const Probe& probe, std::uint64_t before, Pending& pending) {
     Stripe<P>& stripe = stripe_of(probe);
-    if (!stripe.try_lock()) return false;
+    pending.place = stripe.enter_insert();
     const LevelList& list = *pending.found.list;
     pending.slot = nullptr;
-    if (stripe.unchanged(before) && !context_.platform.poisoned()) {
+    if (stripe.last() == before && !context_.platform.poisoned()) {
       pending.slot = free_slot(probe, list, list.growing() ? 1 : 0);
     }
     std::uint64_t empty = 0;
     if (pending.slot == nullptr ||
         !exchange_slot(*pending.slot, empty,
                        pending.made | std::uint64_t{probe.tag()} << kOffsetBits)) {
-      stripe.unlock(false);
+      stripe.leave(pending.place);
       return false;
     }
-    this->look_ahead(list, pending.slot);  // LP(insert)
-    pending.item = std::exchange(pending.made, 0);
+    const std::uint64_t item = std::exchange(pending.made, 0);
+    if (!stripe.follow(before, item)) {
+      this->withdraw(item, *pending.slot, probe);
+      stripe.leave(pending.place);
+      return false;
+    }
+    this->show(item_at(item));  // LP(insert)
+    this->tally_.add(1);
+    this->look_ahead(list, pending.slot);
+    pending.item = item;
     return true;
   }
 };

@@ -70,7 +70,7 @@ class Recovery : public Scan<T> {
                        context_.platform.persisted(&root_->damaged, sizeof(root_->damaged)));
     if (!s.ok()) return fail(std::move(s));
     if (!over) return true;
-    found_.store(marked_ - gained(), std::memory_order_relaxed);
+    found_.store(marked_ - tally_.gained(), std::memory_order_relaxed);
     verified_.store(true, std::memory_order_release);
     context_.background.wake(rehash_);
     return false;
@@ -95,11 +95,11 @@ class Recovery : public Scan<T> {
 
  protected:
   using Base::added_ahead_, Base::bytes_values_, Base::clean_, Base::context_, Base::damaged_,
-      Base::found_, Base::gained, Base::is_item_block, Base::item_at, Base::kBytesKeys,
-      Base::kSumLatches, Base::level_word, Base::levels, Base::levels_, Base::look_at,
-      Base::named_above, Base::offset_of, Base::persist, Base::plausible, Base::probe_of,
-      Base::rehash_, Base::root_, Base::root_offset_, Base::seed_, Base::slot_term, Base::stripes_,
-      Base::sum_latches_, Base::summed_, Base::verified_;
+      Base::found_, Base::is_item_block, Base::item_at, Base::kBytesKeys, Base::kSumLatches,
+      Base::level_word, Base::levels, Base::levels_, Base::look_at, Base::named_above,
+      Base::offset_of, Base::persist, Base::plausible, Base::probe_of, Base::rehash_, Base::root_,
+      Base::root_offset_, Base::seed_, Base::slot_term, Base::stripes_, Base::sum_latches_,
+      Base::summed_, Base::tally_, Base::verified_;
   using Base::Base;
   using typename Base::Moving;
 
@@ -180,6 +180,11 @@ class Recovery : public Scan<T> {
           return damaged_at(offset);
         }
         const std::uint64_t state = platform.load(item_at(word)->state);
+        // An insert of this process will show the item or clear the slot. The sweep does not free
+        // its block. What a dead process has left pending is torn.
+        if (is_pending(state) && !heap.unmarked(offset) && P::runs("clevel.mark.pending"_site)) {
+          break;
+        }
         const Look look = look_at(slot, word, state);
         if (look == Look::changed) {
           word = platform.load(slot);

@@ -58,6 +58,7 @@ class Scan : public Plans<T> {
       if (word == 0 || word == kSealed || !plausible(word)) continue;
       Item* item = item_at(word);
       const std::uint64_t state = platform.load(item->state);
+      if (is_pending(state)) continue;
       if (!is_live(state)) {  // its key, and so its stripe, is not known any more
         (void)context_.settle(offset_of(item), sizeof(Item));
         platform.flush(item, sizeof(Item), "clevel.scan.dead"_site);

@@ -13,6 +13,7 @@
 #include "index/clevel/item.h"
 #include "index/clevel/layout.h"
 #include "index/clevel/stripe.h"
+#include "index/clevel/tally.h"
 #include "index/closed_sum.h"
 #include "index/engine_report.h"
 #include "index/map_engine.h"
@@ -176,6 +177,7 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   typename P::template Atomic<bool> verified_{false};  // clevel.I7
   typename P::template Atomic<bool> damaged_{false};   // clevel.I10
   std::unique_ptr<Stripe<P>[]> stripes_;
+  Tally<P> tally_;  // the inserts less the erases since the open
   // How many threads may store the word of an announced level, by its place in the ring: while
   // there are any, the place stays that level's (clevel.I6).
   typename P::template Atomic<std::uint32_t> installers_[kRing];

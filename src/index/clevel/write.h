@@ -1,22 +1,19 @@
-// Write: insert, put, update, erase. clevel.I4 (items), clevel.I5 and clevel.I9 (slots that change
-// ahead of the walk).
+// Write: insert, put, update, erase. clevel.I5.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
-#include "index/blob.h"
-#include "index/clevel/rehash.h"
+#include "index/clevel/insert.h"
 
 namespace perdure::clevel {
 
 template <class T>
-class Write : public Rehash<T> {
-  using Base = Rehash<T>;
+class Write : public Insert<T> {
+  using Base = Insert<T>;
   using P = typename T::Platform;
   using G = typename T::Geometry;
-  enum class Added : std::uint8_t { done, exists, full };
 
  public:
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
@@ -51,14 +48,14 @@ class Write : public Rehash<T> {
   }
 
  protected:
-  using Base::absent, Base::added_ahead_, Base::adds, Base::begin_mutation, Base::bytes_values_,
-      Base::clean_, Base::context_, Base::for_each_match, Base::free_slot, Base::item_at,
-      Base::kBytesKeys, Base::kMoveBegun, Base::kSumLatches, Base::levels, Base::look_ahead,
+  using Base::absent, Base::add, Base::adds, Base::begin_mutation, Base::bytes_values_,
+      Base::context_, Base::discard_item, Base::exchange_slot, Base::for_each_match,
+      Base::kMoveBegun, Base::last_insert, Base::levels, Base::make_blob, Base::make_item,
       Base::make_slot, Base::moves_, Base::offset_of, Base::persist, Base::prefetch, Base::probe_of,
-      Base::search, Base::slot_term, Base::stripe_of, Base::sum_latches_, Base::summed_,
+      Base::retire_blob, Base::retire_item, Base::search, Base::stripe_of, Base::tally_,
       Base::validate, Base::verified, Base::with_room;
   using Base::Base;
-  using typename Base::Mode;
+  using typename Base::Added, typename Base::Mode;
 
   // Does outside the guard what must not be under it: background work that no thread does, and
   // making room in a full pool.
@@ -101,7 +98,11 @@ class Write : public Rehash<T> {
                                             dead_state(offset_of(found.slot)))) {
       return false;
     }
-    stripe.count_erased();  // LP(erase)
+    // LP(erase)
+    tally_.add(-1);
+    const std::uint64_t item = found.word & kOffsetMask;
+    if (stripe.last() == item && P::runs("clevel.erase.forget"_site)) [[unlikely]]
+      stripe.forget(item, tally_.odd());
     return true;
   }
   // The second part, after the fence (PP(erase)). Returns false if the pool is poisoned.
@@ -121,8 +122,7 @@ class Write : public Rehash<T> {
     stripe.leave(place);
     if (!durable) return false;
     const std::uint64_t item = found.word & kOffsetMask;
-    context_.epochs.retire(kItemReclaimer, this, item,
-                           kBytesKeys ? context_.heap.block_bytes(item) : 0);
+    retire_item(item);
     return true;
   }
 
@@ -158,73 +158,6 @@ class Write : public Rehash<T> {
     return true;
   }
 
-  // Returns the block of a new item, complete and not written back. Its state is stored last.
-  [[gnu::always_inline]] Expected<std::uint64_t> make_item(const Probe& probe,
-                                                           const detail::Value& value,
-                                                           std::size_t& bytes) {
-    P& platform = context_.platform;
-    const bool apart = bytes_values_ && value.bytes.size() > kInlineValue;
-    const std::size_t inside = bytes_values_ && !apart ? value.bytes.size() : 0;
-    const std::size_t key_size = kBytesKeys ? probe.bytes.size() : 8;
-    const std::uint64_t shape = item_shape(key_size, inside);
-    bytes = item_bytes(shape);
-    // A reader may load 32 bytes of any live item.
-    auto block = context_.heap.allocate(bytes < 32 ? 32 : bytes, BlockKind::dead_on_free);
-    if (!block) return block;
-    std::uint64_t word = bytes_values_ ? 0 : value.word;
-    if (apart) {
-      auto blob = make_blob(value.bytes);
-      if (!blob) {
-        context_.heap.discard(*block);
-        return blob;
-      }
-      word = *blob;
-    }
-    Item* item = item_at(*block);
-    auto* key = reinterpret_cast<char*>(item + 1);
-    if constexpr (kBytesKeys) {
-      if (key_size != 0) platform.copy(key, probe.bytes.data(), key_size);
-    } else {
-      platform.store(*reinterpret_cast<std::uint64_t*>(key), probe.word);
-    }
-    if (inside != 0) platform.copy(key + padded(key_size), value.bytes.data(), inside);
-    platform.store(item->value, word);
-    const char* source =
-        kBytesKeys ? probe.bytes.data() : reinterpret_cast<const char*>(&probe.word);
-    platform.store(item->state, shape | item_crc(shape, source, value.bytes.data()));
-    return block;
-  }
-  // For the plan of a batch: what make_item() and replace() allocate. Return false if memory is
-  // short.
-  [[nodiscard]] bool add_item(const Probe& probe, const detail::Value& value,
-                              BlockNeeds& needs) const {
-    const bool apart = bytes_values_ && value.bytes.size() > kInlineValue;
-    const std::size_t inside = bytes_values_ && !apart ? value.bytes.size() : 0;
-    const std::size_t bytes = item_bytes(item_shape(kBytesKeys ? probe.bytes.size() : 8, inside));
-    return needs.add(bytes < 32 ? 32 : bytes, BlockKind::dead_on_free) &&
-           (!apart || add_blob(value, needs));
-  }
-  [[nodiscard]] static bool add_blob(const detail::Value& value, BlockNeeds& needs) {
-    return needs.add(sizeof(Blob) + value.bytes.size(), BlockKind::plain);
-  }
-  // For an item that no slot has ever named.
-  [[gnu::noinline]] void discard_item(std::uint64_t block) {
-    const std::uint64_t blob = bytes_values_ ? context_.platform.load(item_at(block)->value) : 0;
-    if (blob != 0) context_.heap.free(blob);
-    context_.heap.discard(block);
-  }
-  // Retires the block that a value word named. A damaged word names none.
-  [[gnu::noinline]] void retire_blob(std::uint64_t blob) {
-    if (context_.heap.is_block(blob)) context_.heap.retire(blob);
-  }
-  // As compare_exchange, and keeps clevel.I9 if the walk may not have ended.
-  [[gnu::always_inline]] bool exchange_slot(std::uint64_t& slot, std::uint64_t& expected,
-                                            std::uint64_t word) {
-    if (!clean_ || verified()) [[likely]]
-      return context_.platform.compare_exchange(slot, expected, word);
-    return exchange_summed(slot, expected, word);
-  }
-
  private:
   template <Mode kMode>
   [[gnu::always_inline]] Expected<bool> write_once(const detail::Key& key,
@@ -244,7 +177,7 @@ class Write : public Rehash<T> {
       return result;
     };
     for (;;) {
-      const std::uint64_t before = stripe_of(probe).look();
+      const std::uint64_t before = adds(kMode) ? last_insert(stripe_of(probe)) : 0;
       Found found;
       if (Status s = search(probe, 0, found); !s.ok()) return end(fail(std::move(s)));
       if (found.item != nullptr) {
@@ -266,73 +199,11 @@ class Write : public Rehash<T> {
       }
       const LevelList* seen = found.list;
       auto added = add(probe, block, bytes, before, seen);
-      if (!added) {
-        if (added.error() == StatusCode::poisoned) block = 0;  // a slot may name it
-        return end(fail(std::move(added.error())));
-      }
+      if (!added) return end(fail(std::move(added.error())));
       if (*added == Added::done) return true;
-      if (*added == Added::exists) {
-        if (kMode == Mode::insert) return end(false);
-        continue;
-      }
+      if (*added == Added::exists && kMode == Mode::insert) return end(false);
+      if (*added != Added::full) continue;
       if (Status s = make_slot(probe, seen); !s.ok()) return end(fail(std::move(s)));
-    }
-  }
-
-  // The blob is durable when this returns. If its fence fails, the block stays allocated. The pool
-  // is poisoned then and makes no other block; the sweep of the next open frees this one.
-  [[gnu::noinline]] Expected<std::uint64_t> make_blob(std::string_view value) {
-    auto block = Blob::write(context_.platform, context_.heap, value, "clevel.blob.write"_site);
-    if (block && !context_.platform.fence("clevel.blob.write"_site)) {
-      return fail(StatusCode::poisoned);
-    }
-    return block;
-  }
-  // Names the item by a slot if the key is absent. The key was absent from *seen when the count of
-  // its stripe was `before`; if that has changed, searches again and sets `seen`. Returns `full` if
-  // no slot is free in *seen.
-  [[gnu::always_inline]] Expected<Added> add(const Probe& probe, std::uint64_t block,
-                                             std::size_t bytes, std::uint64_t before,
-                                             const LevelList*& seen) {
-    P& platform = context_.platform;
-    Stripe<P>& stripe = stripe_of(probe);
-    stripe.lock();
-    bool known = stripe.unchanged(before);
-    const auto leave = [&](Added added) {
-      stripe.unlock(added == Added::done);
-      return added;
-    };
-    for (;; known = false) {
-      Found found;
-      Status s = known ? Status() : search(probe, Stripe<P>::kInsert, found);
-      // The last holder of the latch may have poisoned the pool: then its stores do not count.
-      if (s.ok() && platform.poisoned()) [[unlikely]]
-        s = platform.failure();
-      if (!s.ok()) {
-        leave(Added::full);
-        return fail(std::move(s));
-      }
-      if (found.item != nullptr) return leave(Added::exists);
-      if (!known) seen = found.list;
-      std::uint64_t* slot = free_slot(probe, *seen, seen->growing() ? 1 : 0);
-      if (slot == nullptr) return leave(Added::full);
-      std::uint64_t empty = 0;
-      if (!exchange_slot(*slot, empty, block | std::uint64_t{probe.tag()} << kOffsetBits)) {
-        // The slot has a seal or another key's item: search again. Every item has a tag.
-        if (empty == kSealed || empty >> kOffsetBits != 0) continue;
-        leave(Added::full);
-        return fail(damaged_at(offset_of(slot)));
-      }
-      // LP(insert)
-      look_ahead(*seen, slot);
-      platform.flush(item_at(block), bytes, "clevel.insert.item"_site);
-      const bool durable = persist(slot, sizeof(*slot), "clevel.insert.slot"_site);  // PP(insert)
-      // The part of the item that never changes.
-      PERDURE_ASSERT(P, "clevel.I5",
-                     !durable || platform.persisted(item_at(block) + 1, bytes - sizeof(Item)));
-      leave(Added::done);
-      if (!durable) return fail(StatusCode::poisoned);
-      return Added::done;
     }
   }
 
@@ -413,56 +284,6 @@ class Write : public Rehash<T> {
     }
     return !copied || platform.fence("clevel.erase.copy"_site);
   }
-
-  [[gnu::cold, gnu::noinline]] bool exchange_summed(std::uint64_t& slot, std::uint64_t& expected,
-                                                    std::uint64_t word) {
-    const std::uint64_t rank = walk_rank(slot);
-    const bool walked = rank != ~std::uint64_t{0};
-    const LatchGuard guard(sum_latches_[rank % kSumLatches]);
-    if (!context_.platform.compare_exchange(slot, expected, word)) return false;
-    if (walked && rank >= summed_.load(std::memory_order_relaxed) &&
-        P::runs("clevel.slots.ahead"_site)) {
-      added_ahead_.fetch_add(slot_term(slot, word) - slot_term(slot, expected),
-                             std::memory_order_relaxed);
-    }
-    return true;
-  }
-  // Returns the number of a slot's bucket in the order of the walk, or the largest number if its
-  // level was not there at open.
-  std::uint64_t walk_rank(const std::uint64_t& slot) const {
-    const std::uint64_t at = offset_of(&slot);
-    std::uint64_t rank = 0;
-    for (const Level* level : levels()) {
-      if (!level->inherited) break;
-      const std::uint64_t bucket = (at - level->offset) / sizeof(Bucket);
-      if (at >= level->offset && bucket < level->count) return rank + bucket;
-      rank += level->count;
-    }
-    return ~std::uint64_t{0};
-  }
-
-  // The first half of freeing an item: writes its slot back and stores 0 into its state. The batch
-  // fences.
-  static void prepare_item(void* self, std::uint64_t item) {
-    auto& context = static_cast<Write*>(self)->context_;
-    const auto* block = context.heap.template at<Item>(item);
-    const std::uint64_t slot = slot_of_dead(context.platform.load(block->state));
-    context.platform.flush(context.heap.template at<std::uint64_t>(slot), sizeof(slot),
-                           "clevel.reclaim.slot"_site);
-    context.heap.prepare_free(item);
-  }
-  static void finish_item(void* self, std::uint64_t item) {
-    auto& context = static_cast<Write*>(self)->context_;
-    PERDURE_ASSERT(P, "clevel.I4",
-                   context.platform.poisoned() ||
-                       context.platform.persisted(&context.heap.template at<Item>(item)->state,
-                                                  sizeof(std::uint64_t)));
-    context.heap.free(item);
-  }
-  static void touch_item(void* self, std::uint64_t item) {
-    static_cast<Write*>(self)->context_.heap.touch_free(item);
-  }
-  static constexpr Reclaimer kItemReclaimer{&prepare_item, &finish_item, &touch_item};
 };
 
 }  // namespace perdure::clevel
