@@ -5,7 +5,8 @@
         setup-python setup-cross setup-docs build demo test check format format-check tidy asan \
         tsan nightly bench bench-c bench-check bench-compare bench-figures bench-python \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
-        python test-python wheel ci-python seventh-engine cross docs test-docs ci clean
+        python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
+        ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -35,6 +36,9 @@ setup-go:        ## the same for the linearizability checker, which also fetches
 setup-python:    ## the same for the Python package, and what pip installs into build/venv
 	@scripts/setup.sh python
 	@scripts/venv.sh
+
+setup-packages:  ## the same for the Debian packages and their test
+	@scripts/setup.sh packages
 
 setup-mpi:       ## the same for perdure::mpi, which the next build then includes
 	@scripts/setup.sh mpi
@@ -141,6 +145,9 @@ test-python: python  ## run the tests of the Python package
 
 wheel: setup-python  ## make a wheel of the Python package for other machines, in dist/
 	@scripts/wheel.sh
+
+deb: setup-packages  ## build the Debian packages, in build/packages
+	@packaging/deb.sh
 
 bench-python: python  ## compare the Python package with other stores: some minutes
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/compare.py

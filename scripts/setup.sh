@@ -11,6 +11,7 @@
 #   setup.sh docs     the documentation site and its tests; scripts/venv.sh docs installs the rest
 #   setup.sh python   the Python package; scripts/venv.sh installs the rest
 #   setup.sh aarch64  the cross build for aarch64; scripts/aarch64.sh unpacks the rest
+#   setup.sh packages the Debian packages, and a clean system that tries them
 # If nothing is missing, it only asks dpkg.
 set -euo pipefail
 
@@ -29,7 +30,9 @@ case "${1:-tests}" in
   c) packages=(gcc abigail-tools valgrind) ;;
   aarch64) packages=("${tools[@]}" ccache g++-aarch64-linux-gnu qemu-user-static) ;;
   docs) packages=(python3 python3-venv doxygen chromium fonts-dejavu-core) ;;
-  *) sed -n '2,14p' "$0" >&2; exit 2 ;;
+  packages) packages=("${tools[@]}" debhelper dh-python help2man lintian python3-dev python3-venv
+                      debootstrap) ;;
+  *) sed -n '2,15p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
