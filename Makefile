@@ -6,7 +6,7 @@
         tsan nightly bench bench-c bench-check bench-compare bench-figures bench-python \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
-        ci clean
+        dist ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -148,6 +148,9 @@ wheel: setup-python  ## make a wheel of the Python package for other machines, i
 
 deb: setup-packages  ## build the Debian packages, in build/packages
 	@packaging/deb.sh
+
+dist: setup-tools  ## make the source archive of the last commit, in dist/, and build what is in it
+	@packaging/dist.sh
 
 bench-python: python  ## compare the Python package with other stores: some minutes
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/compare.py

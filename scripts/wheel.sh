@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes a wheel, names the systems that it runs on by what it links, and tries it in a new
-# environment.
+# Makes a wheel from a source package, names the systems that it runs on by what it links, and tries
+# it in a new environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/build/venv/bin:$PATH"
 rm -rf build/wheel/raw
-python -m build --wheel --outdir build/wheel/raw .
+python -m build --outdir build/wheel/raw .
 mkdir -p dist
 auditwheel repair --wheel-dir dist build/wheel/raw/*.whl
 wheel=$(ls -t dist/perdure-*.whl | head -1)
