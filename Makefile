@@ -6,7 +6,7 @@
         tsan nightly bench bench-c bench-check bench-compare bench-figures bench-python \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
-        dist ci clean
+        dist test-packages ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -92,6 +92,7 @@ nightly: ci asan guard-builds papers test-docs  ## run what CI runs, figures at 
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 	@scripts/seventh_engine.py --quick
 	$(MAKE) cross
+	$(MAKE) dist wheel test-packages
 
 figures: guard-builds  ## count what crashes, kills, faults, flips, fuzzers do to ENGINE: 20 minutes
 	@scripts/guards.py figures --engine $(ENGINE)
@@ -148,6 +149,9 @@ wheel: setup-python  ## make a wheel of the Python package for other machines, i
 
 deb: setup-packages  ## build the Debian packages, in build/packages
 	@packaging/deb.sh
+
+test-packages: deb  ## try the Debian packages in a clean Debian 12: needs root and a mirror of apt
+	@packaging/test_packages.py
 
 dist: setup-tools  ## make the source archive of the last commit, in dist/, and build what is in it
 	@packaging/dist.sh
