@@ -57,8 +57,8 @@ def anchors_exist(tree):
 
 # A path from the root. The look-behind excludes a part of a longer path, such as one below build/;
 # the look-ahead, a path with a placeholder.
-PATH = re.compile(r"(?<![\w./<>$*}-])(?:bench|cmake|docs|examples|fuzz|include|scripts|src|testing"
-                  r"|tests|tools)/(?:[\w.*-]+/)*[\w.*-]*[\w*](?![\w/]*[<$])")
+PATH = re.compile(r"(?<![\w./<>$*}-])(?:bench|cmake|docs|examples|fuzz|include|packaging|scripts"
+                  r"|src|testing|tests|tools)/(?:[\w.*-]+/)*[\w.*-]*[\w*](?![\w/]*[<$])")
 # In a document also the end of a path: `phast/write.h`, `layout.h`.
 NAME = re.compile(r"(?<![\w./<>$*}:-])(?:\w+/)*\w+\.(?:h|cc|py|sh|go|def)\b")
 
