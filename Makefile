@@ -48,7 +48,7 @@ setup-c:         ## the same for the tests of the C library: abidiff, valgrind
 	@scripts/setup.sh c
 	@rm -f build/release/build.ninja
 
-setup-cross:   ## the same for the cross build for aarch64, and libraries in build/aarch64-root
+setup-cross:     ## the same for the cross build for aarch64, and libraries in build/aarch64-root
 	@scripts/setup.sh aarch64
 	@scripts/aarch64.sh
 
@@ -87,10 +87,11 @@ asan: build-asan ## run all fast tests under AddressSanitizer and UndefinedBehav
 tsan: build-tsan ## run all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: ci asan guard-builds papers test-docs  ## run what CI runs, figures at length, test-docs
+nightly: ci asan guard-builds papers  ## run what CI runs, figures at length, documents, packages
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 	@scripts/seventh_engine.py --quick
+	$(MAKE) test-docs
 	$(MAKE) cross
 	$(MAKE) dist wheel test-packages
 
