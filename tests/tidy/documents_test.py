@@ -196,25 +196,30 @@ CLEAN = {
 }
 
 
-class DocumentsTest(unittest.TestCase):
+class OfRules:
+    """The tests of a list of rules. A class with them has RULES, PLANTED and CLEAN."""
     maxDiff = None
 
     def test_on_the_tree(self):
-        for rule in RULES:
+        for rule in self.RULES:
             with self.subTest(rule.__name__):
                 if complaints := rule(CHECKOUT):
                     self.fail("\n" + "\n".join(complaints))
 
     def test_on_planted_mistakes(self):
-        for rule, files, where in PLANTED:
+        for rule, files, where in self.PLANTED:
             with self.subTest(rule.__name__, where=where, files=files):
                 complaints = rule(Tree(files))
                 self.assertTrue(any(c.startswith(where + ": ") for c in complaints), complaints)
 
     def test_on_clean_documents(self):
-        for rule in RULES:
+        for rule in self.RULES:
             with self.subTest(rule.__name__):
-                self.assertEqual(rule(Tree(CLEAN)), [])
+                self.assertEqual(rule(Tree(self.CLEAN)), [])
+
+
+class DocumentsTest(OfRules, unittest.TestCase):
+    RULES, PLANTED, CLEAN = RULES, PLANTED, CLEAN
 
 
 if __name__ == "__main__":

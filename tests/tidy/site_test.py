@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from documents_test import pages
+from documents_test import OfRules, pages
 from tidy_test import CHECKOUT, ROOT, Tree
 
 sys.path.insert(0, str(ROOT / "scripts/docs"))
@@ -170,25 +170,8 @@ class Other {
 """
 
 
-class SiteTest(unittest.TestCase):
-    maxDiff = None
-
-    def test_on_the_tree(self):
-        for rule in RULES:
-            with self.subTest(rule.__name__):
-                if complaints := rule(CHECKOUT):
-                    self.fail("\n" + "\n".join(complaints))
-
-    def test_on_planted_mistakes(self):
-        for rule, files, where in PLANTED:
-            with self.subTest(rule.__name__, where=where, files=files):
-                complaints = rule(Tree(files))
-                self.assertTrue(any(c.startswith(where + ": ") for c in complaints), complaints)
-
-    def test_on_clean_documents(self):
-        for rule in RULES:
-            with self.subTest(rule.__name__):
-                self.assertEqual(rule(Tree(CLEAN)), [])
+class SiteTest(OfRules, unittest.TestCase):
+    RULES, PLANTED, CLEAN = RULES, PLANTED, CLEAN
 
     def complaints_about(self, files):
         with tempfile.TemporaryDirectory() as folder:
