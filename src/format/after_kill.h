@@ -73,13 +73,12 @@ class AfterKill {
     if (cursor_ == extents_) left_.store(false, std::memory_order_release);
     return true;
   }
-  // For close and sync. Reads the extent table.
-  Status settle_all() {
-    if (done()) return {};
-    if (Status s = heap_.read_table(); !s.ok()) return s;
-    if (!settle_extents(0, extents_ - 1)) return StatusCode::poisoned;
+  // For close and sync, once the extent table is read.
+  bool settle_all() {
+    if (done()) return true;
+    if (!settle_extents(0, extents_ - 1)) return false;
     left_.store(false, std::memory_order_release);
-    return {};
+    return true;
   }
 
  private:

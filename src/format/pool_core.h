@@ -103,7 +103,7 @@ class PoolCore final : public format::Resize<P> {
     epochs_.drain_all();
     // The header does not vouch for a pool whose table is damaged.
     if (Status s = heap_.read_table(); !s.ok()) return s;
-    if (Status s = this->after_kill_.settle_all(); !s.ok()) return s;
+    if (!this->after_kill_.settle_all()) return StatusCode::poisoned;
     if (!this->platform_.fence("pool.close.data"_site)) return StatusCode::poisoned;
     LatchGuard guard(latch_);
     this->unseal();

@@ -37,7 +37,7 @@ class Seal : public State<P>, private StoreWatch {
     auto quiet = begin_seal();
     Status s = quiet ? Status() : std::move(quiet.error());
     if (s.ok()) s = this->heap_.read_table();
-    if (s.ok()) s = this->after_kill_.settle_all();
+    if (s.ok() && !this->after_kill_.settle_all()) s = StatusCode::poisoned;
     if (s.ok() && !platform_.fence("pool.sync.data"_site)) s = StatusCode::poisoned;
     if (s.ok()) s = this->sync_storage(0, header().file_bytes);
     if (s.ok() && *quiet) s = end_seal(content_checksum(true));
