@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "platform/shared_call.h"
+
 namespace perdure {
 
 namespace detail {
@@ -86,10 +88,42 @@ void RealPlatform::violated(const Assertion& assertion) noexcept {
   std::abort();
 }
 
+namespace {
+
+// For SharedCall.
+struct Membarrier {
+  template <class T>
+  using Atomic = machine::Atomic<T>;
+  static void full_fence() noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  static bool call() noexcept {
+    return ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  }
+  // Does not give the core away: a thread that gets it may keep it for milliseconds.
+  class Wait {
+   public:
+    bool over() noexcept {
+      for (int i = 0; i < 16; ++i) machine::relax();
+      return RealPlatform::now_ns() - begin_ >= kMostNs;
+    }
+
+   private:
+    static constexpr std::uint64_t kMostNs = 50'000;  // a call beside running threads takes 3 to 40
+    std::uint64_t begin_ = RealPlatform::now_ns();
+  };
+};
+// Of the process, as the call is.
+constinit SharedCall<Membarrier> membarrier;
+
+}  // namespace
+
 bool RealPlatform::heavy_fence() noexcept {
+  if (kAsymmetric) [[likely]]
+    return membarrier.run();
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  return false;
 }
+
+std::uint64_t RealPlatform::heavy_fence_calls() noexcept { return membarrier.calls(); }
 
 void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
                              std::uint32_t write_latency_ns) noexcept {

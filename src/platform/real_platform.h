@@ -244,7 +244,8 @@ class RealPlatform {
   // another stores, calls heavy_fence() and loads: at least one of them sees the other's store. If
   // the kernel refused it at the start, light fences are full ones. heavy_fence() returns whether
   // every thread of the process has executed a full fence during the call. Then it also holds for
-  // plain stores of others that no light_fence() follows.
+  // plain stores of others that no light_fence() follows. Threads that need one at the same time
+  // share a call of the system (shared_call.h).
   [[gnu::always_inline]] static void light_fence() noexcept {
     if (kAsymmetric) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -253,6 +254,8 @@ class RealPlatform {
     }
   }
   static bool heavy_fence() noexcept;
+  // For tests: how often membarrier(2) was called.
+  static std::uint64_t heavy_fence_calls() noexcept;
   static constexpr unsigned kPatience = 200;  // longer than a write-back
   static bool full_light_fences() noexcept { return !kAsymmetric; }
   static std::uint32_t thread_slot() noexcept {

@@ -2,7 +2,7 @@
 // fails on a data race, a failed assertion, a deadlock or a livelock. Every kernel also runs
 // without one of its prerequisites, and must then fail.
 //
-// EpochDomain, BiasedLatch and the leaf's Descriptor are the library's own code over
+// EpochDomain, BiasedLatch, SharedCall and the leaf's Descriptor are the library's own code over
 // RelacyPlatform. Code in member functions of PhaST and of the heap is mirrored here in a few lines
 // each, with a reference to the original.
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@
 #include "index/phast/leaf_table.h"
 #include "index/pskiplist/key_node.h"
 #include "platform/biased_latch.h"
+#include "platform/shared_call.h"
 #include "reclaim/epoch.h"
 #include "relacy_platform.h"  // last: see there
 
@@ -374,6 +375,63 @@ struct OwnerAndOutsiders : rl::test_suite<OwnerAndOutsiders, 3> {
   }
 };
 
+// --- threads that share a heavy fence (shared_call.h) ---
+
+struct HeavyFence {
+  template <class T>
+  using Atomic = P::Atomic<T>;
+  static void full_fence() {
+    if (!P::planted.order) P::full_fence();
+  }
+  static bool call() { return P::heavy_fence(); }
+  struct Wait {
+    static bool over() {
+      P::pause(0);
+      return rl::rand(8) == 0;
+    }
+  };
+};
+
+// Thread 0 stores, fences lightly and loads; each other thread stores, needs a heavy fence and
+// loads. Of each such pair at least one sees the other's store.
+template <class Test, std::uint64_t kBehind>
+struct Fences : rl::test_suite<Test, 3> {
+  std::optional<SharedCall<HeavyFence, kBehind>> fence;
+  std::optional<P::Word<std::uint32_t>> stored[3];
+  bool sees[3][3];
+
+  void before() {
+    P::begin(3);
+    fence.emplace();
+    for (auto& word : stored) word.emplace(0);
+  }
+  void after() {
+    RL_ASSERT(sees[0][1] || sees[1][0]);
+    RL_ASSERT(sees[0][2] || sees[2][0]);
+    fence.reset();
+    for (auto& word : stored) word.reset();
+  }
+  void thread(unsigned index) {
+    const auto look_at = [&](unsigned other) {
+      sees[index][other] = stored[other]->load(std::memory_order_relaxed) != 0;
+    };
+    P::stall();
+    if (index == 1) RL_ASSERT(fence->run());  // thread 2 may come during this call
+    stored[index]->store(1, std::memory_order_relaxed);
+    if (index == 0) {
+      P::light_fence();
+      look_at(1);
+      look_at(2);
+    } else {
+      RL_ASSERT(fence->run());
+      look_at(0);
+    }
+    P::leave();
+  }
+};
+struct SharedFences : Fences<SharedFences, 1> {};
+struct FencesOfTheCallUnderWay : Fences<FencesOfTheCallUnderWay, 0> {};
+
 // --- blocks of one extent are freed beside its holder (heap/slabs.h: return_blocks, take_from) ---
 
 // Each thread frees a block. The one that finds the extent full becomes its holder, and takes what
@@ -560,6 +618,13 @@ TEST(Relacy, W2_TagBesideAWrite) {
 TEST(Relacy, OwnerAndOutsidersOfALatch) {
   expect_right<OwnerAndOutsiders>(5'000);
   expect_red<OwnerAndOutsiders>("a heavy fence that is none", {.heavy_fence = true});
+}
+
+TEST(Relacy, SharedHeavyFences) {
+  expect_right<SharedFences>(10'000);
+  expect_red<FencesOfTheCallUnderWay>("a call that began before", {});
+  expect_red<SharedFences>("a note that passes the stores before it", {.order = true});
+  expect_red<SharedFences>("a heavy fence that is none", {.heavy_fence = true});
 }
 
 TEST(Relacy, I5_FreesOfAnExtent) {
