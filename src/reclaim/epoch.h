@@ -16,12 +16,17 @@
 //             kAtOnce objects, so that no operation pays for many. Every kAdvanceEvery-th call
 //             advances, unless another thread has since the last time: the heavy fence interrupts
 //             every core that runs a thread of the process, some 20 microseconds on a virtual
-//             machine. Large objects count as many.
+//             machine. Large objects count as many. A reader that lags prevents the advance: then
+//             there is no heavy fence, and the slots are read again after kTryAgain retirements,
+//             then twice as many, up to kAdvanceEvery.
 //   collect   two steps: `prepare` (a type that must be durably dead stores and writes back its
 //             zero word), and after a fence `finish`. One fence serves kBatch objects.
 //   drain_all the same for every thread's limbo, from any thread, at any time. It prepares again
 //             what the thread itself has not fenced yet: a fence covers the write-backs of its own
-//             thread only.
+//             thread only. The latch of another thread costs a heavy fence. So it is not taken
+//             before the epoch at which something can be due (Slot::due_outside).
+//   inherit   takes over what is left in a slot whose thread has not retired for kIdleEpochs. A
+//             thread that has only lost its core comes back earlier.
 // ORDERING
 //   ring          head <= fenced <= prepared <= tail. [head, fenced) may be finished; [fenced,
 //                 prepared) has been written back by the owner and waits for a fence of the
@@ -85,6 +90,7 @@ class EpochDomain {
   static constexpr std::uint32_t kBatch = 64;             // objects per fence
   static constexpr std::uint32_t kLookAfterOthers = 256;  // every so-many-th retirement
   static constexpr std::uint32_t kMostInherited = 4096;   // objects, from one slot at once
+  static constexpr std::uint64_t kIdleEpochs = 64;        // without a retirement; then inherited
   static constexpr std::uint64_t kFirstEpoch = 2;
   static constexpr std::uint64_t kGrace = 3;  // epochs between retire() and finish()
   static constexpr std::uint32_t kMaxLimbo =
@@ -172,7 +178,9 @@ class EpochDomain {
     if (slot->since_advance >= kAdvanceEvery) [[unlikely]] {
       if (tag == slot->last_epoch) try_advance();
       const std::uint64_t now = epoch();
-      slot->since_advance = now == slot->last_epoch ? kAdvanceEvery - kTryAgain : 0;
+      const bool prevented = now == slot->last_epoch;
+      slot->since_advance = prevented ? kAdvanceEvery - slot->try_again : 0;
+      slot->try_again = prevented ? std::min(slot->try_again * 2, kAdvanceEvery) : kTryAgain;
       slot->last_epoch = now;
     }
     const std::uint32_t retirements = ++slot->retirements;
@@ -199,7 +207,11 @@ class EpochDomain {
     Slot* own = this_slot();
     for_each_slot([&](Slot& slot) {
       // No more than there is now: other threads may go on to retire.
-      if (const std::uint32_t size = size_of(slot); size != 0) collect(slot, &slot == own, size);
+      const std::uint32_t size = size_of(slot);
+      if (size == 0) return;
+      const bool is_own = &slot == own;
+      if (!is_own && epoch() < slot.due_outside.load(std::memory_order_relaxed)) return;
+      collect(slot, is_own, size);
     });
   }
   // The same for a thread that needs room in the pool or in its limbo: readers that have only lost
@@ -269,6 +281,7 @@ class EpochDomain {
     // Owner only:
     std::uint32_t depth = 0;
     std::uint32_t since_advance = 0;
+    std::uint32_t try_again = kTryAgain;  // retirements, after an advance that a reader prevents
     std::uint32_t retirements = 0;
     bool collecting = false;
     std::uint64_t last_epoch = kFirstEpoch;
@@ -282,7 +295,12 @@ class EpochDomain {
     std::uint32_t capacity = 0;  // power of two
     Retired* limbo = nullptr;
     BiasedLatch<P> latch;
-    typename P::template Atomic<std::uint32_t> tail_seen{0};      // by inherit()
+    // By inherit(): the tail, and 32 bits of the epoch at which it was seen first, above it.
+    typename P::template Atomic<std::uint64_t> tail_seen{0};
+    // Stored under the latch. Before this epoch nothing is due, unless it was on its way to the
+    // ring. Never more than kGrace ahead, so it holds nothing back from a drain_all() that advances
+    // kGrace times.
+    typename P::template Atomic<std::uint64_t> due_outside{0};
     typename P::template Atomic<std::uint64_t> pinned_before{0};  // statistics only
     // For the assertion of epoch.I1: the global epoch after the pin. Owner only.
     struct None {};
@@ -431,7 +449,7 @@ class EpochDomain {
     }
   }
   // Threads end or fall idle with something in limbo. Looks at one more chunk, and takes over what
-  // the slots in it have left that have not retired since the last look. It counts as retired now.
+  // the slots in it have left that have not retired for kIdleEpochs. It counts as retired now.
   [[gnu::noinline]] void inherit(Slot& own) noexcept {
     const std::uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
     const std::uint32_t made = chunks_made_.load(std::memory_order_acquire);
@@ -442,7 +460,13 @@ class EpochDomain {
         Slot& slot = slots[s];
         if (&slot == &own || size_of(slot) == 0) continue;
         const std::uint32_t tail = slot.tail.load(std::memory_order_relaxed);
-        if (slot.tail_seen.exchange(tail, std::memory_order_relaxed) == tail) move(slot, own);
+        const std::uint64_t seen = slot.tail_seen.load(std::memory_order_relaxed);
+        const auto now = static_cast<std::uint32_t>(epoch());
+        if (static_cast<std::uint32_t>(seen) != tail) {
+          slot.tail_seen.store(std::uint64_t{now} << 32 | tail, std::memory_order_relaxed);
+        } else if (now - static_cast<std::uint32_t>(seen >> 32) >= kIdleEpochs) {
+          move(slot, own);
+        }
       }
       return;
     }
@@ -488,6 +512,10 @@ class EpochDomain {
       batch[taken] = next;
     }
     fenced = std::min(slot.fenced - head, taken);
+    if (taken < room) {
+      const std::uint64_t oldest = taken < count ? at(slot, head + taken).epoch : now;
+      slot.due_outside.store(oldest + kGrace, std::memory_order_relaxed);
+    }
     take_away(slot, taken);
     return taken;
   }
