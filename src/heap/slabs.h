@@ -81,7 +81,7 @@ class Slabs : public Extents<P> {
       Base::list_of, Base::lists_, Base::offset_of, Base::place_of, Base::release_all,
       Base::take_extents, Base::tell_space_freed;
   using typename Base::Bin, typename Base::Bits, typename Base::Cache, typename Base::ClassList,
-      typename Base::Extent, typename Base::Place;
+      typename Base::Extent, typename Base::List;
 
   [[gnu::noinline]] Cache* this_cache() {
     auto& slot = caches_[P::thread_slot()];
@@ -103,7 +103,10 @@ class Slabs : public Extents<P> {
     Bin*& bin = cache.bins[static_cast<std::uint32_t>(kind)][size_class];
     if (bin == nullptr) [[unlikely]] {
       void* memory = std::malloc(sizeof(Bin));
-      if (memory != nullptr) bin = new (memory) Bin;
+      if (memory == nullptr) return nullptr;
+      bin = new (memory) Bin;
+      cache.shown[static_cast<std::uint32_t>(kind)][size_class].store(bin,
+                                                                      std::memory_order_release);
     }
     return bin;
   }
@@ -148,16 +151,19 @@ class Slabs : public Extents<P> {
     return {};
   }
   // Moves extents from the lists of other threads to the list of this one. A thread keeps the
-  // extent that it takes blocks from, unless `all` is set. True: at least one was moved.
+  // extent that it takes blocks from, unless `all` is set. True: at least one was moved. The latch
+  // of another thread costs a heavy fence. So it is taken only where a list looks long enough,
+  // unless `all` is set: before the pool is full the truth is wanted.
   [[gnu::noinline]] bool take_over(Cache& cache, std::uint32_t size_class, BlockKind kind,
                                    bool all) {
     std::uint32_t chain = kNone;
     int taken = 0;
     for_each_other([&](std::uint32_t, Cache& other) {
+      if (!all && !has_spare(other, size_class, kind)) return true;
       if (!other.latch.lock_outside()) return true;
       Bin* bin = other.bins[static_cast<std::uint32_t>(kind)][size_class];
       for (; bin != nullptr && taken < kMostTaken; ++taken) {
-        const std::uint32_t head = bin->partial.load(std::memory_order_relaxed);
+        const std::uint32_t head = bin->partial.first.load(std::memory_order_relaxed);
         const std::uint32_t number = all || head == kNone ? head : extents_[head].next;
         if (number == kNone) break;
         unlink(bin->partial, number);
@@ -172,6 +178,12 @@ class Slabs : public Extents<P> {
       link(bin->partial, std::exchange(chain, extents_[chain].next), P::thread_slot());
     }
     return taken != 0;
+  }
+  // Whether a cache, which is not latched, has more than the extent that its thread takes from.
+  static bool has_spare(const Cache& cache, std::uint32_t size_class, BlockKind kind) {
+    const Bin* bin =
+        cache.shown[static_cast<std::uint32_t>(kind)][size_class].load(std::memory_order_acquire);
+    return bin != nullptr && bin->partial.length.load(std::memory_order_relaxed) > 1;
   }
   // Takes a block from another thread's cache, which may be its last. Returns 0 if there is none.
   // The calling thread holds no latch.
@@ -245,25 +257,27 @@ class Slabs : public Extents<P> {
     });
   }
   // Puts an extent into a list, which is latched.
-  void link(Place& list, std::uint32_t number, std::uint32_t place) {
+  void link(List& list, std::uint32_t number, std::uint32_t place) {
     Extent& extent = extents_[number];
     PERDURE_ASSERT(P, "heap.I5", extent.place.load(std::memory_order_relaxed) == kNone);
-    const std::uint32_t head = list.load(std::memory_order_relaxed);
+    const std::uint32_t head = list.first.load(std::memory_order_relaxed);
     extent.prev = kNone;
     extent.next = head;
     if (head != kNone) extents_[head].prev = number;
-    list.store(number, std::memory_order_relaxed);
+    list.first.store(number, std::memory_order_relaxed);
+    list.length.store(list.length.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     extent.place.store(place, std::memory_order_release);
   }
 
  private:
   static constexpr int kMostTaken = 16;  // extents that a thread takes over at once
 
-  void unlink(Place& list, std::uint32_t number) {
+  void unlink(List& list, std::uint32_t number) {
     Extent& extent = extents_[number];
     if (extent.prev != kNone) extents_[extent.prev].next = extent.next;
     if (extent.next != kNone) extents_[extent.next].prev = extent.prev;
-    if (extent.prev == kNone) list.store(extent.next, std::memory_order_relaxed);
+    if (extent.prev == kNone) list.first.store(extent.next, std::memory_order_relaxed);
+    list.length.store(list.length.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
     extent.next = extent.prev = kNone;
     extent.place.store(kNone, std::memory_order_release);
   }
@@ -307,9 +321,9 @@ class Slabs : public Extents<P> {
     return false;
   }
   // Unlinks an extent of a list that is latched, if it is empty and not the last one of the list.
-  bool unlink_empty(Place& list, std::uint32_t number) {
+  bool unlink_empty(List& list, std::uint32_t number) {
     const Extent& extent = extents_[number];
-    const bool last = list.load(std::memory_order_relaxed) == number && extent.next == kNone;
+    const bool last = list.first.load(std::memory_order_relaxed) == number && extent.next == kNone;
     if (last || !is_empty(number)) return false;
     unlink(list, number);
     return true;
@@ -327,15 +341,15 @@ class Slabs : public Extents<P> {
   // An extent of no thread, unlinked, or kNone.
   std::uint32_t take_unowned(std::uint32_t size_class, BlockKind kind) {
     ClassList& list = list_of(kind, size_class);
-    if (list.partial.load(std::memory_order_relaxed) == kNone) return kNone;
+    if (list.partial.first.load(std::memory_order_relaxed) == kNone) return kNone;
     LatchGuard guard(list.latch);
-    const std::uint32_t number = list.partial.load(std::memory_order_relaxed);
+    const std::uint32_t number = list.partial.first.load(std::memory_order_relaxed);
     if (number != kNone) unlink(list.partial, number);
     return number;
   }
   void take_from_list(std::uint32_t slot, Bin& bin, std::uint32_t want) {
     std::uint32_t next = kNone;
-    for (std::uint32_t i = bin.partial.load(std::memory_order_relaxed);
+    for (std::uint32_t i = bin.partial.first.load(std::memory_order_relaxed);
          i != kNone && bin.count < want; i = next) {
       next = extents_[i].next;
       take_from(slot, bin, i, want);
@@ -390,9 +404,9 @@ class Slabs : public Extents<P> {
   }
   // Releases all empty extents, also the last one of each list.
   [[gnu::noinline]] void release_empty() {
-    const auto unlink_all = [this](Place& list, std::uint32_t chain) {
+    const auto unlink_all = [this](List& list, std::uint32_t chain) {
       std::uint32_t next = kNone;
-      for (std::uint32_t i = list.load(std::memory_order_relaxed); i != kNone; i = next) {
+      for (std::uint32_t i = list.first.load(std::memory_order_relaxed); i != kNone; i = next) {
         next = extents_[i].next;
         if (!is_empty(i)) continue;
         unlink(list, i);

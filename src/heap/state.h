@@ -142,21 +142,28 @@ class State {
   static constexpr std::uint8_t kKnown = 32;      // set up from its word: a slab or a run (table.h)
   static constexpr std::uint8_t kOld = 64;        // has content from before this open
 
-  // Extents with free blocks that belong to no thread: found by the sweep. Under the latch.
+  // Extents with free blocks. Under a latch; the length is also read without it.
+  struct List {
+    Place first{kNone};
+    Count length{0};
+  };
+  // Those that belong to no thread: found by the sweep.
   struct alignas(64) ClassList {
     typename P::Latch latch;
-    Place partial{kNone};
+    List partial;
   };
   // The blocks and extents of one thread, for one kind and class. Under the latch of the cache.
   struct Bin {
     std::uint32_t count = 0;
-    Place partial{kNone};
+    List partial;
     std::uint64_t items[2 * kBatch];
   };
   struct Cache {
     BiasedLatch<P> latch;
     bool takes_larger = false;  // owner only
     Bin* bins[kBlockKinds][kClassCount] = {};
+    // The same for other threads, which look before they pay for the latch.
+    typename P::template Atomic<const Bin*> shown[kBlockKinds][kClassCount] = {};
   };
 
   std::uint64_t data_end() const {

@@ -186,7 +186,7 @@ class Lists : public heap::Audit<SimPlatform> {
   void list_extent() { Base::link(list_, 0, SimPlatform::thread_slot()); }
 
  private:
-  Base::Place list_{Base::kNone};
+  Base::List list_;
 };
 
 TEST_F(HeapAssertions, AnExtentInTwoLists) {

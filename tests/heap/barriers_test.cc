@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
+#include "heap/heap.h"
 #include "platform/real_platform.h"
 #include "reclaim/epoch.h"
+#include "tests/support/memory_heap.h"
 
 namespace perdure {
 namespace {
@@ -100,6 +103,69 @@ TEST(Epochs, AnAdvanceThatAReaderPreventsIsTriedLessOften) {
   // The reader has left: it is noticed soon enough for the bound of limbo.
   retire(Domain::kAdvanceEvery);
   EXPECT_GT(epochs.epoch(), epoch);
+}
+
+// A thread that pauses keeps what it has retired for a while: it may only have lost its core.
+TEST(Epochs, OnlyALongPauseHasItsLimboInherited) {
+  using Domain = EpochDomain<RealPlatform>;
+  if (RealPlatform::full_light_fences()) GTEST_SKIP() << "the system has no membarrier(2)";
+  static constexpr Reclaimer kNothing{nullptr, [](void*, std::uint64_t) {}};
+  RealPlatform platform;
+  Domain epochs(platform);
+  std::atomic<bool> paused{false};
+  std::atomic<bool> ends{false};
+  std::jthread other([&] {
+    {
+      const EpochGuard<RealPlatform> guard(epochs);
+      for (int i = 0; i < 100; ++i) epochs.retire(kNothing, nullptr, 1);
+    }
+    paused = true;
+    while (!ends) std::this_thread::yield();
+  });
+  while (!paused) std::this_thread::yield();
+  const std::uint64_t calls = RealPlatform::heavy_fence_calls();
+  const std::uint64_t epoch = epochs.epoch();
+  const auto retire_until = [&](std::uint64_t advances) {
+    while (epochs.epoch() - epoch < advances) {
+      const EpochGuard<RealPlatform> guard(epochs);
+      epochs.retire(kNothing, nullptr, 1);
+    }
+    return RealPlatform::heavy_fence_calls() - calls - advances;  // other calls
+  };
+  EXPECT_EQ(retire_until(Domain::kIdleEpochs / 2), 0U);
+  EXPECT_EQ(retire_until(Domain::kIdleEpochs * 2), 1U);
+  ends = true;
+  other.join();
+  EXPECT_LE(epochs.limbo_count(), (Domain::kGrace + 2) * Domain::kAdvanceEvery);
+  epochs.drain_all();
+  EXPECT_EQ(epochs.limbo_count(), 0U);
+}
+
+// A thread that needs an extent takes none from threads that have only the one that they use.
+TEST(Heap, NoBarrierIsWastedOnThreadsWithoutASpareExtent) {
+  if (RealPlatform::full_light_fences()) GTEST_SKIP() << "the system has no membarrier(2)";
+  constexpr int kOthers = 8;
+  test::HeapFixture f(64);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::atomic<int> ready{0};
+  std::atomic<bool> ends{false};
+  std::vector<std::jthread> others;
+  for (int i = 0; i < kOthers; ++i) {
+    others.emplace_back([&] {
+      EXPECT_TRUE(f.heap->allocate(256, BlockKind::plain));
+      ++ready;
+      while (!ends) std::this_thread::yield();
+    });
+  }
+  while (ready != kOthers) std::this_thread::yield();
+  const std::uint64_t calls = RealPlatform::heavy_fence_calls();
+  const std::uint64_t before = f.heap->extent_count();
+  for (std::uint64_t i = 0; i < 16 * test::kExtent / 256; ++i) {
+    EXPECT_TRUE(f.heap->allocate(256, BlockKind::plain));
+  }
+  EXPECT_GE(f.heap->extent_count(), before + 15);
+  EXPECT_EQ(RealPlatform::heavy_fence_calls(), calls);
+  ends = true;
 }
 
 }  // namespace
