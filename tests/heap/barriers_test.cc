@@ -132,7 +132,7 @@ TEST(Epochs, OnlyALongPauseHasItsLimboInherited) {
     }
     return RealPlatform::heavy_fence_calls() - calls - advances;  // other calls
   };
-  EXPECT_EQ(retire_until(Domain::kIdleEpochs / 2), 0U);
+  EXPECT_EQ(retire_until(32), 0U);
   EXPECT_EQ(retire_until(Domain::kIdleEpochs * 2), 1U);
   ends = true;
   other.join();

@@ -125,7 +125,7 @@ TEST_F(SharedCalls, ACallerThatIsStoppedHoldsUpNoOther) {
   EXPECT_EQ(succeeded_, kThreads);
   EXPECT_LE(Held::calls, 1 + kThreads);
 
-  // From now on nobody waits for the stopped thread.
+  // From now on no thread waits for the stopped one.
   Held::patience = 0;
   const int before = Held::calls;
   for (int i = 1; i <= 10; ++i) {
