@@ -58,6 +58,7 @@ struct PoolArguments {
   bool no_auto_shrink = false;
   std::uint64_t recovery_threads = 0;  // 0: one per core
   std::uint64_t background_threads = 1;
+  bool interleave = false;
   bool verbose = false;
   bool read_only = false;
   bool json = false;

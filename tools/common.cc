@@ -225,6 +225,8 @@ void add_opening(CLI::App& command, PoolArguments& arguments) {
             "threads of the recovery at open (default: one per core)");
   add_count(command, "--background-threads", arguments.background_threads, 0, kMaxBackgroundThreads,
             "threads that rehash and sweep beside the command (default: 1)");
+  command.add_flag("--interleave", arguments.interleave,
+                   "take new memory from all nodes of the machine in turn (NUMA)");
   command.add_flag("--verbose", arguments.verbose,
                    "print the log on standard error: recovery, resizes, syncs, refusals");
 }
@@ -302,6 +304,7 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   if (arguments.durability) options.durability = *arguments.durability;
   options.recovery_threads = static_cast<std::uint32_t>(arguments.recovery_threads);
   options.background_threads = static_cast<std::uint32_t>(arguments.background_threads);
+  options.interleave = arguments.interleave;
   if (arguments.verbose) {
     options.log = [](void*, LogLevel level, std::string_view message) {
       fmt::print(stderr, "perdure: {}: {}\n", log_level_name(level), message);

@@ -65,6 +65,7 @@ struct Raw {
   std::string capacity = "0";
   std::uint32_t recovery_threads = 0;
   std::uint32_t background_threads = 1;
+  bool interleave = false;
   std::string touch = "0";
   bool clock_all = false;
   bool dependent = false;
@@ -128,6 +129,8 @@ void declare(CLI::App& app, Program program, Raw& raw) {
                  "threads that recover the pool at open (0: one per core)");
   app.add_option("--background-threads", raw.background_threads,
                  "threads that rehash and sweep beside the workload, at most 16 (1)");
+  app.add_flag("--interleave", raw.interleave,
+               "take new memory from all nodes of the machine in turn (NUMA)");
   app.add_option(
       "--touch", raw.touch,
       "write to this much memory once before the run, such as 8G: the first write to a page "
@@ -343,6 +346,7 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
                                            raw.background_threads, kMaxBackgroundThreads));
   }
   options.background_threads = raw.background_threads;
+  options.interleave = raw.interleave;
   options.recovery_threads = raw.recovery_threads;
   const auto touch = parse_bytes(raw.touch);
   if (!touch || *touch > available_memory()) {

@@ -27,6 +27,7 @@ struct BenchOptions {
   std::uint64_t capacity = 0;            // MapOptions::capacity
   std::uint32_t recovery_threads = 0;    // as in PoolOptions
   std::uint32_t background_threads = 1;  // as in PoolOptions
+  bool interleave = false;               // likewise
   std::uint64_t touch = 0;               // bytes of memory to write to before the run
   bool clock_all = false;                // clocks every operation
   bool dependent = false;                // computes each key from the result before

@@ -298,7 +298,8 @@ Result<void> PerdureSubject<K, V>::open(bool create) {
                                          .max_size = options_.max_size,
                                          .recovery_threads = options_.recovery_threads,
                                          .background_threads = options_.background_threads,
-                                         .write_latency_ns = options_.write_latency_ns});
+                                         .write_latency_ns = options_.write_latency_ns,
+                                         .interleave = options_.interleave});
   if (!pool) return std::unexpected(to_failure(pool.error(), options_.path));
   pool_.emplace(std::move(*pool));
   created_ = true;
@@ -371,6 +372,7 @@ PerdureOptions perdure_options(const BenchOptions& options, Engine engine) {
           .capacity = options.capacity,
           .recovery_threads = options.recovery_threads,
           .background_threads = options.background_threads,
+          .interleave = options.interleave,
           .needs_order = std::ranges::any_of(options.workloads, needs_order),
           .needs_versions = std::ranges::any_of(options.workloads, needs_versions)};
 }

@@ -26,6 +26,7 @@ struct PerdureOptions {
   std::uint64_t capacity = 0;  // MapOptions::capacity
   std::uint32_t recovery_threads = 0;
   std::uint32_t background_threads = 1;
+  bool interleave = false;
   bool needs_order = false;  // create fails if the engine keeps no order
   bool needs_versions = false;
 };

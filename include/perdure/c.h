@@ -263,6 +263,9 @@ typedef struct perdure_pool_options {
 #define PERDURE_POOL_ALLOW_DAMAGE 2U
 // Serves an untrusted pool if a full check finds no violation. No check can tell what is missing.
 #define PERDURE_POOL_ACCEPT_UNTRUSTED 4U
+// For machines with several memory nodes (NUMA): new pages of a file on tmpfs, and of large tables
+// in DRAM, come from all nodes in turn. What the system refuses is logged, and is no error.
+#define PERDURE_POOL_INTERLEAVE 8U
 // All defaults.
 #define PERDURE_POOL_OPTIONS_INIT \
   {sizeof(perdure_pool_options),  \

@@ -59,7 +59,8 @@ enum class OpenMode : std::uint8_t {
 
 // How urgent a line of the log is; see PoolOptions::log.
 enum class LogLevel : std::uint8_t {
-  info,  // a long operation ended: a recovery, a resize of a table, a sync
+  // A long operation ended: a recovery, a resize of a table, a sync. Memory is not interleaved.
+  info,
   // The pool continues with less (no thread, no huge pages, no growth), or it accepted an untrusted
   // file.
   warning,
@@ -101,6 +102,12 @@ struct PoolOptions {
   // of `level` or `clevel` is rehashed.
   std::uint32_t background_threads = 1;
   std::uint32_t write_latency_ns = 0;  // nanoseconds to wait after each write-back; `emulated` only
+  // For machines with several memory nodes (NUMA). Without it, most of a pool lies on the node of
+  // the thread that grows it. With it, new pages of a file on tmpfs come from all nodes that the
+  // process may use, in turn. So do the large tables in DRAM, of all pools of the process while
+  // this one is open. Pages that exist stay where they are. The policy of the file stays until the
+  // file is deleted. No effect on other files. What the system refuses is logged, and is no error.
+  bool interleave = false;
 };
 
 // Options of a new map of engine `phast`.

@@ -41,8 +41,8 @@ perdure_status to_options(const char* function, const perdure_pool_options* opti
   if (in.durability < 0 || in.durability >= kDurabilities) {
     return unknown(function, "durability", in.durability);
   }
-  constexpr std::uint32_t kFlags =
-      PERDURE_POOL_HANDLE_SIGBUS | PERDURE_POOL_ALLOW_DAMAGE | PERDURE_POOL_ACCEPT_UNTRUSTED;
+  constexpr std::uint32_t kFlags = PERDURE_POOL_HANDLE_SIGBUS | PERDURE_POOL_ALLOW_DAMAGE |
+                                   PERDURE_POOL_ACCEPT_UNTRUSTED | PERDURE_POOL_INTERLEAVE;
   if ((in.flags & ~kFlags) != 0) return unknown_flags(function, in.flags);
   if (in.background_threads < -1 ||
       in.background_threads > static_cast<std::int32_t>(kMaxBackgroundThreads)) {
@@ -60,6 +60,7 @@ perdure_status to_options(const char* function, const perdure_pool_options* opti
   out.handle_sigbus = (in.flags & PERDURE_POOL_HANDLE_SIGBUS) != 0;
   out.allow_damage = (in.flags & PERDURE_POOL_ALLOW_DAMAGE) != 0;
   out.accept_untrusted = (in.flags & PERDURE_POOL_ACCEPT_UNTRUSTED) != 0;
+  out.interleave = (in.flags & PERDURE_POOL_INTERLEAVE) != 0;
   if (in.log != nullptr) {
     state.log = in.log;
     state.log_context = in.log_context;

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "platform/medium.h"
+#include "platform/memory_nodes.h"
 #include "util/arena.h"
 
 #ifndef MADV_POPULATE_READ
@@ -272,17 +273,37 @@ Status FileStorage::map(std::uint64_t capacity) noexcept {
   capacity_ = capacity;
   // A child of fork must not write to its parent's pool: without the mapping it cannot.
   madvise(base_, capacity_, MADV_DONTFORK);
+  if (interleaves_) place_pages();
   return {};
 }
 
+void FileStorage::place_pages() noexcept {
+  const std::uint32_t nodes = memory_nodes();
+  const bool ram = medium_.medium == Medium::volatile_ram && access_ == Access::owner;
+  const int error = nodes == 0 ? errno : ram ? perdure::interleave(base_, capacity_) : 0;
+  if (error != 0) {
+    log_->say(LogLevel::info, "the system does not interleave memory (%s)", std::strerror(error));
+  } else if (nodes == 1) {
+    log_->say(LogLevel::info, "there is one memory node: to interleave changes nothing");
+  } else if (!ram) {
+    log_->say(LogLevel::info,
+              "only tables in DRAM are interleaved: the system decides where pages of a file on %s "
+              "lie",
+              medium_.filesystem);
+  } else {
+    nodes_ = nodes;
+  }
+}
+
 // tmpfs gives huge pages by mount option only, which is `never` nearly everywhere, but it collapses
-// small pages on request. One small page is enough: the rest of the huge page may be empty. Best
-// effort.
+// small pages on request. One small page is enough: the rest of the huge page may be empty. It
+// decides on which memory node the huge page lies. Best effort.
 void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
   if (to < kHugeFrom) return;
   for (std::uint64_t chunk = from / kHugePage * kHugePage; chunk + kHugePage <= to;
        chunk += kHugePage) {
-    if (madvise(base_ + chunk, 4096, MADV_POPULATE_WRITE) != 0) return;
+    const std::uint64_t page = chunk + deciding_page(chunk / kHugePage, nodes_) * 4096;
+    if (madvise(base_ + page, 4096, MADV_POPULATE_WRITE) != 0) return;
     if (madvise(base_ + chunk, kHugePage, MADV_COLLAPSE) == 0) continue;
     const int error = errno;
     if (!huge_refused_) {

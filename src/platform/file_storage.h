@@ -45,6 +45,9 @@ class FileStorage final : public Storage {
   // between the two steps of publish().
   Status sync_name() const noexcept;
   void discard_new() noexcept;  // removes what create() made and publish() did not name
+  // Before map(): the pages of the file that do not exist yet will come from all memory nodes in
+  // turn, if the file is in RAM. Logs what is not so.
+  void interleave() noexcept { interleaves_ = true; }
   // Maps `capacity` bytes of address space over the file.
   Status map(std::uint64_t capacity) noexcept;
   void close() noexcept;
@@ -66,7 +69,8 @@ class FileStorage final : public Storage {
   // The file has at least so many bytes now.
   bool backs(std::uint64_t bytes) const noexcept;
   const MediumReport& medium() const noexcept { return medium_; }
-  // The log for one message, if the system gives no huge pages. It must stay valid.
+  // The log for one message each, if the system gives no huge pages or does not interleave. It must
+  // stay valid.
   void set_log(const Log& log) noexcept { log_ = &log; }
   // Device, inode, file system, boot, process and host, as of now. Fails with io instead of
   // returning a part of it, which would look like another place.
@@ -82,6 +86,7 @@ class FileStorage final : public Storage {
   Status adopt(int fd, Access access) noexcept;
   Status lock() noexcept;
   void detect_medium() noexcept;
+  void place_pages() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
   Status full(const char* what) const noexcept;
   Status shortened() const noexcept;
@@ -98,6 +103,8 @@ class FileStorage final : public Storage {
   MediumReport medium_;
   const Log* log_ = &kSilent;
   bool huge_refused_ = false;  // and logged; under latch_
+  bool interleaves_ = false;
+  std::uint32_t nodes_ = 1;  // over which the file is interleaved
 };
 
 // This boot's id; zero if the system has none. False: it cannot be read now.

@@ -230,6 +230,10 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                                options.background_threads, kMaxBackgroundThreads));
   }
   core_.background().set_threads(options.background_threads);
+  if (options.interleave) {
+    interleaved_.begin();
+    storage_.interleave();
+  }
   const std::uint64_t begin = RealPlatform::now_ns();
   if (Status s = open_file(options); !s.ok()) {
     if (created_) storage_.discard_new();  // before the lock goes
@@ -739,6 +743,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   if (s.ok() && writes) s = core_.close(options.sync);
   platform_.leave_mapping();
   storage_.close();
+  interleaved_.end();
   closed_ = platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
   return closed_;
 }

@@ -7,6 +7,7 @@
 #include "index/engine_table.h"
 #include "perdure/pool.h"
 #include "platform/file_storage.h"
+#include "platform/memory_nodes.h"
 #include "platform/real_platform.h"
 #include "pool/batch_items.h"
 #include "pool/opening.h"
@@ -121,6 +122,7 @@ class PoolImpl final : private PoolMaps {
   Log log_;
   RealPlatform platform_;
   FileStorage storage_;
+  InterleavedDram interleaved_;
   Populate populate_{*this};
   PoolCore<RealPlatform> core_;  // its destruction ends all background work
   std::unique_ptr<Slot[]> slots_;

@@ -31,6 +31,10 @@ struct GiveBack {
 };
 using Dram = std::unique_ptr<void, GiveBack>;
 
+// Decides on which memory nodes the pages of a new mapping will lie. It is in
+// platform/memory_nodes.cc, because the decision is one of the open pools.
+void place_dram(void* p, std::size_t bytes) noexcept;
+
 // Reserves at least `bytes` of zeroed DRAM from `begin` on; memory is taken when it is touched.
 // Returns null if the address space is refused. Less than 64 KiB comes from the C library, aligned
 // to a pair of cache lines. A huge page or more is aligned to huge pages, and on them if `huge`.
@@ -42,6 +46,7 @@ inline Dram reserve_dram(std::size_t bytes, void*& begin, bool huge = true) noex
                   : mmap(nullptr, padded, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == nullptr || p == MAP_FAILED) return {};
+  if (!small) place_dram(p, padded);
   if (alignment == kHugePage && huge) madvise(p, padded, MADV_HUGEPAGE);
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   begin = reinterpret_cast<void*>((at + alignment - 1) & ~(alignment - 1));

@@ -347,7 +347,7 @@ static void structs(perdure_pool* pool) {
   options.durability = (perdure_durability)4;
   INVALID("durability 4", OPEN);
   options.durability = PERDURE_DURABILITY_AUTOMATIC;
-  WITH(options.flags, 8, "flags 0x8", OPEN);
+  WITH(options.flags, 16, "flags 0x10", OPEN);
   WITH(options.background_threads, 17, "background_threads 17", OPEN);
   WITH(options.background_threads, -2, "background_threads -2", OPEN);
   WITH(options.max_size, 1000, "max_size", OPEN);

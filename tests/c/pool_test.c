@@ -190,7 +190,8 @@ static void background(void) {
   options.durability = PERDURE_DURABILITY_EMULATED;
   options.background_threads = -1;
   options.recovery_threads = 1;
-  options.flags = PERDURE_POOL_HANDLE_SIGBUS | PERDURE_POOL_ACCEPT_UNTRUSTED;
+  options.flags =
+      PERDURE_POOL_HANDLE_SIGBUS | PERDURE_POOL_ACCEPT_UNTRUSTED | PERDURE_POOL_INTERLEAVE;
   OK(perdure_pool_open(path, &options, &pool));
   map = open_map(pool, "words", PERDURE_ENGINE_CLEVEL, PERDURE_KEY_U64, 8);
   before.struct_size = after.struct_size = sizeof(before);

@@ -315,7 +315,8 @@ class CommandsTest(CliTest):
     def test_verbose_and_threads(self):
         quiet = self.run_cli("create", self.pool, "--max-size", "256M", "--engine", "level")
         self.assertEqual(quiet.stderr, b"")
-        threads = ("--recovery-threads", "2", "--background-threads", "2", "--verbose")
+        threads = ("--recovery-threads", "2", "--background-threads", "2", "--interleave",
+                   "--verbose")
         lines = tsv((b"%05d" % i, b"x") for i in range(5000))
         said = self.run_cli("load", self.pool, "-", *threads, stdin=lines).stderr.decode()
         self.assertIn(f"perdure: info: {self.pool}: opened in ", said)
