@@ -63,6 +63,9 @@ Status is_a_directory() noexcept {
 }
 
 constexpr std::uint64_t kHugeFrom = std::uint64_t{32} << 20;  // smaller files keep 4 KiB pages
+// Huge pages per call. Each call first makes all cores hand over pages that they hold back, and
+// waits for that: up to 25 ms where other threads of the machine are busy.
+constexpr std::uint64_t kHugeBatch = 4;
 
 }  // namespace
 
@@ -300,10 +303,20 @@ void FileStorage::place_pages() noexcept {
 // decides on which memory node the huge page lies. Best effort.
 void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
   if (to < kHugeFrom) return;
-  for (std::uint64_t chunk = from / kHugePage * kHugePage; chunk + kHugePage <= to;
-       chunk += kHugePage) {
+  const std::uint64_t end = to / kHugePage * kHugePage;
+  for (std::uint64_t at = from / kHugePage * kHugePage; at < end; at += kHugeBatch * kHugePage) {
+    if (!collapse(at, std::min(at + kHugeBatch * kHugePage, end))) return;
+  }
+}
+
+// False: the others need not be tried.
+bool FileStorage::collapse(std::uint64_t from, std::uint64_t to) noexcept {
+  for (std::uint64_t chunk = from; chunk < to; chunk += kHugePage) {
     const std::uint64_t page = chunk + deciding_page(chunk / kHugePage, nodes_) * 4096;
-    if (madvise(base_ + page, 4096, MADV_POPULATE_WRITE) != 0) return;
+    if (madvise(base_ + page, 4096, MADV_POPULATE_WRITE) != 0) return false;
+  }
+  if (madvise(base_ + from, to - from, MADV_COLLAPSE) == 0) return true;
+  for (std::uint64_t chunk = from; chunk < to; chunk += kHugePage) {  // one may have ended the call
     if (madvise(base_ + chunk, kHugePage, MADV_COLLAPSE) == 0) continue;
     const int error = errno;
     if (!huge_refused_) {
@@ -311,8 +324,9 @@ void FileStorage::make_huge(std::uint64_t from, std::uint64_t to) noexcept {
                 std::strerror(error));
     }
     huge_refused_ = true;
-    if (error == EINVAL) return;
+    if (error == EINVAL) return false;
   }
+  return true;
 }
 
 void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept {

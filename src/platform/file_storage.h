@@ -88,6 +88,7 @@ class FileStorage final : public Storage {
   void detect_medium() noexcept;
   void place_pages() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
+  bool collapse(std::uint64_t from, std::uint64_t to) noexcept;
   Status full(const char* what) const noexcept;
   Status shortened() const noexcept;
   bool take_back(std::uint64_t before, std::uint64_t end) noexcept;

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -359,8 +361,9 @@ TEST_F(File, MemoryWithoutHugePages) {
     std::uint64_t k;
     int error;
   };
-  // The first call populates a page, the second collapses around it.
-  for (const Row& row : {Row{1, ENOMEM}, Row{2, EINVAL}, Row{2, ENOMEM}}) {
+  // Four calls populate a page each, the fifth collapses around them. If that one fails, huge page
+  // by huge page is tried.
+  for (const Row& row : {Row{1, ENOMEM}, Row{5, EINVAL}, Row{5, ENOMEM}, Row{10, ENOMEM}}) {
     FileStorage storage;
     ASSERT_TRUE(storage.create(path).ok());
     ASSERT_TRUE(storage.map(kBytes).ok());
@@ -371,6 +374,40 @@ TEST_F(File, MemoryWithoutHugePages) {
     }
     storage.discard_new();
   }
+}
+
+// The bytes of the mapping of a file that are on huge pages.
+std::uint64_t huge_bytes(const std::byte* base) {
+  std::ifstream smaps("/proc/self/smaps");
+  char begin[32];
+  std::snprintf(begin, sizeof(begin), "%zx-", reinterpret_cast<std::size_t>(base));
+  bool found = false;
+  for (std::string line; std::getline(smaps, line);) {
+    found = found || line.starts_with(begin);
+    if (!found || !line.starts_with("ShmemPmdMapped:")) continue;
+    return std::strtoull(line.c_str() + line.find(':') + 1, nullptr, 10) << 10;
+  }
+  return 0;
+}
+
+// A huge page that cannot be had does not keep the others of its call from being huge.
+TEST_F(File, OneHugePageLess) {
+  constexpr std::uint64_t kBytes = 64 << 20;
+  const std::string path = (scratch_dir() / ("perdure-test-" + std::to_string(getpid()))).string();
+  const auto huge_of = [&](std::uint64_t failing_call) {
+    FileStorage storage;
+    EXPECT_TRUE(storage.create(path).ok());
+    EXPECT_TRUE(storage.map(kBytes).ok());
+    const Failing failing(Fault::madvise, failing_call, false, ENOMEM);
+    EXPECT_TRUE(storage.allocate(0, kBytes).ok());
+    const std::uint64_t bytes = huge_bytes(storage.base());
+    storage.discard_new();
+    return bytes;
+  };
+  constexpr std::uint64_t kNever = 1'000'000;
+  if (huge_of(kNever) != kBytes) GTEST_SKIP() << "the system gives no huge pages";
+  EXPECT_EQ(huge_of(5), kBytes) << "each of the four alone";
+  EXPECT_EQ(huge_of(10), kBytes) << "the second four";
 }
 
 TEST_F(File, SpaceBeforeTheMapAndBeyondIt) {
