@@ -1,4 +1,14 @@
 // Growth: on demand and ahead of it. Responsible for pool.I2.
+//
+// OPERATIONS
+//   prepare_growth  gets a piece of space behind the end of the pool, without a latch: any number
+//                   of threads, and beside grow(). Nothing refers to the space, and a crash leaves
+//                   only a longer file.
+//   grow            gets the space that is missing, syncs the length of the file, claims the words,
+//                   and writes the headers, in this order and under the latch.
+// INVARIANT (DRAM)  The extents between the end of the pool and prepared_ have space. Set after the
+//   storage has returned. Starts at 0, so an open trusts no space that an earlier process has left.
+//   A refused growth gives back what was prepared for it, and lowers prepared_ (given_back_).
 #pragma once
 
 #include <algorithm>
@@ -13,6 +23,7 @@ namespace perdure::format {
 template <Platform P>
 class Growth : public Roots<P> {
   using Base = Roots<P>;
+  using Ahead = GrowthAhead<Growth, P>;
 
  public:
   using Base::Base;
@@ -33,18 +44,23 @@ class Growth : public Roots<P> {
                          static_cast<unsigned long long>(header_.file_bytes),
                          static_cast<unsigned long long>(header_.max_bytes)));
     }
-    std::uint64_t want =
-        std::min(std::max(extents, growth_of(geometry.blocks_between(0, now))), most);
+    std::uint64_t want = growth_of(geometry.blocks_between(0, now));
+    if (header_.file_bytes >= Ahead::kFrom) want = std::min(want, ready_after(now));
+    want = std::min(std::max(extents, want), most);
     std::uint64_t end = 0;
     for (;;) {
       end = geometry.end_of(now, want);
       Status s = allocate_extents(geometry, now, end);
       if (s.ok()) break;
       if (s == StatusCode::poisoned) platform_.poison();  // the file lacks what the pool has
-      if (want == extents || s != StatusCode::pool_full) return refuse_growth(std::move(s));
+      if (want == extents || s != StatusCode::pool_full) {
+        if (s == StatusCode::pool_full) give_back(geometry, now);
+        return refuse_growth(std::move(s));
+      }
       want = extents;  // the medium is nearly full: ask for no more than is needed
     }
     const std::uint64_t bytes = geometry.offset_of(end);
+    prepared_ = std::max(prepared_, bytes);
     PERDURE_ASSERT(P, "pool.I2", bytes <= storage_.size());
     if (platform_.durable()) {  // the new length must not be lost after the header names it
       if (Status s = this->sync_storage(header_.file_bytes, bytes - header_.file_bytes); !s.ok()) {
@@ -63,6 +79,18 @@ class Growth : public Roots<P> {
     growth_ahead_.grown(background_, bytes);
     return extents_in(bytes);
   }
+  // Small requests are left to grow(), which asks the medium for more than they need.
+  bool prepare(std::uint64_t extents) final {
+    if (extents * header_.extent_bytes <= Ahead::kPiece) return false;
+    {
+      LatchGuard guard(latch_);
+      const HeapGeometry geometry = geometry_of(header_);
+      const std::uint64_t now = extents_in(header_.file_bytes);
+      if (extents > geometry.blocks_between(now, geometry.max_extents)) return false;
+      expected_ = std::max(expected_, extents);
+    }
+    return prepare_growth(Ahead::kPiece);
+  }
   void expect(std::uint64_t extents) final {
     LatchGuard guard(latch_);
     expected_ = std::max(expected_, extents);
@@ -71,25 +99,13 @@ class Growth : public Roots<P> {
   // Allocates up to `bytes` of the space that the next growth will need. False: all of it is there,
   // or there is no more.
   bool prepare_growth(std::uint64_t bytes) {
-    LatchGuard guard(latch_);
-    if (!this->open_ || platform_.poisoned()) return false;
-    const std::uint64_t now = extents_in(header_.file_bytes);
-    const HeapGeometry geometry = geometry_of(header_);
-    const std::uint64_t want =
-        std::min(std::max(growth_of(geometry.blocks_between(0, now)), expected_),
-                 geometry.blocks_between(now, geometry.max_extents));
     std::uint64_t begin = 0;
-    std::uint64_t piece = 0;
-    geometry.for_each_stretch(
-        now, geometry.end_of(now, want), [&](std::uint64_t first, std::uint64_t stop) {
-          const std::uint64_t from = std::max(storage_.size(), geometry.offset_of(first));
-          const std::uint64_t to = geometry.offset_of(stop);
-          if (piece != 0 || from >= to) return;
-          begin = from;
-          // Pieces end at multiples: each is huge pages where the system has them.
-          piece = std::min(to, (from / bytes + 1) * bytes) - from;
-        });
-    return piece != 0 && storage_.allocate(begin, piece).ok();
+    std::uint64_t given_back = 0;
+    const std::uint64_t piece = next_piece(bytes, begin, given_back);
+    if (piece == 0 || !storage_.allocate(begin, piece).ok()) return false;
+    LatchGuard guard(latch_);
+    if (given_back == given_back_) prepared_ = std::max(prepared_, begin + piece);
+    return true;
   }
 
  protected:
@@ -97,10 +113,54 @@ class Growth : public Roots<P> {
       Base::storage_;
 
  private:
+  // Finds the first piece of the next growth that is not prepared; 0: there is none.
+  std::uint64_t next_piece(std::uint64_t bytes, std::uint64_t& begin, std::uint64_t& given_back) {
+    LatchGuard guard(latch_);
+    given_back = given_back_;
+    if (!this->open_ || platform_.poisoned()) return 0;
+    const std::uint64_t now = extents_in(header_.file_bytes);
+    const HeapGeometry geometry = geometry_of(header_);
+    const std::uint64_t want =
+        std::min(std::max(growth_of(geometry.blocks_between(0, now)), expected_),
+                 geometry.blocks_between(now, geometry.max_extents));
+    std::uint64_t piece = 0;
+    geometry.for_each_stretch(
+        now, geometry.end_of(now, want), [&](std::uint64_t first, std::uint64_t stop) {
+          const std::uint64_t from = std::max(prepared_, geometry.offset_of(first));
+          const std::uint64_t to = geometry.offset_of(stop);
+          if (piece != 0 || from >= to) return;
+          begin = from;
+          // Pieces end at multiples: each is huge pages where the system has them.
+          piece = std::min(to, (from / bytes + 1) * bytes) - from;
+        });
+    return piece;
+  }
   // The number of extents by which a pool of so many grows: an eighth more, which amortises growth,
   // but bounded, which keeps a step short.
   std::uint64_t growth_of(std::uint64_t extents) const {
     return std::min(extents / 8 + 1, 64_MiB / header_.extent_bytes + 1);
+  }
+  // After a refused growth: others need the space of the medium that was prepared for it.
+  void give_back(const HeapGeometry& geometry, std::uint64_t now) {
+    expected_ = 0;
+    const std::uint64_t ahead =
+        geometry.end_of(now, std::min(growth_of(geometry.blocks_between(0, now)),
+                                      geometry.blocks_between(now, geometry.max_extents)));
+    const std::uint64_t keep = geometry.offset_of(ahead);
+    if (prepared_ <= keep) return;
+    geometry.for_each_stretch(ahead, extents_in(prepared_),
+                              [&](std::uint64_t from, std::uint64_t to) {
+                                const std::uint64_t offset = geometry.offset_of(from);
+                                (void)storage_.punch(offset, geometry.offset_of(to) - offset);
+                              });
+    prepared_ = keep;
+    ++given_back_;
+  }
+  // The number of extents that are prepared, or a piece: what an operation can wait for.
+  std::uint64_t ready_after(std::uint64_t now) const {
+    const std::uint64_t end = extents_in(std::max(prepared_, header_.file_bytes));
+    return std::max(geometry_of(header_).blocks_between(now, end),
+                    Ahead::kPiece / header_.extent_bytes);
   }
   // Logs the refusal once until the pool grows again: every insert into a full pool fails here.
   std::unexpected<Status> refuse_growth(Status why) {
@@ -123,8 +183,9 @@ class Growth : public Roots<P> {
           if (s.ok()) s = storage_.allocate(begin, align_up(offset + words * 8, kPage) - begin);
         });
     geometry.for_each_stretch(first, end, [&](std::uint64_t from, std::uint64_t to) {
-      const std::uint64_t offset = geometry.offset_of(from);
-      if (s.ok()) s = storage_.allocate(offset, geometry.offset_of(to) - offset);
+      const std::uint64_t offset = std::max(prepared_, geometry.offset_of(from));
+      const std::uint64_t stop = geometry.offset_of(to);
+      if (s.ok() && offset < stop) s = storage_.allocate(offset, stop - offset);
     });
     return s;
   }
@@ -162,10 +223,14 @@ class Growth : public Roots<P> {
   }
 
   // Under the latch:
-  bool growth_refused_ = false;   // and logged
-  std::uint64_t expected_ = 0;    // extents, by expect()
+  bool growth_refused_ = false;  // and logged
+  std::uint64_t expected_ = 0;   // extents, by expect() or prepare()
+  // Every extent between the end of the pool and this byte has space. The file may be longer: a
+  // process that was killed has lengthened it, and not got the space, or another thread is at it.
+  std::uint64_t prepared_ = 0;
+  std::uint64_t given_back_ = 0;  // times that prepared_ was lowered
   std::uint64_t used_until_ = 0;  // extent, by lost headers; see claim_words()
-  GrowthAhead<Growth, P> growth_ahead_{*this};
+  Ahead growth_ahead_{*this};
 };
 
 }  // namespace perdure::format

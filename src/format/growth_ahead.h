@@ -4,10 +4,13 @@
 //   huge pages of it), all of it in the operation that reaches the end of the file. After every
 //   growth of a pool of kFrom bytes or more, background work lengthens the file by the next growth,
 //   or by what an engine expects to need (HeapHost::expect), in pieces of at most kPiece. grow()
-//   then finds the space, and only names it in the header.
+//   then finds the space, and only names it in the header. What is not there in time, the thread
+//   that needs a large run gets in the same pieces (HeapHost::prepare) before it calls grow().
 // INVARIANTS  The file is longer than the header says, by at most one growth. pool.I2 allows that:
 //   a crash inside grow() leaves the same. The space is neither read nor written before grow().
-// PROGRESS  A piece holds the pool's latch for about as long as the system takes to zero it. A full
+// PROGRESS  No latch of the pool or the heap is held while the system zeroes a piece: a growth
+//   whose space is there waits for nothing. One that has to get space waits for the storage, at
+//   most for a piece. Two threads may get the same piece: the second one finds it there. A full
 //   medium is no error here: the growth that needs the space fails.
 #pragma once
 
@@ -21,7 +24,8 @@ template <class Core, class P>
 class GrowthAhead final : public BackgroundWork<P> {
  public:
   static constexpr std::uint64_t kFrom = std::uint64_t{64} << 20;
-  static constexpr std::uint64_t kPiece = std::uint64_t{2} << 20;
+  static constexpr std::uint64_t kExpectedFrom = std::uint64_t{2} << 20;
+  static constexpr std::uint64_t kPiece = std::uint64_t{8} << 20;  // huge pages of one call
 
   explicit GrowthAhead(Core& core) : core_(core) {}
 
@@ -31,7 +35,7 @@ class GrowthAhead final : public BackgroundWork<P> {
   }
   // Operations will need `bytes` more; likewise.
   void expected(Background<P>& background, std::uint64_t bytes) {
-    if (bytes >= kPiece) prepare(background);
+    if (bytes >= kExpectedFrom) prepare(background);
   }
   Step run_some() override { return core_.prepare_growth(kPiece) ? Step::more : Step::rest; }
 

@@ -20,10 +20,8 @@ class Extents : public Table<P> {
   // background. Without effect while extents are unread: they may be free.
   [[gnu::noinline]] void expect(std::size_t n) {
     if (class_of(n) < max_class_ || !this->table_read()) return;
-    const std::uint64_t count = extents_for(n);
-    LatchGuard guard(extent_latch_);
-    std::uint64_t first = 0;
-    if (!find_free(count, first, false)) host_->expect(count - std::min(count, free_at_end()));
+    const std::uint64_t missing = missing_for(extents_for(n));
+    if (missing != 0) host_->expect(missing);  // without a latch: the host may be growing
   }
   // Calls visit(first byte, length) for every range of assigned extents. Not for those that hold a
   // table. After read_table().
@@ -213,16 +211,22 @@ class Extents : public Table<P> {
     extent.clear(kTouched | kInside | kKnown | kOld);
     extent.set_count(0);
   }
+  // The number of extents by which the file is too short for `count` adjacent free ones.
+  std::uint64_t missing_for(std::uint64_t count) {
+    LatchGuard guard(extent_latch_);
+    std::uint64_t first = 0;
+    return find_free(count, first, false) ? 0 : count - std::min(count, free_at_end());
+  }
   // Adds extents to the file until `count` adjacent ones are free, or were for a moment.
   [[gnu::noinline]] Status grow(std::uint64_t count) {
-    LatchGuard growth(growth_latch_);
-    std::uint64_t missing = 0;
-    {
-      LatchGuard guard(extent_latch_);
-      std::uint64_t first = 0;
-      if (find_free(count, first, false)) return {};
-      missing = count - std::min(count, free_at_end());
+    for (;;) {
+      const std::uint64_t missing = missing_for(count);
+      if (missing == 0) return {};
+      if (!host_->prepare(missing)) break;
     }
+    LatchGuard growth(growth_latch_);
+    const std::uint64_t missing = missing_for(count);
+    if (missing == 0) return {};
     auto grown = host_->grow(missing);
     if (!grown) return std::move(grown.error());
     LatchGuard guard(extent_latch_);

@@ -23,7 +23,10 @@ class HeapHost {
   virtual ~HeapHost() = default;
   // Adds at least `extents` extents at the end, durably. Returns the new count, or pool_full.
   virtual Expected<std::uint64_t> grow(std::uint64_t extents) = 0;
-  // A hint: allocations will soon need so many extents.
+  // Before a grow(): gets a piece of the space for so many extents. False: it is there, or grow()
+  // gets the rest. The caller holds no latch, so other allocations may call grow() meanwhile.
+  virtual bool prepare(std::uint64_t /*extents*/) { return false; }
+  // A hint: allocations will soon need so many extents. The caller holds no latch.
   virtual void expect(std::uint64_t /*extents*/) {}
   // Memory was freed after an allocation failed with pool_full. The caller holds latches of the
   // heap.

@@ -19,6 +19,7 @@ class PassingHost : public HeapHost {
  public:
   explicit PassingHost(PoolCore<SimPlatform>& core) : core_(core) { core.heap().set_host(*this); }
   Expected<std::uint64_t> grow(std::uint64_t extents) override { return core_.grow(extents); }
+  bool prepare(std::uint64_t extents) override { return core_.prepare(extents); }
   void expect(std::uint64_t extents) override { core_.expect(extents); }
   void space_freed() override { core_.space_freed(); }
   bool help_sweep() override { return core_.help_sweep(); }

@@ -321,6 +321,30 @@ TEST_F(Core, GrowthIsPreparedPieceByPiece) {
   EXPECT_FALSE(core().prepare_growth(kPage));
 }
 
+// A process that was killed may have lengthened the file, and not got the space. So nothing that is
+// behind the end of the pool at an open counts as prepared.
+TEST_F(Core, SpaceBehindAPoolIsAskedForAgain) {
+  for (const bool prepares : {false, true}) {
+    const std::uint64_t before = core().header().file_bytes;
+    while (core().prepare_growth(kPage)) {
+    }
+    const std::uint64_t after = memory_.size();
+    ASSERT_GT(after, before);
+    pool_.reset();
+    ASSERT_TRUE(memory_.punch(before, after - before).ok());
+    open();
+    ASSERT_TRUE(opened_.ok());
+    while (prepares && core().prepare_growth(kPage)) {
+    }
+    ASSERT_TRUE(core().grow(1));
+    ASSERT_EQ(core().header().file_bytes, after);
+    for (std::uint64_t at = before; at < after; at += kPage) {
+      pool_->platform().store(*core().heap().at<std::uint64_t>(at), 1);
+    }
+    EXPECT_EQ(memory_.hole_stores(), 0U) << "prepares " << prepares;
+  }
+}
+
 // A hint makes the growth larger, and is used up by it.
 TEST_F(Core, WhatIsExpectedIsPrepared) {
   const std::uint64_t extent = core().header().extent_bytes;
