@@ -27,8 +27,9 @@ setup-clang:     ## the same for the sanitizers and the fuzzers
 setup-lint:      ## the same for the formatter and clang-tidy
 	@scripts/setup.sh lint
 
-setup-compare:   ## the same for the comparison with RocksDB and LMDB
+setup-compare:   ## the same for the comparison with other libraries, and build/venv-compare
 	@scripts/setup.sh compare
+	@scripts/venv.sh compare
 
 setup-go:        ## the same for the linearizability checker, which also fetches a Go module
 	@scripts/setup.sh go

@@ -4,7 +4,7 @@
 #   setup.sh tests    the same and the tests (the default)
 #   setup.sh clang    the sanitizers and the fuzzers
 #   setup.sh lint     the formatter and clang-tidy
-#   setup.sh compare  the comparison with other engines
+#   setup.sh compare  the comparison with other libraries; scripts/venv.sh compare installs Boost
 #   setup.sh go       the linearizability checker
 #   setup.sh mpi      perdure::mpi
 #   setup.sh c        the tests of the C library that need more than a compiler
@@ -22,7 +22,8 @@ case "${1:-tests}" in
   tests) packages=("${tools[@]}" ccache libgtest-dev librapidcheck-dev relacy-dev libsqlite3-dev) ;;
   clang) packages=(clang-19 libclang-rt-19-dev binutils) ;;
   lint) packages=(clang-format-19 clang-tidy-19) ;;
-  compare) packages=(librocksdb-dev liblmdb-dev libcuckoo-dev libtbb-dev) ;;
+  compare) packages=(librocksdb-dev libleveldb-dev liblmdb-dev libsqlite3-dev libpmemobj-dev
+                     libabsl-dev libcuckoo-dev libtbb-dev python3-venv) ;;
   go) command -v go >/dev/null && exit 0  # any version
       packages=(golang-go ca-certificates) ;;
   python) packages=("${tools[@]}" ccache python3-dev python3-venv) ;;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes an environment with packages of Python. Does nothing if it is there.
-#   venv.sh       build/venv, which builds and tests the Python package
-#   venv.sh docs  build/venv-docs, which builds the documentation site and opens it in a browser
+#   venv.sh          build/venv, which builds and tests the Python package
+#   venv.sh docs     build/venv-docs, which builds the documentation site and opens it in a browser
+#   venv.sh compare  build/venv-compare, which has the headers of Boost
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-python}" in
@@ -10,7 +11,9 @@ case "${1:-python}" in
                     mypy) ;;
   docs) venv=build/venv-docs
         mapfile -t packages < <(grep -v '^#' scripts/docs/requirements.txt) ;;
-  *) sed -n '2,4p' "$0" >&2; exit 2 ;;
+  compare) venv=build/venv-compare
+           packages=(boost-headers==1.85.0.post1) ;;
+  *) sed -n '2,5p' "$0" >&2; exit 2 ;;
 esac
 stamp=$venv/perdure-packages
 [ "$(cat "$stamp" 2>/dev/null)" != "${packages[*]}" ] || exit 0

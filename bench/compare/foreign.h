@@ -21,11 +21,21 @@ struct ForeignOptions {
   std::uint64_t capacity = 0;  // entries that a table is made for; 0: its default
 };
 
-std::unique_ptr<Subject> make_std_map_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_absl_btree_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_absl_flat_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_boost_flat_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_leveldb_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_leveldb_tuned_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_libcuckoo_subject(const ForeignOptions& options);
-std::unique_ptr<Subject> make_tbb_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_lmdb_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_lmdb_int_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_pmemobj_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_rocksdb_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_rocksdb_tuned_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_sqlite_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_sqlite_tuned_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_std_map_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_tbb_subject(const ForeignOptions& options);
 // A subject that does nothing and returns "yes" from every call: it measures the cost of the
 // driver.
 std::unique_ptr<Subject> make_null_subject(const ForeignOptions& options);

@@ -1,9 +1,11 @@
 // LMDB with WRITEMAP, NOSYNC and MAPASYNC: one write transaction per operation, and one reader per
 // thread, which is reset and renewed. After a kill it keeps what `process` durability keeps. No run
-// asks for more.
+// asks for more. With integer keys, `lmdb_int` has MDB_INTEGERKEY: it compares words, not bytes.
 #include <lmdb.h>
 
 #include <fmt/core.h>
+
+#include <cstring>
 
 #include "bench/compare/foreign.h"
 
@@ -17,6 +19,32 @@ std::string_view from_val(const MDB_val& value) noexcept {
   return {static_cast<const char*>(value.mv_data), value.mv_size};
 }
 
+// An integer key of MDB_INTEGERKEY, in the interface of Encoded.
+class Word {
+ public:
+  explicit Word(const KeyRef& key) noexcept : word_(key.word) {}
+  std::string_view view() const noexcept {
+    return {reinterpret_cast<const char*>(&word_), sizeof(word_)};
+  }
+  static KeyRef decode(const DataKind&, std::string_view bytes) noexcept {
+    KeyRef key;
+    std::memcpy(&key.word, bytes.data(), sizeof(key.word));
+    return key;
+  }
+
+ private:
+  std::uint64_t word_;
+};
+// A key that LMDB compares as bytes.
+class Bytes : public Encoded {
+ public:
+  using Encoded::Encoded;
+  static KeyRef decode(const DataKind& kind, std::string_view bytes) noexcept {
+    return decode_key(kind, bytes);
+  }
+};
+
+template <class Key>
 class LmdbSession : public Session {
  public:
   LmdbSession(MDB_env* env, MDB_dbi dbi, const ForeignOptions& options)
@@ -37,7 +65,7 @@ class LmdbSession : public Session {
     return put(key, value, 0, 0);
   }
   Outcome erase(const KeyRef& key) override {
-    const Encoded encoded(key);
+    const Key encoded(key);
     return write(
         [&](MDB_txn* txn) {
           MDB_val mdb_key = to_val(encoded.view());
@@ -47,7 +75,7 @@ class LmdbSession : public Session {
   }
 
   Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
-    const Encoded encoded(key);
+    const Key encoded(key);
     if (const int error = renew(); error != 0) return failed(error);
     MDB_val mdb_key = to_val(encoded.view());
     MDB_val value{};
@@ -59,14 +87,14 @@ class LmdbSession : public Session {
   }
 
   Outcome scan(const KeyRef& from, std::uint64_t limit, ScanTally& tally) override {
-    const Encoded encoded(from);
+    const Key encoded(from);
     if (const int error = renew(); error != 0) return failed(error);
     int error = ::mdb_cursor_renew(reader_, cursor_);
     MDB_val key = to_val(encoded.view());
     MDB_val value{};
     if (error == 0) error = ::mdb_cursor_get(cursor_, &key, &value, MDB_SET_RANGE);
     for (; error == 0 && limit > 0; --limit) {
-      tally.add(decode_key(options_.key, from_val(key)),
+      tally.add(Key::decode(options_.key, from_val(key)),
                 decode_value(options_.value, from_val(value)));
       if (limit > 1) error = ::mdb_cursor_get(cursor_, &key, &value, MDB_NEXT);
     }
@@ -79,7 +107,7 @@ class LmdbSession : public Session {
   int renew() { return ready_ ? ::mdb_txn_renew(reader_) : MDB_BAD_TXN; }
 
   Outcome put(const KeyRef& key, const ValueRef& value, unsigned flags, int no_if) {
-    const Encoded encoded_key(key);
+    const Key encoded_key(key);
     const Encoded encoded_value(value);
     return write(
         [&](MDB_txn* txn) {
@@ -113,13 +141,14 @@ class LmdbSession : public Session {
   bool ready_ = false;
 };
 
+template <class Key>
 class LmdbSubject : public Subject {
  public:
   explicit LmdbSubject(const ForeignOptions& options)
-      : options_(options), folder_(options.path, "lmdb") {}
+      : options_(options), folder_(options.path, kName) {}
   ~LmdbSubject() override { (void)close(); }
 
-  std::string name() const override { return "lmdb"; }
+  std::string name() const override { return kName; }
   std::string medium() const override { return "page"; }
   std::string durability() const override { return "process"; }
   std::string version() const override {
@@ -127,6 +156,9 @@ class LmdbSubject : public Subject {
   }
 
   Result<void> create() override {
+    if (kInteger && options_.key.is_string) {
+      return failure(kExitUsage, "lmdb_int takes keys that are integers; use lmdb");
+    }
     if (auto made = folder_.create(); !made) return made;
     return reopen();
   }
@@ -139,7 +171,7 @@ class LmdbSubject : public Subject {
     if (error == 0) error = ::mdb_env_open(env_, folder_.path().c_str(), kFlags, 0600);
     MDB_txn* txn = nullptr;
     if (error == 0) error = ::mdb_txn_begin(env_, nullptr, 0, &txn);
-    if (error == 0) error = ::mdb_dbi_open(txn, nullptr, 0, &dbi_);
+    if (error == 0) error = ::mdb_dbi_open(txn, nullptr, kOfMap, &dbi_);
     if (error == 0) {
       error = ::mdb_txn_commit(txn);
     } else if (txn != nullptr) {
@@ -156,7 +188,7 @@ class LmdbSubject : public Subject {
   }
   void remove() override { folder_.remove(); }
   std::unique_ptr<Session> session() override {
-    return std::make_unique<LmdbSession>(env_, dbi_, options_);
+    return std::make_unique<LmdbSession<Key>>(env_, dbi_, options_);
   }
   Footprint footprint() override {
     MDB_envinfo info{};
@@ -169,6 +201,11 @@ class LmdbSubject : public Subject {
   }
 
  private:
+  static constexpr bool kInteger = std::is_same_v<Key, Word>;
+  static constexpr const char* kName = kInteger ? "lmdb_int" : "lmdb";
+  // MDB_CREATE does nothing for the unnamed map but lets its flags be set.
+  static constexpr unsigned kOfMap = kInteger ? MDB_INTEGERKEY | MDB_CREATE : 0;
+
   ForeignOptions options_;
   StoreFolder folder_;
   MDB_env* env_ = nullptr;
@@ -178,7 +215,10 @@ class LmdbSubject : public Subject {
 }  // namespace
 
 std::unique_ptr<Subject> make_lmdb_subject(const ForeignOptions& options) {
-  return std::make_unique<LmdbSubject>(options);
+  return std::make_unique<LmdbSubject<Bytes>>(options);
+}
+std::unique_ptr<Subject> make_lmdb_int_subject(const ForeignOptions& options) {
+  return std::make_unique<LmdbSubject<Word>>(options);
 }
 
 }  // namespace perdure::bench

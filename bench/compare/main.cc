@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "bench/compare/foreign.h"
@@ -28,6 +31,35 @@ int complain(const Failure& failure) {
   return failure.exit_status;
 }
 
+struct Foreign {
+  std::string_view name;
+  std::unique_ptr<Subject> (*make)(const ForeignOptions&);
+};
+constexpr Foreign kForeign[] = {
+    {"absl_btree", make_absl_btree_subject},
+    {"absl_flat", make_absl_flat_subject},
+    {"boost_flat", make_boost_flat_subject},
+    {"leveldb", make_leveldb_subject},
+    {"leveldb_tuned", make_leveldb_tuned_subject},
+    {"libcuckoo", make_libcuckoo_subject},
+    {"lmdb", make_lmdb_subject},
+    {"lmdb_int", make_lmdb_int_subject},
+    {"pmemobj", make_pmemobj_subject},
+    {"rocksdb", make_rocksdb_subject},
+    {"rocksdb_tuned", make_rocksdb_tuned_subject},
+    {"sqlite", make_sqlite_subject},
+    {"sqlite_tuned", make_sqlite_tuned_subject},
+    {"std_map", make_std_map_subject},
+    {"tbb", make_tbb_subject},
+    {"null", make_null_subject},
+};
+
+std::vector<std::string_view> foreign_names() {
+  std::vector<std::string_view> names;
+  for (const Foreign& foreign : kForeign) names.push_back(foreign.name);
+  return names;
+}
+
 std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOptions& options) {
   if (const auto engine = engine_named(name)) {
     PerdureOptions of_engine = perdure_options(options, *engine);
@@ -40,16 +72,27 @@ std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOption
                                .threads = options.work.threads,
                                .max_size = options.max_size,
                                .capacity = options.capacity};
-  if (name == "std_map") return make_std_map_subject(foreign);
-  if (name == "libcuckoo") return make_libcuckoo_subject(foreign);
-  if (name == "tbb") return make_tbb_subject(foreign);
-  if (name == "lmdb") return make_lmdb_subject(foreign);
-  if (name == "rocksdb") return make_rocksdb_subject(foreign);
-  return make_null_subject(foreign);
+  const auto* found = std::ranges::find(kForeign, name, &Foreign::name);  // checked before
+  return found->make(foreign);
+}
+
+// libpmem and malloc read their settings from the environment before main(): the first process
+// sets them and executes the program once more.
+//   PMEM_IS_PMEM_FORCE   libpmem executes write-backs on any memory, as durability `emulated` does
+//   GLIBC_TUNABLES       malloc asks for huge pages, as perdure does for its pools
+void restart_with_settings(char** argv) {
+  constexpr const char* kDone = "PERDURE_COMPARE_RESTARTED";
+  if (std::getenv(kDone) != nullptr) return;
+  ::setenv(kDone, "1", 1);
+  ::setenv("PMEM_IS_PMEM_FORCE", "1", 0);
+  ::setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0);
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  ::execv(self.c_str(), argv);  // if it fails, the run goes on without the settings
 }
 
 int compare(int argc, char** argv) {
-  auto parsed = parse_options(Program::compare, argc, argv);
+  auto parsed = parse_options(Program::compare, argc, argv, foreign_names());
   if (!parsed) return complain(parsed.error());
   if (!*parsed) return 0;  // help
   const BenchOptions& options = **parsed;
@@ -92,6 +135,7 @@ int compare(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  perdure::bench::restart_with_settings(argv);
   try {
     return perdure::bench::compare(argc, argv);
   } catch (const std::exception& error) {

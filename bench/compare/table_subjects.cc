@@ -1,11 +1,13 @@
-// libcuckoo and oneTBB's hash map: the cost of hash tables in DRAM without persistence. Each starts
-// with the capacity of the run and grows by its own rules.
+// Concurrent hash tables in DRAM: libcuckoo, oneTBB's, Boost's. They show what a lookup costs
+// without persistence. Each starts with the capacity of the run and grows by its own rules.
 #include <oneapi/tbb/concurrent_hash_map.h>
 #include <oneapi/tbb/version.h>
 
+#include <boost/unordered/concurrent_flat_map.hpp>
+#include <boost/version.hpp>
 #include <libcuckoo/cuckoohash_map.hh>
 
-#include "bench/compare/foreign.h"
+#include "bench/compare/memory_subject.h"
 
 namespace perdure::bench {
 namespace {
@@ -17,14 +19,14 @@ class Cuckoo {
   static constexpr bool kMallocs = true;
   static std::string version() { return "0.3.1"; }
 
-  explicit Cuckoo(std::uint64_t capacity)
+  Cuckoo(std::uint64_t capacity, std::uint32_t)
       : map_(capacity != 0 ? capacity : libcuckoo::DEFAULT_SIZE) {}
-  bool insert(const K& key, V value) { return map_.insert(key, std::move(value)); }
-  bool update(const K& key, V value) { return map_.update(key, std::move(value)); }
-  bool erase(const K& key) { return map_.erase(key); }
+  bool insert(const auto& key, V value) { return map_.insert(K(key), std::move(value)); }
+  bool update(const auto& key, V value) { return map_.update(K(key), std::move(value)); }
+  bool erase(const auto& key) { return map_.erase(K(key)); }
   template <class F>
-  bool read(const K& key, F&& visit) {
-    return map_.find_fn(key, visit);
+  bool read(const auto& key, F&& visit) {
+    return map_.find_fn(K(key), visit);
   }
   std::uint64_t size() const { return map_.size(); }
   std::optional<double> load_factor() const { return map_.load_factor(); }
@@ -42,21 +44,21 @@ class Tbb {
   static constexpr bool kMallocs = false;  // its own allocator reports no sizes
   static std::string version() { return TBB_runtime_version(); }
 
-  explicit Tbb(std::uint64_t capacity) {
+  Tbb(std::uint64_t capacity, std::uint32_t) {
     if (capacity != 0) map_.rehash(capacity);
   }
-  bool insert(const K& key, V value) { return map_.insert({key, std::move(value)}); }
-  bool update(const K& key, V value) {
+  bool insert(const auto& key, V value) { return map_.insert({K(key), std::move(value)}); }
+  bool update(const auto& key, V value) {
     typename Map::accessor found;
-    if (!map_.find(found, key)) return false;
+    if (!map_.find(found, K(key))) return false;
     found->second = std::move(value);
     return true;
   }
-  bool erase(const K& key) { return map_.erase(key); }
+  bool erase(const auto& key) { return map_.erase(K(key)); }
   template <class F>
-  bool read(const K& key, F&& visit) {
+  bool read(const auto& key, F&& visit) {
     typename Map::const_accessor found;
-    if (!map_.find(found, key)) return false;
+    if (!map_.find(found, K(key))) return false;
     visit(found->second);
     return true;
   }
@@ -67,72 +69,36 @@ class Tbb {
   Map map_;
 };
 
-template <class Table, class K, class V>
-class TableSession : public Session {
+template <class K, class V>
+class BoostFlat {
  public:
-  explicit TableSession(Table& table) : table_(table) {}
+  static constexpr const char* kName = "boost_flat";
+  static constexpr bool kMallocs = true;
+  static std::string version() { return BOOST_LIB_VERSION; }
 
-  Outcome insert(const KeyRef& key, const ValueRef& value) override {
-    return outcome_of(table_.insert(owned<K>(key), owned<V>(value)));
+  BoostFlat(std::uint64_t capacity, std::uint32_t) : map_(capacity) {}
+  bool insert(const auto& key, V value) { return map_.try_emplace(K(key), std::move(value)); }
+  bool update(const auto& key, V value) {
+    return map_.visit(K(key), [&](auto& entry) { entry.second = std::move(value); }) != 0;
   }
-  Outcome update(const KeyRef& key, const ValueRef& value) override {
-    return outcome_of(table_.update(owned<K>(key), owned<V>(value)));
+  bool erase(const auto& key) { return map_.erase(K(key)) != 0; }
+  template <class F>
+  bool read(const auto& key, F&& visit) {
+    return map_.cvisit(K(key), [&](const auto& entry) { visit(entry.second); }) != 0;
   }
-  Outcome erase(const KeyRef& key) override { return outcome_of(table_.erase(owned<K>(key))); }
-  Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
-    return outcome_of(
-        table_.read(owned<K>(key), [&](const V& value) { visit(borrowed<ValueRef>(value)); }));
-  }
-  Outcome scan(const KeyRef&, std::uint64_t, ScanTally&) override {
-    return fail("the engine keeps no order");
-  }
+  std::uint64_t size() const { return map_.size(); }
+  std::optional<double> load_factor() const { return map_.load_factor(); }
 
  private:
-  static Outcome outcome_of(bool yes) noexcept { return yes ? Outcome::yes : Outcome::no; }
-
-  Table& table_;
-};
-
-template <class Table, class K, class V>
-class TableSubject : public Subject {
- public:
-  explicit TableSubject(const ForeignOptions& options) : capacity_(options.capacity) {}
-
-  std::string name() const override { return Table::kName; }
-  std::string medium() const override { return "dram"; }
-  std::string durability() const override { return "none"; }
-  std::string version() const override { return Table::version(); }
-  bool persistent() const override { return false; }
-
-  Result<void> create() override {
-    heap_before_ = heap_bytes();
-    table_ = std::make_unique<Table>(capacity_);
-    return {};
-  }
-  Result<void> reopen() override { return {}; }
-  Result<void> close() override { return {}; }
-  void remove() override { table_.reset(); }
-  std::unique_ptr<Session> session() override {
-    return std::make_unique<TableSession<Table, K, V>>(*table_);
-  }
-  Footprint footprint() override {
-    const std::uint64_t now = heap_bytes();
-    Footprint footprint{
-        .entries = table_->size(), .pm_bytes = 0, .load_factor = table_->load_factor()};
-    if (Table::kMallocs) footprint.dram_bytes = now > heap_before_ ? now - heap_before_ : 0;
-    return footprint;
-  }
-
- private:
-  std::uint64_t capacity_;
-  std::unique_ptr<Table> table_;
-  std::uint64_t heap_before_ = 0;
+  boost::concurrent_flat_map<K, V> map_;
 };
 
 template <class K, class V>
-using CuckooSubject = TableSubject<Cuckoo<K, V>, K, V>;
+using CuckooSubject = MemorySubject<Cuckoo<K, V>, K, V>;
 template <class K, class V>
-using TbbSubject = TableSubject<Tbb<K, V>, K, V>;
+using TbbSubject = MemorySubject<Tbb<K, V>, K, V>;
+template <class K, class V>
+using BoostFlatSubject = MemorySubject<BoostFlat<K, V>, K, V>;
 
 }  // namespace
 
@@ -141,6 +107,9 @@ std::unique_ptr<Subject> make_libcuckoo_subject(const ForeignOptions& options) {
 }
 std::unique_ptr<Subject> make_tbb_subject(const ForeignOptions& options) {
   return make_typed<TbbSubject>(options);
+}
+std::unique_ptr<Subject> make_boost_flat_subject(const ForeignOptions& options) {
+  return make_typed<BoostFlatSubject>(options);
 }
 
 }  // namespace perdure::bench

@@ -1,6 +1,6 @@
 #include "bench/harness/options.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -17,8 +17,6 @@ namespace {
 constexpr const char* kMemoryFolder = "/dev/shm";
 constexpr std::uint64_t kMemoryWanted = 1_GiB;
 constexpr std::uint32_t kMaxThreads = 1024;
-constexpr std::array<std::string_view, 6> kForeign = {"std_map", "libcuckoo", "tbb",
-                                                      "lmdb",    "rocksdb",   "null"};
 constexpr std::array kDurabilities = {Durability::process, Durability::power, Durability::emulated};
 
 constexpr const char* kBenchFooter = R"(
@@ -84,15 +82,15 @@ std::string built_engines() {
   return names;
 }
 
-void declare(CLI::App& app, Program program, Raw& raw) {
+void declare(CLI::App& app, Program program, std::span<const std::string_view> foreign, Raw& raw) {
   if (program == Program::bench) {
     raw.engines = "phast";
     app.add_option("--engine", raw.engines, "engine (" + raw.engines + "): " + built_engines());
   } else {
     raw.engines = "phast,std_map,lmdb,rocksdb";
-    app.add_option("--engines", raw.engines,
-                   "engines, of perdure and std_map, libcuckoo, tbb, lmdb, rocksdb, null (" +
-                       raw.engines + ")");
+    app.add_option(
+        "--engines", raw.engines,
+        fmt::format("engines, of perdure and {} ({})", fmt::join(foreign, ", "), raw.engines));
   }
   app.add_option(
       "--workload", raw.workloads,
@@ -159,7 +157,8 @@ std::vector<std::string> split_list(std::string_view list) {
   }
 }
 
-Result<void> check_engines(Program program, const std::vector<std::string>& engines) {
+Result<void> check_engines(Program program, std::span<const std::string_view> foreign,
+                           const std::vector<std::string>& engines) {
   if (program == Program::bench && engines.size() != 1) {
     return failure(kExitUsage, "--engine takes one engine; perdure-compare takes several");
   }
@@ -167,12 +166,12 @@ Result<void> check_engines(Program program, const std::vector<std::string>& engi
     if (std::ranges::count(engines, name) > 1) {
       return failure(kExitUsage, fmt::format("engine '{}' is named twice", name));
     }
-    const bool foreign = std::ranges::find(kForeign, name) != kForeign.end();
-    if (foreign && program == Program::compare) continue;
-    if (foreign) {
-      return failure(kExitUsage, fmt::format("engine '{}' is foreign: use perdure-compare", name));
-    }
-    if (!engine_named(name)) return failure(kExitUsage, fmt::format("unknown engine '{}'", name));
+    if (std::ranges::find(foreign, name) != foreign.end() || engine_named(name)) continue;
+    return failure(
+        kExitUsage,
+        fmt::format("unknown engine '{}'; known: {}{}{}", name, built_engines(),
+                    foreign.empty() ? "; perdure-compare has engines of other libraries" : ", ",
+                    fmt::join(foreign, ", ")));
   }
   return {};
 }
@@ -359,7 +358,8 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
   return {};
 }
 
-Result<BenchOptions> judge(Program program, const Raw& raw) {
+Result<BenchOptions> judge(Program program, std::span<const std::string_view> foreign,
+                           const Raw& raw) {
   BenchOptions options{.engines = split_list(raw.engines),
                        .write_latency_ns = raw.write_latency_ns,
                        .path = raw.path.empty() ? default_path() : raw.path,
@@ -378,7 +378,7 @@ Result<BenchOptions> judge(Program program, const Raw& raw) {
        (key->length != kMaxArrayKeyBytes || value->length != kMaxArrayValueBytes))) {
     return failure(kExitUsage, "arrays are measured with --key array:16 --value array:15 only");
   }
-  Result<void> checked = check_engines(program, options.engines);
+  Result<void> checked = check_engines(program, foreign, options.engines);
   if (checked) checked = judge_work(raw, options);
   if (checked) checked = check_versions(options);
   if (checked) checked = judge_pool(raw, options);
@@ -416,14 +416,15 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) noexcept {
   return parse_scaled(text, 1024);
 }
 
-Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv) {
+Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv,
+                                                  std::span<const std::string_view> foreign) {
   const bool bench = program == Program::bench;
   CLI::App app(bench ? "Measures an engine and checks that it keeps what it was given."
                      : "Measures perdure and other engines under the same driver.",
                bench ? "perdure bench" : "perdure-compare");
   app.footer(bench ? kBenchFooter : kCompareFooter);
   Raw raw;
-  declare(app, program, raw);
+  declare(app, program, foreign, raw);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -432,7 +433,7 @@ Result<std::optional<BenchOptions>> parse_options(Program program, int argc, cha
   } catch (const CLI::ParseError& error) {
     return failure(kExitUsage, error.what());
   }
-  auto options = judge(program, raw);
+  auto options = judge(program, foreign, raw);
   if (!options) return std::unexpected(options.error());
   return std::move(*options);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +41,10 @@ struct BenchOptions {
 
 enum class Program : std::uint8_t { bench, compare };
 
-// Returns nullopt if it printed help. The message of a failure is for standard error.
-Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv);
+// Returns nullopt if it printed help. The message of a failure is for standard error. `foreign`: the
+// names of engines that perdure-compare has beside perdure's own.
+Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv,
+                                                  std::span<const std::string_view> foreign = {});
 
 // parse_count: "10M" is ten million. parse_bytes: "64MiB" and "64M" are 2^26.
 std::optional<std::uint64_t> parse_count(std::string_view text) noexcept;
