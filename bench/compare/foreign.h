@@ -23,7 +23,9 @@ struct ForeignOptions {
 
 std::unique_ptr<Subject> make_absl_btree_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_absl_flat_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_art_olc_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_boost_flat_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_btree_olc_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_leveldb_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_leveldb_tuned_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_libcuckoo_subject(const ForeignOptions& options);

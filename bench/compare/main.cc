@@ -38,7 +38,9 @@ struct Foreign {
 constexpr Foreign kForeign[] = {
     {"absl_btree", make_absl_btree_subject},
     {"absl_flat", make_absl_flat_subject},
+    {"art_olc", make_art_olc_subject},
     {"boost_flat", make_boost_flat_subject},
+    {"btree_olc", make_btree_olc_subject},
     {"leveldb", make_leveldb_subject},
     {"leveldb_tuned", make_leveldb_tuned_subject},
     {"libcuckoo", make_libcuckoo_subject},
