@@ -481,6 +481,7 @@ Result<PhaseResult> Driver::run(const Phase& phase, const Ledger& ledger) {
     return sum;
   });
 
+  result.wall_seconds = starter.wall_seconds();
   Counters counters;
   std::uint64_t visited = 0;
   for (const auto& worker : workers) {

@@ -36,7 +36,8 @@ inline constexpr std::size_t kSampleEvery = 16;
 struct PhaseResult {
   std::string name;
   std::uint64_t operations = 0;  // for snapshots: the keys that they visit
-  double seconds = 0;
+  double seconds = 0;            // of the slowest thread, without clocked operations
+  double wall_seconds = 0;       // from the release of the threads to the end of the last one
   Histogram latency;
   std::optional<Counters> counters;  // sum over all threads
   std::uint64_t missing = 0;         // keys not found with their value although present

@@ -67,6 +67,7 @@ struct Raw {
   std::string touch = "0";
   bool clock_all = false;
   bool dependent = false;
+  bool shared = false;
   std::uint64_t seed = 1;
   bool json = false;
   bool keep = false;
@@ -138,6 +139,10 @@ void declare(CLI::App& app, Program program, std::span<const std::string_view> f
   app.add_flag("--dependent", raw.dependent,
                "compute the key of an operation from the result of the one before: no two overlap; "
                "for insert read read_batch read_missing update delete");
+  app.add_flag(
+      "--shared", raw.shared,
+      "each thread chooses from all keys, not from a part of its own; new keys and deletes "
+      "stay distinct");
   app.add_option("--seed", raw.seed, "the same seed gives the same work (1)");
   app.add_flag("--json", raw.json, "print one JSON object");
   app.add_flag("--keep", raw.keep, "keep the pool after the run");
@@ -310,6 +315,7 @@ Result<void> judge_work(const Raw& raw, BenchOptions& options) {
                   .threads = raw.threads,
                   .together = raw.batch,
                   .distribution = *distribution,
+                  .shared = raw.shared,
                   .seed = raw.seed};
   if (raw.threads == 0 || raw.threads > kMaxThreads) {
     return failure(kExitUsage, fmt::format("--threads {}: use 1 to {}", raw.threads, kMaxThreads));

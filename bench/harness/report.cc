@@ -46,6 +46,7 @@ Json phase_json(const PhaseResult& phase) {
   Json json = {{"name", phase.name},
                {"operations", phase.operations},
                {"seconds", rounded(phase.seconds, 6)},
+               {"wall_seconds", rounded(phase.wall_seconds, 6)},
                {"mops", rounded(phase.mops(), 4)},
                {"p50_ns", phase.latency.percentile(0.5)},
                {"p99_ns", phase.latency.percentile(0.99)},
@@ -145,6 +146,7 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
       {"value", to_string(options.value)},
       {"records", options.work.records},
       {"dependent", options.dependent},
+      {"shared", options.work.shared},
       {"seed", options.work.seed},
       {"version", result.version},
       {"calibration", result.calibration ? to_json(*result.calibration) : Json()},
@@ -181,11 +183,11 @@ std::string calibration_text(const Calibration& calibration) {
 
 std::string table(const RunResult& result, const BenchOptions& options) {
   std::string text = fmt::format(
-      "{} {}, {} on {}, {} thread{}, {}, value {}, {} records, {}, seed {}{}\n", result.engine,
+      "{} {}, {} on {}, {} thread{}, {}, value {}, {} records, {}, seed {}{}{}\n", result.engine,
       result.version, result.durability, result.medium, options.work.threads,
       options.work.threads == 1 ? "" : "s", key_text(result, options), to_string(options.value),
       options.work.records, distribution_name(options.work.distribution), options.work.seed,
-      options.dependent ? ", dependent" : "");
+      options.dependent ? ", dependent" : "", options.work.shared ? ", shared keys" : "");
   if (result.calibration) text += calibration_text(*result.calibration);
   text += fmt::format("\n{:<14}{:>12}{:>10}{:>9}{:>9}{:>9}{:>10}{:>12}{:>9}{:>8}{:>9}{:>8}\n",
                       "phase", "operations", "seconds", "M/s", "p50 ns", "p99 ns", "p99.9 ns",
@@ -207,17 +209,18 @@ std::string table(const RunResult& result, const BenchOptions& options) {
 }
 
 std::string comparison(const std::vector<RunResult>& results, const BenchOptions& options) {
-  std::string text = fmt::format("M/s, {} thread{}, {}, value {}, {} records, seed {}{}\n\n{:<10}",
-                                 options.work.threads, options.work.threads == 1 ? "" : "s",
-                                 results.empty() ? "" : key_text(results.front(), options),
-                                 to_string(options.value), options.work.records, options.work.seed,
-                                 options.dependent ? ", dependent" : "", "engine");
+  std::string text = fmt::format(
+      "M/s, {} thread{}, {}, value {}, {} records, seed {}{}{}\n\n{:<14}", options.work.threads,
+      options.work.threads == 1 ? "" : "s",
+      results.empty() ? "" : key_text(results.front(), options), to_string(options.value),
+      options.work.records, options.work.seed, options.dependent ? ", dependent" : "",
+      options.work.shared ? ", shared keys" : "", "engine");
   for (const Workload workload : options.workloads) {
     text += fmt::format("{:>13}", workload_name(workload));
   }
   text += fmt::format("{:>10}{:>10}{:>11}{:>9}\n", "B/entry", "+ DRAM", "reopen s", "missing");
   for (const RunResult& result : results) {
-    text += fmt::format("{:<10}", result.engine);
+    text += fmt::format("{:<14}", result.engine);
     for (const PhaseResult& phase : result.phases) text += fmt::format("{:>13.3f}", phase.mops());
     const Footprint& footprint = result.footprint;
     text += fmt::format("{:>10}{:>10}{:>11}{:>9}\n",

@@ -1,4 +1,4 @@
-// Starter: releases the threads of a phase together.
+// Starter: releases the threads of a phase together, and takes the time until the last one is done.
 #pragma once
 
 #include <atomic>
@@ -23,10 +23,12 @@ class Starter {
         ready_.notify_one();
         go_.wait(false, std::memory_order_acquire);
         task(t, *prepared);
+        note_end();
         finished_.fetch_add(1, std::memory_order_release);
       });
     }
     for (std::size_t seen = ready_.load(); seen < threads; seen = ready_.load()) ready_.wait(seen);
+    released_ = Clock::now();
     go_.store(true, std::memory_order_release);
     go_.notify_all();
   }
@@ -41,12 +43,29 @@ class Starter {
     threads_.clear();
     progress.clear();
   }
+  // From the release of the threads to the end of the last one; after join().
+  double wall_seconds() const noexcept {
+    return std::chrono::duration<double>(Clock::duration(last_end_.load()) -
+                                         released_.time_since_epoch())
+        .count();
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void note_end() noexcept {
+    const Clock::rep end = Clock::now().time_since_epoch().count();
+    Clock::rep last = last_end_.load();
+    while (last < end && !last_end_.compare_exchange_weak(last, end)) {
+    }
+  }
+
   std::vector<std::thread> threads_;
   std::atomic<std::size_t> ready_{0};
   std::atomic<std::size_t> finished_{0};
   std::atomic<bool> go_{false};
+  Clock::time_point released_;
+  std::atomic<Clock::rep> last_end_{0};
 };
 
 }  // namespace perdure::bench

@@ -317,10 +317,10 @@ void WorkMaker::make_fresh(Phase& phase, const Ledger& ledger, std::uint64_t cou
 // Returns `count` present keys by the distribution. A uniform choice repeats permutations: no key
 // occurs twice before all have occurred once. `distinct` guarantees that for every distribution.
 std::vector<std::uint32_t> WorkMaker::choose(const Ledger& ledger, std::uint64_t count,
-                                             bool distinct) {
+                                             bool distinct, std::uint64_t thread) const {
   const std::uint64_t present = ledger.present();
   std::vector<std::uint32_t> chosen(count);
-  Random random(stream(0));
+  Random random(stream(thread));
   if (options_.distribution == Distribution::zipfian && !distinct) {
     const ScrambledZipfian zipfian(present);
     for (std::uint32_t& index : chosen) index = ledger.index_at(zipfian.next(random));
@@ -342,6 +342,14 @@ std::vector<std::uint32_t> WorkMaker::choose(const Ledger& ledger, std::uint64_t
 }
 
 void WorkMaker::make_chosen(Phase& phase, const Ledger& ledger) {
+  if (options_.shared && !erases(phase.workload)) {
+    for (std::uint64_t t = 0; t < options_.threads; ++t) {
+      const std::uint64_t count = options_.operations * (t + 1) / options_.threads -
+                                  options_.operations * t / options_.threads;
+      phase.blocks[t].indexes = choose(ledger, count, false, t);
+    }
+    return;
+  }
   const std::vector<std::uint32_t> chosen =
       choose(ledger, options_.operations, erases(phase.workload));
   split(phase, options_.operations, [&](std::uint64_t i) { return chosen[i]; });

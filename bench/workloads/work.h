@@ -117,6 +117,9 @@ struct WorkOptions {
   std::uint32_t threads = 1;
   std::uint64_t together = 64;
   Distribution distribution = Distribution::uniform;
+  // Each thread chooses from all keys that are present, not from a part of its own. New keys and
+  // deletes stay distinct.
+  bool shared = false;
   std::uint64_t seed = 0;
 };
 
@@ -141,7 +144,8 @@ class WorkMaker {
   void make_snapshots(Phase& phase, const Ledger& ledger);
   void draw_versions(Phase& phase) const;
   void make_ycsb(Phase& phase, const Ledger& ledger);
-  std::vector<std::uint32_t> choose(const Ledger& ledger, std::uint64_t count, bool distinct);
+  std::vector<std::uint32_t> choose(const Ledger& ledger, std::uint64_t count, bool distinct,
+                                    std::uint64_t thread = 0) const;
   // Splits positions [0, count) among the threads in contiguous blocks.
   template <class F>
   void split(Phase& phase, std::uint64_t count, F&& index_at);

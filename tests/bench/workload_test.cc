@@ -151,6 +151,25 @@ TEST(Work, ThreadsShareTheSameWorkInContiguousBlocks) {
   }
 }
 
+TEST(Work, SharingThreadsTakeTheSameKeysInOrdersOfTheirOwn) {
+  Maker maker({.records = 50, .operations = 150, .threads = 3, .shared = true, .seed = 4});
+  maker.step(Workload::load);
+  const Phase updates = maker.step(Workload::update);
+  ASSERT_EQ(updates.blocks.size(), 3U);
+  std::vector<std::uint64_t> first = updates.blocks[0].words;
+  std::vector<std::uint64_t> second = updates.blocks[1].words;
+  EXPECT_NE(first, second);
+  std::ranges::sort(first);
+  std::ranges::sort(second);
+  EXPECT_EQ(first.size(), 50U);
+  EXPECT_EQ(first, second);
+  // A key has one insert and one delete, so those stay apart.
+  for (const Workload workload : {Workload::insert, Workload::erase}) {
+    const auto words = all_words(maker.step(workload));
+    EXPECT_EQ(std::set<std::uint64_t>(words.begin(), words.end()).size(), 150U);
+  }
+}
+
 TEST(Work, UniformReadsVisitEveryKeyOncePerRound) {
   Maker maker({.records = 100, .operations = 250, .seed = 5});
   maker.step(Workload::load);

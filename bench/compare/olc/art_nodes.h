@@ -33,7 +33,7 @@ struct Node {
 };
 template <Kind kKind, std::size_t kMost>
 struct Small : Node {
-  Small(std::uint32_t bytes, Word key) noexcept : Node(kKind, bytes, key) {}
+  Small(std::uint32_t prefix_bytes, Word key) noexcept : Node(kKind, prefix_bytes, key) {}
   static constexpr std::size_t kRoom = kMost;
   alignas(Word) std::uint8_t bytes[kMost] = {};  // ascending
   Link children[kMost] = {};
@@ -41,13 +41,13 @@ struct Small : Node {
 using Node4 = Small<Kind::four, 4>;
 using Node16 = Small<Kind::sixteen, 16>;
 struct Node48 : Node {
-  Node48(std::uint32_t bytes, Word key) noexcept : Node(Kind::many, bytes, key) {}
+  Node48(std::uint32_t prefix_bytes, Word key) noexcept : Node(Kind::many, prefix_bytes, key) {}
   static constexpr std::size_t kRoom = 48;
   std::uint8_t places[256] = {};  // 1 + the place of the child
   Link children[kRoom] = {};
 };
 struct Node256 : Node {
-  Node256(std::uint32_t bytes, Word key) noexcept : Node(Kind::all, bytes, key) {}
+  Node256(std::uint32_t prefix_bytes, Word key) noexcept : Node(Kind::all, prefix_bytes, key) {}
   static constexpr std::size_t kRoom = 256;
   Link children[kRoom] = {};
 };
