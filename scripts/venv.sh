@@ -3,6 +3,7 @@
 #   venv.sh          build/venv, which builds and tests the Python package
 #   venv.sh docs     build/venv-docs, which builds the documentation site and opens it in a browser
 #   venv.sh compare  build/venv-compare, which has the headers of Boost
+#   venv.sh report   build/venv-report, which draws the pictures of a report
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-python}" in
@@ -13,7 +14,9 @@ case "${1:-python}" in
         mapfile -t packages < <(grep -v '^#' scripts/docs/requirements.txt) ;;
   compare) venv=build/venv-compare
            packages=(boost-headers==1.85.0.post1) ;;
-  *) sed -n '2,5p' "$0" >&2; exit 2 ;;
+  report) venv=build/venv-report
+          packages=(matplotlib==3.10.7) ;;
+  *) sed -n '2,6p' "$0" >&2; exit 2 ;;
 esac
 stamp=$venv/perdure-packages
 [ "$(cat "$stamp" 2>/dev/null)" != "${packages[*]}" ] || exit 0

@@ -11,6 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double kQuantiles[] = {0.01, 0.05, 0.1,  0.2,  0.3,   0.4,   0.5,   0.6,    0.7,    0.8,
+                                 0.9,  0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1};
+
 // Rounds to `digits` decimal places.
 double rounded(double value, int digits) {
   const double scale = std::pow(10.0, digits);
@@ -42,6 +45,15 @@ PerOperation per_operation(const Counters& counters, std::uint64_t operations) {
           .allocations = static_cast<double>(counters.allocations) / n};
 }
 
+// Pairs of a share of the operations and the latency that it does not exceed, for a plot.
+Json latency_json(const Histogram& latency) {
+  Json points = Json::array();
+  for (const double quantile : kQuantiles) {
+    points.push_back({quantile, latency.percentile(quantile)});
+  }
+  return points;
+}
+
 Json phase_json(const PhaseResult& phase) {
   Json json = {{"name", phase.name},
                {"operations", phase.operations},
@@ -52,6 +64,7 @@ Json phase_json(const PhaseResult& phase) {
                {"p99_ns", phase.latency.percentile(0.99)},
                {"p999_ns", phase.latency.percentile(0.999)},
                {"max_ns", phase.latency.max()},
+               {"latency_ns", latency_json(phase.latency)},
                {"flushes_per_op", nullptr},
                {"fences_per_op", nullptr},
                {"bytes_written_per_op", nullptr},

@@ -218,7 +218,10 @@ class Art {
   std::optional<bool> add_child(const Place& place, std::uint32_t byte, Link child) {
     const std::size_t room =
         art::visit_node(*place.node, [](const auto& node) { return node.kRoom; });
-    if (get(place.node->count) < room) {
+    const bool has_room = get(place.node->count) < room;
+    // Of a node that another thread has just filled, the count would not go with `place.link`.
+    if (!place.node->lock.check(place.version)) return {};
+    if (has_room) {
       if (!place.node->lock.upgrade(place.version)) return {};
       art::visit_node(*place.node, [&](auto& node) { art::add(node, byte, child); });
       place.node->lock.unlock();
@@ -253,7 +256,8 @@ class Art {
     return larger;
   }
 
-  // Appends entries in order, from `from` on if `bounded`, up to `limit`. False: a node changed.
+  // Appends entries in order, from `from` on if `bounded`, up to `limit`. False: a node changed
+  // before there were so many.
   static bool collect(const Node& node, std::uint64_t version, std::uint32_t depth, Word from,
                       bool bounded, std::uint64_t limit,
                       std::vector<std::pair<Word, Word>>& entries) {
@@ -268,8 +272,9 @@ class Art {
     }
     depth += size;
     const std::uint32_t first = bounded ? art::byte_of(from, depth) : 0;
-    return art::for_each_child(node, [&](std::uint32_t byte, Link child) {
-      if (byte < first || entries.size() == limit) return true;
+    const bool whole = art::for_each_child(node, [&](std::uint32_t byte, Link child) {
+      if (entries.size() == limit) return false;
+      if (byte < first) return true;
       const bool on_bound = bounded && byte == first;
       if (art::is_leaf(child)) {
         const Leaf& leaf = *art::leaf_of(child);
@@ -283,6 +288,7 @@ class Art {
              node.lock.check(version) &&
              collect(*art::node_of(child), below, depth + 1, from, on_bound, limit, entries);
     });
+    return whole || entries.size() == limit;
   }
 
   void retire(Link link) {

@@ -1,0 +1,187 @@
+"""The pictures of a report, as SVG. Colours are those of Okabe and Ito, which the colour-blind can
+tell apart; markers, dashes and hatches differ as well, so that a print in grey can be read."""
+
+import io
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams.update({
+    "svg.hashsalt": "perdure", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False})
+
+import matplotlib.pyplot as plt  # noqa: E402
+
+from bench_stats import median_interval  # noqa: E402
+from reporting import plan  # noqa: E402
+
+COLOURS = {"phast": "#0072B2", "level": "#D55E00", "clevel": "#009E73", "pskiplist": "#CC79A7",
+           "as": "#E69F00", "ascs": "#56B4E9"}
+OTHERS = ("#000000", "#666666", "#999999", "#BBBBBB")
+MARKERS = dict(zip(plan.ENGINES, "osD^vP"))
+DASHES = dict(zip(plan.ENGINES, ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))))
+
+
+def svg(figure, description):
+    """The figure as the text of an <svg> element with a description for those who cannot see it."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    body = text.getvalue()
+    body = body[body.index("<svg"):]
+    end = body.index(">")
+    return f'{body[:end]} role="img">\n<title>{description}</title>{body[end + 1:]}'
+
+
+def below(figure, axis):
+    """One legend for all panels."""
+    figure.tight_layout()
+    figure.legend(*axis.get_legend_handles_labels(), loc="upper center", ncols=6,
+                  bbox_to_anchor=(0.5, 0))
+
+
+def short(number):
+    for size, letter in ((10**6, "M"), (10**3, "K")):
+        if number >= size:
+            return f"{number / size:g}{letter}"
+    return str(number)
+
+
+def engines_of(results, group):
+    return [engine for engine in group.engines if results.turns(f"{group.name}/{engine}")]
+
+
+def bars(results, group, phases, description):
+    """A panel for each phase; a bar for each engine, perdure's in colour, with the interval."""
+    engines = engines_of(results, group)
+    figure, axes = plt.subplots(1, len(phases), figsize=(2.6 * len(phases), 0.24 * len(engines) + 1),
+                                sharey=True)
+    places = range(len(engines))
+    for axis, phase in zip(axes, phases):
+        for place, engine in zip(places, engines):
+            values = results.values(f"{group.name}/{engine}", phase)
+            if not values:
+                continue
+            median, lower, upper = median_interval(values)
+            ours = engine in plan.ENGINES
+            axis.barh(place, median, color=COLOURS.get(engine, "#DDDDDD"), edgecolor="black",
+                      linewidth=0.5, hatch="" if ours else "///")
+            if lower > 0:
+                axis.plot((lower, upper), (place, place), color="black", linewidth=1)
+        axis.set_title(phase.replace("_", " "))
+        axis.set_xlabel("M operations/s")
+        axis.set_yticks(list(places), engines)
+        axis.grid(axis="y", visible=False)
+    axes[0].invert_yaxis()
+    figure.tight_layout()
+    return svg(figure, description)
+
+
+def latencies(results, group):
+    """The share of operations that a latency exceeds, by phase: its scale shows the tail."""
+    phases = ("insert", "read", "update")
+    figure, axes = plt.subplots(1, len(phases), figsize=(10, 3), sharey=True)
+    for axis, phase in zip(axes, phases):
+        for engine in plan.ENGINES:
+            turns = results.turns(f"{group.name}/{engine}")
+            rows = [row for row in (turns[0]["phases"] if turns else ())
+                    if row["name"] == phase and "latency_ns" in row]
+            if not rows:
+                continue
+            points = [(ns, 1 - share) for share, ns in rows[0]["latency_ns"] if share < 1]
+            axis.plot(*zip(*points), color=COLOURS[engine], linestyle=DASHES[engine], label=engine)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_title(phase)
+        axis.set_xlabel("latency, ns")
+    axes[0].set_ylabel("share of operations that take longer")
+    below(figure, axes[0])
+    return svg(figure, "Latencies of insert, read and update, one thread: for each latency the "
+                       "share of the operations that take longer")
+
+
+def curves(results, groups, xs, phases, label, description, field=None):
+    """A panel for each phase, a curve for each engine: the rate, or a field of the run in ms."""
+    figure, axes = plt.subplots(1, len(phases), figsize=(3.3 * len(phases), 3), squeeze=False)
+    for axis, phase in zip(axes[0], phases):
+        for engine in plan.ENGINES:
+            points = []
+            for x, group in zip(xs, groups):
+                run = f"{group.name}/{engine}"
+                y = results.of_run(run, phase) if field else results.median(run, phase)
+                if y is not None:
+                    points.append((x, y * 1e3 if field else y))
+            if points:
+                axis.plot(*zip(*points), color=COLOURS[engine], linestyle=DASHES[engine],
+                          marker=MARKERS[engine], markersize=4, label=engine)
+        axis.set_xscale("log")
+        axis.set_xticks(xs, [short(x) for x in xs])
+        axis.minorticks_off()
+        axis.set_title(phase.replace("_seconds", "").replace("_", " "))
+        axis.set_xlabel(label)
+        if field:
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=0)
+        axis.set_ylabel(field or "M operations/s")
+    below(figure, axes[0][0])
+    return svg(figure, description)
+
+
+def costs(results, group):
+    fields = (("flushes_per_op", "write-backs"), ("fences_per_op", "fences"),
+              ("bytes_written_per_op", "bytes stored"))
+    phases = ("insert", "update", "delete")
+    hatches = dict(zip(phases, ("", "///", "...")))
+    engines = [engine for engine in plan.ENGINES if results.turns(f"{group.name}/{engine}")]
+    figure, axes = plt.subplots(1, len(fields), figsize=(10, 2.8))
+    for axis, (field, name) in zip(axes, fields):
+        for number, phase in enumerate(phases):
+            heights = [results.median(f"{group.name}/{engine}", phase, field) or 0
+                       for engine in engines]
+            axis.bar([place + 0.27 * (number - 1) for place in range(len(engines))], heights, 0.27,
+                     color=("#0072B2", "#E69F00", "#DDDDDD")[number], edgecolor="black",
+                     linewidth=0.5, hatch=hatches[phase], label=phase)
+        axis.set_xticks(range(len(engines)), engines, rotation=30)
+        axis.set_title(f"{name} for each operation")
+    below(figure, axes[0])
+    return svg(figure, "Write-backs, fences and bytes stored for each insert, update and delete")
+
+
+def all_pictures(results, groups):
+    """[(heading, text, svg)], in the order of the page."""
+    named = {group.name: group for group in groups}
+    phases = ("insert", "read", "read_missing", "update", "delete")
+    made = []
+    for name in ("integers_1", "integers_2"):
+        group = named[name]
+        made.append((group.title, f"{group.records:,} entries. Hatched bars: other libraries, most "
+                     "of them without any persistence. A line: the interval of the median.",
+                     bars(results, group, phases, f"Rates of all engines: {group.title}")))
+    made.append((named["scans"].title, "`scan mixed` inserts a new key at every tenth operation.",
+                 bars(results, named["scans"], ("scan", "scan_mixed"), "Rates of scans")))
+    made.append((named["stores"].title, f"{named['stores'].records:,} entries: few, because some "
+                 "are slow.", bars(results, named["stores"], phases, "Rates of stores in files")))
+    for group in (group for group in groups if "shared" in group.tags):
+        made.append((group.title, f"{group.records:,} entries.",
+                     bars(results, group, ("read", "update"), group.title)))
+    made.append(("Latencies, one thread", "A curve that falls early has short latencies; how far "
+                 "it goes to the right at the bottom shows the tail.",
+                 latencies(results, named["integers_1"])))
+    sizes = [group for group in groups if "size" in group.tags]
+    counts = [group.records for group in sizes]
+    made.append(("Growth with size", "",
+                 curves(results, sizes, counts, ("load", "read", "update"), "entries",
+                        "Rates of load, read and update by the number of entries")))
+    made.append(("Opening by size", "",
+                 curves(results, sizes, counts, ("reopen_clean_seconds", "reopen_killed_seconds",
+                                                 "first_lookup_seconds"), "entries",
+                        "Times of open after a close and after a kill, and of the first lookup",
+                        field="ms")))
+    several = [group for group in groups if "threads" in group.tags]
+    made.append(("Threads", "More threads than processors share them.",
+                 curves(results, several, [group.threads for group in several],
+                        ("load", "read", "update"), "threads",
+                        "Rates of load, read and update by the number of threads")))
+    made.append(("Costs", "", costs(results, named["integers_1"])))
+    return made
