@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
         setup-python setup-cross setup-docs build demo test check format format-check tidy asan \
-        tsan nightly bench bench-c bench-check bench-compare bench-figures bench-python \
+        tsan nightly bench bench-c bench-check bench-compare report report-full setup-report bench-python \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
         dist test-packages ci clean
@@ -52,6 +52,10 @@ setup-c:         ## the same for the tests of the C library: abidiff, valgrind
 setup-cross:     ## the same for the cross build for aarch64, and libraries in build/aarch64-root
 	@scripts/setup.sh aarch64
 	@scripts/aarch64.sh
+
+setup-report:    ## the same for the pictures of a report, which matplotlib draws
+	@scripts/setup.sh report
+	@scripts/venv.sh report
 
 setup-docs:      ## the same for the documentation site, and what pip installs into build/venv-docs
 	@scripts/setup.sh docs
@@ -177,8 +181,11 @@ coherence: setup ## count the lines that 64 simulated threads take from each oth
 	@scripts/coherence.py
 	@scripts/coherence.py --planted
 
-bench-figures: build-release bench-compare  ## measure all engines and other libraries: half an hour
-	@scripts/benchmarks.py
+report: bench-compare setup-report  ## measure perdure and other libraries, write tables and pictures: 30 minutes
+	@build/venv-report/bin/python scripts/report.py
+
+report-full: bench-compare setup-report  ## the same up to 50 million entries: hours; goes on where it was stopped
+	@build/venv-report/bin/python scripts/report.py --full
 
 paper-figures: papers  ## measure parts of three papers' evaluations: a long run
 	@build/release/perdure-paper-hash

@@ -8,6 +8,7 @@
 #   setup.sh go       the linearizability checker
 #   setup.sh mpi      perdure::mpi
 #   setup.sh c        the tests of the C library that need more than a compiler
+#   setup.sh report   the pictures of a report; scripts/venv.sh report installs the rest
 #   setup.sh docs     the documentation site and its tests; scripts/venv.sh docs installs the rest
 #   setup.sh python   the Python package; scripts/venv.sh installs the rest
 #   setup.sh aarch64  the cross build for aarch64; scripts/aarch64.sh unpacks the rest
@@ -30,10 +31,11 @@ case "${1:-tests}" in
   mpi) packages=(libopenmpi-dev openmpi-bin) ;;
   c) packages=(gcc abigail-tools valgrind) ;;
   aarch64) packages=("${tools[@]}" ccache g++-aarch64-linux-gnu qemu-user-static) ;;
+  report) packages=(python3 python3-venv) ;;
   docs) packages=(python3 python3-venv doxygen chromium fonts-dejavu-core) ;;
   packages) packages=("${tools[@]}" debhelper dh-python help2man lintian python3-dev python3-venv
                       debootstrap) ;;
-  *) sed -n '2,15p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,16p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -21,6 +21,7 @@ MOVED = {
     "scripts/docs/pages/cpp.md": "reference/cpp.md",
     "scripts/docs/pages/python.md": "reference/python.md",
     "scripts/docs/site.css": "assets/site.css",
+    "bench/results/report.html": "report.html",
 }
 LANGUAGES = {".h": "cpp", ".cc": "cpp", ".def": "cpp", ".c": "c", ".py": "python", ".sh": "bash",
              ".go": "go"}
@@ -48,7 +49,7 @@ def place(path):
     """Where the site has a file or a folder of the repository."""
     if path in MOVED:
         return MOVED[path]
-    if path.startswith("docs/") and path.endswith(".md"):
+    if path.startswith("docs/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
     if (ROOT / path).is_dir():
         return f"source/{path}/index.md"

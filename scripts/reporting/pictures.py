@@ -100,17 +100,17 @@ def latencies(results, group):
                        "share of the operations that take longer")
 
 
-def curves(results, groups, xs, phases, label, description, field=None):
-    """A panel for each phase, a curve for each engine: the rate, or a field of the run in ms."""
+def curves(groups, xs, phases, value, labels, description, logarithmic=False):
+    """A panel for each phase, a curve for each engine through value(group, engine, phase), which is
+    None where nothing was measured. `labels`: of both axes."""
     figure, axes = plt.subplots(1, len(phases), figsize=(3.3 * len(phases), 3), squeeze=False)
     for axis, phase in zip(axes[0], phases):
         for engine in plan.ENGINES:
             points = []
             for x, group in zip(xs, groups):
-                run = f"{group.name}/{engine}"
-                y = results.of_run(run, phase) if field else results.median(run, phase)
+                y = value(group, engine, phase)
                 if y is not None:
-                    points.append((x, y * 1e3 if field else y))
+                    points.append((x, y))
             if points:
                 axis.plot(*zip(*points), color=COLOURS[engine], linestyle=DASHES[engine],
                           marker=MARKERS[engine], markersize=4, label=engine)
@@ -118,12 +118,12 @@ def curves(results, groups, xs, phases, label, description, field=None):
         axis.set_xticks(xs, [short(x) for x in xs])
         axis.minorticks_off()
         axis.set_title(phase.replace("_seconds", "").replace("_", " "))
-        axis.set_xlabel(label)
-        if field:
+        axis.set_xlabel(labels[0])
+        axis.set_ylabel(labels[1])
+        if logarithmic:
             axis.set_yscale("log")
         else:
             axis.set_ylim(bottom=0)
-        axis.set_ylabel(field or "M operations/s")
     below(figure, axes[0][0])
     return svg(figure, description)
 
@@ -168,20 +168,36 @@ def all_pictures(results, groups):
     made.append(("Latencies, one thread", "A curve that falls early has short latencies; how far "
                  "it goes to the right at the bottom shows the tail.",
                  latencies(results, named["integers_1"])))
+    def rate(group, engine, phase):
+        return results.median(f"{group.name}/{engine}", phase)
+
+    def milliseconds(group, engine, field):
+        seconds = results.of_run(f"{group.name}/{engine}", field)
+        return None if seconds is None else seconds * 1e3
+
+    def distance(group, engine, phase):
+        return results.distance(f"{group.name}/{engine}", engine, phase)
+
     sizes = [group for group in groups if "size" in group.tags]
     counts = [group.records for group in sizes]
+    of_size = ("entries", "M operations/s")
     made.append(("Growth with size", "",
-                 curves(results, sizes, counts, ("load", "read", "update"), "entries",
+                 curves(sizes, counts, ("load", "read", "update"), rate, of_size,
                         "Rates of load, read and update by the number of entries")))
+    made.append(("Distance to the limit", "The time of an operation by the least that it can take; "
+                 "docs/benchmarks.md says what that is.",
+                 curves([group for group in groups if "limit" in group.tags], counts,
+                        tuple(plan.UNAVOIDABLE), distance, ("entries", "times the limit"),
+                        "Times of insert, read, update and delete by their limit")))
     made.append(("Opening by size", "",
-                 curves(results, sizes, counts, ("reopen_clean_seconds", "reopen_killed_seconds",
-                                                 "first_lookup_seconds"), "entries",
+                 curves(sizes, counts, ("reopen_clean_seconds", "reopen_killed_seconds",
+                                        "first_lookup_seconds"), milliseconds, ("entries", "ms"),
                         "Times of open after a close and after a kill, and of the first lookup",
-                        field="ms")))
+                        logarithmic=True)))
     several = [group for group in groups if "threads" in group.tags]
     made.append(("Threads", "More threads than processors share them.",
-                 curves(results, several, [group.threads for group in several],
-                        ("load", "read", "update"), "threads",
+                 curves(several, [group.threads for group in several], ("load", "read", "update"),
+                        rate, ("threads", "M operations/s"),
                         "Rates of load, read and update by the number of threads")))
     made.append(("Costs", "", costs(results, named["integers_1"])))
     return made

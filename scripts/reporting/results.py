@@ -6,6 +6,8 @@ import os
 import pathlib
 import statistics
 
+from reporting import plan
+
 # What a report shows of a phase. The rest of a run's output is not kept.
 KEPT = ("name", "operations", "mops", "wall_seconds", "p50_ns", "p99_ns", "p999_ns",
         "flushes_per_op", "fences_per_op", "bytes_written_per_op")
@@ -78,6 +80,19 @@ class Results:
     def median(self, name, phase, field="mops"):
         values = self.values(name, phase, field)
         return statistics.median(values) if values else None
+
+    def distance(self, name, engine, phase):
+        """The measured time of an operation by the least that it can take: its fences, and the
+        lines that every design must fetch. None if it was not measured."""
+        rate = self.median(name, phase)
+        if rate is None:
+            return None
+        calibration = self.machine["calibration"]
+        load = calibration["load_huge_ns"] or calibration["load_ns"]
+        persist = calibration["persist_huge_ns"] or calibration["persist_ns"]
+        lines = plan.UNAVOIDABLE[phase][engine in plan.ORDERED]
+        least = self.median(name, phase, "fences_per_op") * persist + lines * load
+        return 1e3 / rate / least
 
     def of_run(self, name, field):
         """The median of a field of the run itself."""

@@ -114,6 +114,24 @@ def by_size(results, groups, heading):
             + table(["M operations/s", "", *(group.title for group in groups)], rows))
 
 
+def limits(results, groups):
+    phases = tuple(plan.UNAVOIDABLE)
+    rows = []
+    for engine in plan.ENGINES:
+        for phase in phases:
+            far = [results.distance(f"{group.name}/{engine}", engine, phase) for group in groups]
+            rows.append([f"`{engine}`", phase,
+                         *("" if value is None else f"{value:.2f}" for value in far)])
+    counts = "; ".join(f"{phase} {hashed}, {ordered}"
+                       for phase, (hashed, ordered) in plan.UNAVOIDABLE.items())
+    return ("### Distance to the limit\n\nThe time of an operation that depends on the one before, by "
+            "the least that it can take: its fences times a calibrated write-back and fence, and the "
+            "lines that any design must fetch times a calibrated load from memory. Lines of a hash "
+            f"table, of an ordered map: {counts}. Small maps are in the caches, so their figures can "
+            "be below 1.\n\n" + command(groups[0]) + "\n"
+            + table(["", "", *(group.title for group in groups)], rows))
+
+
 def documents(results, groups):
     """The text between the markers of docs/benchmarks.md."""
     named = {group.name: group for group in groups}
@@ -121,11 +139,12 @@ def documents(results, groups):
     parts = [machine.sentence(results.machine) + "\n",
              section(results, first), section(results, named["integers_2"]),
              latencies(results, first), costs(results, first)]
-    parts += [section(results, named[name]) for name in ("scans", "batches", "dependent",
-                                                         "strings", "stores")]
+    parts += [section(results, named[name]) for name in ("scans", "batches", "strings",
+                                                         "stores")]
     parts += [section(results, group) for group in groups if "shared" in group.tags]
     sizes = [group for group in groups if "size" in group.tags]
     parts += [by_size(results, sizes, "By size"), openings(results, sizes),
+              limits(results, [group for group in groups if "limit" in group.tags]),
               by_size(results, [group for group in groups if "threads" in group.tags],
                       "By threads"),
               section(results, named["ycsb"])]

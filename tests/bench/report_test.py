@@ -1,0 +1,147 @@
+"""The report: a stopped one goes on, its tables have medians and intervals, and each of its commands
+names engines and workloads that exist."""
+
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("PERDURE_SOURCE_DIR",
+                                   pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(ROOT / "scripts"))
+from reporting import page, plan, results, tables  # noqa: E402
+
+MACHINE = {"processor": "P", "processors": 2, "memory_gib": 1, "kernel": "6", "compiler": "g++ 12",
+           "pools_on": "tmpfs", "commit": "abc", "date": "2026-01-01",
+           "calibration": {"persist_ns": 1.0, "load_ns": 2.0, "load_huge_ns": None,
+                           "persist_huge_ns": None, "transfer_ns": 3.0}}
+
+
+def run_of(rate, **fields):
+    phases = [{"name": name, "operations": 10, "mops": rate, "p50_ns": 1, "p99_ns": 2,
+               "p999_ns": 3, "max_ns": 4, "latency_ns": [[0.5, 1], [1, 4]], "flushes_per_op": 1,
+               "fences_per_op": 1, "bytes_written_per_op": 64, "allocs_per_op": None}
+              for name in plan.ALL_PHASES.split(",") + ["scan", "scan_mixed", "read_batch",
+                                                        "update_many", "delete_many"]]
+    return {"engine": "phast", "phases": phases, "missing": 0, "bytes_per_entry_pm": 24.0,
+            "bytes_per_entry_dram": 6.0, "close_seconds": 0.1, "reopen_clean_seconds": 0.1,
+            "reopen_killed_seconds": 0.2, "first_lookup_seconds": 0.3, **fields}
+
+
+def finished(groups, path):
+    """A report in which turn t of each engine has the rate 1 + t."""
+    kept = results.Results(path)
+    kept.begin(dict(MACHINE))
+    for group in groups:
+        for turn in range(group.turns):
+            for engine in group.engines:
+                kept.data["runs"].setdefault(
+                    f"{group.name}/{engine}",
+                    {"command": group.command(engine), "turns": []})["turns"].append(
+                        results.shortened(run_of(1.0 + turn), group.latencies and turn == 0))
+    return kept
+
+
+class Resume(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "r" / "report.json"
+
+    def begun(self, **changes):
+        kept = results.Results(self.path)
+        return kept, kept.begin({**MACHINE, **changes})
+
+    def test_goes_on_after_the_last_turn(self):
+        kept, went_on = self.begun()
+        self.assertFalse(went_on)
+        kept.add("g/phast", "command", results.shortened(run_of(1.0), True))
+        kept, went_on = self.begun()
+        self.assertTrue(went_on)
+        self.assertEqual(len(kept.turns("g/phast")), 1)
+        self.assertEqual(kept.turns("g/level"), [])
+
+    def test_begins_anew_for_another_commit_or_after_the_end(self):
+        kept, _ = self.begun()
+        kept.add("g/phast", "command", run_of(1.0))
+        kept, went_on = self.begun(commit="def")
+        self.assertFalse(went_on)
+        self.assertEqual(kept.turns("g/phast"), [])
+        kept.machine["finished"] = True
+        kept.add("g/phast", "command", run_of(1.0))
+        self.assertFalse(self.begun(commit="def")[1])
+
+    def test_keeps_only_what_it_shows(self):
+        kept = results.shortened(run_of(1.0), False)
+        self.assertNotIn("latency_ns", kept["phases"][0])
+        self.assertNotIn("allocs_per_op", kept["phases"][0])
+        self.assertIn("latency_ns", results.shortened(run_of(1.0), True)["phases"][0])
+
+    def test_counts_lost_keys(self):
+        kept, _ = self.begun()
+        kept.add("g/phast", "command", run_of(1.0, missing=2, unexpected=1))
+        kept.add("g/phast", "command", run_of(1.0))
+        self.assertEqual(kept.lost(), 3)
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        self.groups = plan.short()
+        self.kept = finished(self.groups, "unused.json")
+
+    def test_a_cell_has_an_interval_only_with_enough_turns(self):
+        self.assertEqual(tables.cell([3.0, 1.0, 2.0]), "2.00")
+        self.assertEqual(tables.cell([7.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), "4.00 (1.00 to 7.00)")
+        self.assertEqual(tables.cell([]), "")
+        self.assertEqual(tables.significant(12.345), "12.3")
+
+    def test_every_group_is_in_the_tables(self):
+        text = tables.documents(self.kept, self.groups)
+        for group in self.groups:
+            self.assertIn(group.title, text)
+        self.assertIn("| `phast` | 4.00 (1.00 to 7.00) |", text)
+        self.assertNotIn("None", text)
+        self.assertNotIn("inf", text)
+
+    def test_the_limit_has_fences_and_lines(self):
+        # 4 M/s are 250 ns; a fence of 1 ns, and one or two loads of 2 ns.
+        self.assertAlmostEqual(self.kept.distance("integers_1/level", "level", "read"), 250 / 3)
+        self.assertAlmostEqual(self.kept.distance("integers_1/phast", "phast", "read"), 250 / 5)
+        self.assertIsNone(self.kept.distance("integers_1/none", "phast", "read"))
+
+    def test_the_readme_has_the_command_of_its_table(self):
+        text = tables.readme(self.kept, self.groups)
+        self.assertIn(self.groups[0].command(",".join(self.groups[0].engines)), text)
+        self.assertIn("median of 7 turns", text)
+
+    def test_the_page_needs_nothing_from_outside(self):
+        text = page.page(self.kept, self.groups, [("Costs & more", "a < b", "<svg></svg>")])
+        self.assertIn('<section id="costs---more"><h2>Costs &amp; more</h2><p>a &lt; b</p>', text)
+        self.assertIsNone(re.search(r'(src|href)="(?!#)', text))
+
+
+class Plan(unittest.TestCase):
+    def test_names_only_what_the_programs_know(self):
+        compare = (ROOT / "bench/compare/main.cc").read_text()
+        work = (ROOT / "bench/workloads/work.cc").read_text()
+        options = (ROOT / "bench/harness/options.cc").read_text()
+        for make in plan.PLANS.values():
+            groups = make()
+            self.assertEqual(len({group.name for group in groups}), len(groups))
+            for group in groups:
+                for engine in set(group.engines) - set(plan.ENGINES):
+                    self.assertIn(f'{{"{engine}", make_', compare)
+                for phase in group.workload.split(","):
+                    self.assertIn(f'{{"{phase}", ', work)
+                for option in re.findall(r"--[a-z-]+", group.command("phast")):
+                    self.assertIn(f'"{option}"', options)
+
+    def test_half_an_hour_has_seven_turns(self):
+        first = plan.short()[0]
+        self.assertGreaterEqual(first.turns, 7)
+
+
+if __name__ == "__main__":
+    unittest.main()
