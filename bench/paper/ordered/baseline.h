@@ -1,0 +1,66 @@
+// OrderedBaseline: the common part of the maps that are compared with PhaST. They live in a heap
+// for the time of a run and leave their blocks to it. No root names them, and they are never opened
+// again: their papers' recovery is not here. Nodes hold addresses, as in the authors' code.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "bench/paper/ordered/ordered_map.h"
+#include "heap/heap.h"
+#include "platform/platform.h"
+
+namespace perdure::paper {
+
+struct alignas(16) OrderedEntry {  // lies in one line
+  Word key;
+  Word value;
+};
+
+template <Platform P>
+class OrderedBaseline : public OrderedMap {
+ protected:
+  OrderedBaseline(P& platform, Heap<P>& heap) noexcept : platform_(platform), heap_(heap) {}
+
+  // A node of zeros, which no link names yet. A block of a line or more begins at a line.
+  template <class Node>
+  Expected<Node*> make() noexcept {
+    auto block = heap_.allocate(sizeof(Node), BlockKind::plain);
+    if (!block) return fail(std::move(block.error()));
+    auto* node = heap_.template at<Node>(*block);
+    platform_.copy(node, &kZero<Node>, sizeof(Node));
+    return node;
+  }
+  // Gives the block of a node back.
+  void free(const void* node) noexcept {
+    this->heap_.free(static_cast<std::uint64_t>(static_cast<const std::byte*>(node) -
+                                                heap_.template at<std::byte>(0)));
+  }
+  // Writes back what was stored, and waits.
+  void persist(const void* begin, std::size_t bytes) noexcept {
+    platform_.flush(begin, bytes, "bench.ordered"_site);
+    (void)platform_.fence("bench.ordered"_site);  // memory without a file is never poisoned
+  }
+  void store(Word& word, Word value) noexcept { platform_.store(word, value); }
+  template <class T>
+  void store(T*& link, T* to) noexcept {
+    platform_.store(reinterpret_cast<Word&>(link), reinterpret_cast<Word>(to));
+  }
+  void store(OrderedEntry& entry, Word key, Word value) noexcept {
+    store(entry.value, value);
+    store(entry.key, key);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) noexcept {
+    platform_.copy(to, from, bytes);
+  }
+
+  P& platform_;
+  Heap<P>& heap_;
+
+ private:
+  template <class Node>
+  static constexpr Node kZero{};
+};
+
+}  // namespace perdure::paper
