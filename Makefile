@@ -187,8 +187,9 @@ report: bench-compare setup-report  ## measure perdure and other libraries, writ
 report-full: bench-compare setup-report  ## the same up to 50 million entries: hours; goes on where it was stopped
 	@build/venv-report/bin/python scripts/report.py --full
 
-paper-figures: papers  ## measure parts of four papers' evaluations: a long run
+paper-figures: papers  ## measure parts of the five papers' evaluations: a long run
 	@build/release/perdure-paper-ordered
+	@build/release/perdure-paper-growing
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions

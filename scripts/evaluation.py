@@ -18,7 +18,7 @@ PAGE = ROOT / "docs/design/evaluation.md"
 
 def main():
     """The programs print their tables; each goes between the markers of its name."""
-    for name in ("ordered", "hash", "skiplist", "versions"):
+    for name in ("ordered", "hash", "growing", "skiplist", "versions"):
         command = f"build/release/perdure-paper-{name}"
         print(f"$ {command}", file=sys.stderr)
         done = subprocess.run(command.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -15,13 +15,13 @@
 
 #include <vector>
 
-#include "bench/paper/ordered/baseline.h"
+#include "bench/paper/in_heap.h"
+#include "bench/paper/ordered/ordered_map.h"
 
 namespace perdure::paper {
 
 template <Platform P>
-class FastFair final : public OrderedBaseline<P> {
-  using Entry = OrderedEntry;
+class FastFair final : public InHeap<P, OrderedMap> {
   static constexpr std::uint32_t kEntries = 30;
   struct alignas(kLine) Node {
     Node* leftmost;  // of an inner node: the child below its first key
@@ -33,7 +33,7 @@ class FastFair final : public OrderedBaseline<P> {
   static_assert(sizeof(Node) == 512);
 
  public:
-  FastFair(P& platform, Heap<P>& heap) noexcept : OrderedBaseline<P>(platform, heap) {}
+  FastFair(P& platform, Heap<P>& heap) noexcept : InHeap<P, OrderedMap>(platform, heap) {}
   Status open() {
     auto root = this->template make<Node>();
     if (!root) return std::move(root.error());

@@ -15,14 +15,14 @@
 #include <array>
 #include <memory>
 
-#include "bench/paper/ordered/baseline.h"
+#include "bench/paper/in_heap.h"
 #include "bench/paper/ordered/dram_index.h"
+#include "bench/paper/ordered/ordered_map.h"
 
 namespace perdure::paper {
 
 template <Platform P>
-class FpTree final : public OrderedBaseline<P> {
-  using Entry = OrderedEntry;
+class FpTree final : public InHeap<P, OrderedMap> {
   static constexpr std::uint32_t kEntries = 64;
   struct alignas(kLine) Leaf {
     std::uint8_t fingerprints[kEntries];  // one line
@@ -36,7 +36,7 @@ class FpTree final : public OrderedBaseline<P> {
   };
 
  public:
-  FpTree(P& platform, Heap<P>& heap) noexcept : OrderedBaseline<P>(platform, heap) {}
+  FpTree(P& platform, Heap<P>& heap) noexcept : InHeap<P, OrderedMap>(platform, heap) {}
   Status open() {
     auto first = this->template make<Leaf>();
     if (!first) return std::move(first.error());

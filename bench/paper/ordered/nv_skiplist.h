@@ -15,13 +15,13 @@
 #include <memory>
 #include <vector>
 
-#include "bench/paper/ordered/baseline.h"
+#include "bench/paper/in_heap.h"
+#include "bench/paper/ordered/ordered_map.h"
 
 namespace perdure::paper {
 
 template <Platform P>
-class NvSkiplist final : public OrderedBaseline<P> {
-  using Entry = OrderedEntry;
+class NvSkiplist final : public InHeap<P, OrderedMap> {
   static constexpr std::uint32_t kEntries = 64;
   static constexpr std::uint32_t kLevels = 24;
   struct alignas(kLine) Leaf {
@@ -36,7 +36,7 @@ class NvSkiplist final : public OrderedBaseline<P> {
   };
 
  public:
-  NvSkiplist(P& platform, Heap<P>& heap) noexcept : OrderedBaseline<P>(platform, heap) {}
+  NvSkiplist(P& platform, Heap<P>& heap) noexcept : InHeap<P, OrderedMap>(platform, heap) {}
   Status open() {
     auto leaf = this->template make<Leaf>();
     if (!leaf) return std::move(leaf.error());

@@ -4,12 +4,11 @@
 
 #include <cstdint>
 
+#include "bench/paper/in_heap.h"
 #include "perdure/function_ref.h"
 #include "perdure/status.h"
 
 namespace perdure::paper {
-
-using Word = std::uint64_t;
 
 class OrderedMap {
  public:

@@ -11,13 +11,13 @@
 
 #include <vector>
 
-#include "bench/paper/ordered/baseline.h"
+#include "bench/paper/in_heap.h"
+#include "bench/paper/ordered/ordered_map.h"
 
 namespace perdure::paper {
 
 template <Platform P>
-class WbTree final : public OrderedBaseline<P> {
-  using Entry = OrderedEntry;
+class WbTree final : public InHeap<P, OrderedMap> {
   static constexpr std::uint32_t kEntries = 7;
   // Byte 0: the count. Byte 1 + i: the place of the i-th smallest key.
   struct Order {
@@ -44,7 +44,7 @@ class WbTree final : public OrderedBaseline<P> {
   };
 
  public:
-  WbTree(P& platform, Heap<P>& heap) noexcept : OrderedBaseline<P>(platform, heap) {}
+  WbTree(P& platform, Heap<P>& heap) noexcept : InHeap<P, OrderedMap>(platform, heap) {}
   Status open() {
     auto root = this->template make<Node>();
     if (!root) return std::move(root.error());

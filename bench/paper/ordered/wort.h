@@ -11,13 +11,14 @@
 
 #include <algorithm>
 
-#include "bench/paper/ordered/baseline.h"
+#include "bench/paper/in_heap.h"
+#include "bench/paper/ordered/ordered_map.h"
 
 namespace perdure::paper {
 
 template <Platform P>
-class Wort final : public OrderedBaseline<P> {
-  using Leaf = OrderedEntry;
+class Wort final : public InHeap<P, OrderedMap> {
+  using Leaf = Entry;
   static constexpr std::uint32_t kNibbles = 16;
   using Link = Word;  // 0, a node, or a leaf and 1
   struct alignas(kLine) Node {
@@ -28,7 +29,7 @@ class Wort final : public OrderedBaseline<P> {
   };
 
  public:
-  Wort(P& platform, Heap<P>& heap) noexcept : OrderedBaseline<P>(platform, heap) {}
+  Wort(P& platform, Heap<P>& heap) noexcept : InHeap<P, OrderedMap>(platform, heap) {}
   Status open() { return {}; }
 
   Expected<bool> insert(Word key, Word value) override {

@@ -1,27 +1,30 @@
-// OrderedBaseline: the common part of the maps that are compared with PhaST. They live in a heap
-// for the time of a run and leave their blocks to it. No root names them, and they are never opened
-// again: their papers' recovery is not here. Nodes hold addresses, as in the authors' code.
+// InHeap: the common part of baselines that live in a heap for the time of a run. They leave their
+// blocks to it. No root names them, and they are never opened again: their papers' recovery is not
+// here. Nodes hold addresses, as in the authors' code.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
-#include "bench/paper/ordered/ordered_map.h"
 #include "heap/heap.h"
 #include "platform/platform.h"
 
 namespace perdure::paper {
 
-struct alignas(16) OrderedEntry {  // lies in one line
+using Word = std::uint64_t;
+
+struct alignas(16) Entry {  // lies in one line
   Word key;
   Word value;
 };
 
-template <Platform P>
-class OrderedBaseline : public OrderedMap {
+// `Interface`: what the baseline implements.
+template <Platform P, class Interface>
+class InHeap : public Interface {
  protected:
-  OrderedBaseline(P& platform, Heap<P>& heap) noexcept : platform_(platform), heap_(heap) {}
+  InHeap(P& platform, Heap<P>& heap) noexcept : platform_(platform), heap_(heap) {}
 
   // A node of zeros, which no link names yet. A block of a line or more begins at a line.
   template <class Node>
@@ -39,15 +42,20 @@ class OrderedBaseline : public OrderedMap {
   }
   // Writes back what was stored, and waits.
   void persist(const void* begin, std::size_t bytes) noexcept {
-    platform_.flush(begin, bytes, "bench.ordered"_site);
-    (void)platform_.fence("bench.ordered"_site);  // memory without a file is never poisoned
+    platform_.flush(begin, bytes, "bench.node"_site);
+    (void)platform_.fence("bench.node"_site);  // memory without a file is never poisoned
+  }
+  Word load(const Word& word) const noexcept { return platform_.load(word); }
+  template <class T>
+  static T* load(T* const& link) noexcept {
+    return std::atomic_ref(const_cast<T*&>(link)).load(std::memory_order_acquire);
   }
   void store(Word& word, Word value) noexcept { platform_.store(word, value); }
   template <class T>
   void store(T*& link, T* to) noexcept {
     platform_.store(reinterpret_cast<Word&>(link), reinterpret_cast<Word>(to));
   }
-  void store(OrderedEntry& entry, Word key, Word value) noexcept {
+  void store(Entry& entry, Word key, Word value) noexcept {
     store(entry.value, value);
     store(entry.key, key);
   }

@@ -1,0 +1,220 @@
+// Cceh: cacheline-conscious extendible hashing (Nam, Cha, Choi, Noh and Nam, FAST 2019): a directory
+// by the highest bits of the hash, segments of 16 KiB, buckets of a line with four entries, linear
+// probing over four buckets.
+//
+// INSERT  under the segment's lock: the value, then the key, in one line: 1F 1S.
+// SPLIT   kCopy: two new segments take the entries. Else one new segment takes half of them; those
+//   that have gone stay as garbage, which their hash tells. New segments are written back whole
+//   before the directory names them. The directory doubles when a segment is as deep as it.
+// DEVIATIONS  Writers of one segment take turns; the authors' code claims slots under a shared lock,
+//   and stores a key twice that two threads insert. Old directories and split segments are left to
+//   the heap, because another thread may be about to lock them. update stores in place, 1F 1S, and
+//   erase stores key 0, 1F 1S: the authors' code has neither.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "bench/paper/growing/growing_table.h"
+#include "bench/paper/growing/word_lock.h"
+
+namespace perdure::paper {
+
+template <Platform P, bool kCopy>
+class Cceh final : public InHeap<P, GrowingTable> {
+  static constexpr std::uint32_t kSlots = 1024;
+  static constexpr std::uint32_t kProbed = 16;  // entries of four lines
+  struct alignas(kLine) Segment {
+    Word lock;
+    Word depth;    // how many bits of the hash its keys share
+    Word pattern;  // those bits
+    alignas(kLine) Entry entries[kSlots];
+    bool owns(Word hash) const noexcept { return depth == 0 || hash >> (64 - depth) == pattern; }
+  };
+  struct Directory {
+    Word depth;
+    // Word segments[1 << depth]
+    Word& segment(Word i) noexcept { return reinterpret_cast<Word*>(this + 1)[i]; }
+  };
+
+ public:
+  Cceh(P& platform, Heap<P>& heap) noexcept : InHeap<P, GrowingTable>(platform, heap) {}
+  Status open(std::uint32_t depth = 1) {
+    auto directory = make_directory(depth);
+    if (!directory) return std::move(directory.error());
+    for (Word i = 0; i < Word{1} << depth; ++i) {
+      auto segment = make_segment(depth, i);
+      if (!segment) return std::move(segment.error());
+      this->persist(*segment, sizeof(Segment));
+      (*directory)->segment(i) = reinterpret_cast<Word>(*segment);
+    }
+    persist_directory(**directory);
+    directory_.store(*directory);
+    return {};
+  }
+
+  Expected<bool> insert(Word key, Word value) override {
+    const Word hash = hash_of(key);
+    for (;;) {
+      Segment* segment = lock(hash);
+      Entry* free = nullptr;
+      bool exists = false;
+      for (std::uint32_t i = 0; i < kProbed && !exists; ++i) {
+        Entry& entry = probed(*segment, hash, i);
+        exists = entry.key == key;
+        const bool garbage = entry.key == 0 || !segment->owns(hash_of(entry.key));
+        if (garbage && free == nullptr) free = &entry;
+      }
+      if (!exists && free == nullptr) {
+        const Status split_up = split(*segment);  // unlocks
+        if (!split_up.ok()) return fail(Status(split_up));
+        continue;
+      }
+      if (!exists) {
+        this->store(*free, key, value);
+        this->persist(free, sizeof(Entry));
+      }
+      SharedWordLock(segment->lock).unlock();
+      return !exists;
+    }
+  }
+  Expected<bool> update(Word key, Word value) override {
+    return change(key, [&](Entry& entry) {
+      this->store(entry.value, value);
+      this->persist(&entry.value, sizeof(Word));
+    });
+  }
+  Expected<bool> erase(Word key) override {
+    return change(key, [&](Entry& entry) {
+      this->store(entry.key, 0);
+      this->persist(&entry.key, sizeof(Word));
+    });
+  }
+  bool find(Word key, Word& value) override {
+    const Word hash = hash_of(key);
+    for (;;) {
+      Segment& segment = segment_of(hash);
+      SharedWordLock lock(segment.lock);
+      lock.lock_shared();
+      const bool current = &segment_of(hash) == &segment;
+      bool found = false;
+      for (std::uint32_t i = 0; current && i < kProbed && !found; ++i) {
+        const Entry& entry = probed(segment, hash, i);
+        found = entry.key == key;
+        if (found) value = entry.value;
+      }
+      lock.unlock_shared();
+      if (current) return found;
+    }
+  }
+
+ private:
+  static Entry& probed(Segment& segment, Word hash, std::uint32_t i) noexcept {
+    return segment.entries[((hash & 255) * 4 + i) % kSlots];
+  }
+  Segment& segment_of(Word hash) const noexcept {
+    Directory& directory = *directory_.load(std::memory_order_acquire);
+    return *reinterpret_cast<Segment*>(
+        this->load(directory.segment(hash >> (64 - directory.depth))));
+  }
+  // The segment of the hash, locked.
+  Segment* lock(Word hash) noexcept {
+    for (;;) {
+      Segment& segment = segment_of(hash);
+      SharedWordLock lock(segment.lock);
+      lock.lock();
+      if (&segment_of(hash) == &segment) return &segment;
+      lock.unlock();
+    }
+  }
+  template <class F>
+  Expected<bool> change(Word key, F apply) {
+    const Word hash = hash_of(key);
+    Segment* segment = lock(hash);
+    bool found = false;
+    for (std::uint32_t i = 0; i < kProbed && !found; ++i) {
+      Entry& entry = probed(*segment, hash, i);
+      found = entry.key == key;
+      if (found) apply(entry);
+    }
+    SharedWordLock(segment->lock).unlock();
+    return found;
+  }
+
+  Expected<Segment*> make_segment(Word depth, Word pattern) {
+    auto segment = this->template make<Segment>();
+    if (!segment) return fail(std::move(segment.error()));
+    (*segment)->depth = depth;
+    (*segment)->pattern = pattern;
+    return segment;
+  }
+  Expected<Directory*> make_directory(Word depth) {
+    auto block =
+        this->heap_.allocate(sizeof(Directory) + (sizeof(Word) << depth), BlockKind::zero_on_free);
+    if (!block) return fail(std::move(block.error()));
+    auto* directory = this->heap_.template at<Directory>(*block);
+    directory->depth = depth;
+    return directory;
+  }
+  void persist_directory(const Directory& directory) noexcept {
+    this->persist(&directory, sizeof(Directory) + (sizeof(Word) << directory.depth));
+  }
+
+  // Splits a segment that is locked, and unlocks it.
+  Status split(Segment& segment) {
+    SharedWordLock lock(segment.lock);
+    const Word depth = segment.depth + 1;
+    Segment* halves[2] = {&segment, nullptr};
+    for (Word half = kCopy ? 0 : 1; half < 2; ++half) {
+      auto made = make_segment(depth, segment.pattern * 2 + half);
+      if (!made) {
+        lock.unlock();
+        return std::move(made.error());
+      }
+      halves[half] = *made;
+    }
+    for (std::uint32_t i = 0; i < kSlots; ++i) {  // an entry keeps its place
+      const Entry& entry = segment.entries[i];
+      if (entry.key == 0 || !segment.owns(hash_of(entry.key))) continue;
+      const Word half = hash_of(entry.key) >> (64 - depth) & 1;
+      if (kCopy || half == 1) halves[half]->entries[i] = entry;
+    }
+    for (Word half = kCopy ? 0 : 1; half < 2; ++half) this->persist(halves[half], sizeof(Segment));
+    const Status named = name(segment, halves, depth);
+    lock.unlock();
+    return named;
+  }
+  // Makes the directory name the halves of a segment.
+  Status name(Segment& segment, Segment* const* halves, Word depth) {
+    const std::scoped_lock guard(naming_);
+    Directory* directory = directory_.load(std::memory_order_relaxed);
+    if (depth > directory->depth) {
+      auto larger = make_directory(directory->depth + 1);
+      if (!larger) return std::move(larger.error());
+      for (Word i = 0; i < Word{2} << directory->depth; ++i) {
+        (*larger)->segment(i) = directory->segment(i / 2);
+      }
+      persist_directory(**larger);
+      directory = *larger;
+    }
+    const Word pattern = segment.pattern * 2;
+    const Word shift = directory->depth - depth;
+    for (Word i = pattern << shift; i < (pattern + 2) << shift; ++i) {
+      const Word half = i >> shift & 1;
+      this->store(directory->segment(i), reinterpret_cast<Word>(halves[half]));
+    }
+    this->persist(&directory->segment(pattern << shift), (sizeof(Word) * 2) << shift);
+    directory_.store(directory, std::memory_order_release);  // in DRAM, for this process
+    if (!kCopy) {
+      segment.pattern = pattern;
+      this->store(segment.depth, depth);
+      this->persist(&segment, kLine);
+    }
+    return {};
+  }
+
+  std::atomic<Directory*> directory_{nullptr};
+  std::mutex naming_;
+};
+
+}  // namespace perdure::paper

@@ -1,0 +1,32 @@
+// The measurements of clevel hashing's evaluation with up to two threads (paper, section 4): tables
+// that begin small and grow.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "bench/harness/memory_heap.h"
+#include "bench/paper/figures.h"
+#include "bench/paper/growing/growing_table.h"
+
+namespace perdure::paper {
+
+struct GrowingOptions {
+  std::uint64_t items = 4'000'000;  // inserted into an empty table
+  std::uint32_t threads = 2;        // one thread is measured, too
+  std::uint32_t runs = 5;           // of each table, in turns, of which the median counts
+};
+
+struct GrowingScheme {
+  const char* name;
+  std::unique_ptr<GrowingTable> (*make)(bench::MemoryHeap& memory);
+  std::optional<double> paper_insert;  // how many times the paper's clevel inserts faster
+};
+inline constexpr std::size_t kGrowingCount = 6;
+std::span<const GrowingScheme, kGrowingCount> growing_schemes();  // clevel first
+
+void growing_figures(const GrowingOptions& options, Report& report);
+
+}  // namespace perdure::paper
