@@ -44,7 +44,7 @@ class LockedMap final : public Store {
     }
     return count;
   }
-  bool reopen() override { return false; }
+  bool reopen(unsigned) override { return false; }
 
  private:
   std::mutex mutex_;
@@ -92,7 +92,7 @@ class SkipList final : public Store {
     }
     return count;
   }
-  bool reopen() override { return false; }
+  bool reopen(unsigned) override { return false; }
 
  private:
   static constexpr unsigned kLevels = 24;

@@ -23,7 +23,7 @@ T must(Expected<T> done) {
 
 class PerdureStore final : public Store {
  public:
-  explicit PerdureStore(std::string path) : path_(std::move(path)) { open(); }
+  explicit PerdureStore(std::string path) : path_(std::move(path)) { open(0); }
 
   std::uint64_t insert(std::uint64_t key, std::uint64_t value) override {
     must(map_->put(key, value));
@@ -52,18 +52,19 @@ class PerdureStore final : public Store {
                          FunctionRef<void(std::uint64_t, std::uint64_t)> visit) override {
     return must(map_->scan_at(version, {}, visit));
   }
-  bool reopen() override {
+  bool reopen(unsigned threads) override {
     map_.reset();
     if (Status s = pool_->close(); !s.ok()) throw std::runtime_error(std::string(s.message()));
-    open();
+    open(threads);
     return true;
   }
   std::uint64_t medium_bytes() override { return map_->stats().pm_bytes; }
   std::uint64_t dram_bytes() override { return map_->stats().dram_bytes; }
 
  private:
-  void open() {
-    pool_.emplace(must(Pool::open(path_, {.durability = Durability::emulated})));
+  void open(unsigned threads) {
+    pool_.emplace(
+        must(Pool::open(path_, {.durability = Durability::emulated, .recovery_threads = threads})));
     map_.emplace(must(pool_->versioned_map<std::uint64_t, std::uint64_t>("paper")));
   }
 

@@ -130,7 +130,7 @@ class SqliteStore final : public Store {
     });
     return keys;
   }
-  bool reopen() override {
+  bool reopen(unsigned) override {
     if (!file_) return false;
     connections_.clear();
     mine();

@@ -30,8 +30,9 @@ class Store {
   // Returns the number of keys of the version. Calls visit(key, value) in order.
   virtual std::uint64_t snapshot(std::uint64_t version,
                                  FunctionRef<void(std::uint64_t, std::uint64_t)> visit) = 0;
-  // Closes and opens the store. Returns false if it does not survive that.
-  virtual bool reopen() = 0;
+  // Closes and opens the store with so many threads that rebuild it, if it has to be. Returns false
+  // if it does not survive that.
+  virtual bool reopen(unsigned threads) = 0;
   // Bytes in the medium, and in DRAM; 0 if the store cannot say.
   virtual std::uint64_t medium_bytes() { return 0; }
   virtual std::uint64_t dram_bytes() { return 0; }
