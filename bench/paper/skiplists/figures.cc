@@ -113,6 +113,28 @@ std::array<double, 2> throughput(const ListScheme& scheme, const ListOptions& op
   return {1e6 / insert_ns, 1e6 / erase_ns};
 }
 
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+// The median of each time. Write-backs are the same in every run.
+Row median_of(const std::vector<Row>& runs) {
+  Row row = runs.front();
+  const auto over_runs = [&](auto field) {
+    std::vector<double> values;
+    for (const Row& run : runs) values.push_back(field(run));
+    return median(values);
+  };
+  for (std::size_t size = 0; size < kSizes; ++size) {
+    for (std::size_t l = 0; l < kLatencyCount; ++l) {
+      row[size].insert_ns[l] = over_runs([&](const Row& run) { return run[size].insert_ns[l]; });
+      row[size].erase_ns[l] = over_runs([&](const Row& run) { return run[size].erase_ns[l]; });
+    }
+  }
+  return row;
+}
+
 using Rows = std::array<std::array<Row, kListSchemeCount>, kDataSetCount>;
 
 // A row per data set and size. Each scheme has a column, followed by its reduction relative to RLS.
@@ -136,14 +158,14 @@ void by_size(const ListOptions& options, const Rows& rows, const std::string& ti
   }
 }
 
-void by_latency(const Rows& rows, const char* title, bool erase, Report& report) {
+void by_latency(const Rows& rows, std::size_t set, const char* title, bool erase, Report& report) {
   std::vector<std::string> columns{"write latency"};
   for (const ListScheme& scheme : list_schemes()) columns.emplace_back(scheme.name);
   report.heading(title, columns);
   for (std::size_t l = 0; l < kLatencyCount; ++l) {
     std::vector<std::string> cells{fmt::format("{} ns", kWriteLatencies[l])};
     const auto ns = [&](std::size_t scheme) {
-      const Cell& cell = rows[0][scheme][kSizes / 2];
+      const Cell& cell = rows[set][scheme][kSizes / 2];
       return erase ? cell.erase_ns[l] : cell.insert_ns[l];
     };
     for (std::size_t scheme = 0; scheme < kListSchemeCount; ++scheme) {
@@ -159,8 +181,14 @@ void by_latency(const Rows& rows, const char* title, bool erase, Report& report)
 void list_figures(const ListOptions& options, Report& report) {
   Rows rows;
   for (std::size_t s = 0; s < kDataSetCount; ++s) {
+    std::array<std::vector<Row>, kListSchemeCount> runs;
+    for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
+      for (std::size_t scheme = 0; scheme < kListSchemeCount; ++scheme) {
+        runs[scheme].push_back(measure(list_schemes()[scheme], data_sets()[s], options));
+      }
+    }
     for (std::size_t scheme = 0; scheme < kListSchemeCount; ++scheme) {
-      rows[s][scheme] = measure(list_schemes()[scheme], data_sets()[s], options);
+      rows[s][scheme] = median_of(runs[scheme]);
     }
   }
   by_size(
@@ -172,15 +200,30 @@ void list_figures(const ListOptions& options, Report& report) {
   by_size(
       options, rows, "Latency of delete in ns, write latency 600 ns (figure 8)",
       [](const Cell& cell) { return cell.erase_ns[1]; }, report);
-  by_latency(rows, "Latency of insert in ns by write latency, random keys (figure 9)", false,
+  constexpr std::size_t kSequential = kDataSetCount - 1;
+  by_latency(rows, 0, "Latency of insert in ns by write latency, random keys (figure 9 a)", false,
              report);
-  by_latency(rows, "Latency of delete in ns by write latency, random keys (figure 9)", true,
+  by_latency(rows, 0, "Latency of delete in ns by write latency, random keys (figure 9 b)", true,
+             report);
+  by_latency(rows, kSequential,
+             "Latency of insert in ns by write latency, sequential keys (figure 9 c)", false,
+             report);
+  by_latency(rows, kSequential,
+             "Latency of delete in ns by write latency, sequential keys (figure 9 d)", true,
              report);
   report.heading("Throughput in thousand operations a second, 600 ns (figure 10)",
                  {"list", "insert", "delete"});
+  std::array<std::array<std::vector<double>, 2>, kListSchemeCount> rates;
+  for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
+    for (std::size_t s = 0; s < kListSchemeCount; ++s) {
+      const auto rate = throughput(list_schemes()[s], options);
+      for (std::size_t i = 0; i < 2; ++i) rates[s][i].push_back(rate[i]);
+    }
+  }
   std::array<double, 2> redo{};
-  for (const ListScheme& scheme : list_schemes()) {
-    const auto rate = throughput(scheme, options);
+  for (std::size_t s = 0; s < kListSchemeCount; ++s) {
+    const ListScheme& scheme = list_schemes()[s];
+    const std::array<double, 2> rate{median(rates[s][0]), median(rates[s][1])};
     if (redo[0] == 0) redo = rate;
     std::vector<std::string> cells{scheme.name};
     for (std::size_t i = 0; i < 2; ++i) {

@@ -15,6 +15,7 @@ struct ListOptions {
   std::uint64_t items = 1'000'000;   // in the largest list; the others have a half and a quarter
   std::uint64_t sample = 10'000;     // operations per latency
   std::uint64_t stream = 1'000'000;  // inserts, then deletes, per throughput
+  std::uint32_t runs = 5;            // of each list, in turns, of which the median counts
 };
 
 struct ListScheme {

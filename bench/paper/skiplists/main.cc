@@ -24,6 +24,9 @@ int figures(int argc, char** argv) {
   app.add_option("--stream", options.stream, "operations behind each throughput")
       ->check(CLI::Range(1'000, 100'000'000))
       ->capture_default_str();
+  app.add_option("--runs", options.runs, "runs of each list, in turns, of which the median counts")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   Report report;
   list_figures(options, report);
