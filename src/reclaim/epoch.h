@@ -26,7 +26,7 @@
 //             thread only. The latch of another thread costs a heavy fence. So it is not taken
 //             before the epoch at which something can be due (Slot::due_outside).
 //   inherit   takes over what is left in a slot whose thread has not retired for kIdleEpochs. A
-//             thread that has only lost its core comes back earlier.
+//             thread that has only lost its core for a moment comes back earlier.
 // ORDERING
 //   ring          head <= fenced <= prepared <= tail. [head, fenced) may be finished; [fenced,
 //                 prepared) has been written back by the owner and waits for a fence of the
@@ -90,7 +90,7 @@ class EpochDomain {
   static constexpr std::uint32_t kBatch = 64;             // objects per fence
   static constexpr std::uint32_t kLookAfterOthers = 256;  // every so-many-th retirement
   static constexpr std::uint32_t kMostInherited = 4096;   // objects, from one slot at once
-  static constexpr std::uint64_t kIdleEpochs = 64;        // without a retirement; then inherited
+  static constexpr std::uint64_t kIdleEpochs = 3;         // without a retirement; then inherited
   static constexpr std::uint64_t kFirstEpoch = 2;
   static constexpr std::uint64_t kGrace = 3;  // epochs between retire() and finish()
   static constexpr std::uint32_t kMaxLimbo =
@@ -513,7 +513,8 @@ class EpochDomain {
     }
     fenced = std::min(slot.fenced - head, taken);
     if (taken < room) {
-      const std::uint64_t oldest = taken < count ? at(slot, head + taken).epoch : now;
+      // A thread that is about to retire has its tag already, from one epoch before at worst.
+      const std::uint64_t oldest = taken < count ? at(slot, head + taken).epoch : now - 1;
       slot.due_outside.store(oldest + kGrace, std::memory_order_relaxed);
     }
     take_away(slot, taken);

@@ -132,8 +132,8 @@ TEST(Epochs, OnlyALongPauseHasItsLimboInherited) {
     }
     return RealPlatform::heavy_fence_calls() - calls - advances;  // other calls
   };
-  EXPECT_EQ(retire_until(32), 0U);
-  EXPECT_EQ(retire_until(Domain::kIdleEpochs * 2), 1U);
+  EXPECT_EQ(retire_until(Domain::kIdleEpochs - 1), 0U);
+  EXPECT_EQ(retire_until(Domain::kIdleEpochs * 3), 1U);
   ends = true;
   other.join();
   EXPECT_LE(epochs.limbo_count(), (Domain::kGrace + 2) * Domain::kAdvanceEvery);
