@@ -60,7 +60,7 @@ class BackgroundWork {
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
-  // One step of at most about a millisecond. The calling thread is in no epoch guard. The step
+  // One step of some milliseconds at most. The calling thread is in no epoch guard. The step
   // fences what it has stored before it returns. With a width of more than 1, as many threads may
   // be in it at once.
   virtual Step run_some() = 0;

@@ -220,11 +220,17 @@ class Extents : public Table<P> {
   // Adds extents to the file until `count` adjacent ones are free, or were for a moment.
   [[gnu::noinline]] Status grow(std::uint64_t count) {
     for (;;) {
-      const std::uint64_t missing = missing_for(count);
-      if (missing == 0) return {};
-      if (!host_->prepare(missing)) break;
+      const std::uint64_t known = extent_count_.load(std::memory_order_relaxed);
+      const std::uint64_t needed = missing_for(count);
+      if (needed == 0) return {};
+      if (host_->prepare(needed)) continue;
+      LatchGuard growth(growth_latch_);
+      // Another thread may have grown the file by what was prepared: then there is more to prepare.
+      if (extent_count_.load(std::memory_order_relaxed) == known) return grow_now(count);
     }
-    LatchGuard growth(growth_latch_);
+  }
+  // Under the growth latch.
+  Status grow_now(std::uint64_t count) {
     const std::uint64_t missing = missing_for(count);
     if (missing == 0) return {};
     auto grown = host_->grow(missing);
