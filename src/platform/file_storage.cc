@@ -276,7 +276,11 @@ Status FileStorage::map(std::uint64_t capacity) noexcept {
   capacity_ = capacity;
   // A child of fork must not write to its parent's pool: without the mapping it cannot.
   madvise(base_, capacity_, MADV_DONTFORK);
-  if (interleaves_) place_pages();
+  if (interleaves_) {
+    place_pages();
+  } else if (medium_.medium == Medium::volatile_ram && interleaved(base_)) {
+    nodes_ = memory_nodes();  // by an earlier open, or by the mount
+  }
   return {};
 }
 

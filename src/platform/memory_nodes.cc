@@ -45,6 +45,12 @@ int interleave(void* p, std::size_t bytes) noexcept {
              : errno;
 }
 
+bool interleaved(const void* p) noexcept {
+  int mode = MPOL_DEFAULT;
+  return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, p, MPOL_F_ADDR) == 0 &&
+         mode == MPOL_INTERLEAVE;
+}
+
 void InterleavedDram::begin() noexcept {
   if (!on_) interleavers.fetch_add(1, std::memory_order_relaxed);
   on_ = true;

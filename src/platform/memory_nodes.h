@@ -23,6 +23,9 @@ std::uint32_t memory_nodes() noexcept;
 // Interleaves the pages of a mapping that do not exist yet. Returns 0, or the errno of the system.
 int interleave(void* p, std::size_t bytes) noexcept;
 
+// Whether the page at `p` has such a policy: of its mapping, of its file or of its mount.
+bool interleaved(const void* p) noexcept;
+
 // Of the huge page `number` of a file on tmpfs: the small page that decides on which node the huge
 // page lies. To collapse a huge page the system takes the node of the small pages that are there.
 // It places small page i on node (i + a constant of the file) modulo the number of nodes. If the
