@@ -6,7 +6,7 @@
 // SPLIT   The old node and its parent go to an undo log; the new node is written back whole; the old
 //   node's word; the link between leaves; the parent's entry; the log is cleared.
 // DEVIATIONS  One thread, as in the paper. A node that has become empty stays. A node at a line
-//   boundary has its word, the link and two entries in its first line.
+//   boundary has its word, the link and three entries in its first line.
 #pragma once
 
 #include <vector>
