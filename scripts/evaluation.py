@@ -18,6 +18,7 @@ PAGE = ROOT / "docs/design/evaluation.md"
 
 def main():
     """The programs print their tables; each goes between the markers of its name."""
+    where = machine.place(machine.describe(ROOT, "/dev/shm"))  # before the page changes
     for name in ("ordered", "hash", "growing", "skiplist", "versions"):
         command = f"build/release/perdure-paper-{name}"
         print(f"$ {command}", file=sys.stderr)
@@ -25,7 +26,6 @@ def main():
         if done.returncode != 0:
             print(f"evaluation: exit status {done.returncode}", file=sys.stderr)
             return done.returncode
-        where = machine.place(machine.describe(ROOT, ROOT))
         text = f"```sh\n{command}\n```\n\nMachine: {where}.\n\n{done.stdout}"
         marked = re.compile(rf"(<!-- {name}: begin -->\n).*(<!-- {name}: end -->)", re.S)
         PAGE.write_text(marked.sub(lambda m: m[1] + text + m[2], PAGE.read_text()))

@@ -8,7 +8,7 @@
   report.py --render   writes the documents and pages of the results that are there
   report.py --quick    a minute; tries the report itself and writes into build/report
 
-A report that was stopped goes on where it was, if the commit is the same. It does not start on a
+A report that was stopped goes on where it was, if the sources are the same. It does not start on a
 busy machine, unless --force is given. Results are in bench/results, one JSON file a report.
 
 Exit status: 0 done; 1 a key was missing or unexpected in some run; 3 the machine is busy, or a
@@ -46,7 +46,7 @@ def run_turn(group, engine, turn, kept, folder):
     print(f"{group.name}/{engine}, turn {turn + 1} of {group.turns}", file=sys.stderr, flush=True)
     done = subprocess.run([*command.split(), "--path", f"{folder}/report.perdure", "--json"],
                           cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    if done.returncode > 1:
+    if done.returncode not in (0, 1):
         sys.exit(f"report: exit status {done.returncode}: {command}")
     run = json.loads(done.stdout)["runs"][0]
     kept.add(f"{group.name}/{engine}", command,

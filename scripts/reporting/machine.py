@@ -1,6 +1,7 @@
 """The machine that a report is measured on: read from the system, and calibrated."""
 
 import datetime
+import hashlib
 import json
 import os
 import pathlib
@@ -15,6 +16,16 @@ def output(*command, cwd):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True).stdout.strip()
 
 
+def sources(root):
+    """A hash of what the figures depend on, with changes that are not committed."""
+    parts = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "bench",
+             "scripts/reporting", ":!bench/results"]
+    text = output("git", "ls-tree", "-r", "HEAD", "--", *parts[:-1], cwd=root)
+    text = "\n".join(line for line in text.split("\n") if "\tbench/results/" not in line)
+    text += output("git", "diff", "HEAD", "--", *parts, cwd=root)
+    return hashlib.sha1(text.encode()).hexdigest()
+
+
 def describe(root, folder):
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text())
@@ -26,6 +37,7 @@ def describe(root, folder):
         "compiler": output("g++", "--version", cwd=root).split("\n")[0],
         "pools_on": output("stat", "-f", "-c", "%T", str(folder), cwd=root),
         "durability": "emulated",
+        "sources": sources(root),
         "commit": output("git", "describe", "--always", "--dirty", "--abbrev=7", cwd=root),
         "date": str(datetime.datetime.now(datetime.timezone.utc).date()),
         "load_average": round(os.getloadavg()[0], 2),

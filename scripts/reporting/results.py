@@ -40,9 +40,9 @@ class Results:
         return self.data["machine"]
 
     def begin(self, machine):
-        """Keeps the runs of a report of the same commit, if it is not finished; else drops them.
+        """Keeps the runs of a report of the same sources, if it is not finished; else drops them.
         Returns whether it keeps some."""
-        goes_on = (self.machine.get("commit") == machine["commit"]
+        goes_on = (self.machine.get("sources") == machine["sources"]
                    and not self.machine.get("finished"))
         if not goes_on:
             self.data = {"machine": machine, "runs": {}}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from reporting import page, plan, results, tables  # noqa: E402
 
 MACHINE = {"processor": "P", "processors": 2, "memory_gib": 1, "kernel": "6", "compiler": "g++ 12",
-           "pools_on": "tmpfs", "commit": "abc", "date": "2026-01-01",
+           "pools_on": "tmpfs", "commit": "abc", "sources": "1", "date": "2026-01-01",
            "calibration": {"persist_ns": 1.0, "load_ns": 2.0, "load_huge_ns": None,
                            "persist_huge_ns": None, "transfer_ns": 3.0}}
 
@@ -63,15 +63,20 @@ class Resume(unittest.TestCase):
         self.assertEqual(len(kept.turns("g/phast")), 1)
         self.assertEqual(kept.turns("g/level"), [])
 
-    def test_begins_anew_for_another_commit_or_after_the_end(self):
+    def test_begins_anew_for_other_sources_or_after_the_end(self):
         kept, _ = self.begun()
         kept.add("g/phast", "command", run_of(1.0))
-        kept, went_on = self.begun(commit="def")
+        kept, went_on = self.begun(sources="2")
         self.assertFalse(went_on)
         self.assertEqual(kept.turns("g/phast"), [])
         kept.machine["finished"] = True
         kept.add("g/phast", "command", run_of(1.0))
-        self.assertFalse(self.begun(commit="def")[1])
+        self.assertFalse(self.begun(sources="2")[1])
+
+    def test_its_own_results_are_no_other_sources(self):
+        kept, _ = self.begun(commit="abc")
+        kept.add("g/phast", "command", run_of(1.0))
+        self.assertTrue(self.begun(commit="abc-dirty")[1])
 
     def test_keeps_only_what_it_shows(self):
         kept = results.shortened(run_of(1.0), False)
